@@ -1,5 +1,5 @@
 /**
- * The report of a dry run: the listener, the route, each policy with its verdict, the limits, the backend, and the
+ * The report of a dry run, with the listener, the route, each policy and its verdict, the limits, the backend, and the
  * status. Credentials are redacted.
  */
 import type { Exchange, Failure, LimitReading, ShadowDenial, Step } from "../../core/exchange.ts";
@@ -19,25 +19,22 @@ export interface DryStep extends Pick<Step, "phase" | "of" | "policy" | "verdict
 export interface DryReport {
   readonly listener: string;
   readonly route: string | null;
-  /** 200 if a backend would be called; its actual response is not known. */
+  /** The status is 200 if a backend would be called, because its actual response is unknown. */
   readonly status: number;
   /**
-   * `forwarded`: a backend is called. `answered`: the gateway responds, for example with a redirect. `refused`: it
-   * rejects.
+   * `forwarded` means that a backend is called, `answered` that the gateway responds itself (for example with a
+   * redirect), and `refused` that the gateway rejects the request.
    */
   readonly outcome: "forwarded" | "answered" | "refused";
   readonly reason?: Pick<Failure, "code" | "message" | "detail">;
-  /** The authenticated user. */
   readonly subject?: string;
   readonly policies: readonly DryStep[];
-  /** What policies in shadow mode would deny. */
   readonly shadow: readonly ShadowDenial[];
   readonly limits: readonly Pick<LimitReading, "limit" | "remaining" | "resetSeconds">[];
-  /** All backends of the route, by weight; `chosen` marks the selected one. */
+  /** Lists all backends of the route. `chosen` marks the selected one. */
   readonly backends: readonly { readonly name: string; readonly weight: number; readonly chosen: boolean }[];
-  /** The item that the MCP message is about; `visible` if the client sees it in lists and may use it. */
+  /** The item that the MCP message names. */
   readonly item?: DryItem;
-  /** The request to the backend, with credentials redacted. */
   readonly request?: {
     readonly method: string;
     readonly url: string;

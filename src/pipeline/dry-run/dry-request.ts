@@ -1,5 +1,5 @@
 /**
- * Builds an exchange from a described or recorded request for a dry run. It uses the same request reader as a real
+ * Builds an exchange from a described or recorded request for a dry run. It uses the same request parser as a real
  * connection, so that requests are rejected for the same reasons.
  */
 import type { Clock } from "../../base/clock.ts";
@@ -24,30 +24,27 @@ export interface DryRequest {
   readonly method: string;
   /** An absolute URL or a path. The port selects the listener. */
   readonly url: string;
-  /** The name of the listener, if the URL does not select one. */
+  /** Selects the listener by name if the URL does not. */
   readonly listener?: string | undefined;
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** The address of the connection's peer. Default: 127.0.0.1. */
+  /** The address of the connection's peer, by default 127.0.0.1. */
   readonly source?: string | undefined;
   /** The subject of the client certificate. */
   readonly identity?: string | undefined;
   readonly given?: GivenToken | undefined;
   readonly body?: string | undefined;
-  /** An MCP message: its method and its item, under the name that clients use. */
   readonly mcp?: DryMessage | undefined;
-  /** The model of an LLM call. */
   readonly model?: string | undefined;
-  /** The identity of a recorded request. */
   readonly recorded?: RecordedIdentity | undefined;
-  /** Attributes of a recorded request; they replace the body, which was not recorded. */
+  /** The attributes of a recorded request replace the body, which was not recorded. */
   readonly facts?: { readonly mcp?: McpFacts | undefined; readonly llm?: LlmFacts | undefined } | undefined;
 }
 
 const DEFAULT_SOURCE = "127.0.0.1";
-/** Headers that frame a body, which a recorded request does not have. The host is a separate field. */
+/** These headers frame a body, which a recorded request does not have. The host is a separate field. */
 const FRAMING: ReadonlySet<string> = new Set([...MESSAGE_HEADERS, "host", "expect"]);
 
-/** Returns the listener for the URL. Throws an Error that lists the existing ones if there is none. */
+/** Returns the listener for the URL. Throws an Error that lists the existing listeners if there is none. */
 export function listenerOf(listeners: readonly Listener[], request: DryRequest): Listener {
   if (request.listener !== undefined) {
     const named = listeners.find(({ name }) => name === request.listener);
@@ -66,9 +63,7 @@ export function listenerOf(listeners: readonly Listener[], request: DryRequest):
   );
 }
 
-/**
- * Builds the exchange for a dry run. Throws the same GatewayError that the listener would use to reject the request.
- */
+/** Throws the same GatewayError with which the listener would reject the request. */
 export function dryExchange(
   request: DryRequest,
   listener: Listener,
@@ -87,7 +82,7 @@ export function dryExchange(
   return exchangeOf({ ...request, client, isTrusted, target, pairs, body: bodyOf(body) }, listener, clock);
 }
 
-/** The same for a recorded request, whose body is not known. */
+/** Builds the exchange of a recorded request without its body, which was not recorded. */
 export function recordedExchange(recorded: RecordedRequest, listener: Listener, clock: Clock): Exchange {
   const { method, host, path, query, headers, source, client, identity, llm } = recorded;
   const pairs = ["host", host];
@@ -102,9 +97,8 @@ export function recordedExchange(recorded: RecordedRequest, listener: Listener, 
 }
 
 interface ReadRequest extends Pick<DryRequest, "method" | "source" | "identity" | "facts"> {
-  /** The client's address as reported by trusted proxies. */
   readonly client: string | undefined;
-  /** Whether the peer's forwarding headers are trusted. */
+  /** Forwarding headers of trusted peers are used. */
   readonly isTrusted: boolean;
   readonly target: string;
   readonly pairs: string[];
@@ -137,7 +131,7 @@ function exchangeOf(request: ReadRequest, listener: Listener, clock: Clock): Exc
     startedAt: clock.now(),
     startedMs: clock.monotonicMs(),
   });
-  // There is no body from which these attributes could be parsed.
+  // There is no body to parse these attributes from.
   if (request.facts?.llm) exchange.facts.llm = { ...request.facts.llm };
   return exchange;
 }
@@ -152,7 +146,7 @@ function bodyOf(text: string | undefined): RequestBody {
   return text === undefined ? NO_BODY : { kind: "bytes", bytes: Buffer.from(text) };
 }
 
-/** Keeps the path exactly as written; a URL parser would normalize away what the listener rejects. */
+/** Keeps the path exactly as written, because a URL parser would remove dot segments that the listener rejects. */
 function splitUrl(url: string): { host: string; target: string } {
   if (url.startsWith("/")) return { host: "localhost", target: url };
   const absolute = /^https?:\/\/([^/?#]+)([^#]*)/i.exec(url);
@@ -167,14 +161,13 @@ function listed(listeners: readonly Listener[]): string {
 
 export interface DryMessage {
   /**
-   * Default: `tools/call` with a tool, `prompts/get` with a prompt, `resources/read` with a resource, else
+   * By default `tools/call` with a tool, `prompts/get` with a prompt, `resources/read` with a resource, and otherwise
    * `tools/list`.
    */
   readonly method?: string | undefined;
   readonly tool?: string | undefined;
   readonly arguments?: Readonly<Record<string, unknown>> | undefined;
   readonly prompt?: string | undefined;
-  /** A URI. */
   readonly resource?: string | undefined;
 }
 

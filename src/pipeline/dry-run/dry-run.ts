@@ -1,7 +1,7 @@
 /**
  * Runs a described or recorded request through the real pipeline without sending anything. Charges of a described
- * request are refunded. Most runs finish synchronously, without a promise or a timer, because rehearsals make thousands
- * of them.
+ * request are refunded. Most runs finish synchronously, without a promise or a timer, because a rehearsal makes
+ * thousands of them.
  */
 import type { Clock } from "../../base/clock.ts";
 import { ERRORS, GatewayError } from "../../core/errors.ts";
@@ -22,16 +22,15 @@ import { dryTopology, type Walk, type Walks } from "./dry-topology.ts";
 const MAX_WALK_MS = 10_000;
 
 export interface DryOptions {
-  /** How often the request is repeated; the last run is reported. Default: once, with full limits. */
+  /** The request is repeated this many times (by default once), and the last run is reported. */
   readonly repeat?: number;
   /** Keeps the charges of limits, as for consecutive real requests. */
   readonly keep?: boolean;
 }
 
-/** A recorded request after its run. */
 export interface Walked {
   readonly exchange: Exchange;
-  /** The request to the backend; undefined if none is called. */
+  /** Undefined if no backend is called. */
   readonly called: Exchange["request"] | undefined;
 }
 
@@ -142,7 +141,7 @@ export function createDryRunner(
   };
 }
 
-/** A client sink that accepts everything immediately. */
+/** Creates a client sink that accepts everything immediately. */
 function openSink(): ClientSink {
   const sink: ClientSink = {
     head: () => undefined,
@@ -165,12 +164,12 @@ export interface Verdict {
   readonly status: number;
   readonly code: string | null;
   readonly reason: string | null;
-  /** name, value, name, value, …; undefined where they are not known. */
+  /** Alternates names and values. Undefined if the headers are unknown. */
   readonly requestHeaders: readonly string[] | undefined;
   readonly responseHeaders: readonly string[] | undefined;
 }
 
-/** Synchronous unless a policy waits. */
+/** Returns synchronously unless a policy returns a promise. */
 export function walkRecorded(recorded: RecordedRequest, runner: DryRunner): Verdict | Promise<Verdict> {
   try {
     const walked = runner.walk(recorded);
@@ -196,7 +195,7 @@ function verdictOf({ exchange, called }: Walked): Verdict {
   };
 }
 
-/** The verdict for a request that the listener rejects, whose listener no longer exists, or whose run failed. */
+/** Handles a request that the listener rejects, whose listener does not exist, or whose run failed. */
 function unwalked(error: unknown): Verdict {
   const nothing = { route: null, outcome: "refused", requestHeaders: undefined, responseHeaders: undefined } as const;
   if (error instanceof GatewayError) {
@@ -207,7 +206,8 @@ function unwalked(error: unknown): Verdict {
 }
 
 /**
- * The verdict at the time of the recording. Failures of backends do not depend on the configuration and are ignored.
+ * Returns the verdict at the time of the recording. Failures of backends do not depend on the configuration and are
+ * ignored.
  */
 export function recordedVerdict({ route, status, code }: RecordedRequest): Verdict {
   const isRefused = code !== null && ERRORS[code as keyof typeof ERRORS]?.source === "client";

@@ -1,7 +1,7 @@
 /**
- * A topology for dry runs: the compiled hooks of the real one without I/O. Tokens can be given instead of verified,
- * backends return 200 without being called, external services are skipped, and nothing is settled or logged. It must be
- * compiled with separate services, because its limits count during a run.
+ * Wraps the compiled hooks of a topology for dry runs without I/O. Tokens can be given instead of verified, backends
+ * return 200 without being called, and external services are skipped. The topology must be compiled with separate
+ * services, because its limits count during a run.
  */
 import type { Backend, BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -12,19 +12,16 @@ import type { DryRequest } from "./dry-request.ts";
 
 const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
 
-/** The state of one run: the replacements for credentials and body, and the results. */
+/** The state of one run. */
 export interface Walk extends Pick<DryRequest, "given" | "recorded" | "facts"> {
-  /** The request to the backend. */
   called?: Exchange["request"];
-  /** Charges to refund. If undefined, they are kept and limits are settled with the recorded attributes. */
+  /** Lists charges to refund. If undefined, charges are kept and limits are settled with the recorded attributes. */
   readonly charges: Charge[] | undefined;
-  /** Policies whose external calls were skipped. */
   skippedCalls?: Set<string>;
   ended?: { readonly error: unknown };
   onEnd?: () => void;
 }
 
-/** The runs in progress. */
 export type Walks = Map<Exchange, Walk>;
 
 export function dryTopology({ listeners }: Topology, walks: Walks): Topology {
@@ -112,7 +109,7 @@ function skippedCalls(exchange: Exchange, kind: string, walks: Walks): undefined
   walk.skippedCalls.add(kind);
 }
 
-/** Records the charge for the refund and skips external services. */
+/** Records the charge for the refund and omits `confirm`, which would call an external service. */
 function counted(charge: Charge | undefined, exchange: Exchange, walks: Walks): Charge | undefined {
   if (charge === undefined) return undefined;
   walks.get(exchange)?.charges?.push(charge);
@@ -143,7 +140,7 @@ function dryBackend(backend: Backend, walks: Walks, dryScope: (scope: CompiledSc
     ...(inner
       ? {
           inner: (exchange: Exchange) =>
-            // The body is unknown, and so is the model.
+            // Without the body, the model is unknown.
             exchange.request.method === "POST" && exchange.facts.llm === undefined
               ? []
               : inner.call(backend, exchange).map(dryScope),

@@ -1,7 +1,7 @@
 /**
- * One attempt at one backend: the request as it left the route phase, the backend's own policies, and the call with its
- * time limit. A failed attempt reports whether it may be retried: never after bytes reached the client, and never with
- * a body that was already sent.
+ * One attempt at one backend, which runs the backend's own policies and the call with its timeout. A failed attempt
+ * reports whether it may be retried. A retry is impossible after bytes reached the client, or if a streamed body was
+ * already sent.
  */
 import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -25,13 +25,12 @@ export interface AttemptTraceEnv {
 }
 
 /**
- * Reports one attempt to the trace and the spans: each request as sent, each response head as received, each failure.
- * It costs nothing without a watcher.
+ * Reports each request, response head and failure of an attempt to the trace and the spans. Does nothing for a request
+ * that is neither traced nor sampled.
  */
 export class AttemptTrace {
   readonly #exchange: Exchange;
   readonly #env: AttemptTraceEnv;
-  /** When the target was called, over which transport, and whether its response was reported. */
   #askedMs: number;
   #askedOver: Sent["over"] = "http";
   #hasResult = false;
@@ -72,14 +71,17 @@ export class AttemptTrace {
     trace.point({ type: "responseSnapshot", stage: "raw response", requestState: state });
   }
 
-  /** The head for the client is the received one, unless the backend has already reported that. */
+  /** Reports the head for the client as the received one, unless the backend has already reported a response. */
   head(status: number, headers: HeaderList): void {
     if (this.#hasResult) return;
-    // A pipe has no headers; those for the client are the gateway's.
+    // A pipe has no headers, so the headers for the client are the gateway's.
     this.received(status, this.#askedOver === "stdio" ? NO_HEADERS : headers);
   }
 
-  /** A target did not respond. With several targets at once, each is reported by name; in a sequence, the last. */
+  /**
+   * Reports that a target did not respond. Concurrent targets are reported by name. Of sequential targets, only the
+   * last one is.
+   */
   missed(reason: string, target: string | undefined): void {
     if (!this.#hasResult || target !== undefined) this.#result(null, reason, target);
   }
@@ -104,7 +106,6 @@ export class AttemptTrace {
 
 const NO_HEADERS = new HeaderList();
 
-/** Maps a failure of a backend to a gateway error with its source and status. */
 export function backendError(error: unknown): GatewayError {
   if (error instanceof GatewayError) return error;
   if (!(error instanceof HttpClientError)) return new GatewayError("internal", { cause: error });
@@ -123,18 +124,18 @@ export function backendError(error: unknown): GatewayError {
   }
 }
 
-/** `0s` in a timeout, as in the Gateway API. */
+/** A timeout of `0s` means no limit, as in the Gateway API. */
 export const UNLIMITED = 0;
 
-/** When the time of the whole request is over, on the monotonic clock; undefined if it has no limit. */
+/** Returns the deadline of the whole request on the monotonic clock, or undefined if it has none. */
 export function deadlineOf({ requestTimeoutMs }: Settings, startedMs: number): number | undefined {
   return requestTimeoutMs === undefined || requestTimeoutMs === UNLIMITED ? undefined : startedMs + requestTimeoutMs;
 }
 
 /**
- * Returns the time limit until the response head of the current target, with `spares` that could be tried after it.
- * `backendRequestTimeout` applies to each target, `requestTimeout` to the whole request. Without either, the backend's
- * default applies to each target.
+ * Returns the timeout for the response head of the current target, with `spares` more targets to try after it.
+ * `backendRequestTimeout` applies to each target and `requestTimeout` to the whole request. Without either, the
+ * backend's default applies to each target.
  */
 export function headLimitMs(
   settings: Settings,
@@ -147,12 +148,12 @@ export function headLimitMs(
   const perTargetMs = backendTimeoutMs ?? (requestTimeoutMs === undefined ? defaultMs : undefined);
   if (deadlineMs === undefined) return perTargetMs ?? UNLIMITED;
   const leftMs = Math.max(1, deadlineMs - nowMs);
-  // If only the whole request has a limit, the remaining targets share the remaining time.
+  // If only the whole request has a timeout, the remaining targets share the remaining time.
   if (perTargetMs === undefined) return leftMs / (1 + spares);
   return perTargetMs === UNLIMITED ? leftMs : Math.min(perTargetMs, leftMs);
 }
 
-/** Safe to send twice (RFC 9110 section 9.2.2). */
+/** These methods are safe to send twice (RFC 9110 section 9.2.2). */
 const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
 
 export function isIdempotent({ method }: GatewayRequest): boolean {
@@ -160,35 +161,34 @@ export function isIdempotent({ method }: GatewayRequest): boolean {
 }
 
 /**
- * Decides whether a request may be sent again after a failed attempt. By default, only if it certainly had no effect:
- * the connection failed, or a reused connection was closed under an idempotent request (RFC 9110 section 9.2.2). A
- * retry policy extends that.
+ * Decides whether a request may be sent again. Idempotent requests may (RFC 9110 section 9.2.2). Other requests may
+ * only if the connection failed or the retry policy lists the response status. A streamed body that was already sent
+ * rules out a retry.
  */
 export function mayRepeat(request: GatewayRequest, nothingSent: boolean, error?: unknown): boolean {
   if (request.body.kind === "stream" && request.body.taken) return false;
   if (isIdempotent(request)) return true;
   const connectFailed =
     error instanceof HttpClientError && (error.kind === "connect" || error.kind === "connect-timeout");
-  // The operator configured the status, which means that the backend rejected the request and did not lose it.
+  // The operator listed this status for retries, so the backend did not process the request.
   return connectFailed || (nothingSent && error === undefined);
 }
 
-/** A reason may quote a server. */
+/** Reasons may quote a server's response. */
 const MAX_PROBLEM_CHARS = 500;
 
-/** The owner of an attempt. It is notified if the attempt ends without a response head. */
+/** The owner is notified if the attempt ends without a response head. */
 export interface AttemptOwner {
   readonly clock: Clock;
   readonly redaction: Redaction;
   upgraded(status: number, headers: HeaderList, socket: Duplex): void;
   attemptFailed(error: GatewayError, mayRetry: boolean): void;
-  /** Forwarding the response threw: a defect, in whatever state the response is. */
+  /** Called if forwarding the response threw, which is a defect. */
   broke(error: unknown): void;
-  /** The client's body is still arriving. */
+  /** Returns whether the client's body is still arriving. */
   isUploading(): boolean;
 }
 
-/** The part of the delivery that an attempt uses. */
 export type AttemptDelivery = Pick<Delivery, "run" | "canReplace" | "isDone" | "head" | "data" | "end" | "breakOff">;
 
 export class Attempt implements ResponseReceiver, BackendRun {
@@ -217,7 +217,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
     this.#owner = owner;
     this.#exchange = exchange;
     this.#delivery = delivery;
-    // Compiled with the settings of gateway and route, so each has its innermost value.
+    // These settings already include those of the gateway and the route.
     this.#settings = chosen.policies.settings;
     this.#defaultTimeoutMs = chosen.backend.defaultTimeoutMs;
     this.#isLast = isLast;
@@ -228,11 +228,11 @@ export class Attempt implements ResponseReceiver, BackendRun {
   start(backend: Backend): void {
     this.#exchange.upstream.startedMs = this.#startedMs;
     const { requestTimeoutMs, backendTimeoutMs } = this.#settings;
-    // A default limit does not apply while the client's body is still arriving.
+    // The default timeout does not apply while the client's body is still arriving.
     const isDefault = requestTimeoutMs === undefined && backendTimeoutMs === undefined;
     const isUploading = isDefault && this.#exchange.request.body.kind === "stream";
     const run = backend.call(this.#exchange, this);
-    // A backend may have responded during the call; then the run is not needed.
+    // A backend may respond during the call.
     if (isOver(this.#state)) {
       if (this.#state === "abandoned") run.abort();
       return;
@@ -244,7 +244,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
     else if (this.#state === "asked") this.#arm(isUploading);
   }
 
-  /** Called by the pipeline. Nothing is reported to the owner afterwards. */
+  /** Called by the pipeline. The owner is not notified afterwards. */
   abort(): void {
     if (!this.#goes("abort")) return;
     this.#timer?.cancel();
@@ -257,7 +257,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
 
   attempt(target: string, sent?: Sent): void {
     this.#targets += 1;
-    // Each target has its own time limit.
+    // Each target has its own timeout.
     if (this.#targets > 1 && this.#run?.tryNext !== undefined && this.#state === "asked") this.#arm(false);
     if (!isOver(this.#state)) this.#trace.asked(target, sent);
   }
@@ -315,7 +315,8 @@ export class Attempt implements ResponseReceiver, BackendRun {
   problem({ code, source, reason, said }: BackendProblem): void {
     this.#said ??= said;
     if (this.#exchange.failure !== undefined) return;
-    // A server may quote the client's request. Truncated last, because half a secret would not be recognized.
+    // A server may quote the client's request. The reason is truncated last, because redaction would not recognize
+    // half of a secret.
     const shown = this.#owner.redaction.scrub(reason, this.#exchange.arrived.headers.pairs);
     this.#exchange.failure = { code, source, message: shown.slice(0, MAX_PROBLEM_CHARS), detail: undefined };
   }
@@ -337,7 +338,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
       this.#owner.broke(failure);
       return;
     }
-    // The head may still be held for an expression that reads the body; then an error response is possible.
+    // If the head is still held for an expression that reads the body, an error response is possible.
     if (wasAnswering && this.#delivery.canReplace) {
       this.#owner.attemptFailed(failure, false);
       return;
@@ -382,7 +383,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
     const limitMs = headLimitMs(this.#settings, this.#defaultTimeoutMs, deadlineMs, clock.monotonicMs(), spares);
     if (limitMs === UNLIMITED) return;
     this.#timer = clock.after(limitMs, () => {
-      // After an upload the backend gets the whole time, counted from the first check after its end.
+      // The timeout restarts at the first check after the end of the upload.
       if (wasUploading) this.#arm(this.#owner.isUploading());
       else if (this.#state === "asked") this.#timeIsUp(limitMs, deadlineMs);
     });
@@ -400,7 +401,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
     const detail = `no response head within ${Math.round(limitMs)} ms`;
     const hasTime = deadlineMs === undefined || this.#owner.clock.monotonicMs() < deadlineMs;
     if (hasTime && this.#run?.tryNext?.(detail) === true) {
-      // Getting a credential for the next target counts against its time.
+      // Getting a credential for the next target counts against its timeout.
       if (this.#state === "asked") this.#arm(false);
       return;
     }

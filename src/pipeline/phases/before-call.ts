@@ -1,7 +1,7 @@
 /**
- * The last step before a backend is called. The backend prepares, which reads the body; for a plain backend, the body
- * is inspected if a rule or limit needs it. Then the rules and limits that depend on the body run. Without any of
- * these, the call follows immediately.
+ * Runs the last step before a backend is called. The backend prepares the request and parses its body. The body of a
+ * request to a plain HTTP backend is inspected only if a rule or limit needs it. The rules and limits that depend on
+ * the body run afterwards.
  */
 import type { Backend } from "../../core/backend.ts";
 import type { CompiledScope, HookResult } from "../../core/policy.ts";
@@ -14,7 +14,7 @@ export interface BeforeCallRun extends SightRun, InnerRun {
   readonly rules: BodyRules;
   /** Sends `100 Continue` to a client that waits for it. */
   askForBody(): void;
-  /** Nothing rejects the request after this. */
+  /** Called after the last policy that can reject the request. */
   admitted(): void;
   reply(reply: Reply): void;
 }
@@ -54,7 +54,7 @@ function prepare(run: BeforeCallRun, backend: Backend, entered: readonly Compile
   else done(result);
 }
 
-/** A rejection by the backend reveals nothing, so it skips the rules; any other response passes them. */
+/** A rejection by the backend reveals nothing, so it skips the rules. Any other response must pass them. */
 function answer(run: BeforeCallRun, entered: readonly CompiledScope[], reply: Reply): void {
   if (reply.status >= 400) run.rules.admit(entered, () => run.reply(reply));
   else
@@ -71,9 +71,9 @@ export interface InnerRun extends RequestRun {
 }
 
 /**
- * Runs the policies of scopes inside a backend, for example of one model, after the body was read and all outer
- * policies agreed: one scope after the other, each completely (access, limits, transformations, then the rules and
- * limits that read the body). The rules run for each attempt; a scope's limits are charged once.
+ * Runs the policies of scopes inside a backend, for example of one model, after all outer policies have accepted the
+ * request. Each scope runs completely before the next one starts. The rules run for each attempt, and a scope's limits
+ * are charged once.
  */
 export function passInner(run: InnerRun, backend: Backend, call: () => void): void {
   const scopes = backend.inner?.(run.exchange) ?? [];

@@ -1,7 +1,7 @@
 /**
- * Runs between reading the request's body and calling the backend: rules that read the body, limits whose key reads it,
- * and token limits. The rules run for each attempt, because each may have another backend; limits are charged once.
- * They also run before a response that replaces the backend's, such as a cached one, so that it cannot bypass them.
+ * Runs the rules that read the request's body, limits whose key reads it, and token limits, before the backend is
+ * called. The rules run for each attempt, because each may use another backend, and limits are charged once. They also
+ * run before a response that replaces the backend's, such as a cached one, so that it cannot bypass them.
  */
 import type { CompiledScope } from "../../core/policy.ts";
 import { type AdmissionHook, type HookRun, runAdmission, runParsedHooks, type ScopedPolicy } from "./run-hooks.ts";
@@ -16,7 +16,7 @@ export class BodyRules {
     this.#run = run;
   }
 
-  /** Runs before the call; `charged` are the scopes whose token limits count it. */
+  /** The token limits of the `charged` scopes count the call. */
   pass(entered: readonly CompiledScope[], charged: readonly CompiledScope[], next: () => void): void {
     if (this.#judge(entered)) this.admit(entered, () => this.#charge(charged, next));
   }
@@ -26,7 +26,7 @@ export class BodyRules {
     if (this.#judge(entered)) this.admit(entered, next);
   }
 
-  /** Runs before the rejection of an unreadable request, which reveals nothing but counts. */
+  /** Runs alone before the rejection of an unreadable request, because a rejection reveals nothing but counts. */
   admit(entered: readonly CompiledScope[], next: () => void): void {
     const isIdle = this.#isAdmitted || !entered.some(({ admitParsed }) => admitParsed.length > 0);
     this.#isAdmitted = true;
@@ -60,7 +60,6 @@ export class BodyRules {
   }
 }
 
-/** Whether anything in these scopes depends on the body. */
 export function readBodies(scopes: readonly CompiledScope[]): boolean {
   return scopes.some(
     ({ parsed, admitParsed, llmRequest }) => parsed.length > 0 || admitParsed.length > 0 || llmRequest.length > 0,
@@ -81,10 +80,7 @@ type ScopedHook = AdmissionHook | "parsed";
 
 const NONE: readonly ScopedPolicy[] = [];
 
-/**
- * Cached by scope, which has the lifetime of its configuration. Usually one scope has such policies, and its list is
- * reused.
- */
+/** Caches the lists by scope, which has the lifetime of its configuration. */
 const made = new WeakMap<CompiledScope, Map<ScopedHook, readonly ScopedPolicy[]>>();
 
 function policiesOf(hook: ScopedHook, scope: CompiledScope): readonly ScopedPolicy[] {

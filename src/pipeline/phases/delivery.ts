@@ -1,6 +1,6 @@
 /**
- * The response half of the pipeline: response hooks of the entered scopes (inner → outer), the head, the body with
- * back-pressure, and the settle phase, which runs exactly once however the exchange ends.
+ * The response half of the pipeline, which runs the response hooks of the entered scopes (inner → outer), sends the
+ * head and the body with backpressure, and runs the settle phase exactly once.
  */
 import type { BackendRun } from "../../core/backend.ts";
 import type { ErrorCode } from "../../core/errors.ts";
@@ -14,21 +14,21 @@ import { BodyCapture } from "../records/body-capture.ts";
 import type { PipelineEnv } from "./pipeline-env.ts";
 import { responseHooks, runResponseHooks } from "./run-hooks.ts";
 
-/** An expression that reads the response body buffers at most this many bytes; event streams are never buffered. */
+/** Limits the response body that an expression can read. Event streams are never buffered. */
 const MAX_HELD_BYTES = 2 * 1024 * 1024;
 
 export type DeliveryEnv = Pick<PipelineEnv, "clock" | "redaction" | "settled" | "defect">;
 
 export class Delivery {
-  /** The scopes whose policies processed the request, outermost first. */
+  /** Lists the scopes whose policies processed the request, outermost first. */
   readonly entered: CompiledScope[] = [];
-  /** The backend that is responding; undefined once it has ended, or for a response of the gateway. */
+  /** The call of the backend that is responding. Undefined once it has ended, or for a response of the gateway. */
   run: BackendRun | undefined = undefined;
   readonly #env: DeliveryEnv;
   readonly #exchange: Exchange;
   readonly #sink: ClientSink;
   readonly #onError: (error: unknown) => void;
-  /** Chunks that arrived while hooks were running or the body is held for one. */
+  /** Chunks that arrived while hooks were running, or that are held for a hook that reads the body. */
   #held: Buffer[] = [];
   #heldBytes = 0;
   #state: "waiting" | "holding" | "hooks" | "streaming" | "done" = "waiting";
@@ -38,7 +38,7 @@ export class Delivery {
   #confidential = false;
   #paused = false;
   #bytes = 0;
-  /** The remaining body bytes, if the head has a length. */
+  /** The remaining body bytes, or -1 if the length is unknown. */
   #remaining = -1;
   #capture: BodyCapture | undefined = undefined;
   #settled = false;
@@ -59,7 +59,7 @@ export class Delivery {
     return this.#state === "done";
   }
 
-  /** Sends a response of the gateway itself; without response hooks if one of them failed. */
+  /** Sends a response of the gateway itself. `withHooks` is false if a response hook failed. */
   reply(reply: Reply, withHooks = true): void {
     this.#exchange.records.spans?.leave(this.#env.clock.monotonicMs());
     this.#held = [];
@@ -67,7 +67,7 @@ export class Delivery {
     this.#bodyEnded = true;
     this.#replyBody = reply.body;
     this.#confidential = reply.confidential === true;
-    // RFC 9110 section 8.6: a 204 has no length, and a 304 has that of the body that is not sent.
+    // A 204 has no length, and a 304 has the length of the body that is not sent (RFC 9110 section 8.6).
     const hasLength = reply.status !== 204 && reply.status !== 304;
     if (hasLength) reply.headers.set("content-length", String(reply.body?.length ?? 0));
     const response: GatewayResponse = { status: reply.status, headers: reply.headers, source: "gateway" };
@@ -80,10 +80,7 @@ export class Delivery {
     this.#sendHead(response);
   }
 
-  /**
-   * The head of a backend's response; `data` and `end` follow. `said` is the gateway's own error, if the response is
-   * one.
-   */
+  /** Starts the backend's response. `said` is the gateway's own error, if the response is one. */
   head(status: number, headers: HeaderList, said?: ErrorCode): void {
     headers.removeHopByHop();
     // Only the gateway sets this header.
@@ -112,7 +109,7 @@ export class Delivery {
       this.#paused = true;
       return false;
     }
-    // Too large to hold: the expression gets no body, and the bytes are forwarded.
+    // The body is too large to hold, so it is forwarded and the expression gets no body.
     const mayHold = this.#heldBytes <= MAX_HELD_BYTES && this.#exchange.holdResponse(chunk.length);
     if (!mayHold && this.#exchange.response) this.#respond(this.#exchange.response, undefined);
     return true;
@@ -128,7 +125,7 @@ export class Delivery {
       this.#respond(this.#exchange.response, Buffer.concat(this.#held));
   }
 
-  /** The backend's response broke off after its head was sent. */
+  /** Ends the connection because the backend's response failed after its head was sent. */
   breakOff(): void {
     this.run = undefined;
     if (this.#state === "done") return;
@@ -137,7 +134,7 @@ export class Delivery {
     this.settle("failed");
   }
 
-  /** The client's connection ended; `complete` if everything was handed over. */
+  /** `complete` is true if the whole response was written. */
   clientClosed(complete: boolean): void {
     const run = this.run;
     this.run = undefined;
@@ -186,7 +183,7 @@ export class Delivery {
   }
 
   #sendHead(response: GatewayResponse): void {
-    // Hooks that waited may return after the response was replaced.
+    // Asynchronous hooks may return after the response was replaced.
     if (this.#state !== "hooks" || response !== this.#exchange.response) return;
     const { headers } = response;
     if (response.replacement !== undefined) {
@@ -205,7 +202,7 @@ export class Delivery {
     else this.#flushHeld();
   }
 
-  /** A policy set its own body, so the rest of the backend's is read and discarded. */
+  /** A policy set its own body, so the backend call is aborted. */
   #sendReplacement(body: Buffer): void {
     this.#held = [];
     const { run } = this;
@@ -282,7 +279,7 @@ function hasNoResponseHooks(scope: CompiledScope): boolean {
   return scope.response.length === 0;
 }
 
-/** Returns -1 if the head has no length, or has the length of a body that is not sent. */
+/** Returns -1 if there is no content-length. */
 function lengthOf(headers: HeaderList): number {
   const length = headers.get("content-length");
   return length === undefined ? -1 : Number(length);
@@ -293,8 +290,8 @@ const NONE: readonly CompiledPolicy[] = [];
 export type SettleEnv = Pick<PipelineEnv, "settled" | "defect">;
 
 /**
- * The last step of every exchange: body observers, settle hooks (inner → outer), the body snapshot, then access log,
- * metrics and recent requests. Exceptions are logged, and the remaining steps still run.
+ * Runs the last step of every exchange. If an observer or a hook throws, the exception is logged and the remaining
+ * steps still run.
  */
 export function settle(
   env: SettleEnv,
@@ -315,7 +312,7 @@ export function settle(
   guarded(env, exchange, () => env.settled(exchange, outcome));
 }
 
-/** An exception of an observer or a settle hook affects only its own work, not the exchange. */
+/** An exception of an observer or a settle hook must not affect the exchange. */
 export function guarded(env: Pick<SettleEnv, "defect">, exchange: Exchange, action: () => void): void {
   try {
     action();

@@ -1,6 +1,7 @@
 /**
- * Handles failures: a response if none has begun, otherwise a broken connection. The first error response passes the
- * response hooks. A second failure came from one of them, so its response skips them; a third closes the connection.
+ * Responds to failures with an error response if no response has started, and otherwise closes the connection. The
+ * first error response passes the response hooks. A second failure came from one of the hooks, so its response skips
+ * them. A third failure closes the connection.
  */
 import type { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -9,14 +10,13 @@ import type { Route } from "../../core/topology.ts";
 import type { Delivery } from "./delivery.ts";
 import type { PipelineEnv } from "./pipeline-env.ts";
 
-/** A failure, and one during its response. After that no response is expected to work. */
 const MAX_FAILURES = 2;
 
 export type FailureEnv = Pick<PipelineEnv, "redaction" | "defect">;
 
 export type FailureDelivery = Pick<Delivery, "run" | "isDone" | "canReplace" | "reply" | "breakOff">;
 
-/** Returns the error in the format of the route's backend; undefined if it has none of its own. */
+/** Returns the error in the format of the route's backend, or undefined if the backend has none. */
 export function ownShape(route: Route | undefined, exchange: Exchange, error: GatewayError): Reply | undefined {
   for (const { backend } of route?.backends ?? []) if (backend.errorReply) return backend.errorReply(exchange, error);
   return undefined;

@@ -1,6 +1,6 @@
 /**
- * Holds the request for repeated attempts. Every attempt starts from the request as it left the route phase. A buffered
- * body, because it is small or was read, is used for all of them; a streamed body is sent once.
+ * Holds the request for repeated attempts. Every attempt starts from the request as it left the route phase. All
+ * attempts use a buffered body, but a streamed body can be sent only once.
  */
 import { GatewayError } from "../../core/errors.ts";
 import { type Exchange, forkRequest, type GatewayRequest } from "../../core/exchange.ts";
@@ -11,7 +11,7 @@ import { type BodyMemory, peekFirst, type RequestBodyStream, readExactly } from 
 /** A body of known length up to this size is read before the backend is called, so that it can be sent again. */
 const SMALL_BODY_BYTES = 64 * 1024;
 
-/** Waits for a body. `isDone`: the client disconnected or got a response in the meantime. */
+/** `isDone` is true if the client disconnected or received a response in the meantime. */
 export interface BodyWaiter {
   readonly isDone: boolean;
   fail(error: unknown): void;
@@ -39,7 +39,7 @@ export class HeldRequest {
     if (this.#origin) this.#exchange.request = forkRequest(this.#origin);
   }
 
-  /** Reads a small body; other bodies are unchanged. */
+  /** Reads a small body and leaves other bodies unchanged. */
   holdSmall(next: () => void): void {
     const { body } = this.#exchange.request;
     if (body.kind === "none") next();
@@ -80,7 +80,7 @@ export class HeldRequest {
     next();
   }
 
-  /** Reads any body up to a limit. Throws a 413 if it is larger, or fails with it. */
+  /** Reads any body up to a limit. If it is larger, the method throws or fails with a 413. */
   hold(maxBytes: number, next: () => void): void {
     const { body } = this.#exchange.request;
     if (body.kind !== "stream") {
@@ -99,7 +99,9 @@ export class HeldRequest {
       });
   }
 
-  /** Passes on the first chunk of the body, which stays in its stream; undefined if the body is empty. */
+  /**
+   * Passes the first chunk of the body to `next` without consuming it. The chunk is undefined if the body is empty.
+   */
   peek(next: (first: Buffer | undefined) => void): void {
     const { body } = this.#exchange.request;
     if (body.kind !== "stream") {

@@ -1,9 +1,9 @@
 /**
- * Token limits, model rules and keys with a model list on plain HTTP backends, which do not parse bodies. If an entered
- * scope has one, a request that names a model is treated as an LLM call, and usage is read from the response while it
- * is forwarded. A limit of the route counts every request with a body, those that are not LLM calls by size; a limit of
- * the gateway counts only requests that look like LLM calls. If a rule or key depends on the model, ambiguous bodies
- * are rejected and forms are read too. Only these forms and bodies that may be JSON are buffered; uploads are streamed.
+ * Applies token limits, model rules and keys with a model list on plain HTTP backends, which do not parse bodies. A
+ * request that names a model is treated as an LLM call, and its usage is read from the response while it is forwarded.
+ * A limit of the route counts every request with a body (by size if it is not an LLM call), and a limit of the gateway
+ * counts only requests that look like LLM calls. If a rule or key depends on the model, ambiguous bodies are rejected.
+ * Only bodies that may name a model are buffered, and uploads are streamed.
  */
 
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
@@ -26,20 +26,22 @@ import { scanForm } from "../../llm/request/read-request.ts";
 import { createUsageTap, settleUsage } from "../../llm/usage/response-usage.ts";
 import type { RequestRun } from "./run-hooks.ts";
 
-/** The same limit as on LLM routes, because JSON may contain images. */
+/** LLM routes have the same limit, because JSON may contain images. */
 const MAX_LLM_BODY_BYTES = 32 * 1024 * 1024;
 
-/** Content types that may be an LLM call in another format. */
+/** These content types may be LLM calls in another format. */
 const JSON_TYPE = /^\s*(?:$|application\/(?:[\w.-]+\+)?json\b)/i;
 const FORM_TYPE = /^\s*multipart\/form-data\b/i;
 const FIELDS_TYPE = /^\s*application\/x-www-form-urlencoded\b/i;
 
 export interface SightRun extends RequestRun {
-  /** Passes on the first chunk of the body, which stays in its stream; undefined if the body is empty. */
+  /**
+   * Passes the first chunk of the body to `next` without consuming it. The chunk is undefined if the body is empty.
+   */
   peekBody(next: (first: Buffer | undefined) => void): void;
 }
 
-/** `next` gets the scopes whose token limits count the request. */
+/** Passes the scopes whose token limits count the request to `next`. */
 export function lookAtBody(
   run: SightRun,
   scopes: readonly CompiledScope[],
@@ -48,7 +50,7 @@ export function lookAtBody(
   const { exchange } = run;
   const { request, facts } = exchange;
   const wants = sightOf(scopes, exchange);
-  // Skipped for a second attempt, because the first has already read the body.
+  // A second attempt skips this, because the first one has already read the body.
   if (facts.backend?.type !== "static" || facts.llm !== undefined || !(wants.counts || wants.model)) {
     next(scopes);
     return;
@@ -66,7 +68,7 @@ export function lookAtBody(
   }
   const type = request.headers.get("content-type") ?? "";
   const isForm = wants.model && FORM_TYPE.test(type);
-  // File uploads are forms too and may have any size. They name no model; later requests that use the file do.
+  // File uploads are forms of any size and name no model. Later requests that use the file do.
   if (isForm && !detectDialect(request.path).runsRequestedModel) {
     next(chargeBySize(exchange, scopes, false));
     return;
@@ -96,7 +98,7 @@ export function lookAtBody(
   });
 }
 
-/** The body is complete: detects the LLM call and arranges for its response to be read. */
+/** Detects the LLM call in the complete body and observes its response. */
 function* readCall(
   exchange: Exchange,
   bytes: Buffer,
@@ -120,15 +122,15 @@ function* readCall(
   }
   // The request counts tokens or stores data, which is free.
   if (detectDialect(request.path).free && !isUnclear) return scopes;
-  // A server may read a body that the gateway cannot, so forwarding it would bypass the rule.
+  // A server may be able to parse a body that the gateway cannot, so forwarding it would bypass the rule.
   if (isUnclear && needsModel) throw unreadable("bad_request", "the body is not one plain JSON object in UTF-8");
   return chargeBySize(exchange, scopes, isUnclear && (yield* mayNameModel(bytes)));
 }
 
-/** Handles a model in the head if the body names none: a WebSocket, audio, or an empty body. */
+/** Handles a model in the head if the body names none, for example for a WebSocket, audio, or an empty body. */
 function noteHead(exchange: Exchange): void {
   const { request } = exchange;
-  // Such a request only reads: the list of models, one of them, or a stored response.
+  // Requests without a body only read, for example the list of models or a stored response.
   if (request.body.kind === "none" && READING.has(request.method) && !request.headers.has("upgrade")) return;
   const models = modelsInHead(requestHead(exchange));
   if (models.length === 0) return;
@@ -136,7 +138,6 @@ function noteHead(exchange: Exchange): void {
   else noteSizedRequest(exchange, models);
 }
 
-/** Reads the models from the fields of a form. */
 function noteFields(exchange: Exchange, bytes: Buffer, type: string): void {
   const found = new ModelNames();
   if (FORM_TYPE.test(type)) {
@@ -151,7 +152,7 @@ function noteFields(exchange: Exchange, bytes: Buffer, type: string): void {
 
 const READING: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "DELETE"]);
 
-/** Charged by the route's own limit, and by that of the gateway only if it may be an LLM call. */
+/** The route's own limits charge the request. Limits of the gateway charge it only if it may be an LLM call. */
 function chargeBySize(
   exchange: Exchange,
   scopes: readonly CompiledScope[],
@@ -164,7 +165,7 @@ function chargeBySize(
 }
 
 function readAnswer(exchange: Exchange, facts: LlmFacts): void {
-  // An encoded response could be read only at its end.
+  // An encoded response could be parsed only at its end.
   exchange.request.headers.set("accept-encoding", "identity");
   exchange.observeResponse = (response: GatewayResponse) => {
     // A rejection costs nothing, and its text is not a model response.
@@ -181,10 +182,10 @@ function readAnswer(exchange: Exchange, facts: LlmFacts): void {
 }
 
 interface Wanted {
-  /** Tokens are counted, enforced or not. */
+  /** Tokens are counted by enforced limits or by limits in shadow mode. */
   readonly counts: boolean;
   readonly model: boolean;
-  /** False if only limits in shadow mode need it, for which nothing is rejected. */
+  /** False if only limits in shadow mode need the body, for which nothing is rejected. */
   readonly enforces: boolean;
 }
 

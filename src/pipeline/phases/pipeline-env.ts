@@ -1,6 +1,4 @@
-/**
- * The dependencies of the pipeline: time, redaction, randomness, and the receivers of finished requests.
- */
+/** The dependencies of the pipeline. */
 
 import type { Clock } from "../../base/clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -15,17 +13,17 @@ export interface PipelineEnv {
   readonly clock: Clock;
   readonly redaction: Redaction;
   random(): number;
-  /** Returns the trace for this exchange, if a client waits for one like it. */
+  /** Returns a trace if a watcher's filter matches the exchange. */
   trace(exchange: Exchange): Trace | undefined;
-  /** Called after the settle hooks: access log, metrics, recent requests. */
+  /** Called after the settle hooks, for the access log, metrics and recent requests. */
   settled(exchange: Exchange, outcome: Outcome): void;
   /** Logs an unexpected exception. */
   defect(exchange: Exchange, error: unknown): void;
-  /** With several threads: returns true if another thread serves this request, to which it was forwarded. */
+  /** Returns true if the request was forwarded to another thread. */
   forwardToThread?(served: Served, exchange: Exchange, sink: ClientSink): boolean;
 }
 
-/** A listener as requests see it: its compiled configuration and the table of its routes. */
+/** A listener with its compiled configuration and its route table. */
 export interface Served {
   readonly listener: Listener;
   readonly table: RouteTable;

@@ -1,7 +1,6 @@
 /**
- * The path of a request, one step per row of the table in ARCHITECTURE.md: gateway phase, route, route phase,
- * admission, backend phase with its attempts. The response and settle steps are in `delivery.ts`. It refers to no
- * specific policy or provider.
+ * Runs the steps of a request in the order of the table in ARCHITECTURE.md. The response and settle steps are in
+ * `delivery.ts`. The pipeline refers to no specific policy or provider.
  */
 import type { Duplex } from "node:stream";
 import type { Clock } from "../../base/clock.ts";
@@ -29,14 +28,14 @@ import { runAdmission, runRequestHooks } from "./run-hooks.ts";
 const STALE_RETRY: RetrySettings = { attempts: 1, backoffMs: 0, codes: new Set() };
 
 /**
- * Decides whether and after how long a failed attempt is retried. Without a retry policy, only an attempt on a reused
- * connection that the backend had closed is retried, once.
+ * Decides whether and after how long a failed attempt is retried. Without a retry policy, one retry is allowed if the
+ * backend had closed a reused connection.
  */
 export class Retries {
   #settings: RetrySettings = STALE_RETRY;
   #started = 0;
 
-  /** Starts an attempt. Returns true if no other may follow it. */
+  /** Starts an attempt. Returns true if no other attempt may follow. */
   begin(settings: RetrySettings | undefined): boolean {
     this.#settings = settings ?? STALE_RETRY;
     const isLast = this.#started >= this.#settings.attempts;
@@ -44,7 +43,7 @@ export class Retries {
     return isLast;
   }
 
-  /** Returns the delay before the next attempt; undefined if the error is the response. */
+  /** Returns the delay before the next attempt, or undefined if there is none. */
   delayMs(error: GatewayError): number | undefined {
     const { attempts, backoffMs } = this.#settings;
     const isWanted = this.#settings !== STALE_RETRY || isStale(error);
@@ -87,8 +86,8 @@ export function tracePolicies({ trace }: Exchange, { phase, of, effectivePolicy 
 }
 
 /**
- * Removes the credentials that authentication read, because backends get them only if a policy allows it. The same
- * applies to the cookies of browser sessions, which browsers send to every route of the host.
+ * Removes the credentials that authentication read, because backends get them only if a policy allows it. Also removes
+ * the cookies of browser sessions, which browsers send to every route of the host.
  */
 export function withholdCredentials({ credentials, facts, request }: Exchange): void {
   if (facts.backend?.type !== "internal") withholdOwnCookies(request.headers);
@@ -144,8 +143,6 @@ class Flow implements AttemptOwner, BeforeCallRun {
     }
   }
 
-  // Gateway phase.
-
   #gatewayPhase(): void {
     const { listener, table } = this.#served;
     const scope = listener.policies;
@@ -161,13 +158,11 @@ class Flow implements AttemptOwner, BeforeCallRun {
     }
   }
 
-  // Route.
-
   #matchRoute(): void {
     const { request, trace } = this.exchange;
     const { table, listener } = this.#served;
     this.#snapshot("gateway policies");
-    // The scope of the route replaces that of its preface.
+    // The scope of the route replaces its preface.
     if (this.#delivery.entered.length > 1) this.#delivery.entered.length = 1;
     const route = table.match(request);
     trace?.point(
@@ -184,8 +179,6 @@ class Flow implements AttemptOwner, BeforeCallRun {
     refuseAmbiguousPath(request, route, table);
     this.#routePhase(route);
   }
-
-  // Route phase.
 
   #routePhase(route: Route): void {
     const scope = route.policies;
@@ -207,7 +200,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     this.#held.holdSmall(() => this.#backendPhase(route));
   }
 
-  // Backend phase, once per attempt.
+  // Runs once per attempt.
 
   #backendPhase(route: Route): void {
     const chosen = chooseBackend(route, this.#env.random, this.exchange);
@@ -234,7 +227,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     attempt.start(chosen.backend);
   }
 
-  /** The attempt failed before its response head: it is retried if allowed, else the error becomes the response. */
+  /** Retries an attempt that failed before its response head, if allowed. Otherwise the error becomes the response. */
   attemptFailed(error: GatewayError, mayRetry: boolean): void {
     const route = this.#route;
     const delayMs = mayRetry && this.#delivery.canReplace ? this.#retries.delayMs(error) : undefined;
@@ -254,7 +247,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
 
   broke(error: unknown): void {
     this.fail(error);
-    // A response was marked as delivered but was not, so the client must not wait for the rest.
+    // The response was marked as delivered but was not, so the client must not wait for the rest.
     if (this.#delivery.isDone) this.#sink.destroy();
   }
 
@@ -263,8 +256,6 @@ class Flow implements AttemptOwner, BeforeCallRun {
     this.exchange.response = { status, headers, source: "upstream" };
     this.#sink.upgrade(status, headers, socket);
   }
-
-  // Shared by the steps.
 
   readonly fail = (thrown: unknown): void => this.#failures.answer(thrown);
 
@@ -304,7 +295,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
   }
 
   enter(scope: CompiledScope): void {
-    // Entered before its first hook, so that its response hooks also process rejections.
+    // The scope is entered before its first hook runs, so that its response hooks also process rejections.
     this.#delivery.entered.push(scope);
     if (!scope.isTransparent || scope.admit.length > 0) this.exchange.keepHeaders();
     this.exchange.records.spans?.enter(scope.phase, this.clock.monotonicMs());
@@ -325,7 +316,6 @@ class Flow implements AttemptOwner, BeforeCallRun {
       });
   }
 
-  /** Reports the end of a phase. */
   #snapshot(stage: RequestStage): void {
     const { trace, records } = this.exchange;
     records.spans?.leave(this.clock.monotonicMs());

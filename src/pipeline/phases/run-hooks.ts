@@ -1,6 +1,6 @@
 /**
- * Runs hooks in order, synchronously while they return synchronously, because most do and a promise per hook would cost
- * every request. Each hook's verdict and time are added to the exchange's steps.
+ * Runs hooks in order. Hooks that return synchronously continue without a promise, which most requests would otherwise
+ * pay for. Each hook's verdict and time are added to the exchange's steps.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -14,19 +14,19 @@ export interface HookRun {
   readonly exchange: Exchange;
   readonly clock: Clock;
   readonly redaction: Redaction;
-  /** Handles any exception, of a hook or of the code after it. */
+  /** Handles exceptions of a hook and of the code after it. */
   fail(error: unknown): void;
 }
 
 export interface RequestRun extends HookRun {
-  /** Buffers the request's body before `next`. Throws a 413 if it is larger. */
+  /** Buffers the request's body before `next`. Throws a 413 if it is larger than `maxBytes`. */
   holdBody(maxBytes: number, next: () => void): void;
 }
 
-/** The limit of a body that an expression reads. */
+/** Limits the request body that an expression can read. */
 const MAX_HELD_BODY_BYTES = 2 * 1024 * 1024;
 
-/** `done` gets the first Reply that a hook returned, or undefined if all hooks accepted the request. */
+/** `done` receives the first Reply that a hook returned, or undefined if all hooks accepted the request. */
 export function runRequestHooks(
   run: RequestRun,
   phase: Phase,
@@ -36,7 +36,8 @@ export function runRequestHooks(
 ): void {
   for (let i = from; i < policies.length; i++) {
     const policy = policies[i] as CompiledPolicy;
-    // Only after the previous policies accepted the request, so that clients do not upload a body that is rejected.
+    // The body is read only after the previous policies have accepted the request, so that clients do not upload a
+    // body that is rejected.
     if (run.exchange.request.body.kind === "stream") {
       const maxBytes = wantedBytes(policy, run.exchange);
       if (maxBytes !== undefined) {
@@ -78,7 +79,6 @@ function wantedBytes({ hooks }: CompiledPolicy, exchange: Exchange): number | un
   return hooks.reads?.requestBody ? MAX_HELD_BODY_BYTES : hooks.bodyBytes?.(exchange);
 }
 
-/** The hooks at which limits are checked. */
 export type AdmissionHook = "admit" | "admitParsed" | "llmRequest";
 
 export interface ScopedPolicy {
@@ -91,9 +91,9 @@ interface Admitted extends ScopedPolicy {
 }
 
 /**
- * Admission in three steps, so that a rejection has no cost: first every hook is checked, then all local counters are
- * charged (synchronously, so that concurrent requests never exceed a limit), then external services are called, which
- * count as they respond. Charges before a rejection are refunded.
+ * Admits a request in three steps, so that a rejected request is not charged. The first step checks every hook. The
+ * second one charges all local counters synchronously, so that concurrent requests never exceed a limit. The third one
+ * calls external services, which count when they respond. Charges are refunded if a later step rejects the request.
  */
 export function runAdmission(
   run: HookRun,
@@ -118,7 +118,7 @@ export function runAdmission(
     try {
       rejectPromise("take", charge.take());
     } catch (error) {
-      // Another thread took the rest of the limit in the meantime.
+      // Another thread may have exhausted the limit in the meantime.
       refuse(run, phase, policy, hook, run.clock.monotonicMs(), error);
       return;
     }
@@ -152,7 +152,7 @@ function confirm(
     .catch(run.fail);
 }
 
-/** Runs the rules that depend on the body. Returns false if one rejected, which is then the response. */
+/** Runs the rules that depend on the body. Returns false if a rule rejected the request. */
 export function runParsedHooks(run: HookRun, policies: readonly ScopedPolicy[]): boolean {
   for (const { phase, policy } of policies) {
     const startedMs = run.clock.monotonicMs();
@@ -167,7 +167,6 @@ export function runParsedHooks(run: HookRun, policies: readonly ScopedPolicy[]):
   return true;
 }
 
-/** Response hooks change headers in place; `done` runs after the last. */
 export function runResponseHooks(
   run: HookRun,
   phase: Phase,
@@ -200,7 +199,7 @@ export function runResponseHooks(
   done();
 }
 
-/** A policy rejects the request: charges of limits are refunded. */
+/** Rejects the request and refunds the charges of limits. */
 function refuse(
   run: HookRun,
   phase: Phase,
@@ -261,7 +260,7 @@ function detailOf(error: Error & { detail?: string }): string {
   return error.detail ?? error.message;
 }
 
-/** The hooks of the backend and of scopes inside it: inner → outer. */
+/** Returns the hooks of the backend and of the scopes inside it, from inner to outer. */
 export function responseHooks(scopes: readonly CompiledScope[]): readonly CompiledPolicy[] {
   const [backend] = scopes;
   if (scopes.length <= 1) return backend?.response ?? NONE;

@@ -1,7 +1,6 @@
 /**
- * The access log: one line per request with the client, the request, the backend, the duration and the error. The query
- * string is omitted, because it may contain keys and codes. Responses with 5xx are logged as warnings. The log filter
- * `access=off` turns it off.
+ * Writes the access log, one line per request. The query string is omitted because it may contain keys and codes.
+ * Responses with 5xx are logged as warnings. The log filter `access=off` disables the log.
  */
 
 import { compileExpression, type Expression } from "../../cel/expression.ts";
@@ -10,7 +9,6 @@ import type { Outcome } from "../../core/policy.ts";
 import type { LogFields, Logger, LogValue } from "../../observe/log/logger.ts";
 import { type Redaction, redactJson, withoutSecrets } from "../../observe/trace/redact.ts";
 
-/** Longer values are truncated to keep lines readable and small. */
 const FIELD_CHARS = 2_048;
 
 export interface AccessSettings {
@@ -19,7 +17,6 @@ export interface AccessSettings {
 }
 
 export interface AccessFields {
-  /** Whether this request gets a line. */
   passes(exchange: Exchange): boolean;
   addTo(fields: Record<string, LogValue>, exchange: Exchange): void;
 }
@@ -48,8 +45,8 @@ function fieldValue(expression: Expression, exchange: Exchange, redaction: Redac
 }
 
 /**
- * Redacts the request's credentials from a value of a log expression. `found` collects the values that were redacted in
- * JSON members, and `alsoHidden` contains such values from another text of the same call.
+ * Redacts the request's credentials in a value of a log expression. `found` collects the values that were redacted in
+ * JSON members. `alsoHidden` lists values found in another text of the same call.
  */
 export function shown(
   text: string,
@@ -85,7 +82,6 @@ export type AccessLogCopy = (level: "info" | "warn", fields: LogFields, exchange
 
 export interface AccessLogOptions {
   readonly copy?: AccessLogCopy | undefined;
-  /** The operator's additional and removed fields. */
   readonly own?: AccessFields | undefined;
 }
 

@@ -1,6 +1,6 @@
 /**
- * The audit stream: one record for each call of an MCP tool, prompt or resource and of an LLM, with the caller, the
- * arguments and the outcome. Recording never delays a call unless `required` is set.
+ * Writes the audit stream, one record for each call of an MCP tool, prompt or resource and of an LLM, with the caller,
+ * the arguments and the outcome. Recording never delays a call unless `required` is set.
  */
 
 import { createHash, createHmac } from "node:crypto";
@@ -98,7 +98,10 @@ export const auditSchema = z
 
 export type AuditSettings = z.output<typeof auditSchema>;
 
-/** Kept beyond the visible length, so that a credential at the cut is recognized as a whole. No header is longer. */
+/**
+ * The recorder keeps this many characters beyond the visible length, to recognize a credential that the limit would
+ * cut. No header is longer.
+ */
 export const MARGIN_CHARS = 32 * 1024;
 
 export interface RecordedValue {
@@ -112,7 +115,7 @@ export function recordValue(
   { hashKey, maxValueChars }: Pick<AuditSettings, "hashKey" | "maxValueChars">,
   redaction: Redaction,
   exchange: Exchange,
-  /** Values redacted in the arguments; they are also redacted in the result. */
+  /** Values redacted in the arguments are also redacted in the result. */
   secrets: string[],
 ): RecordedValue | undefined {
   if (how === "none") return undefined;
@@ -141,14 +144,13 @@ export function recordValue(
   };
 }
 
-/** Methods that are audited; lists and pings are not user actions. */
+/** Other methods, such as lists and pings, are not user actions. */
 const AUDITED: ReadonlySet<string> = new Set(["tools/call", "prompts/get", "resources/read"]);
 
 export interface AuditEnv {
   readonly clock: Clock;
   readonly redaction: Redaction;
   record(fields: LogFields, exchange: Exchange): void;
-  /** Whether records can be written now. */
   isWritable(): boolean;
 }
 
@@ -182,7 +184,7 @@ class Trail implements AuditTrail {
   readonly #exchange: Exchange;
   #open: Map<string, Asked> | undefined = undefined;
   #answer: AnswerRecord | undefined = undefined;
-  /** Credentials in the arguments; a result may repeat them. */
+  /** Results may repeat these credentials of the arguments. */
   readonly #secrets: string[] = [];
 
   constructor(settings: AuditSettings, env: AuditEnv, exchange: Exchange) {
@@ -243,7 +245,7 @@ class Trail implements AuditTrail {
         ...end,
       });
     }
-    // On the HTTP+SSE transport the response comes later; a rejected call has none.
+    // On the HTTP+SSE transport the response arrives later. A rejected call has none.
     if (this.#open === undefined || (failure === undefined && outcome.end === "complete")) return;
     for (const asked of this.#open.values())
       this.#write({
@@ -280,7 +282,7 @@ class Trail implements AuditTrail {
     return recordValue(name, how, this.#settings, this.#env.redaction, this.#exchange, this.#secrets);
   }
 
-  /** If only the result is recorded, the arguments are still read to find credentials that it may repeat. */
+  /** If only the result is recorded, the arguments are still parsed to find credentials that the result may repeat. */
   #noteSecrets(read: () => string): void {
     const { arguments: how, results, maxValueChars } = this.#settings;
     if (results === "whole" && how !== "whole")

@@ -1,6 +1,6 @@
 /**
  * Captures the first 64 KiB of a body for the trace without delaying it. Tokens and secrets of OAuth endpoints are
- * redacted when it is shown.
+ * redacted.
  */
 
 import type { RequestBody } from "../../core/exchange.ts";
@@ -26,7 +26,7 @@ export class BodyCapture {
     this.#bytes += part.length;
   }
 
-  /** Emits once; an empty body has no snapshot. */
+  /** Emits at most one snapshot, and none for an empty body. */
   emit(trace: Trace | undefined, stage: BodyStage, contentType: string | undefined): void {
     if (this.#bytes === 0 || this.#emitted) return;
     this.#emitted = true;
@@ -41,7 +41,7 @@ export class BodyCapture {
   }
 }
 
-/** Captures the body of a traced request to a server: at once if it is buffered, else while it streams. */
+/** Captures the body of a traced request, immediately if it is buffered and otherwise while it streams. */
 export function captureSentBody(
   trace: Trace,
   body: Buffer | BodyStream | undefined,
@@ -60,7 +60,6 @@ export function captureSentBody(
   body.once("close", done);
 }
 
-/** The body passed to a backend that does not report what it sends. */
 export function bodyBytes(body: RequestBody): Buffer | BodyStream | undefined {
   return body.kind === "bytes" ? body.bytes : body.kind === "stream" ? body.stream : undefined;
 }

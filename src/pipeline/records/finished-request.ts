@@ -1,5 +1,6 @@
 /**
- * A finished request in memory: references to parts of the exchange, without bodies. Its views are built on demand.
+ * Keeps a finished request in memory, as references to fields of the exchange, without bodies. Views are built on
+ * demand.
  */
 import type { Exchange, ShadowDenial } from "../../core/exchange.ts";
 import type { Facts } from "../../core/facts.ts";
@@ -15,7 +16,7 @@ export interface FinishedRequest {
     Exchange,
     "id" | "listener" | "source" | "route" | "facts" | "steps" | "failure" | "startedAt" | "originalHost"
   > & { readonly shadowDenials: readonly ShadowDenial[] | undefined };
-  /** The headers of successful requests are dropped after a while. */
+  /** `dropHeaders` replaces the headers of older successful requests. */
   readonly request: SnapshotSource["request"] & { headers: HeaderList };
   readonly credentialQuery: readonly string[] | undefined;
   readonly secrets: readonly string[] | undefined;
@@ -48,7 +49,7 @@ export function finishedRequest(
       originalHost,
       shadowDenials: exchange.shadow.denials,
     },
-    // Not the request itself, which may reference a whole body.
+    // Copying the fields avoids a reference to the whole body.
     request: {
       method: arrived.method,
       scheme: arrived.scheme,
@@ -69,7 +70,7 @@ export function finishedRequest(
   };
 }
 
-/** Copies the attributes, because those of an LLM call may reference the whole body. */
+/** Copies the LLM attributes, because the original object may reference the whole body. */
 function withoutBody(facts: Facts): Facts {
   return facts.llm === undefined ? facts : { ...facts, llm: { ...facts.llm } };
 }
@@ -78,7 +79,6 @@ export function hasFailed(exchange: Pick<Exchange, "failure">, outcome: Outcome)
   return exchange.failure !== undefined || outcome.end !== "complete" || (outcome.status ?? 0) >= 400;
 }
 
-/** The input for a snapshot of the request. */
 export function snapshotSource({ exchange, request, credentialQuery, secrets }: FinishedRequest): SnapshotSource {
   return {
     request,
@@ -182,7 +182,7 @@ function round(ms: number): number {
 
 const NO_HEADERS = new HeaderList();
 
-/** Headers are most of a record's size; without them, hundreds of records cost the garbage collector little. */
+/** Headers are most of a record's size. Without them, hundreds of records cost the garbage collector little. */
 export function dropHeaders(one: FinishedRequest): void {
   if (!hasFailed(one.exchange, one.outcome)) one.request.headers = NO_HEADERS;
 }

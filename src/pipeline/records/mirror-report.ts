@@ -1,14 +1,12 @@
 /**
- * The results of comparing mirror responses since the start: the differences by route and mirror, with counts and
- * examples. All lists are bounded; anything beyond is only counted.
+ * Reports differences between the responses of backends and their mirrors since the start, by route and mirror. All
+ * lists are bounded, and further entries are only counted.
  */
 import type { Exchange } from "../../core/exchange.ts";
 import type { Metrics } from "../../observe/log/metrics.ts";
 import type { MirrorComparison } from "../../observe/trace/mirror-comparison.ts";
 
-/** Mirrors with their own entry; comparisons of others are counted together. */
 const MAX_MIRROR_ENTRIES = 100;
-/** Distinct differences listed per mirror. */
 const MAX_MIRROR_DIFFERENCES = 100;
 const EXAMPLES = 3;
 const SHOWN_CHARS = 300;
@@ -17,17 +15,17 @@ export interface MirrorEntry {
   readonly route: string | null;
   readonly mirror: string;
   readonly compared: number;
-  /** Same status and, if known, same shape. */
+  /** The status and, if both are readable, the shape of the responses were equal. */
   readonly same: number;
   readonly status: number;
   readonly shape: number;
   /** The mirror did not respond. */
   readonly failed: number;
-  /** Responses whose shape could not be compared. */
+  /** The shape of these responses could not be compared. */
   readonly unread: number;
-  /** Took more than 50% and 10 ms longer than the backend. */
+  /** The mirror took more than 50% and 10 ms longer than the backend. */
   readonly slower: number;
-  /** Mean time to the response head. */
+  /** The mean time to the response head. */
   readonly backendMs: number;
   readonly mirrorMs: number;
   readonly differences: readonly {
@@ -35,14 +33,14 @@ export interface MirrorEntry {
     readonly requests: number;
     readonly examples: readonly { readonly id: string; readonly request: string }[];
   }[];
-  /** Differences that are not listed. */
+  /** The number of differences that are not listed. */
   readonly others: number;
 }
 
 export interface MirrorReport {
   readonly since: string;
   readonly mirrors: readonly MirrorEntry[];
-  /** Comparisons of mirrors without an entry. */
+  /** The number of comparisons of mirrors that are not listed. */
   readonly others: number;
 }
 

@@ -1,7 +1,7 @@
 /**
- * Finds requests that are no longer in `RecentRequests`, in the request history that is kept for rehearsals. It reaches
- * back up to 10,000 requests and has the caller, the route, and the outcome, but no rule evaluations, response headers,
- * or timings of single policies.
+ * Finds requests that are no longer in `RecentRequests` in the request history. The history holds up to 10,000
+ * requests with the caller, the route and the outcome, but without rule evaluations, response headers, or timings of
+ * single policies.
  */
 
 import { Buffer } from "node:buffer";
@@ -11,7 +11,7 @@ import type { RequestDetail, RequestRecord } from "../../observe/trace/request-r
 import { type RecordedRequest, readRecord, timeOf } from "./recorded-request.ts";
 import { type RequestHistory, readSegments } from "./request-history.ts";
 
-/** Clients can choose request IDs, so an ID can occur many times. */
+/** Clients can choose request ids, so an id can occur many times. */
 const MAX_FOUND = 20;
 /**
  * Records are in order of completion, so a long request can follow newer ones. A segment is skipped only if its first
@@ -35,7 +35,7 @@ export function olderRequests(facts: RequestHistory, beforeMs: number, limit: nu
     .map(recordFrom);
 }
 
-/** Returns the requests with this ID, newest first. Searches the raw bytes, so that most records are never parsed. */
+/** Returns the requests with this id, newest first. Searches the raw bytes, so that most records are never parsed. */
 export function findOlder(facts: RequestHistory, id: string): RequestDetail[] {
   const wanted = Buffer.from(`\n${id}\n`);
   const found: RecordedRequest[] = [];

@@ -1,6 +1,6 @@
 /**
- * The most recent requests and those in flight, for inspection after the fact. A finished request costs one object with
- * references to parts of the exchange; views are built on demand. Bodies are never kept.
+ * Holds the most recent requests and those in flight for the admin interface. A finished request costs one object with
+ * references to fields of the exchange, and views are built on demand. Bodies are never kept.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -24,29 +24,27 @@ import {
 
 /** With request heads of at most 16 KiB this uses at most about 10 MB, and usually less than 1 MB. */
 export const RECENT_REQUESTS = 500;
-/** The newest requests and all failed ones keep their headers; others drop them early to reduce garbage collection. */
+/** The newest requests and all failed ones keep their headers. Others drop them early to reduce garbage collection. */
 const WITH_HEADERS = 64;
 
 export interface RecentRequestsOptions {
   readonly clock: Clock;
   readonly redaction: Redaction;
-  /** The watcher whose filter matches the request. */
+  /** Returns the watcher whose filter matches the request. */
   watcher(exchange: Exchange): TraceWatcher | undefined;
-  /** Full traces of failed requests, if enabled. */
   readonly kept: KeptTraces | undefined;
-  /** The sequence number of the next finished request, shared by all threads. */
+  /** Returns the sequence number of the next finished request, which all threads share. */
   nextSeq?(): number;
 }
 
 export interface RecentRequests {
-  /** Called at the start of every request; returns a trace if it is watched. */
+  /** Called at the start of every request. Returns a trace if the request is watched. */
   begin(exchange: Exchange): Trace | undefined;
   settled(exchange: Exchange, outcome: Outcome, durationMs: number): void;
-  /** Newest first. */
   list(options: { readonly limit: number; readonly since?: number }): RequestRecord[];
-  /** All requests with the id, newest first. */
+  /** Returns all requests with the id, newest first. */
   find(id: string): RequestDetail[];
-  /** Calls the listener for each finished request; the returned function unsubscribes. */
+  /** Calls the listener for each finished request. The returned function unsubscribes it. */
   follow(listener: (record: RequestRecord) => void): () => void;
   inFlight(limit: number): InFlightReport[];
   readonly counts: { readonly inFlight: number; readonly kept: number };
@@ -71,7 +69,7 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
   const followers = new Set<(record: RequestRecord) => void>();
   let count = 0;
 
-  /** Newest first. */
+  /** Yields the newest request first. */
   function* finished(): Generator<FinishedRequest> {
     for (let i = 0; i < ring.length; i++) yield ring[(count - 1 - i) % RECENT_REQUESTS] as FinishedRequest;
   }
@@ -126,7 +124,7 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
       for (const one of finished()) {
         if (one.exchange.id !== id) continue;
         const record = recordOf(one);
-        // The kept trace belongs to the newest request with the id.
+        // Only the trace of the newest request with the id is kept.
         const trace = details.length === 0 && hasFailed(one.exchange, one.outcome) ? kept?.find(id) : undefined;
         details.push({
           ...record,

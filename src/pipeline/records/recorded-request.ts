@@ -1,7 +1,7 @@
 /**
- * The record of a request for rehearsals: its head without credentials, the identity, the attributes of its MCP or LLM
- * message, and the outcome; never a body, a token or a key. Records are serialized as text, because 10,000 objects
- * would slow down garbage collection and text in buffers does not.
+ * Records a request for rehearsals, with its head, the identity, the attributes of its MCP or LLM message, and the
+ * outcome. A record never contains a body, a token or a key. Records are serialized to buffers, because 10,000 objects
+ * would slow down garbage collection.
  */
 
 import type { Exchange } from "../../core/exchange.ts";
@@ -21,31 +21,30 @@ export interface RecordedRequest {
   readonly method: string;
   readonly scheme: "http" | "https";
   readonly host: string;
-  /** As received, because a rehearsal parses it like the listener. */
+  /** The path is stored as received, because a rehearsal parses it like the listener. */
   readonly path: string;
   readonly query: string;
   readonly source: string;
-  /** The client's address, if trusted proxies reported one. */
   readonly client?: string;
   readonly identity?: string;
   readonly route: string | null;
   readonly status: number | null;
-  /** The error code, if the gateway rejected the request or failed. */
+  /** Set if the gateway rejected the request or failed. */
   readonly code: string | null;
   readonly subject: string | null;
-  /** Policies that ran, each with its verdict if it is not `passed`. */
+  /** Lists the policies that ran, each with its verdict unless it passed. */
   readonly policies: readonly string[];
-  /** Displayed principals: `key:1f0a…`, `basic:"alice"`. */
+  /** For example `key:1f0a…` or `basic:"alice"`. */
   readonly principals: readonly string[];
   readonly claims?: Claims;
   readonly apiKey?: Readonly<Record<string, unknown>>;
   readonly mcp?: McpFacts;
   readonly llm?: LlmFacts;
-  /** name, value, name, value, … */
+  /** Alternates names and values. */
   readonly headers: readonly string[];
 }
 
-/** Separators that cannot occur in a head or in JSON. */
+/** This separator cannot occur in a request head or in JSON. */
 const FIELD = "\n";
 const FIXED_FIELDS = 21;
 
@@ -76,20 +75,18 @@ export function recordText(exchange: Exchange, outcome: Outcome, durationMs: num
   return redaction.text(secrets === undefined ? text : withoutRepeated(text, secrets));
 }
 
-/** The peer's address, followed by a space and the client's if they differ. */
 function sourceText({ address, client }: Source): string {
   return client === undefined ? address : `${address} ${client}`;
 }
 
-/** The arrival time of a record; NaN if the text is not a record. */
+/** Returns the arrival time of a record, or NaN if the text is not a record. */
 export function timeOf(text: string): number {
   return Number(text.slice(0, text.indexOf(FIELD)));
 }
 
-/** Throws if the text is not JSON. */
 export type ParseJson = (text: string) => unknown;
 
-/** Parses untrusted text; returns undefined if it is not a record. */
+/** Parses untrusted text. Returns undefined if it is not a record. */
 export function readRecord(text: string, parse: ParseJson = JSON.parse): RecordedRequest | undefined {
   const fields = text.split(FIELD);
   const at = Number(fields[0]);
@@ -184,7 +181,10 @@ function llmText(llm: LlmFacts | undefined): string {
   return JSON.stringify({ requestModel, responseModel, provider, streaming, ...counts });
 }
 
-/** Redacts copies of removed header values: anywhere in a field if they are long, else only as a whole value. */
+/**
+ * Redacts copies of removed header values. Long values are redacted anywhere, short ones only if they are a whole
+ * field.
+ */
 function withoutRepeated(text: string, secrets: readonly string[]): string {
   const shown = withoutCopies(text, secrets);
   const short = secrets.filter((secret) => shown.includes(`${FIELD}${secret}`));

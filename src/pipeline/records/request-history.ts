@@ -1,7 +1,7 @@
 /**
- * The request history: the attributes of the most recent requests, for rehearsals and recordings. Records are
- * serialized into byte buffers, which the garbage collector does not traverse. Buffers are allocated on demand up to a
- * limit; after that, the oldest buffer is reused.
+ * Keeps the attributes of the most recent requests for rehearsals and recordings. Records are serialized into byte
+ * buffers, which the garbage collector does not traverse. Buffers are allocated on demand up to a limit, and then the
+ * oldest buffer is reused.
  */
 import { Buffer } from "node:buffer";
 import type { Exchange } from "../../core/exchange.ts";
@@ -16,7 +16,7 @@ const WINDOW_MS = 100;
 /** Larger requests, with long claims or many headers, are not recorded. */
 const MAX_RECORD_BYTES = 32 * 1024;
 const SEGMENT_BYTES = 128 * 1024;
-/** 16 MiB in total, or 1.6 KB per request. With larger records, fewer requests are kept. */
+/** Limits the history to 16 MiB, or 1.6 KB per request. With larger records, fewer requests are kept. */
 const MAX_SEGMENTS = 128;
 const SHARED_CLAIMS = 1_000;
 /** Terminates a record. Records never contain this character. */
@@ -31,9 +31,9 @@ interface Segment {
 export interface RequestHistory {
   /** Records a finished request. Requests above the rate limit are skipped unless there is a follower. */
   note(exchange: Exchange, outcome: Outcome, durationMs: number): void;
-  /** Returns copies of the buffers, oldest first; see `readSegments`. */
+  /** Returns copies of the buffers, oldest first. */
   segments(): Uint8Array[];
-  /** Returns the live buffers, oldest first. They are reused, so read them synchronously and do not keep them. */
+  /** Returns the live buffers, oldest first. They are reused, so callers must read them synchronously. */
   views(): Uint8Array[];
   /** Calls the listener with each new record. The returned function unsubscribes it. */
   follow(listener: (text: string) => void): () => void;
@@ -95,7 +95,7 @@ export function createRequestHistory(redaction: Redaction, perSecond = RECORDED_
     },
     segments: () =>
       segments.map(({ bytes, used }) => {
-        // Shared memory, so that another thread can read it without a second copy.
+        // Another thread can read shared memory without a second copy.
         const copy = new Uint8Array(new SharedArrayBuffer(used));
         copy.set(bytes.subarray(0, used));
         return copy;
@@ -111,12 +111,11 @@ export function createRequestHistory(redaction: Redaction, perSecond = RECORDED_
   };
 }
 
-/** Parses the records in the buffers, oldest first. */
 export function readSegments(segments: readonly Uint8Array[]): RecordedRequest[] {
   return textsOf(segments).flatMap((text) => readRecord(text) ?? []);
 }
 
-/** Recorded requests in order of arrival. */
+/** Iterates over recorded requests in order of arrival. */
 export interface RecordedTraffic extends Iterable<RecordedRequest> {
   readonly firstAt: number | undefined;
 }
@@ -127,7 +126,7 @@ export interface RecordedTraffic extends Iterable<RecordedRequest> {
 export function trafficIn(segments: readonly Uint8Array[]): RecordedTraffic {
   const texts = textsOf(segments).filter((text) => Number.isFinite(timeOf(text)));
   const times = Float64Array.from(texts, timeOf);
-  // The records are nearly in order, which the sort of an array exploits and that of a typed array does not.
+  // The sort of a plain array is fast for records that are nearly in order, and the sort of a typed array is not.
   const order = [...texts.keys()].sort((one, other) => (times[one] ?? 0) - (times[other] ?? 0));
   const parse = parseOnce();
   return {

@@ -1,7 +1,4 @@
-/**
- * Counts requests and their durations per gateway, route, backend, method and status. A series is looked up by a key
- * that is built from existing strings of the request.
- */
+/** Counts requests and their durations per gateway, route, backend, method and status. */
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import { type Counter, DURATION_BUCKETS_SECONDS, type Histogram, type Metrics } from "../../observe/log/metrics.ts";
@@ -12,7 +9,6 @@ const MAX_KNOWN = 10_000;
 
 const LABELLED_KEYS = 1_000;
 
-/** In the order of LABELS. */
 type Labels = readonly [
   listener: string,
   route: string,
@@ -123,7 +119,7 @@ function isOf(
   );
 }
 
-/** The first `most` values get their own label; later ones share one. */
+/** The first `most` values get their own label, and later ones share `other`. */
 function boundedLabel(most: number): (value: string) => string {
   const known = new Set<string>();
   return (value) => {

@@ -1,14 +1,12 @@
 /**
- * The requests that policies in `mode: shadow` would have denied since the start: by route, policy and rule, with
- * subjects, counts and examples. All lists are bounded; anything beyond is only counted.
+ * Reports the requests that policies in `mode: shadow` would have denied since the start, by route, policy and rule.
+ * All lists are bounded, and further entries are only counted.
  */
 import type { Exchange, ShadowDenial } from "../../core/exchange.ts";
 import type { Metrics } from "../../observe/log/metrics.ts";
 import { subjectOf } from "./finished-request.ts";
 
-/** Rules with their own entry; denials by others are counted together. */
 const MAX_SHADOW_RULES = 200;
-/** Subjects listed per rule. */
 const MAX_SHADOW_SUBJECTS = 100;
 const MAX_SHADOW_EXAMPLES = 3;
 const MAX_RULE_CHARS = 300;
@@ -20,7 +18,7 @@ export interface ShadowEntry {
   readonly rule: string;
   readonly denied: number;
   readonly subjects: readonly { readonly subject: string; readonly denied: number }[];
-  /** Denials of subjects that are not listed. */
+  /** The number of denials of subjects that are not listed. */
   readonly others: number;
   readonly first: string;
   readonly last: string;
@@ -35,7 +33,7 @@ export interface ShadowEntry {
 export interface ShadowReport {
   readonly since: string;
   readonly rules: readonly ShadowEntry[];
-  /** Denials by rules without an entry. */
+  /** The number of denials by rules that are not listed. */
   readonly others: number;
 }
 

@@ -1,7 +1,7 @@
 /**
- * Traffic statistics of the last day, in memory: requests, failures, durations, tokens and cost. There are two ring
- * buffers of time slots, fine for half an hour and coarse for a day. Slots are reset lazily, so an idle gateway does no
- * work. The statistics can be serialized to a string, so that a store can keep them across restarts.
+ * Keeps traffic statistics of the last day in memory, in two ring buffers of time slots, one with fine slots for half
+ * an hour and one with coarse slots for a day. Slots are reset lazily, so an idle gateway does no work. The statistics
+ * can be serialized, so that a store can keep them across restarts.
  */
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
@@ -13,16 +13,16 @@ const FINE = { slotMs: 10_000, slots: 180 };
 const COARSE = { slotMs: 300_000, slots: 288 };
 export const HISTORY_SECONDS = (COARSE.slotMs * COARSE.slots) / 1000;
 
-/** Upper bounds of the duration histogram: five per decade, from 1 ms to about 100 s. */
+/** Upper bounds of the duration histogram, with five bins per decade from 1 ms to about 100 s. */
 const BOUNDS_MS: readonly number[] = Array.from({ length: 26 }, (_unused, i) => 10 ** (i / 5));
 const P95 = 0.95;
 
 export interface TrafficHistory {
   count(exchange: Exchange, outcome: Outcome, durationMs: number): void;
   report(rangeSeconds: number): HistoryReport;
-  /** Serializes everything to a string of about 10 KB. */
+  /** The result has about 10 KB. */
   packed(): string;
-  /** Adds the statistics of an earlier process; ignores old and invalid input. */
+  /** Adds the statistics of an earlier process, and ignores outdated and invalid input. */
   unpack(text: string): void;
 }
 
@@ -41,7 +41,7 @@ export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory 
     slotMs,
     slots: Array.from({ length: slots }, () => emptySlot()),
   }));
-  // Wall-clock time, so that several threads use the same slots.
+  // All threads use the same slots, so slots are based on wall-clock time.
   let knownSinceMs = clock.now();
 
   return {
@@ -111,7 +111,7 @@ export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory 
   };
 }
 
-/** The numbers of the slot, then the index and count of each non-empty histogram bin. */
+/** Returns the numbers of the slot, followed by the index and count of each non-empty histogram bin. */
 function packedSlot({ number, requests, failed, rejected, tokens, cost, durations }: Slot): number[] {
   const bins = [...durations.entries()].flatMap(([bin, count]) => (count === 0 ? [] : [bin, count]));
   return [number, requests, failed, rejected, tokens, cost, ...bins];
@@ -147,7 +147,7 @@ function parseRings(text: string): number[][][] {
   try {
     return packedRings.parse(JSON.parse(text));
   } catch {
-    // The format of another version.
+    // The text may be in the format of another version.
     return [];
   }
 }
@@ -182,7 +182,7 @@ function binOf(durationMs: number): number {
   return Math.min(bin, BOUNDS_MS.length);
 }
 
-/** The upper bound of the bin with the 95th percentile, which never underestimates it. */
+/** Returns the upper bound of the bin with the 95th percentile, so that the result is never too low. */
 function p95Of(durations: Uint32Array, requests: number): number {
   let seen = 0;
   for (let i = 0; i < durations.length; i++) {

@@ -1,6 +1,4 @@
-/**
- * Weighted random choice among the backends of a route; skips ejected backends if there are others.
- */
+/** Chooses a backend of a route at random by weight. Ejected backends are skipped if others are available. */
 import type { Exchange } from "../../core/exchange.ts";
 import type { Route, WeightedBackend } from "../../core/topology.ts";
 

@@ -1,8 +1,8 @@
 /**
- * Route matching. The routes of a listener are sorted once, at configuration load, by precedence (hostname, exact path,
- * longest prefix, regex, method, headers, query, order), and a request takes the first match. A request is rejected if
- * the match depends on a header or query parameter that a backend could read differently: a repeated one, or another
- * spelling of the name.
+ * Matches requests to routes. The routes of a listener are sorted once, at configuration load, by precedence
+ * (hostname, exact path, longest prefix, regex, method, headers, query, order), and the first match wins. A request is
+ * rejected if the match depends on a header or query parameter that a backend could interpret differently, because it
+ * is repeated or has another spelling.
  */
 import { linearRegex } from "../../base/regex.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -14,11 +14,11 @@ import type { NamedEntries } from "../../http/tls-listener.ts";
 
 export interface RouteTable {
   /**
-   * `path` is the canonical path, if it differs from the request's. Returns undefined if no route matches. Throws a
-   * GatewayError if a backend could read the matched values differently.
+   * `path` is the canonical path, if it differs from the request's path. Throws a GatewayError if a backend could
+   * interpret the matched values differently.
    */
   match(request: GatewayRequest, path?: string): Route | undefined;
-  /** The names of all routes that were compared; only for a traced request. */
+  /** Returns the names of all routes whose host name matches, for traces and errors. */
   evaluated(request: GatewayRequest): string[];
 }
 
@@ -92,7 +92,7 @@ function pathTest({ path }: RouteMatch): PathTest {
     const regex = linearRegex(`^(?:${path.regex})$`);
     return { rank: 2, length: path.regex.length, test: (value) => regex.test(value) };
   }
-  // A prefix ends at a segment boundary: `/mcp` matches `/mcp` and `/mcp/x`, not `/mcpx`.
+  // A prefix ends at a segment boundary, so `/mcp` matches `/mcp/x` but not `/mcpx`.
   const prefix = path.pathPrefix.replace(/\/+$/, "");
   const withSlash = `${prefix}/`;
   return {
@@ -137,7 +137,7 @@ function hostMatches(pattern: string, host: string): boolean {
   return host === pattern;
 }
 
-/** Returns the host in lower case, without the port and a trailing dot. */
+/** Returns the host in lowercase, without the port and a trailing dot. */
 export function hostnameOf(authority: string): string {
   if (authority !== lastAuthority) {
     lastName = withoutPort(authority);
@@ -146,7 +146,7 @@ export function hostnameOf(authority: string): string {
   return lastName;
 }
 
-/** Cached, because the requests of a connection usually have the same authority. */
+/** Caches the last result, because the requests of a connection usually have the same authority. */
 let lastAuthority = "";
 let lastName = "";
 
@@ -164,7 +164,7 @@ function restMatches(one: Candidate, request: GatewayRequest): boolean {
   );
 }
 
-/** A preflight matches the route of the method that it announces. */
+/** A preflight request matches the route of the method in `access-control-request-method`. */
 function methodForMatching(request: GatewayRequest): string {
   if (request.method !== "OPTIONS") return request.method;
   return request.headers.get("access-control-request-method") ?? request.method;
@@ -222,7 +222,6 @@ export function prefaceOf(listener: Listener, table: RouteTable, request: Gatewa
   return (route?.policies ?? listener.unmatched).preface;
 }
 
-/** Route names in an error message. */
 const SHOWN_ROUTES = 10;
 
 export function refuseAmbiguousPath(request: GatewayRequest, route: Route, table: RouteTable): void {
