@@ -1,5 +1,5 @@
 /**
- * Registers the child processes of a thread in shared memory, so that the main thread can end them if the thread
+ * Registers the child processes of a thread in shared memory, so that the main thread can kill them if the thread
  * crashes. A process with a single thread has no registry.
  */
 const SLOTS = 4_096;
@@ -15,7 +15,7 @@ export function listChildrenIn(memory: SharedArrayBuffer): void {
   list = new Int32Array(memory);
 }
 
-/** Returns a function that unregisters the child. When the registry is full, the child is not registered. */
+/** Returns a function that unregisters the child. If the registry is full, the child is not registered. */
 export function listChild(pid: number): () => void {
   const at = list?.indexOf(0) ?? -1;
   if (list === undefined || at < 0) return () => undefined;
@@ -24,7 +24,7 @@ export function listChild(pid: number): () => void {
   return () => void Atomics.store(listed, at, 0);
 }
 
-/** Ends all registered children and their process groups, and clears the registry. */
+/** Kills all registered children and their process groups, and clears the registry. */
 export function endListedChildren(memory: SharedArrayBuffer): number {
   let ended = 0;
   const listed = new Int32Array(memory);
@@ -35,7 +35,7 @@ export function endListedChildren(memory: SharedArrayBuffer): number {
       process.kill(-pid, "SIGKILL");
       ended += 1;
     } catch {
-      // The process has already ended.
+      // The process has already exited.
     }
   }
   return ended;

@@ -1,6 +1,6 @@
 /**
- * The only source of time. Code that waits or measures gets a Clock passed in, so that tests can advance time instead
- * of sleeping. Limits and durations use `monotonicMs`, which is not affected by changes of the wall clock.
+ * The only source of time. Code that waits or measures receives a Clock, so that tests can advance time instead of
+ * sleeping. Limits and durations use `monotonicMs`, which is not affected by changes of the wall clock.
  */
 import { performance } from "node:perf_hooks";
 
@@ -9,7 +9,7 @@ export interface Timer {
 }
 
 export interface Clock {
-  /** Wall clock in milliseconds since the epoch, for timestamps that leave the process. */
+  /** Wall-clock time in milliseconds since the epoch, for timestamps that leave the process. */
   now(): number;
   /** Milliseconds, with fractions, since an arbitrary start, for durations, windows and timeouts. */
   monotonicMs(): number;
@@ -22,7 +22,7 @@ export interface Clock {
 /** Node treats longer delays as 1 ms, so delays are capped at this value (24 days). */
 const MAX_DELAY_MS = 2 ** 31 - 1;
 
-/** A class instead of a closure, because each request creates one. */
+/** Each request creates a timer, and a class instance is cheaper than a closure. */
 class SystemTimer implements Timer {
   readonly #handle: NodeJS.Timeout;
 
@@ -50,7 +50,9 @@ export const systemClock: Clock = {
   },
 };
 
-/** Returns the `process.hrtime` value at which this thread's monotonic clock is 0. All threads share that time base. */
+/**
+ * Returns the `process.hrtime` value at which this thread's monotonic clock is 0. All threads share that time base.
+ */
 export function clockStartMs(): number {
   return Number(process.hrtime.bigint()) / 1e6 - performance.now();
 }
@@ -61,13 +63,12 @@ export function clockSince(startMs: number): Clock {
   return { ...systemClock, monotonicMs: () => performance.now() + aheadMs };
 }
 
-/** Keeps the process alive while it waits for something without a socket. */
+/** Keeps the process alive while it waits without an open socket. */
 export function keepAwake(): Timer {
   const handle = setInterval(() => undefined, MAX_DELAY_MS);
   return { cancel: () => clearInterval(handle) };
 }
 
-/** Resolves after the delay on the given clock. */
 export function wait(clock: Clock, delayMs: number): Promise<void> {
   return new Promise((resolve) => {
     clock.after(delayMs, resolve);

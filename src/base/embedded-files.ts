@@ -1,15 +1,13 @@
 /**
- * Files embedded in the single executable (scripts/package.mjs). When Node runs the bundle from a folder, nothing is
- * embedded and the files are next to the bundle.
+ * Reads files embedded in the single executable (scripts/package.mjs). If Node runs the bundle from a folder, nothing
+ * is embedded and the files are next to the bundle.
  */
 import { getAsset, isSea } from "node:sea";
 
 /** Lists the names of the embedded files, because Node 20 cannot enumerate them. */
 export const EMBEDDED_LIST = "files.json";
 
-/**
- * Whether this process is the single executable, which has no files next to it and starts itself for child processes.
- */
+/** The single executable has no files next to it and starts itself for child processes. */
 export function isOneFile(): boolean {
   return isSea();
 }
@@ -19,7 +17,7 @@ export interface EmbeddedFolder {
   read(name: string): Buffer;
 }
 
-/** The embedded files below a folder; undefined when they are on disk. */
+/** Returns undefined if the files are on disk. */
 export function embeddedFolder(folder: string): EmbeddedFolder | undefined {
   if (!isSea()) return undefined;
   const prefix = `${folder}/`;
@@ -30,7 +28,7 @@ export function embeddedFolder(folder: string): EmbeddedFolder | undefined {
   };
 }
 
-/** The content of an embedded file; undefined when it is on disk. */
+/** Returns undefined if the file is on disk. */
 export function embeddedText(name: string): string | undefined {
   return isSea() ? getAsset(name, "utf8") : undefined;
 }

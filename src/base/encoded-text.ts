@@ -8,18 +8,16 @@ export interface EncodedText {
   encode(text: string): string;
 }
 
-/** The number of characters that `isBinary` examines. */
 export const SAMPLED_CHARACTERS = 1_024;
 
 const DATA_URL = /^data:([^,]{0,256}),/i;
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
-/** Media types and format names whose content is text. */
 const TEXT_TYPE =
   /^(?:text\/|application\/(?:[\w.+-]*\+)?(?:json|xml|yaml|javascript|x-ndjson|csv)\b|(?:txt|md|csv|html|json|xml)$)/i;
 
 /**
- * Decides by the first bytes. A value declared as text is never binary. `isBase64`: a value without a data URL is
- * base64.
+ * Decides by the first bytes. A value declared as text is never binary. `isBase64` states that a value without a data
+ * URL is base64.
  */
 export function isBinary(start: string, isBase64: boolean, mediaType: string): boolean {
   const header = DATA_URL.exec(start);

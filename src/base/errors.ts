@@ -1,6 +1,6 @@
 /**
- * An error caused by a request, a peer or a server. It has no stack: the message is sufficient, and capturing a stack
- * costs ten times as much as rejecting the request, at a rate that the client controls.
+ * An error caused by a request, a peer or a server. It has no stack, because the message is sufficient and capturing a
+ * stack costs ten times as much as rejecting the request, at a rate that the client controls.
  */
 
 export class ExpectedError extends Error {
@@ -26,7 +26,7 @@ export function contain(action: () => void, end: () => void): void {
   }
 }
 
-/** Rethrows outside of every handler, so that the process counts and logs the error. In a test, it is a failure. */
+/** Rethrows outside of every handler, so that the process counts and logs the error. In a test, this is a failure. */
 export function surface(error: unknown): void {
   queueMicrotask(() => {
     throw error;

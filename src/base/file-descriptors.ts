@@ -1,14 +1,14 @@
 /**
- * Reads the open file limit of this process and derives how many client connections fit into it. A gateway that accepts
- * more clients than it can open backend connections for would respond to all of them with errors.
+ * Reads the open file limit of this process and derives the maximum number of client connections. A gateway that
+ * accepts more clients than it can open backend connections for would respond to all of them with errors.
  */
 import { closeSync, openSync, readFileSync } from "node:fs";
 import { devNull } from "node:os";
 
-/** Descriptors for files, listeners, the pipes of child processes, and the admin interface. */
+/** Reserves descriptors for files, listeners, the pipes of child processes, and the admin interface. */
 const RESERVED = 64;
 
-/** Node has already raised the soft limit to the hard limit. Undefined on systems that do not report it (not Linux). */
+/** Returns the limit, which Node has already raised to the hard limit, or undefined on systems other than Linux. */
 export function openFilesLimit(read: () => string = processLimits): number | undefined {
   try {
     const found = /^Max open files\s+(\d+)/m.exec(read())?.[1];
@@ -28,19 +28,20 @@ function processLimits(): string {
   return readFileSync("/proc/self/limits", "latin1");
 }
 
-/** Two for each of three pipes, and two through which the child reports that its program could not be run. */
+/**
+ * A start needs two descriptors for each of three pipes, and two through which the child reports that its program
+ * could not be run.
+ */
 const NEEDED_BY_START = 8;
 
-/**
- * Throws with `code` EMFILE or ENFILE unless enough descriptors are free to start a child. It opens some to find out.
- */
+/** Opens descriptors to check whether enough are free to start a child. Throws with `code` EMFILE or ENFILE if not. */
 export function checkSpareDescriptors(open: () => number = openNothing, close: (fd: number) => void = closeSync): void {
   const opened: number[] = [];
   try {
     while (opened.length < NEEDED_BY_START) opened.push(open());
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    // Other errors, such as a missing file, do not concern the number of descriptors.
+    // Other errors, such as a missing file, are unrelated to the number of descriptors.
     if (code === "EMFILE" || code === "ENFILE")
       throw Object.assign(new Error(`too many files are open (${code})`), { code });
   } finally {

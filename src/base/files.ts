@@ -1,15 +1,14 @@
 /**
- * Writes important files so that the old content survives every failure: the new content is written next to the file,
- * flushed, and renamed over it, with the mode and owner of the old file. A file that cannot be replaced by rename,
- * because it is a mount point or its folder is not writable, is rewritten in place while a complete copy exists
- * elsewhere.
+ * Writes important files so that the old content survives every failure. The new content is written next to the file,
+ * flushed, and renamed over it, with the mode and owner of the old file. If the file cannot be replaced by rename,
+ * because it is a mount point or its folder is not writable, it is rewritten in place after a complete copy was made.
  */
 import { randomUUID } from "node:crypto";
 import * as fileSystem from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 
-/** The system calls that are used. Tests make each of them fail. */
+/** Tests make each of these system calls fail. */
 export type FileSystem = Pick<
   typeof fileSystem,
   | "closeSync"
@@ -27,11 +26,14 @@ export type FileSystem = Pick<
   | "writeSync"
 >;
 
-/** Errors that mean the folder rejects a file of this owner, or that the file is a mount point. */
+/** These errors mean that the folder rejects a file of this owner, or that the file is a mount point. */
 const IN_PLACE = new Set(["EACCES", "EPERM", "EROFS", "EBUSY", "EXDEV"]);
 const PRIVATE = 0o600;
 
-/** Creates the file if it does not exist and preserves a symbolic link. When it throws, the old content is in place. */
+/**
+ * Creates the file if it does not exist and preserves a symbolic link. If the function throws, the old content is in
+ * place.
+ */
 export function replaceFile(file: string, content: string | Buffer, fs: FileSystem = fileSystem): void {
   const bytes = typeof content === "string" ? Buffer.from(content) : content;
   const old = fs.statSync(file, { throwIfNoEntry: false });
@@ -62,7 +64,7 @@ export function createFile(file: string, content: string | Buffer, fs: FileSyste
 
 function replaceWhole(fs: FileSystem, target: string, bytes: Buffer, old: fileSystem.Stats | undefined): void {
   const temporary = join(dirname(target), `.${basename(target)}.${randomUUID()}.new`);
-  // The file may hold secrets, so it is private until it has the mode of the file that it replaces.
+  // The file may contain secrets, so it is private until it has the mode of the file that it replaces.
   const fd = old === undefined ? fs.openSync(temporary, "wx") : fs.openSync(temporary, "wx", PRIVATE);
   try {
     writeAndClose(fs, fd, bytes, old);
@@ -71,7 +73,7 @@ function replaceWhole(fs: FileSystem, target: string, bytes: Buffer, old: fileSy
     quietly(() => fs.rmSync(temporary, { force: true }));
     throw error;
   }
-  // Flushes the folder, so that the new name survives a power failure, where the file system supports it.
+  // Flushes the folder if the file system supports it, so that the new name survives a power failure.
   quietly(() => {
     const folder = fs.openSync(dirname(target), "r");
     try {
@@ -83,8 +85,8 @@ function replaceWhole(fs: FileSystem, target: string, bytes: Buffer, old: fileSy
 }
 
 /**
- * Appends the part that is longer than the old content first, so that a full disk is detected while the old content is
- * intact. Then overwrites the existing blocks.
+ * Appends the bytes beyond the old length first, so that a full disk is detected while the old content is intact. Then
+ * overwrites the existing blocks.
  */
 function rewriteInPlace(fs: FileSystem, target: string, bytes: Buffer): void {
   const old = fs.readFileSync(target);

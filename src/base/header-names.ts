@@ -20,7 +20,7 @@ const COMMON =
   "www-authenticate x-api-key x-content-type-options x-forwarded-for x-forwarded-host x-forwarded-port x-forwarded-proto x-frame-options " +
   "x-gateway-error x-powered-by x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset x-real-ip x-request-id x-requested-with";
 
-/** Common names in lower case and in the spelling of `Content-Type`, mapped to lower case. */
+/** Maps common names in lowercase and in the spelling of `Content-Type` to lowercase. */
 const known = new Map(
   COMMON.split(" ").flatMap((name) => [
     [name, name],
@@ -28,7 +28,7 @@ const known = new Map(
   ]),
 );
 
-/** Returns the name in lower case; undefined if it is not a valid header name. */
+/** Returns the name in lowercase, or undefined if it is not a valid header name. */
 export function lowerHeaderName(text: string): string | undefined {
   return known.get(text) ?? (TOKEN.test(text) ? text.toLowerCase() : undefined);
 }
@@ -37,12 +37,11 @@ export function isHeaderName(name: string): boolean {
   return known.has(name) || TOKEN.test(name);
 }
 
-/** Whether a lowercase name has only letters, digits and `-`, as nearly all names do. */
+/** Returns whether a lowercase name contains only letters, digits and `-`, as nearly all names do. */
 export function hasPlainSpelling(lowerName: string): boolean {
   return known.get(lowerName) === lowerName || PLAIN.test(lowerName);
 }
 
-/** Whether the lowercase name is one that clients and servers commonly use. */
 export function isCommonHeaderName(name: string): boolean {
   return known.has(name);
 }

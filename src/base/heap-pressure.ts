@@ -1,14 +1,14 @@
 /**
  * Measures on a timer how close V8's heap is to its limit, and the process to the limit of its container or machine.
- * Requests read only the resulting level. V8 or the system kills the process, and every request with it, beyond these
- * limits, so rejecting some requests in time does less harm.
+ * Requests read only the resulting level. Beyond these limits, V8 or the system kills the process and every request
+ * with it, so rejecting some requests early does less harm.
  */
 import { totalmem } from "node:os";
 import { getHeapSpaceStatistics, getHeapStatistics, setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import type { Clock } from "./clock.ts";
 
-/** `tight`: connections are closed after the response. `full`: new requests are rejected. */
+/** At `tight`, connections are closed after the response. At `full`, new requests are rejected. */
 export const HEAP_LEVELS = ["normal", "tight", "full"] as const;
 export type HeapLevel = (typeof HEAP_LEVELS)[number];
 
@@ -18,7 +18,7 @@ export interface HeapPressure {
 }
 
 export interface HeapSize {
-  /** The name in log lines. Default: V8's heap. */
+  /** The name in log lines, by default V8's heap. */
   readonly of?: "heap" | "process";
   readonly usedBytes: number;
   readonly limitBytes: number;
@@ -29,25 +29,25 @@ const TIGHT = 0.9;
 const FULL = 0.95;
 const MIB = 1024 * 1024;
 /**
- * How many measurements are between two forced collections. While requests are rejected, little is allocated and V8 has
- * no reason to collect. A gateway without traffic just below the limit would otherwise keep closing connections.
+ * The number of measurements between two forced collections. While requests are rejected, little is allocated and V8
+ * has no reason to collect. An idle gateway just below the limit would otherwise keep closing connections.
  */
 const COLLECT_EVERY_LOOKS = { normal: 0, tight: 40, full: 8 };
-/** Delayed, because the pressure may be over at the next measurement. */
+/** The first collection is delayed, because the pressure may be over at the next measurement. */
 const COLLECT_AT_LOOK = 2;
 /**
  * While memory is short, `relieve` is called at the first measurement and then at this interval, so that a collection
- * can follow it.
+ * can follow.
  */
 const RELIEVE_EVERY_LOOKS = 4;
 /** A collection of a large heap takes seconds, so collections use at most this share of the time. */
 const COLLECT_AT_MOST_SHARE = 0.1;
-/** Memory that Node uses apart from the heap and buffers: code, stacks, TLS. */
+/** Node uses this memory apart from the heap and buffers, for example for code, stacks, and TLS. */
 const NATIVE_BYTES = 64 * MIB;
 
 /**
- * Garbage counts only briefly: V8 collects old objects at the latest halfway between the size after the last collection
- * and the limit, so 95% in use means that at least 90% survived.
+ * Garbage counts only briefly. V8 collects old objects at the latest halfway between the size after the last
+ * collection and the limit, so 95% in use means that at least 90% survived.
  */
 export function watchHeap(
   clock: Clock,
@@ -93,8 +93,8 @@ export function sharedHeapLevel(shared: SharedArrayBuffer): () => HeapLevel {
 }
 
 /**
- * Combines the level with that of the thread whose heap holds the store: requests are also rejected while that heap is
- * full.
+ * Combines the level with that of the thread whose heap holds the store, so that requests are also rejected while that
+ * heap is full.
  */
 export function withSharedLevel(own: HeapPressure, shared: () => HeapLevel): HeapPressure {
   return {
@@ -111,7 +111,7 @@ function levelOf(share: number): HeapLevel {
   return share >= TIGHT ? "tight" : "normal";
 }
 
-/** Returns the measurement that is closer to its limit. */
+/** Returns the measurement that is closest to its limit. */
 export function tightest(...reads: readonly (() => HeapSize)[]): () => HeapSize {
   return () =>
     reads
@@ -127,8 +127,8 @@ export interface ProcessMemory {
 
 /**
  * Measures the whole process, including bodies and other buffers outside the heap, against the memory of its container
- * or machine. Resident memory alone is not suitable: freed memory can stay resident although it is reusable, and the
- * gateway would reject requests indefinitely.
+ * or machine. Resident memory alone is misleading, because freed memory can stay resident although it is reusable, and
+ * the gateway would reject requests indefinitely.
  */
 export function processMemory(
   read: () => ProcessMemory = () => process.memoryUsage(),
@@ -146,9 +146,9 @@ export function memoryLimit(containerBytes: number, machineBytes: number): numbe
 }
 
 /**
- * Measures the old generation. The share of the whole heap is misleading because long-lived objects cannot use the
- * young generation's part of the limit: with `--max-old-space-size=128`, V8 fails when the whole heap is 72% full (Node
- * 20) or 39% full (Node 24). Large new objects count, because the next collection moves all survivors to the old
+ * Measures the old generation. The share of the whole heap is misleading, because long-lived objects cannot use the
+ * young generation's part of the limit. With `--max-old-space-size=128`, V8 fails when the whole heap is 72% full
+ * (Node 20) or 39% full (Node 24). Large new objects count, because the next collection moves all survivors to the old
  * generation.
  */
 export function oldGeneration(nodeFlags: readonly string[]): () => HeapSize {
@@ -172,8 +172,8 @@ function flaggedLimit(nodeFlags: readonly string[]): number | undefined {
 }
 
 /**
- * Without a flag the young generation has three times 16 MiB (64 in Node 24, 32 in Node 26), less on small machines. In
- * doubt, the limit is too high rather than too low, because rejecting requests needlessly is worse.
+ * Without a flag, the young generation has three times 16 MiB (64 MiB in Node 24, 32 MiB in Node 26), and less on
+ * small machines. The estimate errs on the high side, because rejecting requests needlessly is worse.
  */
 function defaultLimit(wholeBytes: number): number {
   const major = Number(process.versions.node.split(".", 1)[0]);

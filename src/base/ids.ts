@@ -1,13 +1,12 @@
 /**
- * Random identifiers. Requesting random bytes from the system for each request costs more than a tenth of a proxied
- * request, so one pool of bytes serves many ids.
+ * Generates random identifiers. Requesting random bytes from the system for each request costs more than a tenth of a
+ * proxied request, so one pool of bytes serves many ids.
  */
 import { randomFillSync } from "node:crypto";
 
 const POOL_BYTES = 4096;
 
 export interface IdSource {
-  /** Returns `bytes` random bytes as lowercase hex. */
   hex(bytes: number): string;
 }
 
@@ -26,7 +25,7 @@ export function createIdSource(): IdSource {
   };
 }
 
-/** Creates unique ids that clients cannot choose: a random prefix of this thread and a counter. */
+/** Creates unique ids that clients cannot choose, from a random prefix of this thread and a counter. */
 export function createRecordIds(source: IdSource = createIdSource()): () => string {
   const prefix = source.hex(8);
   let count = 0;
@@ -38,7 +37,7 @@ export function createRecordIds(source: IdSource = createIdSource()): () => stri
 
 const CLIENT_REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;
 
-/** A client's `x-request-id` is accepted only in this form, because it appears in logs and responses. */
+/** Restricts the `x-request-id` of a client, because it appears in logs and responses. */
 export function isRequestId(value: string): boolean {
   return CLIENT_REQUEST_ID.test(value);
 }

@@ -1,17 +1,17 @@
 /**
- * Processes the messages of one connection in the order of their arrival. Small work is done immediately; large work is
- * done in slices (`sliced-work.ts`), and messages that arrive in the meantime wait behind it.
+ * Processes the messages of one connection in the order of their arrival. Small work runs immediately. Large work runs
+ * in slices (`sliced-work.ts`), and messages that arrive in the meantime are queued.
  */
 import { contain } from "./errors.ts";
 import { finish, runInSlices, type Steps } from "./sliced-work.ts";
 
 export interface InOrderEvents {
-  /** Work is waiting; the caller should stop reading until `idle`. */
+  /** Called when work is queued. The caller should stop reading until `idle`. */
   busy(): void;
   idle(): void;
-  /** A callback threw. The error does not identify the affected message. */
+  /** Called if a callback threw. The error does not identify the affected message. */
   failed(): void;
-  /** Whether the remaining work can be dropped. */
+  /** Returns whether the remaining work can be dropped. */
   isOver(): boolean;
 }
 
@@ -28,13 +28,13 @@ export class InOrder {
     return this.#isBusy;
   }
 
-  /** `done` gets the result, immediately if the work is small and nothing waits. */
+  /** `done` receives the result, immediately if the work is small and the queue is empty. */
   run<T>(steps: Steps<T>, isSmall: boolean, done: (result: T) => void): void {
     if (this.#isBusy) this.#waiting.push(() => this.#start(steps, isSmall, done));
     else this.#start(steps, isSmall, done);
   }
 
-  /** Runs `last` after all work that was queued before. */
+  /** Runs `last` after all queued work. */
   afterwards(last: () => void): void {
     if (this.#isBusy) this.#waiting.push(last);
     else last();
@@ -62,7 +62,7 @@ export class InOrder {
   #goOn(): void {
     this.#isBusy = false;
     for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
-      // The callback may have started large work; then the others keep waiting.
+      // The callback may have started large work, which keeps the others queued.
       next();
       if (this.#isBusy) return;
     }

@@ -1,7 +1,7 @@
 /**
- * A list whose members carry their own links, so that adding and removing allocate nothing. A long-lived Map or Set
- * with an entry per request is expensive: each table that it outgrows retains its old entries until the next full
- * collection, which took a fifth of all CPU time under load.
+ * A list whose members contain their own links, so that adding and removing allocate nothing. A long-lived Map or Set
+ * with an entry per request is expensive, because each table that it outgrows retains its old entries until the next
+ * full collection. That took a fifth of all CPU time under load.
  */
 
 export interface Linked<Member> {
@@ -26,7 +26,7 @@ export class LinkedList<Member extends Linked<Member>> {
     return this.#last;
   }
 
-  /** Appends a member. A member is in at most one list. */
+  /** A member can be in only one list. */
   add(member: Member): void {
     member.previous = this.#last;
     if (this.#last === undefined) this.#first = member;

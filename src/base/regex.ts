@@ -1,6 +1,6 @@
 /**
- * Regular expressions from the configuration, matched in linear time (RE2 syntax: no look-around, no back references),
- * so that no path or header can block the process.
+ * Regular expressions from the configuration, matched in linear time (RE2 syntax, without look-around and back
+ * references), so that no path or header can block the process.
  */
 import { RE2JS } from "@bufbuild/re2";
 

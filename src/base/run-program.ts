@@ -1,6 +1,4 @@
-/**
- * Runs another program without a shell, such as curl for inject mode or a credential plugin of a kubeconfig.
- */
+/** Runs another program without a shell, such as curl for inject mode or a credential plugin of a kubeconfig. */
 import { spawn } from "node:child_process";
 import { checkSpareDescriptors } from "./file-descriptors.ts";
 
@@ -14,11 +12,9 @@ export interface ProgramRun {
 
 export interface ProgramOptions {
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Whether the program may read standard input. */
   readonly inheritStdin: boolean;
-  /** Receives the program's standard error while it runs. */
   onStderr?(text: string): void;
-  /** The program is ended when this resolves. */
+  /** The program is killed when this promise resolves. */
   readonly until?: Promise<void>;
 }
 

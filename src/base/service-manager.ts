@@ -1,25 +1,24 @@
 /**
  * Notifies systemd that the gateway is ready, and which process is the main one after an upgrade (`Type=notify`). The
- * messages are datagrams over a unix socket, which Node cannot send, so the program `systemd-notify` sends them (ADR
+ * messages are datagrams over a Unix socket, which Node cannot send, so the program `systemd-notify` sends them (ADR
  * 29).
  */
 import { type ProgramRun, runProgram } from "./run-program.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Longer than systemd takes to respond. A manager that does not respond must not delay an upgrade. */
+/** An unresponsive service manager must not delay an upgrade. */
 const RESPONSE_LIMIT_SECONDS = 10;
 const PROGRAM = "systemd-notify";
 
 export interface ServiceManager {
-  /** Both reject with the reason if the manager could not be notified. */
+  /** Both methods reject with the reason if the manager could not be notified. */
   ready(): Promise<void>;
   mainProcess(pid: number): Promise<void>;
 }
 
 export interface ServiceManagerEnv {
   readonly environment: Environment;
-  /** Resolves after this many seconds. */
   wait(seconds: number): Promise<void>;
   run?(command: string, args: readonly string[], environment: Environment, until: Promise<void>): Promise<ProgramRun>;
 }
@@ -47,8 +46,8 @@ export function openServiceManager({
 }
 
 /**
- * Returns why the service would end with this process, or undefined. systemd names the process that it started; a unit
- * without `Type=notify` cannot switch to another main process.
+ * Returns why systemd would stop the service when this process exits, or undefined if it would not. A unit without
+ * `Type=notify` cannot switch to another main process.
  */
 export function endsWithProcess({ NOTIFY_SOCKET, SYSTEMD_EXEC_PID }: Environment, pid: number): string | undefined {
   if (SYSTEMD_EXEC_PID !== String(pid) || (NOTIFY_SOCKET !== undefined && NOTIFY_SOCKET !== "")) return undefined;

@@ -1,29 +1,30 @@
 /**
- * Named memory that all threads of the process share. The main thread creates it while it checks a configuration; the
- * other threads receive all of it with the configuration. A process with a single thread has none.
+ * Named memory that all threads of the process share. The main thread creates it while it checks a configuration, and
+ * the other threads receive it with the configuration. A process with a single thread has none.
  */
 export interface SharedMemory {
-  /** The number of this thread, never 0. It marks the locks that the thread holds. */
+  /** The number of this thread, which is never 0. It marks the locks that the thread holds. */
   readonly thread: number;
   /**
-   * Returns the memory of this name. If `isNew`, the caller must initialize it before others use it. Throws in a thread
-   * that did not receive it.
+   * Returns the memory of this name. If `isNew` is true, the caller must initialize it before other threads use it.
+   * Throws in a thread that did not receive it.
    */
   claim(name: string, bytes: number): { readonly buffer: SharedArrayBuffer; readonly isNew: boolean };
-  /** Registers a repair for when a thread died, because it may have held a lock. Only the main thread runs repairs. */
+  /**
+   * Registers a repair that runs after a thread crashed, because the thread may have held a lock. Only the main thread
+   * runs repairs.
+   */
   onDeath(name: string, repair: (thread: number) => void): void;
   /** Removes the memory of this name and its repair. */
   release(name: string): void;
 }
 
 export interface OwnedSharedMemory extends SharedMemory {
-  /** Everything that was claimed, for the other threads. */
   all(): ReadonlyMap<string, SharedArrayBuffer>;
-  /** Releases the locks of a thread that died. */
+  /** Releases the locks of a thread that crashed. */
   died(thread: number): void;
 }
 
-/** Used by the main thread. */
 export function createSharedMemory(thread: number): OwnedSharedMemory {
   const buffers = new Map<string, SharedArrayBuffer>();
   const repairs = new Map<string, (thread: number) => void>();
@@ -48,7 +49,7 @@ export function createSharedMemory(thread: number): OwnedSharedMemory {
   };
 }
 
-/** Used by the other threads: finds the memory that the main thread created for the configuration being prepared. */
+/** Returns the memory that the main thread created for the configuration being prepared. */
 export function givenSharedMemory(thread: number, given: () => ReadonlyMap<string, SharedArrayBuffer>): SharedMemory {
   return {
     thread,

@@ -1,32 +1,30 @@
 /**
- * Runs work on large bodies in slices, so that the event loop stays responsive. Work is a generator that yields every
- * few hundred microseconds. Small work is finished at once. Large work shares the slices: one turn of the event loop
- * spends one slice on all of it. Canceled work is dropped between slices.
+ * Runs work on large bodies in slices, so that the event loop stays responsive. The work is a generator that yields
+ * every few hundred microseconds. Each event-loop iteration runs one slice of one task. Canceled work is dropped
+ * between slices.
  */
 import { systemClock } from "./clock.ts";
 
-/** Work that can be paused and resumed at each yield. */
 export type Steps<T> = Generator<undefined, T, undefined>;
 
-/** Bodies up to this size are processed at once, which takes about 1 ms. */
+/** Smaller bodies are processed without slicing, which takes about 1 ms. */
 export const SLICED_BYTES = 64 * 1024;
-/** The time that all sliced work together may take in one turn of the event loop. */
+/** Limits the sliced work in one event-loop iteration. */
 const SLICE_MS = 8;
 
 interface Task {
-  /** Runs one step; returns true when the work is done. */
+  /** Runs one step. Returns true when the work is done. */
   step(): boolean;
 }
 
 const waiting: Task[] = [];
 let isScheduled = false;
 
-/** Resolves after the other work that is due now. */
 export function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Runs all steps at once, for small work and where nothing else could run. */
+/** Runs all steps without a pause, for small work. */
 export function finish<T>(steps: Steps<T>): T {
   for (;;) {
     const { done, value } = steps.next();
@@ -34,12 +32,12 @@ export function finish<T>(steps: Steps<T>): T {
   }
 }
 
-/** Rejects with the error of the work. Once `isOver` returns true, the work stops, and the promise is never settled. */
+/** Rejects with the error of the work. Once `isOver` returns true, the work stops and the promise is never settled. */
 export function runInSlices<T>(steps: Steps<T>, isOver: () => boolean): Promise<T> {
   return new Promise((resolve, reject) => {
     waiting.push({
       step() {
-        // An exception here would stop the work of others in the same turn.
+        // An exception here would stop the work of other tasks.
         try {
           if (isOver()) {
             steps.return(undefined as never);
@@ -65,8 +63,8 @@ function schedule(): void {
 }
 
 /**
- * Gives one slice to the work that waited longest. Callbacks of finished work run in the same turn, so the slice ends
- * there.
+ * Runs one slice of the task that waited longest. Callbacks of finished work run in the same event-loop iteration, so
+ * the slice ends when a task is done.
  */
 function turn(): void {
   isScheduled = false;

@@ -1,11 +1,10 @@
 /**
- * The long-lived resources of the process as a tree: listeners, sessions, child processes, background loops. Code that
- * opens a long-lived resource registers it, so that `/debug/tasks` and leak tests can see it.
+ * Tracks the long-lived resources of the process (listeners, sessions, child processes, background loops) as a tree.
+ * Code that opens a long-lived resource registers it, so that `/debug/tasks` and leak tests can list it.
  */
 import type { Clock } from "./clock.ts";
 
 export interface Task {
-  /** Starts a task below this one. */
   start(kind: string, name: string, detail?: () => Record<string, unknown>): Task;
   end(): void;
 }

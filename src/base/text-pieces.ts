@@ -1,6 +1,6 @@
 /**
- * Decodes a string whose bytes arrive in chunks. Long strings are decoded chunk by chunk, so that the end of 32 MiB
- * costs a copy and not a third of a second. The result does not depend on how the bytes are split.
+ * Decodes a string whose bytes arrive in chunks. Long strings are decoded chunk by chunk, because decoding 32 MiB at
+ * the end would block the event loop for a third of a second. The result does not depend on how the bytes are split.
  */
 import { StringDecoder } from "node:string_decoder";
 
@@ -21,7 +21,7 @@ export class TextPieces {
   add(bytes: Buffer): void {
     this.#bytes += bytes.length;
     if (this.#decoder === undefined) {
-      // Copies, because the next read may reuse the buffer.
+      // The next read may reuse the buffer, so the bytes are copied.
       this.#held.push(Buffer.from(bytes));
       if (this.#bytes <= SMALL_BYTES) return;
       this.#decoder = new StringDecoder("utf8");
