@@ -1,22 +1,18 @@
 /**
- * Keeps turns of the loop short and accepts waiting connections in time, however much other sockets send. libuv accepts
- * one connection in each turn, in the order in which they came, and reads a socket up to 32 times in a turn while each
- * read fills the buffer. With turns of 20 ms, 300 connections of one client would delay the next client by 6 s.
- * Therefore:
- *
- * - After 32 reads that filled the buffer in one turn, each socket is read at most once more in that turn.
- * - When a long turn has accepted a connection, sockets are not read again until the backlog is empty or 20 ms have
- *   passed. The turns in between are short and accept one connection each.
+ * Limits socket reads per event-loop iteration, so that busy sockets cannot delay new connections. libuv accepts one
+ * connection per iteration, and reads a socket up to 32 times while each read fills the buffer. With iterations of 20
+ * ms, 300 connections of one client would delay the next client by 6 s. After 32 full reads in one iteration, each
+ * socket is therefore read at most once more. If a long iteration has accepted a connection, sockets are not read
+ * again until the backlog is empty or 20 ms have passed, which keeps the iterations in between short.
  */
 import { type Clock, systemClock } from "../../base/clock.ts";
 
 const FULL_READS_PER_TURN = 32;
-/** Shorter turns accept a full backlog fast enough without intervention. */
+/** In shorter iterations, the backlog is accepted fast enough. */
 const LONG_TURN_MS = 4;
-/** About as long as a turn with hundreds of busy sockets, so that these get half of the time. */
+/** About as long as an iteration with hundreds of busy sockets, so that these get half of the time. */
 const ACCEPT_MS = 20;
 
-/** The part of a socket that is used here. */
 export interface ReadSocket {
   readonly destroyed: boolean;
   isPaused(): boolean;
@@ -34,27 +30,30 @@ export class FairReads {
   #hasAccepted = false;
   #turnStartMs = Number.POSITIVE_INFINITY;
   #acceptsFirst = false;
-  /** Undefined in the first turn, in which each busy socket is read once more. */
+  /** Undefined in the first iteration, in which each busy socket is read once more. */
   #acceptUntilMs: number | undefined = undefined;
 
-  /** `schedule` calls back at the end of the turn, or of the next one if it is called there. */
+  /** `schedule` calls back at the end of the current event-loop iteration, or of the next one if called at the end. */
   constructor(clock: Clock, schedule: (action: () => void) => void = setImmediate) {
     this.#clock = clock;
     this.#schedule = schedule;
   }
 
-  /** Whether sockets that were read must wait. */
+  /** Returns whether reading must wait. */
   get isHolding(): boolean {
     return this.#acceptsFirst || this.#fullReads > FULL_READS_PER_TURN;
   }
 
-  /** A listener accepted a connection in this turn. */
+  /** Called when a listener accepted a connection in this iteration. */
   accepted(): void {
     this.#hasAccepted = true;
     this.#watch();
   }
 
-  /** Called after a read. False: the caller stops reading. The socket is resumed later, unless its owner paused it. */
+  /**
+   * Called after a read. Returns false if the caller must stop reading. The socket is resumed later, unless its owner
+   * paused it.
+   */
   mayReadOn(socket: ReadSocket, isFullRead: boolean): boolean {
     if (isFullRead) {
       this.#fullReads += 1;
@@ -65,13 +64,13 @@ export class FairReads {
     return false;
   }
 
-  /** Runs an action that makes a socket be read again: now, or when sockets need not wait. */
+  /** Runs an action that resumes reading a socket, immediately or when reading may continue. */
   run(action: () => void): void {
     if (this.isHolding) this.#held.push(action);
     else action();
   }
 
-  /** Runs the action in another turn in which sockets need not wait. */
+  /** Runs the action in another event-loop iteration in which reading may continue. */
   runLater(action: () => void): void {
     this.run(() => this.#schedule(action));
   }
@@ -109,5 +108,5 @@ export class FairReads {
   }
 }
 
-/** Shared by all listeners and sockets of this thread, because they share one event loop. */
+/** All listeners and sockets of this thread share one event loop. */
 export const fairReads = new FairReads(systemClock);

@@ -1,6 +1,6 @@
 /**
- * The framing that HTTP/1.1 requests and responses share: lines up to a line break, and chunked bodies (RFC 9112
- * section 7.1).
+ * Implements the framing that HTTP/1.1 requests and responses share, which consists of lines and chunked bodies (RFC
+ * 9112 section 7.1).
  */
 
 export const TAB = 9;
@@ -13,7 +13,7 @@ export const END_OF_HEAD = Buffer.from("\r\n\r\n");
 
 export const MAX_TRAILER_BYTES = 8 * 1024;
 export const MAX_TRAILER_LINES = 100;
-/** The limit over all chunks of a body, because extensions are cheap to send and are ignored. */
+/** Limits the extensions of all chunks of a body, because they are cheap to send and are ignored. */
 export const MAX_EXTENSION_BYTES = 16 * 1024;
 /** Eight hex digits allow 4 GiB in one chunk. */
 const MAX_SIZE_DIGITS = 8;
@@ -38,16 +38,12 @@ export function hexDigit(byte: number): number {
   return lower >= 97 && lower <= 102 ? lower - 87 : -1;
 }
 
-/** Returned while the end of the line has not arrived. */
 export const NOT_YET = -1;
-/** Returned if the line exceeds the limit. */
 export const TOO_LONG = -2;
 
 /** Extracts the text before a mark (a line break or an empty line) from bytes that arrive in several reads. */
 export class LineBuffer {
-  /** The line that was extracted last, without its mark. */
   text = "";
-  /** The received part of an incomplete line. */
   held: Buffer | undefined = undefined;
 
   /** Sets `text` and returns the offset to continue at, or returns NOT_YET or TOO_LONG. */
@@ -70,7 +66,7 @@ export class LineBuffer {
   }
 }
 
-/** The states of a chunked body after its chunk size. A parser adds the states of its own messages. */
+/** Each parser adds the states of its own messages. */
 export type ChunkState =
   | "chunk-size"
   | "chunk-extension"
@@ -80,17 +76,17 @@ export type ChunkState =
   | "chunk-end-end"
   | "trailers";
 
-/** The state machine of a chunked body, for the request parser and the response parser. */
+/** Implements the state machine of a chunked body, for the request parser and the response parser. */
 export abstract class ChunkedParser<State extends string> {
   protected abstract state: State | ChunkState;
   protected readonly line = new LineBuffer();
-  /** The bytes left in the current chunk, or in a body with a Content-Length. */
+  /** Counts the bytes left in the current chunk, or in a body with a content-length. */
   protected left = 0;
-  /** The hex digits of the current chunk size. */
+  /** Counts the hex digits of the current chunk size. */
   protected digits = 0;
   protected extensionBytes = 0;
 
-  /** Throws the error of the parser. The connection cannot be used afterward. */
+  /** Throws the error of the parser. The connection cannot be used afterwards. */
   protected abstract fail(reason: string): never;
 
   protected abstract readData(chunk: Buffer, at: number): number;
@@ -98,7 +94,6 @@ export abstract class ChunkedParser<State extends string> {
   protected abstract readChunkExtension(chunk: Buffer, at: number): number;
   protected abstract readTrailer(chunk: Buffer, at: number): number;
 
-  /** Reads from a body in the current state and returns the offset to continue at. */
   protected readBody(chunk: Buffer, at: number): number {
     switch (this.state) {
       case "chunk-size":
@@ -137,7 +132,6 @@ export abstract class ChunkedParser<State extends string> {
     return chunk.length;
   }
 
-  /** Reads one byte of the line breaks after a chunk size and after chunk data. */
   #readChunkBreak(chunk: Buffer, at: number): number {
     if (chunk[at] !== (this.state === "chunk-end" ? CR : LF)) this.fail("a chunk does not match its size");
     if (this.state === "chunk-end") this.state = "chunk-end-end";

@@ -1,6 +1,4 @@
-/**
- * Opens a connection to a server, plain or with TLS, as the target specifies.
- */
+/** Opens a connection to a server, plain or with TLS, as the target specifies. */
 import { connect as connectTcp, isIP, type LookupFunction, Socket } from "node:net";
 import { connect as connectTls, type PeerCertificate } from "node:tls";
 import { hasOneName } from "../certificates.ts";
@@ -8,7 +6,7 @@ import type { HttpTarget } from "../http-client.ts";
 import { confinedLookup, isLocalAddress, localAddressError } from "../local-address.ts";
 import { type Received, readConnecting, readOptions } from "./socket-reads.ts";
 
-/** `protocols` are offered by ALPN. `received` gets the bytes instead of `data` events. */
+/** The client offers `protocols` by ALPN. `received` replaces `data` events. */
 export function openSocket(
   { protocol, host, port, socketPath, tls, isConfined }: HttpTarget,
   unconfined: LookupFunction,
@@ -45,7 +43,7 @@ function namesChecked(names: readonly string[]): (host: string, shown: PeerCerti
     hasOneName(raw, names) ? undefined : new Error(`the certificate has none of the names ${names.join(", ")}`);
 }
 
-/** A connection to a name with several addresses fails with one error per address; the first one is sufficient. */
+/** A connection to a name with several addresses fails with one error per address. The first one is sufficient. */
 export function describeSocketError(error: Error & { code?: string; errors?: Error[] }): string {
   const first = error.message === "" && error.errors?.[0] ? error.errors[0] : error;
   return first.message === "" ? (error.code ?? "connection failed") : first.message;

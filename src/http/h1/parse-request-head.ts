@@ -1,7 +1,7 @@
 /**
  * Parses the head of an HTTP/1.1 request. A line that violates the grammar is rejected (RequestError). A readable head
- * that could be framed in two ways (RFC 9112 section 6.3, section 11) is returned with its fault, so that the rejection
- * can be logged with its request. The head is parsed only here: framing, routing and forwarding use the result.
+ * that could be framed in two ways (RFC 9112 sections 6.3 and 11) is returned with its fault, so that the rejection
+ * can be logged with its request. Framing, routing and forwarding all use this result.
  */
 
 import { ExpectedError } from "../../base/errors.ts";
@@ -10,8 +10,8 @@ import { isHeaderValue } from "../headers.ts";
 import { trimmed } from "./message-framing.ts";
 
 /**
- * `bad`: not HTTP/1.1; `too-large`: the head; `version`: another HTTP version; `extensions`: the total size of chunk
- * extensions.
+ * `bad` is not HTTP/1.1, `too-large` is an oversized head or trailer section, `version` is another HTTP version, and
+ * `extensions` is an oversized total of chunk extensions.
  */
 export type RequestErrorKind = "bad" | "too-large" | "version" | "extensions";
 
@@ -31,19 +31,18 @@ export interface ParsedRequest {
   readonly method: string;
   readonly target: string;
   readonly version: "1.0" | "1.1";
-  /** name, value, name, value, …; the names are lowercase, with order and repeats as sent. */
+  /** Alternates lowercase names and values in the order received. */
   readonly pairs: string[];
   readonly areLinesSafe: true;
   readonly isChunked: boolean;
-  /** Undefined if the header is absent. */
   readonly contentLength: number | undefined;
   /** Another request may follow on the connection. */
   readonly keepAlive: boolean;
-  /** The value of `expect`, which is valid only in HTTP/1.1. */
+  /** HTTP/1.0 has no `expect` header. */
   readonly expects: "nothing" | "continue" | "unknown";
   /** The protocol that the client offers to upgrade to, if `connection` lists `upgrade`. */
   readonly upgrade: string | undefined;
-  /** Why the body cannot be framed safely. Such a request must be rejected and the connection closed. */
+  /** Explains why the body cannot be framed safely. The request must be rejected and the connection closed. */
   readonly fault: string | undefined;
 }
 
@@ -58,7 +57,7 @@ const METHODS = new Set(
 // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches control characters
 const FORBIDDEN_SO_FAR = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n|$)|(?<!\r)\n/;
 const METHOD_SO_FAR = /^[A-Z][A-Z-]{0,14}(?: |$)/;
-/** A path, `*`, or an absolute URL (RFC 9112 section 3.2); only CONNECT has an authority. */
+/** Matches a path, `*`, or an absolute URL (RFC 9112 section 3.2). Only CONNECT has an authority. */
 const TARGET = /^(?:\/[\x21-\x7e]*|\*|[A-Za-z]+:\/\/[A-Za-z0-9._~:@[\]-]+(?:[/?][\x21-\x7e]*)?)$/;
 const AUTHORITY = /^[A-Za-z0-9._~:[\]-]+$/;
 /** These trailers could smuggle another body length past a server that merges trailers into headers. */
@@ -145,7 +144,7 @@ export function parseRequestHead(text: string): ParsedRequest {
   };
 }
 
-/** Checks the extensions of a chunk, including the first semicolon. */
+/** `text` includes the first semicolon. */
 export function checkExtensions(text: string): void {
   if (!EXTENSIONS.test(text)) throw new RequestError("bad", "a malformed chunk extension");
 }
@@ -172,13 +171,13 @@ function framingFault(length: string | undefined, coding: string | undefined, is
   return length !== undefined && !LENGTH.test(length) ? "the content-length is not a number" : undefined;
 }
 
-/** Parsers disagree whether a tab is white space in these lines. */
+/** Parsers disagree on whether a tab is white space in these lines. */
 function tabFault(text: string, from: number, to: number): string | undefined {
   const tab = text.indexOf("\t", from);
   return tab >= 0 && tab < to ? "a tab in a header that frames the message" : undefined;
 }
 
-/** Whether a comma-separated list in lower case contains the token. */
+/** `list` must be in lowercase. */
 function lists(list: string, token: string): boolean {
   if (list === token) return true;
   if (!list.includes(token)) return false;

@@ -1,6 +1,6 @@
 /**
- * Parses the head of an HTTP/1.1 response. A head that could be framed in two ways (RFC 9112 section 6.3, section 11)
- * is rejected: repeated or combined length headers, codings other than chunked, folded lines, bare line breaks.
+ * Parses the head of an HTTP/1.1 response. Rejects heads that could be framed in two ways (RFC 9112 sections 6.3 and
+ * 11).
  */
 
 import { ExpectedError } from "../../base/errors.ts";
@@ -11,7 +11,7 @@ import { trimmed } from "./message-framing.ts";
 export interface ParsedHead {
   readonly status: number;
   readonly headers: HeaderList;
-  /** Whether the connection may serve another request after this response. */
+  /** The connection may serve another request after this response. */
   readonly keepAlive: boolean;
 }
 
@@ -28,7 +28,7 @@ const LENGTH = /^[0-9]{1,15}$/;
 
 export interface Framing {
   readonly chunked: boolean;
-  /** Undefined: the body ends when the connection closes. */
+  /** If undefined, the body ends when the connection closes. */
   readonly length: number | undefined;
 }
 
@@ -37,7 +37,7 @@ export function parseResponseHead(text: string): { head: ParsedHead; framing: Fr
   const status = STATUS_LINE.exec(lineEnd < 0 ? text : text.slice(0, lineEnd));
   if (!status) throw new ResponseError("the response does not begin with an HTTP/1.1 status line");
   const isOld = status[1] === "0";
-  // HTTP/1.0 has no interim responses. Its clients would treat it as the response, and the rest as its body.
+  // HTTP/1.0 has no interim responses. Its clients would parse the final response as the body of the interim one.
   if (isOld && (status[2] as string) < "200") throw new ResponseError("an interim response in HTTP/1.0");
   const pairs: string[] = [];
   let length: number | undefined;
@@ -51,7 +51,7 @@ export function parseResponseHead(text: string): { head: ParsedHead; framing: Fr
     const name = nameBefore(text, start, colon, end);
     const value = valueAfter(text, colon, end);
     pairs.push(name, value);
-    // Parsers disagree about a tab next to a length or a coding, and so about where the body ends.
+    // Parsers disagree on a tab next to a length or a coding, and therefore on the end of the body.
     if (name === "content-length" || name === "transfer-encoding") {
       const tab = text.indexOf("\t", colon);
       if (tab >= 0 && tab < end) throw new ResponseError("a tab in a header that frames the body");
@@ -67,7 +67,7 @@ export function parseResponseHead(text: string): { head: ParsedHead; framing: Fr
     } else if (name === "connection") connection += `,${value.toLowerCase()}`;
   }
   if (chunked && length !== undefined) throw new ResponseError("both content-length and transfer-encoding");
-  // Only the exact token keeps the connection alive; anything similar to `close` closes it.
+  // Only the exact token keeps the connection alive, and anything similar to `close` closes it.
   const isKept = (): boolean => connection.split(",").some((token) => token.trim() === "keep-alive");
   const keepAlive = !connection.includes("close") && (!isOld || isKept());
   return {
@@ -76,11 +76,10 @@ export function parseResponseHead(text: string): { head: ParsedHead; framing: Fr
   };
 }
 
-/** Parses a line of a trailer section. */
 export function parseTrailer(line: string): [name: string, value: string] {
   const colon = line.indexOf(":");
   const name = nameBefore(line, 0, colon, line.length);
-  // The body has ended, so a length here could only be aimed at another parser (RFC 9110 section 6.5.1).
+  // The body has ended, so a length here could only target another parser (RFC 9110 section 6.5.1).
   if (name === "content-length" || name === "transfer-encoding") throw new ResponseError(`a ${name} in the trailers`);
   return [name, valueAfter(line, colon, line.length)];
 }
@@ -91,7 +90,7 @@ function nameBefore(text: string, start: number, colon: number, end: number): st
   return name;
 }
 
-/** A line ends with CR LF only; a single CR or LF is not allowed in a value. */
+/** A line ends with CR LF only. A single CR or LF is not allowed in a value. */
 function valueAfter(text: string, colon: number, end: number): string {
   const value = trimmed(text, colon + 1, end);
   if (!isHeaderValue(value)) throw new ResponseError("a control character in the response head");

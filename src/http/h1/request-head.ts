@@ -1,6 +1,4 @@
-/**
- * Writes a request head. It rejects values that could end their line early, as the last check before the backend.
- */
+/** Writes a request head. Rejects values that could end their line early, as the last check before the backend. */
 
 import { ExpectedError } from "../../base/errors.ts";
 import { isHeaderName } from "../../base/header-names.ts";
@@ -17,7 +15,6 @@ export class RequestError extends ExpectedError {
 const METHOD = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const PATH = /^[\x21-\x7e\x80-\xff]+$/;
 
-/** How the length of the body is declared: not at all, by a length, or by chunks. */
 export type BodyFraming =
   | { readonly kind: "none" }
   | { readonly kind: "length"; readonly length: number }
@@ -61,8 +58,8 @@ export function framingOf({ method, headers, body }: OutgoingRequest): BodyFrami
 }
 
 /**
- * Returns the header lines of a request as sent: name, value, … They are parsed from the written head, so that a trace
- * shows exactly what is sent. For a request that cannot be sent, its own headers.
+ * Returns the header lines of a request, alternating names and values. They are parsed from the written head, so that
+ * a trace shows exactly the headers that are sent. If the request cannot be sent, its own headers are returned.
  */
 export function writtenHeaders(request: OutgoingRequest): readonly string[] {
   const { method, path, headers, upgrade } = request;

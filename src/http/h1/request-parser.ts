@@ -1,7 +1,7 @@
 /**
- * Parses HTTP/1.1 requests from the bytes of a connection, one at a time. It is strict: anything that two parsers could
- * frame differently is rejected. It stops after each request, and continues when the connection calls it again. Body
- * bytes are slices of the input without a copy, except for tiny chunks, which are joined.
+ * Parses HTTP/1.1 requests from the bytes of a connection, one at a time. The parser rejects input that two parsers
+ * could frame differently. It stops after each request, and continues when the connection calls it again. Body bytes
+ * are slices of the input without a copy, except for tiny chunks, which are joined.
  */
 
 import {
@@ -31,15 +31,15 @@ import {
 const MAX_EMPTY_LINES = 8;
 
 /**
- * Skips empty lines before a request: some clients send one after a body (RFC 9112 section 2.2), and none needs many. A
- * single CR or LF is rejected, because another parser could read it as part of the request.
+ * Skips empty lines before a request, because some clients send one after a body (RFC 9112 section 2.2). A single CR
+ * or LF is rejected, because another parser could treat it as the start of the request.
  */
 export class EmptyLines {
   #lines = 0;
-  /** A CR was read, and its LF is missing. */
+  /** A CR was read, and its LF has not arrived. */
   #sawCr = false;
 
-  /** Returns where the request begins, or the end of the chunk if it has not begun. */
+  /** Returns the offset of the request, or the end of the chunk if the request has not started. */
   skip(chunk: Buffer, from: number): number {
     for (let at = from; at < chunk.length; at++) {
       const byte = chunk[at];
@@ -60,10 +60,10 @@ export class EmptyLines {
 }
 
 export interface RequestEvents {
-  /** `body` is the complete body if it arrived with the head; otherwise `data` and `end` follow if there is a body. */
+  /** `body` is the complete body if it arrived with the head. Otherwise `data` and `end` follow if there is a body. */
   head(request: ParsedRequest, body: Buffer | undefined): void;
   data(chunk: Buffer): void;
-  /** The body that was not passed to `head` is complete. */
+  /** Called when a body that was not passed to `head` is complete. */
   end(): void;
 }
 
@@ -71,11 +71,13 @@ export const MAX_HEAD_BYTES = 16 * 1024;
 /** A body up to this size that arrived with its head is passed without a stream. */
 const WHOLE_BODY_BYTES = 64 * 1024;
 
-/** Complete chunks below this size are joined, because an event for each would let one client keep the process busy. */
+/**
+ * Complete chunks below this size are joined, because an event for each would let one client keep the process busy.
+ */
 const TINY_CHUNK_BYTES = 256;
 const TINY_SIZE_DIGITS = 2;
 
-/** `between`: before the first byte of a head. `stopped`: all further bytes are discarded. */
+/** `between` is before the first byte of a head. `stopped` discards all further bytes. */
 type RequestState = "between" | "head" | "length" | "stopped";
 
 export class RequestParser extends ChunkedParser<RequestState> {
@@ -83,9 +85,8 @@ export class RequestParser extends ChunkedParser<RequestState> {
   protected override state: RequestState | ChunkState = "between";
   #trailerBytes = 0;
   readonly #empty = new EmptyLines();
-  /** The number of trailer lines. */
   #lines = 0;
-  /** A request has just ended; further bytes wait. */
+  /** A request has just ended, so further bytes must wait. */
   #isAtEnd = false;
 
   constructor(events: RequestEvents) {
@@ -93,12 +94,11 @@ export class RequestParser extends ChunkedParser<RequestState> {
     this.#events = events;
   }
 
-  /** Whether no byte was received since the last request ended. */
+  /** No byte was received since the last request ended. */
   get isBetween(): boolean {
     return this.state === "between";
   }
 
-  /** The received part of an incomplete head. */
   get partialHead(): Buffer | undefined {
     return this.state === "head" ? this.line.held : undefined;
   }
@@ -108,7 +108,6 @@ export class RequestParser extends ChunkedParser<RequestState> {
     return this.state !== "between" && this.state !== "head" && this.state !== "stopped";
   }
 
-  /** Discards all further bytes. */
   stop(): void {
     this.state = "stopped";
     this.line.held = undefined;
@@ -172,7 +171,7 @@ export class RequestParser extends ChunkedParser<RequestState> {
     return this.#begin(request, chunk, next);
   }
 
-  /** `next` is where the body begins. */
+  /** `next` is the offset of the body. */
   #begin(request: ParsedRequest, chunk: Buffer, next: number): number {
     if (request.fault !== undefined) {
       this.stop();
@@ -219,9 +218,9 @@ export class RequestParser extends ChunkedParser<RequestState> {
   }
 
   /**
-   * Emits the data from `at` to `end` together with that of the tiny chunks that follow it in this read, and returns
-   * where the last one's data ends. Returns `end` and emits nothing if none follows. Anything but plain chunks is left
-   * to the state machine.
+   * Emits the data from `at` to `end` together with the data of the tiny chunks that follow in this read, and returns
+   * the end of the last one. Returns `end` and emits nothing if none follows. The state machine handles all other
+   * input.
    */
   #readTinyChunks(chunk: Buffer, at: number, end: number): number {
     let joined: Buffer | undefined;
@@ -300,7 +299,7 @@ export class RequestParser extends ChunkedParser<RequestState> {
     this.#isAtEnd = true;
   }
 
-  /** Takes the text before the mark and returns the offset to continue at; NOT_YET while the mark has not arrived. */
+  /** Extracts the text before the mark and returns the offset to continue at, or NOT_YET until the mark arrives. */
   #takeUntil(chunk: Buffer, at: number, mark: Buffer, maxBytes: number, tooLarge: string): number {
     const next = this.line.take(chunk, at, mark, maxBytes);
     if (next === TOO_LONG)
@@ -310,8 +309,8 @@ export class RequestParser extends ChunkedParser<RequestState> {
 }
 
 /**
- * Returns where the data of a tiny chunk begins whose predecessor's data ends at `at`; -1 if no complete, plain size
- * line follows.
+ * `at` is the end of the previous chunk's data. Returns the offset of the next chunk's data, or -1 if no complete,
+ * plain size line follows.
  */
 function tinyChunkStart(chunk: Buffer, at: number): number {
   if (chunk[at] !== CR || chunk[at + 1] !== LF) return -1;

@@ -1,7 +1,6 @@
 /**
- * Parses HTTP/1.1 responses. It is strict: anything that two parsers could frame differently (RFC 9112 section 6.3,
- * section 11) is rejected: repeated or combined length headers, codings other than chunked, folded lines, bare line
- * breaks. Body bytes are slices of the input; those of one read are emitted together.
+ * Parses HTTP/1.1 responses. The parser rejects input that two parsers could frame differently (RFC 9112 sections 6.3
+ * and 11). Body bytes are slices of the input, and the bytes of one read are emitted together.
  */
 
 import {
@@ -22,12 +21,12 @@ import {
 import { type ParsedHead, parseResponseHead, parseTrailer, ResponseError } from "./parse-response-head.ts";
 
 /**
- * Joins the body bytes of one read: chunks that arrived together are moved over the framing between them and forwarded
+ * Joins the body bytes of one read. Chunks that arrived together are moved over the framing between them and forwarded
  * as one chunk, because the downstream cost is per chunk, not per byte.
  */
 export class GatheredBody {
   #from = 0;
-  /** 0 if there are no bytes. */
+  /** The value is 0 if there are no bytes. */
   #end = 0;
 
   /** Moves the bytes over earlier bytes of the same buffer. */
@@ -54,12 +53,12 @@ export interface ParserEvents {
   head(head: ParsedHead): void;
   data(chunk: Buffer): void;
   end(trailers: string[]): void;
-  /** Status 101: the bytes after the head belong to the new protocol. */
+  /** Called for status 101. The bytes after the head are in the new protocol. */
   upgrade(head: ParsedHead, rest: Buffer): void;
 }
 
 const MAX_HEAD_BYTES = 32 * 1024;
-/** Interim responses before the final one; more are a fault of the backend. */
+/** More interim responses than this are a fault of the backend. */
 const MAX_INTERIM = 16;
 
 const NO_BYTES = Buffer.alloc(0);
@@ -73,7 +72,6 @@ export class ResponseParser extends ChunkedParser<ResponseState> {
   #wantsUpgrade = false;
   #interim = 0;
   #trailers: string[] = [];
-  /** Body bytes of this read that were not emitted yet. */
   readonly #body = new GatheredBody();
 
   constructor(events: ParserEvents) {
@@ -97,8 +95,8 @@ export class ResponseParser extends ChunkedParser<ResponseState> {
   }
 
   /**
-   * The parser takes ownership of the bytes. Throws a ResponseError after emitting everything before the fault; the
-   * connection cannot be used after that.
+   * Takes ownership of the bytes. Throws a ResponseError after emitting everything before the fault, and the
+   * connection cannot be used afterwards.
    */
   push(chunk: Buffer): void {
     try {
@@ -129,7 +127,7 @@ export class ResponseParser extends ChunkedParser<ResponseState> {
     }
   }
 
-  /** The server closed the connection. Throws unless the body ends with the connection. */
+  /** Called when the server closed the connection. Throws unless the body ends with the connection. */
   eof(): void {
     if (this.state === "until-close") this.#end(NO_BYTES, []);
     else if (this.state !== "idle")
@@ -153,7 +151,8 @@ export class ResponseParser extends ChunkedParser<ResponseState> {
     if (head.status < 200) {
       this.#interim += 1;
       if (this.#interim > MAX_INTERIM) throw new ResponseError("too many interim responses");
-      // It has no body (RFC 9110 section 15.2); another parser could read the following bytes as the announced body.
+      // An interim response has no body (RFC 9110 section 15.2). Another parser could read the following bytes as the
+      // declared body.
       if (framing.chunked || (framing.length ?? 0) > 0) throw new ResponseError("an interim response with a body");
       return next;
     }
@@ -206,7 +205,8 @@ export class ResponseParser extends ChunkedParser<ResponseState> {
   }
 
   /**
-   * Some servers pad their sizes with spaces. Digits after a space are rejected, because parsers read them differently.
+   * Some servers pad their sizes with spaces. Digits after a space are rejected, because parsers interpret them
+   * differently.
    */
   #readChunkBlanks(chunk: Buffer, from: number): number {
     for (let at = from; at < chunk.length; at++) {
@@ -261,7 +261,7 @@ export class ResponseParser extends ChunkedParser<ResponseState> {
     this.#events.end(trailers);
   }
 
-  /** Takes the text before the mark and returns the offset to continue at; NOT_YET while the mark has not arrived. */
+  /** Extracts the text before the mark and returns the offset to continue at, or NOT_YET until the mark arrives. */
   #takeUntil(chunk: Buffer, at: number, mark: Buffer, maxBytes: number, tooLarge: string): number {
     const next = this.line.take(chunk, at, mark, maxBytes);
     if (next === TOO_LONG) throw new ResponseError(tooLarge);

@@ -1,17 +1,14 @@
 /**
- * How the engine reads sockets. By default all sockets of a thread read into one shared buffer: Node allocates 64 KiB
- * for each read and passes the bytes through a stream, while copying a small read out of a fixed buffer costs a
- * fraction of that. Accepted sockets and pipes of children have no documented option for this, so `readOpened` sets the
- * properties that Node's own `onread` option sets.
- *
- * `setFastReads(false)`, or `GATEWAY_FAST_READS=off` in the environment of the gateway, reads every socket through its
- * `data` events instead, without `fair-reads.ts`; `test/scenario/plain-reads.test.ts` runs the engine's tests that
- * way.
+ * Reads sockets into one buffer that all sockets of a thread share. Node allocates 64 KiB for each read and passes the
+ * bytes through a stream, and copying a small read out of a fixed buffer costs a fraction of that. Accepted sockets
+ * and pipes of children have no documented option for this, so `readOpened` sets the properties that Node's `onread`
+ * option sets. `setFastReads(false)`, or `GATEWAY_FAST_READS=off` in the environment of the gateway, reads every
+ * socket through its `data` events instead, without `fair-reads.ts`.
  */
 import { type OnReadOpts, Socket } from "node:net";
 import { fairReads } from "./fair-reads.ts";
 
-/** The size of Node's own reads. */
+/** Node reads the same size. */
 const READ_BYTES = 64 * 1024;
 
 const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
@@ -23,21 +20,25 @@ export function setFastReads(enabled: boolean): void {
   isFast = enabled;
 }
 
-/** The buffer is reused: copy what you need before returning. Returns false to stop reading until `resume()`. */
+/**
+ * The buffer is reused, so copy the bytes you need before returning. Returns false to stop reading until `resume()`.
+ */
 export type Received = (bytes: Buffer) => boolean;
 
-/** The options of `connect` for a socket whose bytes go to `received`; call `readConnecting` with the socket. */
+/**
+ * Returns the `connect` options that deliver a socket's bytes to `received`. Call `readConnecting` with the socket.
+ */
 export function readOptions(received: Received | undefined): { onread?: OnReadOpts } {
   if (received === undefined || !isFast) return {};
   return { onread: { buffer, callback: borrowingReader(received) } };
 }
 
-/** Delivers the bytes of a socket to `received` where its options (`readOptions`) do not. */
+/** Delivers the bytes of a socket to `received` if its options (`readOptions`) do not. */
 export function readConnecting(socket: Socket, received: Received, options: { onread?: OnReadOpts }): void {
   if (options.onread === undefined) socket.on("data", received);
 }
 
-/** Called with the socket as `this`, so that one function serves all sockets that are read alike. */
+/** The socket is `this`, so that one function serves all sockets. */
 export type SocketReader = (this: Socket, size: number) => boolean;
 
 export function socketReader(received: (this: Socket, chunk: Buffer) => boolean): SocketReader {
@@ -46,21 +47,20 @@ export function socketReader(received: (this: Socket, chunk: Buffer) => boolean)
   };
 }
 
-/** For a receiver that keeps nothing: the bytes are a view of the shared buffer, valid only during the call. */
+/** The receiver must not keep the bytes, which are a view of the shared buffer. */
 export function borrowingReader(received: Received): SocketReader {
   return function (size) {
     return received(bytesRead(size)) && fairReads.mayReadOn(this, size === READ_BYTES);
   };
 }
 
-/** The part of a plain socket's handle that is used here. */
 interface Handle {
   useUserBuffer?: (buffer: Buffer) => void;
 }
 
 /**
- * For a socket that Node opened (accepted, or a pipe of a child). Returns false if fast reads are off, the socket uses
- * TLS, or this version of Node lacks one of the properties; the caller then listens to `data` events.
+ * Reads a socket that Node opened (accepted, or a pipe of a child). Returns false if fast reads are disabled, the
+ * socket uses TLS, or this version of Node lacks one of the properties. The caller must then listen to `data` events.
  */
 export function readOpened(socket: Socket, reader: SocketReader): boolean {
   const { _handle: handle } = socket as unknown as { _handle?: Handle | null };
@@ -72,14 +72,14 @@ export function readOpened(socket: Socket, reader: SocketReader): boolean {
   return true;
 }
 
-/** A copy that the receiver may keep. */
+/** Returns a copy that the receiver may keep. */
 export function copied(bytes: Buffer): Buffer {
   const chunk = Buffer.allocUnsafe(bytes.length);
   chunk.set(bytes);
   return chunk;
 }
 
-/** Views of the buffer by length: most reads are small and repeat the same sizes. */
+/** Caches views of the buffer by length, because most reads are small and repeat the same sizes. */
 const VIEWS: (Buffer | undefined)[] = new Array<Buffer | undefined>(2048).fill(undefined);
 
 function bytesRead(size: number): Buffer {
@@ -91,7 +91,7 @@ function bytesRead(size: number): Buffer {
   return made;
 }
 
-/** The properties where a socket keeps its `onread` option; every socket has them. */
+/** Every socket stores its `onread` option in these properties. */
 const NAMES = namesOf(new Socket());
 
 function namesOf(socket: Socket): { readonly buffer: symbol; readonly callback: symbol } | undefined {

@@ -1,6 +1,6 @@
 /**
- * The HTTP/2 connections to one target: a single one while its streams suffice, and another when the server's limit is
- * reached. With a `fallback`, the server may choose HTTP/1.1 by ALPN, and all later requests use it.
+ * Manages the HTTP/2 connections to one target, and opens another one only if the server's stream limit is reached.
+ * With a `fallback`, the server may choose HTTP/1.1 by ALPN, and all later requests use it.
  */
 import { type ClientHttp2Session, connect } from "node:http2";
 import type { Socket } from "node:net";
@@ -21,7 +21,6 @@ import { LifeSigns } from "./life-signs.ts";
 import { StreamCall } from "./stream-call.ts";
 
 const CONNECT_TIMEOUT_MS = 10_000;
-/** Connections without streams are closed after this time. */
 const IDLE_MS = 60_000;
 const LOOK_EVERY_MS = 5_000;
 /** Used until the server sends its limit (RFC 9113 section 6.5.2 recommends at least this value). */
@@ -29,8 +28,8 @@ const FIRST_STREAMS = 100;
 /** The maximum number of lines in a response head or trailers. */
 const MAX_RESPONSE_FIELDS = 256;
 /**
- * Since Node 24, bodies that wait for the server's window count against this limit, above which streams are closed. The
- * gateway holds these bodies anyway; data from the server is bounded by windows and by the limit of header lines.
+ * Since Node 24, bodies that wait for the server's window count against this limit, above which streams are closed.
+ * The gateway holds these bodies anyway, and windows and the limit of header lines bound the data from the server.
  */
 const SESSION_MB = 4096;
 
@@ -53,7 +52,7 @@ export function openHttp2Pool(
   const links = new Set<Link>();
   const lookup = createLookup(clock, resolve);
   const isTls = target.protocol === "https";
-  /** The HTTP/1.1 pool, for upgrades, and for all requests once the server has chosen it. */
+  /** Serves upgrades, and all requests once the server has chosen HTTP/1.1. */
   let other: HttpPool | undefined;
   let speaksHttp1 = false;
   let isClosed = false;
@@ -124,7 +123,7 @@ export function openHttp2Pool(
   function fail(link: Link, error: HttpClientError): void {
     const calls = [...link.calls];
     drop(link);
-    // Calls in progress are notified by their streams.
+    // The streams of calls in progress report the failure.
     if (!link.isReady) for (const call of calls) call.fail(error.kind, error.message, error);
   }
 
@@ -155,7 +154,7 @@ export function openHttp2Pool(
       if (link.calls.size === 0 && (link.isLeaving || isClosed)) drop(link);
     });
     link.calls.add(call);
-    // Deferred, because the caller must have the call before it is notified.
+    // The start is deferred, because the caller must have the call before its first callback.
     if (link.isReady) process.nextTick(() => call.start(link.session, link.served > 0));
     return call.attempt;
   }

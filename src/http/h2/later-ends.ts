@@ -1,13 +1,13 @@
 /**
- * Defers ending HTTP/2 sessions and streams to the next turn of the event loop. Node calls handlers, and ends sessions
- * itself (after a GOAWAY of the peer), while nghttp2 reads a packet. Sending or closing during that time frees streams
- * that nghttp2 still reads, or delivers frames to closed streams: a single packet can crash the process.
+ * Defers ending HTTP/2 sessions and streams to the next event-loop iteration. Node calls handlers, and ends sessions
+ * after a GOAWAY, while nghttp2 reads a packet. Sending or closing during that time frees streams that nghttp2 still
+ * reads, or delivers frames to closed streams, and a single packet could crash the process.
  */
 import type { Http2Session, Http2Stream } from "node:http2";
 
 /**
- * Defers every end of the session, including those by Node, to the next turn. Returns a function that ends it
- * immediately, for use outside its events.
+ * Defers every end of the session, including those by Node. Returns a function that ends the session immediately, for
+ * use outside its events.
  */
 export function endSessionLater(session: Http2Session): () => void {
   const { close, destroy } = session;
@@ -23,8 +23,7 @@ export function endSessionLater(session: Http2Session): () => void {
   return () => {
     isNow = true;
     try {
-      // Marked as closed, so that the peer may read the data that was written; and ended at once, so that no new stream
-      // can start.
+      // `close` lets the peer read the data that was written, and `destroy` prevents new streams.
       close.call(session);
       destroy.call(session);
     } finally {

@@ -1,12 +1,12 @@
 /**
  * Detects dead peers of HTTP/2 connections. A session that has ended with a protocol error stops reading, so it does
- * not notice the end of its connection. A silent peer gets a PING, to which every peer must respond (RFC 9113 section
- * 6.7), and is considered dead without a response.
+ * not detect the end of its connection. The gateway sends a PING to a silent peer, which must respond (RFC 9113
+ * section 6.7) and is otherwise considered dead.
  */
 import type { Http2Session } from "node:http2";
 import type { Socket } from "node:net";
 
-/** The silence before the PING, and again before the connection is closed. Short network failures do not count. */
+/** A PING follows this much silence. Short network failures do not count. */
 export const SILENT_PEER_MS = 15_000;
 const GIVEN_UP_AFTER = 3;
 

@@ -1,6 +1,6 @@
 /**
- * Converts the head of an outgoing request to HTTP/2 fields, and the fields of a response to a header list. Headers of
- * an HTTP/1.1 connection are omitted (RFC 9113 section 8.2.2).
+ * Converts the head of an outgoing request to HTTP/2 fields, and the fields of a response to a header list. Connection
+ * headers of HTTP/1.1 are omitted (RFC 9113 section 8.2.2).
  */
 import type { OutgoingHttpHeaders } from "node:http2";
 import { HOP_BY_HOP_HEADERS } from "../header-rules.ts";
@@ -17,7 +17,7 @@ export function requestFields(request: OutgoingRequest, scheme: "http" | "https"
     const name = pairs[i] as string;
     const value = pairs[i + 1] as string;
     if (HOP_BY_HOP_HEADERS.has(name) || name === "host" || name.startsWith(":") || name === "__proto__") continue;
-    // Frames determine where a body ends; a length without a body would be wrong.
+    // Frames delimit the body, and a length without a body would be wrong.
     if (name === "content-length" && body === undefined && value !== "0") continue;
     const before = Object.hasOwn(fields, name) ? fields[name] : undefined;
     if (before === undefined) fields[name] = value;
@@ -28,7 +28,7 @@ export function requestFields(request: OutgoingRequest, scheme: "http" | "https"
   return fields;
 }
 
-/** `raw` alternates names and values as received; pseudo-headers are omitted. */
+/** `raw` alternates names and values as received. Pseudo-headers are omitted. */
 export function headerList(raw: readonly string[]): HeaderList {
   return new HeaderList(plainPairs(raw));
 }

@@ -1,7 +1,7 @@
 /**
- * Converts a parsed head to a request, or rejects it. The parser has rejected heads that cannot be framed safely; this
- * rejects heads that two servers could interpret differently (RFC 9112 section 11). It is one pass over the header
- * lines, because it runs for every request.
+ * Converts a parsed head to a request, or rejects it. The parser has rejected heads that cannot be framed safely. This
+ * file rejects heads that two servers could interpret differently (RFC 9112 section 11), in one pass over the header
+ * lines because it runs for every request.
  */
 
 import { isHeaderName } from "../../base/header-names.ts";
@@ -17,11 +17,14 @@ import type { Trace } from "../../observe/trace/trace.ts";
 import type { PipelineEnv } from "../phases/pipeline-env.ts";
 import { BodyCapture } from "../records/body-capture.ts";
 
-/** Requests with more lines are rejected. Lines are never dropped silently; their size is limited to 16 KiB. */
+/** Requests with more lines are rejected, and lines are never dropped silently. */
 const MAX_HEADER_LINES = 100;
 const MAX_TARGET_CHARS = 8 * 1024;
 
-/** Headers that must not be repeated, because two servers could choose different lines. Each has its own bit. */
+/**
+ * Requests that repeat these headers are rejected, because two servers could choose different lines. Each header has
+ * its own bit.
+ */
 const SINGLETONS = new Map(
   [
     "host",
@@ -53,24 +56,22 @@ const H = 0x68;
 const U = 0x75;
 const X = 0x78;
 
-/** A parsed head. */
 export interface ReadHead {
   readonly method: string;
   readonly target: string;
   readonly version: GatewayRequest["version"];
-  /** name, value, name, value, …; the names are lowercase. Becomes the request's own list if no line is removed. */
+  /** Alternates lowercase names and values. The request takes ownership of the array if no line is removed. */
   readonly pairs: string[];
-  /** Names and values were validated; see `HeaderList`. */
+  /** The parser validated names and values (see `HeaderList`). */
   readonly areLinesSafe?: boolean;
-  /** Why the request cannot be framed safely. */
+  /** Explains why the request cannot be framed safely. */
   readonly fault: string | undefined;
 }
 
 export interface Head {
   readonly host: string;
-  /** In canonical form. */
+  /** The path is in canonical form. */
   readonly path: string;
-  /** As received. */
   readonly rawPath: string;
   readonly query: string;
   readonly headers: HeaderList;
@@ -86,7 +87,7 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
 
   if (raw.length > MAX_HEADER_LINES * 2) throw new GatewayError("too_many_headers");
   if (read.fault !== undefined) throw reject(read.fault);
-  // Copied when the first line is removed; usually none is.
+  // The list is copied when the first line is removed. Usually none is.
   let kept: string[] | undefined;
   let host: string | undefined;
   let listed = "";
@@ -125,9 +126,9 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
 function staysBehind(name: string, peerIsTrusted: boolean, isUpgrade: boolean): boolean {
   switch (name.charCodeAt(0)) {
     case X:
-      // Forwarding headers count only from a proxy that the operator trusts.
+      // Forwarding headers are accepted only from a proxy that the operator trusts.
       if (!peerIsTrusted && (name.startsWith("x-forwarded-") || name === "x-real-ip")) return true;
-      // These headers describe the gateway's limits; a backend must not read a client's values.
+      // These headers describe the gateway's limits, so a backend must not receive a client's values.
       return name.startsWith("x-ratelimit-");
     case F:
       return !peerIsTrusted && name === "forwarded";
@@ -136,7 +137,7 @@ function staysBehind(name: string, peerIsTrusted: boolean, isUpgrade: boolean): 
       return !isUpgrade && name === "http2-settings";
     case U:
       return !isUpgrade && name === "upgrade";
-    // Expectations are between the client and the gateway (RFC 9110 section 10.1.1).
+    // Expectations apply between the client and the gateway (RFC 9110 section 10.1.1).
     case E:
       return name === "expect";
     default:
@@ -145,8 +146,8 @@ function staysBehind(name: string, peerIsTrusted: boolean, isUpgrade: boolean): 
 }
 
 /**
- * Removes the headers that `connection` names before any policy runs. Later, the client could name one that a policy
- * has added (CVE-2025-48865).
+ * Removes the headers that `connection` names before any policy runs. Later, the client could name a header that a
+ * policy has added (CVE-2025-48865).
  */
 function withoutListed(pairs: readonly string[], listed: string): string[] {
   const names = new Set(listed.split(",").map((name) => name.trim().toLowerCase()));
@@ -168,7 +169,7 @@ function readTarget(url: string, method: string, hostHeader: string | undefined)
     if (target === "*" && method === "OPTIONS") return { host, path: "*", rawPath: "*", query: "" };
     const absolute = /^https?:\/\/([^/?#]*)(.*)$/i.exec(target);
     if (!absolute) throw reject("the request target is neither a path nor an http URL");
-    // RFC 9112 section 3.2.2 gives the target precedence; a mismatch is rejected instead.
+    // RFC 9112 section 3.2.2 gives the target precedence, but the gateway rejects a mismatch.
     if (hostHeader !== undefined && (absolute[1] as string).toLowerCase() !== host.toLowerCase())
       throw reject("the request target and the Host header disagree");
     host = absolute[1] as string;
@@ -193,32 +194,31 @@ function reject(reason: string): GatewayError {
   return new GatewayError("bad_request", { message: `bad request: ${reason}` });
 }
 
-/** The limit of an unchecked host, path or query. */
+/** Limits the host, path and query of a rejected request. */
 const MAX_SHOWN_CHARS = 256;
-/** The same limit as for valid requests. */
 const MAX_SHOWN_LINES = 100;
 const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) (\S*)(?: HTTP\/(\d\.\d))?$/;
 /** Methods are a metric label, so unknown ones are omitted. */
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"]);
 
-/** The parts of the head that could be read. */
+/** Contains the fields of the head that could be parsed. */
 export interface RejectedHead {
   readonly method: string;
   readonly target: string;
   readonly version: string;
-  /** name, value, … as written. */
+  /** Alternates names and values as received. */
   readonly rawHeaders: readonly string[];
 }
 
 export interface Rejection {
-  /** Complete, with its length and `x-request-id`. */
+  /** The reply includes its length and `x-request-id`. */
   readonly reply: Reply;
   settle(isComplete: boolean): void;
 }
 
 /**
- * Returns the request of a rejection, shortened. Requests rejected before any policy runs are still reported in the
- * log, metrics, recent requests and the trace. The headers are redacted where they are shown.
+ * Returns the rejected request with shortened fields. The log, metrics, recent requests and the trace include requests
+ * that were rejected before any policy ran, and redact their headers.
  */
 export function rejectedRequest(head: RejectedHead, scheme: "http" | "https"): GatewayRequest {
   const headers = HeaderList.fromRaw(head.rawHeaders.slice(0, MAX_SHOWN_LINES * 2));

@@ -1,24 +1,22 @@
 /**
- * Detects stalled connections: a client that stops sending its body, or one that stops reading the response. One timer
- * checks all of them, so that an active request costs only an entry in a list.
+ * Detects clients that stop sending their body or stop reading the response. One timer checks all connections, so that
+ * an active request costs only an entry in a list.
  */
 import type { Clock } from "../../base/clock.ts";
 
-/** Long enough for a bad network, short enough that stalled clients do not accumulate. */
 export const IDLE_LIMIT_MS = 60_000;
 const LOOK_EVERY_MS = 5_000;
 
 export interface Watched {
-  /** A number that changes whenever bytes move. */
+  /** Returns a number that changes whenever bytes are transferred. */
   progress(): number;
-  /** Whether the peer must act: send body bytes, or read the response. */
+  /** Returns whether the peer must send body bytes or read the response. */
   isWaiting(): boolean;
-  /** The maximum time without progress. Defaults to `IDLE_LIMIT_MS`. */
+  /** Returns the maximum time without progress, by default `IDLE_LIMIT_MS`. */
   idleLimitMs?(): number;
   expire(): void;
 }
 
-/** One watched connection, with its index in the list. */
 export interface WatchedPlace {
   readonly watched: Watched;
   progress: number;
@@ -33,7 +31,7 @@ export interface IdleConnections {
 }
 
 export function watchIdle(clock: Clock): IdleConnections {
-  // An array whose entries have their index. A map that every request enters and leaves made objects outlive their
+  // Entries store their index in this array. A map that every request enters and leaves made objects outlive their
   // request and tripled the work of the garbage collector.
   const entries: WatchedPlace[] = [];
 
@@ -47,7 +45,7 @@ export function watchIdle(clock: Clock): IdleConnections {
 
   const timer = clock.every(LOOK_EVERY_MS, () => {
     const nowMs = clock.monotonicMs();
-    // Backwards, because an expired entry is replaced by the last one, which was already checked.
+    // The loop runs backwards, because the last entry, which was already checked, replaces an expired one.
     for (let i = entries.length - 1; i >= 0; i--) {
       const entry = entries[i] as WatchedPlace;
       const progress = entry.watched.progress();

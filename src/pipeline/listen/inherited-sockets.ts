@@ -1,7 +1,7 @@
 /**
- * Sockets that the service manager opened (systemd socket activation). A listener whose name or port matches one uses
- * it instead of binding, so that connections wait while the gateway restarts, and low ports need no privilege. Sockets
- * meant for another process (LISTEN_PID) are ignored.
+ * Finds sockets that the service manager opened (systemd socket activation). A listener whose name or port matches one
+ * uses it instead of binding, so that connections wait while the gateway restarts, and low ports need no privilege.
+ * Sockets meant for another process (LISTEN_PID) are ignored.
  */
 import { readFileSync, readlinkSync } from "node:fs";
 
@@ -12,16 +12,15 @@ const LISTENING = "0A";
 
 export interface InheritedSocket {
   readonly fd: number;
-  /** `FileDescriptorName=` of the socket unit. */
+  /** The `FileDescriptorName=` of the socket unit. */
   readonly name: string;
-  /** Undefined if it is not a listening TCP socket of this network namespace. */
+  /** Undefined unless the descriptor is a listening TCP socket of this network namespace. */
   readonly port: number | undefined;
 }
 
 export interface InheritedSockets {
   /** Returns each socket once, because closing a listener closes its descriptor. */
   take(listener: { readonly name: string; readonly port: number }): number | undefined;
-  /** The sockets that no listener took. */
   unused(): readonly InheritedSocket[];
 }
 
@@ -64,12 +63,12 @@ function portOfDescriptor(fd: number): number | undefined {
       if (port !== undefined) return port;
     }
   } catch {
-    // There is no such descriptor or no /proc, so only the name is available.
+    // The descriptor or /proc does not exist, so only the name is available.
   }
   return undefined;
 }
 
-/** Columns of `/proc/net/tcp`: number, local address, remote address, state, four more, inode. */
+/** The columns of `/proc/net/tcp` are number, local address, remote address, state, four more, and inode. */
 export function portOfInode(table: string, inode: string): number | undefined {
   for (const line of table.split("\n").slice(1)) {
     const columns = line.trim().split(/\s+/);

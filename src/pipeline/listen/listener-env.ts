@@ -1,6 +1,4 @@
-/**
- * The settings, dependencies and limits of a listener.
- */
+/** The settings, dependencies and limits of a listener. */
 
 import type { Clock } from "../../base/clock.ts";
 import type { HeapPressure } from "../../base/heap-pressure.ts";
@@ -12,7 +10,7 @@ import type { Logger } from "../../observe/log/logger.ts";
 import type { PipelineEnv } from "../phases/pipeline-env.ts";
 
 export interface ListenerAddress {
-  /** Undefined: all interfaces. */
+  /** If undefined, the listener binds to all interfaces. */
   readonly address: string | undefined;
   readonly port: number;
   /** Other threads listen on the same port with their own sockets, and the system distributes connections. */
@@ -23,17 +21,17 @@ export interface ListenerAddress {
 export interface ListenerLimits {
   /** Further connections are closed before they are read. */
   readonly maxConnections: number;
-  /** The limit of one address (IPv6: a /64 network), unless it is a trusted proxy. */
+  /** Limits one IPv4 address or IPv6 /64 network, unless it is a trusted proxy. */
   readonly maxConnectionsPerAddress: number;
-  /** The time for a client to send its head. It is checked at the sweep interval. */
+  /** The time for a client to send its head, checked at the sweep interval. */
   readonly headersTimeoutMs: number;
   readonly checkIntervalMs: number;
   /**
-   * An HTTP/2 client that is silent for this long while it waits gets a PING, and is disconnected after three times
-   * that.
+   * The gateway sends a PING to an HTTP/2 client that is silent for this long while it waits, and disconnects it after
+   * three times as long.
    */
   readonly silentPeerMs: number;
-  /** An upgraded connection (WebSocket) may be silent in both directions for this long. */
+  /** An upgraded connection (WebSocket) is closed after this time without data in either direction. */
   readonly tunnelIdleMs: number;
 }
 
@@ -54,6 +52,6 @@ export interface ListenerEnv extends PipelineEnv {
   readonly heap: HeapPressure;
   readonly memory: MemoryBudget;
   isTrustedPeer(address: string): boolean;
-  /** Counts and logs an exception that belongs to no request. Its connection is closed. */
+  /** Counts and logs an exception outside of requests. Its connection is closed. */
   unexpected(error: unknown, client: string | undefined): void;
 }

@@ -1,6 +1,6 @@
 /**
- * All open listeners. Applying a configuration opens new listeners, switches existing ones to their new routes, and
- * drains removed ones. If a port cannot be bound, nothing changes.
+ * Manages all open listeners. Applying a configuration opens new listeners, switches existing ones to their new
+ * routes, and drains removed ones. If a port cannot be bound, nothing changes.
  */
 
 import { wait } from "../../base/clock.ts";
@@ -18,11 +18,11 @@ export interface Listeners {
   apply(topology: Topology): Promise<void>;
   ports(): ReadonlyMap<string, number>;
   active(): { connections: number; requests: number };
-  /** The names of configured listeners that are not serving. */
+  /** Returns the names of configured listeners that are not serving. */
   notServing(): string[];
   /**
-   * Stops accepting, waits for requests up to the limit, then closes the rest. `lingerMs` is that of
-   * `OpenListener.drain`.
+   * Stops accepting, waits for requests up to the limit, then closes the remaining connections. `lingerMs` is passed
+   * to `OpenListener.drain`.
    */
   close(limitMs: number, lingerMs?: number): Promise<void>;
 }
@@ -36,7 +36,7 @@ interface Entry {
   names: string[];
 }
 
-/** Keeps the log line readable; `gwctl config routes` lists all paths. */
+/** Keeps the log line readable. `gwctl config routes` lists all paths. */
 const SHOWN_PATHS = 20;
 const ADDRESS_ERRORS = new Set(["EADDRNOTAVAIL", "ENOTFOUND", "EAI_AGAIN", "EINVAL"]);
 
@@ -46,7 +46,7 @@ const NEEDS_RESTART =
 export interface ListenersEnv extends ListenerEnv {
   readonly tasks: Tasks;
   readonly inherited: InheritedSockets;
-  /** Set if other threads listen on the same ports. Returns their port where the configuration has 0. */
+  /** Set if other threads listen on the same ports. Returns their port if the configuration has port 0. */
   sharedPort?(listener: Listener): number | undefined;
 }
 
@@ -79,7 +79,7 @@ export function createListeners(env: ListenersEnv): Listeners {
     });
   }
 
-  /** The new configuration is rejected: reopens the listeners that were closed for it. */
+  /** Reopens the listeners that were closed for a configuration that is then rejected. */
   async function takeBack(keys: ReadonlySet<string>): Promise<void> {
     for (const listener of wanted.filter((one) => keys.has(keyOf(one)))) {
       try {
@@ -98,7 +98,7 @@ export function createListeners(env: ListenersEnv): Listeners {
       try {
         for (const [key, listener] of next) {
           if (entries.get(key)?.isTls === (listener.tls !== undefined)) continue;
-          // The same port at another address, or with and without TLS: the old socket must be closed first.
+          // The old socket on the same port must be closed first, because its address or TLS setting differs.
           for (const [oldKey, old] of [...entries]) {
             if (oldKey !== key && (listener.port === 0 || old.open.port !== listener.port)) continue;
             if (old.isInherited) throw new Error(`${listener.writtenAt("port")}: ${NEEDS_RESTART}`);
@@ -161,13 +161,14 @@ export function servedOf(listener: Listener): Served {
 }
 
 /**
- * Two configurations have the same socket if address and port are equal. Port 0 is identified by the listener's name.
+ * Listeners with the same address and port share a socket across configurations. A listener with port 0 is identified
+ * by its name.
  */
 function keyOf(listener: Listener): string {
   return `${listener.address ?? "*"}:${listener.port === 0 ? `0/${listener.name}` : listener.port}`;
 }
 
-/** The bound address and the paths of the routes; `*` for paths that are neither exact nor a prefix. */
+/** Returns the bound address and the paths of the routes, with `*` for regular expressions. */
 function whereOf(listener: Listener, port: number): { url: string; paths: string[] } {
   const paths = listener.routes.flatMap(({ matches }) =>
     matches.map(({ path }) =>
@@ -184,7 +185,6 @@ function prefixText(prefix: string): string {
   return prefix.endsWith("/") ? `${prefix}*` : `${prefix}/*`;
 }
 
-/** Returns one line that names the address and the field. */
 export function bindError(listener: Listener, error: unknown): Error {
   const { code = "" } = error as NodeJS.ErrnoException;
   const field = listener.address !== undefined && ADDRESS_ERRORS.has(code) ? "address" : "port";

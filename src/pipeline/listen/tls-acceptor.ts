@@ -1,7 +1,6 @@
 /**
- * The TLS side of a listener: receives accepted connections and reports those whose handshake is complete. It can be
- * replaced while the listener stays open: a new configuration creates a new acceptor, and handshakes in progress finish
- * with the old one.
+ * Performs the TLS handshakes of a listener. A new configuration creates a new acceptor while the listener stays open,
+ * and handshakes in progress finish with the old one.
  */
 import type { X509Certificate } from "node:crypto";
 import type { Socket } from "node:net";
@@ -60,7 +59,7 @@ export function createTlsAcceptor(
 }
 
 /**
- * Formats the subject, such as `CN=alice,O=Example`, in the certificate's order, with commas inside values escaped (RFC
+ * Formats the subject in the certificate's order, such as `CN=alice,O=Example`, with commas inside values escaped (RFC
  * 4514).
  */
 function subjectOf({ subject }: X509Certificate): string {

@@ -1,6 +1,6 @@
 /**
- * `config.trustedProxies`: the peers whose `x-forwarded-*` headers are trusted, and the client address derived from
- * them.
+ * Implements `config.trustedProxies`, which lists the peers whose `x-forwarded-*` headers are trusted, and derives the
+ * client's address from them.
  */
 import { BlockList, isIP, isIPv6, SocketAddress } from "node:net";
 
@@ -8,7 +8,7 @@ export type IsTrustedPeer = (address: string) => boolean;
 
 /** Longer chains are ignored, which bounds the cost of parsing. */
 const MAX_PROXIES = 32;
-/** Some proxies add the port: `192.0.2.1:4711`, `[2001:db8::1]:4711`. */
+/** Some proxies add the port, as in `192.0.2.1:4711` or `[2001:db8::1]:4711`. */
 const WITH_PORT = /^(?:\[([^\]]+)\](?::\d{1,5})?|([\d.]+):\d{1,5})$/;
 
 export function trustedPeers(ranges: readonly string[]): IsTrustedPeer {
@@ -27,9 +27,9 @@ export function trustedPeers(ranges: readonly string[]): IsTrustedPeer {
 }
 
 /**
- * Returns the client's address behind a trusted peer: the last address in `x-forwarded-for` that is not a trusted
- * proxy, or the first one if all are. Returns undefined if the peer counts as the client: the header is absent, or an
- * entry that must be parsed is not an IP address, in which case the whole header is ignored.
+ * Returns the last address in `x-forwarded-for` that is not a trusted proxy, or the first one if all are. Returns
+ * undefined, so that the peer counts as the client, if the header is absent or an entry on the way is not an IP
+ * address.
  */
 export function forwardedClient(forwardedFor: string | undefined, isTrustedPeer: IsTrustedPeer): string | undefined {
   if (forwardedFor === undefined) return undefined;
@@ -38,7 +38,7 @@ export function forwardedClient(forwardedFor: string | undefined, isTrustedPeer:
     const comma = forwardedFor.lastIndexOf(",", end - 1);
     const address = addressIn(forwardedFor.slice(comma + 1, end).trim());
     if (address === undefined) return undefined;
-    // The first entry may follow a leading comma, which is malformed.
+    // A leading comma is malformed.
     if (comma < 0 || !isTrustedPeer(address)) return address;
     if (comma === 0) return undefined;
     end = comma;
@@ -46,7 +46,7 @@ export function forwardedClient(forwardedFor: string | undefined, isTrustedPeer:
   return undefined;
 }
 
-/** In canonical form, so that one client has one address. */
+/** Returns the address in canonical form, so that one client has one address. */
 function addressIn(entry: string): string | undefined {
   const found = isIP(entry) === 0 ? WITH_PORT.exec(entry) : null;
   const address = found ? (found[1] ?? found[2] ?? "") : entry;

@@ -1,13 +1,12 @@
 /**
- * Detects the protocol of a connection without ALPN from its first bytes: HTTP/1.1, or HTTP/2 with prior knowledge (RFC
- * 9113 section 3.3). No HTTP/1.1 request can begin like the HTTP/2 preface.
+ * Detects the protocol of a connection without ALPN from its first bytes, which are HTTP/1.1 or HTTP/2 with prior
+ * knowledge (RFC 9113 section 3.3). No HTTP/1.1 request can begin like the HTTP/2 preface.
  */
 const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 const R = 0x52;
 
 export interface Opened {
   readonly isHttp2: boolean;
-  /** All bytes received so far. */
   readonly bytes: Buffer;
 }
 
