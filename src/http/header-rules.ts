@@ -83,15 +83,15 @@ const FOLDED = Uint8Array.from({ length: 128 }, (_, code) => {
  * Returns whether a server may treat the two names as the same header. Folding preserves the length, so comparing
  * lengths rejects most names early.
  */
-export function isSameHeader(one: string, other: string): boolean {
-  return one === other || (one.length === other.length && areFoldedAlike(one, other));
+export function isSameHeader(a: string, b: string): boolean {
+  return a === b || (a.length === b.length && isSameFolded(a, b));
 }
 
 /** A separate function keeps `isSameHeader` small enough to be inlined. */
-function areFoldedAlike(one: string, other: string): boolean {
-  for (let i = 0; i < one.length; i++) {
-    const a = one.charCodeAt(i);
-    const b = other.charCodeAt(i);
+function isSameFolded(left: string, right: string): boolean {
+  for (let i = 0; i < left.length; i++) {
+    const a = left.charCodeAt(i);
+    const b = right.charCodeAt(i);
     if (a !== b && (FOLDED[a] ?? a) !== (FOLDED[b] ?? b)) return false;
   }
   return true;
@@ -116,6 +116,6 @@ export function imitatesReservedHeader(name: string): boolean {
 }
 
 /** Returns whether an external service may set or remove the header on a request or a response. */
-export function mayServiceChange(name: string): boolean {
+export function canServiceChange(name: string): boolean {
   return !includesHeader(GATEWAY_HEADERS, name) && !foldHeaderName(name).startsWith("x-gateway-");
 }

@@ -78,7 +78,7 @@ function run(steps: readonly Step[], manner: Manner): Seen {
 /** The model without callbacks: the state, and the effect of each event. */
 function model(steps: readonly Step[], manner: Manner): Seen {
   const seen: Seen = { heard: [], stops: 0, proceeds: 0, reading: [] };
-  let state: "asked" | "answering" | "over" = "asked";
+  let state: "waiting" | "responding" | "over" = "waiting";
 
   const stop = (): void => {
     if (state === "over") return;
@@ -88,7 +88,7 @@ function model(steps: readonly Step[], manner: Manner): Seen {
   const proceed = (): void => {
     if (state === "over") return;
     seen.proceeds += 1;
-    if (state !== "answering") return;
+    if (state !== "responding") return;
     if (manner === "data in proceed") seen.heard.push("data");
     if (manner === "end in proceed") {
       seen.heard.push("end");
@@ -116,20 +116,20 @@ function model(steps: readonly Step[], manner: Manner): Seen {
     else if (event === "resume") {
       if ((state as string) === "over") continue;
       seen.proceeds += 1;
-      if (state !== "answering") continue;
+      if (state !== "responding") continue;
       if (manner === "data in proceed") hear("data", inside);
       else if (manner === "end in proceed") {
         state = "over";
         hear("end", inside);
       }
-    } else if (event === "head" && state === "asked") {
-      state = "answering";
+    } else if (event === "head" && state === "waiting") {
+      state = "responding";
       hear("head", inside);
-    } else if (event === "data") seen.reading.push(state === "answering" ? hear("data", inside) : true);
-    else if (event === "end" && state === "answering") {
+    } else if (event === "data") seen.reading.push(state === "responding" ? hear("data", inside) : true);
+    else if (event === "end" && state === "responding") {
       state = "over";
       hear("end", inside);
-    } else if (event === "upgrade" && state === "asked") {
+    } else if (event === "upgrade" && state === "waiting") {
       state = "over";
       hear("upgrade", inside);
     } else if (event === "error" && state !== "over") {
@@ -215,14 +215,14 @@ test("long random sequences match the model", () => {
 });
 
 test("the table has two active and three final states, and no event leaves a final state", () => {
-  const states: AttemptState[] = ["asked", "answering", "ended", "failed", "abandoned"];
+  const states: AttemptState[] = ["waiting", "responding", "ended", "failed", "abandoned"];
   const events: AttemptEvent[] = ["head", "data", "end", "upgrade", "error", "abort"];
   const table = Object.fromEntries(
     states.map((state) => [state, events.map((event) => afterEvent(state, event) ?? "-").join(" ")]),
   );
   assert.deepEqual(table, {
-    asked: "answering - - ended failed abandoned",
-    answering: "- answering ended - failed abandoned",
+    waiting: "responding - - ended failed abandoned",
+    responding: "- responding ended - failed abandoned",
     ended: "- - - - - -",
     failed: "- - - - - -",
     abandoned: "- - - - - -",

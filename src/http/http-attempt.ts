@@ -8,7 +8,7 @@ import { surface } from "../base/errors.ts";
 import type { HeaderList } from "./headers.ts";
 import { type HealthObserver, type HttpCall, HttpClientError, type HttpResponseReceiver } from "./http-client.ts";
 
-export type AttemptState = "asked" | "answering" | "ended" | "failed" | "abandoned";
+export type AttemptState = "waiting" | "responding" | "ended" | "failed" | "abandoned";
 
 /** The receiver of the response triggers `abort`. The carrier reports all other events. */
 export type AttemptEvent = "head" | "data" | "end" | "upgrade" | "error" | "abort";
@@ -21,13 +21,13 @@ export function afterEvent(state: AttemptState, event: AttemptEvent): AttemptSta
   if (isOver(state)) return undefined;
   switch (event) {
     case "head":
-      return state === "asked" ? "answering" : undefined;
+      return state === "waiting" ? "responding" : undefined;
     case "upgrade":
-      return state === "asked" ? "ended" : undefined;
+      return state === "waiting" ? "ended" : undefined;
     case "data":
-      return state === "answering" ? "answering" : undefined;
+      return state === "responding" ? "responding" : undefined;
     case "end":
-      return state === "answering" ? "ended" : undefined;
+      return state === "responding" ? "ended" : undefined;
     case "error":
       return "failed";
     case "abort":
@@ -36,7 +36,7 @@ export function afterEvent(state: AttemptState, event: AttemptEvent): AttemptSta
 }
 
 export function isOver(state: AttemptState): state is "ended" | "failed" | "abandoned" {
-  return state !== "asked" && state !== "answering";
+  return state !== "waiting" && state !== "responding";
 }
 
 /** The connection of an attempt. It makes no calls before `send` has returned the attempt. */
@@ -50,7 +50,7 @@ export class HttpAttempt implements HttpCall {
   readonly #carrier: Carrier;
   readonly #receiver: HttpResponseReceiver;
   readonly #health: HealthObserver | undefined;
-  #state: AttemptState = "asked";
+  #state: AttemptState = "waiting";
   /** Counts `resume` calls, because a `resume` inside `data` takes effect even if that `data` returns false. */
   #resumes = 0;
 
@@ -78,7 +78,7 @@ export class HttpAttempt implements HttpCall {
 
   /** Returns false if the carrier must pause. */
   data(chunk: Buffer): boolean {
-    if (this.#state !== "answering") return true;
+    if (this.#state !== "responding") return true;
     const resumes = this.#resumes;
     try {
       return this.#receiver.data(chunk) || this.#resumes !== resumes || this.isOver;

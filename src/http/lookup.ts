@@ -18,7 +18,7 @@ export type Resolve = (name: string, done: (error: Error | null, addresses: read
 const LIMIT_MS = 5_000;
 const LAST_GOOD_MS = 60 * 60_000;
 
-type Answer = (error: Error | null, addresses: readonly Address[]) => void;
+type Callback = (error: Error | null, addresses: readonly Address[]) => void;
 
 /**
  * Concurrent lookups share one query, because the system runs few at a time and a hanging resolver would block them
@@ -27,39 +27,39 @@ type Answer = (error: Error | null, addresses: readonly Address[]) => void;
 export function createLookup(clock: Clock, resolve: Resolve = systemResolve): LookupFunction {
   let lastGood: readonly Address[] = [];
   let goodSinceMs = 0;
-  let waiting: Answer[] = [];
-  let asks: "no" | "yes" | "too long" = "no";
+  let waiting: Callback[] = [];
+  let queryState: "idle" | "running" | "hanging" = "idle";
 
-  function ask(name: string): void {
-    asks = "yes";
+  function startQuery(name: string): void {
+    queryState = "running";
     const timer = clock.after(LIMIT_MS, () => {
-      asks = "too long";
+      queryState = "hanging";
       settle(tooSlow(name));
     });
     resolve(name, (error, addresses) => {
       timer.cancel();
-      asks = "no";
+      queryState = "idle";
       if (!error && addresses.length > 0) {
         lastGood = addresses;
         goodSinceMs = clock.monotonicMs();
-      } else if (!error || isGone(error)) lastGood = [];
+      } else if (!error || isNotFound(error)) lastGood = [];
       settle(error ?? (addresses.length > 0 ? null : noAddress(name)));
     });
   }
 
   function settle(error: Error | null): void {
-    const answers = waiting;
+    const callbacks = waiting;
     waiting = [];
-    for (const answer of answers) finish(answer, error);
+    for (const respond of callbacks) finish(respond, error);
   }
 
-  function finish(answer: Answer, error: Error | null): void {
+  function finish(respond: Callback, error: Error | null): void {
     const serves = lastGood.length > 0 && clock.monotonicMs() - goodSinceMs < LAST_GOOD_MS;
-    answer(serves ? null : error, serves ? lastGood : []);
+    respond(serves ? null : error, serves ? lastGood : []);
   }
 
   return (name, options, callback) => {
-    const answer = (error: Error | null, all: readonly Address[]): void => {
+    const respond = (error: Error | null, all: readonly Address[]): void => {
       const { family } = options;
       const fitting = family === 4 || family === 6 ? all.filter((one) => one.family === family) : all;
       const [first] = fitting;
@@ -67,16 +67,16 @@ export function createLookup(clock: Clock, resolve: Resolve = systemResolve): Lo
       if (options.all) callback(failed, [...fitting]);
       else callback(failed, first?.address ?? "", first?.family ?? 0);
     };
-    if (asks === "too long") {
-      finish(answer, tooSlow(name));
+    if (queryState === "hanging") {
+      finish(respond, tooSlow(name));
       return;
     }
-    waiting.push(answer);
-    if (asks === "no") ask(name);
+    waiting.push(respond);
+    if (queryState === "idle") startQuery(name);
   };
 }
 
-function isGone(error: NodeJS.ErrnoException): boolean {
+function isNotFound(error: NodeJS.ErrnoException): boolean {
   return error.code === "ENOTFOUND";
 }
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { ambiguityIn, canonicalPath, otherReadings, pathFault, pathSegment, slashedName } from "./request-path.ts";
+import { alternativePaths, canonicalPath, findAmbiguity, pathFault, pathSegment, slashedName } from "./request-path.ts";
 
 const CANONICAL: [received: string, canonical: string][] = [
   ["/", "/"],
@@ -102,7 +102,7 @@ const AMBIGUOUS: [path: string, ambiguity: string | undefined][] = [
   ["/a%20/b", "a space at the end of a segment"],
 ];
 for (const [path, ambiguity] of AMBIGUOUS)
-  test(`${path} has ${ambiguity ?? "one reading"}`, () => assert.equal(ambiguityIn(path), ambiguity));
+  test(`${path} has ${ambiguity ?? "one reading"}`, () => assert.equal(findAmbiguity(path), ambiguity));
 
 const READINGS: [path: string, readings: string[]][] = [
   ["/admin", []],
@@ -119,7 +119,7 @@ const READINGS: [path: string, readings: string[]][] = [
 ];
 for (const [path, readings] of READINGS)
   test(`${path} could also be read as ${readings.join(" or ") || "nothing else"}`, () =>
-    assert.deepEqual(otherReadings(path), readings));
+    assert.deepEqual(alternativePaths(path), readings));
 
 test("every spelling of a path has one canonical form, and different paths keep different ones [L16]", () => {
   const octet = fc.integer({ min: 0, max: 255 });

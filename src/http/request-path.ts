@@ -2,7 +2,7 @@
  * Normalizes and validates request paths. Every decision by path (routes, rules, limits, caches) and every forwarded
  * path uses the canonical path, so that the gateway and the backend agree on the segments. Paths that a backend could
  * interpret in two ways are rejected, either always (`pathFault`) or only if a decision depends on them
- * (`ambiguityIn`, `otherReadings`).
+ * (`findAmbiguity`, `alternativePaths`).
  */
 
 /** Matches every path that `canonicalPath` changes or `pathFault` rejects. Most paths do not match. */
@@ -81,7 +81,7 @@ export function pathFault(path: string): string | undefined {
   return undefined;
 }
 
-/** Returns false only if `ambiguityIn` and `otherReadings` find nothing in the canonical path. */
+/** Returns false only if `findAmbiguity` and `alternativePaths` find nothing in the canonical path. */
 export function mayBeAmbiguous(path: string): boolean {
   return MAYBE_AMBIGUOUS.test(path);
 }
@@ -90,7 +90,7 @@ export function mayBeAmbiguous(path: string): boolean {
  * Returns why a backend may interpret a canonical path differently, for example `an encoded separator`. Routes with
  * authentication or authorization reject such paths.
  */
-export function ambiguityIn(path: string): string | undefined {
+export function findAmbiguity(path: string): string | undefined {
   if (ENCODED_SEPARATOR.test(path)) return "an encoded separator";
   if (PARAMETER.test(path)) return "a path parameter";
   if (ENCODED_TWICE.test(path)) return "a character that is encoded twice";
@@ -101,7 +101,7 @@ export function ambiguityIn(path: string): string | undefined {
  * Returns the canonical paths that lenient backends could serve for this path. They decode everything, and may also
  * remove path parameters, an encoded query or fragment, and trailing dots and spaces of segments.
  */
-export function otherReadings(path: string): readonly string[] {
+export function alternativePaths(path: string): readonly string[] {
   const decoded = (decodedFully(path) ?? path).replaceAll("\\", "/");
   const trimmed = beforeQuery(decoded).split("/").map(trimmedSegment).join("/");
   return [decoded, trimmed].map(canonicalPath).filter((reading) => reading !== path);

@@ -41,18 +41,18 @@ interface Owner {
 /** Throws an Error that names the owner if another process holds the lock. */
 export function takeFolderLock(folder: string, clock: Clock): FolderLock {
   const file = join(folder, FILE);
-  const owner: Owner = { pid: process.pid, started: startOf(process.pid) ?? "", place: placeOf() };
+  const owner: Owner = { pid: process.pid, started: processStartTime(process.pid) ?? "", place: processNamespace() };
   const text = JSON.stringify({ ...owner, id: randomUUID() });
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     if (create(file, text)) return hold(file, text, clock);
     const found = read(file);
     if (found === undefined) continue;
-    const other = parse(found);
-    if (other !== undefined && isAlive(other, owner, file, clock.now()))
+    const holder = parse(found);
+    if (holder !== undefined && isAlive(holder, owner, file, clock.now()))
       throw new Error(
-        `${folder} is in use by process ${other.pid}${other.place === owner.place ? "" : " on another machine or in another container"}`,
+        `${folder} is in use by process ${holder.pid}${holder.place === owner.place ? "" : " on another machine or in another container"}`,
       );
-    setAside(file, found);
+    removeStale(file, found);
   }
   throw new Error(`${folder} is in use: several processes try to take it`);
 }
@@ -100,7 +100,7 @@ function create(file: string, text: string): boolean {
 }
 
 /** Removes a stale lock. If another process has replaced the lock in the meantime, its lock is restored. */
-function setAside(file: string, staleText: string): void {
+function removeStale(file: string, staleText: string): void {
   const aside = `${file}.${randomUUID()}`;
   try {
     renameSync(file, aside);
@@ -131,17 +131,17 @@ function parse(text: string): Owner | undefined {
   }
 }
 
-function isAlive(other: Owner, own: Owner, file: string, nowMs: number): boolean {
-  if (other.place !== own.place) {
+function isAlive(holder: Owner, own: Owner, file: string, nowMs: number): boolean {
+  if (holder.place !== own.place) {
     const stat = statSync(file, { throwIfNoEntry: false });
     return stat !== undefined && nowMs - stat.mtimeMs < STALE_AFTER_MS;
   }
   // The start time distinguishes a process from a later one with the same id.
-  const started = startOf(other.pid);
-  if (started !== undefined) return started === other.started;
+  const started = processStartTime(holder.pid);
+  if (started !== undefined) return started === holder.started;
   if (process.platform === "linux") return false;
   try {
-    process.kill(other.pid, 0);
+    process.kill(holder.pid, 0);
     return true;
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === "EPERM";
@@ -152,7 +152,7 @@ function isAlive(other: Owner, own: Owner, file: string, nowMs: number): boolean
  * Returns the start time since boot in clock ticks, or undefined if the process does not exist or the system has no
  * `/proc`.
  */
-function startOf(pid: number): string | undefined {
+function processStartTime(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
     // The command name in parentheses may contain any character. The start time is the 20th field after it.
@@ -163,7 +163,7 @@ function startOf(pid: number): string | undefined {
 }
 
 /** Identifies the process namespace, because process ids are comparable only within it. */
-function placeOf(): string {
+function processNamespace(): string {
   try {
     return `${hostname()} ${readlinkSync("/proc/self/ns/pid")}`;
   } catch {

@@ -8,7 +8,7 @@ import { type Bus, type BusChannel, MAX_MESSAGE_BYTES } from "./store.ts";
 
 /** Pings distinguish an idle connection from a dead one. */
 const PING_MS = 10_000;
-const CHANNELS_AT_ONCE = 500;
+const CHANNELS_PER_COMMAND = 500;
 
 export interface BusEnv {
   readonly clock: Clock;
@@ -33,44 +33,44 @@ export function createRedisBus(env: BusEnv): ClosableBus {
 
   function connected(): Redis {
     if (redis !== undefined) return redis;
-    const own = env.connection();
-    redis = own;
-    own.on("message", (channel: string, text: string) => {
+    const connection = env.connection();
+    redis = connection;
+    connection.on("message", (channel: string, text: string) => {
       for (const receive of [...(listeners.get(channel) ?? [])]) receive(text);
     });
-    own.on("ready", () => void listenAgain(own));
+    connection.on("ready", () => void resubscribe(connection));
     // The store's main connection reports errors of Redis.
-    own.on("error", () => undefined);
-    own.connect().catch(() => undefined);
+    connection.on("error", () => undefined);
+    connection.connect().catch(() => undefined);
     pings = clock.every(PING_MS, () => {
-      if (own.status === "ready") own.ping().catch(() => own.disconnect(true));
+      if (connection.status === "ready") connection.ping().catch(() => connection.disconnect(true));
     });
-    return own;
+    return connection;
   }
 
-  async function listenAgain(own: Redis): Promise<void> {
+  async function resubscribe(connection: Redis): Promise<void> {
     const channels = [...listeners.keys()];
-    for (let at = 0; at < channels.length; at += CHANNELS_AT_ONCE)
-      await own.subscribe(...channels.slice(at, at + CHANNELS_AT_ONCE)).catch(() => undefined);
+    for (let at = 0; at < channels.length; at += CHANNELS_PER_COMMAND)
+      await connection.subscribe(...channels.slice(at, at + CHANNELS_PER_COMMAND)).catch(() => undefined);
   }
 
   /**
    * Resolves when the subscription is active or the timeout has passed. A later reconnect activates the subscription.
    */
-  async function begin(own: Redis, channel: string): Promise<void> {
-    if (own.status !== "ready") await readiness(own);
-    if (listeners.has(channel)) await own.subscribe(channel).catch(() => undefined);
+  async function begin(connection: Redis, channel: string): Promise<void> {
+    if (connection.status !== "ready") await readiness(connection);
+    if (listeners.has(channel)) await connection.subscribe(channel).catch(() => undefined);
   }
 
-  function readiness(own: Redis): Promise<void> {
+  function readiness(connection: Redis): Promise<void> {
     return new Promise((resolve) => {
       const done = (): void => {
         timer.cancel();
-        own.off("ready", done);
+        connection.off("ready", done);
         resolve();
       };
       const timer = clock.after(timeoutMs, done);
-      own.once("ready", done);
+      connection.once("ready", done);
     });
   }
 
@@ -82,19 +82,19 @@ export function createRedisBus(env: BusEnv): ClosableBus {
     },
     listen(channel, receive): BusChannel {
       const name = prefix + channel;
-      const own = connected();
+      const connection = connected();
       const known = listeners.get(name);
       const all = known ?? new Set<Receiver>();
       // The wrapper makes registrations distinct, because the same function may be registered twice.
-      const one: Receiver = (text) => receive(text);
-      all.add(one);
+      const receiver: Receiver = (text) => receive(text);
+      all.add(receiver);
       listeners.set(name, all);
       return {
-        ready: known === undefined ? begin(own, name) : Promise.resolve(),
+        ready: known === undefined ? begin(connection, name) : Promise.resolve(),
         close() {
-          if (!all.delete(one) || all.size > 0 || listeners.get(name) !== all) return;
+          if (!all.delete(receiver) || all.size > 0 || listeners.get(name) !== all) return;
           listeners.delete(name);
-          if (own.status === "ready") own.unsubscribe(name).catch(() => undefined);
+          if (connection.status === "ready") connection.unsubscribe(name).catch(() => undefined);
         },
       };
     },

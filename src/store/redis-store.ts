@@ -50,8 +50,8 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
     problem = undefined;
   });
   // Some system errors have a code and no message.
-  redis.on("error", (error: NodeJS.ErrnoException) => away(error.message || String(error.code)));
-  redis.on("close", () => away(problem ?? "the connection was closed"));
+  redis.on("error", (error: NodeJS.ErrnoException) => markUnavailable(error.message || String(error.code)));
+  redis.on("close", () => markUnavailable(problem ?? "the connection was closed"));
   redis.defineCommand("gatewayAdd", { numberOfKeys: 1, lua: ADD });
   redis.defineCommand("gatewayReplace", { numberOfKeys: 1, lua: REPLACE });
   const scripts = redis as unknown as {
@@ -59,14 +59,14 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
     gatewayReplace(key: string, ...values: string[]): Promise<number>;
   };
 
-  function away(reason: string): void {
+  function markUnavailable(reason: string): void {
     if (isClosed || reason === problem) return;
     if (problem === undefined || problem === NOT_YET)
       logger.error("Redis is not available", { address: urlLabel(settings.url), reason });
     problem = reason;
   }
 
-  async function ask<Result>(work: () => Promise<Result>): Promise<Result> {
+  async function run<Result>(work: () => Promise<Result>): Promise<Result> {
     if (redis.status !== "ready") throw new StoreUnavailable(problem ?? "not connected");
     try {
       return await work();
@@ -79,49 +79,51 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
     }
   }
 
-  await redis.connect().catch((error: Error) => away(problem === NOT_YET ? error.message : (problem ?? error.message)));
+  await redis
+    .connect()
+    .catch((error: Error) => markUnavailable(problem === NOT_YET ? error.message : (problem ?? error.message)));
 
   const bus = createRedisBus({
     clock,
     prefix,
     timeoutMs,
     connection: () => new Redis(settings.url, { ...options, autoResubscribe: false }),
-    publish: (channel, text) => ask(() => redis.publish(channel, text)),
+    publish: (channel, text) => run(() => redis.publish(channel, text)),
   });
 
   return {
     kind: "redis",
     bus,
     async get(key) {
-      return (await ask(() => redis.get(prefix + key))) ?? undefined;
+      return (await run(() => redis.get(prefix + key))) ?? undefined;
     },
     async set(key, value, options) {
       checkEntry(key, value);
       const expiresAtMs = options?.expiresAtMs;
-      if (expiresAtMs === undefined) await ask(() => redis.set(prefix + key, value));
-      else await ask(() => redis.set(prefix + key, value, "PXAT", atLeastOne(expiresAtMs)));
+      if (expiresAtMs === undefined) await run(() => redis.set(prefix + key, value));
+      else await run(() => redis.set(prefix + key, value, "PXAT", atLeastOne(expiresAtMs)));
     },
     async delete(key) {
-      return (await ask(() => redis.del(prefix + key))) === 1;
+      return (await run(() => redis.del(prefix + key))) === 1;
     },
     async replace(key, expected, value, options) {
       checkEntry(key, value);
       const expiry = String(options?.expiresAtMs === undefined ? 0 : atLeastOne(options.expiresAtMs));
       const given = expected === undefined ? "0" : "1";
-      return (await ask(() => scripts.gatewayReplace(prefix + key, given, expected ?? "", value, expiry))) === 1;
+      return (await run(() => scripts.gatewayReplace(prefix + key, given, expected ?? "", value, expiry))) === 1;
     },
     async add(key, amount, options) {
       checkEntry(key);
       checkAmount(amount);
       const expiry = String(options?.expiresAtMs === undefined ? 0 : atLeastOne(options.expiresAtMs));
       const limit = options?.limit === undefined ? "" : String(options.limit);
-      const [isAdded, total] = await ask(() => scripts.gatewayAdd(prefix + key, String(amount), limit, expiry));
+      const [isAdded, total] = await run(() => scripts.gatewayAdd(prefix + key, String(amount), limit, expiry));
       return { isAdded: isAdded === 1, total: Number(total) };
     },
     async list(keyPrefix, cursor = "0") {
       const pattern = `${escapeGlob(prefix + keyPrefix)}*`;
-      const [next, keys] = await ask(() => redis.scan(cursor, "MATCH", pattern, "COUNT", PAGE_SIZE));
-      const values = keys.length === 0 ? [] : await ask(() => redis.mget(keys));
+      const [next, keys] = await run(() => redis.scan(cursor, "MATCH", pattern, "COUNT", PAGE_SIZE));
+      const values = keys.length === 0 ? [] : await run(() => redis.mget(keys));
       const entries = keys.flatMap((key, i) => {
         const value = values[i];
         return value === null || value === undefined ? [] : [{ key: key.slice(prefix.length), value }];

@@ -38,8 +38,8 @@ export function createSigningKey(store: Store, clock: Clock, logger: Logger): Co
 
   async function fetchKey(): Promise<void> {
     try {
-      const kept = Buffer.from(await keptKey(), "base64url");
-      all = [kept, ...all];
+      const stored = Buffer.from(await loadOrCreateKey(), "base64url");
+      all = [stored, ...all];
       if (isWarned) logger.info("the signing key was read");
     } catch (error) {
       if (!isWarned)
@@ -51,13 +51,13 @@ export function createSigningKey(store: Store, clock: Clock, logger: Logger): Co
     }
   }
 
-  async function keptKey(): Promise<string> {
-    const known = await keys.get(NAME);
-    if (known !== undefined) return known;
-    const made = randomBytes(KEY_BYTES).toString("base64url");
-    if (!(await keys.replace(NAME, undefined, made))) return (await keys.get(NAME)) ?? made;
+  async function loadOrCreateKey(): Promise<string> {
+    const existing = await keys.get(NAME);
+    if (existing !== undefined) return existing;
+    const created = randomBytes(KEY_BYTES).toString("base64url");
+    if (!(await keys.replace(NAME, undefined, created))) return (await keys.get(NAME)) ?? created;
     await keys.sync();
-    return made;
+    return created;
   }
 
   const signedWith = (key: Buffer, text: string): Buffer =>

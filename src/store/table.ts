@@ -24,7 +24,7 @@ const PROTECTED_TIMES = 2;
 const ROW_BYTES = 160;
 const SWEEP_EVERY_MS = 1_000;
 /** Limits the work per sweep, to keep the event loop responsive. */
-const SWEPT_AT_ONCE = 5_000;
+const ENTRIES_PER_SWEEP = 5_000;
 
 /** Sets a key, or removes it if there is no value. An expiry of 0 means never. */
 export type Change = readonly [key: string, value: string, expiresAtMs: number] | readonly [key: string];
@@ -119,7 +119,7 @@ export class Table {
     for (const key of keys) {
       if (cursor !== undefined && key <= cursor) continue;
       const row = this.#rows.get(key);
-      if (row === undefined || isOver(row, nowMs)) continue;
+      if (row === undefined || isExpired(row, nowMs)) continue;
       if (entries.length === PAGE_SIZE) return { entries, cursor: entries[PAGE_SIZE - 1]?.key as string };
       entries.push({ key, value: row.value });
     }
@@ -150,7 +150,7 @@ export class Table {
   /** Entries may change during the iteration. */
   *changes(): Generator<Change> {
     const nowMs = this.#clock.now();
-    for (const [key, row] of this.#rows) if (!isOver(row, nowMs)) yield [key, row.value, row.expiresAtMs];
+    for (const [key, row] of this.#rows) if (!isExpired(row, nowMs)) yield [key, row.value, row.expiresAtMs];
   }
 
   dropCache(): boolean {
@@ -166,7 +166,7 @@ export class Table {
 
   #live(key: string): Row | undefined {
     const row = this.#rows.get(key);
-    return row !== undefined && isOver(row, this.#clock.now()) ? undefined : row;
+    return row !== undefined && isExpired(row, this.#clock.now()) ? undefined : row;
   }
 
   #write(key: string, value: string, expiresAtMs: number): void {
@@ -247,7 +247,7 @@ export class Table {
   #sweep(): void {
     const nowMs = this.#clock.now();
     this.#swept ??= this.#rows.entries();
-    for (let i = 0; i < SWEPT_AT_ONCE; i++) {
+    for (let i = 0; i < ENTRIES_PER_SWEEP; i++) {
       const next = this.#swept.next();
       if (next.done === true) {
         this.#swept = undefined;
@@ -257,20 +257,20 @@ export class Table {
         return;
       }
       const [key, row] = next.value;
-      if (isOver(row, nowMs)) this.#forget(key);
+      if (isExpired(row, nowMs)) this.#forget(key);
     }
   }
 }
 
-function isOver({ expiresAtMs }: Row, nowMs: number): boolean {
+function isExpired({ expiresAtMs }: Row, nowMs: number): boolean {
   return expiresAtMs !== 0 && expiresAtMs <= nowMs;
 }
 
 /** V8 stores a string with any character beyond Latin-1 as two bytes per character. */
 function rowBytes(key: string, value: string): number {
-  return ROW_BYTES + textBytes(key) + textBytes(value);
+  return ROW_BYTES + stringBytes(key) + stringBytes(value);
 }
 
-function textBytes(text: string): number {
+function stringBytes(text: string): number {
   return /[^\0-\xff]/.test(text) ? 2 * text.length : text.length;
 }

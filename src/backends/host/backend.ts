@@ -113,7 +113,7 @@ export function sendTo(
     wantsTrailers,
   };
   call.attempt(display, exchange.trace && { over: "http", scheme, request: sent });
-  health.asked();
+  health.requestSent();
   return pool.send(sent, call, health);
 }
 

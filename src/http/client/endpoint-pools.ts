@@ -34,9 +34,9 @@ export function openEndpointPools(
 ): EndpointPools {
   const pools = new Map<string, Endpoint>();
   let known: readonly string[] = [];
-  let turn = 0;
+  let nextIndex = 0;
 
-  function adopt(addresses: readonly string[]): void {
+  function removeOutdated(addresses: readonly string[]): void {
     known = addresses;
     for (const [address, { pool }] of pools) {
       if (addresses.includes(address)) continue;
@@ -45,7 +45,7 @@ export function openEndpointPools(
     }
   }
 
-  function endpointOf(address: string): Endpoint | undefined {
+  function getOrOpen(address: string): Endpoint | undefined {
     const before = pools.get(address);
     if (before) return before;
     const parsed = parseAddress(address);
@@ -58,11 +58,11 @@ export function openEndpointPools(
 
   return {
     next(addresses) {
-      if (addresses !== known) adopt(addresses);
+      if (addresses !== known) removeOutdated(addresses);
       let first: Endpoint | undefined;
       for (let i = 0; i < addresses.length; i++) {
-        turn = turn + 1 >= addresses.length ? 0 : turn + 1;
-        const endpoint = endpointOf(addresses[turn] as string);
+        nextIndex = nextIndex + 1 >= addresses.length ? 0 : nextIndex + 1;
+        const endpoint = getOrOpen(addresses[nextIndex] as string);
         if (endpoint !== undefined && !endpoint.health.isEjected) return endpoint;
         first ??= endpoint;
       }
@@ -72,8 +72,8 @@ export function openEndpointPools(
     failing: () =>
       Object.fromEntries(
         [...pools.values()].flatMap(({ address, health }) => {
-          const told = health.describe().health;
-          return told ? [[address, told]] : [];
+          const report = health.describe().health;
+          return report ? [[address, report]] : [];
         }),
       ),
     connections() {

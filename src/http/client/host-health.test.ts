@@ -10,20 +10,20 @@ test("a failure ejects the server, then one trial request passes, then all", asy
     ejected: (reason, forMs) => said.push(`${reason} ${forMs}`),
     recovered: () => said.push("back"),
   });
-  health.asked();
+  health.requestSent();
   assert.equal(health.isEjected, false);
   health.failed("refused");
   health.failed("refused");
   assert.deepEqual([health.isEjected, health.describe()], [true, { health: { failures: 1, resting: true } }]);
   await clock.advance(1000);
   assert.equal(health.isEjected, false);
-  health.asked();
+  health.requestSent();
   assert.equal(health.isEjected, true, "one request is on its way");
   health.failed("refused");
   await clock.advance(1999);
   assert.equal(health.isEjected, true);
   await clock.advance(1);
-  health.asked();
+  health.requestSent();
   health.worked();
   assert.deepEqual([health.isEjected, health.describe()], [false, {}]);
   assert.deepEqual(said, ["refused 1000", "refused 2000", "back"]);
@@ -37,7 +37,7 @@ test("ejections end, and an unanswered trial is replaced by another", async () =
     await clock.advance(30_000);
     assert.equal(health.isEjected, false);
   }
-  health.asked();
+  health.requestSent();
   await clock.advance(9_999);
   assert.equal(health.isEjected, true);
   await clock.advance(1);

@@ -36,7 +36,7 @@ export class HostHealth {
   /**
    * Called when a request is sent to the server. After failures, the server is ejected until this request completes.
    */
-  asked(): void {
+  requestSent(): void {
     if (this.#failures > 0) this.#trialUntilMs = this.#clock.monotonicMs() + TRIAL_MS;
   }
 

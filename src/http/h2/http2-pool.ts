@@ -53,7 +53,7 @@ export function openHttp2Pool(
   const lookup = createLookup(clock, resolve);
   const isTls = target.protocol === "https";
   /** Serves upgrades, and all requests once the server has chosen HTTP/1.1. */
-  let other: HttpPool | undefined;
+  let http1Pool: HttpPool | undefined;
   let speaksHttp1 = false;
   let isClosed = false;
 
@@ -111,13 +111,13 @@ export function openHttp2Pool(
     speaksHttp1 = true;
     const waiting = [...link.calls];
     drop(link);
-    for (const call of waiting) call.divert(http1());
+    for (const call of waiting) call.divert(openHttp1());
   }
 
-  function http1(): HttpPool {
+  function openHttp1(): HttpPool {
     if (fallback === undefined) throw new Error("there is no other pool");
-    other ??= fallback();
-    return other;
+    http1Pool ??= fallback();
+    return http1Pool;
   }
 
   function fail(link: Link, error: HttpClientError): void {
@@ -172,11 +172,11 @@ export function openHttp2Pool(
   return {
     send(request, receiver, health) {
       if (speaksHttp1 || (request.upgrade !== undefined && fallback !== undefined))
-        return http1().send(request, receiver, health);
+        return openHttp1().send(request, receiver, health);
       return send(request, receiver, health);
     },
     connections() {
-      const more = other?.connections() ?? { open: 0, idle: 0 };
+      const more = http1Pool?.connections() ?? { open: 0, idle: 0 };
       return {
         open: links.size + more.open,
         idle: [...links].filter(({ calls }) => calls.size === 0).length + more.idle,
@@ -185,7 +185,7 @@ export function openHttp2Pool(
     close() {
       isClosed = true;
       timer.cancel();
-      other?.close();
+      http1Pool?.close();
       for (const link of links) if (link.calls.size === 0) drop(link);
     },
   };

@@ -13,15 +13,15 @@ const GIVEN_UP_AFTER = 3;
 export class LifeSigns {
   readonly #session: Http2Session;
   readonly #socket: Socket;
-  readonly #askAfterMs: number;
+  readonly #pingAfterMs: number;
   #received = -1;
   #silentMs = 0;
-  #isAsked = false;
+  #isPingSent = false;
 
-  constructor(session: Http2Session, socket: Socket, askAfterMs = SILENT_PEER_MS) {
+  constructor(session: Http2Session, socket: Socket, pingAfterMs = SILENT_PEER_MS) {
     this.#session = session;
     this.#socket = socket;
-    this.#askAfterMs = askAfterMs;
+    this.#pingAfterMs = pingAfterMs;
   }
 
   /** Called periodically while a request waits. Returns true if the peer is dead. */
@@ -33,13 +33,13 @@ export class LifeSigns {
       return false;
     }
     this.#silentMs += elapsedMs;
-    if (this.#silentMs >= GIVEN_UP_AFTER * this.#askAfterMs) return true;
-    if (this.#silentMs >= this.#askAfterMs && !this.#isAsked) this.#ask();
+    if (this.#silentMs >= GIVEN_UP_AFTER * this.#pingAfterMs) return true;
+    if (this.#silentMs >= this.#pingAfterMs && !this.#isPingSent) this.#sendPing();
     return false;
   }
 
-  #ask(): void {
-    this.#isAsked = true;
+  #sendPing(): void {
+    this.#isPingSent = true;
     if (this.#session.destroyed) return;
     this.#session.ping((error) => {
       if (!error) this.#seen();
@@ -48,6 +48,6 @@ export class LifeSigns {
 
   #seen(): void {
     this.#silentMs = 0;
-    this.#isAsked = false;
+    this.#isPingSent = false;
   }
 }

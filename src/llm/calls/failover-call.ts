@@ -77,7 +77,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
   readonly #targets: TargetQueue;
   readonly #settlement: Settlement;
   #attempt: Attempt | undefined = undefined;
-  #state: AttemptState = "asked";
+  #state: AttemptState = "waiting";
 
   constructor(
     options: FailoverOptions,
@@ -137,7 +137,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
 
   /** Called when the route's timeout expires before the response head. */
   tryNext(reason: string): boolean {
-    if (this.#attempt === undefined || this.#state !== "asked" || !this.#planNext()) return false;
+    if (this.#attempt === undefined || this.#state !== "waiting" || !this.#planNext()) return false;
     this.#failOver({ reason, cause: "timeout", ejects: true });
     return true;
   }

@@ -103,7 +103,7 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
     } else if (imitatesReservedHeader(name)) {
       throw reject(`the header ${name} could be mistaken for ${foldHeaderName(name)}`);
     }
-    if (staysBehind(name, peerIsTrusted, isUpgrade)) {
+    if (isRemoved(name, peerIsTrusted, isUpgrade)) {
       kept ??= raw.slice(0, i);
       continue;
     }
@@ -123,7 +123,7 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
   };
 }
 
-function staysBehind(name: string, peerIsTrusted: boolean, isUpgrade: boolean): boolean {
+function isRemoved(name: string, peerIsTrusted: boolean, isUpgrade: boolean): boolean {
   switch (name.charCodeAt(0)) {
     case X:
       // Forwarding headers are accepted only from a proxy that the operator trusts.
@@ -264,7 +264,7 @@ export function beginRejection(env: PipelineEnv, exchange: Exchange, error: Gate
   exchange.failure = { code, source, message, detail };
   exchange.response = { status: reply.status, headers: reply.headers, source: "gateway" };
   exchange.trace = env.trace(exchange);
-  if (exchange.trace !== undefined) tell(env, exchange, exchange.trace, reply);
+  if (exchange.trace !== undefined) traceRejection(env, exchange, exchange.trace, reply);
   return {
     reply,
     settle: (isComplete) =>
@@ -272,7 +272,7 @@ export function beginRejection(env: PipelineEnv, exchange: Exchange, error: Gate
   };
 }
 
-function tell({ redaction, clock }: PipelineEnv, exchange: Exchange, trace: Trace, reply: Reply): void {
+function traceRejection({ redaction, clock }: PipelineEnv, exchange: Exchange, trace: Trace, reply: Reply): void {
   const { failure } = exchange;
   trace.point({ type: "requestStarted" });
   trace.point({ type: "requestSnapshot", stage: "initial request", requestState: requestState(exchange, redaction) });

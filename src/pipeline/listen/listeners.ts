@@ -52,8 +52,8 @@ export interface ListenersEnv extends ListenerEnv {
 
 export function createListeners(env: ListenersEnv): Listeners {
   const entries = new Map<string, Entry>();
-  const leaving = new Set<OpenListener>();
-  let wanted: readonly Listener[] = [];
+  const draining = new Set<OpenListener>();
+  let configured: readonly Listener[] = [];
 
   async function openOne(listener: Listener): Promise<Entry> {
     try {
@@ -72,16 +72,16 @@ export function createListeners(env: ListenersEnv): Listeners {
   function retire(key: string, entry: Entry): void {
     entries.delete(key);
     entry.task.end();
-    leaving.add(entry.open);
+    draining.add(entry.open);
     void entry.open.drain().then(() => {
-      leaving.delete(entry.open);
+      draining.delete(entry.open);
       entry.open.destroy();
     });
   }
 
   /** Reopens the listeners that were closed for a configuration that is then rejected. */
-  async function takeBack(keys: ReadonlySet<string>): Promise<void> {
-    for (const listener of wanted.filter((one) => keys.has(keyOf(one)))) {
+  async function reopen(keys: ReadonlySet<string>): Promise<void> {
+    for (const listener of configured.filter((one) => keys.has(keyOf(one)))) {
       try {
         entries.set(keyOf(listener), await openOne(listener));
       } catch (error) {
@@ -112,15 +112,15 @@ export function createListeners(env: ListenersEnv): Listeners {
           task.end();
           open.destroy();
         }
-        await takeBack(released);
+        await reopen(released);
         throw error;
       }
-      wanted = topology.listeners;
+      configured = topology.listeners;
       for (const [key, entry] of opened) {
         entries.set(key, entry);
         env.logger.info("listening", {
           gateway: entry.names[0],
-          ...whereOf(next.get(key) as Listener, entry.open.port),
+          ...listeningFields(next.get(key) as Listener, entry.open.port),
         });
       }
       for (const [key, entry] of [...entries]) {
@@ -144,9 +144,9 @@ export function createListeners(env: ListenersEnv): Listeners {
           (sum, one) => ({ connections: sum.connections + one.connections, requests: sum.requests + one.requests }),
           { connections: 0, requests: 0 },
         ),
-    notServing: () => wanted.filter((listener) => !entries.has(keyOf(listener))).map(({ name }) => name),
+    notServing: () => configured.filter((listener) => !entries.has(keyOf(listener))).map(({ name }) => name),
     async close(limitMs, lingerMs) {
-      const all = [...[...entries.values()].map(({ open }) => open), ...leaving];
+      const all = [...[...entries.values()].map(({ open }) => open), ...draining];
       const drained = Promise.all(all.map((open) => open.drain(lingerMs)));
       if (limitMs > 0) await Promise.race([drained, wait(env.clock, limitMs)]);
       for (const { task } of entries.values()) task.end();
@@ -169,7 +169,7 @@ function keyOf(listener: Listener): string {
 }
 
 /** Returns the bound address and the paths of the routes, with `*` for regular expressions. */
-function whereOf(listener: Listener, port: number): { url: string; paths: string[] } {
+function listeningFields(listener: Listener, port: number): { url: string; paths: string[] } {
   const paths = listener.routes.flatMap(({ matches }) =>
     matches.map(({ path }) =>
       "exact" in path ? path.exact : "pathPrefix" in path ? prefixText(path.pathPrefix) : "*",

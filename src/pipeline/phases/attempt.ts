@@ -31,14 +31,14 @@ export interface AttemptTraceEnv {
 export class AttemptTrace {
   readonly #exchange: Exchange;
   readonly #env: AttemptTraceEnv;
-  #askedMs: number;
-  #askedOver: Sent["over"] = "http";
+  #sentMs: number;
+  #sentOver: Sent["over"] = "http";
   #hasResult = false;
 
   constructor(exchange: Exchange, env: AttemptTraceEnv) {
     this.#exchange = exchange;
     this.#env = env;
-    this.#askedMs = exchange.isWatched ? env.clock.monotonicMs() : 0;
+    this.#sentMs = exchange.isWatched ? env.clock.monotonicMs() : 0;
   }
 
   asked(target: string, sent: Sent | undefined): void {
@@ -49,10 +49,10 @@ export class AttemptTrace {
     } = this.#exchange;
     if (!this.#exchange.isWatched) return;
     const { clock, redaction } = this.#env;
-    this.#askedMs = clock.monotonicMs();
-    this.#askedOver = sent?.over ?? "http";
+    this.#sentMs = clock.monotonicMs();
+    this.#sentOver = sent?.over ?? "http";
     this.#hasResult = false;
-    spans?.asked(target, this.#askedMs);
+    spans?.asked(target, this.#sentMs);
     if (trace === undefined) return;
     const state = sent ? sentState(this.#exchange, target, sent, redaction) : requestState(this.#exchange, redaction);
     trace.point({ type: "requestSnapshot", stage: "final request", requestState: state });
@@ -75,7 +75,7 @@ export class AttemptTrace {
   head(status: number, headers: HeaderList): void {
     if (this.#hasResult) return;
     // A pipe has no headers, so the headers for the client are the gateway's.
-    this.received(status, this.#askedOver === "stdio" ? NO_HEADERS : headers);
+    this.received(status, this.#sentOver === "stdio" ? NO_HEADERS : headers);
   }
 
   /**
@@ -100,7 +100,7 @@ export class AttemptTrace {
     const severity = error !== null || (status ?? 0) >= 500 ? "error" : (status ?? 0) >= 400 ? "warn" : "info";
     this.#hasResult = true;
     const whose = target === undefined ? {} : { target };
-    trace?.span(this.#askedMs, { type: "backendCallResult", status, error, ...whose }, severity);
+    trace?.span(this.#sentMs, { type: "backendCallResult", status, error, ...whose }, severity);
   }
 }
 
@@ -203,7 +203,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
   readonly #trace: AttemptTrace;
   #timer: Timer | undefined;
   #run: BackendRun | undefined;
-  #state: AttemptState = "asked";
+  #state: AttemptState = "waiting";
   /** The value of `x-gateway-error`. */
   #said: ErrorCode | undefined = undefined;
 
@@ -241,12 +241,12 @@ export class Attempt implements ResponseReceiver, BackendRun {
     this.#delivery.run = this;
     // The client may have disconnected or received another response in the meantime.
     if (this.#delivery.isDone) this.abort();
-    else if (this.#state === "asked") this.#arm(isUploading);
+    else if (this.#state === "waiting") this.#arm(isUploading);
   }
 
   /** Called by the pipeline. The owner is not notified afterwards. */
   abort(): void {
-    if (!this.#goes("abort")) return;
+    if (!this.#transition("abort")) return;
     this.#timer?.cancel();
     this.#run?.abort();
   }
@@ -258,7 +258,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
   attempt(target: string, sent?: Sent): void {
     this.#targets += 1;
     // Each target has its own timeout.
-    if (this.#targets > 1 && this.#run?.tryNext !== undefined && this.#state === "asked") this.#arm(false);
+    if (this.#targets > 1 && this.#run?.tryNext !== undefined && this.#state === "waiting") this.#arm(false);
     if (!isOver(this.#state)) this.#trace.asked(target, sent);
   }
 
@@ -271,22 +271,22 @@ export class Attempt implements ResponseReceiver, BackendRun {
   }
 
   head(status: number, headers: HeaderList): void {
-    if (this.#state !== "asked") return;
+    if (this.#state !== "waiting") return;
     try {
       if (
         !this.#isLast &&
         this.#settings.retry?.codes.has(status) === true &&
         mayRepeat(this.#exchange.request, true)
       ) {
-        this.#tellHead(status, headers);
+        this.#reportHead(status, headers);
         this.abort();
         this.#owner.attemptFailed(new GatewayError("backend_unavailable", { detail: `status ${status}` }), true);
         return;
       }
-      this.#goes("head");
+      this.#transition("head");
       this.#timer?.cancel();
       this.#exchange.upstream.headMs = this.#owner.clock.monotonicMs();
-      this.#tellHead(status, headers);
+      this.#reportHead(status, headers);
       this.#delivery.head(status, headers, this.#said);
     } catch (thrown) {
       this.#threw(thrown);
@@ -294,7 +294,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
   }
 
   data(chunk: Buffer): boolean {
-    if (this.#state !== "answering") return true;
+    if (this.#state !== "responding") return true;
     try {
       return this.#delivery.data(chunk);
     } catch (thrown) {
@@ -304,7 +304,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
   }
 
   end(trailers?: readonly string[]): void {
-    if (!this.#goes("end")) return;
+    if (!this.#transition("end")) return;
     try {
       this.#delivery.end(trailers);
     } catch (thrown) {
@@ -322,28 +322,28 @@ export class Attempt implements ResponseReceiver, BackendRun {
   }
 
   fail(error: unknown): void {
-    const wasAnswering = this.#state === "answering";
-    if (!this.#goes("error")) return;
+    const wasResponding = this.#state === "responding";
+    if (!this.#transition("error")) return;
     this.#timer?.cancel();
     try {
-      this.#failed(error, wasAnswering);
+      this.#failed(error, wasResponding);
     } catch (thrown) {
       this.#threw(thrown);
     }
   }
 
-  #failed(error: unknown, wasAnswering: boolean): void {
+  #failed(error: unknown, wasResponding: boolean): void {
     const failure = backendError(error);
-    if (failure.code === "internal" && wasAnswering) {
+    if (failure.code === "internal" && wasResponding) {
       this.#owner.broke(failure);
       return;
     }
     // If the head is still held for an expression that reads the body, an error response is possible.
-    if (wasAnswering && this.#delivery.canReplace) {
+    if (wasResponding && this.#delivery.canReplace) {
       this.#owner.attemptFailed(failure, false);
       return;
     }
-    if (wasAnswering) {
+    if (wasResponding) {
       this.#exchange.failure ??= {
         code: failure.code,
         source: failure.source,
@@ -361,8 +361,8 @@ export class Attempt implements ResponseReceiver, BackendRun {
   }
 
   upgraded(status: number, headers: HeaderList, socket: Duplex): void {
-    this.#tellHead(status, headers);
-    if (!this.#goes("upgrade")) {
+    this.#reportHead(status, headers);
+    if (!this.#transition("upgrade")) {
       socket.destroy();
       return;
     }
@@ -385,11 +385,11 @@ export class Attempt implements ResponseReceiver, BackendRun {
     this.#timer = clock.after(limitMs, () => {
       // The timeout restarts at the first check after the end of the upload.
       if (wasUploading) this.#arm(this.#owner.isUploading());
-      else if (this.#state === "asked") this.#timeIsUp(limitMs, deadlineMs);
+      else if (this.#state === "waiting") this.#expire(limitMs, deadlineMs);
     });
   }
 
-  #timeIsUp(limitMs: number, deadlineMs: number | undefined): void {
+  #expire(limitMs: number, deadlineMs: number | undefined): void {
     try {
       this.#timedOut(limitMs, deadlineMs);
     } catch (thrown) {
@@ -402,7 +402,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
     const hasTime = deadlineMs === undefined || this.#owner.clock.monotonicMs() < deadlineMs;
     if (hasTime && this.#run?.tryNext?.(detail) === true) {
       // Getting a credential for the next target counts against its timeout.
-      if (this.#state === "asked") this.#arm(false);
+      if (this.#state === "waiting") this.#arm(false);
       return;
     }
     this.abort();
@@ -412,7 +412,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
   }
 
   /** Returns false if the event is not valid in the current state. */
-  #goes(event: AttemptEvent): boolean {
+  #transition(event: AttemptEvent): boolean {
     const next = afterEvent(this.#state, event);
     if (next === undefined) return false;
     this.#state = next;
@@ -425,7 +425,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
     this.#owner.broke(thrown);
   }
 
-  #tellHead(status: number, headers: HeaderList): void {
+  #reportHead(status: number, headers: HeaderList): void {
     if (!isOver(this.#state) && this.#targets > 0) this.#trace.head(status, headers);
   }
 }

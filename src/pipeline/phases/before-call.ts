@@ -7,7 +7,7 @@ import type { Backend } from "../../core/backend.ts";
 import type { CompiledScope, HookResult } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import { type BodyRules, readBodies, scoped } from "./body-rules.ts";
-import { lookAtBody, type SightRun } from "./llm-sight.ts";
+import { inspectBody, type SightRun } from "./llm-sight.ts";
 import { type RequestRun, runAdmission } from "./run-hooks.ts";
 
 export interface BeforeCallRun extends SightRun, InnerRun {
@@ -27,7 +27,7 @@ export function beforeCall(
 ): void {
   const reach = backend.inner === undefined ? call : () => passInner(run, backend, call);
   if (backend.prepare !== undefined) prepare(run, backend, entered, () => run.rules.pass(entered, entered, reach));
-  else if (readBodies(entered)) lookAtBody(run, entered, (charged) => run.rules.pass(entered, charged, call));
+  else if (readBodies(entered)) inspectBody(run, entered, (charged) => run.rules.pass(entered, charged, call));
   else call();
 }
 

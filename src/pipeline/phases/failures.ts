@@ -17,7 +17,11 @@ export type FailureEnv = Pick<PipelineEnv, "redaction" | "defect">;
 export type FailureDelivery = Pick<Delivery, "run" | "isDone" | "canReplace" | "reply" | "breakOff">;
 
 /** Returns the error in the format of the route's backend, or undefined if the backend has none. */
-export function ownShape(route: Route | undefined, exchange: Exchange, error: GatewayError): Reply | undefined {
+export function backendErrorReply(
+  route: Route | undefined,
+  exchange: Exchange,
+  error: GatewayError,
+): Reply | undefined {
   for (const { backend } of route?.backends ?? []) if (backend.errorReply) return backend.errorReply(exchange, error);
   return undefined;
 }

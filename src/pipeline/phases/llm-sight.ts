@@ -42,32 +42,32 @@ export interface SightRun extends RequestRun {
 }
 
 /** Passes the scopes whose token limits count the request to `next`. */
-export function lookAtBody(
+export function inspectBody(
   run: SightRun,
   scopes: readonly CompiledScope[],
   next: (charged: readonly CompiledScope[]) => void,
 ): void {
   const { exchange } = run;
   const { request, facts } = exchange;
-  const wants = sightOf(scopes, exchange);
+  const needs = sightOf(scopes, exchange);
   // A second attempt skips this, because the first one has already read the body.
-  if (facts.backend?.type !== "static" || facts.llm !== undefined || !(wants.counts || wants.model)) {
+  if (facts.backend?.type !== "static" || facts.llm !== undefined || !(needs.counts || needs.model)) {
     next(scopes);
     return;
   }
   if (request.body.kind === "none") {
-    if (wants.model) noteHead(exchange);
+    if (needs.model) noteHead(exchange);
     next(scopes);
     return;
   }
   const hidden = hiddenBody(request.headers);
   if (hidden !== undefined) {
-    if (wants.model) throw unreadable("unsupported_media_type", hidden);
+    if (needs.model) throw unreadable("unsupported_media_type", hidden);
     next(chargeBySize(exchange, scopes, JSON_TYPE.test(request.headers.get("content-type") ?? "")));
     return;
   }
   const type = request.headers.get("content-type") ?? "";
-  const isForm = wants.model && FORM_TYPE.test(type);
+  const isForm = needs.model && FORM_TYPE.test(type);
   // File uploads are forms of any size and name no model. Later requests that use the file do.
   if (isForm && !detectDialect(request.path).runsRequestedModel) {
     next(chargeBySize(exchange, scopes, false));
@@ -75,23 +75,23 @@ export function lookAtBody(
   }
   run.peekBody((first) => {
     const beginning = first === undefined ? "other" : classifyBodyStart(first);
-    const isHeld = beginning === "json" || beginning === "open" || isForm || (wants.model && FIELDS_TYPE.test(type));
-    if (beginning === "foreign" && wants.model) throw unreadable("bad_request", "the body is not UTF-8");
+    const isHeld = beginning === "json" || beginning === "open" || isForm || (needs.model && FIELDS_TYPE.test(type));
+    if (beginning === "foreign" && needs.model) throw unreadable("bad_request", "the body is not UTF-8");
     if (first === undefined || !isHeld) {
-      if (wants.model) noteHead(exchange);
+      if (needs.model) noteHead(exchange);
       next(first === undefined ? scopes : chargeBySize(exchange, scopes, beginning === "foreign"));
       return;
     }
-    if (!wants.enforces && mayBeTooLarge(request.body)) {
+    if (!needs.enforces && mayBeTooLarge(request.body)) {
       next(chargeBySize(exchange, scopes, true));
       return;
     }
     run.holdBody(MAX_LLM_BODY_BYTES, () => {
       const { body } = exchange.request;
       if (body.kind !== "bytes") next(scopes);
-      else if (body.bytes.length <= SLICED_BYTES) next(finish(readCall(exchange, body.bytes, scopes, wants.model)));
+      else if (body.bytes.length <= SLICED_BYTES) next(finish(readCall(exchange, body.bytes, scopes, needs.model)));
       else
-        runInSlices(readCall(exchange, body.bytes, scopes, wants.model), () => exchange.isOver)
+        runInSlices(readCall(exchange, body.bytes, scopes, needs.model), () => exchange.isOver)
           .then(next)
           .catch((error) => run.fail(error));
     });
@@ -117,7 +117,7 @@ function* readCall(
   if (facts !== undefined) {
     if (bytes.length > SLICED_BYTES) yield* facts.count();
     exchange.facts.llm = facts;
-    if (!LlmRequestFacts.isFree(facts)) readAnswer(exchange, facts);
+    if (!LlmRequestFacts.isFree(facts)) observeUsage(exchange, facts);
     return scopes;
   }
   // The request counts tokens or stores data, which is free.
@@ -160,11 +160,11 @@ function chargeBySize(
 ): readonly CompiledScope[] {
   const charged = mayBeCall ? scopes : scopes.filter(({ phase }) => phase !== "gateway");
   if (!sightOf(charged, exchange).counts) return [];
-  readAnswer(exchange, noteSizedRequest(exchange));
+  observeUsage(exchange, noteSizedRequest(exchange));
   return charged;
 }
 
-function readAnswer(exchange: Exchange, facts: LlmFacts): void {
+function observeUsage(exchange: Exchange, facts: LlmFacts): void {
   // An encoded response could be parsed only at its end.
   exchange.request.headers.set("accept-encoding", "identity");
   exchange.observeResponse = (response: GatewayResponse) => {
@@ -181,7 +181,7 @@ function readAnswer(exchange: Exchange, facts: LlmFacts): void {
   };
 }
 
-interface Wanted {
+interface Needs {
   /** Tokens are counted by enforced limits or by limits in shadow mode. */
   readonly counts: boolean;
   readonly model: boolean;
@@ -189,7 +189,7 @@ interface Wanted {
   readonly enforces: boolean;
 }
 
-function sightOf(scopes: readonly CompiledScope[], { identity: { modelAccess } }: Exchange): Wanted {
+function sightOf(scopes: readonly CompiledScope[], { identity: { modelAccess } }: Exchange): Needs {
   const tokens = scopes.some(({ sight }) => sight.tokens);
   const model = modelAccess !== undefined || scopes.some(({ sight }) => sight.model);
   return { counts: tokens || scopes.some(({ sight }) => sight.watchedTokens), model, enforces: tokens || model };

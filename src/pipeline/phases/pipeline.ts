@@ -20,7 +20,7 @@ import { Attempt, type AttemptOwner } from "./attempt.ts";
 import { type BeforeCallRun, beforeCall } from "./before-call.ts";
 import { BodyRules, scoped } from "./body-rules.ts";
 import { Delivery } from "./delivery.ts";
-import { Failures, ownShape } from "./failures.ts";
+import { backendErrorReply, Failures } from "./failures.ts";
 import { HeldRequest } from "./held-request.ts";
 import type { PipelineEnv, Served } from "./pipeline-env.ts";
 import { runAdmission, runRequestHooks } from "./run-hooks.ts";
@@ -127,7 +127,9 @@ class Flow implements AttemptOwner, BeforeCallRun {
     this.clock = env.clock;
     this.redaction = env.redaction;
     this.#delivery = new Delivery(env, exchange, sink, this.fail);
-    this.#failures = new Failures(env, exchange, this.#delivery, (error) => ownShape(this.#route, exchange, error));
+    this.#failures = new Failures(env, exchange, this.#delivery, (error) =>
+      backendErrorReply(this.#route, exchange, error),
+    );
     this.#held = new HeldRequest(exchange, sink, this);
     sink.onClose = (complete) => this.#delivery.clientClosed(complete);
     sink.onStalled = () => this.fail(new GatewayError("request_timeout"));

@@ -39,7 +39,7 @@ export function runRequestHooks(
     // The body is read only after the previous policies have accepted the request, so that clients do not upload a
     // body that is rejected.
     if (run.exchange.request.body.kind === "stream") {
-      const maxBytes = wantedBytes(policy, run.exchange);
+      const maxBytes = bodyLimit(policy, run.exchange);
       if (maxBytes !== undefined) {
         run.holdBody(maxBytes, () => runRequestHooks(run, phase, policies, done, i));
         return;
@@ -75,7 +75,7 @@ export function runRequestHooks(
   done(undefined);
 }
 
-function wantedBytes({ hooks }: CompiledPolicy, exchange: Exchange): number | undefined {
+function bodyLimit({ hooks }: CompiledPolicy, exchange: Exchange): number | undefined {
   return hooks.reads?.requestBody ? MAX_HELD_BODY_BYTES : hooks.bodyBytes?.(exchange);
 }
 
@@ -138,13 +138,13 @@ function confirm(
   let next = from;
   while (next < admitted.length && admitted[next]?.charge.confirm === undefined) next += 1;
   const { phase, policy, charge } = admitted[next] ?? {};
-  const asked = charge?.confirm?.();
-  if (phase === undefined || policy === undefined || asked === undefined) {
+  const confirmation = charge?.confirm?.();
+  if (phase === undefined || policy === undefined || confirmation === undefined) {
     done();
     return;
   }
   const startedMs = run.clock.monotonicMs();
-  asked
+  confirmation
     .then(
       () => confirm(run, hook, admitted, next + 1, done),
       (error) => refuse(run, phase, policy, hook, startedMs, error),

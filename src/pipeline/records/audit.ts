@@ -159,7 +159,7 @@ export interface Audit {
   settled(exchange: Exchange, outcome: Outcome, durationMs: number): void;
 }
 
-interface Asked {
+interface AuditedCall {
   readonly method: string;
   readonly params: Readonly<Record<string, unknown>>;
 }
@@ -182,7 +182,7 @@ class Trail implements AuditTrail {
   readonly #settings: AuditSettings;
   readonly #env: AuditEnv;
   readonly #exchange: Exchange;
-  #open: Map<string, Asked> | undefined = undefined;
+  #open: Map<string, AuditedCall> | undefined = undefined;
   #answer: AnswerRecord | undefined = undefined;
   /** Results may repeat these credentials of the arguments. */
   readonly #secrets: string[] = [];
@@ -256,7 +256,7 @@ class Trail implements AuditTrail {
     this.#open = undefined;
   }
 
-  #mcp({ method, params }: Asked, target: string): Record<string, LogValue> {
+  #mcp({ method, params }: AuditedCall, target: string): Record<string, LogValue> {
     const name = params.name ?? params.uri;
     if (params.arguments !== undefined) this.#noteSecrets(() => sortedJson(params.arguments));
     return {
@@ -298,7 +298,7 @@ class Trail implements AuditTrail {
         recordId,
         id,
         trace_id: spans?.traceId,
-        ...whoOf(this.#exchange),
+        ...callerFields(this.#exchange),
         src: source.address,
         client: source.client,
         gateway: listener,
@@ -311,7 +311,7 @@ class Trail implements AuditTrail {
   }
 }
 
-function whoOf({ facts: { jwt, apiKey, basicAuth } }: Exchange): Record<string, LogValue> {
+function callerFields({ facts: { jwt, apiKey, basicAuth } }: Exchange): Record<string, LogValue> {
   if (jwt !== undefined)
     return { auth: "jwt", subject: text(jwt.sub ?? jwt.azp ?? jwt.client_id), issuer: text(jwt.iss) };
   if (apiKey !== undefined) return { auth: "apiKey", subject: text(apiKey.user_id ?? apiKey.name) };

@@ -7,23 +7,25 @@ export function chooseBackend(route: Route, random: () => number, exchange?: Exc
   const { backends, totalWeight } = route;
   if (backends.length === 1) return totalWeight > 0 ? backends[0] : undefined;
   if (exchange !== undefined)
-    for (const one of backends)
-      if (one.canary?.takes(exchange, random) && one.backend.health?.isEjected !== true) return one;
+    for (const candidate of backends)
+      if (candidate.canary?.takes(exchange, random) && candidate.backend.health?.isEjected !== true) return candidate;
   if (totalWeight <= 0) return undefined;
-  const resting = restingWeight(backends);
+  const ejectedWeight = totalEjectedWeight(backends);
   // If all backends are ejected, trying one is better than failing.
-  const passesOver = resting > 0 && resting < totalWeight;
-  let rest = random() * (passesOver ? totalWeight - resting : totalWeight);
-  for (const one of backends) {
-    if (passesOver && one.backend.health?.isEjected) continue;
-    rest -= one.weight;
-    if (rest < 0) return one;
+  const skipsEjected = ejectedWeight > 0 && ejectedWeight < totalWeight;
+  let remaining = random() * (skipsEjected ? totalWeight - ejectedWeight : totalWeight);
+  for (const candidate of backends) {
+    if (skipsEjected && candidate.backend.health?.isEjected) continue;
+    remaining -= candidate.weight;
+    if (remaining < 0) return candidate;
   }
-  return backends.findLast((one) => one.weight > 0 && !(passesOver && one.backend.health?.isEjected));
+  return backends.findLast(
+    (candidate) => candidate.weight > 0 && !(skipsEjected && candidate.backend.health?.isEjected),
+  );
 }
 
-function restingWeight(backends: readonly WeightedBackend[]): number {
+function totalEjectedWeight(backends: readonly WeightedBackend[]): number {
   let weight = 0;
-  for (const one of backends) if (one.backend.health?.isEjected) weight += one.weight;
+  for (const candidate of backends) if (candidate.backend.health?.isEjected) weight += candidate.weight;
   return weight;
 }

@@ -9,7 +9,7 @@ import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import type { CompiledScope } from "../../core/policy.ts";
 import type { Listener, Route, RouteMatch, ValueMatch } from "../../core/topology.ts";
-import { ambiguityIn, mayBeAmbiguous, otherReadings } from "../../http/request-path.ts";
+import { alternativePaths, findAmbiguity, mayBeAmbiguous } from "../../http/request-path.ts";
 import type { NamedEntries } from "../../http/tls-listener.ts";
 
 export interface RouteTable {
@@ -227,8 +227,8 @@ const SHOWN_ROUTES = 10;
 export function refuseAmbiguousPath(request: GatewayRequest, route: Route, table: RouteTable): void {
   const { path } = request;
   if (!mayBeAmbiguous(path)) return;
-  const ambiguity = ambiguityIn(path);
-  if (!(route.isProtected && ambiguity !== undefined) && !otherReadings(path).some(isProtectedElsewhere)) return;
+  const ambiguity = findAmbiguity(path);
+  if (!(route.isProtected && ambiguity !== undefined) && !alternativePaths(path).some(isProtectedElsewhere)) return;
   throw new GatewayError("bad_request", {
     message: `bad request: ${ambiguity ?? "an ambiguous spelling"} in the path of a protected route`,
   });

@@ -5,7 +5,7 @@
  */
 
 import { isHeaderName } from "../../base/header-names.ts";
-import { mayServiceChange } from "../../http/header-rules.ts";
+import { canServiceChange } from "../../http/header-rules.ts";
 import { type HeaderList, isHeaderValue } from "../../http/headers.ts";
 
 /** Servers usually accept this many headers. A response with more is treated as a failure. */
@@ -50,7 +50,7 @@ export function headerChange(name: string, value: string, action: HeaderAction):
 }
 
 export function mayChange(name: string): boolean {
-  return isHeaderName(name) && mayServiceChange(name);
+  return isHeaderName(name) && canServiceChange(name);
 }
 
 export function checkHeaderCount(headers: readonly unknown[]): void {

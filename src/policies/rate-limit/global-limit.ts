@@ -10,7 +10,7 @@ import { keyOf } from "../../cel/limit-key.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, LimitReading } from "../../core/exchange.ts";
 import type { CompileEnv } from "../../core/policy.ts";
-import { mayServiceChange } from "../../http/header-rules.ts";
+import { canServiceChange } from "../../http/header-rules.ts";
 import { isHeaderValue } from "../../http/headers.ts";
 import type { Counter } from "../../observe/log/metrics.ts";
 import {
@@ -316,7 +316,7 @@ function parseHeaders(headers: readonly RlsHeader[]): Record<string, string> {
   for (const { key, value, rawValue } of headers) {
     const name = key.toLowerCase();
     const text = value === "" && rawValue.length > 0 ? Buffer.from(rawValue).toString("latin1") : value;
-    if (isHeaderName(name) && isHeaderValue(text) && mayServiceChange(name)) result[name] = text;
+    if (isHeaderName(name) && isHeaderValue(text) && canServiceChange(name)) result[name] = text;
   }
   return result;
 }

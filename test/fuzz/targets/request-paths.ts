@@ -3,7 +3,13 @@
  * form is a single spelling and keeps the meaning; no accepted path steps out of its place, however often it is decoded;
  * a value in an outgoing path stays one segment.
  */
-import { ambiguityIn, canonicalPath, otherReadings, pathFault, pathSegment } from "../../../src/http/request-path.ts";
+import {
+  alternativePaths,
+  canonicalPath,
+  findAmbiguity,
+  pathFault,
+  pathSegment,
+} from "../../../src/http/request-path.ts";
 import { respelled } from "../../support/path-spellings.ts";
 import { Random } from "../random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";
@@ -79,9 +85,10 @@ function checkAmbiguity(canonical: string): void {
     last.includes("\\") ||
     last.includes(";") ||
     last.replace(/\/+/g, "/").split("/").length !== canonical.split("/").length;
-  if (isFolded) expect(ambiguityIn(canonical) !== undefined, `${canonical} is read as ${last}`);
-  if (isFolded) expect(otherReadings(canonical).length > 0, `${canonical} has no other reading than ${last}`);
-  for (const reading of otherReadings(canonical)) expectSame(canonicalPath(reading), reading, "a reading is canonical");
+  if (isFolded) expect(findAmbiguity(canonical) !== undefined, `${canonical} is read as ${last}`);
+  if (isFolded) expect(alternativePaths(canonical).length > 0, `${canonical} has no other reading than ${last}`);
+  for (const reading of alternativePaths(canonical))
+    expectSame(canonicalPath(reading), reading, "a reading is canonical");
 }
 
 function checkSegment(value: string): string {
@@ -121,6 +128,6 @@ export const requestPaths = defineTarget<Input>({
     const canonical = checkCanonical(path, seed);
     checkSafe(canonical);
     checkAmbiguity(canonical);
-    return `${ambiguityIn(canonical)} ${otherReadings(canonical).length} ${canonical === path}, ${said}`;
+    return `${findAmbiguity(canonical)} ${alternativePaths(canonical).length} ${canonical === path}, ${said}`;
   },
 });
