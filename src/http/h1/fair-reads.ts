@@ -7,10 +7,10 @@
  */
 import { type Clock, systemClock } from "../../base/clock.ts";
 
-const FULL_READS_PER_TURN = 32;
+const FULL_READS_PER_ITERATION = 32;
 /** In shorter iterations, the backlog is accepted fast enough. */
-const LONG_TURN_MS = 4;
-/** About as long as an iteration with hundreds of busy sockets, so that these get half of the time. */
+const LONG_ITERATION_MS = 4;
+/** This is about as long as an iteration with hundreds of busy sockets, which therefore get half of the time. */
 const ACCEPT_MS = 20;
 
 export interface ReadSocket {
@@ -22,15 +22,15 @@ export interface ReadSocket {
 export class FairReads {
   readonly #clock: Clock;
   readonly #schedule: (action: () => void) => void;
-  readonly #endTurn = (): void => this.#turnEnded();
+  readonly #endIteration = (): void => this.#iterationEnded();
   readonly #sockets = new Set<ReadSocket>();
   #held: (() => void)[] = [];
   #fullReads = 0;
   #isWatching = false;
   #hasAccepted = false;
-  #turnStartMs = Number.POSITIVE_INFINITY;
+  #iterationStartMs = Number.POSITIVE_INFINITY;
   #acceptsFirst = false;
-  /** Undefined in the first iteration, in which each busy socket is read once more. */
+  /** The deadline is undefined in the first iteration, in which each busy socket is read once more. */
   #acceptUntilMs: number | undefined = undefined;
 
   /** `schedule` calls back at the end of the current event-loop iteration, or of the next one if called at the end. */
@@ -41,7 +41,7 @@ export class FairReads {
 
   /** Returns whether reading must wait. */
   get isHolding(): boolean {
-    return this.#acceptsFirst || this.#fullReads > FULL_READS_PER_TURN;
+    return this.#acceptsFirst || this.#fullReads > FULL_READS_PER_ITERATION;
   }
 
   /** Called when a listener accepted a connection in this iteration. */
@@ -78,21 +78,21 @@ export class FairReads {
   #watch(): void {
     if (this.#isWatching) return;
     this.#isWatching = true;
-    this.#schedule(this.#endTurn);
+    this.#schedule(this.#endIteration);
   }
 
-  #turnEnded(): void {
+  #iterationEnded(): void {
     const nowMs = this.#clock.monotonicMs();
-    const isLong = nowMs - this.#turnStartMs >= LONG_TURN_MS;
+    const isLong = nowMs - this.#iterationStartMs >= LONG_ITERATION_MS;
     this.#fullReads = 0;
     if (!this.#hasAccepted) this.#acceptsFirst = false;
     else if (!this.#acceptsFirst) this.#acceptsFirst = isLong;
     else if (this.#acceptUntilMs === undefined) this.#acceptUntilMs = nowMs + ACCEPT_MS;
     else if (nowMs >= this.#acceptUntilMs) this.#acceptsFirst = false;
     this.#isWatching = this.#hasAccepted;
-    this.#turnStartMs = this.#hasAccepted ? nowMs : Number.POSITIVE_INFINITY;
+    this.#iterationStartMs = this.#hasAccepted ? nowMs : Number.POSITIVE_INFINITY;
     this.#hasAccepted = false;
-    if (this.#isWatching) this.#schedule(this.#endTurn);
+    if (this.#isWatching) this.#schedule(this.#endIteration);
     if (!this.#acceptsFirst) this.#release();
   }
 
