@@ -10,7 +10,7 @@ export function childRegistryBytes(): number {
   return SLOTS * Int32Array.BYTES_PER_ELEMENT;
 }
 
-/** Registers children of this thread in `memory` from now on. */
+/** Makes this thread register its later children in `memory`. */
 export function listChildrenIn(memory: SharedArrayBuffer): void {
   list = new Int32Array(memory);
 }

@@ -1,6 +1,6 @@
 /**
- * The only source of time. Code that waits or measures receives a Clock, so that tests can advance time instead of
- * sleeping. Limits and durations use `monotonicMs`, which is not affected by changes of the wall clock.
+ * Provides the only source of time. Code that waits or measures receives a Clock, so that tests can advance time
+ * instead of sleeping. Limits and durations use `monotonicMs`, which is not affected by changes of the wall clock.
  */
 import { performance } from "node:perf_hooks";
 

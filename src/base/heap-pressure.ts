@@ -18,7 +18,7 @@ export interface HeapPressure {
 }
 
 export interface HeapSize {
-  /** The name in log lines, by default V8's heap. */
+  /** Log lines show this name, which is `heap` by default. */
   readonly of?: "heap" | "process";
   readonly usedBytes: number;
   readonly limitBytes: number;
@@ -29,7 +29,7 @@ const TIGHT = 0.9;
 const FULL = 0.95;
 const MIB = 1024 * 1024;
 /**
- * The number of measurements between two forced collections. While requests are rejected, little is allocated and V8
+ * Forces a collection once per this number of measurements. While requests are rejected, little is allocated and V8
  * has no reason to collect. An idle gateway just below the limit would otherwise keep closing connections.
  */
 const COLLECT_EVERY_LOOKS = { normal: 0, tight: 40, full: 8 };

@@ -1,5 +1,5 @@
 /**
- * Regular expressions from the configuration, matched in linear time (RE2 syntax, without look-around and back
+ * Matches regular expressions from the configuration in linear time (RE2 syntax, without look-around and back
  * references), so that no path or header can block the process.
  */
 import { RE2JS } from "@bufbuild/re2";

@@ -1,9 +1,9 @@
 /**
- * Named memory that all threads of the process share. The main thread creates it while it checks a configuration, and
- * the other threads receive it with the configuration. A process with a single thread has none.
+ * Manages named memory that all threads of the process share. The main thread creates it while it checks a
+ * configuration, and the other threads receive it with the configuration. A process with a single thread has none.
  */
 export interface SharedMemory {
-  /** The number of this thread, which is never 0. It marks the locks that the thread holds. */
+  /** The number is never 0, because it marks the locks that the thread holds. */
   readonly thread: number;
   /**
    * Returns the memory of this name. If `isNew` is true, the caller must initialize it before other threads use it.

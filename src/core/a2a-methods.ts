@@ -20,7 +20,7 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
   DeleteTaskPushNotificationConfig: "tasks/pushNotificationConfig/delete",
   GetExtendedAgentCard: "agent/getAuthenticatedExtendedCard",
   "agent/authenticatedExtendedCard": "agent/getAuthenticatedExtendedCard",
-  // Names from protocol version 0.2.
+  // The following names are from protocol version 0.2.
   "tasks/send": "message/send",
   "tasks/sendSubscribe": "message/stream",
   "tasks/pushNotification/set": "tasks/pushNotificationConfig/set",

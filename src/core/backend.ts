@@ -41,7 +41,7 @@ export interface BackendProblem {
 export interface BackendRun {
   abort(): void;
   resume(): void;
-  /** The number of targets left after the current one, in a backend that supports failover. */
+  /** Counts the targets that failover can still try after the current one. */
   readonly spareTargets?: number;
   /** Fails over to the next target after a timeout. Returns false if no target is left or a response has started. */
   tryNext?(reason: string): boolean;
@@ -76,10 +76,7 @@ export interface Backend {
   inspect?(only?: ReadonlySet<string>): Promise<readonly InspectedTarget[]>;
   /** Lists the tools that sessions withheld from clients. The call opens no connections and starts no processes. */
   withheld?(): readonly InspectedTarget[];
-  /**
-   * The absolute path of the lock file with the accepted tools. It is undefined if there is no lock file or it is
-   * read-only.
-   */
+  /** The path is absolute. It is undefined if there is no lock file or the lock file is read-only. */
   readonly lockFile?: string;
   readonly accounts?: ConnectedAccounts;
   /**
@@ -133,7 +130,7 @@ export interface BackendDefinition<Key extends string = string, Schema extends z
    */
   schemaWith?(policies: z.ZodType<Readonly<Record<string, unknown>>>): z.ZodType;
   innerPolicies?(config: z.output<Schema>): readonly InnerPolicies[];
-  /** The default paths of a route that has no `matches` and only backends of this kind. */
+  /** A route that has no `matches` and only backends of this kind uses these paths. */
   readonly defaultPaths?: readonly PathMatch[];
   /** A top-level section of this name is a shorthand for a gateway with its own port, one route and one backend. */
   readonly section?: { readonly name: string; readonly defaultPort: number; readonly paths?: readonly PathMatch[] };
@@ -156,7 +153,7 @@ export interface BackendEnv extends CompileEnv {
   /** The name is unique within the configuration, for example `route0/backend0`. */
   readonly name: string;
   scopeOf?(inner: InnerPolicies): CompiledScope;
-  /** The host names of the route and of the URLs in its policies. */
+  /** Contains the host names of the route and of the URLs in its policies. */
   readonly trustedHosts: readonly string[];
   /** Every request on the route carries a verified credential that pages of other sites cannot send. */
   readonly requiresCredential: boolean;

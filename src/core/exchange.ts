@@ -1,6 +1,6 @@
 /**
- * One request and its response in flight. Policies and backends write typed attributes (claims, keys, models) to
- * `facts`, where CEL expressions read them.
+ * Represents one request and its response in flight. Policies and backends write typed attributes (claims, keys,
+ * models) to `facts`, where CEL expressions read them.
  */
 
 import { createRecordIds } from "../base/ids.ts";
@@ -28,7 +28,6 @@ export interface GatewayRequest {
    * The path excludes the query and is canonical or rewritten. Routes and rules match the same path that is forwarded.
    */
   path: string;
-  /** The path as received, without the query. */
   readonly rawPath: string;
   /** The query excludes the question mark and is empty if the URL has none. */
   query: string;
@@ -72,11 +71,11 @@ export interface BodyObserver {
 }
 
 export interface LimitReading {
-  /** The value of `x-ratelimit-limit`. A rate limit service may add a window (`;w=60`). */
+  /** The response header `x-ratelimit-limit` has this value. A rate limit service may add a window (`;w=60`). */
   readonly limit: string;
   readonly remaining: number;
   readonly resetSeconds: number;
-  /** `remaining` divided by the limit, from 0 to 1. */
+  /** The share is `remaining` divided by the limit, from 0 to 1. */
   readonly share: number;
 }
 
@@ -127,11 +126,11 @@ export interface ExchangeStart {
 }
 
 class ExchangeRecords {
-  /** Set only for sampled requests. */
+  /** Only sampled requests have spans. */
   spans: RequestSpans | undefined = undefined;
-  /** Set only if `config.audit` is enabled. */
+  /** The trail exists only if `config.audit` is enabled. */
   audit: AuditTrail | undefined = undefined;
-  /** Set only on routes that compare the responses of a mirror. */
+  /** Only routes that compare the responses of a mirror have this record. */
   mirrored: Mirrored | undefined = undefined;
   /** Requests of the web UI itself are not counted, logged, or kept in the history. */
   isQuiet = false;
@@ -139,11 +138,11 @@ class ExchangeRecords {
 
 /** Authentication policies write these fields. */
 class ExchangeCredentials {
-  /** Authentication policies read these headers (lower case), and the gateway does not forward them to backends. */
+  /** Authentication policies read these lowercase headers, and the gateway does not forward them to backends. */
   headers: string[] | undefined = undefined;
   /** Authentication policies read these query parameters, and the gateway does not forward them to backends. */
   query: string[] | undefined = undefined;
-  /** The credential itself, for a backend that is configured to receive it. No output shows it. */
+  /** A backend can be configured to receive this credential. No output shows it. */
   presented: { readonly header: string; readonly value: string } | undefined = undefined;
   /** Later steps may remove the headers with these values, but every output still redacts all copies. */
   secrets: string[] | undefined = undefined;
@@ -151,11 +150,10 @@ class ExchangeCredentials {
 
 /** Authentication policies write these fields. */
 class ExchangeIdentity {
-  /** Undefined for an anonymous client. */
   principal: string | undefined = undefined;
-  /** Set for a user who signed in with a browser. A POST to `logoutPath` signs the user out. */
+  /** A user who signed in with a browser has a session. A POST to `logoutPath` signs the user out. */
   browserSession: { readonly origin: string; readonly logoutPath: string } | undefined = undefined;
-  /** Set by an API key that has a list of models. If undefined, every model is allowed. */
+  /** An API key with a list of models sets this field. If it is undefined, every model is allowed. */
   modelAccess: ModelAccess | undefined = undefined;
 }
 
@@ -173,27 +171,26 @@ class ExchangeLimits {
 class ExchangeShadow {
   denials: ShadowDenial[] | undefined = undefined;
   /**
-   * True if a policy in shadow mode would have denied the request before admission. Limits in shadow mode then do not
-   * charge it.
+   * A policy in shadow mode would have denied the request before admission, so limits in shadow mode do not charge it.
    */
   isFree = false;
   /** These charges of limits in shadow mode are refunded if a policy in shadow mode denies the request. */
   charges: ChargeTaken[] | undefined = undefined;
-  /** True while a shadow decision may still arrive after the request has ended. */
+  /** A shadow decision may still arrive after the request has ended. */
   isPending = false;
   onLate: ((denial: ShadowDenial) => void) | undefined = undefined;
 }
 
 /** MCP policies and the MCP backend write these fields. */
 class ExchangeMcp {
-  /** Set by an MCP authorization policy. If undefined, everything is allowed. */
+  /** MCP authorization policies set this field. If it is undefined, everything is allowed. */
   access: McpAccess | undefined = undefined;
   /** A rule reads the messages, so the backend rejects messages that a server could interpret differently. */
   isJudged = false;
   /** A rule in shadow mode reads the messages, so a batch is split into its messages but nothing is rejected. */
   isWatched = false;
   calledTool: CalledTool | undefined = undefined;
-  /** Set if a rule reads the messages of a batch. */
+  /** The attributes of all messages of a batch are kept only if a rule reads them. */
   batch: readonly McpFacts[] | undefined = undefined;
 }
 
@@ -208,17 +205,15 @@ export class Exchange implements Linked<Exchange> {
   /** The list of requests in flight links exchanges through these fields. */
   next: Exchange | undefined = undefined;
   previous: Exchange | undefined = undefined;
-  /** The value of `x-request-id`, which the client can choose. */
+  /** The client can choose this value of `x-request-id`. */
   readonly id: string;
   #recordId: string | undefined = undefined;
   readonly listener: string;
   readonly source: Source;
-  /** Unix time in milliseconds. `startedMs` is monotonic. */
+  /** `startedAt` is Unix time in milliseconds, and `startedMs` is monotonic. */
   readonly startedAt: number;
   readonly startedMs: number;
-  /** The authority that the client sent, before any rewrite. */
   readonly originalHost: string;
-  /** The canonical path and the query that the client sent. */
   readonly originalPath: string;
   readonly originalQuery: string;
   /** The first phases use this request, and attempts work on copies of it. */
@@ -302,10 +297,7 @@ export class Exchange implements Linked<Exchange> {
     return this.#heldResponse.tryGrow(bytes);
   }
 
-  /**
-   * Releases copies of the body that only the choice and the call of the backend required. Called with the response
-   * head.
-   */
+  /** Releases copies of the body that were needed only until the backend responds. Called with the response head. */
   dropBodyCopies(): void {
     this.#bodyReservation?.dropCopies();
   }

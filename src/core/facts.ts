@@ -1,4 +1,4 @@
-/** Request attributes that policies and backends set. CEL expressions, logs and metrics read them. */
+/** Defines the request attributes that policies and backends set. CEL expressions, logs and metrics read them. */
 
 export interface BackendFacts {
   readonly name: string;
@@ -15,7 +15,7 @@ export interface McpFacts {
   tool?: { name: string; target: string };
   prompt?: { name: string; target: string };
   resource?: { uri: string; target: string };
-  /** Set when the request has ended. */
+  /** The outcome is set when the request has ended. */
   outcome?: McpOutcome;
 }
 
@@ -41,7 +41,7 @@ export interface McpAccess {
 /** Decides which models the client's API key can use. Lists are filtered and calls are checked. */
 export interface ModelAccess {
   allows(model: string): boolean;
-  /** The allowed models that are not patterns. */
+  /** Lists the allowed models that are not patterns. */
   readonly names: readonly string[];
 }
 
@@ -56,11 +56,11 @@ export interface A2aFacts {
   skills?: readonly string[];
 }
 
-/** The fields of `LlmFacts` that are assigned, as a class so that every request has the same object shape. */
+/** These fields of `LlmFacts` are assigned later. A class gives every request the same object shape. */
 export class LlmCallFacts {
   requestModel?: string;
   responseModel?: string;
-  /** The provider's id of the response, for support requests. */
+  /** Support requests to the provider need this id. */
   providerRequestId?: string;
   provider?: string;
   streaming?: boolean;

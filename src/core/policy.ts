@@ -28,7 +28,7 @@ export type Scope = "gateway" | "route" | "backend" | "model";
 export type HookResult = Reply | undefined | Promise<Reply | undefined>;
 
 export interface Outcome {
-  /** Undefined if the connection closed before a response head was sent. */
+  /** The status is undefined if the connection closed before a response head was sent. */
   readonly status: number | undefined;
   /** `aborted` means that the client disconnected. `failed` means that the response was truncated. */
   readonly end: "complete" | "aborted" | "failed";
@@ -38,10 +38,12 @@ export interface Outcome {
 /** A dry run treats given claims as verified and does not check the signature of a given token. */
 export type GivenToken = { readonly claims: Claims } | { readonly token: string };
 
-/** The identity that authentication established when the request was recorded. Tokens and keys are not recorded. */
+/**
+ * Describes the identity that authentication established when the request was recorded. Tokens and keys are not
+ * recorded.
+ */
 export interface RecordedIdentity {
   readonly claims?: Claims | undefined;
-  /** API keys and users in the format of `shownPrincipal`. */
   readonly principals: readonly string[];
 }
 
@@ -63,9 +65,9 @@ export interface Hooks {
    * cache or another component responds instead of the backend.
    */
   parsed?(exchange: Exchange): undefined;
-  /** Like `admit`, for limits whose key reads the body. Runs after all `parsed` hooks. */
+  /** Works like `admit`, for limits whose key reads the body. Runs after all `parsed` hooks. */
   admitParsed?(exchange: Exchange): Charge | undefined;
-  /** Like `admit`, for token limits. Runs when the body was parsed as an LLM request. */
+  /** Works like `admit`, for token limits. Runs when the body was parsed as an LLM request. */
   llmRequest?(exchange: Exchange): Charge | undefined;
   /**
    * Runs when the response head is ready and may change its headers. A GatewayError thrown here replaces the response.
@@ -89,9 +91,9 @@ export interface Hooks {
   bodyBytes?(exchange: Exchange): number | undefined;
   /** Every output redacts the credentials that the policy reads or adds at these locations. */
   readonly credentials?: CredentialPlaces;
-  /** The request hook removes or overwrites these request headers (lower case). */
+  /** The request hook removes or overwrites these lowercase request headers. */
   readonly replaces?: readonly string[];
-  /** Settings of the pipeline, such as timeouts and retries. The innermost scope wins, field by field. */
+  /** Changes settings of the pipeline, such as timeouts and retries. The innermost scope wins, field by field. */
   readonly settings?: Settings;
 }
 
@@ -111,7 +113,7 @@ export interface LlmSight {
    * The policy counts tokens of every request with a body if it is on the route, and otherwise of LLM requests only.
    */
   readonly tokens?: boolean;
-  /** The same for limits in shadow mode, which reject nothing. */
+  /** Works like `tokens`, for limits in shadow mode, which reject nothing. */
   readonly watchedTokens?: boolean;
   /** A rule or a limit key reads `llm.*`, so bodies that two parsers could interpret differently are rejected. */
   readonly model?: boolean;
@@ -129,16 +131,16 @@ export interface Charge {
 }
 
 export interface Settings {
-  /** The time from the request's arrival to the response head, over all attempts. */
+  /** The timeout covers the time from the request's arrival to the response head, over all attempts. */
   readonly requestTimeoutMs?: number;
-  /** The time until the response head of one attempt. */
+  /** The timeout covers the time until the response head of one attempt. */
   readonly backendTimeoutMs?: number;
   readonly retry?: RetrySettings;
   readonly backendTls?: TlsOptions;
 }
 
 export interface RetrySettings {
-  /** The number of attempts after the first one. */
+  /** The first attempt is not counted. */
   readonly attempts: number;
   readonly backoffMs: number;
   readonly codes: ReadonlySet<number>;
@@ -208,7 +210,7 @@ export interface LimitView {
   readonly rule: Readonly<Record<string, unknown>>;
   readonly bucketsInUse: number;
   readonly refusals: number;
-  /** Sorted by remaining units in ascending order. */
+  /** The emptiest bucket is first. */
   readonly buckets: readonly {
     readonly key: string;
     readonly remaining: number;
@@ -229,7 +231,7 @@ export interface HandedLimit {
   add(buckets: readonly UsedBucket[]): void;
 }
 
-/** One budget and its spending in the current period, sorted by the amount spent. */
+/** The keys are sorted by the amount spent. */
 export interface BudgetView {
   readonly name: string;
   readonly owner: string;
@@ -239,13 +241,13 @@ export interface BudgetView {
   readonly hard: boolean;
   readonly period: string;
   readonly resetSeconds: number;
-  /** The number of keys with spending in the period. */
+  /** Counts the keys with spending in the period. */
   readonly keysInUse: number;
   readonly keys: readonly { readonly key: string; readonly spent: number; readonly remaining: number }[];
 }
 
 export interface LimitRegistry {
-  /** Like `register`, for budgets, which are kept in the store. */
+  /** Works like `register`, for budgets, which are kept in the store. */
   registerBudgets(view: (key: string | undefined) => Promise<readonly BudgetView[]>): () => void;
   budgets(key?: string): Promise<readonly BudgetView[]>;
   /**
@@ -279,7 +281,7 @@ export interface PolicyDefinition<Kind extends string = string, Schema extends z
    * If a `security` policy cannot be compiled, its routes reject all requests. A reload that removes one is logged.
    */
   readonly role?: "security";
-  /** True if every request needs a verified credential that a web page cannot attach by itself. */
+  /** Returns true if every request needs a verified credential that a web page cannot attach by itself. */
   requiresCredential?(config: z.output<Schema>): boolean;
   /** Returns the host names under which clients can call the gateway, for example the host of the resource URL. */
   trustedHosts?(config: z.output<Schema>): readonly string[];
@@ -295,7 +297,7 @@ export interface CompiledPolicy {
   readonly hooks: Hooks;
 }
 
-/** The policies of one scope, sorted at load into the lists that the pipeline runs. */
+/** Sorts the policies of one scope at load into the lists that the pipeline runs. */
 export interface CompiledScope {
   readonly phase: Phase;
   readonly of?: string;
@@ -310,7 +312,7 @@ export interface CompiledScope {
   readonly admitParsed: readonly CompiledPolicy[];
   readonly llmRequest: readonly CompiledPolicy[];
   readonly sight: Required<LlmSight>;
-  /** Sorted in reverse execution order. */
+  /** The hooks are in reverse execution order. */
   readonly response: readonly CompiledPolicy[];
   readonly settle: readonly CompiledPolicy[];
   readonly settings: Settings;
@@ -319,7 +321,7 @@ export interface CompiledScope {
   /** These hooks of a route run before the gateway's access policies, for example to respond to a CORS preflight. */
   readonly preface?: CompiledScope;
   readonly readsResponseBody: boolean;
-  /** The policies' configuration with secrets redacted, for the trace and the config dump. */
+  /** Secrets are redacted, because the trace and the config dump show this configuration. */
   readonly effectivePolicy: Readonly<Record<string, unknown>>;
 }
 

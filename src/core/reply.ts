@@ -1,6 +1,6 @@
 /**
- * Responses that the gateway itself creates: hooks return them (preflight, metadata, direct response), or this file
- * renders them from a GatewayError that has no protocol-specific format (JSON-RPC, LLM APIs).
+ * Creates responses of the gateway itself. Hooks return them (preflight, metadata, direct response), and GatewayErrors
+ * without a protocol-specific format (JSON-RPC, LLM APIs) are rendered here.
  */
 import { BodyIncomplete, BodyTooLarge } from "../http/body.ts";
 import { HeaderList } from "../http/headers.ts";
@@ -26,7 +26,7 @@ export function emptyReply(status: number, headers: Readonly<Record<string, stri
   return { status, headers: HeaderList.of(headers), body: undefined };
 }
 
-/** The OAuth `error` code where it differs from the gateway's code. */
+/** Maps the gateway's error codes to OAuth `error` codes if they differ. */
 const OAUTH_ERROR: Partial<Record<ErrorCode, string>> = { authorization_denied: "forbidden" };
 
 export function errorReply(error: GatewayError): Reply {

@@ -1,6 +1,6 @@
 /**
- * Building blocks of configuration schemas. Each validates a value at load and carries the marks that the JSON schema,
- * the documentation and the redaction of dumps need.
+ * Provides building blocks of configuration schemas. Each validates a value at load and carries the marks that the
+ * JSON schema, the documentation and the redaction of dumps need.
  */
 import { z } from "zod";
 import { isHeaderName } from "../base/header-names.ts";

@@ -1,6 +1,6 @@
 /**
- * Snapshots of an exchange for traces and recent requests, with sensitive headers, keys and credential parameters
- * redacted. They are built only for a traced request, or when a recent request is viewed.
+ * Builds snapshots of an exchange for traces and recent requests, with sensitive headers, keys and credential
+ * parameters redacted. A snapshot is built only for a traced request, or when a recent request is viewed.
  */
 import type { Clock } from "../base/clock.ts";
 import { writtenHeaders } from "../http/h1/request-head.ts";

@@ -1,13 +1,15 @@
-/** The origin of a request: the connection's peer, and the client behind it if trusted proxies report one. */
+/**
+ * Describes the origin of a request: the connection's peer, and the client behind it if trusted proxies report one.
+ */
 
 export interface Source {
   readonly address: string;
   readonly port: number;
   /** Trusted proxies report this address. It is absent if the peer is the client. */
   readonly client?: string | undefined;
-  /** The subject of the client certificate. */
+  /** The identity is the subject of the client certificate. */
   readonly identity?: string | undefined;
-  /** The server name (SNI) of the TLS connection. */
+  /** The TLS client sent this server name (SNI). */
   readonly serverName?: string | undefined;
 }
 

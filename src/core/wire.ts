@@ -10,11 +10,11 @@ export type Sent =
       readonly over: "http";
       readonly scheme: "http" | "https";
       readonly request: OutgoingRequest;
-      /** The configuration adds credentials to every request in these headers (lower case) and query parameters. */
+      /** The configuration adds credentials to every request in these lowercase headers and query parameters. */
       readonly hiddenHeaders?: readonly string[];
       readonly hiddenQuery?: readonly string[];
     }
-  /** One line on the standard input of a child process, without the newline. */
+  /** The line was written to the standard input of a child process and excludes the newline. */
   | { readonly over: "stdio"; readonly line: string };
 
 export interface WireTap {

@@ -235,9 +235,9 @@ export function observeChunks(stream: BodyStream, seen: (chunk: Buffer) => void)
 export type BodyListener = (value: Buffer & Error) => void;
 
 /**
- * The subset of Node's Readable that readers of a request body need, so that the listener can deliver bytes without a
- * Readable. `data` is emitted any number of times and then `end`, or `close` if the body was truncated. Reading starts
- * with the first `data` listener, in a later event-loop iteration.
+ * Defines the subset of Node's Readable that readers of a request body need, so that the listener can deliver bytes
+ * without a Readable. `data` is emitted any number of times and then `end`, or `close` if the body was truncated.
+ * Reading starts with the first `data` listener, in a later event-loop iteration.
  */
 export interface BodyStream {
   on(event: string, listener: BodyListener): unknown;

@@ -1,7 +1,7 @@
 /**
- * A list of header lines with lowercase names, in order and with repeats, as a flat array of names and values. Node
- * receives and sends headers in this format, so a request passes without being rebuilt. A linear scan over a few dozen
- * lines is cheaper than a map.
+ * Implements a list of header lines with lowercase names, in order and with repeats, as a flat array of names and
+ * values. Node receives and sends headers in this format, so a request passes without being rebuilt. A linear scan
+ * over a few dozen lines is cheaper than a map.
  */
 import { isHeaderName } from "../base/header-names.ts";
 import { HOP_BY_HOP_HEADERS, isSameHeader } from "./header-rules.ts";

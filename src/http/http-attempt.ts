@@ -1,7 +1,7 @@
 /**
- * One outgoing HTTP call, which mediates between a connection (the carrier) and the receiver of the response. It
- * enforces the contract of `HttpResponseReceiver` for every carrier, so the receiver may abort, resume or throw inside
- * any callback.
+ * Mediates between a connection (the carrier) and the receiver of the response for one outgoing HTTP call. It enforces
+ * the contract of `HttpResponseReceiver` for every carrier, so the receiver may abort, resume or throw inside any
+ * callback.
  */
 import type { Duplex } from "node:stream";
 import { surface } from "../base/errors.ts";
@@ -39,7 +39,7 @@ export function isOver(state: AttemptState): state is "ended" | "failed" | "aban
   return state !== "waiting" && state !== "responding";
 }
 
-/** The connection of an attempt. It makes no calls before `send` has returned the attempt. */
+/** The connection of an attempt makes no calls before `send` has returned the attempt. */
 export interface Carrier {
   /** Closes the connection or stream. Called at most once, and never after the response has ended. */
   stop(attempt: HttpAttempt): void;

@@ -37,14 +37,14 @@ export interface TlsOptions {
 
 export interface OutgoingRequest {
   readonly method: string;
-  /** The path and query in origin form. */
+  /** The path is in origin form and includes the query. */
   readonly path: string;
-  /** Excludes hop-by-hop headers, which the HTTP client adds itself. */
+  /** The list must not contain hop-by-hop headers, which the HTTP client adds itself. */
   readonly headers: HeaderList;
   readonly body?: Buffer | BodyStream | undefined;
   /** Sends `te: trailers`, which gRPC servers require. */
   readonly wantsTrailers?: boolean;
-  /** The protocol of an upgrade request, for example `websocket`. */
+  /** An upgrade request names its protocol here, for example `websocket`. */
   readonly upgrade?: string | undefined;
 }
 

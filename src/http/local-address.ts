@@ -16,7 +16,7 @@ for (const [network, prefix] of [
 ALWAYS.addAddress("::", "ipv6");
 ALWAYS.addAddress("::1", "ipv6");
 ALWAYS.addSubnet("fe80::", 10, "ipv6");
-// The AWS metadata service over IPv6.
+// This address belongs to the AWS metadata service.
 ALWAYS.addAddress("fd00:ec2::254", "ipv6");
 
 export function isLocalAddress(address: string): boolean {

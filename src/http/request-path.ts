@@ -14,7 +14,10 @@ const SLASHES = /\/{2,}/g;
 const INCOMPLETE = /%(?![0-9A-Fa-f]{2})/;
 /** Matches a printable ASCII octet that is encoded once or several times. */
 const ENCODED_ASCII = /%(?:25)*([2-7][0-9A-Fa-f])/g;
-/** Enough for paths that several proxies encoded. Each round decodes any number of repeated `%25` encodings. */
+/**
+ * Several rounds are needed for paths that several proxies encoded. Each round decodes any number of repeated `%25`
+ * encodings.
+ */
 const DECODING_ROUNDS = 4;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: DEL is one of the rejected characters.
 const CONTROL = /%(?:[01][0-9A-Fa-f]|7[Ff])|[\x00-\x1f\x7f]/;
@@ -154,8 +157,8 @@ export function pathSegment(value: string): string | undefined {
 }
 
 /**
- * Like `pathSegment`, for names in which the receiving API expects slashes. Each segment must be valid, so that the
- * name cannot escape its position in the path.
+ * Works like `pathSegment`, for names in which the receiving API expects slashes. Each segment must be valid, so that
+ * the name cannot escape its position in the path.
  */
 export function slashedName(value: string, slash: "/" | "%2F"): string | undefined {
   const segments = value.split("/").map(pathSegment);

@@ -7,7 +7,7 @@ import { TextPieces } from "../base/text-pieces.ts";
 
 export interface SseEvent {
   readonly event: string;
-  /** The `data:` lines joined by LF. */
+  /** The lines of `data:` fields are joined by LF. */
   readonly data: string;
   readonly id: string | undefined;
   readonly retry: number | undefined;

@@ -1,4 +1,4 @@
-/** The TLS settings of a listener. All strings are PEM and were checked when the configuration was loaded. */
+/** Defines the TLS settings of a listener. All strings are PEM and were checked when the configuration was loaded. */
 
 export interface NamedEntries<Value> {
   find(servername: string): Value | undefined;
@@ -46,7 +46,7 @@ export interface ListenerTls {
   /** The first one is used if no name matches. */
   readonly certificates: readonly [ListenerCertificate, ...ListenerCertificate[]];
   readonly minVersion: "TLSv1.2" | "TLSv1.3";
-  /** A list in OpenSSL's format. Node's default applies if undefined. */
+  /** The list is in OpenSSL's format. If it is undefined, Node's default applies. */
   readonly ciphers: string | undefined;
   readonly clientAuth: ClientAuth | undefined;
   /**

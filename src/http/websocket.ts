@@ -1,6 +1,6 @@
 /**
- * A WebSocket client for gwctl's port-forward. It supports binary messages only, and the gateway's own traffic does
- * not use it.
+ * Implements a WebSocket client for gwctl's port-forward. It supports binary messages only, and the gateway's own
+ * traffic does not use it.
  */
 import { Agent, WebSocket } from "undici";
 import type { TlsOptions } from "./http-client.ts";

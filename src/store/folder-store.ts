@@ -1,7 +1,7 @@
 /**
- * A store in a local folder. It keeps all data in memory and also writes each change to a journal. Resolved changes
- * survive `kill -9`. A power failure loses at most the last second, and nothing that `sync` waited for. Changes are
- * rejected while the disk does not accept writes.
+ * Implements a store in a local folder. It keeps all data in memory and also writes each change to a journal. Resolved
+ * changes survive `kill -9`. A power failure loses at most the last second, and nothing that `sync` waited for.
+ * Changes are rejected while the disk does not accept writes.
  */
 import { mkdirSync } from "node:fs";
 import type { Clock, Timer } from "../base/clock.ts";
@@ -36,7 +36,7 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
   let problem: string | undefined;
   let isCompacting = false;
   let isClosed = false;
-  /** The approximate size of a complete snapshot. */
+  /** Estimates the size of a complete snapshot. */
   let usefulBytes = 0;
 
   const record = (change: Change): void => {

@@ -1,7 +1,8 @@
 /**
- * A store in Redis (6.2 or newer, or compatible) that several replicas share. While Redis is disconnected, operations
- * are rejected immediately and the connection is retried with exponential backoff. If Redis does not respond,
- * operations are rejected after the timeout. The client library is loaded only if Redis is configured (ADR 21).
+ * Implements a store in Redis (6.2 or newer, or compatible) that several replicas share. While Redis is disconnected,
+ * operations are rejected immediately and the connection is retried with exponential backoff. If Redis does not
+ * respond, operations are rejected after the timeout. The client library is loaded only if Redis is configured (ADR
+ * 21).
  */
 import { Redis, type RedisOptions } from "ioredis";
 import type { Clock } from "../base/clock.ts";
@@ -16,7 +17,7 @@ export interface RedisSettings {
   /** The prefix allows other applications to use the same database. */
   readonly prefix: string;
   readonly timeoutMs: number;
-  /** PEM of the trusted certificate authorities. By default, Node's list applies. */
+  /** The trusted certificate authorities are in PEM format. By default, Node's list applies. */
   readonly ca?: string | undefined;
 }
 
@@ -150,7 +151,10 @@ function escapeGlob(text: string): string {
   return text.replace(/[\\*?[\]^-]/g, "\\$&");
 }
 
-/** KEYS: counter. ARGV: amount, limit or "", expiry or 0. Returns whether the amount was added, and the total. */
+/**
+ * Expects the counter in KEYS, and the amount, the limit or "", and the expiry or 0 in ARGV. Returns whether the
+ * amount was added, and the total.
+ */
 export const ADD = `
 local current = redis.call('GET', KEYS[1])
 local before = 0
@@ -175,7 +179,8 @@ return {1, text}
 `;
 
 /**
- * KEYS: key. ARGV: 1 if a value is expected, that value, the new value, expiry or 0. Returns 1 if the value was set.
+ * Expects the key in KEYS, and 1 if a value is expected, that value, the new value, and the expiry or 0 in ARGV.
+ * Returns 1 if the value was set.
  */
 export const REPLACE = `
 local current = redis.call('GET', KEYS[1])

@@ -1,6 +1,7 @@
 /**
- * A store over a channel to another process. During an in-place upgrade, the old process counts in the store of the
- * new process until its last request has ended. An operation without a timely response rejects as unavailable.
+ * Implements a store over a channel to another process. During an in-place upgrade, the old process counts in the
+ * store of the new process until its last request has ended. An operation without a timely response rejects as
+ * unavailable.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import { entryKind, type Store, type StoreKind, StoreUnavailable } from "./store.ts";

@@ -6,7 +6,7 @@
 
 export interface Store {
   readonly kind: StoreKind;
-  /** Undefined if the store is not shared by replicas. */
+  /** The bus is undefined if the store is not shared by replicas. */
   readonly bus?: Bus | undefined;
   get(key: string): Promise<string | undefined>;
   set(key: string, value: string, options?: SetOptions): Promise<void>;
@@ -33,7 +33,7 @@ export interface Store {
   sync(): Promise<void>;
   health(): StoreHealth;
   close(): Promise<void>;
-  /** The memory that entries occupy in this process. Undefined if another process stores them. */
+  /** Counts the memory that entries occupy in this process. Redis and remote stores omit it. */
   readonly bytes?: number;
   /** Removes cached responses, which can be fetched again. Returns whether there were any. */
   dropCache?(): boolean;
@@ -73,7 +73,7 @@ export interface BusChannel {
 }
 
 export interface SetOptions {
-  /** Milliseconds since the epoch. If undefined, the entry does not expire. */
+  /** The time is in milliseconds since the epoch. If it is undefined, the entry does not expire. */
   readonly expiresAtMs?: number;
 }
 
@@ -82,15 +82,15 @@ export interface AddOptions extends SetOptions {
 }
 
 export interface AddResult {
-  /** False if the limit rejected the amount. */
+  /** The value is false if the limit rejected the amount. */
   readonly isAdded: boolean;
-  /** The total after the addition, or the unchanged total if the amount was rejected. */
+  /** The total is unchanged if the amount was rejected. */
   readonly total: number;
 }
 
 export interface Page {
   readonly entries: readonly Entry[];
-  /** Undefined on the last page. */
+  /** The last page has no cursor. */
   readonly cursor?: string;
 }
 
@@ -117,9 +117,9 @@ export class StoreUnavailable extends Error {
 
 /** Keys contain names of users and servers, not documents. */
 export const MAX_KEY_BYTES = 1024;
-/** Large enough for an encrypted token or the parameters of a session. */
+/** The limit allows an encrypted token or the parameters of a session. */
 export const MAX_VALUE_BYTES = 1024 * 1024;
-/** Large enough for a large response of an MCP server. */
+/** The limit allows a large response of an MCP server. */
 export const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 export const PAGE_SIZE = 500;
 
@@ -178,7 +178,7 @@ export function storeNamespace(store: Store, name: string): Store {
 
 const reject = (): Promise<never> => Promise.reject(new StoreUnavailable("this configuration does not serve"));
 
-/** Used for configurations that are only validated. All operations reject. */
+/** Configurations that are only validated use this store. All operations reject. */
 export const noStore: Store = {
   kind: "memory",
   get: reject,

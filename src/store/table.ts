@@ -20,7 +20,7 @@ import {
 
 const MAX_ENTRIES = 1_000_000;
 const PROTECTED_TIMES = 2;
-/** The approximate overhead of an entry beyond its key and value. */
+/** Estimates the overhead of an entry beyond its key and value. */
 const ROW_BYTES = 160;
 const SWEEP_EVERY_MS = 1_000;
 /** Limits the work per sweep, to keep the event loop responsive. */
@@ -48,7 +48,7 @@ export class Table {
   readonly #changed: (change: Change) => void;
   readonly #limits: TableLimits;
   readonly #rows = new Map<string, Row>();
-  /** Sorted by last use, least recently used first. */
+  /** The least recently used key is first. */
   readonly #cached = new Set<string>();
   #bytes = 0;
   #cachedBytes = 0;

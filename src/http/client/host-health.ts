@@ -1,7 +1,7 @@
 /**
  * Implements passive health checking of a server. A server that does not accept connections is ejected, for longer
  * each time. Afterwards, one trial request is sent, and other requests follow only after its response. Only connection
- * failures count, not response statuses or latency.
+ * failures count. Response statuses and latency do not.
  */
 import type { Clock } from "../../base/clock.ts";
 

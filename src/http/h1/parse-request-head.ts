@@ -17,7 +17,7 @@ export type RequestErrorKind = "bad" | "too-large" | "version" | "extensions";
 
 export class RequestError extends ExpectedError {
   readonly kind: RequestErrorKind;
-  /** The bytes of the head so far, if the head cannot be parsed. */
+  /** Contains the bytes of the head so far if the head cannot be parsed. */
   head: Buffer | undefined = undefined;
 
   constructor(kind: RequestErrorKind, message: string) {
@@ -40,7 +40,7 @@ export interface ParsedRequest {
   readonly keepAlive: boolean;
   /** HTTP/1.0 has no `expect` header. */
   readonly expects: "nothing" | "continue" | "unknown";
-  /** The protocol that the client offers to upgrade to, if `connection` lists `upgrade`. */
+  /** The client offers to upgrade to this protocol, and `connection` lists `upgrade`. */
   readonly upgrade: string | undefined;
   /** Explains why the body cannot be framed safely. The request must be rejected and the connection closed. */
   readonly fault: string | undefined;

@@ -23,9 +23,8 @@ import { StreamCall } from "./stream-call.ts";
 const CONNECT_TIMEOUT_MS = 10_000;
 const IDLE_MS = 60_000;
 const LOOK_EVERY_MS = 5_000;
-/** Used until the server sends its limit (RFC 9113 section 6.5.2 recommends at least this value). */
+/** This limit applies until the server sends its own (RFC 9113 section 6.5.2 recommends at least this value). */
 const FIRST_STREAMS = 100;
-/** The maximum number of lines in a response head or trailers. */
 const MAX_RESPONSE_FIELDS = 256;
 /**
  * Since Node 24, bodies that wait for the server's window count against this limit, above which streams are closed.

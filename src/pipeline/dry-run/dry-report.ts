@@ -1,6 +1,6 @@
 /**
- * The report of a dry run, with the listener, the route, each policy and its verdict, the limits, the backend, and the
- * status. Credentials are redacted.
+ * Reports the result of a dry run, with the listener, the route, each policy and its verdict, the limits, the backend,
+ * and the status. Credentials are redacted.
  */
 import type { Exchange, Failure, LimitReading, ShadowDenial, Step } from "../../core/exchange.ts";
 import { shownPrincipal } from "../../core/principal.ts";
@@ -33,7 +33,6 @@ export interface DryReport {
   readonly limits: readonly Pick<LimitReading, "limit" | "remaining" | "resetSeconds">[];
   /** Lists all backends of the route. `chosen` marks the selected one. */
   readonly backends: readonly { readonly name: string; readonly weight: number; readonly chosen: boolean }[];
-  /** The item that the MCP message names. */
   readonly item?: DryItem;
   readonly request?: {
     readonly method: string;

@@ -22,14 +22,13 @@ import type { RecordedRequest } from "../records/recorded-request.ts";
 
 export interface DryRequest {
   readonly method: string;
-  /** An absolute URL or a path. The port selects the listener. */
+  /** The URL is absolute or a path. Its port selects the listener. */
   readonly url: string;
   /** Selects the listener by name if the URL does not. */
   readonly listener?: string | undefined;
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** The address of the connection's peer, by default 127.0.0.1. */
+  /** The peer's address is 127.0.0.1 by default. */
   readonly source?: string | undefined;
-  /** The subject of the client certificate. */
   readonly identity?: string | undefined;
   readonly given?: GivenToken | undefined;
   readonly body?: string | undefined;

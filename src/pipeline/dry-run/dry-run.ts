@@ -30,7 +30,6 @@ export interface DryOptions {
 
 export interface Walked {
   readonly exchange: Exchange;
-  /** Undefined if no backend is called. */
   readonly called: Exchange["request"] | undefined;
 }
 

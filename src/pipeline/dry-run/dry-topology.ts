@@ -12,7 +12,6 @@ import type { DryRequest } from "./dry-request.ts";
 
 const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
 
-/** The state of one run. */
 export interface Walk extends Pick<DryRequest, "given" | "recorded" | "facts"> {
   called?: Exchange["request"];
   /** Lists charges to refund. If undefined, charges are kept and limits are settled with the recorded attributes. */

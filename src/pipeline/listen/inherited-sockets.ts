@@ -5,16 +5,15 @@
  */
 import { readFileSync, readlinkSync } from "node:fs";
 
-/** The first descriptor after the standard ones, as defined by systemd. */
+/** systemd passes sockets from this descriptor on, after the standard ones. */
 const FIRST_FD = 3;
-/** The state of a listening socket in `/proc/net/tcp`. */
 const LISTENING = "0A";
 
 export interface InheritedSocket {
   readonly fd: number;
-  /** The `FileDescriptorName=` of the socket unit. */
+  /** The socket unit sets this name with `FileDescriptorName=`. */
   readonly name: string;
-  /** Undefined unless the descriptor is a listening TCP socket of this network namespace. */
+  /** The port is undefined unless the descriptor is a listening TCP socket of this network namespace. */
   readonly port: number | undefined;
 }
 

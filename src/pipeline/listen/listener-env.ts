@@ -1,4 +1,4 @@
-/** The settings, dependencies and limits of a listener. */
+/** Defines the settings, dependencies and limits of a listener. */
 
 import type { Clock } from "../../base/clock.ts";
 import type { HeapPressure } from "../../base/heap-pressure.ts";
@@ -23,7 +23,7 @@ export interface ListenerLimits {
   readonly maxConnections: number;
   /** Limits one IPv4 address or IPv6 /64 network, unless it is a trusted proxy. */
   readonly maxConnectionsPerAddress: number;
-  /** The time for a client to send its head, checked at the sweep interval. */
+  /** The client must send its head within this time, which is checked at the sweep interval. */
   readonly headersTimeoutMs: number;
   readonly checkIntervalMs: number;
   /**

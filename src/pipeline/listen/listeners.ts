@@ -46,7 +46,7 @@ const NEEDS_RESTART =
 export interface ListenersEnv extends ListenerEnv {
   readonly tasks: Tasks;
   readonly inherited: InheritedSockets;
-  /** Set if other threads listen on the same ports. Returns their port if the configuration has port 0. */
+  /** Returns the port that other threads listen on if the configuration has port 0. Undefined with a single thread. */
   sharedPort?(listener: Listener): number | undefined;
 }
 

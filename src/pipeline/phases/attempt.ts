@@ -1,7 +1,7 @@
 /**
- * One attempt at one backend, which runs the backend's own policies and the call with its timeout. A failed attempt
- * reports whether it may be retried. A retry is impossible after bytes reached the client, or if a streamed body was
- * already sent.
+ * Makes one attempt at one backend, which includes the backend's own policies and the call with its timeout. A failed
+ * attempt reports whether it may be retried. A retry is impossible after bytes reached the client, or if a streamed
+ * body was already sent.
  */
 import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -204,7 +204,6 @@ export class Attempt implements ResponseReceiver, BackendRun {
   #timer: Timer | undefined;
   #run: BackendRun | undefined;
   #state: AttemptState = "waiting";
-  /** The value of `x-gateway-error`. */
   #said: ErrorCode | undefined = undefined;
 
   constructor(

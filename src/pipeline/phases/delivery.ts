@@ -1,6 +1,6 @@
 /**
- * The response half of the pipeline, which runs the response hooks of the entered scopes (inner → outer), sends the
- * head and the body with backpressure, and runs the settle phase exactly once.
+ * Implements the response half of the pipeline, which runs the response hooks of the entered scopes (inner → outer),
+ * sends the head and the body with backpressure, and runs the settle phase exactly once.
  */
 import type { BackendRun } from "../../core/backend.ts";
 import type { ErrorCode } from "../../core/errors.ts";
@@ -22,13 +22,13 @@ export type DeliveryEnv = Pick<PipelineEnv, "clock" | "redaction" | "settled" | 
 export class Delivery {
   /** Lists the scopes whose policies processed the request, outermost first. */
   readonly entered: CompiledScope[] = [];
-  /** The call of the backend that is responding. Undefined once it has ended, or for a response of the gateway. */
+  /** The run is undefined once the backend's response has ended, and for a response of the gateway. */
   run: BackendRun | undefined = undefined;
   readonly #env: DeliveryEnv;
   readonly #exchange: Exchange;
   readonly #sink: ClientSink;
   readonly #onError: (error: unknown) => void;
-  /** Chunks that arrived while hooks were running, or that are held for a hook that reads the body. */
+  /** Holds chunks that arrived while hooks were running, or that a hook needs because it reads the body. */
   #held: Buffer[] = [];
   #heldBytes = 0;
   #state: "waiting" | "holding" | "hooks" | "streaming" | "done" = "waiting";
@@ -38,7 +38,7 @@ export class Delivery {
   #confidential = false;
   #paused = false;
   #bytes = 0;
-  /** The remaining body bytes, or -1 if the length is unknown. */
+  /** Counts the remaining body bytes, or is -1 if the length is unknown. */
   #remaining = -1;
   #capture: BodyCapture | undefined = undefined;
   #settled = false;

@@ -185,7 +185,7 @@ interface Needs {
   /** Tokens are counted by enforced limits or by limits in shadow mode. */
   readonly counts: boolean;
   readonly model: boolean;
-  /** False if only limits in shadow mode need the body, for which nothing is rejected. */
+  /** The value is false if only limits in shadow mode need the body, because they reject nothing. */
   readonly enforces: boolean;
 }
 

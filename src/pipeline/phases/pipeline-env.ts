@@ -1,4 +1,4 @@
-/** The dependencies of the pipeline. */
+/** Defines the dependencies of the pipeline. */
 
 import type { Clock } from "../../base/clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -23,7 +23,6 @@ export interface PipelineEnv {
   forwardToThread?(served: Served, exchange: Exchange, sink: ClientSink): boolean;
 }
 
-/** A listener with its compiled configuration and its route table. */
 export interface Served {
   readonly listener: Listener;
   readonly table: RouteTable;

@@ -202,8 +202,6 @@ class Flow implements AttemptOwner, BeforeCallRun {
     this.#held.holdSmall(() => this.#backendPhase(route));
   }
 
-  // Runs once per attempt.
-
   #backendPhase(route: Route): void {
     const chosen = chooseBackend(route, this.#env.random, this.exchange);
     if (!chosen) throw new GatewayError("no_backend");

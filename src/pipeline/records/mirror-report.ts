@@ -25,7 +25,7 @@ export interface MirrorEntry {
   readonly unread: number;
   /** The mirror took more than 50% and 10 ms longer than the backend. */
   readonly slower: number;
-  /** The mean time to the response head. */
+  /** The two values are mean times to the response head. */
   readonly backendMs: number;
   readonly mirrorMs: number;
   readonly differences: readonly {
@@ -33,14 +33,14 @@ export interface MirrorEntry {
     readonly requests: number;
     readonly examples: readonly { readonly id: string; readonly request: string }[];
   }[];
-  /** The number of differences that are not listed. */
+  /** Counts the differences that are not listed. */
   readonly others: number;
 }
 
 export interface MirrorReport {
   readonly since: string;
   readonly mirrors: readonly MirrorEntry[];
-  /** The number of comparisons of mirrors that are not listed. */
+  /** Counts the comparisons of mirrors that are not listed. */
   readonly others: number;
 }
 

@@ -14,7 +14,7 @@ import { subjectOf } from "./finished-request.ts";
 
 export interface RecordedRequest {
   readonly id: string;
-  /** Milliseconds since 1970. */
+  /** The time is in milliseconds since the epoch. */
   readonly at: number;
   readonly durationMs: number;
   readonly listener: string;
@@ -29,12 +29,12 @@ export interface RecordedRequest {
   readonly identity?: string;
   readonly route: string | null;
   readonly status: number | null;
-  /** Set if the gateway rejected the request or failed. */
+  /** The code is set if the gateway rejected the request or failed. */
   readonly code: string | null;
   readonly subject: string | null;
   /** Lists the policies that ran, each with its verdict unless it passed. */
   readonly policies: readonly string[];
-  /** For example `key:1f0a…` or `basic:"alice"`. */
+  /** Principals look like `key:1f0a…` or `basic:"alice"`. */
   readonly principals: readonly string[];
   readonly claims?: Claims;
   readonly apiKey?: Readonly<Record<string, unknown>>;

@@ -20,7 +20,7 @@ const P95 = 0.95;
 export interface TrafficHistory {
   count(exchange: Exchange, outcome: Outcome, durationMs: number): void;
   report(rangeSeconds: number): HistoryReport;
-  /** The result has about 10 KB. */
+  /** The result is about 10 KB long. */
   packed(): string;
   /** Adds the statistics of an earlier process, and ignores outdated and invalid input. */
   unpack(text: string): void;

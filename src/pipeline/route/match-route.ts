@@ -54,7 +54,7 @@ export function createRouteTable(routes: readonly Route[]): RouteTable {
   }
   candidates.sort(byPrecedence);
 
-  // Fast path for listeners with a single catch-all route.
+  // Listeners with a single catch-all route skip the matching.
   const only =
     candidates.length === 1 && isCatchAll(candidates[0] as Candidate) ? (candidates[0] as Candidate).route : undefined;
 
