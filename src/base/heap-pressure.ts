@@ -61,7 +61,7 @@ export function watchHeap(
   let collectNextMs = 0;
   const timer = clock.every(LOOK_EVERY_MS, () => {
     const size = read();
-    const next = levelOf(size.usedBytes / size.limitBytes);
+    const next = heapLevel(size.usedBytes / size.limitBytes);
     looks = next === level ? looks + 1 : 1;
     if (
       next !== "normal" &&
@@ -106,7 +106,7 @@ export function withSharedLevel(own: HeapPressure, shared: () => HeapLevel): Hea
   };
 }
 
-function levelOf(share: number): HeapLevel {
+function heapLevel(share: number): HeapLevel {
   if (share >= FULL) return "full";
   return share >= TIGHT ? "tight" : "normal";
 }

@@ -28,7 +28,7 @@ const ARGUMENTS: PropertyDescriptor & ThisType<{ readonly [UNREAD]: UnreadArgume
   enumerable: false,
   get() {
     const unread = this[UNREAD];
-    if (!unread.isChecked) unread.problem = problemOf(unread.args);
+    if (!unread.isChecked) unread.problem = findProblem(unread.args);
     unread.isChecked = true;
     if (unread.problem !== undefined) throw new UnreadableValue(unread.problem);
     unread.view ??= celMembers(unread.args ?? {});
@@ -54,7 +54,7 @@ export function withArguments<Facts extends object>(facts: Facts, args: unknown)
   return Object.defineProperty(facts, "arguments", ARGUMENTS);
 }
 
-function problemOf(args: unknown): string | undefined {
+function findProblem(args: unknown): string | undefined {
   if (args !== undefined && args !== null && (typeof args !== "object" || Array.isArray(args)))
     return "the arguments are not an object";
   let chars = 0;

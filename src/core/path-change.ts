@@ -15,7 +15,7 @@ const absolutePath = z
     if (fault !== undefined) context.addIssue({ code: "custom", message: `no server would accept ${fault}` });
   });
 
-/** A server that decodes such a path would parse `//` and treat the next segment as a host name. */
+/** A server that decodes this prefix would parse `//` and treat the next segment as a host name. */
 const LEADING_SEPARATOR = /^\/%(?:25)*(?:2f|5c)/i;
 
 export const pathChange = {

@@ -87,10 +87,10 @@ export function userPrincipal(username: string, entry: string): string {
  */
 export function clientKey(principal: string | undefined, address: string): string {
   if (principal !== undefined) return principal;
-  return `address:${address.includes(":") ? networkOf(address) : address}`;
+  return `address:${address.includes(":") ? ipv6Network(address) : address}`;
 }
 
-function networkOf(address: string): string {
+function ipv6Network(address: string): string {
   const [left = "", right = ""] = address.split("%", 1)[0]?.split("::") ?? [];
   const before = left === "" ? [] : left.split(":");
   const after = right === "" ? [] : right.split(":");

@@ -147,7 +147,7 @@ export function isExpressionSchema(schema: z.ZodType): boolean {
   return marks.get(schema)?.isExpression === true;
 }
 
-export function localUseOf(schema: z.ZodType): LocalUse | undefined {
+export function getLocalUse(schema: z.ZodType): LocalUse | undefined {
   return marks.get(schema)?.local;
 }
 

@@ -103,7 +103,7 @@ function sentRequest(
 
 export function responseState(exchange: Exchange, redaction: Redaction, clock: Clock): JsonObject {
   const { response } = exchange;
-  return responseStateOf(exchange, response?.status, response?.headers, exchange.upstream.headMs, redaction, clock);
+  return buildResponseState(exchange, response?.status, response?.headers, exchange.upstream.headMs, redaction, clock);
 }
 
 export function receivedState(
@@ -113,10 +113,17 @@ export function receivedState(
   redaction: Redaction,
   clock: Clock,
 ): JsonObject {
-  return responseStateOf(exchange, status, headers, exchange.upstream.headMs ?? clock.monotonicMs(), redaction, clock);
+  return buildResponseState(
+    exchange,
+    status,
+    headers,
+    exchange.upstream.headMs ?? clock.monotonicMs(),
+    redaction,
+    clock,
+  );
 }
 
-function responseStateOf(
+function buildResponseState(
   exchange: Exchange,
   code: number | undefined,
   headers: HeaderList | undefined,

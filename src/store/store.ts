@@ -131,7 +131,7 @@ export function checkEntry(key: string, value = ""): void {
     throw new RangeError(`a value of the store has at most ${MAX_VALUE_BYTES} bytes`);
 }
 
-export function counterOf(value: string | undefined): number {
+export function parseCounter(value: string | undefined): number {
   const total = Number(value ?? 0);
   // `Number` also accepts spaces and other formats, but the script in Redis accepts digits only.
   if (!/^\d+$/.test(value ?? "0") || !Number.isSafeInteger(total))

@@ -10,11 +10,11 @@ import {
   type AddResult,
   checkAmount,
   checkEntry,
-  counterOf,
   type EntryKind,
   entryKind,
   PAGE_SIZE,
   type Page,
+  parseCounter,
   StoreUnavailable,
 } from "./store.ts";
 
@@ -103,7 +103,7 @@ export class Table {
     checkEntry(key);
     checkAmount(amount);
     const row = this.#live(key);
-    const before = counterOf(row?.value);
+    const before = parseCounter(row?.value);
     const total = Math.max(0, before + amount);
     checkAmount(total);
     if (amount > 0 && limit !== undefined && total > limit) return { isAdded: false, total: before };

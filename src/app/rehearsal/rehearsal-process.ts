@@ -3,7 +3,7 @@
  * disconnects.
  */
 import { keepAwake, systemClock } from "../../base/clock.ts";
-import { trafficIn } from "../../pipeline/records/request-history.ts";
+import { readTraffic } from "../../pipeline/records/request-history.ts";
 import type { FromRehearsal, RehearsalData } from "./rehearsals.ts";
 import { createPause, type Rehearsal, rehearse } from "./rehearse.ts";
 
@@ -31,7 +31,7 @@ async function run({ input, segments }: RehearsalData): Promise<Rehearsal> {
   // Timers of policies do not keep the process alive.
   const awake = keepAwake();
   try {
-    return await rehearse(input, trafficIn(segments), systemClock, pause);
+    return await rehearse(input, readTraffic(segments), systemClock, pause);
   } finally {
     awake.cancel();
   }

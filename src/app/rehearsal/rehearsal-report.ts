@@ -6,7 +6,7 @@
 import { escapeControls } from "../../observe/log/logger.ts";
 import type { Verdict } from "../../pipeline/dry-run/dry-run.ts";
 import type { RecordedRequest } from "../../pipeline/records/recorded-request.ts";
-import { ruleIn } from "../../pipeline/records/shadow-report.ts";
+import { extractRule } from "../../pipeline/records/shadow-report.ts";
 
 /** Further rows are only counted. */
 const MAX_REHEARSED_ROWS = 500;
@@ -121,7 +121,7 @@ export function createRehearsalCount(isSensitive: (name: string) => boolean): Re
     row.requests += 1;
     if (row.examples.length < EXAMPLES) row.examples.push(recorded.id);
     const code = refused.code ?? "refused";
-    const reason = ruleIn(refused.reason ?? code).slice(0, REASON_CHARS);
+    const reason = extractRule(refused.reason ?? code).slice(0, REASON_CHARS);
     const known = row.reasons.find((one) => one.code === code && one.reason === reason && one.route === refused.route);
     if (known) known.requests += 1;
     else if (row.reasons.length < EXAMPLES) row.reasons.push({ route: refused.route, code, reason, requests: 1 });

@@ -8,7 +8,7 @@ import { setPriority } from "node:os";
 import { fileURLToPath } from "node:url";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { isOneFile } from "../../base/embedded-files.ts";
-import { trafficIn } from "../../pipeline/records/request-history.ts";
+import { readTraffic } from "../../pipeline/records/request-history.ts";
 import { createPause, type Rehearsal, type RehearsalInput, rehearse } from "./rehearse.ts";
 
 const MAX_REHEARSAL_MS = 60_000;
@@ -182,5 +182,5 @@ function runHere({ input, segments }: RehearsalData, clock: Clock, clientGone: A
     await new Promise((resolve) => setImmediate(resolve));
     if (clientGone.aborted) throw new Error(CLIENT_GONE);
   });
-  return rehearse(input, trafficIn(segments), clock, pause);
+  return rehearse(input, readTraffic(segments), clock, pause);
 }

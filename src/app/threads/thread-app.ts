@@ -17,7 +17,7 @@ import type { LogOutput } from "../../observe/log/log-output.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
 import { createInheritedSockets } from "../../pipeline/listen/inherited-sockets.ts";
 import type { ListenerEnv } from "../../pipeline/listen/listener-env.ts";
-import { createListeners, type Listeners, servedOf } from "../../pipeline/listen/listeners.ts";
+import { createListeners, type Listeners, toServed } from "../../pipeline/listen/listeners.ts";
 import { trustedPeers } from "../../pipeline/listen/trusted-peers.ts";
 import type { Served } from "../../pipeline/phases/pipeline-env.ts";
 import { createRemoteStore, type StoreRequest } from "../../store/remote-store.ts";
@@ -104,7 +104,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     ports = others;
     if (serving === undefined) await openState(config);
     const listeners = serving?.listeners ?? open(config);
-    const next = new Map(config.topology.listeners.map((listener) => [listener.name, servedOf(listener)]));
+    const next = new Map(config.topology.listeners.map((listener) => [listener.name, toServed(listener)]));
     const before = served;
     // Other threads can forward requests as soon as they serve this configuration.
     served = next;

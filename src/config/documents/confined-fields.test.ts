@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { z } from "zod";
-import { isSecretSchema, type LocalUse, localUseOf } from "../../core/schema.ts";
+import { getLocalUse, isSecretSchema, type LocalUse } from "../../core/schema.ts";
 import { policies } from "../../policies/index.ts";
 import { unwrap } from "../schema/schema-walk.ts";
 import { pathText } from "../text/value-path.ts";
@@ -27,7 +27,7 @@ interface Field {
 function fieldsOf(schema: z.ZodType, path = "", depth = 0): Field[] {
   if (depth > 16) return [];
   const marked = [schema, ...unwrap(schema)];
-  const local = marked.map(localUseOf).find((use) => use !== undefined);
+  const local = marked.map(getLocalUse).find((use) => use !== undefined);
   const own = { path, local, isSecret: marked.some(isSecretSchema), isText: unwrap(schema).some(isString) };
   const below = unwrap(schema).flatMap((one) => {
     if (one instanceof z.ZodObject)

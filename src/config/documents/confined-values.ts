@@ -4,7 +4,7 @@
  * The schema marks both kinds of fields.
  */
 import type { z } from "zod";
-import { isSecretSchema, localUseOf } from "../../core/schema.ts";
+import { getLocalUse, isSecretSchema } from "../../core/schema.ts";
 import { below, unwrap } from "../schema/schema-walk.ts";
 import type { Path } from "../text/value-path.ts";
 import { fieldsOf, isObject, textOf } from "../text/value-shapes.ts";
@@ -28,7 +28,7 @@ export function confinedValues(schema: z.ZodType, value: unknown, path: Path, co
 
   function walk(schemas: readonly z.ZodType[], inner: unknown, at: Path): unknown {
     const marked = [...schemas, ...schemas.flatMap(unwrap)];
-    const local = marked.map(localUseOf).find((use) => use !== undefined);
+    const local = marked.map(getLocalUse).find((use) => use !== undefined);
     if (isObject(inner) && Object.keys(inner).length === 1 && isObject(inner.secretRef)) {
       const isSecret = marked.some(isSecretSchema);
       if (isSecret || local?.isReadable) return referred(inner.secretRef, at, isSecret);

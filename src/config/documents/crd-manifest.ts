@@ -7,7 +7,7 @@
 import { stringify } from "yaml";
 import { z } from "zod";
 import type { PolicyDefinition } from "../../core/policy.ts";
-import { exactlyOneOfFields, isSecretSchema, localUseOf } from "../../core/schema.ts";
+import { exactlyOneOfFields, getLocalUse, isSecretSchema } from "../../core/schema.ts";
 import { policies } from "../../policies/index.ts";
 import { isObject } from "../text/value-shapes.ts";
 import { backendSpecSchema } from "./backend-document.ts";
@@ -295,7 +295,7 @@ export function structuralSchema(schema: z.ZodType, options: StructuralOptions):
     reused: "inline",
     override({ zodSchema, jsonSchema }) {
       const own = zodSchema as unknown as z.ZodType;
-      const local = localUseOf(own);
+      const local = getLocalUse(own);
       const exactlyOne = exactlyOneOfFields(own);
       const fields = jsonSchema as Schema;
       if (isSecretSchema(own)) fields.isSecret = true;

@@ -64,9 +64,9 @@ interface Handle {
  */
 export function readOpened(socket: Socket, reader: SocketReader): boolean {
   const { _handle: handle } = socket as unknown as { _handle?: Handle | null };
-  if (!isFast || NAMES === undefined || Object.getPrototypeOf(socket) !== Socket.prototype) return false;
+  if (!isFast || ONREAD_PROPERTIES === undefined || Object.getPrototypeOf(socket) !== Socket.prototype) return false;
   if (typeof handle?.useUserBuffer !== "function") return false;
-  Object.assign(socket, { [NAMES.buffer]: buffer, [NAMES.callback]: reader });
+  Object.assign(socket, { [ONREAD_PROPERTIES.buffer]: buffer, [ONREAD_PROPERTIES.callback]: reader });
   handle.useUserBuffer(buffer);
   socket.resume();
   return true;
@@ -92,9 +92,9 @@ function bytesRead(size: number): Buffer {
 }
 
 /** Every socket stores its `onread` option in these properties. */
-const NAMES = namesOf(new Socket());
+const ONREAD_PROPERTIES = findOnreadProperties(new Socket());
 
-function namesOf(socket: Socket): { readonly buffer: symbol; readonly callback: symbol } | undefined {
+function findOnreadProperties(socket: Socket): { readonly buffer: symbol; readonly callback: symbol } | undefined {
   const find = (name: string): symbol | undefined =>
     Object.getOwnPropertySymbols(socket).find((symbol) => symbol.description === name);
   const buffer = find("kBuffer");

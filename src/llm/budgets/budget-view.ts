@@ -5,7 +5,7 @@
 
 import type { Clock } from "../../base/clock.ts";
 import type { BudgetView } from "../../core/policy.ts";
-import { counterOf, type Store } from "../../store/store.ts";
+import { parseCounter, type Store } from "../../store/store.ts";
 import {
   accountsPrefix,
   type Budget,
@@ -37,7 +37,7 @@ export async function budgetView(
   do {
     const page = await store.list(prefix, cursor);
     for (const { key, value } of page.entries) {
-      const counted = counterOf(value);
+      const counted = parseCounter(value);
       if (counted > 0) spent.set(parseOwner(key.slice(prefix.length)), counted);
     }
     cursor = page.cursor;

@@ -49,10 +49,10 @@ export interface DryItem {
   readonly visible: boolean;
 }
 
-export function reportOf(exchange: Exchange, listener: Listener, walk: Walk, redaction: Redaction): DryReport {
+export function buildReport(exchange: Exchange, listener: Listener, walk: Walk, redaction: Redaction): DryReport {
   const { called } = walk;
   // Checking the item may record the reason why it is hidden.
-  const item = itemOf(exchange, called !== undefined);
+  const item = checkItem(exchange, called !== undefined);
   const { failure, response, identity, request } = exchange;
   const route = listener.routes.find(({ name }) => name === exchange.route);
   const status = response?.status ?? 0;
@@ -98,7 +98,7 @@ function dryStep({ phase, of, policy, verdict }: Step, failure: Failure | undefi
 }
 
 /** Checks the item with the `mcpAuthorization` rules, as the backend would before forwarding the call. */
-export function itemOf(exchange: Exchange, isCalled: boolean): DryItem | undefined {
+export function checkItem(exchange: Exchange, isCalled: boolean): DryItem | undefined {
   const { mcp } = exchange.facts;
   if (mcp === undefined) return undefined;
   const kind = mcp.tool ? "tool" : mcp.prompt ? "prompt" : mcp.resource ? "resource" : undefined;

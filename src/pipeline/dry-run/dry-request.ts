@@ -44,7 +44,7 @@ const DEFAULT_SOURCE = "127.0.0.1";
 const FRAMING: ReadonlySet<string> = new Set([...MESSAGE_HEADERS, "host", "expect"]);
 
 /** Returns the listener for the URL. Throws an Error that lists the existing listeners if there is none. */
-export function listenerOf(listeners: readonly Listener[], request: DryRequest): Listener {
+export function selectListener(listeners: readonly Listener[], request: DryRequest): Listener {
   if (request.listener !== undefined) {
     const named = listeners.find(({ name }) => name === request.listener);
     if (named) return named;
@@ -77,8 +77,8 @@ export function dryExchange(
   for (const [name, value] of Object.entries(request.headers ?? {})) headers[name.toLowerCase()] = value;
   const isTrusted = isTrustedPeer(request.source ?? DEFAULT_SOURCE);
   const client = isTrusted ? forwardedClient(headers["x-forwarded-for"], isTrustedPeer) : undefined;
-  const pairs = pairsOf(headers);
-  return exchangeOf({ ...request, client, isTrusted, target, pairs, body: bodyOf(body) }, listener, clock);
+  const pairs = toPairs(headers);
+  return buildExchange({ ...request, client, isTrusted, target, pairs, body: toRequestBody(body) }, listener, clock);
 }
 
 /** Builds the exchange of a recorded request without its body, which was not recorded. */
@@ -92,7 +92,7 @@ export function recordedExchange(recorded: RecordedRequest, listener: Listener, 
   const target = query === "" ? path : `${path}?${query}`;
   // Forwarding headers of untrusted peers were removed before the request was recorded.
   const read = { method, target, pairs, source, client, isTrusted: true, identity, body: NO_BODY, facts: { llm } };
-  return exchangeOf(read, listener, clock);
+  return buildExchange(read, listener, clock);
 }
 
 interface ReadRequest extends Pick<DryRequest, "method" | "source" | "identity" | "facts"> {
@@ -104,7 +104,7 @@ interface ReadRequest extends Pick<DryRequest, "method" | "source" | "identity" 
   readonly body: RequestBody;
 }
 
-function exchangeOf(request: ReadRequest, listener: Listener, clock: Clock): Exchange {
+function buildExchange(request: ReadRequest, listener: Listener, clock: Clock): Exchange {
   const { method, target, pairs, client, isTrusted, identity, body } = request;
   const head = readHead({ method, target, version: "1.1", pairs, fault: undefined }, isTrusted, false);
   const exchange = new Exchange({
@@ -135,13 +135,13 @@ function exchangeOf(request: ReadRequest, listener: Listener, clock: Clock): Exc
   return exchange;
 }
 
-function pairsOf(headers: Readonly<Record<string, string>>): string[] {
+function toPairs(headers: Readonly<Record<string, string>>): string[] {
   const pairs: string[] = [];
   for (const name in headers) pairs.push(name, headers[name] as string);
   return pairs;
 }
 
-function bodyOf(text: string | undefined): RequestBody {
+function toRequestBody(text: string | undefined): RequestBody {
   return text === undefined ? NO_BODY : { kind: "bytes", bytes: Buffer.from(text) };
 }
 

@@ -14,8 +14,8 @@ import { handle } from "../phases/pipeline.ts";
 import type { PipelineEnv, Served } from "../phases/pipeline-env.ts";
 import type { RecordedRequest } from "../records/recorded-request.ts";
 import { createRouteTable } from "../route/match-route.ts";
-import { type DryReport, itemOf, refusedAtEdge, reportOf } from "./dry-report.ts";
-import { type DryRequest, dryExchange, listenerOf, recordedExchange } from "./dry-request.ts";
+import { buildReport, checkItem, type DryReport, refusedAtEdge } from "./dry-report.ts";
+import { type DryRequest, dryExchange, recordedExchange, selectListener } from "./dry-request.ts";
 import { dryTopology, type Walk, type Walks } from "./dry-topology.ts";
 
 /** Bounds a run whose hook waits for a service that is never called. */
@@ -55,7 +55,7 @@ export function createDryRunner(
   const walks: Walks = new Map();
   const { listeners } = dryTopology(topology, walks);
   const served = new Map<Listener, Served>();
-  const servedOf = (listener: Listener): Served => {
+  const getServed = (listener: Listener): Served => {
     const known = served.get(listener) ?? { listener, table: createRouteTable(listener.routes) };
     served.set(listener, known);
     return known;
@@ -79,7 +79,7 @@ export function createDryRunner(
   /** Throws or rejects if the run fails with a defect. */
   function finish(listener: Listener, exchange: Exchange, walk: Walk): undefined | Promise<void> {
     walks.set(exchange, walk);
-    handle(env, servedOf(listener), exchange, openSink());
+    handle(env, getServed(listener), exchange, openSink());
     if (walk.ended === undefined)
       return new Promise((resolve, reject) => {
         const timer = clock.after(MAX_WALK_MS, () => end(exchange, new Error("a policy did not decide in time")));
@@ -102,13 +102,13 @@ export function createDryRunner(
       return refusedAtEdge(listener, thrown);
     }
     await finish(listener, exchange, walk);
-    return reportOf(exchange, listener, walk, redaction);
+    return buildReport(exchange, listener, walk, redaction);
   }
 
   return {
     redaction,
     async run(request, { repeat = 1, keep = false } = {}) {
-      const listener = listenerOf(listeners, request);
+      const listener = selectListener(listeners, request);
       const { given, recorded, facts } = request;
       const taken: Walk[] = [];
       try {
@@ -123,7 +123,7 @@ export function createDryRunner(
       }
     },
     walk(recorded) {
-      const listener = listenerOf(listeners, { method: recorded.method, url: "/", listener: recorded.listener });
+      const listener = selectListener(listeners, { method: recorded.method, url: "/", listener: recorded.listener });
       const { claims, principals, mcp, llm } = recorded;
       const walk: Walk = {
         given: undefined,
@@ -172,15 +172,15 @@ export interface Verdict {
 export function walkRecorded(recorded: RecordedRequest, runner: DryRunner): Verdict | Promise<Verdict> {
   try {
     const walked = runner.walk(recorded);
-    return walked instanceof Promise ? walked.then(verdictOf, unwalked) : verdictOf(walked);
+    return walked instanceof Promise ? walked.then(toVerdict, failedVerdict) : toVerdict(walked);
   } catch (error) {
-    return unwalked(error);
+    return failedVerdict(error);
   }
 }
 
-function verdictOf({ exchange, called }: Walked): Verdict {
+function toVerdict({ exchange, called }: Walked): Verdict {
   // Checking the item may record the reason why it is hidden.
-  const item = exchange.facts.mcp && itemOf(exchange, called !== undefined);
+  const item = exchange.facts.mcp && checkItem(exchange, called !== undefined);
   const { failure, response } = exchange;
   const outcome = called && item?.visible !== false ? "forwarded" : failure ? "refused" : "answered";
   return {
@@ -195,7 +195,7 @@ function verdictOf({ exchange, called }: Walked): Verdict {
 }
 
 /** Handles a request that the listener rejects, whose listener does not exist, or whose run failed. */
-function unwalked(error: unknown): Verdict {
+function failedVerdict(error: unknown): Verdict {
   const nothing = { route: null, outcome: "refused", requestHeaders: undefined, responseHeaders: undefined } as const;
   if (error instanceof GatewayError) {
     const { status, code, message, detail } = error;

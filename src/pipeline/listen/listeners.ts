@@ -61,7 +61,7 @@ export function createListeners(env: ListenersEnv): Listeners {
       const at = env.sharedPort
         ? { ...listener, port: env.sharedPort(listener) ?? listener.port, isShared: true }
         : listener;
-      const open = await openListener(at, servedOf(listener), env, fd);
+      const open = await openListener(at, toServed(listener), env, fd);
       const task = env.tasks.start("listener", listener.name, () => ({ port: open.port, ...open.active() }));
       return { open, isTls: listener.tls !== undefined, isInherited: fd !== undefined, task, names: [listener.name] };
     } catch (error) {
@@ -81,9 +81,9 @@ export function createListeners(env: ListenersEnv): Listeners {
 
   /** Reopens the listeners that were closed for a configuration that is then rejected. */
   async function reopen(keys: ReadonlySet<string>): Promise<void> {
-    for (const listener of configured.filter((one) => keys.has(keyOf(one)))) {
+    for (const listener of configured.filter((one) => keys.has(socketKey(one)))) {
       try {
-        entries.set(keyOf(listener), await openOne(listener));
+        entries.set(socketKey(listener), await openOne(listener));
       } catch (error) {
         env.logger.error("no longer listening", { gateway: listener.name, error: (error as Error).message });
       }
@@ -94,7 +94,7 @@ export function createListeners(env: ListenersEnv): Listeners {
     async apply(topology) {
       const opened = new Map<string, Entry>();
       const released = new Set<string>();
-      const next = new Map(topology.listeners.map((listener) => [keyOf(listener), listener] as const));
+      const next = new Map(topology.listeners.map((listener) => [socketKey(listener), listener] as const));
       try {
         for (const [key, listener] of next) {
           if (entries.get(key)?.isTls === (listener.tls !== undefined)) continue;
@@ -131,7 +131,7 @@ export function createListeners(env: ListenersEnv): Listeners {
           continue;
         }
         entry.names = [listener.name];
-        entry.open.serve(servedOf(listener));
+        entry.open.serve(toServed(listener));
         if (listener.tls) entry.open.setTls(listener.tls);
       }
     },
@@ -144,7 +144,7 @@ export function createListeners(env: ListenersEnv): Listeners {
           (sum, one) => ({ connections: sum.connections + one.connections, requests: sum.requests + one.requests }),
           { connections: 0, requests: 0 },
         ),
-    notServing: () => configured.filter((listener) => !entries.has(keyOf(listener))).map(({ name }) => name),
+    notServing: () => configured.filter((listener) => !entries.has(socketKey(listener))).map(({ name }) => name),
     async close(limitMs, lingerMs) {
       const all = [...[...entries.values()].map(({ open }) => open), ...draining];
       const drained = Promise.all(all.map((open) => open.drain(lingerMs)));
@@ -156,7 +156,7 @@ export function createListeners(env: ListenersEnv): Listeners {
   };
 }
 
-export function servedOf(listener: Listener): Served {
+export function toServed(listener: Listener): Served {
   return { listener, table: createRouteTable(listener.routes) };
 }
 
@@ -164,7 +164,7 @@ export function servedOf(listener: Listener): Served {
  * Listeners with the same address and port share a socket across configurations. A listener with port 0 is identified
  * by its name.
  */
-function keyOf(listener: Listener): string {
+function socketKey(listener: Listener): string {
   return `${listener.address ?? "*"}:${listener.port === 0 ? `0/${listener.name}` : listener.port}`;
 }
 

@@ -25,13 +25,13 @@ export function createTlsAcceptor(
   const { minVersion, ciphers, clientAuth } = tls;
   const floors = { minVersion, ...(ciphers === undefined ? {} : { ciphers }) };
   const trust = clientAuth === undefined ? {} : { ca: clientAuth.ca };
-  const contextOf = ({ cert, key }: ListenerCertificate): SecureContext =>
+  const createContext = ({ cert, key }: ListenerCertificate): SecureContext =>
     createSecureContext({ cert, key, ...floors, ...trust });
   const [first, ...others] = tls.certificates;
-  const standard = contextOf(first);
+  const standard = createContext(first);
   const names = createServerNames(
     [first, ...others].flatMap((one) => {
-      const context = one === first ? standard : contextOf(one);
+      const context = one === first ? standard : createContext(one);
       return one.hosts.map((host) => [host, context] as const);
     }),
   );
@@ -50,7 +50,7 @@ export function createTlsAcceptor(
     const shown = clientAuth === undefined ? undefined : socket.getPeerX509Certificate();
     // `optional` accepts clients without a certificate, but not those with an invalid one.
     if (shown !== undefined && !socket.authorized) socket.destroy();
-    else opened(socket, shown && subjectOf(shown));
+    else opened(socket, shown && formatSubject(shown));
   });
   server.on("tlsClientError", (_error, socket) => socket.destroy());
   return {
@@ -62,6 +62,6 @@ export function createTlsAcceptor(
  * Formats the subject in the certificate's order, such as `CN=alice,O=Example`, with commas inside values escaped (RFC
  * 4514).
  */
-function subjectOf({ subject }: X509Certificate): string {
+function formatSubject({ subject }: X509Certificate): string {
   return subject.split("\n").join(",");
 }

@@ -36,7 +36,7 @@ export function forwardedClient(forwardedFor: string | undefined, isTrustedPeer:
   let end = forwardedFor.length;
   for (let i = 0; i < MAX_PROXIES; i++) {
     const comma = forwardedFor.lastIndexOf(",", end - 1);
-    const address = addressIn(forwardedFor.slice(comma + 1, end).trim());
+    const address = parseForwardedAddress(forwardedFor.slice(comma + 1, end).trim());
     if (address === undefined) return undefined;
     // A leading comma is malformed.
     if (comma < 0 || !isTrustedPeer(address)) return address;
@@ -47,7 +47,7 @@ export function forwardedClient(forwardedFor: string | undefined, isTrustedPeer:
 }
 
 /** Returns the address in canonical form, so that one client has one address. */
-function addressIn(entry: string): string | undefined {
+function parseForwardedAddress(entry: string): string | undefined {
   const found = isIP(entry) === 0 ? WITH_PORT.exec(entry) : null;
   const address = found ? (found[1] ?? found[2] ?? "") : entry;
   switch (isIP(address)) {

@@ -128,7 +128,7 @@ export function backendError(error: unknown): GatewayError {
 export const UNLIMITED = 0;
 
 /** Returns the deadline of the whole request on the monotonic clock, or undefined if it has none. */
-export function deadlineOf({ requestTimeoutMs }: Settings, startedMs: number): number | undefined {
+export function requestDeadline({ requestTimeoutMs }: Settings, startedMs: number): number | undefined {
   return requestTimeoutMs === undefined || requestTimeoutMs === UNLIMITED ? undefined : startedMs + requestTimeoutMs;
 }
 
@@ -377,7 +377,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
   #arm(wasUploading: boolean): void {
     this.#timer?.cancel();
     const { clock } = this.#owner;
-    const deadlineMs = deadlineOf(this.#settings, this.#exchange.startedMs);
+    const deadlineMs = requestDeadline(this.#settings, this.#exchange.startedMs);
     const spares = this.#run?.spareTargets ?? 0;
     const limitMs = headLimitMs(this.#settings, this.#defaultTimeoutMs, deadlineMs, clock.monotonicMs(), spares);
     if (limitMs === UNLIMITED) return;

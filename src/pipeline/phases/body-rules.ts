@@ -70,7 +70,7 @@ export function scoped(hook: ScopedHook, scopes: readonly CompiledScope[]): read
   let all: readonly ScopedPolicy[] = NONE;
   for (const scope of scopes) {
     if (scope[hook].length === 0) continue;
-    const own = policiesOf(hook, scope);
+    const own = scopedPolicies(hook, scope);
     all = all === NONE ? own : [...all, ...own];
   }
   return all;
@@ -83,7 +83,7 @@ const NONE: readonly ScopedPolicy[] = [];
 /** Caches the lists by scope, which has the lifetime of its configuration. */
 const made = new WeakMap<CompiledScope, Map<ScopedHook, readonly ScopedPolicy[]>>();
 
-function policiesOf(hook: ScopedHook, scope: CompiledScope): readonly ScopedPolicy[] {
+function scopedPolicies(hook: ScopedHook, scope: CompiledScope): readonly ScopedPolicy[] {
   let lists = made.get(scope);
   if (lists === undefined) {
     lists = new Map();

@@ -194,7 +194,7 @@ export class Delivery {
     headers.set("x-request-id", this.#exchange.id);
     this.#snapshot("final response");
     if (this.#exchange.trace !== undefined && !this.#confidential) this.#capture = new BodyCapture();
-    this.#remaining = lengthOf(headers);
+    this.#remaining = contentLength(headers);
     this.#sink.head(response.status, headers);
     this.#state = "streaming";
     if (response.replacement !== undefined) this.#sendReplacement(response.replacement);
@@ -280,7 +280,7 @@ function hasNoResponseHooks(scope: CompiledScope): boolean {
 }
 
 /** Returns -1 if there is no content-length. */
-function lengthOf(headers: HeaderList): number {
+function contentLength(headers: HeaderList): number {
   const length = headers.get("content-length");
   return length === undefined ? -1 : Number(length);
 }

@@ -49,7 +49,7 @@ export function inspectBody(
 ): void {
   const { exchange } = run;
   const { request, facts } = exchange;
-  const needs = sightOf(scopes, exchange);
+  const needs = combinedNeeds(scopes, exchange);
   // A second attempt skips this, because the first one has already read the body.
   if (facts.backend?.type !== "static" || facts.llm !== undefined || !(needs.counts || needs.model)) {
     next(scopes);
@@ -159,7 +159,7 @@ function chargeBySize(
   mayBeCall: boolean,
 ): readonly CompiledScope[] {
   const charged = mayBeCall ? scopes : scopes.filter(({ phase }) => phase !== "gateway");
-  if (!sightOf(charged, exchange).counts) return [];
+  if (!combinedNeeds(charged, exchange).counts) return [];
   observeUsage(exchange, noteSizedRequest(exchange));
   return charged;
 }
@@ -189,7 +189,7 @@ interface Needs {
   readonly enforces: boolean;
 }
 
-function sightOf(scopes: readonly CompiledScope[], { identity: { modelAccess } }: Exchange): Needs {
+function combinedNeeds(scopes: readonly CompiledScope[], { identity: { modelAccess } }: Exchange): Needs {
   const tokens = scopes.some(({ sight }) => sight.tokens);
   const model = modelAccess !== undefined || scopes.some(({ sight }) => sight.model);
   return { counts: tokens || scopes.some(({ sight }) => sight.watchedTokens), model, enforces: tokens || model };

@@ -15,7 +15,7 @@ import type { HeaderList } from "../../http/headers.ts";
 import { withholdOwnCookies } from "../../identity/login/browser-flow.ts";
 import type { RequestStage } from "../../observe/trace/events.ts";
 import { chooseBackend } from "../route/choose-backend.ts";
-import { prefaceOf, refuseAmbiguousPath, rejectMisdirected, routeNotFound } from "../route/match-route.ts";
+import { rejectAmbiguousPath, rejectMisdirected, routeNotFound, selectPreface } from "../route/match-route.ts";
 import { Attempt, type AttemptOwner } from "./attempt.ts";
 import { type BeforeCallRun, beforeCall } from "./before-call.ts";
 import { BodyRules, scoped } from "./body-rules.ts";
@@ -152,7 +152,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     this.enter(scope);
     if (scope.isTransparent) this.#matchRoute();
     else {
-      const preface = prefaceOf(listener, table, this.exchange.request);
+      const preface = selectPreface(listener, table, this.exchange.request);
       if (preface) this.#delivery.entered.push(preface);
       this.pass(preface, "access", () =>
         this.pass(scope, "access", () => this.pass(scope, "shape", () => this.#matchRoute())),
@@ -178,7 +178,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     }
     this.#route = route;
     this.exchange.route = route.name;
-    refuseAmbiguousPath(request, route, table);
+    rejectAmbiguousPath(request, route, table);
     this.#routePhase(route);
   }
 

@@ -245,7 +245,7 @@ function show(
   const { skipped } = run.exchange;
   run.exchange.skipped = undefined;
   const result = verdict !== "passed" ? verdict : skipped === undefined ? "applied" : "skipped";
-  const why = error instanceof Error ? detailOf(error) : skipped;
+  const why = error instanceof Error ? errorDetail(error) : skipped;
   const { pairs } = run.exchange.request.headers;
   const { kind, of } = policy;
   const details = why === undefined ? {} : { details: run.redaction.scrub(why, pairs) };
@@ -256,7 +256,7 @@ function show(
   );
 }
 
-function detailOf(error: Error & { detail?: string }): string {
+function errorDetail(error: Error & { detail?: string }): string {
   return error.detail ?? error.message;
 }
 

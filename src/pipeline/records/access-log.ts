@@ -117,8 +117,8 @@ export function accessFields(exchange: Exchange, outcome: Outcome, durationMs: n
   if (exchange.arrived.rawPath !== exchange.originalPath) fields.rawPath = exchange.arrived.rawPath;
   if (exchange.source.client !== undefined) fields.client = exchange.source.client;
   if (outcome.end !== "complete") fields.end = outcome.end;
-  if (facts.jwt !== undefined) fields["jwt.sub"] = textOf(facts.jwt.sub);
-  if (facts.apiKey !== undefined) fields["apiKey.user_id"] = textOf(facts.apiKey.user_id);
+  if (facts.jwt !== undefined) fields["jwt.sub"] = stringOrUndefined(facts.jwt.sub);
+  if (facts.apiKey !== undefined) fields["apiKey.user_id"] = stringOrUndefined(facts.apiKey.user_id);
   if (facts.mcp !== undefined) {
     fields["mcp.method"] = facts.mcp.methodName;
     fields["mcp.target"] = facts.mcp.tool?.target ?? facts.mcp.target;
@@ -152,6 +152,6 @@ export function accessFields(exchange: Exchange, outcome: Outcome, durationMs: n
   return fields;
 }
 
-function textOf(value: unknown): string | undefined {
+function stringOrUndefined(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
 }

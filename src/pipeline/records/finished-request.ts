@@ -89,7 +89,7 @@ export function snapshotSource({ exchange, request, credentialQuery, secrets }: 
   };
 }
 
-export function recordOf(one: FinishedRequest): RequestRecord {
+export function toRequestRecord(one: FinishedRequest): RequestRecord {
   const { exchange, request, outcome } = one;
   const { facts, failure, shadowDenials } = exchange;
   return {
@@ -109,9 +109,9 @@ export function recordOf(one: FinishedRequest): RequestRecord {
     end: outcome.end,
     responseBytes: outcome.responseBytes,
     upstreamMs: one.upstreamMs === null ? null : round(one.upstreamMs),
-    subject: subjectOf(facts),
-    ...(facts.mcp ? { mcp: mcpOf(facts.mcp) } : {}),
-    ...(facts.llm ? { llm: llmOf(facts.llm) } : {}),
+    subject: requestSubject(facts),
+    ...(facts.mcp ? { mcp: mcpFields(facts.mcp) } : {}),
+    ...(facts.llm ? { llm: llmFields(facts.llm) } : {}),
     steps: exchange.steps,
     ...(failure
       ? {
@@ -128,16 +128,16 @@ export function recordOf(one: FinishedRequest): RequestRecord {
 }
 
 /** Uses the same order of precedence as the principal of an MCP session. */
-export function subjectOf({ jwt, apiKey, basicAuth }: Exchange["facts"]): string | null {
+export function requestSubject({ jwt, apiKey, basicAuth }: Exchange["facts"]): string | null {
   const { sub, azp, client_id, appid } = jwt ?? NOTHING;
   const { user_id, name } = apiKey ?? NOTHING;
   return (
-    textOf(sub) ??
-    textOf(azp) ??
-    textOf(client_id) ??
-    textOf(appid) ??
-    textOf(user_id) ??
-    textOf(name) ??
+    stringOrUndefined(sub) ??
+    stringOrUndefined(azp) ??
+    stringOrUndefined(client_id) ??
+    stringOrUndefined(appid) ??
+    stringOrUndefined(user_id) ??
+    stringOrUndefined(name) ??
     basicAuth?.username ??
     null
   );
@@ -145,11 +145,11 @@ export function subjectOf({ jwt, apiKey, basicAuth }: Exchange["facts"]): string
 
 const NOTHING: Readonly<Record<string, unknown>> = {};
 
-function textOf(value: unknown): string | undefined {
+function stringOrUndefined(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
-function mcpOf(mcp: NonNullable<Exchange["facts"]["mcp"]>): NonNullable<RequestRecord["mcp"]> {
+function mcpFields(mcp: NonNullable<Exchange["facts"]["mcp"]>): NonNullable<RequestRecord["mcp"]> {
   const named = mcp.tool ?? mcp.prompt;
   return defined({
     method: mcp.methodName,
@@ -159,7 +159,7 @@ function mcpOf(mcp: NonNullable<Exchange["facts"]["mcp"]>): NonNullable<RequestR
   });
 }
 
-function llmOf(llm: NonNullable<Exchange["facts"]["llm"]>): NonNullable<RequestRecord["llm"]> {
+function llmFields(llm: NonNullable<Exchange["facts"]["llm"]>): NonNullable<RequestRecord["llm"]> {
   return defined({
     provider: llm.provider,
     model: llm.responseModel ?? llm.requestModel,

@@ -67,7 +67,7 @@ export function createMirrorRecords(metrics: Metrics, nowMs: number): MirrorReco
   let counter: ReturnType<Metrics["counter"]> | undefined;
   let others = 0;
 
-  function entryOf(route: string | null, mirror: string): Entry | undefined {
+  function getOrCreateEntry(route: string | null, mirror: string): Entry | undefined {
     const key = JSON.stringify([route, mirror]);
     const known = entries.get(key);
     if (known !== undefined || entries.size >= MAX_MIRROR_ENTRIES) return known;
@@ -86,7 +86,7 @@ export function createMirrorRecords(metrics: Metrics, nowMs: number): MirrorReco
       "result",
     ]);
     counter.labels(exchange.route ?? "", mirror, result).add();
-    const entry = entryOf(exchange.route ?? null, mirror);
+    const entry = getOrCreateEntry(exchange.route ?? null, mirror);
     if (entry === undefined) {
       others += 1;
       return;

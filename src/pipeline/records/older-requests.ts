@@ -8,7 +8,7 @@ import { Buffer } from "node:buffer";
 import { canonicalPath, pathAndQuery } from "../../http/request-path.ts";
 import { explainRequest } from "../../observe/trace/explain.ts";
 import type { RequestDetail, RequestRecord } from "../../observe/trace/request-record.ts";
-import { type RecordedRequest, readRecord, timeOf } from "./recorded-request.ts";
+import { type RecordedRequest, readRecord, recordTime } from "./recorded-request.ts";
 import { type RequestHistory, readSegments } from "./request-history.ts";
 
 /** Clients can choose request ids, so an id can occur many times. */
@@ -25,7 +25,7 @@ export function olderRequests(facts: RequestHistory, beforeMs: number, limit: nu
   const segments = facts.views();
   for (let i = segments.length - 1; i >= 0; i--) {
     const segment = segments[i] as Uint8Array;
-    if (firstTimeOf(segment) - SLACK_MS > beforeMs) continue;
+    if (firstArrivalMs(segment) - SLACK_MS > beforeMs) continue;
     for (const record of readSegments([segment])) if (record.at < beforeMs) found.push(record);
     if (found.length >= limit) break;
   }
@@ -53,12 +53,14 @@ export function findOlder(facts: RequestHistory, id: string): RequestDetail[] {
     .sort((a, b) => b.at - a.at)
     .map((recorded) => {
       const record = recordFrom(recorded);
-      return { ...record, story: explainRequest(record), requestState: stateOf(recorded) };
+      return { ...record, story: explainRequest(record), requestState: recordedState(recorded) };
     });
 }
 
-function firstTimeOf(segment: Uint8Array): number {
-  return timeOf(Buffer.from(segment.buffer, segment.byteOffset, Math.min(segment.byteLength, 64)).toString("latin1"));
+function firstArrivalMs(segment: Uint8Array): number {
+  return recordTime(
+    Buffer.from(segment.buffer, segment.byteOffset, Math.min(segment.byteLength, 64)).toString("latin1"),
+  );
 }
 
 function recordFrom(recorded: RecordedRequest): RequestRecord {
@@ -84,8 +86,8 @@ function recordFrom(recorded: RecordedRequest): RequestRecord {
     upstreamMs: null,
     subject,
     isShort: true,
-    ...(mcp ? { mcp: mcpOf(mcp) } : {}),
-    ...(llm ? { llm: llmOf(llm) } : {}),
+    ...(mcp ? { mcp: mcpFields(mcp) } : {}),
+    ...(llm ? { llm: llmFields(llm) } : {}),
     steps: policies.map((text) => {
       const [policy = "", verdict] = text.split("=");
       return {
@@ -99,7 +101,7 @@ function recordFrom(recorded: RecordedRequest): RequestRecord {
   };
 }
 
-function mcpOf(mcp: NonNullable<RecordedRequest["mcp"]>): NonNullable<RequestRecord["mcp"]> {
+function mcpFields(mcp: NonNullable<RecordedRequest["mcp"]>): NonNullable<RequestRecord["mcp"]> {
   const { methodName, tool, prompt, resource } = mcp;
   const name = tool?.name ?? prompt?.name ?? resource?.uri;
   const target = tool?.target ?? prompt?.target ?? resource?.target ?? mcp.target;
@@ -110,7 +112,7 @@ function mcpOf(mcp: NonNullable<RecordedRequest["mcp"]>): NonNullable<RequestRec
   };
 }
 
-function llmOf(llm: NonNullable<RecordedRequest["llm"]>): NonNullable<RequestRecord["llm"]> {
+function llmFields(llm: NonNullable<RecordedRequest["llm"]>): NonNullable<RequestRecord["llm"]> {
   const { provider, requestModel, responseModel, inputTokens, outputTokens } = llm;
   const model = responseModel ?? requestModel;
   return {
@@ -121,7 +123,7 @@ function llmOf(llm: NonNullable<RecordedRequest["llm"]>): NonNullable<RequestRec
   };
 }
 
-function stateOf({
+function recordedState({
   method,
   scheme,
   host,

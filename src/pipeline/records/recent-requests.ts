@@ -18,8 +18,8 @@ import {
   type FinishedRequest,
   finishedRequest,
   hasFailed,
-  recordOf,
   snapshotSource,
+  toRequestRecord,
 } from "./finished-request.ts";
 
 /** With request heads of at most 16 KiB this uses at most about 10 MB, and usually less than 1 MB. */
@@ -105,7 +105,7 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
       if (exchange.trace !== undefined) endTrace(exchange, exchange.trace, outcome);
       if (kept) keepIfFailed(exchange, outcome);
       if (followers.size > 0) {
-        const record = recordOf(one);
+        const record = toRequestRecord(one);
         for (const follower of followers) follower(record);
       }
     },
@@ -114,7 +114,7 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
       const records: RequestRecord[] = [];
       for (const one of finished()) {
         if (records.length >= limit || (since !== undefined && one.seq <= since)) break;
-        records.push(recordOf(one));
+        records.push(toRequestRecord(one));
       }
       return records;
     },
@@ -123,7 +123,7 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
       const details: RequestDetail[] = [];
       for (const one of finished()) {
         if (one.exchange.id !== id) continue;
-        const record = recordOf(one);
+        const record = toRequestRecord(one);
         // Only the trace of the newest request with the id is kept.
         const trace = details.length === 0 && hasFailed(one.exchange, one.outcome) ? kept?.find(id) : undefined;
         details.push({

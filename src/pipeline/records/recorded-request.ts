@@ -10,7 +10,7 @@ import type { Outcome } from "../../core/policy.ts";
 import { shownPrincipal } from "../../core/principal.ts";
 import type { Source } from "../../core/source.ts";
 import { REDACTED, type Redaction, withoutCopies } from "../../observe/trace/redact.ts";
-import { subjectOf } from "./finished-request.ts";
+import { requestSubject } from "./finished-request.ts";
 
 export interface RecordedRequest {
   readonly id: string;
@@ -80,7 +80,7 @@ function sourceText({ address, client }: Source): string {
 }
 
 /** Returns the arrival time of a record, or NaN if the text is not a record. */
-export function timeOf(text: string): number {
+export function recordTime(text: string): number {
   return Number(text.slice(0, text.indexOf(FIELD)));
 }
 
@@ -115,13 +115,13 @@ export function readRecord(text: string, parse: ParseJson = JSON.parse): Recorde
   const client = field(9).split(" ")[1];
   if (client !== undefined) record.client = client;
   if (field(10) !== "") record.identity = field(10);
-  const claims = objectIn(field(17), parse);
+  const claims = parseObject(field(17), parse);
   if (claims !== undefined) record.claims = claims as Claims;
-  const apiKey = objectIn(field(18), parse);
+  const apiKey = parseObject(field(18), parse);
   if (apiKey !== undefined) record.apiKey = apiKey as Record<string, unknown>;
-  const mcp = objectIn(field(19), parse);
+  const mcp = parseObject(field(19), parse);
   if (mcp !== undefined) record.mcp = mcp as McpFacts;
-  const llm = objectIn(field(20), parse);
+  const llm = parseObject(field(20), parse);
   if (llm !== undefined) record.llm = llm as LlmFacts;
   return record;
 }
@@ -198,14 +198,14 @@ function withoutRepeated(text: string, secrets: readonly string[]): string {
 function subjectText(facts: Exchange["facts"]): string {
   return facts.jwt === undefined && facts.apiKey === undefined && facts.basicAuth === undefined
     ? ""
-    : oneLine(subjectOf(facts) ?? "");
+    : oneLine(requestSubject(facts) ?? "");
 }
 
 function oneLine(text: string): string {
   return text.includes("\n") || text.includes("\0") ? text.replace(/[\n\0]+/g, " ") : text;
 }
 
-function objectIn(text: string, parse: ParseJson): object | undefined {
+function parseObject(text: string, parse: ParseJson): object | undefined {
   if (text === "") return undefined;
   try {
     const value = parse(text);

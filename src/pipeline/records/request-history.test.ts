@@ -4,7 +4,7 @@ import { Exchange, NO_BODY } from "../../core/exchange.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { createRedaction } from "../../observe/trace/redact.ts";
 import { findOlder } from "./older-requests.ts";
-import { createRequestHistory, RECORDED_REQUESTS, readSegments, trafficIn } from "./request-history.ts";
+import { createRequestHistory, RECORDED_REQUESTS, readSegments, readTraffic } from "./request-history.ts";
 
 const outcome = { status: 200, end: "complete", responseBytes: 2 } as const;
 
@@ -167,14 +167,14 @@ test("traffic is read in order of arrival, not of completion", () => {
     ["second", 3],
   ] as const)
     ring.note(Object.assign(exchangeOf(id, []), { startedAt }), outcome, 1);
-  const traffic = trafficIn(ring.segments());
+  const traffic = readTraffic(ring.segments());
   assert.equal(traffic.firstAt, 1);
   assert.deepEqual(
     [...traffic].map(({ id }) => id),
     ["first", "second", "slow"],
   );
-  assert.equal(trafficIn([]).firstAt, undefined);
-  const none = trafficIn([Buffer.from("no record\0")]);
+  assert.equal(readTraffic([]).firstAt, undefined);
+  const none = readTraffic([Buffer.from("no record\0")]);
   assert.deepEqual([none.firstAt, ...none], [undefined]);
 });
 

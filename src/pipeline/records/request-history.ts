@@ -7,7 +7,7 @@ import { Buffer } from "node:buffer";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
-import { type RecordedRequest, readRecord, recordText, timeOf } from "./recorded-request.ts";
+import { type RecordedRequest, readRecord, recordText, recordTime } from "./recorded-request.ts";
 
 export const RECORDED_REQUESTS = 10_000;
 /** Requests above this rate are not recorded, which bounds the cost and keeps at least 20 seconds of history. */
@@ -112,7 +112,7 @@ export function createRequestHistory(redaction: Redaction, perSecond = RECORDED_
 }
 
 export function readSegments(segments: readonly Uint8Array[]): RecordedRequest[] {
-  return textsOf(segments).flatMap((text) => readRecord(text) ?? []);
+  return splitRecords(segments).flatMap((text) => readRecord(text) ?? []);
 }
 
 /** Iterates over recorded requests in order of arrival. */
@@ -123,9 +123,9 @@ export interface RecordedTraffic extends Iterable<RecordedRequest> {
 /**
  * Parses each record only when it is iterated, because 10,000 parsed records would slow down every garbage collection.
  */
-export function trafficIn(segments: readonly Uint8Array[]): RecordedTraffic {
-  const texts = textsOf(segments).filter((text) => Number.isFinite(timeOf(text)));
-  const times = Float64Array.from(texts, timeOf);
+export function readTraffic(segments: readonly Uint8Array[]): RecordedTraffic {
+  const texts = splitRecords(segments).filter((text) => Number.isFinite(recordTime(text)));
+  const times = Float64Array.from(texts, recordTime);
   // The sort of a plain array is fast for records that are nearly in order, and the sort of a typed array is not.
   const order = [...texts.keys()].sort((one, other) => (times[one] ?? 0) - (times[other] ?? 0));
   const parse = parseOnce();
@@ -153,7 +153,7 @@ function parseOnce(): (text: string) => unknown {
   };
 }
 
-function textsOf(segments: readonly Uint8Array[]): string[] {
+function splitRecords(segments: readonly Uint8Array[]): string[] {
   const texts = segments.flatMap((bytes) =>
     Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8").split(END).slice(0, -1),
   );

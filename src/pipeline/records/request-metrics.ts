@@ -60,7 +60,7 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
 
   let last: Series | undefined;
 
-  function seriesOf(labels: Labels): Series {
+  function getOrCreateSeries(labels: Labels): Series {
     const key = labels.join("|");
     const before = known.get(key);
     if (before) return before;
@@ -82,8 +82,8 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
     const error = failure?.code ?? "";
     // Most requests have the same labels as the previous one, and comparing is cheaper than building a key.
     let series = last;
-    if (series === undefined || !isOf(series.labels, listener, route, backend, request.method, status, error))
-      series = last = seriesOf([listener, route, backend, request.method, status, error]);
+    if (series === undefined || !hasLabels(series.labels, listener, route, backend, request.method, status, error))
+      series = last = getOrCreateSeries([listener, route, backend, request.method, status, error]);
     series.count.add();
     series.duration.observe(durationMs / 1000);
     series.bytes.add(outcome.responseBytes);
@@ -100,7 +100,7 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
   };
 }
 
-function isOf(
+function hasLabels(
   labels: Labels,
   listener: string,
   route: string,

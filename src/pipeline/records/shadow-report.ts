@@ -4,7 +4,7 @@
  */
 import type { Exchange, ShadowDenial } from "../../core/exchange.ts";
 import type { Metrics } from "../../observe/log/metrics.ts";
-import { subjectOf } from "./finished-request.ts";
+import { requestSubject } from "./finished-request.ts";
 
 const MAX_SHADOW_RULES = 200;
 const MAX_SHADOW_SUBJECTS = 100;
@@ -64,7 +64,7 @@ export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowReco
   const entries = new Map<string, Entry>();
   let others = 0;
 
-  function entryOf(route: string | undefined, policy: string, rule: string, at: number): Entry | undefined {
+  function getOrCreateEntry(route: string | undefined, policy: string, rule: string, at: number): Entry | undefined {
     const key = JSON.stringify([route, policy, rule]);
     const known = entries.get(key);
     if (known || entries.size >= MAX_SHADOW_RULES) return known;
@@ -86,14 +86,14 @@ export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowReco
   function noteOne({ route, startedAt, facts, id, request, originalPath }: Exchange, denial: ShadowDenial): void {
     const { policy, detail, rule } = denial;
     counter.labels(route ?? "", policy).add();
-    const entry = entryOf(route, policy, rule ?? ruleIn(detail), startedAt);
+    const entry = getOrCreateEntry(route, policy, rule ?? extractRule(detail), startedAt);
     if (entry === undefined) {
       others += 1;
       return;
     }
     entry.denied += 1;
     entry.lastAt = startedAt;
-    const subject = subjectOf(facts) ?? "(anonymous)";
+    const subject = requestSubject(facts) ?? "(anonymous)";
     const before = entry.subjects.get(subject);
     if (before === undefined && entry.subjects.size >= MAX_SHADOW_SUBJECTS) entry.others += 1;
     else entry.subjects.set(subject, (before ?? 0) + 1);
@@ -120,7 +120,7 @@ export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowReco
 }
 
 /** Extracts the rule from the detail, without the values, which differ between requests. */
-export function ruleIn(detail: string): string {
+export function extractRule(detail: string): string {
   return (/`([\s\S]*?)` (?:is|cannot)/.exec(detail)?.[1] ?? detail).slice(0, MAX_RULE_CHARS);
 }
 

@@ -47,7 +47,7 @@ export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory 
   return {
     count({ facts, failure }, { status = null, end }, durationMs) {
       const nowMs = clock.now();
-      const bin = binOf(durationMs);
+      const bin = histogramBin(durationMs);
       const { llm, mcp } = facts;
       const result = resultOf({ status, end, failure, mcp });
       for (const { slotMs, slots } of rings) {
@@ -76,8 +76,8 @@ export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory 
       }
       return {
         slotSeconds: slotMs / 1000,
-        points: shown.map((slot) => ({ at: slot.number * slotMs, ...numbersOf(slot) })),
-        total: numbersOf(shown.reduce(sumOf, emptySlot())),
+        points: shown.map((slot) => ({ at: slot.number * slotMs, ...toNumbers(slot) })),
+        total: toNumbers(shown.reduce(addSlot, emptySlot())),
       };
     },
 
@@ -103,7 +103,7 @@ export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory 
           const place = ring.slots[number % ring.slots.length];
           if (place === undefined || number > last || number <= last - ring.slots.length || place.number > number)
             continue;
-          sumOf(slotAt(ring.slots, number), unpackedSlot(one));
+          addSlot(slotAt(ring.slots, number), unpackedSlot(one));
           knownSinceMs = Math.min(knownSinceMs, number * ring.slotMs);
         }
       }
@@ -167,23 +167,23 @@ function emptySlot(number = -1): Slot {
   return { number, requests: 0, failed: 0, rejected: 0, tokens: 0, cost: 0, durations };
 }
 
-function sumOf(sum: Slot, slot: Slot): Slot {
+function addSlot(sum: Slot, slot: Slot): Slot {
   for (const name of ["requests", "failed", "rejected", "tokens", "cost"] as const) sum[name] += slot[name];
   for (let i = 0; i < sum.durations.length; i++) sum.durations[i] = (sum.durations[i] ?? 0) + (slot.durations[i] ?? 0);
   return sum;
 }
 
-function numbersOf({ requests, failed, rejected, tokens, cost, durations }: Slot): Omit<HistoryPoint, "at"> {
-  return { requests, failed, rejected, tokens, cost, p95Ms: requests === 0 ? null : p95Of(durations, requests) };
+function toNumbers({ requests, failed, rejected, tokens, cost, durations }: Slot): Omit<HistoryPoint, "at"> {
+  return { requests, failed, rejected, tokens, cost, p95Ms: requests === 0 ? null : percentile95(durations, requests) };
 }
 
-function binOf(durationMs: number): number {
+function histogramBin(durationMs: number): number {
   const bin = durationMs <= 1 ? 0 : Math.ceil(Math.log10(durationMs) * 5);
   return Math.min(bin, BOUNDS_MS.length);
 }
 
 /** Returns the upper bound of the bin with the 95th percentile, so that the result is never too low. */
-function p95Of(durations: Uint32Array, requests: number): number {
+function percentile95(durations: Uint32Array, requests: number): number {
   let seen = 0;
   for (let i = 0; i < durations.length; i++) {
     seen += durations[i] ?? 0;

@@ -61,13 +61,13 @@ export function createRouteTable(routes: readonly Route[]): RouteTable {
   return {
     match(request, path = request.path) {
       if (only) return only;
-      const host = hostnameOf(request.host);
+      const host = parseHostname(request.host);
       for (const one of candidates)
         if (hostFits(one, host) && one.path.test(path) && restMatches(one, request)) return one.route;
       return undefined;
     },
     evaluated(request) {
-      const host = hostnameOf(request.host);
+      const host = parseHostname(request.host);
       return [...new Set(candidates.filter((one) => hostFits(one, host)).map((one) => one.route.name))];
     },
   };
@@ -138,7 +138,7 @@ function hostMatches(pattern: string, host: string): boolean {
 }
 
 /** Returns the host in lowercase, without the port and a trailing dot. */
-export function hostnameOf(authority: string): string {
+export function parseHostname(authority: string): string {
   if (authority !== lastAuthority) {
     lastName = withoutPort(authority);
     lastAuthority = authority;
@@ -209,14 +209,18 @@ export function rejectMisdirected(
   { source: { serverName }, request }: Pick<Exchange, "source" | "request">,
 ): void {
   if (parts === undefined || serverName === undefined) return;
-  const host = hostnameOf(request.host);
+  const host = parseHostname(request.host);
   if (parts.find(serverName) === parts.find(host)) return;
   throw new GatewayError("misdirected_request", {
     detail: `the connection is for ${serverName}, the request for ${host}`,
   });
 }
 
-export function prefaceOf(listener: Listener, table: RouteTable, request: GatewayRequest): CompiledScope | undefined {
+export function selectPreface(
+  listener: Listener,
+  table: RouteTable,
+  request: GatewayRequest,
+): CompiledScope | undefined {
   if (listener.policies.access.length === 0) return undefined;
   const route = table.match(request);
   return (route?.policies ?? listener.unmatched).preface;
@@ -224,7 +228,7 @@ export function prefaceOf(listener: Listener, table: RouteTable, request: Gatewa
 
 const SHOWN_ROUTES = 10;
 
-export function refuseAmbiguousPath(request: GatewayRequest, route: Route, table: RouteTable): void {
+export function rejectAmbiguousPath(request: GatewayRequest, route: Route, table: RouteTable): void {
   const { path } = request;
   if (!mayBeAmbiguous(path)) return;
   const ambiguity = findAmbiguity(path);

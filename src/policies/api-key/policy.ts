@@ -36,7 +36,7 @@ import { budgetBooks } from "../../llm/budgets/ledger.ts";
 import { detectDialect } from "../../llm/request/dialect.ts";
 import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
 import { matchPattern } from "../../llm/request/named-models.ts";
-import { counterOf, type Store, StoreUnavailable, storeNamespace } from "../../store/store.ts";
+import { parseCounter, type Store, StoreUnavailable, storeNamespace } from "../../store/store.ts";
 
 /** The general scheme is checked first, then the headers that the LLM providers' own clients use. */
 const DEFAULT_LOCATIONS: readonly CredentialLocation[] = [
@@ -271,7 +271,7 @@ export async function keySpending(whole: Store, clock: Clock, key: SpendingKey):
   if (key.budget === undefined) return undefined;
   const budget = toBudget(key.budget);
   const account = accountFor(budget, key.id, key.id, clock.now());
-  return fromStoredAmount(budget.unit, counterOf(await storeNamespace(whole, "budgets").get(account.key)));
+  return fromStoredAmount(budget.unit, parseCounter(await storeNamespace(whole, "budgets").get(account.key)));
 }
 
 function toBudget({ cost, tokens, per }: KeyBudget): Budget {
