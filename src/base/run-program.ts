@@ -1,4 +1,6 @@
-/** Runs another program without a shell, such as curl for inject mode or a credential plugin of a kubeconfig. */
+/**
+ * Runs another program without a shell, such as curl for inject mode or a credential plugin of a kubeconfig.
+ */
 import { spawn } from "node:child_process";
 import { checkSpareDescriptors } from "./file-descriptors.ts";
 

@@ -1,4 +1,6 @@
-/** Defines configuration errors with a position. A message never contains values of environment variables. */
+/**
+ * Defines configuration errors with a position. A message never contains values of environment variables.
+ */
 import { type VariableValue, withVariableNames } from "../observe/trace/redact.ts";
 
 /** Lines and columns count from 1. */

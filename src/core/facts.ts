@@ -1,4 +1,6 @@
-/** Defines the request attributes that policies and backends set. CEL expressions, logs and metrics read them. */
+/**
+ * Defines the request attributes that policies and backends set. CEL expressions, logs and metrics read them.
+ */
 
 export interface BackendFacts {
   readonly name: string;

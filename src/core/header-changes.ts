@@ -1,4 +1,6 @@
-/** Implements `{ add, set, remove }` in header modifiers, for requests and responses. */
+/**
+ * Implements `{ add, set, remove }` in header modifiers, for requests and responses.
+ */
 import { z } from "zod";
 import type { Budget, Expression } from "../cel/expression.ts";
 import type { HeaderList } from "../http/headers.ts";

@@ -1,4 +1,6 @@
-/** Defines the TLS settings of a listener. All strings are PEM and were checked when the configuration was loaded. */
+/**
+ * Defines the TLS settings of a listener. All strings are PEM and were checked when the configuration was loaded.
+ */
 
 export interface NamedEntries<Value> {
   find(servername: string): Value | undefined;

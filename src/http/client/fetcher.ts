@@ -1,4 +1,6 @@
-/** Sends the gateway's own outgoing requests (http/fetch.ts) with one connection pool for each server. */
+/**
+ * Sends the gateway's own outgoing requests (http/fetch.ts) with one connection pool for each server.
+ */
 
 import type { Clock } from "../../base/clock.ts";
 import { FetchError, type Fetcher, parseHttpUrl } from "../fetch.ts";

@@ -1,4 +1,6 @@
-/** Opens a connection to a server, plain or with TLS, as the target specifies. */
+/**
+ * Opens a connection to a server, plain or with TLS, as the target specifies.
+ */
 import { connect as connectTcp, isIP, type LookupFunction, Socket } from "node:net";
 import { connect as connectTls, type PeerCertificate } from "node:tls";
 import { hasOneName } from "../certificates.ts";

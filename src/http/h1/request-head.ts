@@ -1,4 +1,6 @@
-/** Writes a request head. Rejects values that could end their line early, as the last check before the backend. */
+/**
+ * Writes a request head. Rejects values that could end their line early, as the last check before the backend.
+ */
 
 import { ExpectedError } from "../../base/errors.ts";
 import { isHeaderName } from "../../base/header-names.ts";

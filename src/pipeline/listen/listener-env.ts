@@ -1,4 +1,6 @@
-/** Defines the settings, dependencies and limits of a listener. */
+/**
+ * Defines the settings, dependencies and limits of a listener.
+ */
 
 import type { Clock } from "../../base/clock.ts";
 import type { HeapPressure } from "../../base/heap-pressure.ts";

@@ -1,4 +1,6 @@
-/** Defines the dependencies of the pipeline. */
+/**
+ * Defines the dependencies of the pipeline.
+ */
 
 import type { Clock } from "../../base/clock.ts";
 import type { Exchange } from "../../core/exchange.ts";

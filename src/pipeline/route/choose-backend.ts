@@ -1,4 +1,6 @@
-/** Chooses a backend of a route at random by weight. Ejected backends are skipped if others are available. */
+/**
+ * Chooses a backend of a route at random by weight. Ejected backends are skipped if others are available.
+ */
 import type { Exchange } from "../../core/exchange.ts";
 import type { Route, WeightedBackend } from "../../core/topology.ts";
 
