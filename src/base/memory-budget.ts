@@ -1,20 +1,18 @@
 /**
- * Limits the memory that clients can make the gateway retain. It is divided into pools: request bodies, MCP sessions
- * with their event logs, large messages of servers, streams whose peer does not read, and the store with its cache. All
- * pools together are about half of what the process may use, which leaves memory for the gateway itself and for garbage.
- * Each client has a share of each pool, so that one client cannot exhaust it.
- *
- * Memory that is not charged to a pool is measured (`heap-pressure.ts`). While it is short, `relieve` frees memory in a
- * fixed order: caches, idle sessions of the client that holds the most, then request bodies are not read, and finally
- * the newest body of the largest client is rejected, or its oldest waiting stream is cut. Rate limit buckets, budgets
- * and API keys are never evicted.
+ * Limits the memory that clients can make the gateway retain. Pools limit request bodies, MCP sessions with their
+ * event logs, large messages of servers, streams whose peer does not read, and the store with its cache. All pools
+ * together are about half of the memory of the process, which leaves the rest for the gateway itself and for garbage.
+ * Each client has a share of each pool, so that one client cannot exhaust it. While measured memory
+ * (`heap-pressure.ts`) is short, `relieve` frees caches first, then idle sessions of the client that holds the most,
+ * stops reading request bodies, and finally rejects the newest body of the largest client or cuts its oldest waiting
+ * stream. Rate limit buckets, budgets and API keys are never evicted.
  */
 
 import type { Clock, Timer } from "./clock.ts";
 import { ExpectedError } from "./errors.ts";
 import { HEAP_LEVELS, type HeapLevel, oldGeneration, processMemory } from "./heap-pressure.ts";
 
-/** A body is charged twice: for its bytes, and for the string or objects created from it. */
+/** A body is charged twice, for its bytes and for the string or objects created from it. */
 const BODY_COPIES = 2;
 /** The charge of the largest body that is documented for every client (LLM requests, 32 MiB). */
 const LARGEST_BODY_BYTES = 64 * 1024 * 1024;
@@ -22,9 +20,9 @@ const LARGEST_BODY_BYTES = 64 * 1024 * 1024;
 const MESSAGE_COPIES = 3;
 /** Smaller messages of servers are not counted. */
 export const SMALL_MESSAGE_BYTES = 64 * 1024;
-/** The part of a pool that one client may hold. */
+/** The share of a pool that one client may hold. */
 const CLIENT_SHARE = 0.5;
-/** The part of the body pool for small bodies that arrived with their heads. It is not divided between clients. */
+/** The share of the body pool for small bodies that arrived with their heads. It is not divided between clients. */
 const SMALL_BODIES_SHARE = 0.25;
 /** A body that waits longer for memory is rejected. */
 const MAX_BODY_WAIT_MS = 10_000;
@@ -45,11 +43,11 @@ const DEFAULT_CACHE_BYTES = 64 * 1024 * 1024;
 export interface MemoryLimits {
   readonly bodyBytes: number;
   readonly sessionBytes: number;
-  /** Bytes in the buffers of streams whose peer does not read. */
+  /** Limits the bytes in the buffers of streams whose peer does not read. */
   readonly streamBytes: number;
-  /** Large messages of MCP servers while they arrive. */
+  /** Limits large messages of MCP servers while they arrive. */
   readonly messageBytes: number;
-  /** The limit of a store in memory, including the cache. */
+  /** Limits a store in memory, including the cache. */
   readonly storeBytes: number;
   readonly cacheBytes: number;
 }
@@ -72,12 +70,10 @@ export function memoryLimits(processBytes: number, heapBytes: number, threads = 
   };
 }
 
-/** Computes the limits of this thread from the memory of the process and Node's flags. */
 export function fittingMemoryLimits(flags: readonly string[], threads: number): MemoryLimits {
   return memoryLimits(processMemory()().limitBytes, oldGeneration(flags)().limitBytes, threads);
 }
 
-/** The memory pool is full. */
 export class MemoryExhausted extends ExpectedError {
   constructor(message: string) {
     super(message);
@@ -110,7 +106,7 @@ export class MemoryPool {
     return this.#clients.get(client) ?? 0;
   }
 
-  /** Whether the client's share allows it. The first charge of a client may exceed the share. */
+  /** The first charge of a client may exceed its share. */
   fitsShare(client: string, bytes: number): boolean {
     const heldBytes = this.bytesOf(client);
     return heldBytes === 0 || heldBytes + bytes <= this.clientLimitBytes;
@@ -143,7 +139,7 @@ export class MemoryPool {
     else this.#clients.delete(client);
   }
 
-  /** The client that holds the most; undefined if nothing is charged. */
+  /** Returns the client that holds the most, or undefined if nothing is charged. */
   largest(): string | undefined {
     let largest: string | undefined;
     let mostBytes = 0;
@@ -185,7 +181,6 @@ export class MemoryAccount {
     this.#pool.release(this.client, bytes);
   }
 
-  /** Releases all charges. */
   close(): void {
     if (this.#bytes > 0) this.#pool.release(this.client, this.#bytes);
     this.#bytes = 0;
@@ -194,14 +189,14 @@ export class MemoryAccount {
 }
 
 /**
- * Limits the bytes that wait in stream buffers because a peer does not read: responses for clients, uploads for
- * backends, HTTP/2 bodies that are not read yet, and tunnels. These bytes have already arrived, so they are charged even
- * beyond the limit. Then streams are cut until the rest fits: those of the client that holds the most, and of these the
- * ones that have waited the longest without progress. A client's only stream may exceed its share, and the only stream
- * of all may exceed the limit.
+ * Limits the bytes that wait in stream buffers because a peer does not read, such as responses for clients, uploads
+ * for backends, HTTP/2 bodies that are not read yet, and tunnels. These bytes have already arrived, so they are
+ * charged even beyond the limit. Streams of the client that holds the most are then cut until the others fit, starting
+ * with the stream that has waited the longest without progress. A client's only stream may exceed its share, and the
+ * only stream of all may exceed the limit.
  */
 export class StreamPool extends MemoryPool {
-  /** The charged streams of each client. The one that has waited the longest is first. */
+  /** The stream of a client that has waited the longest is first. */
   readonly #streams = new Map<string, Set<StreamAccount>>();
   #openStreams = 0;
 
@@ -210,7 +205,7 @@ export class StreamPool extends MemoryPool {
     return new StreamAccount(this, client, cut);
   }
 
-  /** Charges a part of a response that cannot be cut. Other streams are cut to make room for it. */
+  /** Charges response bytes that cannot be cut. Other streams are cut to make room for them. */
   override tryCharge(client: string, bytes: number): boolean {
     if (bytes > this.limitBytes || !this.fitsShare(client, bytes)) {
       this.rejections += 1;
@@ -244,7 +239,9 @@ export class StreamPool extends MemoryPool {
     while (this.usedBytes > this.limitBytes && this.#openStreams > 1 && this.cutLargest());
   }
 
-  /** Cuts the stream that has waited the longest, of the client that holds the most. Returns false if there is none. */
+  /**
+   * Cuts the stream that has waited the longest, of the client that holds the most. Returns false if there is none.
+   */
   cutLargest(): boolean {
     let largest: string | undefined;
     let mostBytes = 0;
@@ -284,7 +281,6 @@ export class StreamPool extends MemoryPool {
   }
 }
 
-/** The waiting bytes of one stream. */
 export class StreamAccount {
   readonly client: string;
   /** Maintained by the pool. */
@@ -318,7 +314,6 @@ export class StreamAccount {
   }
 }
 
-/** Exactly one of the callbacks is called, immediately or later. */
 interface Waiter {
   readonly bytes: number;
   readonly timer: Timer;
@@ -326,9 +321,9 @@ interface Waiter {
 }
 
 /**
- * Limits the request bodies that are buffered. Memory is reserved before a body is read, for its announced length or in
- * steps. A body without a reservation is not read, so that its client waits, and is rejected after 10 s. A client that
- * holds little can displace the newest unfinished body of the client that holds the most.
+ * Limits the request bodies that are buffered. Memory is reserved before a body is read, for its declared length or in
+ * steps. A body without a reservation is not read, which applies backpressure to its client, and is rejected after 10
+ * s. A client that holds little can displace the newest unfinished body of the client that holds the most.
  */
 export class BodyPool {
   readonly #clock: Clock;
@@ -337,9 +332,9 @@ export class BodyPool {
   #smallBytes = 0;
   #isPaused = false;
   #isMakingRoom = false;
-  /** In order of creation, so the newest is last. */
+  /** Sorted by creation, oldest first. */
   readonly #unfinished = new Set<BodyReservation>();
-  /** First come, first served. */
+  /** Sorted by arrival. */
   readonly #waiting = new Map<BodyReservation, Waiter>();
 
   constructor(limitBytes: number, clock: Clock) {
@@ -383,7 +378,6 @@ export class BodyPool {
     this.#smallBytes -= bytes;
   }
 
-  /** Creates an empty reservation. */
   open(client: string): BodyReservation {
     const reservation = new BodyReservation(client, this);
     this.#unfinished.add(reservation);
@@ -416,7 +410,7 @@ export class BodyPool {
     this.#pool.rejections += 1;
   }
 
-  /** Called by the reservation when it needs less memory. `isOver`: the reservation is released. */
+  /** Called by the reservation when it needs less memory. `isOver` states that the reservation is released. */
   free(reservation: BodyReservation, bytes: number, isOver: boolean): void {
     if (bytes > 0) this.#pool.release(reservation.client, bytes);
     if (isOver) {
@@ -434,7 +428,7 @@ export class BodyPool {
 
   #mayReserve({ client, chargedBytes }: BodyReservation, bytes: number): boolean {
     if (this.#isPaused && chargedBytes + bytes > SMALL_BODY_BYTES * BODY_COPIES) return false;
-    // The first body of a client always fits its share, including a body that grows.
+    // The first body of a client always fits its share, even if it grows.
     return this.#pool.bytesOf(client) === chargedBytes || this.#pool.fitsShare(client, bytes);
   }
 
@@ -442,7 +436,7 @@ export class BodyPool {
     return this.#pool.usedBytes === 0 || this.#pool.usedBytes + bytes <= this.#pool.limitBytes;
   }
 
-  /** Whether the bytes fit, if necessary by rejecting other bodies. */
+  /** Returns whether the bytes fit, if necessary after rejecting other bodies. */
   #makeRoom(reservation: BodyReservation, bytes: number): boolean {
     const { client, chargedBytes } = reservation;
     // Nothing else is charged, so waiting could not help.
@@ -455,7 +449,10 @@ export class BodyPool {
     return this.#hasRoom(bytes);
   }
 
-  /** Unfinished bodies of clients that hold more than `bytes`: the largest client first, its newest body first. */
+  /**
+   * Returns unfinished bodies of clients that hold more than `bytes`, sorted by the size of the client, with its
+   * newest body first.
+   */
   #candidates(bytes: number): BodyReservation[] {
     return [...this.#unfinished]
       .filter(({ client, chargedBytes }) => chargedBytes > 0 && this.#pool.bytesOf(client) > bytes)
@@ -463,7 +460,7 @@ export class BodyPool {
       .sort((a, b) => this.#pool.bytesOf(b.client) - this.#pool.bytesOf(a.client));
   }
 
-  /** Rejects as many as needed, or none if all of them together are not enough. */
+  /** Rejects as many bodies as needed, or none if all of them together are not enough. */
   #reject(candidates: readonly BodyReservation[], bytes: number): number {
     const rejected: BodyReservation[] = [];
     let freedBytes = 0;
@@ -483,7 +480,10 @@ export class BodyPool {
     granted();
   }
 
-  /** A body that waits for the pool is not overtaken; a body that waits for its own client's share is. */
+  /**
+   * A body that waits for the pool keeps its place in the queue. A body that waits for its own client's share can be
+   * overtaken.
+   */
   #admitWaiting(): void {
     for (const [reservation, { bytes, timer, granted }] of [...this.#waiting]) {
       if (!this.#waiting.has(reservation) || !this.#mayReserve(reservation, bytes)) continue;
@@ -512,8 +512,8 @@ export class BodyReservation {
 
   /**
    * Reserves memory for a body of this total length or length so far. `granted` is called immediately or later, unless
-   * the reservation is released. `rejected` is called if memory is not available in time, or later, before `finish`, if
-   * another client displaces the body; the reservation is then empty.
+   * the reservation is released. `rejected` is called if memory is not available in time, or if another client
+   * displaces the body before `finish`. The reservation is then empty.
    */
   reserve(bodyBytes: number, granted: () => void, rejected: (error: MemoryExhausted) => void): void {
     if (this.#isOver) return;
@@ -523,14 +523,13 @@ export class BodyReservation {
     else this.#pool.reserve(this, bytes, granted);
   }
 
-  /** Marks the body as complete. */
   finish(): void {
     this.#isFinished = true;
     this.#rejected = undefined;
     this.#pool.finished(this);
   }
 
-  /** Releases the charge for copies; only the body itself stays charged. */
+  /** Releases the charge for copies, so that only the body itself stays charged. */
   dropCopies(): void {
     if (!this.#isFinished || this.#isOver) return;
     const bytes = this.chargedBytes - Math.ceil(this.chargedBytes / BODY_COPIES);
@@ -556,17 +555,17 @@ export class BodyReservation {
 
 /**
  * Limits large messages of servers while they arrive and are parsed. A message that does not fit is not read further,
- * so that its server waits. The oldest message always proceeds, so that messages cannot block each other; it is charged
- * at most one server's share, so that it cannot block the others either. While a message waits, servers above their
- * share are not read, and two kinds of messages are rejected: stalled ones, and those of servers above their share once
- * a message has waited for 10 s. Waiting messages hold the bytes that arrived before they were paused, so the newest
+ * which applies backpressure to its server. The oldest message always proceeds, so that messages cannot block each
+ * other, and is charged at most one server's share, so that it cannot block the others either. While a message waits,
+ * servers above their share are not read. Stalled messages are rejected, and once a message has waited for 10 s, those
+ * of servers above their share. Waiting messages hold the bytes that arrived before they were paused, so the newest
  * are rejected when too many wait.
  */
 export class MessagePool {
   readonly limitBytes: number;
   readonly #clock: Clock;
   #usedBytes = 0;
-  /** The oldest is first. */
+  /** Sorted by age, oldest first. */
   readonly #reservations = new Set<MessageReservation>();
   /** Servers with at least one message in the pool. */
   readonly #servers = new Set<ServerMessages>();
@@ -650,7 +649,7 @@ export class MessagePool {
     return Math.floor(this.limitBytes / Math.max(1, this.#servers.size));
   }
 
-  /** The part of the oldest message above a server's share is not counted. */
+  /** The bytes of the oldest message above a server's share are not counted. */
   get #uncountedBytes(): number {
     return Math.max(0, (this.#oldest?.chargedBytes ?? 0) - this.#shareBytes);
   }
@@ -667,7 +666,7 @@ export class MessagePool {
     return !doOthersWait || !this.#isAboveShare(reservation.server);
   }
 
-  /** Resumes the oldest first. A message that proceeds may be what others waited for. */
+  /** Resumes the oldest message first, because others may wait for it. */
   #resumeWaiting(): void {
     while (this.#waiting > 0) {
       const next = [...this.#reservations].find((reservation) => reservation.isWaiting && this.#mayGoOn(reservation));
@@ -698,7 +697,7 @@ export class MessagePool {
     }
   }
 
-  /** Rejects messages of servers above their share: the largest server first, its newest message first. */
+  /** Rejects messages of servers above their share, starting with the newest message of the largest server. */
   #makeRoom(waiting: MessageReservation): void {
     while (waiting.isWaiting) {
       let rejected: MessageReservation | undefined;
@@ -715,9 +714,11 @@ export class MessagePool {
 export type MessageRejection = "stalled" | "excess";
 
 export interface MessageReservationHandlers {
-  /** Reading of a waiting message may continue. */
+  /** Called when reading of a waiting message may continue. */
   resume(): void;
-  /** The memory was released for other messages, because this one stalled or because too many are waiting. */
+  /**
+   * Called when the memory was released for other messages, because this one stalled or because too many are waiting.
+   */
   reject(cause: MessageRejection): void;
 }
 
@@ -797,9 +798,11 @@ export class MessageReservation {
   }
 }
 
-/** Frees memory that is not essential, while memory is short. */
 export interface Reclaimer {
-  /** Starts with `largest`, the client that holds the most of the pool. Returns whether anything was freed. */
+  /**
+   * Frees memory that is not essential, starting with that of `largest`, the client that holds the most of the pool.
+   * Returns whether anything was freed.
+   */
   reclaim(largest: string | undefined): boolean;
 }
 
@@ -809,7 +812,7 @@ export class MemoryBudget {
   readonly sessions: MemoryPool;
   readonly streams: StreamPool;
   readonly messages: MessagePool;
-  /** The memory level of this thread, for the other threads of the process. */
+  /** Shares the memory level of this thread with the other threads of the process. */
   readonly sharedLevel = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT);
   readonly #level = new Int32Array(this.sharedLevel);
   readonly #caches = new Set<Reclaimer>();
@@ -847,7 +850,7 @@ export class MemoryBudget {
   }
 }
 
-/** For configurations that are only checked, and for tests: the limits of a machine with 4 GiB. */
+/** Uses the limits of a machine with 4 GiB, for configurations that are only validated and for tests. */
 export function createMemoryBudget(clock: Clock, limits: Partial<MemoryLimits> = {}): MemoryBudget {
   return new MemoryBudget({ ...memoryLimits(2 ** 32, 2 ** 31), ...limits }, clock);
 }

@@ -1,6 +1,6 @@
 /**
- * One connection to a server, with one request at a time. It connects on first use, writes the request, feeds the
- * parser, and reports when it is free or closed.
+ * Handles one connection to a server, with one request at a time. It connects on first use, writes the request, feeds
+ * the parser, and reports when it is free or closed.
  */
 import type { LookupFunction, Socket } from "node:net";
 import type { Writable } from "node:stream";
@@ -24,17 +24,17 @@ import { framingOf, requestHead } from "./request-head.ts";
 import { type ParserEvents, ResponseParser } from "./response-parser.ts";
 import { copied } from "./socket-reads.ts";
 
-/** Up to this size, bodies and chunks are copied into one write with the text around them. */
+/** Bodies and chunks up to this size are copied into one write with the text around them. */
 const ONE_WRITE_BYTES = 16 * 1024;
 
 export interface BodyWriter {
-  /** Stops reading; the rest of the body is discarded. */
+  /** Stops writing and discards the rest of the body. */
   stop(): void;
 }
 
 /**
- * Writes a request body while it arrives, with back-pressure from the backend. `chunked` frames every chunk; otherwise
- * exactly `length` bytes must arrive.
+ * Writes a request body while it arrives, with backpressure from the backend. The body is chunked if `length` is
+ * undefined. Otherwise exactly `length` bytes must arrive.
  */
 export function writeBody(
   body: BodyStream,
@@ -44,7 +44,10 @@ export function writeBody(
 ): BodyWriter {
   let written = 0;
   let isOver = false;
-  /** Framed chunks of this turn. Thousands of tiny chunks would otherwise be as many entries in the socket's queue. */
+  /**
+   * Joins the framed chunks of this event-loop iteration, because thousands of tiny chunks would otherwise be as many
+   * entries in the socket's queue.
+   */
   let unsent = "";
 
   function finish(error: Error | undefined): void {
@@ -55,7 +58,7 @@ export function writeBody(
     body.off("end", onEnd);
     body.off("error", onError);
     body.off("close", onClose);
-    // Otherwise the last bytes are charged to the client until they are sent.
+    // While the socket has not drained, the last bytes stay charged to the client until they are sent.
     if (!socket.writableNeedDrain) socket.off("drain", onDrain);
     else body.queued?.(socket.writableLength);
     done(error);
@@ -131,8 +134,8 @@ export function writeBody(
   body.on("error", onError);
   body.on("close", onClose);
   socket.on("drain", onDrain);
-  // The `end` event may already have been emitted. Deferred, because `done` must not be called before the writer is
-  // returned.
+  // The `end` event may already have been emitted. The call is deferred, because the caller must have the writer
+  // before `done` is called.
   if (body.readableEnded) process.nextTick(onEnd);
   else if (body.destroyed) process.nextTick(onClose);
   return {
@@ -152,25 +155,27 @@ const CONNECT_TIMEOUT_MS = 10_000;
 
 export interface ConnectionOwner {
   readonly clock: Clock;
-  /** Resolves the target's name. */
   readonly lookup: LookupFunction;
-  /** The response is complete and another request may follow. */
+  /** Called when the response is complete and another request may follow. */
   free(connection: Connection): void;
-  /** The connection cannot be used again. Called once. */
+  /** Called once, when the connection cannot be used again. */
   gone(connection: Connection): void;
 }
 
 export class Connection implements ParserEvents, Carrier {
-  /** When the connection became free, in monotonic time. */
+  /** Monotonic time at which the connection became free. */
   idleSinceMs = 0;
-  /** How long the server keeps the connection open, from its first response; undefined if it did not state it. */
+  /** The keep-alive timeout in the server's first response. Undefined if the server did not send one. */
   serverKeepsMs: number | undefined = undefined;
   readonly #owner: ConnectionOwner;
   readonly #parser = new ResponseParser(this);
   readonly #socket: Socket;
   /** The current attempt. Once it is over, its handle cannot affect the next one on this connection. */
   #attempt: HttpAttempt | undefined = undefined;
-  /** The response has ended. Whether the connection is free is decided after all bytes of the same read were parsed. */
+  /**
+   * The response has ended. After all bytes of the same read were parsed, `#release` decides whether the connection is
+   * free.
+   */
   #isComplete = false;
   #pending: OutgoingRequest | undefined = undefined;
   #bodyWriter: BodyWriter | undefined = undefined;
@@ -256,7 +261,7 @@ export class Connection implements ParserEvents, Carrier {
     this.#isUpgraded = true;
     this.#owner.gone(this);
     this.#socket.removeAllListeners();
-    // Until another listener is attached, and in case none is.
+    // The new owner of the socket may not attach an error listener.
     this.#socket.on("error", ignore);
     this.#socket.pause();
     if (rest.length > 0) this.#socket.unshift(rest);
@@ -272,7 +277,7 @@ export class Connection implements ParserEvents, Carrier {
     try {
       text = requestHead(method, path, headers, framing, upgrade);
     } catch (error) {
-      // Deferred, because the caller must have the attempt before it fails.
+      // The failure is deferred, because the caller must have the attempt before it fails.
       process.nextTick(() => this.#fail("request", (error as Error).message, error as Error));
       return;
     }
@@ -325,9 +330,9 @@ export class Connection implements ParserEvents, Carrier {
   }
 
   /**
-   * Runs after all bytes were parsed: bytes after a response would otherwise be taken for the next response. The
-   * connection is not reused if the response came before the whole request was sent, because the rest would be read as
-   * a new request.
+   * Runs after all bytes of a read were parsed, because bytes after a response would otherwise be parsed as the next
+   * response. The connection is not reused if the response arrived before the whole request was sent, because the
+   * server would parse the rest as a new request.
    */
   #release(): void {
     this.#isComplete = false;

@@ -1,5 +1,5 @@
 /**
- * Carries a request body from the connection to its reader. Data that arrives before there is a reader, or while it is
+ * Passes a request body from the connection to its reader. Data that arrives before there is a reader, or while it is
  * paused, is held (at most one read of the socket), and the connection stops reading. It is much cheaper than a
  * Readable.
  */
@@ -9,13 +9,13 @@ import type { BodyListener, RequestBodyStream } from "../body.ts";
 const TINY_BYTES = 512;
 const JOINED_BYTES = 16 * 1024;
 
-/** The connection. Once it serves another request, it must ignore the calls of earlier bodies. */
+/** Once the connection serves another request, it must ignore the calls of earlier bodies. */
 export interface BodyCarrier {
-  /** The reader paused. */
+  /** Called when the reader paused. */
   pauseBody(body: RequestBodySource): void;
-  /** The reader resumed; `flush` must follow in a later turn of the event loop. */
+  /** Called when the reader resumed. `flush` must follow in a later event-loop iteration. */
   resumeBody(body: RequestBodySource): void;
-  /** `bytes` of the body wait: for the reader, or for the receiver to which the reader forwards them. */
+  /** Reports that `bytes` of the body wait for the reader, or for the receiver to which the reader forwards them. */
   bodyWaits(body: RequestBodySource, bytes: number): void;
 }
 
@@ -26,7 +26,6 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
   #held: Buffer[] = [];
   #heldBytes = 0;
   #queuedBytes = 0;
-  /** The buffer in which tiny chunks are joined. */
   #joinBuffer: Buffer | undefined = undefined;
   /** Undefined until a reader is attached. */
   #isFlowing: boolean | undefined = undefined;
@@ -38,7 +37,7 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
     this.#carrier = carrier;
   }
 
-  /** Nothing is held for the reader, so the rest must come from the client. */
+  /** No data is held for the reader, so the rest must come from the client. */
   get isDrained(): boolean {
     return this.#held.length === 0 && this.#isFlowing !== false;
   }
@@ -90,7 +89,8 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
   }
 
   /**
-   * One read of the socket may contain thousands of tiny chunks; a buffer for each would take many times their bytes.
+   * Joins tiny chunks, because one read of the socket may contain thousands, and a buffer for each would take many
+   * times their bytes.
    */
   #hold(chunk: Buffer): void {
     const last = this.#held.at(-1);
@@ -136,7 +136,7 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
     return this.#isFlowing === true && this.#held.length === 0;
   }
 
-  /** The body breaks off; no more data will arrive. */
+  /** Called when the body is truncated and no further data will arrive. */
   abort(): void {
     if (this.readableEnded || this.destroyed) return;
     this.destroyed = true;

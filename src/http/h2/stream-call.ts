@@ -1,6 +1,6 @@
 /**
- * One request and its response on an HTTP/2 connection to a server. The request waits for the connection. If the server
- * then chooses HTTP/1.1, another pool carries the request.
+ * Sends one request on an HTTP/2 connection to a server and receives its response. The request waits for the
+ * connection. If the server then chooses HTTP/1.1, another pool sends the request.
  */
 import { type ClientHttp2Session, type ClientHttp2Stream, constants } from "node:http2";
 import { contain } from "../../base/errors.ts";
@@ -47,13 +47,13 @@ export class StreamCall implements Carrier {
     this.attempt = new HttpAttempt(this, receiver, health);
   }
 
-  /** `isKept`: the connection has served before, so that its end may not be caused by this request. */
+  /** `isKept` states that the connection has served before, so its end may have another cause than this request. */
   start(session: ClientHttp2Session, isKept: boolean): void {
     if (this.attempt.isOver) return;
     const { body } = this.#request;
     let stream: ClientHttp2Stream;
     try {
-      // A body that breaks off must not look complete, so only trailers, possibly empty, end it.
+      // A truncated body must not look complete, so only trailers, possibly empty, end it.
       stream = session.request(requestFields(this.#request, this.#scheme), {
         endStream: body === undefined,
         waitForTrailers: body !== undefined && !Buffer.isBuffer(body),
@@ -84,7 +84,7 @@ export class StreamCall implements Carrier {
     else if (body !== undefined) pump(body, stream, (error) => this.fail("request", error.message, error));
   }
 
-  /** The server chose HTTP/1.1. */
+  /** Sends the request over HTTP/1.1, which the server chose. */
   divert(pool: HttpPool): void {
     if (this.attempt.isOver) return;
     this.#finish();
@@ -111,7 +111,7 @@ export class StreamCall implements Carrier {
   #head(status: number, flags: number, raw: readonly string[]): void {
     this.#hasHead = true;
     this.attempt.head(status, headerList(raw));
-    // In one turn, so that a response without a body is forwarded as one.
+    // Head and end are reported in one event-loop iteration, so that a response without a body is forwarded as one.
     if ((flags & NGHTTP2_FLAG_END_STREAM) !== 0) this.#end();
   }
 
@@ -138,7 +138,7 @@ export class StreamCall implements Carrier {
   }
 }
 
-/** Sends the body with back-pressure from the server. */
+/** Sends the body with backpressure from the server. */
 function pump(body: BodyStream, stream: ClientHttp2Stream, failed: (error: Error) => void): void {
   const onData = (chunk: Buffer): void => {
     if (chunk.length === 0 || stream.write(chunk)) return;

@@ -1,16 +1,16 @@
 /**
- * Charges the bytes of one exchange that wait in buffers to the client: the request body until its reader or the backend
- * takes it, and the response until the client reads it. If streams use too much memory, the exchange is cut.
+ * Charges the bytes of one exchange that wait in buffers to the client, which are the request body until its reader or
+ * the backend takes it, and the response until the client reads it. If streams use too much memory, the exchange is
+ * cut.
  */
 import type { StreamAccount, StreamPool } from "../../base/memory-budget.ts";
 import { clientKey } from "../../core/principal.ts";
 
-/** Identifies the client to which memory is charged. An exchange does. */
 export interface ChargedClient {
   readonly client: string;
 }
 
-/** For connections without an exchange. `address` is that of the socket. */
+/** Identifies a client without an exchange by the address of its socket. */
 export function addressKey(address: string | undefined): string {
   return clientKey(undefined, (address ?? "").replace(/^::ffff:/, ""));
 }
@@ -19,7 +19,7 @@ export class Backlog {
   readonly #pool: StreamPool;
   readonly #client: () => string;
   readonly #cut: () => void;
-  /** Opened with the first charge, because most exchanges have none. */
+  /** The account is opened with the first charge, because most exchanges have none. */
   #account: StreamAccount | undefined = undefined;
   #responseBytes = 0;
   #requestBytes = 0;

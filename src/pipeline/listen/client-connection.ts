@@ -1,7 +1,7 @@
 /**
- * One HTTP/1.1 client connection with one request at a time. It feeds the parser, holds pipelined data until the
- * response is sent, and closes so that the client can read the last response. Responses are in request order, and a
- * pipelining client cannot open many backend connections. Timeouts are detected by `sweep`, without timers.
+ * Handles one HTTP/1.1 client connection with one request at a time, so that a pipelining client cannot open many
+ * backend connections. The connection feeds the parser, holds pipelined data until the response is sent, and closes so
+ * that the client can read the last response. `sweep` detects timeouts without timers.
  */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -19,16 +19,16 @@ import { KEEP_ALIVE_MS, type ResponseCarrier, ResponseWriter, responseHead } fro
 
 /**
  * Receives the events of a client's socket without closures, so that ten thousand idle connections share the same
- * handler functions. An exception in a method ends that connection only.
+ * handler functions. An exception in a method ends only that connection.
  */
 export interface SocketReceiver {
   received(chunk: Buffer): void;
-  /** The client closed its side. */
+  /** Called when the client closed its side. */
   receivedEnd(): void;
-  /** The socket's buffer was drained. */
+  /** Called when the socket's write buffer was drained. */
   drained(): void;
   closed(): void;
-  /** A handler threw: the connection must be closed. */
+  /** Called when a handler threw. The connection must be closed. */
   unexpected(error: unknown): void;
 }
 
@@ -40,7 +40,7 @@ interface ReceivedSocket extends Socket {
   [HANDED_OVER]?: true;
 }
 
-/** Replaces `data` events. After a handover, the new owner listens to those. */
+/** Replaces `data` events. After a handover, the new owner listens to `data`. */
 const reader = socketReader(function (this: ReceivedSocket, chunk) {
   if (this[HANDED_OVER] === true) return this.push(chunk);
   onData.call(this, chunk);
@@ -56,7 +56,7 @@ export function listenTo(socket: ReceivedSocket, receiver: SocketReceiver): void
   socket.on("close", onClose);
 }
 
-/** Another owner reads and writes from now on. The close event is still dispatched. */
+/** Lets another owner read and write. The close event is still dispatched. */
 export function handOver(socket: ReceivedSocket): void {
   socket[HANDED_OVER] = true;
   socket.off("data", onData);
@@ -64,7 +64,6 @@ export function handOver(socket: ReceivedSocket): void {
   socket.off("drain", onDrain);
 }
 
-/** Runs deferred work of a connection. */
 export function contain<Receiver extends SocketReceiver>(receiver: Receiver, action: (one: Receiver) => void): void {
   try {
     action(receiver);
@@ -101,9 +100,7 @@ function ignore(): void {
   // The close event that follows reports the error.
 }
 
-/**
- * No bytes moved for this long. A client that reads the response slowly still gets it, because no input is left unread.
- */
+/** The maximum time without transferred bytes. A client that reads the response slowly still receives it. */
 export const LINGER_SILENCE_MS = 2_000;
 /** A client that keeps sending is disconnected after this time. */
 const LINGER_MS = 30_000;
@@ -132,7 +129,7 @@ export class Linger {
     if (socket.readableEnded) socket.destroySoon();
   }
 
-  /** Bytes that the client reads count as activity, as well as bytes it sends. */
+  /** Bytes that the client reads or sends count as activity. */
   sweep(): void {
     const socket = this.#socket;
     const progress = socket.bytesRead + socket.bytesWritten - socket.writableLength;
@@ -158,16 +155,16 @@ export function rejectionOf({ kind, message }: RequestError): GatewayError {
   return new GatewayError(CODES[kind], kind === "bad" ? { message: `bad request: ${message}` } : {});
 }
 
-/** Head and body in latin1; the texts of rejections are ASCII. */
+/** Encodes head and body in latin1, because the texts of rejections are ASCII. */
 export function replyText({ body, headers, status }: Reply, now: number): string {
   headers.set("content-length", String(body?.length ?? 0));
   return responseHead(status, headers, { isChunked: false, keptSeconds: 0, now }) + (body?.toString("latin1") ?? "");
 }
 
 /**
- * The only upgrade that is forwarded. It requires HTTP/1.1 (RFC 9110 section 7.8), has no body and no expectation
- * (section 10.1.1), names one protocol, and does not close the connection. Any other request is handled as if it
- * offered no upgrade.
+ * WebSocket is the only upgrade that is forwarded. It requires HTTP/1.1 (RFC 9110 section 7.8), has no body and no
+ * expectation (section 10.1.1), names one protocol, and does not close the connection. The gateway ignores any other
+ * upgrade offer.
  */
 export function isWebSocket(request: ParsedRequest): boolean {
   return (
@@ -183,14 +180,11 @@ export function isWebSocket(request: ParsedRequest): boolean {
   );
 }
 
-/** The limit of data after an unanswered request, beyond which the connection stops reading. */
+/** The connection stops reading when this much data follows the current request. */
 const MAX_PIPELINED_BYTES = 16 * 1024;
 const EMPTY = Buffer.alloc(0);
 
-/**
- * `waiting`: for a request. `busy`: with a request. `lingering`: the gateway's side is closed, and further input is
- * discarded.
- */
+/** `lingering` means that the gateway has closed its side and discards further input. */
 type State = "waiting" | "busy" | "lingering" | "tunnel" | "closed";
 
 export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCarrier, SocketReceiver, OpenConnection {
@@ -236,8 +230,6 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
     this.#socket.destroy();
   }
 
-  // Input from the client.
-
   received(chunk: Buffer): void {
     if (this.#opening !== undefined) this.#open(this.#opening, chunk);
     else if (this.#state === "busy" ? this.#parser.isInBody : this.#state === "waiting" && this.#held === undefined)
@@ -246,7 +238,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
     else if (this.#state === "busy" || this.#state === "waiting") this.#hold(chunk);
   }
 
-  /** The client closed its side, which a client that waits for a response does not do. */
+  /** A client that waits for a response does not close its side. */
   receivedEnd(): void {
     if (this.#state === "waiting" && !this.#parser.isBetween)
       this.#reject(new GatewayError("bad_request"), this.#parser.partialHead);
@@ -336,15 +328,12 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
 
   /** Handles input that is not a valid request or body. */
   #broken(error: RequestError): void {
-    // A response is in progress, and a second one would be read as part of it.
+    // A response is in progress, and the client would read a second one as part of it.
     if (this.#response?.hasHead === true) this.#socket.destroy();
     else this.#reject(rejectionOf(error), error.head);
   }
 
-  /**
-   * Sends the last response: for a head that is not a request, or instead of the response to a request with an invalid
-   * body.
-   */
+  /** Sends the last response, for a head that is not a request or for a request with an invalid body. */
   #reject(error: GatewayError, bytes: Buffer | undefined): void {
     const response = this.#response;
     const rejection = this.owner.reject(response === undefined ? bytes : undefined, error, this.#socket);
@@ -354,8 +343,6 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
     response?.close(false);
     this.#close();
   }
-
-  // Methods for the response.
 
   get hasBody(): boolean {
     return !this.#parser.isInBody;
@@ -397,8 +384,6 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
     this.#response?.drained();
   }
 
-  // Between requests, and after the last one.
-
   /** Called when written bytes may have been the last of a response. */
   responded(): void {
     const response = this.#response;
@@ -427,7 +412,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
       if (this.#socket.isPaused()) this.#socket.resume();
     } else {
       this.#deadline.in(this.owner.headersTimeoutMs);
-      // In another turn, so that one client's requests do not delay all others.
+      // Pipelined requests run in another event-loop iteration, so that one client does not delay all others.
       fairReads.runLater(() => readHeld(this));
     }
   }
@@ -440,7 +425,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
     if (this.#held === undefined && this.isBodyDrained && this.#socket.isPaused()) this.#socket.resume();
   }
 
-  /** Closes the gateway's side. The connection ends when the client closes its side, or soon. */
+  /** Closes the gateway's side. The connection ends when the client closes its side or a linger limit is reached. */
   #close(): void {
     this.#state = "lingering";
     this.#parser.stop();
@@ -461,7 +446,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
     this.#state = "closed";
     this.#parser.stop();
     this.owner.closed(this);
-    // Before the body, so that the end of the body is not reported as a failure of a finished exchange.
+    // The response is closed before the body, so that the exchange does not report the end of the body as a failure.
     response?.close(false);
     body?.abort();
   }

@@ -1,6 +1,6 @@
 /**
- * The contract between a client connection and its listener. The listener sweeps and closes connections; a connection
- * passes on its requests and reports when it is closed.
+ * Defines the contract between a client connection and its listener. The listener sweeps and closes connections. A
+ * connection passes its requests to the listener and reports when it is closed.
  */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -17,12 +17,11 @@ export interface Sweeper {
   readonly sweepMs: number;
 }
 
-/** A number of sweeps that is never reached. */
 const NEVER = 2 ** 30;
 
 /**
  * A deadline that is checked periodically, without its own timer. It counts sweeps, which do not advance while the
- * process is blocked, so that clients are not blamed for a slow process.
+ * process is blocked, so that clients are not disconnected because of a slow process.
  */
 export class SweepDeadline {
   readonly #sweeper: Sweeper;
@@ -48,20 +47,19 @@ export class SweepDeadline {
 }
 
 export interface OpenConnection extends Linked<OpenConnection> {
-  /** Called periodically; closes the connection if the client exceeds its deadline. */
+  /** Called periodically. Closes the connection if the client exceeds its deadline. */
   sweep(): void;
-  /** Called when the listener shuts down: closes the connection if no response is pending. */
+  /** Called when the listener shuts down. Closes the connection if no response is pending. */
   closeIfIdle(): void;
   destroy(): void;
 }
 
-/** Two connections that become a tunnel. */
 export interface JoinedConnections {
   readonly client: Duplex;
   readonly backend: Duplex;
-  /** Bytes that the client sent together with its request. */
+  /** The client sent these bytes together with its request. */
   readonly firstBytes: Buffer;
-  /** The client whose memory the tunnel uses. */
+  /** The tunnel's memory is charged to this client. */
   readonly chargedTo: string;
   /** Called once, when both connections are closed. */
   closed(): void;
@@ -71,18 +69,17 @@ export interface ConnectionOwner extends ResponseOwner, Sweeper {
   readonly headersTimeoutMs: number;
   readonly silentPeerMs: number;
   /**
-   * Whether kept-alive connections are closed even if their last response did not announce it. Not while a request may
-   * be in flight.
+   * Returns whether kept-alive connections are closed even if their last response did not announce it. This is false
+   * while a request may be in flight.
    */
   closesKept(): boolean;
-  /** A request has arrived. `response` is notified of its end. */
+  /** Called when a request has arrived. `response` is notified of its end. */
   begin(request: EnteringHead, body: RequestBody, response: EntrySink, socket: Socket): void;
   readonly speaksHttp2: boolean;
-  /** The client uses HTTP/2. The socket is paused, and the bytes that were read are unshifted. */
+  /** Called when the client uses HTTP/2. The socket is paused, and the bytes that were read are unshifted. */
   becomeHttp2(connection: OpenConnection, socket: Socket): void;
-  /** Input that cannot become a request. `bytes` is the received part of its head; undefined if there is none. */
+  /** Rejects input that cannot become a request. `bytes` holds the received bytes of its head, if any. */
   reject(bytes: Buffer | undefined, error: GatewayError, socket: Socket): Rejection;
-  /** The connection is closed. */
   closed(connection: OpenConnection): void;
   join(joined: JoinedConnections): void;
   unexpected(error: unknown, socket: Socket): void;

@@ -1,5 +1,5 @@
 /**
- * A listening socket: it limits connections, sweeps those past their deadline, and drains gracefully.
+ * A listening socket, which limits connections, sweeps those past their deadline, and drains gracefully.
  * client-connection.ts parses requests, and request-entry.ts passes them to the pipeline.
  */
 import { type AddressInfo, createServer, type ListenOptions, type Server, type Socket } from "node:net";
@@ -24,15 +24,14 @@ export interface OpenListener {
   readonly port: number;
   /** Later requests use this configuration. */
   serve(served: Served): void;
-  /** Later handshakes use these settings; open connections stay. */
+  /** Later handshakes use these settings, and open connections stay. */
   setTls(tls: ListenerTls): void;
   active(): { connections: number; requests: number };
   /**
-   * Stops accepting, and resolves when every request has ended. Kept-alive connections are closed immediately, or after
-   * `lingerMs`, so that requests in flight are still served.
+   * Stops accepting, and resolves when every request has ended. Kept-alive connections are closed immediately, or
+   * after `lingerMs`, so that requests in flight are still served.
    */
   drain(lingerMs?: number): Promise<void>;
-  /** Closes the remaining connections. */
   destroy(): void;
 }
 
@@ -65,7 +64,6 @@ export function openListener(
     : createRequestEntry(env, "http");
   const connections = new LinkedList<OpenConnection>();
   const tunnels = new Set<Tunnel>();
-  /** The number of open connections per address. */
   const perAddress = new Map<string, number>();
   /** Includes connections during their TLS handshake. */
   const tlsSockets = new Set<Socket>();
@@ -132,7 +130,8 @@ export function openListener(
   }
 
   /**
-   * Counts the connection for its address. A trusted proxy connects for many clients, and a unix socket has no address.
+   * Counts the connection for its address. A trusted proxy connects for many clients, and a Unix socket has no
+   * address.
    */
   function admit(socket: Socket): boolean {
     const { remoteAddress } = socket;
@@ -166,8 +165,8 @@ export function openListener(
   }
 
   let door = at.tls && doorFor(at.tls);
-  // Half-open, because a client that has sent everything may still read. The connection detects clients that
-  // disconnected.
+  // Connections are half-open, because a client that has sent everything may still read. The connection detects
+  // clients that disconnected.
   const server: Server = createServer({ noDelay: true, allowHalfOpen: true }, (socket) => {
     fairReads.accepted();
     if (!admit(socket)) {
@@ -223,7 +222,7 @@ export function openListener(
           };
           if (isLingering) env.clock.after(lingerMs, closeIdle);
           else closeIdle();
-          // Tunnels have no defined end. Their clients reconnect to the process that serves then.
+          // Tunnels have no defined end. Their clients reconnect to another process.
           for (const tunnel of tunnels) tunnel.goAway();
           return drained;
         },

@@ -1,6 +1,6 @@
 /**
- * Passes a parsed head to the pipeline: it is validated and becomes an Exchange or a rejection. Requests rejected here
- * reach no policy, but are included in the log, metrics, recent requests and the trace.
+ * Validates a parsed head and passes it to the pipeline as an Exchange, or rejects it. Requests rejected here reach no
+ * policy, but are included in the log, metrics, recent requests and the trace.
  */
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
@@ -25,17 +25,13 @@ import {
 import type { ListenerEnv } from "./listener-env.ts";
 import { forwardedClient } from "./trusted-peers.ts";
 
-/**
- * The Retry-After value when the heap is full. It gives the garbage collector time to free memory before clients
- * retry.
- */
+/** The Retry-After value while the heap is full, which gives the garbage collector time to free memory. */
 const RETRY_SECONDS = "2";
 
-/** The client's side of a request before there is an exchange. */
 export interface EntrySink extends ClientSink {
-  /** The request asks for another protocol, and may be upgraded. */
+  /** The request offers an upgrade to another protocol. */
   readonly isUpgrade: boolean;
-  /** The client whose memory the request and its response use; undefined until there is an exchange. */
+  /** The memory of the request and its response is charged to this client. Undefined until there is an exchange. */
   chargedTo: ChargedClient | undefined;
   /** Responds and closes the connection, because the start of the next request is uncertain. */
   reject(reply: Reply): void;
@@ -50,7 +46,8 @@ export interface EnteringHead extends ReadHead {
 export interface RequestEntry {
   begin(served: Served, request: EnteringHead, body: RequestBody, sink: EntrySink, socket: Socket): void;
   /**
-   * Rejects input that is not a request. `bytes` is the received part of its head; without any, nothing is reported.
+   * Rejects input that is not a request. `bytes` holds the received bytes of its head. Without any, nothing is
+   * reported.
    */
   reject(served: Served, bytes: Buffer | undefined, error: GatewayError, socket: Socket): Rejection;
 }
@@ -158,11 +155,11 @@ interface Peer {
   readonly address: string;
   readonly unmapped: string;
   readonly port: number;
-  /** Whether the peer is in `config.trustedProxies`; undefined until it is first needed. */
+  /** Undefined until it is first needed. */
   isTrusted: boolean | undefined;
 }
 
-/** Read once per connection, because Node's getters are slow. */
+/** Caches the peer for each connection, because Node's getters are slow. */
 function peerOf(socket: Socket & { [PEER]?: Peer }): Peer {
   const known = socket[PEER];
   if (known !== undefined) return known;
@@ -179,5 +176,5 @@ function unmapped(address: string): string {
 }
 
 function ignore(): void {
-  // No request was made that could be reported.
+  // There is no request to report.
 }

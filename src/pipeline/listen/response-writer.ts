@@ -1,6 +1,6 @@
 /**
- * Writes the response of one exchange to an HTTP/1.1 client connection: back-pressure, trailers and upgrades. A body
- * that broke off is never ended as if it were complete. A small response is one write, as is a chunk of a stream.
+ * Writes the response of one exchange to an HTTP/1.1 client connection with backpressure, trailers and upgrades. A
+ * truncated body never looks complete. A small response or chunk is one write.
  */
 
 import { STATUS_CODES } from "node:http";
@@ -18,10 +18,7 @@ import { type HeaderList, isHeaderValue } from "../../http/headers.ts";
 import { addressKey, Backlog, type ChargedClient } from "./backlog.ts";
 import type { IdleConnections, Watched, WatchedPlace } from "./idle.ts";
 
-/**
- * Headers that frame or route a message or change the client's state are too late in a trailer (RFC 9110 section
- * 6.5.1).
- */
+/** A trailer must not frame or route a message or change the client's state (RFC 9110 section 6.5.1). */
 const NO_TRAILERS: ReadonlySet<string> = new Set([
   ...MESSAGE_HEADERS,
   "content-encoding",
@@ -34,9 +31,9 @@ const STATUS_LINES: string[] = [];
 
 export interface HeadOptions {
   readonly isChunked: boolean;
-  /** The seconds for which the connection is kept alive; 0 if it is closed after this response. */
+  /** The seconds for which the connection is kept alive, or 0 if it is closed after this response. */
   readonly keptSeconds: number;
-  /** The current time in milliseconds since the epoch. */
+  /** Milliseconds since the epoch. */
   readonly now: number;
 }
 
@@ -61,7 +58,7 @@ export function responseHead(status: number, headers: HeaderList, options: HeadO
     : `${text}connection: keep-alive\r\nkeep-alive: timeout=${options.keptSeconds}\r\n\r\n`;
 }
 
-/** For status 101: `connection` and `upgrade` are those of the backend. */
+/** The `connection` and `upgrade` headers of a 101 are those of the backend. */
 export function upgradeHead(status: number, headers: HeaderList): string {
   let text = statusLine(status);
   for (let i = 0; i < headers.pairs.length; i += 2)
@@ -92,7 +89,6 @@ function statusLine(status: number): string {
 let dateSecond = -1;
 let dateText = "";
 
-/** Cached for one second. */
 function dateLine(now: number): string {
   const second = Math.floor(now / 1000);
   if (second !== dateSecond) {
@@ -103,8 +99,8 @@ function dateLine(now: number): string {
 }
 
 /**
- * Writes a large chunk without copying it, in one system call with the text around it. Returns false if the client is
- * slower.
+ * Writes a large chunk without copying it, in one system call with the text around it. Returns false if the client's
+ * buffer is full.
  */
 export function writeAround(
   socket: Socket,
@@ -129,16 +125,16 @@ const ONE_WRITE_BYTES = 16 * 1024;
 
 const CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n";
 
-/** The part of the connection that a response uses, in addition to its socket. */
+/** The connection as seen by a response. */
 export interface ResponseCarrier {
   readonly owner: ResponseOwner;
   /** The request body has arrived completely. */
   readonly hasBody: boolean;
-  /** No received part of the request body waits to be read. */
+  /** All received bytes of the request body were read. */
   readonly isBodyDrained: boolean;
   /** Called when the last bytes of a response were written. */
   readonly afterLastWrite: (error?: Error | null) => void;
-  /** `chargedTo` is the client whose memory the tunnel uses. */
+  /** The tunnel's memory is charged to the client `chargedTo`. */
   join(head: string, backend: Duplex, chargedTo: string, closed: () => void): void;
   unexpected(error: unknown): void;
 }
@@ -148,15 +144,15 @@ export interface OpenEndedResponse extends Linked<OpenEndedResponse> {
   finishStream(): void;
 }
 
-/** The state that responses share with the other connections of their listener. */
+/** All connections of a listener share this state. */
 export interface ResponseOwner {
   readonly clock: Clock;
   readonly idle: IdleConnections;
-  /** The pool to which bytes that wait in buffers are charged. */
+  /** Bytes that wait in buffers are charged to this pool. */
   readonly waitingBytes: StreamPool;
-  /** Responses without a defined end. They are ended, not cut off, when the listener shuts down. */
+  /** Responses without a defined end. They are ended cleanly when the listener shuts down. */
   readonly streams: LinkedList<OpenEndedResponse>;
-  /** Responses close their connections, because the listener shuts down or memory is short. */
+  /** Returns whether responses close their connections, because the listener shuts down or memory is short. */
   isDraining(): boolean;
   /** Called once, after the exchange was notified of the end. */
   ended(): void;
@@ -177,7 +173,9 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
   readonly #request: ParsedRequest;
   readonly #socket: Socket;
   readonly #carrier: ResponseCarrier;
-  /** Text that is written at the end of this turn at the latest: the head and small chunks of the body. */
+  /**
+   * The head and small chunks of the body, which are written at the latest at the end of this event-loop iteration.
+   */
   #unsent = "";
   #flushesLater = false;
   #hasHead = false;
@@ -201,7 +199,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     this.isLast = isUpgrade || !request.keepAlive || request.fault !== undefined;
   }
 
-  /** The head was passed on, so another response would be read as part of this one. */
+  /** The head was written, so the client would read another response as part of this one. */
   get hasHead(): boolean {
     return this.#hasHead;
   }
@@ -224,8 +222,8 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
       if (headers.get("content-type")?.startsWith("text/event-stream")) this.#carrier.owner.streams.add(this);
     }
     this.#hasHead = true;
-    // Delayed to join it with the body, but only until the end of the turn, so that a late first event does not delay
-    // the head.
+    // The head is delayed to join it with the body, but only until the end of the event-loop iteration, so that a late
+    // first event does not delay it.
     this.#sendLater(text);
   }
 
@@ -251,7 +249,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     this.#openBacklog().responseBytes = this.#socket.writableLength;
   }
 
-  /** Sets how many bytes of the request wait in buffers. */
+  /** Sets the number of request bytes that wait in buffers. */
   chargeRequest(bytes: number): void {
     if (!this.#isClosed) this.#openBacklog().requestBytes = bytes;
   }
@@ -269,7 +267,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     return this.chargedTo?.client ?? addressKey(this.#socket.remoteAddress);
   }
 
-  /** Joins chunks of one read into one write. */
+  /** Joins the chunks of one read into one write. */
   #sendLater(text: string): boolean {
     this.#unsent += text;
     if (this.#unsent.length > ONE_WRITE_BYTES) return this.#socket.write(this.#takeUnsent(), "latin1");
@@ -313,7 +311,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
   }
 
   /**
-   * On shutdown of the listener, ends a stream as if its source had ended, so that clients reconnect without an error.
+   * Ends a stream as if its source had ended when the listener shuts down, so that clients reconnect without an error.
    */
   finishStream(): void {
     this.end();
@@ -342,7 +340,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     this.#carrier.join(upgradeHead(status, headers), backend, this.#client, () => this.close(true));
   }
 
-  /** Responds before there is an exchange, because the head was not acceptable. */
+  /** Responds before there is an exchange, because the head was rejected. */
   reject(reply: Reply): void {
     this.isLast = true;
     this.head(reply.status, reply.headers);
@@ -362,14 +360,14 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
   }
 
   isWaiting(): boolean {
-    // Received bytes that the backend does not accept are not the client's delay.
+    // If received bytes wait for the backend, the client is not the cause of the delay.
     if (!this.#carrier.hasBody && this.#carrier.isBodyDrained) return true;
     return this.#awaitsDrain || (this.hasEnded && this.#socket.writableLength > 0);
   }
 
   /**
-   * No bytes moved for too long. A client that did not send its body gets an error; one that does not read is
-   * disconnected.
+   * Called if no bytes were transferred for too long. A client that did not send its body gets an error, and a client
+   * that does not read is disconnected.
    */
   expire(): void {
     this.#isStalled = true;
@@ -377,7 +375,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     else this.#contain(this.onStalled);
   }
 
-  /** The socket's buffer was drained. */
+  /** Called when the socket's write buffer was drained. */
   drained(): void {
     if (!this.#awaitsDrain) return;
     this.#awaitsDrain = false;
@@ -385,7 +383,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     this.#contain(this.onDrain);
   }
 
-  /** The response was sent, or its connection is closed. */
+  /** Called when the response was sent or its connection is closed. */
   close(complete: boolean): void {
     if (this.#isClosed) return;
     this.#isClosed = true;

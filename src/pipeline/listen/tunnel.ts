@@ -1,7 +1,7 @@
 /**
- * Joins two connections after an upgrade and relays bytes both ways with back-pressure. The end of either side is
- * forwarded immediately and ends the tunnel soon after; an idle tunnel is closed. On shutdown of the listener, both
- * sides get a close frame at a frame boundary, so that clients reconnect.
+ * Relays bytes between two connections after an upgrade, with backpressure. The end of either side is forwarded
+ * immediately and ends the tunnel soon after. An idle tunnel is closed. On shutdown of the listener, both sides get a
+ * close frame at a frame boundary, so that clients reconnect.
  */
 import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -10,20 +10,23 @@ import { fairReads } from "../../http/h1/fair-reads.ts";
 import { closeFrame, FrameCounter } from "../../http/websocket-frames.ts";
 import { IDLE_LIMIT_MS, type IdleConnections, type Watched, type WatchedPlace } from "./idle.ts";
 
-/** How long a tunnel stays open after one side has ended or got a close frame, for the last bytes of the other. */
+/**
+ * A tunnel stays open for this long after one side has ended or got a close frame, for the last bytes of the other
+ * side.
+ */
 export const TUNNEL_END_MS = 3_000;
 
 export interface TunnelOptions {
   readonly clock: Clock;
   readonly idle: IdleConnections;
-  /** The pool to which bytes that wait for either side are charged. */
+  /** Bytes that wait for either side are charged to this pool. */
   readonly waitingBytes: StreamPool;
   readonly chargedTo: string;
-  /** The limit without a byte in either direction. */
+  /** The maximum time without data in either direction. */
   readonly idleLimitMs: number;
   /** Called once, when both connections are closed. */
   closed(): void;
-  /** An exception while relaying bytes, which ends this tunnel only. */
+  /** Called for an exception while relaying bytes, which ends only this tunnel. */
   unexpected(error: unknown): void;
 }
 
@@ -32,7 +35,7 @@ interface Direction {
   readonly to: Duplex;
   readonly frames: FrameCounter;
   readonly goodbye: Buffer;
-  /** `leaving`: the close frame follows after the current frame; `left`: it was sent. */
+  /** In state `leaving`, the close frame follows after the current frame. In state `left`, it was sent. */
   state: "open" | "leaving" | "left";
 }
 
@@ -81,7 +84,7 @@ export class Tunnel implements Watched {
   }
 
   progress(): number {
-    // Grows when bytes arrive, and when buffered bytes are written.
+    // The value grows when bytes arrive and when buffered bytes are written.
     return 2 * this.#relayedBytes - this.#client.writableLength - this.#backend.writableLength;
   }
 
@@ -151,7 +154,7 @@ export class Tunnel implements Watched {
     direction.state = "left";
     const { from, to, frames, goodbye } = direction;
     if (!frames.hasClosed && to.writable) to.write(goodbye);
-    // Keeps reading even if the other side is slow, to detect the end.
+    // Reading continues even if the other side is slow, to detect the end.
     from.resume();
   }
 

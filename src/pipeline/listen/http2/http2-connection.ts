@@ -1,6 +1,6 @@
 /**
- * An HTTP/2 client connection whose streams are requests. It is protected against abusive clients: rapid resets, floods
- * of SETTINGS and PING frames, endless heads (RFC 9113 section 10.5).
+ * Handles an HTTP/2 client connection whose streams are requests. It limits rapid resets, floods of SETTINGS and PING
+ * frames, and endless heads (RFC 9113 section 10.5).
  */
 import { constants, performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
@@ -11,20 +11,20 @@ import type { ConnectionOwner, OpenConnection } from "../connection-owner.ts";
 import { KEEP_ALIVE_MS } from "../response-writer.ts";
 import { MAX_STREAM_HEAD_BYTES, readStreamHead, type StreamOwner, StreamResponse } from "./stream-response.ts";
 
-/** Concurrent requests of one connection. */
+/** The maximum number of concurrent requests on one connection. */
 const MAX_STREAMS = 100;
-/** Streams that a client may reset before their response, per second. Browsers stay far below. */
+/** The number of streams that a client may reset before their response, per second. Browsers stay far below it. */
 const MAX_RESETS = 100;
-/** SETTINGS and PING frames of a client per second. */
+/** The number of SETTINGS and PING frames that a client may send per second. */
 const MAX_CONTROL_FRAMES = 100;
-/** Header lines that nghttp2 accepts; the gateway responds with 431 long before. */
+/** nghttp2 accepts this many header lines. The gateway responds with 431 long before. */
 const MAX_FIELDS = 256;
 /**
  * The memory limit of a session for heads and unread responses, in MiB. Above it, the next stream ends the session, so
- * it must exceed several large responses: a tool result may have 32 MiB.
+ * it must exceed several large responses. A tool result may have 32 MiB.
  */
 const MAX_SESSION_MIB = 100;
-/** The client must close within this time after GOAWAY. */
+/** The client must close the connection within this time after GOAWAY. */
 const GOODBYE_MS = 5_000;
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM } = constants;
@@ -34,7 +34,7 @@ const OPTIONS = {
   maxSessionMemory: MAX_SESSION_MIB,
   settings: {
     maxConcurrentStreams: MAX_STREAMS,
-    // Slightly above the accepted size, so that an oversized head gets a response.
+    // This exceeds the accepted size, so that an oversized head gets a response.
     maxHeaderListSize: 2 * MAX_STREAM_HEAD_BYTES,
   },
 };
@@ -54,11 +54,11 @@ export class Http2Connection implements OpenConnection, StreamOwner {
   #served = 0;
   #resets = 0;
   #controlFrames = 0;
-  /** How long the connection has been idle, or has waited for the client to close. */
+  /** The time for which the connection has been idle or has waited for the client to close. */
   #silentMs = 0;
   #isClosing = false;
 
-  /** The socket is paused; the bytes that it has read are unshifted. */
+  /** The socket must be paused, with the bytes that were read unshifted. */
   constructor(socket: Socket, owner: ConnectionOwner) {
     this.#socket = socket;
     this.#owner = owner;
@@ -68,8 +68,9 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     const session = performServerHandshake(socket, OPTIONS);
     this.#session = session;
     this.#endNow = endSessionLater(session);
-    // Node calls this for a client's GOAWAY. It would reject streams that follow in the same packet while nghttp2 reads
-    // it, and free them during use. Instead, pending streams are served, and then the connection ends.
+    // Node calls `close` for a client's GOAWAY. Its implementation would reject streams that follow in the same packet
+    // while nghttp2 reads it, and free them during use. Instead, pending streams are served before the connection
+    // ends.
     session.close = () => this.#leave();
     this.#lifeSigns = new LifeSigns(session, socket, owner.silentPeerMs);
     session.on("stream", (stream: ServerHttp2Stream, _headers: unknown, flags: number, raw: readonly string[]) =>
@@ -101,7 +102,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
       this.#goAway();
   }
 
-  /** Active streams finish; new ones are not accepted. */
+  /** Lets active streams finish and rejects new ones. */
   closeIfIdle(): void {
     this.#goAway();
   }
@@ -147,7 +148,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
 
   #calmDown(): void {
     if (this.#session.destroyed) return;
-    // Without an error, Node would ignore the code.
+    // Node ignores the code without an error.
     this.#session.destroy(new Error("the client sends too much"), NGHTTP2_ENHANCE_YOUR_CALM);
   }
 
@@ -157,7 +158,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     this.#leave();
   }
 
-  /** Active streams finish. */
+  /** Lets active streams finish. */
   #leave(): void {
     if (this.#isClosing) return;
     this.#isClosing = true;

@@ -1,6 +1,6 @@
 /**
- * Writes the response of one exchange to an HTTP/2 stream: back-pressure and trailers. A body that broke off is reset,
- * never ended as if it were complete. The stream ends with its exchange, and the connection stays open.
+ * Writes the response of one exchange to an HTTP/2 stream with backpressure and trailers. A truncated body resets the
+ * stream, so that it cannot look complete. The stream ends with its exchange, and the connection stays open.
  */
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import type { Duplex } from "node:stream";
@@ -17,8 +17,8 @@ import type { EnteringHead, EntrySink } from "../request-entry.ts";
 import type { OpenEndedResponse } from "../response-writer.ts";
 
 /**
- * Converts a head to HTTP/2 fields. Headers of an HTTP/1.1 connection are omitted (RFC 9113 section 8.2.2), and
- * repeated names become lists.
+ * Converts a head to HTTP/2 fields. Connection headers of HTTP/1.1 are omitted (RFC 9113 section 8.2.2), and repeated
+ * names become lists.
  */
 export function responseFields(status: number, headers: HeaderList): OutgoingHttpHeaders {
   return fieldsOf(headers.pairs, { ":status": status });
@@ -41,7 +41,7 @@ function fieldsOf(pairs: readonly string[], fields: OutgoingHttpHeaders): Outgoi
   return fields;
 }
 
-/** The same limit as for an HTTP/1.1 head, computed as in RFC 9113 section 6.5.2. */
+/** HTTP/1.1 heads have the same limit. The size is computed as in RFC 9113 section 6.5.2. */
 export const MAX_STREAM_HEAD_BYTES = 16 * 1024;
 const BYTES_PER_FIELD = 32;
 
@@ -56,9 +56,9 @@ export interface StreamHead extends EnteringHead {
 }
 
 /**
- * Converts the head of an HTTP/2 request (RFC 9113 section 8.3) to the common form: pseudo-headers become method,
- * target and host. nghttp2 has rejected malformed heads; this rejects heads that HTTP/1.1 would interpret differently.
- * `raw` alternates names and values as received.
+ * Converts the head of an HTTP/2 request (RFC 9113 section 8.3) to the format of HTTP/1.1 requests. nghttp2 has
+ * rejected malformed heads, and this function rejects heads that HTTP/1.1 would interpret differently. `raw`
+ * alternates names and values as received.
  */
 export function readStreamHead(raw: readonly string[]): StreamHead {
   let method = "";
@@ -72,7 +72,7 @@ export function readStreamHead(raw: readonly string[]): StreamHead {
   let expects: StreamHead["expects"] = "nothing";
   let fault: string | undefined;
   let bytes = 0;
-  // The host is first, as in HTTP/1.1, and is filled in below.
+  // The host is first, as in HTTP/1.1, and is set below.
   const pairs = ["host", ""];
   for (let i = 0; i + 1 < raw.length; i += 2) {
     const name = raw[i] as string;
@@ -98,7 +98,7 @@ export function readStreamHead(raw: readonly string[]): StreamHead {
         host = value;
         continue;
       case "cookie":
-        // Clients may split it (RFC 9113 section 8.2.3); HTTP/1.1 has a single line.
+        // Clients may split the cookie header (RFC 9113 section 8.2.3), but HTTP/1.1 has a single line.
         if (cookie >= 0) {
           pairs[cookie] = `${pairs[cookie]}; ${value}`;
           continue;
@@ -144,18 +144,18 @@ export function readStreamHead(raw: readonly string[]): StreamHead {
 const { NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = constants;
 
 /**
- * The flow control window of a stream (RFC 9113 section 6.9.2). While a body is paused, Node receives this much of it
- * without an event, so the whole window is charged.
+ * The flow control window of a stream (RFC 9113 section 6.9.2) is charged as a whole, because Node receives this much
+ * of a paused body without an event.
  */
 const WINDOW_BYTES = 65_535;
 
 export interface StreamOwner {
   readonly idle: IdleConnections;
-  /** The pool to which bytes that wait in buffers are charged. */
+  /** Bytes that wait in buffers are charged to this pool. */
   readonly waitingBytes: StreamPool;
-  /** Responses without a defined end. They are ended, not cut off, when the listener shuts down. */
+  /** Responses without a defined end. They are ended cleanly when the listener shuts down. */
   readonly streams: LinkedList<OpenEndedResponse>;
-  /** Called once. `wasReset`: the client reset the stream before its response was sent. */
+  /** Called once. `wasReset` is true if the client reset the stream before its response was sent. */
   streamEnded(wasReset: boolean): void;
   unexpected(error: unknown): void;
 }
@@ -174,7 +174,10 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
   readonly #owner: StreamOwner;
   readonly #request: StreamHead;
   readonly #isGrpc: boolean;
-  /** Held until the end of the turn, so that a response without a body is one frame, as gRPC clients expect. */
+  /**
+   * The head is held until the end of the event-loop iteration, so that a response without a body is one frame, as
+   * gRPC clients expect.
+   */
   #unsent: { readonly status: number; readonly headers: HeaderList } | undefined = undefined;
   #hasHead = false;
   #sendsBody = true;
@@ -183,7 +186,6 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
   #mustAskForBody: boolean;
   #awaitsDrain = false;
   #isStalled = false;
-  /** The gateway reset the stream. */
   #isCut = false;
   #isClosed = false;
   #isBodyPaused = false;
@@ -195,7 +197,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
   #watched: WatchedPlace | undefined = undefined;
   #backlog: Backlog | undefined = undefined;
 
-  /** `hasBody`: the request ended with its head. */
+  /** `hasBody` is true if the request ended with its head. */
   constructor(stream: ServerHttp2Stream, request: StreamHead, hasBody: boolean, owner: StreamOwner) {
     this.#stream = stream;
     this.#owner = owner;
@@ -223,7 +225,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
     );
     stream.on("end", () =>
       this.#contain(() => {
-        // A stream that was reset also ends; its close event follows.
+        // A stream that was reset also ends, and its close event follows.
         if (stream.aborted || stream.rstCode !== NGHTTP2_NO_ERROR) return;
         this.#hasBody = true;
         body.complete();
@@ -285,8 +287,8 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
     const isWhole = endStream || !this.#sendsBody;
     this.#stream.respond(responseFields(head.status, head.headers), {
       endStream: isWhole,
-      // Set even without trailers: closing a stream ends it first, and a body that broke off would look complete before
-      // its reset.
+      // Set even without trailers. Closing a stream ends it first, so a truncated body would look complete before its
+      // reset.
       waitForTrailers: !isWhole,
     });
   }
@@ -322,7 +324,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
     const chunk = this.#sendsBody && lastChunk !== undefined && lastChunk.length > 0 ? lastChunk : undefined;
     this.flushHead(chunk === undefined && (trailers ?? []).length === 0);
     if (this.#stream.destroyed) return;
-    // Lets the client stop sending, because the rest of the body is not read (RFC 9113 section 8.1).
+    // The rest of the body is not read, so the client can stop sending (RFC 9113 section 8.1).
     if (!this.#hasBody) this.#stream.once("finish", () => closeStreamLater(this.#stream, NGHTTP2_NO_ERROR));
     if (chunk === undefined) this.#stream.end();
     else this.#stream.end(chunk);
@@ -341,7 +343,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
   }
 
   /**
-   * On shutdown of the listener, ends a stream as if its source had ended, so that clients reconnect without an error.
+   * Ends a stream as if its source had ended when the listener shuts down, so that clients reconnect without an error.
    */
   finishStream(): void {
     this.end();
@@ -379,13 +381,13 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
 
   isWaiting(): boolean {
     if (this.#awaitsDrain || (this.#hasEnded && this.#stream.writableLength > 0)) return true;
-    // A bidirectional stream may be silent for long; otherwise the body must arrive before the response.
+    // A bidirectional stream may be silent for long. Otherwise the body must arrive before the response.
     return !this.#hasBody && !this.#hasHead && !this.#isGrpc && this.body?.isDrained === true;
   }
 
   /**
-   * No bytes moved for too long. A client that did not send its body gets an error; one that does not read is
-   * disconnected.
+   * Called if no bytes were transferred for too long. A client that did not send its body gets an error, and a client
+   * that does not read is disconnected.
    */
   expire(): void {
     const wasStalled = this.#isStalled;
