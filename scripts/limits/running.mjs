@@ -40,6 +40,8 @@ export const RUNNING_LIMITS = {
     ],
     ["MAX_STREAMS", "kubernetes/snapshot-server.ts", "data planes of one controller", "503, they try again"],
     ["MAX_ACK_BYTES", "kubernetes/snapshot-server.ts", "the response of a data plane", "503"],
+    ["MAX_REPORT_BYTES", "kubernetes/snapshot-server.ts", "the report of a controller replica to the leader", "503"],
+    ["MAX_PEERS", "kubernetes/peer-reports.ts", "controller replicas", "the leader ignores their reports"],
     [
       "MAX_BEHIND_BYTES",
       "kubernetes/snapshot-server.ts",

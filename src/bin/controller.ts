@@ -3,7 +3,8 @@
  */
 import { randomBytes } from "node:crypto";
 import { writeSync } from "node:fs";
-import { hostname } from "node:os";
+import { isIP } from "node:net";
+import { hostname, networkInterfaces } from "node:os";
 import { parseArgs } from "node:util";
 import { jsonResponse, textResponse } from "../admin/server/endpoint.ts";
 import { openAdminServer } from "../admin/server/server.ts";
@@ -106,7 +107,7 @@ export async function runController(args: readonly string[]): Promise<number> {
         { path: "/healthz/live", doc: "Whether the process runs.", GET: () => textResponse(200, "ok\n") },
         {
           path: "/healthz/ready",
-          doc: "Whether the cluster was read.",
+          doc: "Whether this replica serves current snapshots to data planes.",
           GET: () => (controller?.isReady() ? textResponse(200, "ready\n") : textResponse(503, "not ready\n")),
         },
         {
@@ -128,6 +129,8 @@ export async function runController(args: readonly string[]): Promise<number> {
           namespace,
           identity,
           listen,
+          host:
+            isIP(listen.host) === 0 || listen.host === "0.0.0.0" || listen.host === "::" ? ownAddress() : listen.host,
           url: flags.url ?? `https://gateway-controller.${namespace}.svc:${listen.port}`,
           deploy: flags["no-deploy"] ? undefined : { image, replicas, serviceType },
         });
@@ -155,6 +158,12 @@ export async function runController(args: readonly string[]): Promise<number> {
     writeSync(2, `${(error as Error).message}\n`);
     return 1;
   }
+}
+
+/** The address of the pod, at which the other replicas reach this one. */
+function ownAddress(): string {
+  const addresses = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
+  return addresses.find(({ internal }) => !internal)?.address ?? "127.0.0.1";
 }
 
 function readFlags(args: readonly string[]) {

@@ -26,6 +26,8 @@ export interface ApiRequest {
   readonly path: string;
   readonly body?: unknown;
   readonly type?: PatchType;
+  /** Default: 30 s. */
+  readonly timeoutMs?: number;
 }
 
 export interface WatchHandler {
@@ -81,44 +83,55 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
   }
 
   return {
-    async request({ method, path, body, type = "application/json" }) {
-      const credentials = await access.credentials();
+    request({ method, path, body, type = "application/json", timeoutMs = REQUEST_TIMEOUT_MS }) {
       const bytes = body === undefined ? undefined : Buffer.from(JSON.stringify(body));
-      const headers = headersOf(credentials, bytes && type, bytes?.length ?? 0);
       return new Promise((resolve, reject) => {
         const chunks: Buffer[] = [];
         let status = 0;
         let size = 0;
-        const timer = clock.after(REQUEST_TIMEOUT_MS, () => {
-          call.abort();
-          reject(new Error(`no response from the API server within ${REQUEST_TIMEOUT_MS} ms`));
+        let isOver = false;
+        let abort = (): void => undefined;
+        const finish = (settle: () => void): void => {
+          if (isOver) return;
+          isOver = true;
+          timer.cancel();
+          settle();
+        };
+        // Also covers obtaining the credentials, for which a plugin may run.
+        const timer = clock.after(timeoutMs, () => {
+          abort();
+          finish(() => reject(new Error(`timeout: no response from the API server within ${timeoutMs} ms`)));
         });
-        const call = poolOf(credentials).send(
-          { method, path: pathOf(credentials, path), headers, body: bytes },
-          {
-            head: (code) => {
-              status = code;
+        const send = (credentials: Credentials): void => {
+          if (isOver) return;
+          const headers = headersOf(credentials, bytes && type, bytes?.length ?? 0);
+          const call = poolOf(credentials).send(
+            { method, path: pathOf(credentials, path), headers, body: bytes },
+            {
+              head: (code) => {
+                status = code;
+              },
+              data(chunk) {
+                size += chunk.length;
+                if (size <= MAX_RESPONSE_BYTES) return chunks.push(chunk) > 0;
+                call.abort();
+                finish(() => reject(new Error("the response of the API server is too large")));
+                return false;
+              },
+              end() {
+                const text = Buffer.concat(chunks).toString();
+                const isGood = status >= 200 && status < 300;
+                finish(() => (isGood ? resolve(parsed(text)) : reject(responseError(status, text))));
+              },
+              fail: (error) => finish(() => reject(error)),
             },
-            data(chunk) {
-              size += chunk.length;
-              if (size <= MAX_RESPONSE_BYTES) return chunks.push(chunk) > 0;
-              timer.cancel();
-              call.abort();
-              reject(new Error("the response of the API server is too large"));
-              return false;
-            },
-            end() {
-              timer.cancel();
-              const text = Buffer.concat(chunks).toString();
-              if (status >= 200 && status < 300) resolve(parsed(text));
-              else reject(responseError(status, text));
-            },
-            fail(error) {
-              timer.cancel();
-              reject(error);
-            },
-          },
-        );
+          );
+          abort = () => call.abort();
+        };
+        access
+          .credentials()
+          .then(send)
+          .catch((error: Error) => finish(() => reject(error)));
       });
     },
 

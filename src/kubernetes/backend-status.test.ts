@@ -76,7 +76,7 @@ test("the status of a Backend is written once, with the reason of one that is no
     ...objects().filter(({ kind }) => kind !== "Backend"),
     ...["models", "unused"].map((name) => api.get(PATH, "shop", name) as KubernetesObject),
   ];
-  const writer = createStatusWriter(api, silentLogger);
+  const writer = createStatusWriter(api, silentLogger, () => true);
   await writer.write(ofBackends(current(), 0));
   assert.equal(writer.written(), 2);
   const conditions = current()

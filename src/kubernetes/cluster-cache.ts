@@ -20,6 +20,8 @@ interface ClusterCache {
   waitingFor(): string[];
   all(): KubernetesObject[];
   of(kind: string): KubernetesObject[];
+  /** Opens all watches again: after an interruption the old ones may be dead without an error. */
+  reconnect(): void;
   stop(): void;
 }
 
@@ -39,6 +41,9 @@ export function openClusterCache(kinds: readonly WatchedKind[], parts: CachePart
     waitingFor: () => watches.filter((watch) => !watch.isSynced()).map((watch) => watch.kind.kind),
     all: () => watches.flatMap((watch) => [...watch.objects()]),
     of: (kind) => watches.filter((watch) => watch.kind.kind === kind).flatMap((watch) => [...watch.objects()]),
+    reconnect() {
+      for (const watch of watches) watch.reconnect();
+    },
     stop() {
       for (const watch of watches) watch.stop();
     },
@@ -64,6 +69,7 @@ interface KindWatch {
   /** True after a complete list, or if the kind does not exist. */
   isSynced(): boolean;
   objects(): Iterable<KubernetesObject>;
+  reconnect(): void;
   stop(): void;
 }
 
@@ -85,6 +91,7 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
   let isStopped = false;
   let failures = 0;
   let timer: Timer | undefined;
+  let isWatching = false;
   let endWatch = (): void => undefined;
 
   async function list(): Promise<void> {
@@ -123,6 +130,7 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
       `resourceVersion=${encodeURIComponent(version ?? "")}`,
       ...((kind.query ?? "") ? [kind.query] : []),
     ];
+    isWatching = true;
     endWatch = client.watch(
       `${pathOfKind(kind)}?${query.join("&")}`,
       { event: handleEvent, end: scheduleRetry },
@@ -160,6 +168,7 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
 
   function scheduleRetry(error: Error | undefined): void {
     if (isStopped) return;
+    isWatching = false;
     const isGone = error instanceof ApiError && (error.status === 410 || error.reason === "Expired");
     if (isGone) version = undefined;
     const isAbsent = error instanceof ApiError && error.status === 404 && kind.isOptional === true;
@@ -196,6 +205,11 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
     kind,
     isSynced: () => isSynced,
     objects: () => objects.values(),
+    reconnect() {
+      if (!isWatching || isStopped) return;
+      endWatch();
+      watch();
+    },
     stop() {
       isStopped = true;
       timer?.cancel();

@@ -21,7 +21,8 @@ import {
   deployedName,
 } from "./data-plane-deployment.ts";
 import { debounce } from "./debounce.ts";
-import { electLeader } from "./leader-election.ts";
+import { electLeader, type Leader } from "./leader-election.ts";
+import { createPeerReporter } from "./peer-reports.ts";
 import { createTokenReviews, openSnapshotServer, type SnapshotServer } from "./snapshot-server.ts";
 import { createStatusWriter, desiredStatuses, type GatewayState } from "./status.ts";
 
@@ -30,6 +31,11 @@ const LONGEST_MS = 500;
 const RETRY_MS = 2_000;
 /** Data planes have this long to acknowledge a new version before the Gateway status shows a missing acknowledgment. */
 const SETTLING_MS = 2_000;
+/**
+ * How long a Gateway stays Programmed without a known data plane: the time in which data planes reconnect to another
+ * replica, and in which a new leader receives the reports of all replicas.
+ */
+const UNSERVED_MS = 15_000;
 const LEASE_NAME = "gateway-controller";
 
 export interface ControllerOptions {
@@ -41,24 +47,37 @@ export interface ControllerOptions {
   readonly namespace: string;
   readonly identity: string;
   readonly listen: { readonly host: string; readonly port: number };
+  /** The host at which other replicas reach this one. */
+  readonly host: string;
+  /** The URL by which data planes reach the controller. */
   readonly url: string;
   /** Undefined if the controller does not deploy data planes. */
   readonly deploy: Pick<DeployOptions, "image" | "replicas" | "serviceType"> | undefined;
 }
 
 export interface Controller {
+  /** True while this replica serves current snapshots to data planes. */
   isReady(): boolean;
+  /** The port of the snapshot server. */
+  readonly port: number;
+  /** For metrics and the log. */
   state(): Record<string, unknown>;
   stop(): Promise<void>;
 }
 
 export async function startController(options: ControllerOptions): Promise<Controller> {
   const { client, clock, logger } = options;
-  const certificate = await controllerCertificate(client, clock, options.namespace, [
-    new URL(options.url).hostname.replace(/^\[|\]$/g, ""),
-  ]);
-  const writer = createStatusWriter(client, logger);
-  const deployer = createDeployer(client, logger);
+  const hostname = new URL(options.url).hostname.replace(/^\[|\]$/g, "");
+  const certificate = await controllerCertificate(client, clock, options.namespace, [hostname]);
+  const isLeader = (): boolean => leader?.isLeader() === true;
+  const isConnected = (): boolean => leader?.isConnected() !== false;
+  const writer = createStatusWriter(client, logger, isLeader);
+  const deployer = createDeployer(client, logger, isLeader);
+  let leader: Leader | undefined;
+  let isPublished = false;
+  let ledSinceMs = 0;
+  /** Gateway → when a data plane last served it. */
+  const servedMs = new Map<string, number>();
   const versions = new Map<string, { readonly version: string; readonly sinceMs: number }>();
   let gateways: ReadonlyMap<string, KubernetesObject> = new Map();
   let reconcileMs = 0;
@@ -84,29 +103,48 @@ export async function startController(options: ControllerOptions): Promise<Contr
     },
     statusChanged: reconciles.soon,
   });
-  const leader = electLeader({
-    ...options,
-    name: LEASE_NAME,
-    changed: reconciles.soon,
-  });
   const server: SnapshotServer = await openSnapshotServer({
     ...options.listen,
     tls: certificate,
     reviews: createTokenReviews(client, clock),
     clock,
     logger,
-    isLeader: leader.isLeader,
+    isReady: () => isPublished,
+    isConnected,
     accountOf(key) {
       const gateway = gateways.get(key);
       return gateway && accountOf(gateway);
     },
-    changed: reconciles.soon,
+    changed() {
+      reporter.soon();
+      reconciles.soon();
+    },
+  });
+  const reporter = createPeerReporter({
+    clock,
+    logger,
+    tls: certificate,
+    hostname,
+    identity: options.identity,
+    leaderAddress: () => leader?.leaderAddress(),
+    report: server.report,
+  });
+  leader = electLeader({
+    ...options,
+    name: LEASE_NAME,
+    address: `${options.host.includes(":") ? `[${options.host}]` : options.host}:${server.port}`,
+    changed() {
+      if (isLeader()) ledSinceMs = clock.monotonicMs();
+      reporter.soon();
+      reconciles.soon();
+    },
+    reconnected: cache.reconnect,
   });
 
   async function reconcile(): Promise<void> {
     if (!cache.isSynced()) return;
     view ??= refreshView();
-    if (leader.isLeader()) await report(view);
+    if (isLeader()) await report(view);
   }
 
   function refreshView(): ClusterView {
@@ -116,6 +154,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     for (const [key, { version }] of fresh.snapshots)
       if (versions.get(key)?.version !== version) versions.set(key, { version, sinceMs: clock.monotonicMs() });
     server.publish(fresh.snapshots);
+    isPublished = true;
     reconcileMs = clock.monotonicMs() - beganMs;
     return fresh;
   }
@@ -129,6 +168,9 @@ export async function startController(options: ControllerOptions): Promise<Contr
         if (gateway.metadata.deletionTimestamp === undefined && isAccepted(gateway, view))
           isIncomplete = (await deployer.apply(dataPlaneManifests(gateway, deploy), exists)) || isIncomplete;
     }
+    const nowMs = clock.monotonicMs();
+    for (const key of view.gateways.map(gatewayKey))
+      if (server.instances(key).some(({ ack }) => ack !== undefined)) servedMs.set(key, nowMs);
     const settling = new Set(view.gateways.map(gatewayKey).filter(isSettling));
     const statuses = desiredStatuses(view, (key) => stateOf(key), clock.now()).filter(
       ({ object }) => object.kind !== "Gateway" || !settling.has(objectKey(object)),
@@ -136,6 +178,18 @@ export async function startController(options: ControllerOptions): Promise<Contr
     isIncomplete = (await writer.write(statuses)) || isIncomplete;
     if (isIncomplete) retryAfter(RETRY_MS);
     else if (settling.size > 0) retryAfter(SETTLING_MS);
+    else if (view.gateways.some(isHeld)) retryAfter(RETRY_MS);
+  }
+
+  /** True for a Gateway whose data planes disconnected only recently, or that a new leader has no report about yet. */
+  function isHeld(gateway: KubernetesObject): boolean {
+    const key = gatewayKey(gateway);
+    const sinceMs = Math.max(ledSinceMs, servedMs.get(key) ?? Number.NEGATIVE_INFINITY);
+    return (
+      isProgrammed(gateway) &&
+      clock.monotonicMs() - sinceMs < UNSERVED_MS &&
+      !server.instances(key).some(({ ack }) => ack !== undefined)
+    );
   }
 
   function isSettling(key: string): boolean {
@@ -150,14 +204,18 @@ export async function startController(options: ControllerOptions): Promise<Contr
     const instances = server.instances(key);
     const refused = new Map(instances.flatMap(({ ack }) => ack?.refused ?? []).map((one) => [one.policy, one.message]));
     const addresses = gateway ? addressesOf(gateway, cache.of("Service"), cache.of("EndpointSlice")) : [];
-    return { programmed: programmedOf(instances, addresses.length, options.deploy !== undefined), addresses, refused };
+    const isServed = gateway !== undefined && isHeld(gateway);
+    const programmed = isServed ? SERVED : programmedOf(instances, addresses.length, options.deploy !== undefined);
+    return { programmed, addresses, refused };
   }
 
   return {
-    isReady: cache.isSynced,
+    isReady: () => isPublished && isConnected(),
+    port: server.port,
     state: () => ({
       waitingFor: cache.waitingFor(),
-      isLeader: leader.isLeader(),
+      isLeader: isLeader(),
+      isConnected: isConnected(),
       gateways: gateways.size,
       statusWrites: writer.written(),
       reconcileMs: Math.round(reconcileMs),
@@ -166,8 +224,9 @@ export async function startController(options: ControllerOptions): Promise<Contr
       reconciles.stop();
       retry?.cancel();
       cache.stop();
+      reporter.stop();
       server.close();
-      await leader.stop();
+      await leader?.stop();
       client.close();
     },
   };
@@ -187,6 +246,8 @@ function existsIn(objects: readonly KubernetesObject[]): (kind: string, key: str
   return (kind, key) => (kind === "Service" || kind === "Deployment" ? known.has(`${kind} ${key}`) : undefined);
 }
 
+const SERVED: Verdict = { isTrue: true, reason: "Programmed", message: "Served" };
+
 function programmedOf(
   instances: SnapshotServer["instances"] extends (key: string) => infer List ? List : never,
   addresses: number,
@@ -203,7 +264,12 @@ function programmedOf(
   if (acknowledged.length === 0) return { isTrue: false, reason: "Pending", message: "No data plane serves it yet" };
   if (addresses === 0 && isDeployed)
     return { isTrue: false, reason: "AddressNotAssigned", message: "Its Service has no address yet" };
-  return { isTrue: true, reason: "Programmed", message: "Served" };
+  return SERVED;
+}
+
+function isProgrammed(gateway: KubernetesObject): boolean {
+  const conditions = listOf(fieldsOf(gateway.status).conditions).map(fieldsOf);
+  return conditions.some(({ type, status }) => type === "Programmed" && status === "True");
 }
 
 /**

@@ -11,6 +11,7 @@ import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import { type ApiClient, ApiError } from "./api-client.ts";
 import { TOKEN_AUDIENCE } from "./snapshot-server.ts";
+import { WRITE_TIMEOUT_MS } from "./status.ts";
 
 /** gwctl finds the pods of a Gateway by this label (GEP-1762). */
 export const GATEWAY_LABEL = `${GATEWAY_API_GROUP}/gateway-name`;
@@ -196,7 +197,8 @@ export interface Deployer {
   ): Promise<boolean>;
 }
 
-export function createDeployer(client: ApiClient, logger: Logger): Deployer {
+/** `mayWrite` is checked before each write, because leadership can end in the middle of many. */
+export function createDeployer(client: ApiClient, logger: Logger, mayWrite: () => boolean): Deployer {
   const applied = new Map<string, string>();
 
   async function applyOne(manifest: KubernetesObject): Promise<boolean> {
@@ -204,7 +206,8 @@ export function createDeployer(client: ApiClient, logger: Logger): Deployer {
     const collection = PATHS[manifest.kind]?.replace("NS", encodeURIComponent(namespace));
     const path = `${collection}/${encodeURIComponent(name)}?fieldManager=${MANAGED_BY}&force=true`;
     try {
-      await client.request({ method: "PATCH", path, type: "application/apply-patch+yaml", body: manifest });
+      const type = "application/apply-patch+yaml";
+      await client.request({ method: "PATCH", path, type, body: manifest, timeoutMs: WRITE_TIMEOUT_MS });
       return true;
     } catch (error) {
       // A namespace that is being deleted accepts no new objects.
@@ -223,6 +226,7 @@ export function createDeployer(client: ApiClient, logger: Logger): Deployer {
     async apply(manifests, exists) {
       let isLeft = false;
       for (const manifest of manifests) {
+        if (!mayWrite()) return true;
         const key = `${manifest.kind} ${objectKey(manifest)}`;
         const hash = createHash("sha256").update(JSON.stringify(manifest)).digest("base64");
         if (applied.get(key) === hash && exists(manifest.kind, objectKey(manifest)) !== false) continue;

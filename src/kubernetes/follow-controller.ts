@@ -4,6 +4,7 @@
  * while the controller is unavailable. `SnapshotSource` turns the latest snapshot into configuration documents, and
  * endpoint addresses change inside running backends without a reload.
  */
+import { randomUUID } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock, Timer } from "../base/clock.ts";
@@ -17,15 +18,17 @@ import { openHttpPool } from "../http/client/http-pool.ts";
 import { HeaderList } from "../http/headers.ts";
 import { createSseParser } from "../http/sse.ts";
 import type { Logger } from "../observe/log/logger.ts";
+import { STREAM_HEADER } from "./peer-reports.ts";
 
 const MAX_SNAPSHOT_BYTES = 64 * 1024 * 1024;
-/** The controller sends a heartbeat every 15 s. */
-const IDLE_MS = 45_000;
+/** Three missed heartbeats of the controller. */
+const IDLE_MS = 15_000;
 const FIRST_PAUSE_MS = 200;
 const MAX_PAUSE_MS = 2_000;
 /** The saved snapshot may be older, so a start waits this long for the controller before it uses the file. */
 const DISK_AFTER_MS = 5_000;
 const ACK_RETRY_MS = 1_000;
+const ACK_TIMEOUT_MS = 5_000;
 
 export interface FollowOptions {
   readonly url: string;
@@ -60,6 +63,9 @@ export function followController(options: FollowOptions): Following {
   /** Older acknowledgments are not retried. */
   let latestAck: Buffer | undefined;
   let ackRetry: Timer | undefined;
+  let ackSequence = 0;
+  /** Changes with each connection, so that the controller does not attribute an old acknowledgment to a new one. */
+  let streamId = "";
   let abort = (): void => undefined;
   let arrived = (): void => undefined;
   const first = new Promise<void>((resolve) => {
@@ -88,37 +94,57 @@ export function followController(options: FollowOptions): Following {
   function headersOf(): HeaderList {
     // The kubelet renews the token in place, so it is read for each request.
     const token = readFileSync(options.tokenFile, "utf8").trim();
-    return HeaderList.of({ host: url.host, authorization: `Bearer ${token}`, accept: "text/event-stream" });
+    return HeaderList.of({
+      host: url.host,
+      authorization: `Bearer ${token}`,
+      accept: "text/event-stream",
+      [STREAM_HEADER]: streamId,
+    });
   }
 
   /** Retries until the controller accepts the acknowledgment, because the Gateway is not Programmed before. */
   function acknowledge({ version }: Snapshot, { isServed, problems, failures: failed }: Applied): void {
     const refused = failed.map(({ document, message }) => ({ policy: documentKey(document), message }));
-    latestAck = Buffer.from(JSON.stringify({ version, isServed, problems, refused }));
+    ackSequence += 1;
+    latestAck = Buffer.from(JSON.stringify({ version, isServed, problems, refused, sequence: ackSequence }));
     sendAck(latestAck);
   }
 
   function sendAck(body: Buffer): void {
     ackRetry?.cancel();
+    let isOver = false;
+    const finish = (): boolean => {
+      const isFirst = !isOver;
+      isOver = true;
+      timeout.cancel();
+      return isFirst;
+    };
     const fail = (reason: string): void => {
+      if (!finish()) return;
       logger.debug("acknowledgment failed; retrying", { reason });
       if (!isStopped && latestAck === body) ackRetry = clock.after(ACK_RETRY_MS, () => sendAck(body));
     };
+    let abortAck = (): void => undefined;
+    const timeout = clock.after(ACK_TIMEOUT_MS, () => {
+      fail("timeout");
+      abortAck();
+    });
     try {
       const headers = headersOf();
       headers.set("content-length", String(body.length));
       let status = 0;
-      pool.send(
+      const call = pool.send(
         { method: "POST", path: `/v1/acks/${gateway}/${options.instance}`, headers, body },
         {
           head(code) {
             status = code;
           },
           data: () => true,
-          end: () => (status < 300 ? undefined : fail(`status ${status}`)),
+          end: () => (status < 300 ? void finish() : fail(`status ${status}`)),
           fail: (error) => fail(error.message),
         },
       );
+      abortAck = () => call.abort();
     } catch (error) {
       fail((error as Error).message);
     }
@@ -138,6 +164,7 @@ export function followController(options: FollowOptions): Following {
   function open(): void {
     if (isStopped) return;
     let isOver = false;
+    streamId = randomUUID();
     const end = (reason: string): void => {
       if (isOver) return;
       isOver = true;

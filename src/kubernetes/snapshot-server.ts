@@ -1,7 +1,8 @@
 /**
  * Streams snapshots to data planes over TLS. Each data plane receives the complete snapshot of its own Gateway whenever
- * it changes, and acknowledges it. Only the leader serves data planes, because only the leader writes statuses. A data
- * plane authenticates with a ServiceAccount token for this controller, which the API server reviews.
+ * it changes, and acknowledges it. Every replica serves them, whichever one a load balancer selects; see peer-reports.ts
+ * for the way to the leader. A data plane authenticates with a ServiceAccount token made for this controller, which the
+ * API server reviews.
  */
 
 import { createHash } from "node:crypto";
@@ -10,32 +11,37 @@ import { createServer, type Server } from "node:https";
 import { isIP } from "node:net";
 import type { Clock } from "../base/clock.ts";
 import type { Snapshot } from "../config/documents/snapshot.ts";
-import { fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
+import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
 import { readAll } from "../http/body.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import type { ApiClient } from "./api-client.ts";
+import {
+  type ConnectedStream,
+  createReplicaReports,
+  type Instance,
+  isPeer,
+  type ReplicaReport,
+  readAck,
+  readReport,
+  STREAM_HEADER,
+} from "./peer-reports.ts";
 
 const MAX_ACK_BYTES = 256 * 1024;
+const MAX_REPORT_BYTES = 64 * 1024 * 1024;
 const MAX_STREAMS = 4096;
 /** A stream whose reader is this far behind is closed. */
 const MAX_BEHIND_BYTES = 64 * 1024 * 1024;
-const HEARTBEAT_MS = 15_000;
-
-export interface Ack {
-  readonly version: string;
-  readonly isServed: boolean;
-  readonly problems: readonly string[];
-  readonly refused: readonly { readonly policy: string; readonly message: string }[];
-}
-
-export interface Instance {
-  readonly ack: Ack | undefined;
-}
+const HEARTBEAT_MS = 5_000;
+/** Data planes open a new connection for each request, for which a load balancer may select another replica. */
+const CLOSE = { connection: "close" };
 
 export interface SnapshotServer {
   readonly port: number;
   publish(snapshots: ReadonlyMap<string, Snapshot>): void;
+  /** The connected data planes of a Gateway, also those of other replicas. */
   instances(gateway: string): readonly Instance[];
+  /** The data planes of this replica, for the leader. */
+  report(): ReplicaReport;
   close(): void;
 }
 
@@ -46,23 +52,25 @@ export interface SnapshotServerOptions {
   readonly reviews: TokenReviews;
   readonly clock: Clock;
   readonly logger: Logger;
-  isLeader(): boolean;
-  /** Returns the user allowed to read the snapshot of a Gateway, or undefined if the Gateway does not exist. */
+  /** True once the cluster was read. */
+  isReady(): boolean;
+  /** False while the API server does not respond, so that another replica may have newer snapshots. */
+  isConnected(): boolean;
+  /** The user allowed to read the snapshot of a Gateway; undefined if the Gateway does not exist. */
   accountOf(gateway: string): string | undefined;
-  /** Called after a data plane connected, disconnected, or sent an acknowledgment. */
+  /** A data plane connected, disconnected, or sent an acknowledgment, here or at another replica. */
   changed(): void;
 }
 
-interface Stream {
-  readonly gateway: string;
+interface Stream extends ConnectedStream {
   readonly response: ServerResponse;
   sent: string;
-  ack: Ack | undefined;
 }
 
 export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<SnapshotServer> {
   const { logger } = parts;
   const streams = new Map<string, Stream>();
+  const reports = createReplicaReports(parts.clock, () => streams.values());
   let snapshots: ReadonlyMap<string, { readonly snapshot: Snapshot; readonly text: string }> = new Map();
 
   async function authenticate(request: IncomingMessage, gateway: string): Promise<number> {
@@ -83,21 +91,25 @@ export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<
   }
 
   async function handleRequest(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const replica = /^\/v1\/replicas\/([A-Za-z0-9.-]{1,253})$/.exec(request.url ?? "")?.[1];
+    if (replica !== undefined) return handleReport(replica, request, response);
     const [, what, namespace, name, instance] =
       /^\/v1\/(snapshots|acks)\/([a-z0-9-]{1,63})\/([a-z0-9.-]{1,253})\/([A-Za-z0-9.-]{1,253})$/.exec(
         request.url ?? "",
       ) ?? [];
     if (what === undefined) return refuse(response, 404, "not found");
-    if (!parts.isLeader()) return refuse(response, 503, "not the leader");
+    if (!parts.isReady()) return refuse(response, 503, "the cluster was not read yet");
     const gateway = `${namespace}/${name}`;
     const key = `${gateway} ${instance}`;
     const status = await authenticate(request, gateway);
     if (status !== 200) return refuse(response, status, "not allowed");
+    // Data planes of version 0.1 send no stream ID.
+    const sentId = request.headers[STREAM_HEADER];
+    const id = `${key} ${typeof sentId === "string" && /^[\w-]{1,64}$/.test(sentId) ? sentId : ""}`;
     if (what === "acks" && request.method === "POST") {
-      const ack = readAck(await readAll(request, MAX_ACK_BYTES));
-      const stream = streams.get(key);
-      if (stream) stream.ack = ack;
-      response.writeHead(204).end();
+      const fields = fieldsOf(JSON.parse((await readAll(request, MAX_ACK_BYTES)).toString()));
+      reports.acknowledged(id, Number(fields.sequence) || 0, readAck(fields));
+      response.writeHead(204, CLOSE).end();
       parts.changed();
       return undefined;
     }
@@ -105,9 +117,9 @@ export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<
     if (streams.size >= MAX_STREAMS) return refuse(response, 503, "too many data planes");
     // The data plane reconnected before its dead connection was detected.
     streams.get(key)?.response.destroy();
-    const stream: Stream = { gateway, response, sent: "", ack: undefined };
+    const stream: Stream = { id, gateway, response, sent: "" };
     streams.set(key, stream);
-    response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store" });
+    response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store", ...CLOSE });
     response.write(": connected\n\n");
     response.on("close", () => {
       if (streams.get(key) === stream) streams.delete(key);
@@ -115,6 +127,15 @@ export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<
     });
     logger.info("data plane connected", { gateway, instance });
     send(stream);
+    parts.changed();
+    return undefined;
+  }
+
+  async function handleReport(replica: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
+    if (!isPeer(request.headers.authorization, parts.tls.key)) return refuse(response, 401, "not allowed");
+    if (request.method !== "POST") return refuse(response, 405, "method not allowed");
+    reports.received(replica, readReport(JSON.parse((await readAll(request, MAX_REPORT_BYTES)).toString())));
+    response.writeHead(204).end();
     parts.changed();
     return undefined;
   }
@@ -136,7 +157,10 @@ export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<
   });
   server.on("error", (error) => logger.error("snapshot server failed", { reason: error.message }));
   const heartbeat = parts.clock.every(HEARTBEAT_MS, () => {
-    for (const { response } of streams.values()) response.write(":\n\n");
+    // Data planes then reconnect, possibly to a replica that still receives changes.
+    for (const { response } of streams.values())
+      if (parts.isConnected()) response.write(":\n\n");
+      else response.end();
   });
   const address = server.address();
 
@@ -154,7 +178,8 @@ export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<
       );
       for (const stream of streams.values()) send(stream);
     },
-    instances: (gateway) => [...streams.values()].filter((stream) => stream.gateway === gateway),
+    instances: reports.instances,
+    report: reports.own,
     close() {
       heartbeat.cancel();
       for (const { response } of streams.values()) response.destroy();
@@ -165,24 +190,11 @@ export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<
 }
 
 function refuse(response: ServerResponse, status: number, text: string): undefined {
-  response.writeHead(status, { "content-type": "text/plain" }).end(`${text}\n`);
+  response.writeHead(status, { "content-type": "text/plain", ...CLOSE }).end(`${text}\n`);
   return undefined;
 }
 
-function readAck(body: Buffer): Ack {
-  const { version, isServed, problems, refused } = fieldsOf(JSON.parse(body.toString()));
-  return {
-    version: String(version),
-    isServed: isServed === true,
-    problems: listOf(problems).slice(0, 20).map(String),
-    refused: listOf(refused)
-      .slice(0, 100)
-      .map(fieldsOf)
-      .map((one) => ({ policy: textOf(one.policy) ?? "", message: textOf(one.message) ?? "" })),
-  };
-}
-
-/** Accepts `[address]:port`, `address:port`, and `:port`. */
+/** `[address]:port`, `address:port` or `:port`. */
 export function listenAddress(text: string): { readonly host: string; readonly port: number } | undefined {
   const found = /^(?:\[(?<six>[^\]]+)\]|(?<four>[^:]*)):(?<port>\d{1,5})$/.exec(text)?.groups;
   const host = found?.six ?? found?.four ?? "";

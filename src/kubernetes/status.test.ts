@@ -160,7 +160,7 @@ test("a conflict is no error: the next look decides; the same is not written twi
   const path = "/apis/gateway.networking.k8s.io/v1/gateways";
   api.put(path, { kind: "Gateway", metadata: { name: "edge", namespace: "infra" } });
   const current = api.get(path, "infra", "edge") as KubernetesObject;
-  const writer = createStatusWriter(api, silentLogger);
+  const writer = createStatusWriter(api, silentLogger, () => true);
   const status = { addresses: [] };
   assert.equal(
     await writer.write([{ object: { ...current, metadata: { ...current.metadata, resourceVersion: "1" } }, status }]),

@@ -380,6 +380,8 @@ function sortedText(value: object): string {
 }
 
 const PARALLEL = 8;
+/** Short, because all statuses wait for a write that does not complete. */
+export const WRITE_TIMEOUT_MS = 5_000;
 
 export interface StatusWriter {
   /** Resolves after all writes, to true if some failed and must be retried. */
@@ -387,8 +389,9 @@ export interface StatusWriter {
   written(): number;
 }
 
-export function createStatusWriter(client: ApiClient, logger: Logger): StatusWriter {
-  /** Maps objects to their version and status at the last write, because the watch may lag behind. */
+/** `mayWrite` is checked before each write, because leadership can end in the middle of many. */
+export function createStatusWriter(client: ApiClient, logger: Logger, mayWrite: () => boolean): StatusWriter {
+  /** Object → its version and status at the last write, because the watch may lag behind. */
   const sent = new Map<string, { readonly version: string | undefined; readonly text: string }>();
   let written = 0;
 
@@ -407,6 +410,7 @@ export function createStatusWriter(client: ApiClient, logger: Logger): StatusWri
         path: pathOfObject(kind, namespace, name, "status"),
         type: "application/merge-patch+json",
         body: { metadata: { resourceVersion }, status },
+        timeoutMs: WRITE_TIMEOUT_MS,
       });
       sent.set(key, { version: resourceVersion, text });
       written += 1;
@@ -425,7 +429,7 @@ export function createStatusWriter(client: ApiClient, logger: Logger): StatusWri
       const queue = [...statuses];
       let isIncomplete = false;
       const worker = async (): Promise<void> => {
-        for (let next = queue.shift(); next !== undefined; next = queue.shift())
+        for (let next = queue.shift(); next !== undefined && mayWrite(); next = queue.shift())
           if (await writeOne(next)) isIncomplete = true;
       };
       await Promise.all(Array.from({ length: Math.min(PARALLEL, queue.length) }, worker));

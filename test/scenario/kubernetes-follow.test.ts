@@ -81,7 +81,8 @@ function setup(t: TestContext): Setup {
         },
         clock: systemClock,
         logger: silentLogger,
-        isLeader: () => true,
+        isReady: () => true,
+        isConnected: () => true,
         accountOf: (gateway) => (gateway === "infra/edge" ? ACCOUNT : undefined),
         changed: () => news(),
       });

@@ -31,6 +31,8 @@ export interface FakeApi extends ApiClient {
   /** A collection that does not exist. */
   hide(collection: string): void;
   show(collection: string): void;
+  /** Makes collections that exist but are empty. */
+  install(...collections: string[]): void;
 }
 
 export function fakeApi(): FakeApi {
@@ -169,5 +171,8 @@ export function fakeApi(): FakeApi {
     },
     hide: (collection) => void hidden.add(collection),
     show: (collection) => void hidden.delete(collection),
+    install(...names) {
+      for (const collection of names) listOf(collection);
+    },
   };
 }

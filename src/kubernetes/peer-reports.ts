@@ -1,0 +1,254 @@
+/**
+ * Every controller replica serves data planes, but only the leader writes status. The other replicas therefore report
+ * their connected data planes and the acknowledgments they received to the leader. A report is always complete, so a
+ * lost or repeated one does no harm. Replicas authenticate with a value derived from the private key that they share.
+ */
+import { createHmac, timingSafeEqual } from "node:crypto";
+import { isIP } from "node:net";
+import type { Clock, Timer } from "../base/clock.ts";
+import { fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
+import { openHttpPool } from "../http/client/http-pool.ts";
+import { HeaderList } from "../http/headers.ts";
+import type { HttpPool } from "../http/http-client.ts";
+import type { Logger } from "../observe/log/logger.ts";
+
+/** A report expires after three missed intervals. */
+const REPORT_EVERY_MS = 5_000;
+const FRESH_MS = 15_000;
+const RETRY_MS = 1_000;
+const TIMEOUT_MS = 3_000;
+/** Acknowledgments for streams of other replicas are kept this long. */
+const ACK_KEPT_MS = 60_000;
+const MAX_PEERS = 64;
+/** Identifies a stream in its acknowledgments, which may arrive at another replica. */
+export const STREAM_HEADER = "x-gateway-stream";
+
+/** A data plane's acknowledgment of a version. */
+export interface Ack {
+  readonly version: string;
+  readonly isServed: boolean;
+  readonly problems: readonly string[];
+  /** Policies that failed to compile. */
+  readonly refused: readonly { readonly policy: string; readonly message: string }[];
+}
+
+/** The connection of a data plane, and its latest acknowledgment. */
+export interface Instance {
+  readonly ack: Ack | undefined;
+}
+
+export interface ConnectedStream {
+  /** Unique for each connection of a data plane. */
+  readonly id: string;
+  readonly gateway: string;
+}
+
+interface ReceivedAck {
+  readonly stream: string;
+  /** Orders the acknowledgments of one data plane. */
+  readonly sequence: number;
+  readonly ack: Ack;
+}
+
+export interface ReplicaReport {
+  readonly streams: readonly ConnectedStream[];
+  readonly acks: readonly ReceivedAck[];
+}
+
+/** The streams and acknowledgments of all replicas, as far as this one received them. */
+export interface ReplicaReports {
+  /** A load balancer may send an acknowledgment to a replica that does not have the stream. */
+  acknowledged(stream: string, sequence: number, ack: Ack): void;
+  /** Replaces the report of another replica. */
+  received(replica: string, report: ReplicaReport): void;
+  /** The report of this replica. */
+  own(): ReplicaReport;
+  instances(gateway: string): readonly Instance[];
+}
+
+export function createReplicaReports(clock: Clock, streams: () => Iterable<ConnectedStream>): ReplicaReports {
+  const acks = new Map<string, ReceivedAck & { readonly atMs: number }>();
+  const peers = new Map<string, { readonly report: ReplicaReport; readonly atMs: number }>();
+
+  function prune(): void {
+    const nowMs = clock.monotonicMs();
+    const connected = new Set([...streams()].map(({ id }) => id));
+    for (const [id, { atMs }] of acks) if (!connected.has(id) && nowMs - atMs > ACK_KEPT_MS) acks.delete(id);
+    for (const [name, { atMs }] of peers) if (nowMs - atMs > FRESH_MS) peers.delete(name);
+  }
+
+  return {
+    acknowledged(stream, sequence, ack) {
+      prune();
+      if ((acks.get(stream)?.sequence ?? -1) <= sequence)
+        acks.set(stream, { stream, sequence, ack, atMs: clock.monotonicMs() });
+    },
+    received(replica, report) {
+      prune();
+      if (peers.has(replica) || peers.size < MAX_PEERS) peers.set(replica, { report, atMs: clock.monotonicMs() });
+    },
+    own() {
+      prune();
+      return {
+        streams: [...streams()].map(({ id, gateway }) => ({ id, gateway })),
+        acks: [...acks.values()].map(({ stream, sequence, ack }) => ({ stream, sequence, ack })),
+      };
+    },
+    instances(gateway) {
+      prune();
+      const reports = [...peers.values()].map(({ report }) => report);
+      const ids = new Set(
+        [...streams(), ...reports.flatMap((report) => report.streams)]
+          .filter((stream) => stream.gateway === gateway)
+          .map(({ id }) => id),
+      );
+      const latest = new Map<string, ReceivedAck>();
+      for (const one of [...acks.values(), ...reports.flatMap((report) => report.acks)])
+        if (ids.has(one.stream) && (latest.get(one.stream)?.sequence ?? -1) <= one.sequence)
+          latest.set(one.stream, one);
+      return [...ids].map((id) => ({ ack: latest.get(id)?.ack }));
+    },
+  };
+}
+
+export function readAck(value: unknown): Ack {
+  const { version, isServed, problems, refused } = fieldsOf(value);
+  return {
+    version: String(version),
+    isServed: isServed === true,
+    problems: listOf(problems).slice(0, 20).map(String),
+    refused: listOf(refused)
+      .slice(0, 100)
+      .map(fieldsOf)
+      .map((one) => ({ policy: textOf(one.policy) ?? "", message: textOf(one.message) ?? "" })),
+  };
+}
+
+export function readReport(value: unknown): ReplicaReport {
+  const { streams, acks } = fieldsOf(value);
+  return {
+    streams: listOf(streams)
+      .map(fieldsOf)
+      .map(({ id, gateway }) => ({ id: String(id), gateway: String(gateway) })),
+    acks: listOf(acks)
+      .map(fieldsOf)
+      .map(({ stream, sequence, ack }) => ({
+        stream: String(stream),
+        sequence: Number(sequence) || 0,
+        ack: readAck(ack),
+      })),
+  };
+}
+
+/** Only replicas have the private key, which is in a Secret of the controller's namespace. */
+function peerToken(privateKey: string): string {
+  return createHmac("sha256", privateKey).update("gateway-controller replica").digest("base64url");
+}
+
+export function isPeer(authorization: string | undefined, privateKey: string): boolean {
+  const digest = (text: string): Buffer => createHmac("sha256", privateKey).update(text).digest();
+  return timingSafeEqual(digest(authorization ?? ""), digest(`Bearer ${peerToken(privateKey)}`));
+}
+
+export interface PeerReporterOptions {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly tls: { readonly cert: string; readonly key: string };
+  /** The host name in the certificate. */
+  readonly hostname: string;
+  readonly identity: string;
+  /** Undefined while this replica leads or no leader is known. */
+  leaderAddress(): string | undefined;
+  report(): ReplicaReport;
+}
+
+export interface PeerReporter {
+  /** Sends a report after the current event; changes meanwhile are sent afterwards. */
+  soon(): void;
+  stop(): void;
+}
+
+export function createPeerReporter(options: PeerReporterOptions): PeerReporter {
+  const { clock, logger, tls, hostname, identity } = options;
+  let pool: HttpPool | undefined;
+  let poolAddress: string | undefined;
+  let isSending = false;
+  let isDue = false;
+  let isStopped = false;
+  let failures = 0;
+  let retry: Timer | undefined;
+
+  function poolOf(address: string): HttpPool {
+    if (pool && poolAddress === address) return pool;
+    pool?.close();
+    const url = new URL(`https://${address}`);
+    const target = { protocol: "https" as const, host: url.hostname.replace(/^\[|\]$/g, ""), port: Number(url.port) };
+    const named = isIP(hostname) === 0 ? { servername: hostname } : {};
+    pool = openHttpPool({ ...target, tls: { ca: tls.cert, ...named } }, clock);
+    poolAddress = address;
+    return pool;
+  }
+
+  function send(): void {
+    const address = options.leaderAddress();
+    if (isStopped || isSending || address === undefined) return;
+    retry?.cancel();
+    isSending = true;
+    isDue = false;
+    let isOver = false;
+    let status = 0;
+    const finish = (reason: string | undefined): void => {
+      if (isOver) return;
+      isOver = true;
+      isSending = false;
+      timer.cancel();
+      failures = reason === undefined ? 0 : failures + 1;
+      if (reason !== undefined && failures === 1)
+        logger.warn("report to the leader failed; retrying", { leader: address, reason });
+      if (isStopped) return;
+      if (reason !== undefined) retry = clock.after(RETRY_MS, send);
+      else if (isDue) send();
+    };
+    const timer = clock.after(TIMEOUT_MS, () => {
+      call?.abort();
+      finish("timeout");
+    });
+    let call: { abort(): void } | undefined;
+    try {
+      const body = Buffer.from(JSON.stringify(options.report()));
+      const headers = HeaderList.of({
+        host: address,
+        authorization: `Bearer ${peerToken(tls.key)}`,
+        "content-type": "application/json",
+        "content-length": String(body.length),
+      });
+      call = poolOf(address).send(
+        { method: "POST", path: `/v1/replicas/${identity}`, headers, body },
+        {
+          head(code) {
+            status = code;
+          },
+          data: () => true,
+          end: () => finish(status === 204 ? undefined : `status ${status}`),
+          fail: (error) => finish(error.message),
+        },
+      );
+    } catch (error) {
+      finish((error as Error).message);
+    }
+  }
+
+  const heartbeat = clock.every(REPORT_EVERY_MS, send);
+  return {
+    soon() {
+      isDue = true;
+      send();
+    },
+    stop() {
+      isStopped = true;
+      heartbeat.cancel();
+      retry?.cancel();
+      pool?.close();
+    },
+  };
+}
