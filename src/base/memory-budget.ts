@@ -14,15 +14,16 @@ import { HEAP_LEVELS, type HeapLevel, oldGeneration, processMemory } from "./hea
 
 /** A body is charged twice, for its bytes and for the string or objects created from it. */
 const BODY_COPIES = 2;
-/** The charge of the largest body that is documented for every client (LLM requests, 32 MiB). */
+/** Every client may send the largest documented body (LLM requests, 32 MiB), which is charged twice. */
 const LARGEST_BODY_BYTES = 64 * 1024 * 1024;
 /** A large message of a server exists as chunks, as a string, and as the bytes that are forwarded. */
 const MESSAGE_COPIES = 3;
 /** Smaller messages of servers are not counted. */
 export const SMALL_MESSAGE_BYTES = 64 * 1024;
-/** The share of a pool that one client may hold. */
 const CLIENT_SHARE = 0.5;
-/** The share of the body pool for small bodies that arrived with their heads. It is not divided between clients. */
+/**
+ * This share of the body pool is for small bodies that arrived with their heads. It is not divided between clients.
+ */
 const SMALL_BODIES_SHARE = 0.25;
 /** A body that waits longer for memory is rejected. */
 const MAX_BODY_WAIT_MS = 10_000;
@@ -152,7 +153,7 @@ export class MemoryPool {
   }
 }
 
-/** The bytes that one holder, such as a session, has charged to a pool. */
+/** Tracks the bytes that one holder, such as a session, has charged to a pool. */
 export class MemoryAccount {
   readonly client: string;
   readonly #pool: MemoryPool;
@@ -219,7 +220,6 @@ export class StreamPool extends MemoryPool {
     return false;
   }
 
-  /** Called by the account. */
   resize(account: StreamAccount, bytes: number): void {
     const { client } = account;
     const grownBytes = bytes - account.bytes;
@@ -283,7 +283,7 @@ export class StreamPool extends MemoryPool {
 
 export class StreamAccount {
   readonly client: string;
-  /** Maintained by the pool. */
+  /** The pool maintains these fields. */
   bytes = 0;
   readonly #pool: StreamPool;
   readonly #cut: () => void;
@@ -307,7 +307,6 @@ export class StreamAccount {
     this.#isClosed = true;
   }
 
-  /** Called by the pool. */
   cut(): void {
     this.close();
     this.#cut();
@@ -332,9 +331,9 @@ export class BodyPool {
   #smallBytes = 0;
   #isPaused = false;
   #isMakingRoom = false;
-  /** Sorted by creation, oldest first. */
+  /** The oldest reservation is first. */
   readonly #unfinished = new Set<BodyReservation>();
-  /** Sorted by arrival. */
+  /** The reservation that arrived first is first. */
   readonly #waiting = new Map<BodyReservation, Waiter>();
 
   constructor(limitBytes: number, clock: Clock) {
@@ -395,7 +394,6 @@ export class BodyPool {
     return this.#reject(this.#candidates(0), 1) > 0;
   }
 
-  /** Called by the reservation. */
   reserve(reservation: BodyReservation, bytes: number, granted: () => void): void {
     if (this.#mayReserve(reservation, bytes) && this.#makeRoom(reservation, bytes)) {
       this.#grant(reservation, bytes, granted);
@@ -495,10 +493,10 @@ export class BodyPool {
   }
 }
 
-/** The memory reserved for one body, until the request has ended. */
+/** Holds the memory reserved for one body, until the request has ended. */
 export class BodyReservation {
   readonly client: string;
-  /** Maintained by the pool. */
+  /** The pool maintains this field. */
   chargedBytes = 0;
   readonly #pool: BodyPool;
   #isOver = false;
@@ -565,9 +563,9 @@ export class MessagePool {
   readonly limitBytes: number;
   readonly #clock: Clock;
   #usedBytes = 0;
-  /** Sorted by age, oldest first. */
+  /** The oldest reservation is first. */
   readonly #reservations = new Set<MessageReservation>();
-  /** Servers with at least one message in the pool. */
+  /** Contains the servers with at least one message in the pool. */
   readonly #servers = new Set<ServerMessages>();
   #waiting = 0;
   #timer: Timer | undefined = undefined;
@@ -590,7 +588,6 @@ export class MessagePool {
     return new ServerMessages(this);
   }
 
-  /** Called by the server account. */
   add(reservation: MessageReservation): void {
     this.#reservations.add(reservation);
     this.#servers.add(reservation.server);
@@ -611,7 +608,6 @@ export class MessagePool {
     return !reservation.isWaiting;
   }
 
-  /** Called by the message. */
   remove(reservation: MessageReservation): void {
     const { server } = reservation;
     this.#setWaiting(reservation, false);
@@ -722,9 +718,8 @@ export interface MessageReservationHandlers {
   reject(cause: MessageRejection): void;
 }
 
-/** The account of one server in a pool. */
 export class ServerMessages {
-  /** Maintained by the pool. */
+  /** The pool maintains these fields. */
   bytes = 0;
   reservations = 0;
   waiting = 0;
@@ -741,10 +736,10 @@ export class ServerMessages {
   }
 }
 
-/** The memory of one message, until it is handed on. */
+/** Holds the memory of one message until the message is passed on. */
 export class MessageReservation {
   readonly server: ServerMessages;
-  /** Maintained by the pool. */
+  /** The pool maintains these fields. */
   isWaiting = false;
   chargedBytes = 0;
   progressedAtMs = 0;
@@ -760,7 +755,7 @@ export class MessageReservation {
     this.#handlers = handlers;
   }
 
-  /** The growth since `progressed` was last called. */
+  /** Counts the growth since `progressed` was last called. */
   get grownBytes(): number {
     return this.chargedBytes - this.#progressBytes;
   }
@@ -786,12 +781,10 @@ export class MessageReservation {
     this.#pool.remove(this);
   }
 
-  /** Called by the pool. */
   resume(): void {
     this.#handlers.resume();
   }
 
-  /** Called by the pool. */
   reject(cause: MessageRejection): void {
     this.release();
     this.#handlers.reject(cause);

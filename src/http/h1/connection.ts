@@ -163,14 +163,14 @@ export interface ConnectionOwner {
 }
 
 export class Connection implements ParserEvents, Carrier {
-  /** Monotonic time at which the connection became free. */
+  /** The connection became free at this monotonic time. */
   idleSinceMs = 0;
-  /** The keep-alive timeout in the server's first response. Undefined if the server did not send one. */
+  /** The server's first response contained this keep-alive timeout. The value is undefined if it contained none. */
   serverKeepsMs: number | undefined = undefined;
   readonly #owner: ConnectionOwner;
   readonly #parser = new ResponseParser(this);
   readonly #socket: Socket;
-  /** The current attempt. Once it is over, its handle cannot affect the next one on this connection. */
+  /** Once the attempt is over, its handle cannot affect the next attempt on this connection. */
   #attempt: HttpAttempt | undefined = undefined;
   /**
    * The response has ended. After all bytes of the same read were parsed, `#release` decides whether the connection is
@@ -380,7 +380,7 @@ function ignore(): void {
   // The failure was already handled.
 }
 
-/** Parses `timeout=5, max=100`. */
+/** Parses a `keep-alive` header such as `timeout=5, max=100`. */
 function keptMs(hint: string | undefined): number | undefined {
   const seconds = hint === undefined ? undefined : /\btimeout=(\d{1,6})\b/i.exec(hint)?.[1];
   return seconds === undefined ? undefined : Number(seconds) * 1000;

@@ -27,7 +27,7 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
   #heldBytes = 0;
   #queuedBytes = 0;
   #joinBuffer: Buffer | undefined = undefined;
-  /** Undefined until a reader is attached. */
+  /** The value is undefined until a reader is attached. */
   #isFlowing: boolean | undefined = undefined;
   #isComplete = false;
   #peeker: ((first: Buffer | undefined) => void) | undefined = undefined;

@@ -25,7 +25,7 @@ export class StreamCall implements Carrier {
   readonly #scheme: "http" | "https";
   readonly #done: (call: StreamCall) => void;
   #stream: ClientHttp2Stream | undefined = undefined;
-  /** The call over HTTP/1.1, if the server chose it. */
+  /** The call uses HTTP/1.1 if the server chose it. */
   #other: HttpCall | undefined = undefined;
   #hasHead = false;
   #hasEnded = false;

@@ -100,7 +100,10 @@ function ignore(): void {
   // The close event that follows reports the error.
 }
 
-/** The maximum time without transferred bytes. A client that reads the response slowly still receives it. */
+/**
+ * The connection is closed after this time without transferred bytes. A client that reads the response slowly still
+ * receives it.
+ */
 export const LINGER_SILENCE_MS = 2_000;
 /** A client that keeps sending is disconnected after this time. */
 const LINGER_MS = 30_000;
@@ -194,13 +197,13 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
   readonly #socket: Socket;
   readonly #parser = new RequestParser(this);
   #state: State = "waiting";
-  /** The deadline while waiting for the client. */
+  /** The client must send the next bytes before this deadline. */
   readonly #deadline: SweepDeadline;
   /** At least one request was served, so the keep-alive timeout applies. */
   #isKept = false;
   #response: ResponseWriter | undefined = undefined;
   #body: RequestBodySource | undefined = undefined;
-  /** Data that arrived after the current request. */
+  /** Holds data that arrived after the current request. */
   #held: Buffer | undefined = undefined;
   #opening: Opening | undefined = new Opening();
   #linger: Linger | undefined = undefined;

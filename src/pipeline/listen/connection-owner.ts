@@ -12,7 +12,6 @@ import type { EnteringHead, EntrySink } from "./request-entry.ts";
 import type { ResponseOwner } from "./response-writer.ts";
 
 export interface Sweeper {
-  /** The number of sweeps so far. */
   readonly sweeps: number;
   readonly sweepMs: number;
 }
@@ -20,8 +19,8 @@ export interface Sweeper {
 const NEVER = 2 ** 30;
 
 /**
- * A deadline that is checked periodically, without its own timer. It counts sweeps, which do not advance while the
- * process is blocked, so that clients are not disconnected because of a slow process.
+ * Implements a deadline that is checked periodically, without its own timer. It counts sweeps, which do not advance
+ * while the process is blocked, so that clients are not disconnected because of a slow process.
  */
 export class SweepDeadline {
   readonly #sweeper: Sweeper;

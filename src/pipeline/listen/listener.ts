@@ -1,5 +1,5 @@
 /**
- * A listening socket, which limits connections, sweeps those past their deadline, and drains gracefully.
+ * Opens a listening socket, limits its connections, sweeps those past their deadline, and drains them gracefully.
  * client-connection.ts parses requests, and request-entry.ts passes them to the pipeline.
  */
 import { type AddressInfo, createServer, type ListenOptions, type Server, type Socket } from "node:net";
@@ -57,7 +57,7 @@ export function openListener(
     resolveDrained = resolve;
   });
   const idle = watchIdle(env.clock);
-  /** The subjects of client certificates. */
+  /** Maps sockets to the subjects of their client certificates. */
   const identities = new WeakMap<Socket, string>();
   const entry = at.tls
     ? createRequestEntry(env, "https", (socket) => identities.get(socket))

@@ -25,13 +25,16 @@ import {
 import type { ListenerEnv } from "./listener-env.ts";
 import { forwardedClient } from "./trusted-peers.ts";
 
-/** The Retry-After value while the heap is full, which gives the garbage collector time to free memory. */
+/** While the heap is full, this Retry-After value gives the garbage collector time to free memory. */
 const RETRY_SECONDS = "2";
 
 export interface EntrySink extends ClientSink {
   /** The request offers an upgrade to another protocol. */
   readonly isUpgrade: boolean;
-  /** The memory of the request and its response is charged to this client. Undefined until there is an exchange. */
+  /**
+   * The memory of the request and its response is charged to this client, which is undefined until there is an
+   * exchange.
+   */
   chargedTo: ChargedClient | undefined;
   /** Responds and closes the connection, because the start of the next request is uncertain. */
   reject(reply: Reply): void;
@@ -155,7 +158,7 @@ interface Peer {
   readonly address: string;
   readonly unmapped: string;
   readonly port: number;
-  /** Undefined until it is first needed. */
+  /** The value is undefined until it is first needed. */
   isTrusted: boolean | undefined;
 }
 

@@ -31,9 +31,9 @@ const STATUS_LINES: string[] = [];
 
 export interface HeadOptions {
   readonly isChunked: boolean;
-  /** The seconds for which the connection is kept alive, or 0 if it is closed after this response. */
+  /** The connection is kept alive for this time. The value is 0 if it is closed after this response. */
   readonly keptSeconds: number;
-  /** Milliseconds since the epoch. */
+  /** The time is in milliseconds since the epoch. */
   readonly now: number;
 }
 
@@ -125,7 +125,6 @@ const ONE_WRITE_BYTES = 16 * 1024;
 
 const CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n";
 
-/** The connection as seen by a response. */
 export interface ResponseCarrier {
   readonly owner: ResponseOwner;
   /** The request body has arrived completely. */
@@ -139,7 +138,6 @@ export interface ResponseCarrier {
   unexpected(error: unknown): void;
 }
 
-/** A response without a defined end. */
 export interface OpenEndedResponse extends Linked<OpenEndedResponse> {
   finishStream(): void;
 }
@@ -150,7 +148,7 @@ export interface ResponseOwner {
   readonly idle: IdleConnections;
   /** Bytes that wait in buffers are charged to this pool. */
   readonly waitingBytes: StreamPool;
-  /** Responses without a defined end. They are ended cleanly when the listener shuts down. */
+  /** These responses have no defined end, so they are ended cleanly when the listener shuts down. */
   readonly streams: LinkedList<OpenEndedResponse>;
   /** Returns whether responses close their connections, because the listener shuts down or memory is short. */
   isDraining(): boolean;
@@ -174,7 +172,8 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
   readonly #socket: Socket;
   readonly #carrier: ResponseCarrier;
   /**
-   * The head and small chunks of the body, which are written at the latest at the end of this event-loop iteration.
+   * Holds the head and small chunks of the body, which are written at the latest at the end of this event-loop
+   * iteration.
    */
   #unsent = "";
   #flushesLater = false;

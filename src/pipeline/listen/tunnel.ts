@@ -22,7 +22,7 @@ export interface TunnelOptions {
   /** Bytes that wait for either side are charged to this pool. */
   readonly waitingBytes: StreamPool;
   readonly chargedTo: string;
-  /** The maximum time without data in either direction. */
+  /** The tunnel is closed after this time without data in either direction. */
   readonly idleLimitMs: number;
   /** Called once, when both connections are closed. */
   closed(): void;

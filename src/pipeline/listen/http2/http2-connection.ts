@@ -11,17 +11,16 @@ import type { ConnectionOwner, OpenConnection } from "../connection-owner.ts";
 import { KEEP_ALIVE_MS } from "../response-writer.ts";
 import { MAX_STREAM_HEAD_BYTES, readStreamHead, type StreamOwner, StreamResponse } from "./stream-response.ts";
 
-/** The maximum number of concurrent requests on one connection. */
 const MAX_STREAMS = 100;
-/** The number of streams that a client may reset before their response, per second. Browsers stay far below it. */
+/** A client may reset this many streams before their response, per second. Browsers stay far below it. */
 const MAX_RESETS = 100;
-/** The number of SETTINGS and PING frames that a client may send per second. */
+/** A client may send this many SETTINGS and PING frames per second. */
 const MAX_CONTROL_FRAMES = 100;
 /** nghttp2 accepts this many header lines. The gateway responds with 431 long before. */
 const MAX_FIELDS = 256;
 /**
- * The memory limit of a session for heads and unread responses, in MiB. Above it, the next stream ends the session, so
- * it must exceed several large responses. A tool result may have 32 MiB.
+ * Limits the memory of a session for heads and unread responses, in MiB. Above it, the next stream ends the session,
+ * so the limit must exceed several large responses. A tool result may have 32 MiB.
  */
 const MAX_SESSION_MIB = 100;
 /** The client must close the connection within this time after GOAWAY. */
@@ -54,7 +53,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
   #served = 0;
   #resets = 0;
   #controlFrames = 0;
-  /** The time for which the connection has been idle or has waited for the client to close. */
+  /** Counts the time for which the connection has been idle or has waited for the client to close. */
   #silentMs = 0;
   #isClosing = false;
 

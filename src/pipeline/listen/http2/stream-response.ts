@@ -153,7 +153,7 @@ export interface StreamOwner {
   readonly idle: IdleConnections;
   /** Bytes that wait in buffers are charged to this pool. */
   readonly waitingBytes: StreamPool;
-  /** Responses without a defined end. They are ended cleanly when the listener shuts down. */
+  /** These responses have no defined end, so they are ended cleanly when the listener shuts down. */
   readonly streams: LinkedList<OpenEndedResponse>;
   /** Called once. `wasReset` is true if the client reset the stream before its response was sent. */
   streamEnded(wasReset: boolean): void;
@@ -287,8 +287,8 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
     const isWhole = endStream || !this.#sendsBody;
     this.#stream.respond(responseFields(head.status, head.headers), {
       endStream: isWhole,
-      // Set even without trailers. Closing a stream ends it first, so a truncated body would look complete before its
-      // reset.
+      // The option is set even without trailers. Closing a stream ends it first, so a truncated body would look
+      // complete before its reset.
       waitForTrailers: !isWhole,
     });
   }
