@@ -36,8 +36,13 @@ export const MCP_LIMITS = {
     [
       "OPEN_WAIT_MS",
       "mcp/aggregation/aggregate-router.ts",
-      "time that a session waits for a slow server with `failOpen`",
-      "it opens without, and is notified when the server is up",
+      "time that `initialize` waits for a slow server with `failOpen`",
+      "the session opens without the server",
+    ],
+    [
+      "mcp.startWait",
+      "time that the lists of a new session wait for starting servers with `failOpen`",
+      "lists omit the server, a warning is logged, and `list_changed` follows when the server is up",
     ],
     ["mcp.requestTimeout", "time that a server is silent about a request", "the call fails"],
     [

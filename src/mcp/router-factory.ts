@@ -80,13 +80,14 @@ export class RouterFactory {
   modern(group: ClientGroup, identity: ClientIdentity, headers: HeaderList): Router {
     const { clock } = this.#state.services;
     const token = (): string => this.#ids.hex(16);
+    const startWaitMs = (): number => this.#state.config.startWait;
     const upstreams = this.#state.targets.map((target) => {
       const relay = this.#relay(target, group.owner);
       return this.#loggedIn(target, group, "modern", LATEST_MODERN, group, (own, link) =>
         this.#offered(target, own, (user) =>
           target.config.shared
             ? new ModernSharedUpstream(this.#shared(target), { clock, token, relay })
-            : new ModernUpstream(target, { link, clock, token, relay }, identity, user, headers),
+            : new ModernUpstream(target, { link, clock, token, relay, startWaitMs }, identity, user, headers),
         ),
       );
     });
@@ -110,12 +111,14 @@ export class RouterFactory {
   ): Router {
     const [only] = upstreams;
     const { names } = this.#state;
-    const { clock } = this.#state.services;
+    const { clock, logger } = this.#state.services;
     const failureMode = (): McpConfig["failureMode"] => this.#state.config.failureMode;
+    const startWaitMs = (): number => this.#state.config.startWait;
+    const options = { names, failureMode, protocol, late, clock, logger, startWaitMs, arrived };
     const router =
       only && upstreams.length === 1 && !names.isPrefixed
         ? new SingleRouter(only, names, late, tasks)
-        : new AggregateRouter(upstreams, { names, failureMode, protocol, late, clock, arrived });
+        : new AggregateRouter(upstreams, options);
     return this.#state.config.toolMode === "search" ? new SearchRouter(router, protocol) : router;
   }
 
@@ -178,7 +181,10 @@ export class RouterFactory {
       logger: this.#state.services.logger,
       targetName: target.name,
       requestTimeoutMs: () => this.#state.config.requestTimeout,
-      up: () => target.failures.over(),
+      up: () => {
+        target.failures.over();
+        target.exceededStartWait = false;
+      },
       forwarded: (headers) => target.forwarded(headers),
       connect: (handlers, opened, refused) => target.connect(handlers, opened, refused, undefined),
     };

@@ -5,6 +5,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
+import type { Logger } from "../../observe/log/logger.ts";
 import { accessProblem, addressedItem, LISTS, unknownMethod, unknownName } from "../protocol/access.ts";
 import {
   type Call,
@@ -56,6 +57,8 @@ export interface AggregateOptions {
   readonly protocol: McpProtocol;
   readonly late: AddUpstream;
   readonly clock: Clock;
+  readonly logger: Logger;
+  readonly startWaitMs: () => number;
   arrived(upstream: Upstream): void;
 }
 
@@ -74,6 +77,8 @@ export class AggregateRouter implements Router {
     this.#options = options;
     this.#missing = new SlowTargets({
       clock: options.clock,
+      logger: options.logger,
+      startWaitMs: options.startWaitMs,
       mayProceed: () => options.failureMode() === "failOpen",
       arrived: (upstream) => this.#arrived(upstream),
     });
@@ -91,7 +96,7 @@ export class AggregateRouter implements Router {
       if (method === "subscriptions/listen") return this.#listen(call, access);
       if (REMOVED_METHODS.has(method)) return this.#fail(call, unknownMethod(method));
     }
-    if (Object.hasOwn(LISTS, method)) return this.#list(call, access);
+    if (Object.hasOwn(LISTS, method)) return this.#missing.waitForAll(() => this.#list(call, access));
     if (addressedItem(call.request)) return this.#named(call, access);
     if (method === "ping") return this.#answer(call, "{}");
     if (method === "logging/setLevel") return this.#all(call, (about) => about.capabilities.logging !== undefined);
@@ -278,13 +283,16 @@ function delegate(call: Call): Call {
   return mapResult(call, (message) => message);
 }
 
-/** Users wait for `initialize`, and most local servers have started by then. */
+/** Users wait for `initialize`, and some clients have a short timeout for it. Lists wait longer (`startWait`). */
 export const OPEN_WAIT_MS = 3_000;
 
 export const STILL_STARTING = "is still starting";
 
 export interface SlowTargetsOptions {
   readonly clock: Clock;
+  readonly logger: Logger;
+  /** Returns how long lists wait for starting targets, counted from the opening of the session. */
+  startWaitMs(): number;
   mayProceed(): boolean;
   /** Reports a target that became available after the session opened without it. */
   arrived(upstream: Upstream): void;
@@ -292,13 +300,17 @@ export interface SlowTargetsOptions {
 
 /**
  * Opens several targets without waiting long for slow ones (`failOpen`). After a few seconds, the session opens with
- * the available targets. Lists omit a slow target until it is available, and only calls to that target wait.
+ * the available targets. Lists wait for the others until `startWait` has passed, and then omit them until they are
+ * available. Calls to a starting target wait for it.
  */
 export class SlowTargets {
   readonly #env: SlowTargetsOptions;
   /** Contains the targets that the session opened without, until they are up or have failed. */
   readonly #missing = new Set<Upstream>();
   readonly #waiting = new Map<Upstream, Set<() => void>>();
+  readonly #waitingLists = new Set<() => void>();
+  #openedMs = 0;
+  #wasReported = false;
 
   constructor(env: SlowTargetsOptions) {
     this.#env = env;
@@ -322,6 +334,7 @@ export class SlowTargets {
     wire: WireTap | undefined,
   ): void {
     const outcomes = new Map<Upstream, OpenOutcome>();
+    this.#openedMs = this.#env.clock.monotonicMs();
     let isLate = false;
     let isDone = false;
     const proceed = (): void => {
@@ -333,7 +346,7 @@ export class SlowTargets {
       for (const upstream of upstreams) if (!outcomes.has(upstream)) this.#missing.add(upstream);
       done(outcomes);
     };
-    const timer = this.#env.clock.after(OPEN_WAIT_MS, () => {
+    const timer = this.#env.clock.after(Math.min(OPEN_WAIT_MS, this.#env.startWaitMs()), () => {
       isLate = true;
       proceed();
     });
@@ -366,6 +379,31 @@ export class SlowTargets {
     };
   }
 
+  /** Calls `run` when no target is starting or `startWait` has passed, and reports the targets that still start. */
+  waitForAll(run: () => CallHandle): CallHandle {
+    const remainingMs = this.#openedMs + this.#env.startWaitMs() - this.#env.clock.monotonicMs();
+    if (remainingMs <= 0 || !this.#isWorthWaiting()) {
+      this.#reportMissing();
+      return run();
+    }
+    let running: CallHandle | undefined;
+    const go = (): void => {
+      timer.cancel();
+      this.#waitingLists.delete(go);
+      this.#reportMissing();
+      running = run();
+    };
+    const timer = this.#env.clock.after(remainingMs, go);
+    this.#waitingLists.add(go);
+    return {
+      cancel: (reason) => {
+        timer.cancel();
+        this.#waitingLists.delete(go);
+        running?.cancel(reason);
+      },
+    };
+  }
+
   forget(upstreams: readonly Upstream[]): void {
     for (const upstream of upstreams) if (this.#missing.delete(upstream)) this.#settled(upstream);
   }
@@ -374,5 +412,25 @@ export class SlowTargets {
     const calls = this.#waiting.get(upstream);
     this.#waiting.delete(upstream);
     for (const go of calls ?? []) go();
+    if (!this.#isWorthWaiting()) for (const go of [...this.#waitingLists]) go();
+  }
+
+  /** A target that exceeded the wait in another session may hang, so it does not delay the lists of all sessions. */
+  #isWorthWaiting(): boolean {
+    for (const { target } of this.#missing) if (!target.exceededStartWait) return true;
+    return false;
+  }
+
+  /** Reports the missing targets once per session in the log and in the state of the servers. */
+  #reportMissing(): void {
+    if (this.#wasReported || this.#missing.size === 0) return;
+    this.#wasReported = true;
+    const seconds = Math.round(this.#env.startWaitMs() / 1000);
+    for (const { target } of this.#missing) {
+      const reason = `has not started within ${seconds} s (startWait), so lists omit it until it is up`;
+      target.exceededStartWait = true;
+      target.failures.add(reason, []);
+      this.#env.logger.warn("MCP server left out of lists", { target: target.name, reason });
+    }
   }
 }

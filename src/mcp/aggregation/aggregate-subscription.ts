@@ -46,6 +46,7 @@ export function subscribeToAll(
   const acknowledged = new Map<Upstream, SubscriptionFilter>();
   const ended = new Set<Upstream>();
   let isAcknowledged = false;
+  let hasJoined = false;
 
   const acknowledge = (): void => {
     if (isAcknowledged || shares.some(({ upstream }) => !acknowledged.has(upstream) && !ended.has(upstream))) return;
@@ -53,6 +54,7 @@ export function subscribeToAll(
     call.notified(
       asServerMessage(withSubscription(acknowledgement(merged([...acknowledged.values()])), call.request.id)),
     );
+    if (hasJoined) changed();
   };
   /** Sends list-changed notifications, because the client's lists do not contain the late target. */
   const changed = (): void => {
@@ -109,6 +111,7 @@ export function subscribeToAll(
     join: (upstream) => {
       const share = { upstream, filter: targetFilter(asked, upstream, names, mayRead) };
       if (isOver || ended.size === shares.length || isEmpty(share.filter)) return;
+      hasJoined = true;
       if (isAcknowledged) changed();
       shares.push(share);
       running.push(start(share));

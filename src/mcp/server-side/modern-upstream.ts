@@ -3,7 +3,7 @@
  * modern server pass unchanged. A legacy server is initialized once and called through `ModernClientBridge`.
  */
 
-import type { Clock } from "../../base/clock.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { unknownMethod } from "../protocol/access.ts";
 import { type Call, type CallHandle, mapResult, NO_CALL, type Question } from "../protocol/call.ts";
@@ -31,10 +31,11 @@ import {
 
 const NO_HEADERS = new HeaderList();
 
-/** A legacy server may not respond to an unknown request at all. */
+/** A legacy server may not respond to an unknown request at all, so the gateway then checks whether it has started. */
 const PROBE_MS = 5_000;
-/** A server that supported 2026-07-28 earlier is probably slow, so it gets more time. */
-const KNOWN_PROBE_MS = 30_000;
+const GRACE_MS = 1_000;
+/** The minimum time before `initialize` is sent to a server that has sent nothing. */
+const SILENT_MS = 30_000;
 
 interface Probe {
   isDecided: boolean;
@@ -46,6 +47,7 @@ export interface ModernUpstreamOptions {
   readonly clock: Clock;
   readonly relay: RetryRelay | undefined;
   token(): string;
+  startWaitMs(): number;
 }
 
 /** All fields contain JSON. */
@@ -199,19 +201,39 @@ export class ModernUpstream implements Upstream, ConnectionListener {
   }
 
   /**
-   * A server that does not respond may not support the request or may be slow to start. After a timeout, the gateway
-   * also sends `initialize`, and the first response selects the protocol. A modern server that received both is
-   * restarted for a clean handshake.
+   * A server that does not respond may not support the request or may still be starting. A ping distinguishes the two,
+   * because legacy servers answer it before `initialize`, and a modern server answers both requests. If the
+   * server sends nothing at all, the gateway finally sends `initialize` too, and the first response selects the
+   * protocol. A modern server that received both is restarted for a clean handshake.
    */
   #probe(io: Handshake): void {
     const state: Probe = { isDecided: false, isLegacyTried: false };
-    const timer = this.#env.clock.after(this.target.speaksModern === true ? KNOWN_PROBE_MS : PROBE_MS, () => {
-      if (!state.isDecided) this.#initialize(io, state);
+    const { clock } = this.#env;
+    // The ping has the envelope too, because a server of both versions would take a ping without it as a legacy client.
+    const params = `{"_meta":{${this.#client.envelope}}}`;
+    const tryLegacy = (): void => {
+      stopTimers();
+      if (!state.isDecided && !state.isLegacyTried) this.#initialize(io, state);
+    };
+    // Servers may process both requests at the same time, so the response to the ping may come first.
+    const afterPing = (): void => {
+      if (!state.isDecided) graceTimer = clock.after(GRACE_MS, tryLegacy);
+    };
+    const pingTimer = clock.after(PROBE_MS, () => {
+      // A server that supported 2026-07-28 earlier is probably slow.
+      if (this.target.speaksModern === undefined) io.request("ping", params, afterPing);
     });
+    const silentTimer = clock.after(Math.max(SILENT_MS, this.#env.startWaitMs()), tryLegacy);
+    const stopTimers = (): void => {
+      pingTimer.cancel();
+      silentTimer.cancel();
+      graceTimer?.cancel();
+    };
+    let graceTimer: Timer | undefined;
     io.setProtocol("modern", LATEST_MODERN);
-    io.request("server/discover", `{"_meta":{${this.#client.envelope}}}`, (answer) => {
+    io.request("server/discover", params, (answer) => {
+      stopTimers();
       if (state.isDecided) return;
-      timer.cancel();
       const about = answer && readDiscovered(answer);
       if (!answer || !about) {
         if (!state.isLegacyTried) this.#initialize(io, state);
@@ -221,7 +243,7 @@ export class ModernUpstream implements Upstream, ConnectionListener {
       this.target.speaksModern = true;
       if (state.isLegacyTried) {
         this.#needsCleanStart = true;
-        io.refuse("was slow to say which protocol it speaks");
+        io.refuse("answered server/discover only after initialize was sent, so the gateway restarts it");
         return;
       }
       this.about = { ...about, serverInfo: readServerInfo(answer) ?? about.serverInfo };

@@ -13,6 +13,7 @@ test("the defaults", () => {
     toolMode: "all",
     statefulMode: "stateful",
     failureMode: "failOpen",
+    startWait: 30_000,
     sessionIdleTtl: 1_800_000,
     parkAfter: 60_000,
     requestTimeout: 300_000,

@@ -390,6 +390,11 @@ export const mcpSettingsShape = {
     .enum(["failOpen", "failClosed"])
     .default("failOpen")
     .describe("With several servers: if one fails, the others stay available (`failOpen`), or the request fails."),
+  startWait: duration()
+    .prefault("30s")
+    .describe(
+      "With several servers and `failOpen`: how long the lists of a new session wait for servers that are still starting. Servers that take longer are left out, logged, and announced with `list_changed` when they are up. Failed servers cause no wait.",
+    ),
   sessionIdleTtl: duration()
     .prefault("30m")
     .describe("A session without requests and open streams ends after this time."),

@@ -15,6 +15,7 @@ import { asGatewayError, errorReply, type Reply } from "../../../src/core/reply.
 import { HeaderList } from "../../../src/http/headers.ts";
 import { mcp } from "../../../src/mcp/backend.ts";
 import { Hub } from "../../../src/mcp/hub.ts";
+import type { Logger } from "../../../src/observe/log/logger.ts";
 import { createMemoryStore } from "../../../src/store/memory-store.ts";
 import { createSigningKey } from "../../../src/store/signing-key.ts";
 import { testEnv } from "../exchange.ts";
@@ -36,7 +37,7 @@ export interface ServedBackend {
 
 export async function serveMcp(
   config: unknown,
-  options: { clock?: Clock; environment?: Record<string, string>; messageBytes?: number } = {},
+  options: { clock?: Clock; environment?: Record<string, string>; messageBytes?: number; logger?: Logger } = {},
 ): Promise<ServedBackend> {
   const clock = options.clock ?? patientClock;
   const tasks = createTasks(clock);
@@ -48,6 +49,7 @@ export async function serveMcp(
     ...testEnv,
     clock,
     memory,
+    logger: options.logger ?? testEnv.logger,
     store,
     signingKey: createSigningKey(store, clock, testEnv.logger),
     tasks,
