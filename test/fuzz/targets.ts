@@ -5,6 +5,7 @@ import type { Target } from "./target.ts";
 import { awsEventStream } from "./targets/aws-event-stream.ts";
 import { cel } from "./targets/cel.ts";
 import { configuration } from "./targets/configuration.ts";
+import { connectionEvents } from "./targets/connection-events.ts";
 import { gatewayPolicies } from "./targets/gateway-policies.ts";
 import { guardStream } from "./targets/guard-stream.ts";
 import { httpRequestEdge } from "./targets/http-request-edge.ts";
@@ -28,6 +29,7 @@ import { translations } from "./targets/translations.ts";
 export const targets: readonly Target[] = [
   http1Response,
   httpRequestEdge,
+  connectionEvents,
   jsonScanner,
   llmRequest,
   llmForms,

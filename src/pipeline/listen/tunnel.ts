@@ -55,21 +55,25 @@ export class Tunnel implements Watched {
     this.#client = client;
     this.#backend = backend;
     this.#directions = [
-      { from: client, to: backend, frames: new FrameCounter(), goodbye: closeFrame("client"), state: "open" },
-      { from: backend, to: client, frames: new FrameCounter(), goodbye: closeFrame("server"), state: "open" },
+      createDirection(client, backend, closeFrame("client")),
+      createDirection(backend, client, closeFrame("server")),
     ];
     this.#place = options.idle.add(this);
     this.#account = options.waitingBytes.open(options.chargedTo, () => this.destroy());
-    for (const direction of this.#directions) this.#relay(direction);
   }
 
-  /** Relays bytes that the client sent together with its request. */
-  sendFirst(bytes: Buffer): void {
-    if (bytes.length > 0) this.#guard(() => this.#pass(this.#directions[0] as Direction, bytes));
+  /**
+   * Relays bytes from now on, beginning with those that the client sent together with its request. If a side is already
+   * closed, the tunnel may close during this call.
+   */
+  start(firstBytes: Buffer): void {
+    for (const direction of this.#directions) this.#relay(direction);
+    if (firstBytes.length > 0) this.#guard(() => this.#pass(this.#directions[0] as Direction, firstBytes));
   }
 
   /** Called when the listener shuts down or the tunnel is idle. */
   goAway(): void {
+    if (this.#open === 0) return;
     this.#endSoon();
     for (const direction of this.#directions) {
       if (direction.state !== "open") continue;
@@ -104,19 +108,23 @@ export class Tunnel implements Watched {
 
   #relay(direction: Direction): void {
     const { from, to } = direction;
+    from.on("error", ignore);
+    // The close event of a destroyed socket may still follow, so it counts here or there, not twice.
+    if (from.destroyed) {
+      this.#closed(to);
+      return;
+    }
     from.on("data", (chunk: Buffer) => this.#guard(() => this.#pass(direction, chunk)));
     from.on("end", () => {
       to.end();
       this.#endSoon();
     });
-    from.on("error", ignore);
     from.on("close", () => this.#guard(() => this.#closed(to)));
     to.on("drain", () => {
       this.#charge();
       this.#readOn(direction);
     });
-    if (from.destroyed) this.#closed(to);
-    else from.resume();
+    from.resume();
   }
 
   #pass(direction: Direction, chunk: Buffer): void {
@@ -193,6 +201,10 @@ export class Tunnel implements Watched {
       this.destroy();
     }
   }
+}
+
+function createDirection(from: Duplex, to: Duplex, goodbye: Buffer): Direction {
+  return { from, to, frames: new FrameCounter(), goodbye, state: "open" };
 }
 
 function ignore(): void {
