@@ -149,14 +149,16 @@ function isAlive(holder: Owner, own: Owner, file: string, nowMs: number): boolea
 }
 
 /**
- * Returns the start time since boot in clock ticks, or undefined if the process does not exist or the system has no
- * `/proc`.
+ * Returns the start time since boot in clock ticks, or undefined if the process does not exist, is a zombie (it has
+ * ended and its parent has not waited for it), or the system has no `/proc`.
  */
 function processStartTime(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-    // The command name in parentheses may contain any character. The start time is the 20th field after it.
-    return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19];
+    // The command name in parentheses may contain any character. The state is the first field after it, and the start
+    // time is the 20th.
+    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    return fields[0] === "Z" || fields[0] === "X" ? undefined : fields[19];
   } catch {
     return undefined;
   }

@@ -4,6 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,9 +15,11 @@ import type { Logger } from "../../src/observe/log/logger.ts";
 import { silentLogger } from "../../src/observe/log/logger.ts";
 import { openFolderStore } from "../../src/store/folder-store.ts";
 import { type Store, StoreUnavailable } from "../../src/store/store.ts";
+import { eventually } from "../support/eventually.ts";
 import { gatewayFor } from "../support/scenario.ts";
 
 const WRITER = fileURLToPath(new URL("../support/store/folder-writer.js", import.meta.url));
+const UNREAPED_WRITER = fileURLToPath(new URL("../support/store/unreaped-writer.js", import.meta.url));
 
 function folderFor(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), "store-"));
@@ -121,6 +124,27 @@ test("a folder in use is refused; one whose owner is gone is taken over", async 
   await probe.close();
   writeFileSync(join(folder, "lock"), JSON.stringify({ ...own, started: "1" }));
   await openFor(t, folder);
+});
+
+test("the folder of a killed process is taken over before its parent has waited for it", {
+  skip: process.platform !== "linux" && "needs /proc",
+}, async (t) => {
+  const folder = folderFor(t);
+  const parent = spawn(process.execPath, [UNREAPED_WRITER, folder], { stdio: ["pipe", "pipe", "inherit"] });
+  const ended = new Promise((resolve) => parent.once("close", resolve));
+  t.after(async () => {
+    parent.stdin.end();
+    await ended;
+  });
+  const [printed] = (await once(parent.stdout, "data")) as [Buffer];
+  const pid = Number(printed.toString());
+  const state = (): string => readFileSync(`/proc/${pid}/stat`, "utf8").replace(/^.*\) /s, "")[0] as string;
+  await assert.rejects(openFolderStore(folder, { clock: systemClock, logger: silentLogger }), /is in use by process/);
+  process.kill(pid, "SIGKILL");
+  await eventually("the killed process is a zombie", () => state() === "Z");
+  const store = await openFor(t, folder);
+  assert.ok((await store.add("counter", 0)).total > 0);
+  assert.equal(state(), "Z", "the owner is still a zombie");
 });
 
 test("whoever lost the folder to another process writes nothing more", async (t) => {
