@@ -1,5 +1,5 @@
 /**
- * Runs the steps of a request in the order of the table in ARCHITECTURE.md. The response and settle steps are in
+ * Runs the steps of a request in the order of the list in ARCHITECTURE.md. The response and settle steps are in
  * `delivery.ts`. The pipeline refers to no specific policy or provider.
  */
 import type { Duplex } from "node:stream";
