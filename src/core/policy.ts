@@ -287,6 +287,8 @@ export interface PolicyDefinition<Kind extends string = string, Schema extends z
   trustedHosts?(config: z.output<Schema>): readonly string[];
   /** Returns paths that the policy serves in addition to the route's matches, for example well-known documents. */
   extraMatches?(config: z.output<Schema>): readonly ExtraMatch[];
+  /** Replaces aliases in the written configuration by the names that `/config_dump` and traces show. */
+  shown?(written: Readonly<Record<string, unknown>>): Record<string, unknown>;
   compile(config: z.output<Schema>, env: CompileEnv): Hooks;
 }
 

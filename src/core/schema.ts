@@ -94,14 +94,23 @@ export function exactlyOneOf<Shape extends z.ZodRawShape>(schema: z.ZodObject<Sh
   const checked = schema.superRefine((value, context) => {
     const present = keys.filter((key) => (value as Record<string, unknown>)[key] !== undefined);
     if (present.length === 1) return;
-    const list = keys.map((key) => `\`${key}\``).join(", ");
-    context.addIssue({
-      code: "custom",
-      message:
-        present.length === 0 ? `one of ${list} is required` : `use only one of ${list}, found ${present.join(" and ")}`,
-    });
+    const message = `use only one of ${fieldList(keys)}, found ${present.join(" and ")}`;
+    context.addIssue({ code: "custom", ...(present.length === 0 ? missingChoice(keys) : { message }) });
   });
   return markExactlyOne(checked, keys);
+}
+
+/** The error for an object that has none of the fields. `isMissingChoice` recognizes it. */
+export function missingChoice(keys: readonly string[]): { message: string; params: Record<string, unknown> } {
+  return { message: `one of ${fieldList(keys)} is required`, params: { isMissingChoice: true } };
+}
+
+function fieldList(keys: readonly string[]): string {
+  return keys.map((key) => `\`${key}\``).join(", ");
+}
+
+export function isMissingChoice(issue: z.core.$ZodIssue): boolean {
+  return issue.code === "custom" && issue.params?.isMissingChoice === true;
 }
 
 export interface LocalUse {

@@ -115,7 +115,7 @@ routes:
 
 test("after a rotation of keys clients with new tokens go on, and old tokens end [R21]", async (context) => {
   const provider = kept(context, await openRealm({ sendsIss: false }));
-  const { base, request } = kept(
+  const { base, gateway, request } = kept(
     context,
     await startProtectedGateway(
       (origin) => `
@@ -127,7 +127,7 @@ mcp:
       mode: strict
       issuer: ${provider.issuer}
       audiences: [gateway]
-      provider: { idp_realm: {} }
+      provider: { keycloak: {} }
       resourceMetadata: { resource: ${origin}/mcp, scopesSupported: [openid, tools] }
 `,
     ),
@@ -141,6 +141,9 @@ mcp:
   assert.equal((await request("/mcp", initialize(oldToken))).status, 401);
   const fetches = provider.requests.filter((line) => line.endsWith("/certs")).length;
   assert.equal(fetches, 2, "one at the start, one for the new key");
+  const dump = await (await fetch(`${gateway.adminUrl}/config_dump`)).text();
+  assert.match(dump, /"idp_realm"/, "the dump has the name of the specification");
+  assert.doesNotMatch(dump, /"keycloak"/);
   await before.client.close();
   await afterwards.client.close();
 });

@@ -89,8 +89,9 @@ export function definitionOf(kind: string): PolicyDefinition {
 export function shownPolicies(placed: readonly PlacedPolicy[], redaction: Redaction): Record<string, unknown> {
   const shown: Record<string, unknown> = {};
   for (const { kind, place, config, written } of placed) {
-    const { schema } = definitionOf(kind);
-    const value = shownConfig(schema, written ?? writtenAt(place) ?? config, redaction);
+    const { schema, shown: withoutAliases } = definitionOf(kind);
+    const source = (written ?? writtenAt(place) ?? config) as Record<string, unknown>;
+    const value = shownConfig(schema, withoutAliases?.(source) ?? source, redaction);
     // Resource documents can put the same kind on a scope twice, so the dump shows both.
     shown[kind] = shown[kind] === undefined ? value : [shown[kind], value].flat();
   }

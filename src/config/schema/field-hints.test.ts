@@ -101,9 +101,113 @@ const hints: [name: string, text: string, field: string, message: string][] = [
     'unknown field, did you mean "models"?',
   ],
 ];
-for (const [name, text, field, message] of hints) {
+const route = (text: string): string => `${GATEWAY}routes: [{ backends: [{ host: "h:80" }], ${text} }]`;
+const shapes: typeof hints = [
+  [
+    "`prefix` of a path",
+    route("matches: [{ path: { prefix: /x } }]"),
+    "routes[0].matches[0].path.prefix",
+    "unknown field: write `pathPrefix`",
+  ],
+  [
+    "a path of the Gateway API",
+    route("matches: [{ path: { type: PathPrefix } }]"),
+    "routes[0].matches[0].path.type",
+    "unknown field: write `pathPrefix`, `exact` or `regex` with the path as its value",
+  ],
+  [
+    "a path without its kind",
+    route("matches: [{ path: /x }]"),
+    "routes[0].matches[0].path",
+    "expected an object, found a string: write `path: { exact: … }` or `path: { pathPrefix: … }` or `path: { regex: … }`",
+  ],
+  [
+    "one match that is not in a list",
+    route("matches: { path: { exact: /x } }"),
+    "routes[0].matches",
+    "expected a list, found an object: write `matches: [{ path: … }]`",
+  ],
+  [
+    "a provider by its name",
+    `${GATEWAY}routes: [{ backends: [{ ai: { provider: openAI } }] }]`,
+    "routes[0].backends[0].ai.provider",
+    "expected an object, found a string: write `provider: { openAI: {} }`",
+  ],
+  [
+    "a provider in another case",
+    `${GATEWAY}routes: [{ backends: [{ ai: { provider: OpenAI } }] }]`,
+    "routes[0].backends[0].ai.provider",
+    "expected an object, found a string: write `provider: { openAI: {} }`",
+  ],
+  [
+    "a provider as a field's value",
+    `${GATEWAY}routes: [{ backends: [{ ai: { provider: { name: openAI } } }] }]`,
+    "routes[0].backends[0].ai.provider.name",
+    "unknown field: write the provider's name as the field, for example `openAI: {}`",
+  ],
+  [
+    "a timeout without its kind",
+    route("policies: { timeout: 5s }"),
+    "routes[0].policies.timeout",
+    "expected an object, found a string: write `timeout: { requestTimeout: 5s }` or `timeout: { backendRequestTimeout: 5s }`",
+  ],
+  [
+    "a timeout without kind and unit",
+    route("policies: { timeout: 5 }"),
+    "routes[0].policies.timeout",
+    "expected an object, found the number 5: write `timeout: { requestTimeout: 5s }` or `timeout: { backendRequestTimeout: 5s }`",
+  ],
+  [
+    "a number of retries",
+    route("policies: { retry: 3 }"),
+    "routes[0].policies.retry",
+    "expected an object, found the number 3: write `retry: { attempts: 3 }`",
+  ],
+  [
+    "rules without their field",
+    route('policies: { authorization: ["true"] }'),
+    "routes[0].policies.authorization",
+    "expected an object, found a list: write `authorization: { rules: […] }`",
+  ],
+  [
+    "a key without its field, which is not quoted",
+    route("policies: { apiKey: { keys: [abc] } }"),
+    "routes[0].policies.apiKey.keys[0]",
+    "expected an object, found a string: write `{ key: … }`",
+  ],
+  [
+    "a switch that is an object",
+    "config: { tracing: { keepFailed: true } }",
+    "config.tracing.keepFailed",
+    "expected an object, found the value true: write `keepFailed: {}`",
+  ],
+  [
+    "servers by name",
+    "mcp: { targets: { a: { stdio: { cmd: x } } } }",
+    "mcp.targets",
+    "expected a list, found an object: write `targets: [{ name: a, … }]`",
+  ],
+  [
+    "a command by its name",
+    "mcp: { targets: [{ name: a, stdio: npx }] }",
+    "mcp.targets[0].stdio",
+    "expected an object, found a string: write `stdio: { cmd: … }`",
+  ],
+];
+for (const [name, text, field, message] of [...hints, ...shapes]) {
   test(`says what is meant by ${name}`, () => assert.equal(saidOf(text, field), message));
 }
+
+test("an unknown field is one error, without the list of fields that are missing", () => {
+  const loaded = loadConfig(
+    [{ file: "f", text: `${GATEWAY}routes: [{ backends: [{ ai: { provider: { openai: {} } } }] }]` }],
+    {},
+  );
+  assert.deepEqual(
+    (loaded.ok ? [] : loaded.problems).map(({ path, message }) => [path, message]),
+    [["routes[0].backends[0].ai.provider.openai", 'unknown field, did you mean "openAI"?']],
+  );
+});
 
 const silent: [name: string, text: string, field: string, message?: string][] = [
   ["a field that nobody knows", `${GATEWAY}routes: [{ zzz: x }]`, "routes[0].zzz"],

@@ -5,12 +5,13 @@
 import type { z } from "zod";
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import { ConfigError } from "../../core/config-error.ts";
-import { isSecretSchema } from "../../core/schema.ts";
+import { isMissingChoice, isSecretSchema } from "../../core/schema.ts";
 import { type Path, pathText } from "../text/value-path.ts";
 import { byPlace, type SourceDocument } from "../text/yaml-source.ts";
 import { withEnvironmentTexts } from "./environment-values.ts";
 import { objectHint, quotesHint, unknownFieldHint } from "./field-hints.ts";
 import { knownKeys, schemaAt } from "./schema-walk.ts";
+import { shapeHint } from "./shape-hints.ts";
 
 type Issue = z.core.$ZodIssue;
 
@@ -30,8 +31,20 @@ export function validate<Schema extends z.ZodType>(
     if (texts !== undefined) parsed = schema.safeParse(texts);
   }
   if (parsed.success) return { ok: true, value: parsed.data };
-  const problems = parsed.error.issues.flatMap((issue) => problemsOf(issue, schema, document, base, value));
+  const { issues } = parsed.error;
+  const problems = issues
+    .filter((issue) => !isExplainedByUnknownField(issue, issues))
+    .flatMap((issue) => problemsOf(issue, schema, document, base, value));
   return { ok: false, problems: unique(problems).sort(byPlace) };
+}
+
+/** If an object has an unknown field, that field is probably the misspelled choice, so one error is enough. */
+function isExplainedByUnknownField(issue: Issue, issues: readonly Issue[]): boolean {
+  const at = pathText(issue.path as Path);
+  return (
+    isMissingChoice(issue) &&
+    issues.some((other) => other.code === "unrecognized_keys" && pathText(other.path as Path) === at)
+  );
 }
 
 function problemsOf(
@@ -74,7 +87,7 @@ function problemsOf(
     new ConfigError(
       document.position(path),
       pathText(path),
-      messageOf(issue, valueAt(root, issue.path as Path), isSecretAt(schema, issue.path as Path)),
+      messageOf(issue, valueAt(root, issue.path as Path), schemaAt(schema, issue.path as Path)),
     ),
   ];
 }
@@ -120,19 +133,17 @@ function unionProblems(
   );
 }
 
-/** YAML parses an API key of digits as a number, so the message shows its type and not its value. */
-function isSecretAt(schema: z.ZodType, path: Path): boolean {
-  return schemaAt(schema, path).some(isSecretSchema);
-}
-
-function messageOf(issue: Issue, value: unknown, isSecret: boolean): string {
+function messageOf(issue: Issue, value: unknown, schemas: readonly z.ZodType[]): string {
   if (issue.code === "invalid_type") {
     if (value === undefined) return "required field is missing";
     // A schema can have its own message, for example `expected a duration such as 10s`.
     if (!issue.message.startsWith("Invalid input")) return issue.message;
     // YAML parses `${ACCOUNT}` and a key of digits as numbers.
     const hint = issue.expected === "string" && isQuotable(value) ? ": put it in quotes" : "";
-    return `expected ${typeName(issue.expected)}, found ${isSecret ? `a ${typeof value}` : describeType(value)}${hint}${quotesHint(issue.expected, value)}${objectHint(issue.expected, value)}`;
+    // YAML parses an API key of digits as a number, so the message shows its type and not its value.
+    const found = schemas.some(isSecretSchema) ? `a ${typeof value}` : describeType(value);
+    const shape = objectHint(issue.expected, value) || shapeHint(issue.path.at(-1), value, schemas);
+    return `expected ${typeName(issue.expected)}, found ${found}${hint}${quotesHint(issue.expected, value)}${shape}`;
   }
   if (issue.code === "invalid_value") {
     const values = issue.values.map(String);

@@ -354,7 +354,11 @@ function yamlMessage(code: string, message: string, tooDeep: string): string {
   if (code === "TAB_AS_INDENT") return "a tab is used for indentation: YAML needs spaces";
   if (code === "BLOCK_AS_IMPLICIT_KEY")
     return "the indentation is wrong here or in the next line (the keys of one object begin in the same column), or a value with a colon needs quotes";
-  if (code === "MULTILINE_IMPLICIT_KEY") return "a colon is missing after a key, or the indentation is wrong";
+  if (code === "MULTILINE_IMPLICIT_KEY" || message.startsWith("Implicit map keys need"))
+    return "a colon is missing after a key, or the indentation is wrong";
+  if (message.startsWith("Sequence item without - indicator"))
+    return "every item of this list begins with `- ` in the same column: check the indentation";
+  if (code === "NON_STRING_KEY") return "a key must be a string: check the indentation, or quote the key";
   if (message.includes("call stack")) return tooDeep;
   const [line = message] = message.split("\n", 1);
   if (code === "TAG_RESOLVE_FAILED") return "unknown tag: quote values that begin with !";

@@ -11,7 +11,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import type { ModelAccess } from "../../core/facts.ts";
 import { type Charge, type CompileEnv, definePolicy, type Hooks } from "../../core/policy.ts";
 import { keyPrincipal, shownPrincipal } from "../../core/principal.ts";
-import { exactlyOneOf, secret } from "../../core/schema.ts";
+import { exactlyOneOf, missingChoice, secret } from "../../core/schema.ts";
 import { includesHeader } from "../../http/header-rules.ts";
 import { authenticationMode, toleratedInShadow } from "../../identity/access/bearer-authentication.ts";
 import {
@@ -90,7 +90,7 @@ export const apiKey = definePolicy({
         .optional()
         .describe("Where the key is. Default: `authorization: Bearer`, `x-api-key`, `api-key` or `x-goog-api-key`."),
     })
-    .refine(({ keys, stored }) => keys !== undefined || stored === true, "one of `keys`, `stored` is required"),
+    .refine(({ keys, stored }) => keys !== undefined || stored === true, missingChoice(["keys", "stored"])),
 
   compile(config, env) {
     const mode = config.mode ?? "strict";

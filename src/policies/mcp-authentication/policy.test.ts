@@ -186,7 +186,8 @@ test("a key file that cannot be read fails the load at `jwks`", async () => {
 const { clientId: _clientId, ...tenantWithoutClient } = tenantConfig;
 const badConfigs: Record<string, unknown> = {
   "two providers": { ...tenantConfig, provider: { idp_realm: {}, idp_tenant: {} } },
-  "an unknown provider": { ...realmConfig, provider: { keycloak: {} } },
+  "two names of one provider": { ...realmConfig, provider: { idp_realm: {}, keycloak: {} } },
+  "an unknown provider": { ...realmConfig, provider: { unknown: {} } },
   "a provider with fields": { ...realmConfig, provider: { idp_realm: { x: 1 } } },
   "no audiences": { ...realmConfig, audiences: [] },
   "an unknown mode": { ...realmConfig, mode: "lenient" },
@@ -205,15 +206,15 @@ for (const [name, config] of Object.entries(badConfigs)) {
   });
 }
 
-const EITHER = "write `idp_realm: {}` or `idp_tenant: {}`, or omit `provider` for other providers";
+const EITHER = "write `keycloak: {}` or `entra: {}`, or omit `provider` for other providers";
 const providers: [name: string, provider: unknown, message: string][] = [
-  ["the realm provider's product name", "keycloak", "expected an object: write `provider: { idp_realm: {} }`"],
-  ["a key by its product name", { Keycloak: {} }, "unknown field: write `provider: { idp_realm: {} }`"],
+  ["the realm provider's product name", "keycloak", "expected an object: write `provider: { keycloak: {} }`"],
+  ["a key by its product name", { Keycloak: {} }, "unknown field: write `provider: { keycloak: {} }`"],
   ["the name without braces", "idp_realm", "expected an object: write `provider: { idp_realm: {} }`"],
-  ["the tenant provider's product name", "entra", "expected an object: write `provider: { idp_tenant: {} }`"],
-  ["its older name as a key", { azureAD: {} }, "unknown field: write `provider: { idp_tenant: {} }`"],
-  ["a provider that needs no adapter", "auth0", `expected an object: ${EITHER}`],
-  ["the same as a key", { okta: {} }, `unknown field: ${EITHER}`],
+  ["the tenant provider's product name", "entra", "expected an object: write `provider: { entra: {} }`"],
+  ["its older name as a key", { azureAD: {} }, "unknown field: write `provider: { entra: {} }`"],
+  ["a provider that needs no adapter", "auth0", "expected an object: write `provider: { auth0: {} }`"],
+  ["a key of a provider that has no name here", { pingOne: {} }, `unknown field: ${EITHER}`],
 ];
 for (const [name, provider, message] of providers) {
   test(`rejects ${name} with a suggestion`, () => {
@@ -228,4 +229,31 @@ for (const [name, provider, message] of providers) {
 test("rejects a provider of another type with the usual error", () => {
   const [issue] = mcpAuthentication.schema.safeParse({ ...realmConfig, provider: 5 }).error?.issues ?? [];
   assert.match(issue?.message ?? "", /^Invalid input/);
+});
+
+const aliases: [name: string, adapter: object | undefined][] = [
+  ["keycloak", { idp_realm: {} }],
+  ["idp_realm", { idp_realm: {} }],
+  ["auth0", undefined],
+  ["okta", undefined],
+  ["authentik", undefined],
+  ["descope", undefined],
+];
+for (const [name, adapter] of aliases) {
+  test(`provider ${name} selects ${adapter === undefined ? "plain discovery" : "the adapter"} and is shown by its name in the specification`, () => {
+    const written = { ...realmConfig, provider: { [name]: {} } };
+    const { provider: _provider, ...others } = realmConfig;
+    assert.deepEqual(mcpAuthentication.schema.parse(written).provider, adapter);
+    assert.deepEqual(
+      mcpAuthentication.shown?.(written),
+      adapter === undefined ? others : { ...others, provider: adapter },
+    );
+  });
+}
+
+test("provider entra selects the tenant adapter, which needs a clientId", () => {
+  const entra = { ...tenantConfig, provider: { entra: {} } };
+  assert.deepEqual(mcpAuthentication.schema.parse(entra).provider, { idp_tenant: {} });
+  const [issue] = mcpAuthentication.schema.safeParse({ ...entra, clientId: undefined }).error?.issues ?? [];
+  assert.match(issue?.message ?? "", /needs the `clientId` of an app registration/);
 });

@@ -22,10 +22,39 @@ import { loginEndpoints, resourceDocument, resourceMetadataUrl } from "../../ide
 import { createProvider } from "../../identity/providers/create-provider.ts";
 import { proxiesPlainLogin } from "../../identity/providers/plain.ts";
 
-const PRODUCTS: readonly (readonly [name: RegExp, key: string])[] = [
-  [/realm|keycloak|rhbk|red ?hat/i, "idp_realm"],
-  [/tenant|entra|azure|aad|microsoft/i, "idp_tenant"],
+const PRODUCTS: readonly (readonly [name: RegExp, key: keyof typeof PROVIDERS])[] = [
+  [/^idp_realm$/, "idp_realm"],
+  [/^idp_tenant$/, "idp_tenant"],
+  [/realm|keycloak|rhbk|red ?hat/i, "keycloak"],
+  [/tenant|entra|azure|aad|microsoft/i, "entra"],
+  [/auth0/i, "auth0"],
+  [/okta/i, "okta"],
+  [/authentik/i, "authentik"],
+  [/descope/i, "descope"],
 ];
+
+const noFields = z.strictObject({}).optional();
+const discovered = (name: string) =>
+  noFields.describe(`${name}. The same as no \`provider\`: standard discovery is enough.`);
+
+const PROVIDERS = {
+  idp_realm: noFields.describe("Keycloak (realm provider)."),
+  keycloak: noFields.describe("Another name for `idp_realm`."),
+  idp_tenant: noFields.describe("Microsoft Entra ID (tenant provider)."),
+  entra: noFields.describe("Another name for `idp_tenant`."),
+  auth0: discovered("Auth0"),
+  okta: discovered("Okta"),
+  authentik: discovered("authentik"),
+  descope: discovered("Descope"),
+};
+
+type Adapter = { idp_realm: object; idp_tenant?: never } | { idp_tenant: object; idp_realm?: never };
+
+/** Returns the adapter by its name in the specification, or undefined for providers that need none. */
+function adapterOf(provider: object): Adapter | undefined {
+  if ("idp_realm" in provider || "keycloak" in provider) return { idp_realm: {} };
+  return "idp_tenant" in provider || "entra" in provider ? { idp_tenant: {} } : undefined;
+}
 
 const resourceMetadata = z
   .looseObject({
@@ -52,7 +81,7 @@ function wrongProvider({ code, input, keys }: { code?: string; input?: unknown; 
   const meant = PRODUCTS.find(([product]) => product.test(name))?.[1];
   return `${isText ? "expected an object" : "unknown field"}: ${
     meant === undefined
-      ? "write `idp_realm: {}` or `idp_tenant: {}`, or omit `provider` for other providers"
+      ? "write `keycloak: {}` or `entra: {}`, or omit `provider` for other providers"
       : `write \`provider: { ${meant}: {} }\``
   }`;
 }
@@ -66,16 +95,15 @@ const schema = z
       .min(1)
       .describe("Accepted values of the `aud` claim; one of them must be in it."),
     provider: z
-      .strictObject(
-        {
-          idp_realm: z.strictObject({}).optional().describe("Keycloak (realm provider)."),
-          idp_tenant: z.strictObject({}).optional().describe("Microsoft Entra ID (tenant provider)."),
-        },
-        { error: wrongProvider },
-      )
+      .strictObject(PROVIDERS, { error: wrongProvider })
+      .superRefine((provider, context) => {
+        const names = Object.keys(provider).map((name) => `\`${name}\``);
+        if (names.length > 1) context.addIssue({ code: "custom", message: `use only one of ${names.join(" and ")}` });
+      })
+      .transform(adapterOf)
       .optional()
       .describe(
-        "The kind of provider. Default: any provider with RFC 8414 or OpenID Connect discovery, for example Auth0 or Okta.",
+        "The kind of provider; at most one. Default: any provider with RFC 8414 or OpenID Connect discovery, for example Auth0 or Okta.",
       ),
     jwks: jwksSetting.optional(),
     issuers: z
@@ -119,8 +147,7 @@ const schema = z
     const problem = (path: string, message: string): void =>
       context.addIssue({ code: "custom", path: [path], message });
     const { provider, clientId, clientSecret, issuer } = config;
-    if (provider?.idp_realm && provider.idp_tenant) problem("provider", "use only one of `idp_realm` and `idp_tenant`");
-    if (provider?.idp_tenant && !provider.idp_realm) {
+    if (provider?.idp_tenant) {
       if (clientId === undefined) problem("clientId", "`idp_tenant` needs the `clientId` of an app registration");
       if (URL.canParse(issuer) && new URL(issuer).pathname.split("/")[1] === "")
         problem("issuer", "its path has no tenant id");
@@ -151,6 +178,13 @@ export const mcpAuthentication = definePolicy({
   role: "security",
   requiresCredential: ({ mode }) => mode === undefined || mode === "strict",
   schema,
+
+  shown(written) {
+    const { provider, ...others } = written;
+    const isObject = typeof provider === "object" && provider !== null;
+    const adapter = isObject ? adapterOf(provider) : undefined;
+    return adapter === undefined ? others : { ...others, provider: adapter };
+  },
 
   trustedHosts: ({ resourceMetadata: { resource } }) => [new URL(resource).hostname],
 

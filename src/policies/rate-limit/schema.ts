@@ -3,7 +3,7 @@
  * or neither of `requests` and `tokens`, zero limits, a missing unit, and a burst with `tokens`.
  */
 import { z } from "zod";
-import { celSource, duration, exactlyOneOf } from "../../core/schema.ts";
+import { celSource, duration, exactlyOneOf, missingChoice } from "../../core/schema.ts";
 
 /** The number is limited, because every request checks every entry. */
 const MAX_ENTRIES = 16;
@@ -115,10 +115,7 @@ export const rateLimitSchema = z
       .describe("Limits counted in this process. A request must pass all of them."),
     global: globalLimitSchema.optional().describe("Limits counted by an external service, shared by all replicas."),
   })
-  .refine(
-    (config) => config.local !== undefined || config.global !== undefined,
-    "one of `local`, `global` is required",
-  );
+  .refine((config) => config.local !== undefined || config.global !== undefined, missingChoice(["local", "global"]));
 
 export type RateLimitConfig = z.output<typeof rateLimitSchema>;
 export type LocalLimitConfig = z.output<typeof localLimitSchema>;
