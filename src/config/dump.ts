@@ -61,6 +61,15 @@ export function configDumpInParts({
       port: ports.get(listener.name) ?? listener.port,
       protocol: listener.protocol,
       policies: listener.policies.effectivePolicy,
+      ...(listener.sections === undefined
+        ? {}
+        : {
+            sections: listener.sections.map(({ name, hostname = "*", policies }) => ({
+              name,
+              hostname,
+              policies: policies.effectivePolicy,
+            })),
+          }),
       routes: listener.routes.map(({ name }) => name),
     })),
     routes: listed(routes, ({ route, gateways }) => [
@@ -122,7 +131,8 @@ function* standalonePolicies(topology: Topology, routes: readonly ShownRoute[]):
   const entries = (target: Record<string, string>, effective: Readonly<Record<string, unknown>>) =>
     Object.entries(effective).map(([kind, policy]) => ({ kind, target, policy }));
   for (const listener of topology.listeners)
-    yield* entries({ gateway: listener.name }, listener.policies.effectivePolicy);
+    for (const { name, policies } of [listener, ...(listener.sections ?? [])])
+      yield* entries({ gateway: name }, policies.effectivePolicy);
   for (const { route } of routes) {
     yield* entries({ route: route.name }, route.policies.effectivePolicy);
     for (const { backend, policies } of route.backends)

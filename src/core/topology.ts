@@ -45,7 +45,7 @@ export interface Route {
   readonly isProtected: boolean;
 }
 
-export interface Listener {
+export interface Listener extends ListenerScopes {
   readonly name: string;
   readonly address: string | undefined;
   readonly port: number;
@@ -54,13 +54,24 @@ export interface Listener {
   readonly http2?: boolean | undefined;
   /** Returns the position and the path of a field in the configuration, for example `mcp.port`. */
   writtenAt(field: "port" | "address"): string;
-  readonly policies: CompiledScope;
   readonly routes: readonly Route[];
+  /** Replaces the scopes for the host names of listeners that share the port. */
+  readonly sections?: readonly ListenerSection[] | undefined;
+}
+
+export interface ListenerScopes {
+  readonly policies: CompiledScope;
   /**
    * Applies to requests that no route matches. Contains the policies that routes inherit from the gateway, such as
    * cors.
    */
   readonly unmatched: CompiledScope;
+}
+
+export interface ListenerSection extends ListenerScopes {
+  readonly name: string;
+  /** Lowercase, may begin with `*.`. Undefined for all other host names. */
+  readonly hostname: string | undefined;
 }
 
 export interface Topology {

@@ -1,6 +1,7 @@
 /**
- * TLS of a cluster's documents in a data plane: listeners of one port are kept apart by their names (421), and a
- * BackendTLSPolicy decides which servers behind a Service are believed.
+ * TLS of a cluster's documents in a data plane: listeners of one port are kept apart by their names (421) and have their
+ * own policies, clients need the certificates that the Gateway asks for, and a BackendTLSPolicy decides which servers
+ * behind a Service are believed.
  */
 import assert from "node:assert/strict";
 import { type ClientHttp2Session, connect } from "node:http2";
@@ -117,6 +118,199 @@ test("a connection for one listener does not serve another of its port, and stay
       assert.equal(await status(session, host), expected, `${servername} ${host}`);
     assert.equal(session.destroyed || session.closed, false);
   }
+});
+
+const redirectRoute = (gateway: string): KubernetesObject => ({
+  apiVersion: GATEWAY_API,
+  kind: "HTTPRoute",
+  metadata: at(`to-${gateway}`),
+  spec: {
+    parentRefs: [{ name: gateway }],
+    rules: [{ filters: [{ type: "RequestRedirect", requestRedirect: { hostname: "else.test", statusCode: 302 } }] }],
+  },
+});
+
+const pair: KubernetesObject = {
+  apiVersion: "v1",
+  kind: "Secret",
+  metadata: at("pair"),
+  data: { "tls.crt": text(certificates.server.cert), "tls.key": text(certificates.server.key) },
+};
+
+/** A policy that admits requests with this key only. */
+const keyPolicy = (name: string, key: string, sectionName?: string): KubernetesObject => ({
+  apiVersion: "policy.gateway.internal/v1alpha1",
+  kind: "GatewayPolicy",
+  metadata: at(name),
+  spec: {
+    targetRefs: [
+      {
+        group: "gateway.networking.k8s.io",
+        kind: "Gateway",
+        name: "edge",
+        ...(sectionName === undefined ? {} : { sectionName }),
+      },
+    ],
+    traffic: { authorization: { rules: [`request.headers["x-key"] == "${key}"`] } },
+  },
+});
+
+function statusWithKey(session: ClientHttp2Session, authority: string, key: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const stream = session.request({ ":path": "/", ":authority": authority, "x-key": key });
+    stream.on("response", (headers) => {
+      resolve(Number(headers[":status"]));
+      stream.resume();
+    });
+    stream.on("error", reject);
+  });
+}
+
+for (const protocol of ["HTTP", "HTTPS"] as const)
+  test(`a policy for one ${protocol} listener does not apply to the others of its port`, async (t) => {
+    const port = await freePort();
+    const tls = protocol === "HTTP" ? {} : { tls: { certificateRefs: [{ name: "pair" }] } };
+    const listener = (name: string, hostname?: string) => ({
+      name,
+      port,
+      protocol,
+      ...tls,
+      ...(hostname === undefined ? {} : { hostname }),
+    });
+    await dataPlane(
+      t,
+      [
+        {
+          apiVersion: GATEWAY_API,
+          kind: "Gateway",
+          metadata: at("edge"),
+          spec: {
+            listeners: [listener("a", "a.test"), listener("b", "*.b.test"), listener("c", "c.test"), listener("all")],
+          },
+        },
+        pair,
+        redirectRoute("edge"),
+        keyPolicy("pa", "a", "a"),
+        keyPolicy("pb", "b", "b"),
+      ],
+      {},
+    );
+    const rows: Record<string, Record<string, number>> = {
+      "a.test": { a: 302, b: 403, "": 403 },
+      "one.b.test": { a: 403, b: 302, "": 403 },
+      "c.test": { a: 302, b: 302, "": 302 },
+      "other.test": { a: 302, b: 302, "": 302 },
+    };
+    for (const [host, keys] of Object.entries(rows)) {
+      const session = connect(`${protocol.toLowerCase()}://127.0.0.1:${port}`, {
+        servername: host,
+        rejectUnauthorized: false,
+      });
+      t.after(() => session.destroy());
+      for (const [key, expected] of Object.entries(keys))
+        assert.equal(await statusWithKey(session, host, key), expected, `${host} with key ${key}`);
+      if (protocol === "HTTPS" && host !== "c.test") assert.equal(await statusWithKey(session, "c.test", ""), 421);
+    }
+  });
+
+test("a policy for the whole Gateway applies to every listener, beside those for one", async (t) => {
+  const port = await freePort();
+  const listener = (name: string) => ({ name, port, protocol: "HTTP", hostname: `${name}.test` });
+  await dataPlane(
+    t,
+    [
+      {
+        apiVersion: GATEWAY_API,
+        kind: "Gateway",
+        metadata: at("edge"),
+        spec: { listeners: [listener("a"), listener("b")] },
+      },
+      redirectRoute("edge"),
+      keyPolicy("pa", "a", "a"),
+      keyPolicy("whole", "b"),
+    ],
+    {},
+  );
+  const session = connect(`http://127.0.0.1:${port}`);
+  t.after(() => session.destroy());
+  assert.equal(await statusWithKey(session, "a.test", "a"), 403);
+  assert.equal(await statusWithKey(session, "a.test", "b"), 403);
+  assert.equal(await statusWithKey(session, "b.test", "b"), 302);
+  assert.equal(await statusWithKey(session, "b.test", "a"), 403);
+  assert.equal(await statusWithKey(session, "unknown.test", "a"), 403, "no listener has this host name");
+});
+
+test("a protection with the name of no listener blocks the whole Gateway", async (t) => {
+  const port = await freePort();
+  await dataPlane(
+    t,
+    [
+      {
+        apiVersion: GATEWAY_API,
+        kind: "Gateway",
+        metadata: at("edge"),
+        spec: { listeners: [{ name: "web", port, protocol: "HTTP" }] },
+      },
+      redirectRoute("edge"),
+      keyPolicy("misspelled", "a", "wbe"),
+    ],
+    {},
+  );
+  const session = connect(`http://127.0.0.1:${port}`);
+  t.after(() => session.destroy());
+  assert.equal(await statusWithKey(session, "any.test", "a"), 500);
+});
+
+test("the Gateway's spec.tls.frontend decides which clients can connect", async (t) => {
+  const ports = { default: await freePort(), own: await freePort(), open: await freePort(), broken: await freePort() };
+  const ca = (name: string) => ({ validation: { caCertificateRefs: [{ group: "", kind: "ConfigMap", name }] } });
+  await dataPlane(
+    t,
+    [
+      {
+        apiVersion: GATEWAY_API,
+        kind: "Gateway",
+        metadata: at("edge"),
+        spec: {
+          tls: {
+            frontend: {
+              default: ca("roots"),
+              perPort: [
+                { port: ports.own, tls: ca("roots") },
+                { port: ports.open, tls: {} },
+                { port: ports.broken, tls: ca("gone") },
+              ],
+            },
+          },
+          listeners: Object.entries(ports).map(([name, port]) => ({
+            name,
+            port,
+            protocol: "HTTPS",
+            tls: { certificateRefs: [{ name: "pair" }] },
+          })),
+        },
+      },
+      { apiVersion: "v1", kind: "ConfigMap", metadata: at("roots"), data: { "ca.crt": certificates.root } },
+      pair,
+      redirectRoute("edge"),
+    ],
+    {},
+  );
+  const attempt = async (port: number, identity: object): Promise<number | string> => {
+    const session = connect(`https://127.0.0.1:${port}`, { rejectUnauthorized: false, ...identity });
+    t.after(() => session.destroy());
+    session.on("error", () => undefined);
+    return status(session, "any.test").catch(() => "refused");
+  };
+  const found: Record<string, unknown> = {};
+  for (const [name, port] of Object.entries(ports))
+    found[name] = [await attempt(port, certificates.client), await attempt(port, {})];
+  assert.deepEqual(found, {
+    default: [302, "refused"],
+    own: [302, "refused"],
+    open: [302, 302],
+    broken: ["refused", "refused"],
+  });
 });
 
 test("a BackendTLSPolicy decides which servers are believed", async (t) => {

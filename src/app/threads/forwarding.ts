@@ -591,7 +591,7 @@ export function createOwners(threads: number): OwnerOf {
 function ownersOf(listener: Listener, threads: number): OwnerOf {
   const owned = new Set(listener.routes.filter(isOwned));
   if (owned.size === 0) return () => ANY_THREAD;
-  if (listener.policies.shape.length > 0) {
+  if ([listener, ...(listener.sections ?? [])].some(({ policies }) => policies.shape.length > 0)) {
     const owner = threadOf([...owned].map(({ name }) => name).sort()[0] ?? "", threads);
     return () => owner;
   }

@@ -10,7 +10,7 @@ import type { Cluster } from "../documents/cluster.ts";
 import { DEFAULT_NAMESPACE, type PolicyResource, type ResourceInput } from "../documents/documents.ts";
 import { conditionMessage } from "../documents/status.ts";
 import { translateResources } from "../documents/translate.ts";
-import type { NormalConfig, NormalGateway, NormalRoute } from "../load/normal-config.ts";
+import type { NormalConfig, NormalGateway, NormalRoute, NormalSection } from "../load/normal-config.ts";
 import { normalRoute } from "../load/normalize.ts";
 import { routeSchema } from "../schema/schema.ts";
 import { pathText } from "../text/value-path.ts";
@@ -42,10 +42,19 @@ export function attachResources(
     ...(previous ? { previous } : {}),
   });
 
-  for (const { name, port, protocol, tls, document, path } of result.gateways) {
-    config.gateways.push({ name, port, address: undefined, protocol, tls, policies: [], place: { document, path } });
+  for (const { name, port, protocol, tls, sections, document, path } of result.gateways) {
+    config.gateways.push({
+      name,
+      port,
+      address: undefined,
+      protocol,
+      tls,
+      policies: [],
+      ...(sections === undefined ? {} : { sections: sections.map((section) => ({ ...section, policies: [] })) }),
+      place: { document, path },
+    });
   }
-  for (const { route, closed, closedBackends, except, document, path } of result.routes) {
+  for (const { route, closed, closedBackends, except, section, document, path } of result.routes) {
     // Translated routes are valid, and parsing them again fills in defaults.
     const parsed: z.output<typeof routeSchema> = routeSchema.parse(route);
     const normal = normalRoute(route.name, route.gateways, parsed, { document, path });
@@ -56,6 +65,7 @@ export function attachResources(
     config.routes.push({
       ...normal,
       ...(except === undefined ? {} : { except }),
+      ...(section === undefined ? {} : { section }),
       ...(closed === undefined ? {} : { closed }),
     });
   }
@@ -122,8 +132,8 @@ function isFrom(document: SourceDocument, { metadata }: PolicyResource): boolean
 function targetOf(
   config: NormalConfig,
   { kind, name }: { kind: "gateway" | "route"; name: string },
-): NormalGateway | NormalRoute | undefined {
+): NormalGateway | NormalSection | NormalRoute | undefined {
   return kind === "gateway"
-    ? config.gateways.find((one) => one.name === name)
+    ? config.gateways.flatMap((one) => [one, ...(one.sections ?? [])]).find((one) => one.name === name)
     : config.routes.find((one) => one.name === name);
 }

@@ -82,9 +82,9 @@ function createCompiler(context: CompileContext) {
   let confinedFault: string | undefined;
 
   function listener(gateway: NormalGateway, routes: readonly NormalRoute[]): Listener {
-    const inherited = gateway.policies.filter((policy) => definitionOf(policy.kind).merge === "innermost");
-    const own = gateway.policies.filter((policy) => definitionOf(policy.kind).merge !== "innermost");
-    const scope = compileScope("gateway", own, [], gateway.closed);
+    const whole = compileScopes(gateway);
+    const sections = gateway.sections?.map((section) => ({ section, scopes: compileScopes(section) }));
+    const { policies, unmatched } = whole;
     return {
       name: gateway.name,
       address: gateway.address,
@@ -93,10 +93,34 @@ function createCompiler(context: CompileContext) {
       tls: readTls(gateway),
       http2: gateway.http2,
       writtenAt: (field) => fieldPlace(gateway.place, field),
-      policies: scope,
+      policies,
       routes: routes
         .filter((route) => route.gateways.includes(gateway.name))
-        .map((route) => compileRoute(route, inherited, own)),
+        .map((route) => {
+          const own = sections?.find(({ section }) => section.name === route.section)?.scopes ?? whole;
+          return compileRoute(route, own.inherited, own.own);
+        }),
+      unmatched,
+      ...(sections === undefined
+        ? {}
+        : {
+            sections: sections.map(({ section: { name, hostname }, scopes }) => ({
+              name,
+              hostname,
+              policies: scopes.policies,
+              unmatched: scopes.unmatched,
+            })),
+          }),
+    };
+  }
+
+  function compileScopes({ policies, closed }: Pick<NormalGateway, "policies" | "closed">) {
+    const inherited = policies.filter((policy) => definitionOf(policy.kind).merge === "innermost");
+    const own = policies.filter((policy) => definitionOf(policy.kind).merge !== "innermost");
+    return {
+      inherited,
+      own,
+      policies: compileScope("gateway", own, [], closed),
       unmatched: compileScope("route", inherited, [], undefined),
     };
   }

@@ -128,7 +128,8 @@ export function readTlsPolicy(policy: KubernetesObject, cluster: Cluster): ReadT
   return { accepted: ACCEPTED, resolvedRefs, tls: { ...tls, root: roots.join("\n") } };
 }
 
-function readRoot({ group = "", kind, name }: Fields, namespace: string, cluster: Cluster): string | Verdict {
+/** Returns the certificates of a reference to a ConfigMap, or the reason why there are none. */
+export function readRoot({ group = "", kind, name }: Fields, namespace: string, cluster: Cluster): string | Verdict {
   const no = (reason: string, message: string): Verdict => ({ isTrue: false, reason, message });
   if (group !== "" || kind !== "ConfigMap") return no("InvalidKind", `${String(kind)} is not supported: use ConfigMap`);
   const shown = `ConfigMap ${namespace}/${String(name)}`;

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseAllDocuments } from "yaml";
+import { certificates } from "../../../test/support/tls/certificates.ts";
 import { policies } from "../../policies/index.ts";
 import { configSchema } from "../schema/schema.ts";
 import { createCluster, isKubernetesObject, type KubernetesObject } from "./cluster.ts";
@@ -223,6 +224,57 @@ test("listeners of one port with one hostname contradict each other, and a more 
     ],
   );
 });
+
+const base64 = (value: string): string => Buffer.from(value).toString("base64");
+
+const FRONTENDS: Record<string, [frontend: string, accepted: string, resolvedRefs: string]> = {
+  "a ConfigMap that is missing": [
+    "{ validation: { caCertificateRefs: [{ group: '', kind: ConfigMap, name: gone }] } }",
+    "false NoValidCACertificate",
+    "false InvalidCACertificateRef",
+  ],
+  "another kind": [
+    "{ validation: { caCertificateRefs: [{ group: '', kind: Secret, name: roots }] } }",
+    "false NoValidCACertificate",
+    "false InvalidCACertificateKind",
+  ],
+  "a ConfigMap of another namespace": [
+    "{ validation: { caCertificateRefs: [{ group: '', kind: ConfigMap, name: roots, namespace: shop }] } }",
+    "false NoValidCACertificate",
+    "false RefNotPermitted",
+  ],
+  "no reference": ["{ validation: { caCertificateRefs: [] } }", "false NoValidCACertificate", "true ResolvedRefs"],
+  "a mode that admits clients without a valid certificate": [
+    "{ validation: { mode: AllowInsecureFallback, caCertificateRefs: [{ group: '', kind: ConfigMap, name: roots }] } }",
+    "false UnsupportedValue",
+    "true ResolvedRefs",
+  ],
+};
+for (const [what, [frontend, accepted, resolvedRefs]] of Object.entries(FRONTENDS))
+  test(`a listener whose clients are validated with ${what} is not served`, () => {
+    const { gateways, gatewayOutcomes } = translate(`
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: { name: edge, namespace: infra }
+spec:
+  tls: { frontend: { default: ${frontend} } }
+  listeners:
+    - { name: web, port: 443, protocol: HTTPS, tls: { certificateRefs: [{ name: pair }] } }
+    - { name: plain, port: 80, protocol: HTTP }
+---
+apiVersion: v1
+kind: Secret
+metadata: { name: pair, namespace: infra }
+data: { tls.crt: ${base64(certificates.server.cert)}, tls.key: ${base64(certificates.server.key)} }
+`);
+    assert.deepEqual(
+      gateways.map(({ port }) => port),
+      [80],
+    );
+    const [listener] = gatewayOutcomes[0]?.listeners ?? [];
+    assert.equal(listener && shown(listener.accepted), accepted);
+    assert.equal(listener && shown(listener.resolvedRefs), resolvedRefs);
+  });
 
 test("HTTP/2 without TLS to a Service that says so, and retries as the rule has them", () => {
   const h2c = GATEWAY.replace("port: 8080 }]", "port: 8080, appProtocol: kubernetes.io/h2c }]");

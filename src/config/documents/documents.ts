@@ -87,9 +87,19 @@ export interface WrittenGateway {
     readonly certificates: readonly ListenerCertificate[];
     /** Lists the host names of listeners on the same port. A connection for one host name cannot be used for another. */
     readonly parts?: readonly string[];
+    readonly clientAuth?: { readonly ca: string; readonly mode: "require" };
   };
+  readonly sections?: readonly WrittenSection[];
   readonly document: ResourceDocument;
   readonly path: Path;
+}
+
+/** One of several listeners on a port, with policies of its own. */
+export interface WrittenSection {
+  /** Identifies the target of policies. */
+  readonly name: string;
+  /** Undefined for the listener that serves all other host names. */
+  readonly hostname: string | undefined;
 }
 
 export interface ListenerCertificate {
@@ -113,6 +123,8 @@ export interface WrittenRoute {
   readonly closed?: string;
   /** Other listeners of the same port handle these host names. */
   readonly except?: readonly string[];
+  /** The section of its gateway that serves it. */
+  readonly section?: string;
   /** Maps the index of each unresolved backend reference to the reason. */
   readonly closedBackends?: ReadonlyMap<number, string>;
   readonly document: ResourceDocument;

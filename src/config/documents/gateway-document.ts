@@ -7,6 +7,7 @@
 import { checkCertificates } from "../../http/certificates.ts";
 import type { Path } from "../text/value-path.ts";
 import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
+import { readRoot } from "./backend-document.ts";
 import type { Cluster } from "./cluster.ts";
 import {
   DEFAULT_NAMESPACE,
@@ -19,6 +20,7 @@ import {
   type ResourceDocument,
   type Verdict,
   type WrittenGateway,
+  type WrittenSection,
 } from "./documents.ts";
 import { type GatewayListener, type GatewayTarget, gatewayReference } from "./targets.ts";
 
@@ -37,9 +39,13 @@ export function translateGateway(
   takenPorts: Set<number>,
   problems: ProblemList,
   cluster: Cluster | undefined,
+  hasSections: boolean,
 ): TranslatedGateway {
   const { namespace, name } = identityOf(document);
-  const written = listOf(fieldsOf(fieldsOf(document.value).spec).listeners);
+  const spec = fieldsOf(fieldsOf(document.value).spec);
+  const written = listOf(spec.listeners);
+  const refused = cluster ? refusedField(spec) : undefined;
+  if (refused) problems.add(["spec"], refused.message);
   if (written.length === 0) problems.add(["spec", "listeners"], "a list with at least one listener is required");
   const context = { document, namespace, cluster, problems };
   const read = written.flatMap((listener, i) => {
@@ -61,7 +67,9 @@ export function translateGateway(
     const conflicted = conflicts.get(one) ?? NO_CONFLICT;
     if (conflicted.isTrue) problems.add(one.path, conflicted.message);
     let accepted = conflicted.isTrue ? { ...conflicted, isTrue: false } : one.accepted;
-    const isUsable = accepted.isTrue && (one.protocol === "HTTP" || one.tls !== undefined);
+    const validation = one.protocol === "HTTPS" ? clientValidation(spec, one.port, context) : undefined;
+    if (accepted.isTrue && validation && !validation.accepted.isTrue) accepted = validation.accepted;
+    const isUsable = accepted.isTrue && !refused && (one.protocol === "HTTP" || one.tls !== undefined);
     if (isUsable && !gateways.has(one.port)) {
       if (takenPorts.has(one.port)) {
         const message = `port ${one.port} is already used by another gateway`;
@@ -70,21 +78,27 @@ export function translateGateway(
       } else {
         if (one.port !== 0) takenPorts.add(one.port);
         const sharing = read.filter((other) => other.port === one.port && !conflicts.has(other));
-        gateways.set(one.port, writtenGateway(one, nameOf(one), document, sharing));
+        const sections = hasSections && sharing.length > 1 ? sectionsOf(sharing, nameOf(one)) : undefined;
+        gateways.set(one.port, {
+          ...writtenGateway(one, nameOf(one), document, sharing, validation?.ca),
+          ...(sections ? { sections } : {}),
+        });
       }
     }
+    const written = isUsable ? gateways.get(one.port) : undefined;
     const outcome: ListenerOutcome = {
       name: one.sectionName,
       supportedKinds: one.supportedKinds,
       accepted,
-      resolvedRefs: one.resolvedRefs,
+      resolvedRefs: one.resolvedRefs.isTrue ? (validation?.resolvedRefs ?? one.resolvedRefs) : one.resolvedRefs,
       conflicted,
       attachedRoutes: 0,
     };
     outcomes.push(outcome);
     listeners.push({
       sectionName: one.sectionName,
-      gateway: isUsable ? gateways.get(one.port)?.name : undefined,
+      gateway: written?.name,
+      section: written?.sections?.find(({ hostname }) => hostname === sectionHostname(one))?.name,
       port: one.port,
       hostname: one.hostname,
       admits: one.admits,
@@ -94,7 +108,7 @@ export function translateGateway(
   return {
     target: { reference: gatewayReference(namespace, name), listeners },
     gateways: [...gateways.values()],
-    outcome: { document, accepted: acceptance(outcomes), listeners: outcomes },
+    outcome: { document, accepted: refused ?? acceptance(outcomes), listeners: outcomes },
   };
 }
 
@@ -115,11 +129,26 @@ function namesOfPorts(
   };
 }
 
+/** In files, listeners of a port may have the same host name; they share a section. */
+function sectionsOf(sharing: readonly ReadListener[], gateway: string): WrittenSection[] {
+  const sections = new Map<string | undefined, WrittenSection>();
+  for (const one of sharing) {
+    const hostname = sectionHostname(one);
+    if (!sections.has(hostname)) sections.set(hostname, { name: `${gateway}#${one.sectionName}`, hostname });
+  }
+  return [...sections.values()];
+}
+
+function sectionHostname({ hostname }: ReadListener): string | undefined {
+  return hostname === "*" ? undefined : hostname?.toLowerCase();
+}
+
 function writtenGateway(
   { port, protocol, path }: ReadListener & { readonly path: Path },
   name: string,
   document: ResourceDocument,
   sharing: readonly ReadListener[],
+  clientCa: string | undefined,
 ): WrittenGateway {
   if (protocol !== "HTTPS") return { name, port, protocol: "HTTP", document, path };
   // Each listener on the port presents its own certificate for its host name.
@@ -128,7 +157,101 @@ function writtenGateway(
   );
   const parts = sharing.flatMap(({ hostname }) => (hostname === undefined ? [] : [hostname.toLowerCase()]));
   const isApart = sharing.length > 1;
-  return { name, port, protocol: "HTTPS", tls: { certificates, ...(isApart ? { parts } : {}) }, document, path };
+  const clientAuth = clientCa === undefined ? {} : { clientAuth: { ca: clientCa, mode: "require" as const } };
+  return {
+    name,
+    port,
+    protocol: "HTTPS",
+    tls: { certificates, ...(isApart ? { parts } : {}), ...clientAuth },
+    document,
+    path,
+  };
+}
+
+/** The fields of a Gateway that are read; a Gateway with another field is refused as a whole. */
+const GATEWAY_FIELDS = new Set(["gatewayClassName", "listeners", "addresses", "infrastructure", "tls"]);
+const LISTENER_FIELDS = new Set(["name", "hostname", "port", "protocol", "tls", "allowedRoutes"]);
+
+/** Returns the condition for a field that is not supported, because serving the Gateway without it would not match the intent. */
+function refusedField(spec: Fields): Verdict | undefined {
+  const no = (reason: string, message: string): Verdict => ({ isTrue: false, reason, message });
+  const unsupported = (field: string): Verdict => no("UnsupportedValue", `spec.${field} is not supported`);
+  if (listOf(spec.addresses).length > 0)
+    return no("UnsupportedAddress", "spec.addresses is not supported: the Service of the Gateway assigns the address");
+  const { labels: _, annotations: __, parametersRef, ...otherInfrastructure } = fieldsOf(spec.infrastructure);
+  if (parametersRef !== undefined) return no("InvalidParameters", "spec.infrastructure.parametersRef is not supported");
+  const [infrastructure] = Object.keys(otherInfrastructure);
+  if (infrastructure !== undefined) return unsupported(`infrastructure.${infrastructure}`);
+  const [tls] = Object.keys(fieldsOf(spec.tls)).filter((field) => field !== "frontend");
+  if (tls !== undefined) return unsupported(`tls.${tls}`);
+  const { allowedListeners, defaultScope = "None" } = spec;
+  if (
+    allowedListeners !== undefined &&
+    (textOf(fieldsOf(fieldsOf(allowedListeners).namespaces).from) ?? "None") !== "None"
+  )
+    return unsupported("allowedListeners");
+  if (defaultScope !== "None") return unsupported("defaultScope");
+  const [other] = Object.keys(spec).filter(
+    (field) => !GATEWAY_FIELDS.has(field) && field !== "allowedListeners" && field !== "defaultScope",
+  );
+  return other === undefined ? undefined : unsupported(other);
+}
+
+interface ClientValidation {
+  readonly accepted: Verdict;
+  readonly resolvedRefs: Verdict;
+  /** The certificates that clients must have a certificate of. */
+  readonly ca: string | undefined;
+}
+
+/** Reads `spec.tls.frontend`. A listener whose clients cannot be validated as written is not served. */
+function clientValidation(spec: Fields, port: number, context: ListenerContext): ClientValidation | undefined {
+  const frontend = fieldsOf(fieldsOf(spec.tls).frontend);
+  const index = listOf(frontend.perPort).findIndex((one) => fieldsOf(one).port === port);
+  const path: Path = ["spec", "tls", "frontend", ...(index < 0 ? ["default"] : ["perPort", index, "tls"])];
+  const settings = index < 0 ? frontend.default : fieldsOf(listOf(frontend.perPort)[index]).tls;
+  const { validation, ...others } = fieldsOf(settings);
+  const no = (reason: string, message: string, resolvedRefs = RESOLVED): ClientValidation => {
+    context.problems.add(path, message);
+    return { accepted: { isTrue: false, reason, message }, resolvedRefs, ca: undefined };
+  };
+  const [unknown] = [
+    ...Object.keys(frontend).filter((field) => field !== "default" && field !== "perPort"),
+    ...Object.keys(others),
+  ];
+  if (unknown !== undefined) return no("UnsupportedValue", `spec.tls.frontend: ${unknown} is not supported`);
+  if (validation === undefined) return undefined;
+  const { caCertificateRefs, mode = "AllowValidOnly", ...more } = fieldsOf(validation);
+  const [field] = Object.keys(more);
+  if (field !== undefined) return no("UnsupportedValue", `validation.${field} is not supported`);
+  if (mode !== "AllowValidOnly") return no("UnsupportedValue", `the mode ${String(mode)} is not supported`);
+  const { cluster, namespace: own, document } = context;
+  if (!cluster)
+    return no("NoValidCACertificate", "client certificates of Gateway documents are not supported in files");
+  const read = listOf(caCertificateRefs)
+    .map(fieldsOf)
+    .map((reference) => {
+      const namespace = textOf(reference.namespace) ?? own;
+      const from = { group: GATEWAY_API_GROUP, kind: "Gateway", namespace: own };
+      const to = { group: "", kind: String(reference.kind), namespace, name: String(reference.name) };
+      if (!cluster.mayRefer(from, to))
+        return {
+          isTrue: false,
+          reason: "RefNotPermitted",
+          message: `${to.kind} ${namespace}/${to.name} is in another namespace, whose ReferenceGrants do not allow this`,
+        };
+      return readRoot(reference, namespace, cluster);
+    });
+  const invalid = read.find((one) => typeof one !== "string");
+  const resolvedRefs: Verdict =
+    invalid === undefined
+      ? RESOLVED
+      : { ...invalid, reason: invalid.reason === "InvalidKind" ? "InvalidCACertificateKind" : invalid.reason };
+  const roots = read.filter((one) => typeof one === "string");
+  if (roots.length === 0)
+    return no("NoValidCACertificate", invalid?.message ?? "caCertificateRefs are required", resolvedRefs);
+  const ca = document.confined?.grant(`${path.join(".")} ca.crt`, roots.join("\n")) ?? "";
+  return { accepted: LISTENER_ACCEPTED, resolvedRefs, ca };
 }
 
 function acceptance(listeners: readonly ListenerOutcome[]): Verdict {
@@ -219,6 +342,8 @@ function readListener(written: unknown, path: Path, context: ListenerContext): R
     const accepted = { isTrue: false, reason: "UnsupportedProtocol", message };
     return { ...common, tls: undefined, supportedKinds: [], accepted, resolvedRefs: RESOLVED, admits: () => false };
   }
+  const unsupported = context.cluster ? unsupportedListenerField(written) : undefined;
+  if (unsupported !== undefined) problems.add(path, unsupported);
   const kinds = readKinds(written, path, context);
   const tls = protocol === "HTTPS" ? readTls(fieldsOf(written.tls), [...path, "tls"], context) : undefined;
   const admitted = readAdmission(written, path, context);
@@ -226,10 +351,26 @@ function readListener(written: unknown, path: Path, context: ListenerContext): R
     ...common,
     tls: tls && "reason" in tls ? undefined : tls,
     supportedKinds: kinds.supported,
-    accepted: LISTENER_ACCEPTED,
+    accepted:
+      unsupported === undefined
+        ? LISTENER_ACCEPTED
+        : { isTrue: false, reason: "UnsupportedValue", message: unsupported },
     resolvedRefs: tls && "reason" in tls ? tls : kinds.verdict,
     admits: (namespace, kind) => kinds.supported.some((one) => one.kind === kind) && admitted(namespace),
   };
+}
+
+function unsupportedListenerField(written: Fields): string | undefined {
+  const { mode: _, certificateRefs: __, ...tls } = fieldsOf(written.tls);
+  const { namespaces, kinds: ___, ...allowed } = fieldsOf(written.allowedRoutes);
+  const { from: _from, selector: _selector, ...namespaceFields } = fieldsOf(namespaces);
+  const [field] = [
+    ...Object.keys(written).filter((one) => !LISTENER_FIELDS.has(one)),
+    ...Object.keys(tls).map((one) => `tls.${one}`),
+    ...Object.keys(allowed).map((one) => `allowedRoutes.${one}`),
+    ...Object.keys(namespaceFields).map((one) => `allowedRoutes.namespaces.${one}`),
+  ];
+  return field === undefined ? undefined : `${field} is not supported`;
 }
 
 function readKinds(written: Fields, path: Path, { problems }: ListenerContext) {

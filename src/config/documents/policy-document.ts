@@ -4,7 +4,7 @@
  * targets (500 `policy_invalid`) and never leaves them open.
  */
 
-import { nearestName, suggestion } from "../../cel/values/nearest-name.ts";
+import { suggestion } from "../../cel/values/nearest-name.ts";
 import type { ConfigError } from "../../core/config-error.ts";
 import type { PolicyDefinition, Scope } from "../../core/policy.ts";
 import { validate } from "../schema/problems.ts";
@@ -93,8 +93,9 @@ export function translatePolicy(
           const taken = context.takenKinds({ kind: target.scope, name: targetName });
           const before = taken.get(definition.kind);
           if (before !== undefined && !STACKING_KINDS.has(definition.kind)) {
-            fault(part.path, `${referenceText(target.reference)} already has ${definition.kind} from ${before}`, false);
-            break;
+            const message = `${referenceText(target.reference)} already has ${definition.kind} from ${before}`;
+            if (!faults.some((known) => known.message === message)) fault(part.path, message, false);
+            continue;
           }
           taken.set(definition.kind, source);
           attachments.push({
@@ -196,9 +197,10 @@ function checkParts(
   cluster: Cluster | undefined,
 ): ValidPart[] {
   const { found, unknown } = findParts(spec, parts);
-  for (const { path, value, known } of unknown) {
+  for (const { path, known } of unknown) {
+    // Any unknown policy may be a protection under another name, so it blocks the targets. `targetRef` is no policy.
     const field = String(path.at(-1));
-    fault(path, `unknown field${suggestion(field, known)}`, mayProtect(field, value, known));
+    fault(path, `unknown field${suggestion(field, known)}`, path.length > 2 || field !== "targetRef");
   }
   if (found.length === 0 && unknown.length === 0)
     fault(["spec"], "one of `traffic`, `backend` is required, with at least one policy", false);
@@ -241,17 +243,10 @@ function pathBelow(path: Path, text: string): Path {
       ];
 }
 
-/**
- * Judges by its name, the nearest known name, and its content whether an unknown field was meant to be a security
- * setting.
- */
-function mayProtect(field: string, value: unknown, known: readonly string[]): boolean {
-  if (/auth/i.test(field) || /auth/i.test(nearestName(field, known) ?? "")) return true;
-  return isObject(value) && Object.entries(value).some(([name, inner]) => mayProtect(name, inner, []));
-}
-
 const MAX_TARGETS = 16;
 const NOT_FOUND = " was not found";
+/** The section is probably misspelled, so a policy that protects must not leave the target open. */
+const SECTION_NOTE = "; a policy that protects blocks the whole target until this is fixed";
 
 interface Targets {
   readonly gateways: TargetTable<GatewayTarget>;
@@ -317,6 +312,8 @@ function resolveTargets(
     }
     const found = lookUp(reference, textOf(fields.sectionName), context);
     if (typeof found === "string") {
+      const whole = found.endsWith(SECTION_NOTE) ? lookUp(reference, undefined, context) : found;
+      if (typeof whole !== "string") meant.push(whole.target);
       problems.add(path, found);
       const reason = found.includes(NOT_FOUND) ? "TargetNotFound" : "TargetNotAttached";
       outcomes.push({ reference, gateways: [], missing: { isTrue: false, reason, message: found } });
@@ -373,9 +370,17 @@ function lookUp(
   const shown = `${referenceText(reference)}${sectionName === undefined ? "" : ` section ${sectionName}`}`;
   if (reference.kind === "Gateway") {
     const found = context.gateways.find(namespace, name);
-    const names = [...new Set((found?.listeners ?? []).filter(isInSection).flatMap(({ gateway }) => gateway ?? []))];
     if (!found) return `${shown}${NOT_FOUND}${suggestion(name, context.gateways.names(namespace))}`;
-    if (sectionName !== undefined && names.length === 0) return `${shown}${NOT_FOUND}`;
+    const listeners = found.listeners.filter(isInSection);
+    if (sectionName !== undefined && listeners.length === 0) return `${shown}${NOT_FOUND}${SECTION_NOTE}`;
+    // A policy for the whole Gateway also covers requests for a host name that no listener of the port has.
+    const names = [
+      ...new Set(
+        listeners.flatMap(({ gateway, section }) =>
+          section === undefined ? (gateway ?? []) : sectionName === undefined ? [section, gateway ?? section] : section,
+        ),
+      ),
+    ];
     if (names.length === 0) return `${shown} has no listener that can be served`;
     return {
       target: { reference: { ...reference, ...ownerOf(found, sectionName) }, scope: "gateway", names },
@@ -385,7 +390,7 @@ function lookUp(
   const found = context.routes.find(namespace, name);
   const names = (found?.rules ?? []).filter(isInSection).map(({ route }) => route);
   if (!found) return `${shown}${NOT_FOUND}${suggestion(name, context.routes.names(namespace))}`;
-  if (sectionName !== undefined && names.length === 0) return `${shown}${NOT_FOUND}`;
+  if (sectionName !== undefined && names.length === 0) return `${shown}${NOT_FOUND}${SECTION_NOTE}`;
   if (found.gateways.length === 0 || names.length === 0) return `${shown} is not attached to any Gateway`;
   return {
     target: { reference: { ...reference, ...ownerOf(found, sectionName) }, scope: "route", names },

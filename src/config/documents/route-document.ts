@@ -76,7 +76,7 @@ export function translateRoute(
     const ruleName = written.length === 1 ? prefix : `${prefix}/${sectionName ?? `rule${i}`}`;
     const content = translateRule(rule, path, { namespace, isGrpc, findBackend: context.findBackend, problems });
     contents.push(content);
-    for (const [j, { gateways, hostnames, except, port }] of found.servedBy.entries()) {
+    for (const [j, { gateways, section, hostnames, except, port }] of found.servedBy.entries()) {
       const isKnown = found.servedBy.slice(0, j).some((other) => other.gateways[0] === gateways[0]);
       const routeName = j === 0 ? ruleName : `${ruleName}@${gateways[0]}${isKnown ? `#${j}` : ""}`;
       routes.push({
@@ -87,6 +87,7 @@ export function translateRoute(
           ...withPort(content.fields, port),
         },
         ...(except.length === 0 ? {} : { except }),
+        ...(section === undefined ? {} : { section }),
         ...(content.closed === undefined ? {} : { closed: content.closed }),
         ...(content.closedBackends.size === 0 ? {} : { closedBackends: content.closedBackends }),
         document,
@@ -428,6 +429,7 @@ interface Parents {
 /** These gateways serve the route under the same host names. An empty list of host names means any name. */
 interface ServedBy {
   readonly gateways: readonly string[];
+  readonly section: string | undefined;
   readonly hostnames: readonly string[];
   /** More specific listeners of the same port handle these host names. */
   readonly except: readonly string[];
@@ -474,8 +476,10 @@ export function findParents(spec: Fields, context: ParentContext): Parents {
       if (listener.outcome && !counted.has(listener)) listener.outcome.attachedRoutes += 1;
       counted.add(listener);
       if (listener.gateway === undefined) continue;
-      const except = context.isCluster ? moreSpecific(listener, found.listeners) : [];
-      served.add(listener.gateway, hostnames, except, context.isCluster ? listener.port : undefined);
+      const isApart = context.isCluster || listener.section !== undefined;
+      const except = isApart ? moreSpecific(listener, found.listeners) : [];
+      const { gateway, section } = listener;
+      served.add({ gateway, section, except, port: context.isCluster ? listener.port : undefined }, hostnames);
       references.set(referenceText(found.reference), found.reference);
     }
     const accepted = verdictOf(named.length, admitted.length, fitting.length, found.reference);
@@ -513,15 +517,19 @@ function moreSpecific(listener: GatewayListener, all: readonly GatewayListener[]
   );
 }
 
-class ServedNames {
-  readonly #entries = new Map<
-    string,
-    { gateway: string; names: Set<string>; except: readonly string[]; port: number | undefined }
-  >();
+interface ServedKey {
+  readonly gateway: string;
+  readonly section: string | undefined;
+  readonly except: readonly string[];
+  readonly port: number | undefined;
+}
 
-  add(gateway: string, hostnames: readonly string[], except: readonly string[], port: number | undefined): void {
-    const key = `${gateway} ${except.join()}`;
-    const entry = this.#entries.get(key) ?? { gateway, names: new Set<string>(), except, port };
+class ServedNames {
+  readonly #entries = new Map<string, ServedKey & { names: Set<string> }>();
+
+  add(served: ServedKey, hostnames: readonly string[]): void {
+    const key = `${served.gateway} ${served.section ?? ""} ${served.except.join()}`;
+    const entry = this.#entries.get(key) ?? { ...served, names: new Set<string>() };
     // An empty list means any name, which also covers the names of other listeners on the same port.
     for (const one of hostnames.length === 0 ? ["*"] : hostnames) entry.names.add(one);
     this.#entries.set(key, entry);
@@ -529,10 +537,10 @@ class ServedNames {
 
   groups(): ServedBy[] {
     const groups = new Map<string, ServedBy & { gateways: string[] }>();
-    for (const { gateway, names, except, port } of this.#entries.values()) {
+    for (const { gateway, section, names, except, port } of this.#entries.values()) {
       const hostnames = names.has("*") ? [] : [...names].sort();
-      const key = `${hostnames.join()} ${except.join()} ${port ?? ""}`;
-      const group = groups.get(key) ?? { gateways: [], hostnames, except, port };
+      const key = `${hostnames.join()} ${except.join()} ${port ?? ""} ${section ?? ""}`;
+      const group = groups.get(key) ?? { gateways: [], section, hostnames, except, port };
       group.gateways.push(gateway);
       groups.set(key, group);
     }

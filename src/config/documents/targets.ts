@@ -21,6 +21,8 @@ export interface GatewayListener {
   readonly sectionName: string | undefined;
   /** Contains the key under `gateways`, or undefined if the listener cannot be served. */
   readonly gateway: string | undefined;
+  /** Names the policies of this listener if other listeners share its port and policies refer to one of them. */
+  readonly section?: string | undefined;
   readonly port: number | undefined;
   readonly hostname: string | undefined;
   admits(namespace: string, kind: string): boolean;

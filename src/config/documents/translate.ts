@@ -11,7 +11,7 @@ import { createRedaction, REDACTED, type Redaction } from "../../observe/trace/r
 import { FOREIGN_KINDS } from "../schema/field-hints.ts";
 import { shownConfig } from "../schema/shown-config.ts";
 import type { Path } from "../text/value-path.ts";
-import { isObject, textOf } from "../text/value-shapes.ts";
+import { fieldsOf, isObject, textOf } from "../text/value-shapes.ts";
 import { backendOutcome, backendsOfCluster, backendsOfFiles, type FindBackend } from "./backend-document.ts";
 import type { Cluster } from "./cluster.ts";
 import {
@@ -79,6 +79,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
   const takenPorts = new Set(
     standalone.gateways.flatMap(({ port }) => (port === undefined || port === 0 ? [] : [port])),
   );
+  const sectioned = sectionedGateways(input.documents);
   each("Gateway", GATEWAY_API_GROUP, (document, list) => {
     const { namespace, name } = identityOf(document);
     if (gatewayTargets.has(namespace, name)) {
@@ -90,6 +91,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
       isCluster ? new Set(takenPorts) : takenPorts,
       list,
       clusterFor(document),
+      sectioned.has(fullName(document)),
     );
     gatewayTargets.addDocument(translated.target);
     gateways.push(...translated.gateways);
@@ -187,6 +189,21 @@ export function translateResources(input: ResourceInput): ResourceResult {
 const KINDS = ["Gateway", "HTTPRoute", "GRPCRoute", "GatewayPolicy", "Backend"];
 /** These kinds are often in the same folder and are ignored without a warning. */
 const SILENT_KINDS = new Set(["GatewayClass", "Namespace", "ReferenceGrant", "CustomResourceDefinition"]);
+
+/**
+ * Returns the Gateways of which a policy names one listener. Only their listeners have policies of their own, because
+ * each listener compiles its own copy of the routes.
+ */
+function sectionedGateways(documents: readonly ResourceDocument[]): Set<string> {
+  const names = new Set<string>();
+  for (const document of documents) {
+    if (kindOf(document) !== "GatewayPolicy") continue;
+    const { targetRefs, targetRef } = fieldsOf(fieldsOf(document.value).spec);
+    for (const reference of [targetRefs, targetRef].flat().map(fieldsOf))
+      if (reference.sectionName !== undefined) names.add(`${identityOf(document).namespace}/${String(reference.name)}`);
+  }
+  return names;
+}
 
 function unknownKinds(documents: readonly ResourceDocument[]): ConfigError[] {
   return documents.flatMap((document) => {

@@ -47,8 +47,18 @@ export interface NormalGateway {
   /** False allows only HTTP/1.1. */
   readonly http2?: boolean | undefined;
   readonly policies: PlacedPolicy[];
+  /** The listeners of a Gateway document that share the port and have their own policies. */
+  readonly sections?: readonly NormalSection[] | undefined;
   readonly place: Place;
   /** Gives the reason if every request is rejected. */
+  closed?: string;
+}
+
+export interface NormalSection {
+  readonly name: string;
+  /** Undefined for all other host names. */
+  readonly hostname: string | undefined;
+  readonly policies: PlacedPolicy[];
   closed?: string;
 }
 
@@ -78,6 +88,8 @@ export interface NormalRoute {
   readonly hostnames: readonly string[];
   /** Other listeners of the same port handle these host names. */
   readonly except?: readonly string[];
+  /** The section of its gateway that serves it. */
+  readonly section?: string;
   matches: RouteMatch[];
   readonly policies: PlacedPolicy[];
   readonly backends: readonly NormalBackend[];

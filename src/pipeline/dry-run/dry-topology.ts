@@ -68,6 +68,15 @@ export function dryTopology({ listeners }: Topology, walks: Walks): Topology {
     policies: dryScope(listener.policies),
     unmatched: dryScope(listener.unmatched),
     routes: listener.routes.map(dryRoute),
+    ...(listener.sections === undefined
+      ? {}
+      : {
+          sections: listener.sections.map((section) => ({
+            ...section,
+            policies: dryScope(section.policies),
+            unmatched: dryScope(section.unmatched),
+          })),
+        }),
   });
   return { listeners: listeners.map(dryListener) };
 }

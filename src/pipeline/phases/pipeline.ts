@@ -10,12 +10,18 @@ import type { CompiledScope, RetrySettings } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import { requestState } from "../../core/snapshot.ts";
-import type { Route, WeightedBackend } from "../../core/topology.ts";
+import type { ListenerScopes, Route, WeightedBackend } from "../../core/topology.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { withholdOwnCookies } from "../../identity/login/browser-flow.ts";
 import type { RequestStage } from "../../observe/trace/events.ts";
 import { chooseBackend } from "../route/choose-backend.ts";
-import { rejectAmbiguousPath, rejectMisdirected, routeNotFound, selectPreface } from "../route/match-route.ts";
+import {
+  rejectAmbiguousPath,
+  rejectMisdirected,
+  routeNotFound,
+  selectPreface,
+  selectScopes,
+} from "../route/match-route.ts";
 import { Attempt, type AttemptOwner } from "./attempt.ts";
 import { type BeforeCallRun, beforeCall } from "./before-call.ts";
 import { BodyRules, scoped } from "./body-rules.ts";
@@ -118,10 +124,12 @@ class Flow implements AttemptOwner, BeforeCallRun {
   readonly #retries = new Retries();
   #rules: BodyRules | undefined;
   #route: Route | undefined;
+  #scopes: ListenerScopes;
 
   constructor(env: PipelineEnv, served: Served, exchange: Exchange, sink: ClientSink) {
     this.#env = env;
     this.#served = served;
+    this.#scopes = served.listener;
     this.#sink = sink;
     this.exchange = exchange;
     this.clock = env.clock;
@@ -147,12 +155,13 @@ class Flow implements AttemptOwner, BeforeCallRun {
 
   #gatewayPhase(): void {
     const { listener, table } = this.#served;
-    const scope = listener.policies;
     rejectMisdirected(listener.tls?.parts, this.exchange);
+    this.#scopes = selectScopes(listener, this.exchange.request);
+    const scope = this.#scopes.policies;
     this.enter(scope);
     if (scope.isTransparent) this.#matchRoute();
     else {
-      const preface = selectPreface(listener, table, this.exchange.request);
+      const preface = selectPreface(this.#scopes, table, this.exchange.request);
       if (preface) this.#delivery.entered.push(preface);
       this.pass(preface, "access", () =>
         this.pass(scope, "access", () => this.pass(scope, "shape", () => this.#matchRoute())),
@@ -162,7 +171,8 @@ class Flow implements AttemptOwner, BeforeCallRun {
 
   #matchRoute(): void {
     const { request, trace } = this.exchange;
-    const { table, listener } = this.#served;
+    const { table } = this.#served;
+    const { unmatched } = this.#scopes;
     this.#snapshot("gateway policies");
     // The scope of the route replaces its preface.
     if (this.#delivery.entered.length > 1) this.#delivery.entered.length = 1;
@@ -172,8 +182,8 @@ class Flow implements AttemptOwner, BeforeCallRun {
       route ? "info" : "error",
     );
     if (!route) {
-      this.enter(listener.unmatched);
-      this.pass(listener.unmatched, "access", () => this.fail(routeNotFound(this.exchange.request, table)));
+      this.enter(unmatched);
+      this.pass(unmatched, "access", () => this.fail(routeNotFound(this.exchange.request, table)));
       return;
     }
     this.#route = route;
@@ -184,7 +194,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
 
   #routePhase(route: Route): void {
     const scope = route.policies;
-    const gateway = this.#served.listener.policies;
+    const gateway = this.#scopes.policies;
     const hasAdmission = gateway.admit.length > 0 || scope.admit.length > 0;
     this.enter(scope);
     if (scope.isTransparent && !hasAdmission) this.#leaveRoute(route);

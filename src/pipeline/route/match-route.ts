@@ -8,9 +8,9 @@ import { linearRegex } from "../../base/regex.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import type { CompiledScope } from "../../core/policy.ts";
-import type { Listener, Route, RouteMatch, ValueMatch } from "../../core/topology.ts";
+import type { Listener, ListenerScopes, ListenerSection, Route, RouteMatch, ValueMatch } from "../../core/topology.ts";
 import { alternativePaths, findAmbiguity, mayBeAmbiguous } from "../../http/request-path.ts";
-import type { NamedEntries } from "../../http/tls-listener.ts";
+import { createServerNames, type NamedEntries } from "../../http/tls-listener.ts";
 
 export interface RouteTable {
   /**
@@ -216,14 +216,28 @@ export function rejectMisdirected(
   });
 }
 
+const sectionNames = new WeakMap<readonly ListenerSection[], NamedEntries<ListenerScopes>>();
+
+/** Returns the policies of the listener, or those of the listener with the request's host name on a shared port. */
+export function selectScopes(listener: Listener, request: GatewayRequest): ListenerScopes {
+  const { sections } = listener;
+  if (sections === undefined) return listener;
+  const entries = (one: ListenerSection): [string, ListenerScopes][] =>
+    one.hostname === undefined ? [] : [[one.hostname, one]];
+  const names = sectionNames.get(sections) ?? createServerNames(sections.flatMap(entries));
+  sectionNames.set(sections, names);
+  const found = names.find(parseHostname(request.host));
+  return found ?? sections.find(({ hostname }) => hostname === undefined) ?? listener;
+}
+
 export function selectPreface(
-  listener: Listener,
+  scopes: ListenerScopes,
   table: RouteTable,
   request: GatewayRequest,
 ): CompiledScope | undefined {
-  if (listener.policies.access.length === 0) return undefined;
+  if (scopes.policies.access.length === 0) return undefined;
   const route = table.match(request);
-  return (route?.policies ?? listener.unmatched).preface;
+  return (route?.policies ?? scopes.unmatched).preface;
 }
 
 const SHOWN_ROUTES = 10;
