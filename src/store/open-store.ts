@@ -35,6 +35,8 @@ export interface ConfigurableStore extends Store {
   open(settings: StoreSettings): Promise<void>;
   /** Switches to another store, for example the store of the next process, and returns the previous one. */
   switchTo(store: Store): Store | undefined;
+  /** Sets whether another process uses this store through this process. */
+  setServed(isServed: boolean): void;
 }
 
 type Operation = "get" | "set" | "delete" | "replace" | "add" | "list" | "sync";
@@ -42,6 +44,7 @@ type Operation = "get" | "set" | "delete" | "replace" | "add" | "list" | "sync";
 export function createConfigurableStore(env: StoreEnv): ConfigurableStore {
   const { clock, metrics } = env;
   let inner: Store | undefined;
+  let isServed = false;
   let stopReclaiming: () => void = () => undefined;
   const outcomes = metrics.counter("gateway_store_operations_total", "Operations of the store by outcome.", [
     "operation",
@@ -75,6 +78,12 @@ export function createConfigurableStore(env: StoreEnv): ConfigurableStore {
     },
     get bus() {
       return inner?.bus;
+    },
+    get isShared() {
+      return isServed || inner?.isShared === true;
+    },
+    setServed(isNowServed) {
+      isServed = isNowServed;
     },
     async open(settings) {
       inner = await openStore(settings, env);

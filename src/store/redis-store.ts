@@ -94,6 +94,7 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
 
   return {
     kind: "redis",
+    isShared: true,
     bus,
     async get(key) {
       return (await run(() => redis.get(prefix + key))) ?? undefined;

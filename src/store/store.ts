@@ -8,6 +8,8 @@ export interface Store {
   readonly kind: StoreKind;
   /** The bus is undefined if the store is not shared by replicas. */
   readonly bus?: Bus | undefined;
+  /** Whether other processes use the same data: replicas (Redis), or both processes of an upgrade. */
+  readonly isShared?: boolean;
   get(key: string): Promise<string | undefined>;
   set(key: string, value: string, options?: SetOptions): Promise<void>;
   /** Returns whether the key existed. */
@@ -150,6 +152,9 @@ export function storeNamespace(store: Store, name: string): Store {
   return {
     get kind() {
       return store.kind;
+    },
+    get isShared() {
+      return store.isShared === true;
     },
     get bus() {
       const { bus } = store;

@@ -4,8 +4,8 @@
  */
 import type { Environment } from "../../config/text/env.ts";
 import type { LimitRegistry } from "../../core/policy.ts";
+import type { ConfigurableStore } from "../../store/open-store.ts";
 import { serveStoreRequest } from "../../store/remote-store.ts";
-import type { Store } from "../../store/store.ts";
 import type { Change } from "../../store/table.ts";
 import { type FromPredecessor, type FromSuccessor, HANDED_SOCKETS, type HandedSocket } from "./messages.ts";
 
@@ -14,7 +14,7 @@ export interface Predecessor {
   /** Resolves when the old process has released its store, with the content of an in-memory store. */
   takeStore(): Promise<readonly Change[] | undefined>;
   /** Serves store requests of the old process until it exits. */
-  serveStore(store: Store): void;
+  serveStore(store: ConfigurableStore): void;
   /** Resolves when the current counts are applied. Later counts of the old process are added as they arrive. */
   takeBuckets(limits: LimitRegistry): Promise<void>;
   ready(version: string): void;
@@ -24,6 +24,7 @@ export interface Predecessor {
 export interface ParentChannel {
   send(message: FromSuccessor): void;
   onMessage(listener: (message: FromPredecessor) => void): void;
+  onClose(listener: () => void): void;
   /** Lets the process exit while the channel is open. */
   release(): void;
 }
@@ -31,7 +32,7 @@ export interface ParentChannel {
 export function openPredecessor(environment: Environment, channel: ParentChannel | undefined): Predecessor | undefined {
   const written = environment[HANDED_SOCKETS];
   if (written === undefined || channel === undefined) return undefined;
-  let store: Store | undefined;
+  let store: ConfigurableStore | undefined;
   let storeGiven: ((content: readonly Change[] | undefined) => void) | undefined;
   let limits: LimitRegistry | undefined;
   let bucketsGiven: (() => void) | undefined;
@@ -47,6 +48,7 @@ export function openPredecessor(environment: Environment, channel: ParentChannel
     else if (store !== undefined) void serveStoreRequest(store, message).then((answer) => channel.send(answer));
     else channel.send({ type: "store result", id: message.id, error: ["StoreUnavailable", "it is not open yet"] });
   });
+  channel.onClose(() => store?.setServed(false));
   return {
     sockets: JSON.parse(written) as HandedSocket[],
     takeStore: () =>
@@ -56,6 +58,7 @@ export function openPredecessor(environment: Environment, channel: ParentChannel
       }),
     serveStore: (opened) => {
       store = opened;
+      opened.setServed(true);
     },
     takeBuckets: (registry) =>
       new Promise((resolve) => {
@@ -73,12 +76,12 @@ export function openPredecessor(environment: Environment, channel: ParentChannel
 
 export function parentChannel(): ParentChannel | undefined {
   if (process.send === undefined) return undefined;
-  // Without these handlers, an exit of the parent would end this process with an error.
+  // Without this handler, a message after the exit of the parent would end this process with an error.
   const ignore = (): undefined => undefined;
-  process.on("disconnect", ignore);
   return {
     send: (message) => void process.send?.(message, undefined, undefined, ignore),
     onMessage: (listener) => void process.on("message", (message) => listener(message as FromPredecessor)),
+    onClose: (listener) => void process.on("disconnect", listener),
     release: () => process.channel?.unref(),
   };
 }

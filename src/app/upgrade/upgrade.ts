@@ -99,7 +99,7 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
         } else {
           const to = successor as Successor;
           remote = createRemoteStore(env.store.kind, clock, (question) => to.send(question));
-          before = env.store.switchTo(remote);
+          before = env.store.switchTo({ ...remote, isShared: true });
           void releaseStore(before).then((content) =>
             to.send({ type: "store given", ...(content ? { content } : {}) }),
           );

@@ -1,6 +1,7 @@
 /**
  * Tracks the server requests ("questions") that wait for one client's response. The gateway assigns their ids, because
- * several servers and replicas may use the same ones. A response with an unknown id is forwarded to other replicas.
+ * several servers and replicas may use the same ones. A response with an unknown id is forwarded to other replicas, or
+ * to the draining process during an upgrade.
  */
 import { randomInt } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
@@ -139,15 +140,18 @@ export class ForwardedAnswers {
       });
   }
 
-  /** Polls the store for responses while the session has open questions. */
+  /**
+   * Polls the store for responses while the session has open questions. An upgrade may begin before the client
+   * responds, so a session is also watched while no other process uses the store.
+   */
   watch(session: Waiting): void {
-    if (session.record === undefined || !this.#isShared || this.#watched.has(session)) return;
+    if (session.record === undefined || this.#watched.has(session)) return;
     this.#watched.add(session);
     this.#lookAfter(FIRST_LOOK_MS, session, session.record);
   }
 
   get #isShared(): boolean {
-    return this.#store.kind === "redis";
+    return this.#store.isShared === true;
   }
 
   #lookAfter(pauseMs: number, session: Waiting, record: Recorded): void {
@@ -163,6 +167,7 @@ export class ForwardedAnswers {
   }
 
   async #look(session: Waiting, record: Recorded): Promise<void> {
+    if (!this.#isShared) return;
     for (const id of session.openQuestions) {
       const text = await this.#sealed().take<string>(storeKey(record, id));
       if (text !== undefined) session.deliverResponse({ id, text });
