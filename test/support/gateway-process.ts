@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 const BUNDLE = join(process.cwd(), "dist", "gateway.js");
 /** Beside this file in whatever folder the tests were compiled to. */
 const COMPILED = fileURLToPath(new URL("../../src/bin/gateway.js", import.meta.url));
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 150_000;
 
 export interface Exit {
   readonly code: number | null;

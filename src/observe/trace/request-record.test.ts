@@ -22,6 +22,7 @@ test("an MCP call can fail inside a response with status 200", () => {
   assert.equal(resultOf({ ...complete, failure: { source: "upstream" } }), "failed");
   assert.equal(resultOf({ ...complete, failure: { source: "client" } }), "rejected");
   assert.equal(resultOf({ ...complete, mcp: { outcome: "tool_error" } }), "rejected");
+  assert.equal(resultOf({ ...complete, mcp: { outcome: "failed" } }), "failed");
   assert.equal(resultOf({ ...complete, mcp: { outcome: "ok" } }), "ok");
 });
 

@@ -85,7 +85,9 @@ export function resultOf({ status, end, failure, mcp }: ResultSource): RequestRe
   if (status >= 400) return "rejected";
   // An MCP call can fail inside a response with status 200.
   if (failure !== undefined) return failure.source === "client" ? "rejected" : "failed";
-  if (mcp?.outcome !== undefined && mcp.outcome !== "ok" && mcp.outcome !== "cancelled") return "rejected";
+  const outcome = mcp?.outcome ?? "ok";
+  if (outcome === "failed") return "failed";
+  if (outcome !== "ok" && outcome !== "cancelled") return "rejected";
   return end === "complete" ? "ok" : "aborted";
 }
 
