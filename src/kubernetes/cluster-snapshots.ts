@@ -12,7 +12,12 @@ import {
   objectKey,
   specOf,
 } from "../config/documents/cluster.ts";
-import { CONTROLLER_NAME, type PolicyResource, type ResourceResult } from "../config/documents/documents.ts";
+import {
+  CONTROLLER_NAME,
+  type PolicyResource,
+  type ResourceResult,
+  type Verdict,
+} from "../config/documents/documents.ts";
 import {
   clusterDocument,
   createSnapshot,
@@ -38,6 +43,15 @@ export interface ClusterView {
   readonly routes: readonly KubernetesObject[];
 }
 
+const CLASS_ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "GatewayClass accepted" };
+
+/** A class with parameters is not accepted, and its Gateways are not deployed. */
+export function classVerdict(object: KubernetesObject): Verdict {
+  if (specOf(object).parametersRef === undefined) return CLASS_ACCEPTED;
+  const message = "spec.parametersRef is not supported";
+  return { isTrue: false, reason: "InvalidParameters", message };
+}
+
 export function createClusterView(objects: readonly KubernetesObject[], nowMs: number): ClusterView {
   const classes = objects.filter(
     (object) => object.kind === "GatewayClass" && specOf(object).controllerName === CONTROLLER_NAME,
@@ -53,7 +67,7 @@ export function createClusterView(objects: readonly KubernetesObject[], nowMs: n
   const documents = [...gateways, ...routes, ...ownPolicies, ...backends].map(clusterDocument);
   /** Records the objects that each document is allowed to use. */
   const recordings = new Map<unknown, ReturnType<typeof recordingCluster>>();
-  const result = translateResources({
+  const translated = translateResources({
     documents,
     cluster,
     nowMs,
@@ -67,6 +81,16 @@ export function createClusterView(objects: readonly KubernetesObject[], nowMs: n
     policies,
     routeSchema,
   });
+  const refusedClasses = new Set(
+    classes.filter((one) => !classVerdict(one).isTrue).map(({ metadata }) => metadata.name),
+  );
+  const gatewayOutcomes = translated.gatewayOutcomes.map((outcome) => {
+    const name = String(specOf(outcome.document.value as KubernetesObject).gatewayClassName);
+    if (!refusedClasses.has(name)) return outcome;
+    const message = `GatewayClass ${name} is not accepted`;
+    return { ...outcome, accepted: { isTrue: false, reason: "InvalidParameters", message } };
+  });
+  const result = { ...translated, gatewayOutcomes };
   const endpoints = allEndpoints(objects);
 
   const snapshots = new Map<string, Snapshot>();

@@ -27,7 +27,7 @@ import { type Fields, fieldsOf, listOf, textOf } from "../config/text/value-shap
 import type { Logger } from "../observe/log/logger.ts";
 import { type ApiClient, ApiError } from "./api-client.ts";
 import { KINDS, pathOfObject } from "./cluster-cache.ts";
-import type { ClusterView } from "./cluster-snapshots.ts";
+import { type ClusterView, classVerdict } from "./cluster-snapshots.ts";
 
 export interface GatewayState {
   readonly programmed: Verdict;
@@ -40,8 +40,6 @@ export interface DesiredStatus {
   readonly object: KubernetesObject;
   readonly status: Fields;
 }
-
-const CLASS_ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "GatewayClass accepted" };
 
 /** Returns only statuses that differ from the current ones. */
 export function desiredStatuses(
@@ -72,7 +70,7 @@ function classStatus(object: KubernetesObject, nowMs: number): Fields {
   const before = fieldsOf(object.status).conditions;
   const context = { generation: object.metadata.generation ?? 0, nowMs, before };
   return {
-    conditions: withOthers(before, [conditionOf("Accepted", CLASS_ACCEPTED, context)]),
+    conditions: withOthers(before, [conditionOf("Accepted", classVerdict(object), context)]),
     supportedFeatures: SUPPORTED_FEATURES.map((name) => ({ name })),
   };
 }

@@ -111,6 +111,8 @@ export function readTlsPolicy(policy: KubernetesObject, cluster: Cluster): ReadT
     resolvedRefs,
     tls: undefined,
   });
+  const [option] = Object.keys(fieldsOf(specOf(policy).options));
+  if (option !== undefined) return no(`spec.options: ${option} is not supported`);
   const name = textOf(hostname);
   if (name === undefined) return no("spec.validation.hostname: required field is missing");
   const names = readNames(subjectAltNames);

@@ -46,6 +46,11 @@ interface RouteContext {
 const NOWHERE = { host: "reference.invalid:1" };
 /** The policy `retry` has this limit, but the Gateway API has none. */
 const MOST_RETRIES = 10;
+const NO_DEFAULT_GATEWAYS: Verdict = {
+  isTrue: true,
+  reason: "UnsupportedValue",
+  message: "spec.useDefaultGateways is not supported: only the Gateways in parentRefs serve the route",
+};
 const RESOLVED: Verdict = { isTrue: true, reason: "ResolvedRefs", message: "All references resolved" };
 
 export function translateRoute(
@@ -101,7 +106,12 @@ export function translateRoute(
     routes,
     outcome: {
       document,
-      parents: found.parents.map((parent) => ({ ...parent, ...outcomeOf(parent.accepted, contents) })),
+      parents: found.parents.map((parent) => {
+        const outcome = outcomeOf(parent.accepted, contents);
+        // No Gateway is a default one, so the route is served by its parents only.
+        const isIgnored = (textOf(spec.useDefaultGateways) ?? "None") !== "None" && !outcome.partiallyInvalid;
+        return { ...parent, ...outcome, ...(isIgnored ? { partiallyInvalid: NO_DEFAULT_GATEWAYS } : {}) };
+      }),
     },
   };
 }
@@ -181,7 +191,7 @@ function translateRule(
   };
   const filters = translateFilters(filtersOf(rule), findMirror(path));
   if (filters.unsupported) close([...path, "filters", filters.unsupported.index], filters.unsupported.reason);
-  if (rule.sessionPersistence !== undefined) problems.add([...path, "sessionPersistence"], "not supported, ignored");
+  if (rule.sessionPersistence !== undefined) close([...path, "sessionPersistence"], "not supported");
 
   const backends: Record<string, unknown>[] = [];
   const closedBackends = new Map<number, string>();

@@ -109,8 +109,8 @@ export function translateResources(input: ResourceInput): ResourceResult {
       { gateways: gatewayTargets, findBackend: findBackendFor(document), isCluster },
       list,
     );
-    routeOutcomes.push(translated.outcome);
     const usable = translated.routes.flatMap((route) => checkedRoute(route, input, list));
+    routeOutcomes.push(withClosedRules(translated.outcome, translated.routes, usable));
     const names = new Set(usable.map(({ route }) => route.name));
     routeTargets.addDocument({
       ...translated.target,
@@ -134,8 +134,9 @@ export function translateResources(input: ResourceInput): ResourceResult {
     grpcNames.add(key);
     const context = { gateways: gatewayTargets, findBackend: findBackendFor(document), isCluster };
     const translated = translateRoute(document, context, list);
-    routeOutcomes.push(translated.outcome);
-    routes.push(...translated.routes.flatMap((route) => checkedRoute(route, input, list)));
+    const usable = translated.routes.flatMap((route) => checkedRoute(route, input, list));
+    routeOutcomes.push(withClosedRules(translated.outcome, translated.routes, usable));
+    routes.push(...usable);
   });
 
   each("Backend", "", (document, list) => {
@@ -258,6 +259,25 @@ function checkedRoute(written: WrittenRoute, input: ResourceInput, list: Problem
   if (!input.routeSchema.safeParse(bare).success) return [];
   const { closedBackends: _, ...rest } = written;
   return [{ ...rest, route: bare, closed: written.closed ?? (problems[0]?.toLine() as string) }];
+}
+
+/** Adds rules that only the validation closed to the conditions of the route. */
+function withClosedRules(
+  outcome: RouteOutcome,
+  written: readonly WrittenRoute[],
+  usable: readonly WrittenRoute[],
+): RouteOutcome {
+  const isOpen = ({ closed }: WrittenRoute): boolean => closed === undefined;
+  const open = usable.filter(isOpen).length;
+  if (open === written.filter(isOpen).length) return outcome;
+  const closed = [...new Set(usable.flatMap((route) => route.closed ?? []))];
+  const message = `Rules closed: ${closed.join("; ") || "they are not valid"}`;
+  const parents = outcome.parents.map((parent) => {
+    if (!parent.accepted.isTrue) return parent;
+    if (open === 0) return { ...parent, accepted: { isTrue: false, reason: "UnsupportedValue", message } };
+    return { ...parent, partiallyInvalid: { isTrue: true, reason: "UnsupportedValue", message } };
+  });
+  return { ...outcome, parents };
 }
 
 function takenKindsOf({ standalone }: ResourceInput): (target: TargetName) => Map<string, string> {
