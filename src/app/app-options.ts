@@ -54,7 +54,8 @@ export interface App {
    * Stops accepting connections, drains requests until the drain timeout, and closes everything. A second call skips
    * the drain.
    */
-  stop(): Promise<void>;
+  /** `closesIdle` closes idle client connections immediately instead of keeping them for one more request. */
+  stop(closesIdle?: boolean): Promise<void>;
   readonly stopped: Promise<void>;
   /** Logs an uncaught exception and adds it to the metrics. */
   unexpected(error: unknown): void;

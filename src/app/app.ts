@@ -30,7 +30,9 @@ import { createUpgrade } from "./upgrade/upgrade.ts";
  * close`. This limit exceeds the idle timeout of clients (4 s in Node.js), because a request sent to a closing
  * connection is lost.
  */
-const LINGER_MS = 10_000;
+const UPGRADE_LINGER_MS = 10_000;
+/** Like `UPGRADE_LINGER_MS`, for a process that stops. Shorter, because a service manager waits for it. */
+const STOP_LINGER_MS = 5_000;
 
 /** Rejects with a StartError after closing everything that it opened. */
 export async function startApp(options: AppOptions): Promise<App> {
@@ -85,7 +87,9 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
   });
   shutdown.at("backends", () => drainBackends(reloads.running().topology));
 
-  const stop = (): Promise<void> => {
+  let lingerMs = STOP_LINGER_MS;
+  const stop = (closesIdle = false): Promise<void> => {
+    if (closesIdle) lingerMs = 0;
     if (!shutdown.hasBegun) logger.info("draining", { limitMs: settings.drainTimeout, ...listeners.active() });
     return shutdown.run(settings.drainTimeout);
   };
@@ -96,7 +100,6 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
       openAdminServer(address, list, logger.for("admin"), audience, handed.forProcess(audience)),
   });
   shutdown.at("admin", admin.close);
-  let lingerMs = 0;
   const upgrade = createUpgrade({
     clock,
     logger: logger.for("upgrade"),
@@ -108,7 +111,7 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
     reopenStore: () => openConfiguredStore(services.store, config),
     isShuttingDown: () => shutdown.hasBegun,
     leave() {
-      lingerMs = LINGER_MS;
+      lingerMs = UPGRADE_LINGER_MS;
       // The new process already listens on this address.
       admin.close();
       void stop();

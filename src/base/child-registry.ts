@@ -1,10 +1,13 @@
 /**
- * Registers the child processes of a thread in shared memory, so that the main thread can kill them if the thread
- * crashes. A process with a single thread has no registry.
+ * Registers child processes, so that they are killed when their process exits without having stopped them, for example
+ * after a second SIGTERM. Worker threads register theirs in shared memory, so that the main thread can kill them if the
+ * thread crashes or the process exits.
  */
 const SLOTS = 4_096;
 
 let list: Int32Array | undefined;
+const own = new Set<number>();
+let killsAtExit = false;
 
 export function childRegistryBytes(): number {
   return SLOTS * Int32Array.BYTES_PER_ELEMENT;
@@ -17,11 +20,21 @@ export function listChildrenIn(memory: SharedArrayBuffer): void {
 
 /** Returns a function that unregisters the child. If the registry is full, the child is not registered. */
 export function listChild(pid: number): () => void {
-  const at = list?.indexOf(0) ?? -1;
-  if (list === undefined || at < 0) return () => undefined;
   const listed = list;
+  if (listed === undefined) return listOwn(pid);
+  const at = listed.indexOf(0);
+  if (at < 0) return () => undefined;
   Atomics.store(listed, at, pid);
   return () => void Atomics.store(listed, at, 0);
+}
+
+function listOwn(pid: number): () => void {
+  own.add(pid);
+  if (!killsAtExit) {
+    killsAtExit = true;
+    process.on("exit", () => own.forEach(killGroup));
+  }
+  return () => void own.delete(pid);
 }
 
 /** Kills all registered children and their process groups, and clears the registry. */
@@ -30,13 +43,16 @@ export function endListedChildren(memory: SharedArrayBuffer): number {
   const listed = new Int32Array(memory);
   for (let at = 0; at < listed.length; at++) {
     const pid = Atomics.exchange(listed, at, 0);
-    if (pid <= 0) continue;
-    try {
-      process.kill(-pid, "SIGKILL");
-      ended += 1;
-    } catch {
-      // The process has already exited.
-    }
+    if (pid > 0 && killGroup(pid)) ended += 1;
   }
   return ended;
+}
+
+function killGroup(pid: number): boolean {
+  try {
+    return process.kill(process.platform === "win32" ? pid : -pid, "SIGKILL");
+  } catch {
+    // The process has already exited.
+    return false;
+  }
 }

@@ -93,7 +93,8 @@ async function serve(
   // requests.
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) {
     process.on(signal, () => {
-      if (app) void app.stop();
+      // A person waits for the end after Ctrl+C.
+      if (app) void app.stop(signal === "SIGINT");
       else isStopWanted = true;
     });
   }

@@ -3,7 +3,7 @@
  * a log that nobody reads does not matter.
  */
 import assert from "node:assert/strict";
-import { mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -11,6 +11,7 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { eventually } from "../support/eventually.ts";
 import { startGatewayProcess } from "../support/gateway-process.ts";
+import { openRawClient } from "../support/raw-client.ts";
 import { backendFor } from "../support/scenario.ts";
 
 function configFile(t: TestContext, text: string): string {
@@ -200,4 +201,63 @@ async function freePort(): Promise<number> {
   const { port } = server.address() as AddressInfo;
   await new Promise((resolve) => server.close(resolve));
   return port;
+}
+
+test("after SIGTERM a kept connection serves one more request and then closes", async (t) => {
+  const backend = await backendFor(t, (_req, res) => res.end("ok"));
+  const gateway = startGatewayProcess(t, ["-f", configFile(t, proxy(backend.host))]);
+  const client = openRawClient(await gateway.port());
+  t.after(() => client.close());
+  client.write("GET /first HTTP/1.1\r\nHost: a\r\n\r\n");
+  await client.until("ok");
+  gateway.child.kill("SIGTERM");
+  await gateway.logged("draining");
+  client.write("GET /second HTTP/1.1\r\nHost: a\r\n\r\n");
+  const { statuses, text } = await client.ended();
+  assert.deepEqual(statuses, [200, 200]);
+  assert.equal(text.split(/connection: close/i).length, 2, "only the last response closes");
+  assert.equal((await gateway.exited).code, 0);
+});
+
+test("a second SIGTERM exits immediately and leaves no child behind", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "gateway-test-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const pidFile = join(folder, "pid");
+  // It ignores the end of its input and SIGTERM.
+  const program = `trap "" TERM; echo $$ > ${pidFile}.new; mv ${pidFile}.new ${pidFile}; while :; do sleep 1; done`;
+  const target = `{ name: stubborn, stdio: { cmd: sh, args: [-c, ${JSON.stringify(program)}] } }`;
+  const yaml = `config: { adminAddr: off }\ngateways: { default: { port: 0, address: 127.0.0.1 } }\nroutes: [{ backends: [{ mcp: { targets: [${target}] } }] }]\n`;
+  const gateway = startGatewayProcess(t, ["-f", configFile(t, yaml)]);
+  const client = openRawClient(await gateway.port());
+  t.after(() => client.close());
+  const body = JSON.stringify({
+    jsonrpc: "2.0",
+    id: 1,
+    method: "initialize",
+    params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "t", version: "1" } },
+  });
+  client.write(
+    `POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+  );
+  await eventually("the child runs", () => existsSync(pidFile));
+  const pid = Number(readFileSync(pidFile, "utf8"));
+  gateway.child.kill("SIGTERM");
+  await gateway.logged("draining");
+  gateway.child.kill("SIGTERM");
+  assert.equal((await gateway.exited).code, 0);
+  await eventually("the child is gone", () => !isRunning(pid));
+});
+
+/** A zombie counts as ended: whether it is reaped is up to the system. */
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+  try {
+    return readFileSync(`/proc/${pid}/stat`, "utf8").replace(/^.*\) /s, "")[0] !== "Z";
+  } catch {
+    return process.platform !== "linux";
+  }
 }

@@ -39,7 +39,7 @@ export type Order =
   | { readonly kind: "commit"; readonly ports: ReadonlyMap<string, number> }
   | { readonly kind: "discard" }
   /** Stops accepting connections and drains requests. */
-  | { readonly kind: "drain"; readonly drainMs: number }
+  | { readonly kind: "drain"; readonly drainMs: number; readonly lingerMs: number }
   /** Shuts the thread down after all threads have drained. */
   | { readonly kind: "end" };
 

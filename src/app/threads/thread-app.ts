@@ -196,7 +196,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
         return {};
       case "drain":
         if (serving) drainBackends(serving.config.topology);
-        await serving?.listeners.close(order.drainMs);
+        await serving?.listeners.close(order.drainMs, order.lingerMs);
         return {};
       case "end":
         await shutdown.run(0);

@@ -74,6 +74,8 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
   function open(number: number, shortLives: number): Thread {
     const startedMs = clock.monotonicMs();
     const children = new SharedArrayBuffer(childRegistryBytes());
+    const killChildren = (): void => void endListedChildren(children);
+    process.on("exit", killChildren);
     const data: ThreadData = {
       ...parts.data,
       thread: number,
@@ -89,7 +91,8 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
       store: (question) => serveStoreRequest(parts.store, question),
       ended(reason) {
         memory.died(number);
-        endListedChildren(children);
+        process.off("exit", killChildren);
+        killChildren();
         if (running.get(number) === thread) running.delete(number);
         if (isShuttingDown || serving === undefined) return;
         const lives = clock.monotonicMs() - startedMs < SHORT_LIFE_MS ? shortLives + 1 : 0;
@@ -180,10 +183,10 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
     ports: () => serving?.ports ?? new Map(),
     active: () => ({ connections: 0, requests: 0 }),
     notServing: () => (running.size === 0 ? (serving?.listeners.map(({ name }) => name) ?? []) : []),
-    async close(limitMs) {
+    async close(limitMs, lingerMs = 0) {
       isShuttingDown = true;
       // Threads forward requests to each other, so all of them drain before one shuts down.
-      await stopAll({ kind: "drain", drainMs: limitMs }, limitMs);
+      await stopAll({ kind: "drain", drainMs: limitMs, lingerMs }, limitMs);
       await stopAll({ kind: "end" }, 0);
       await Promise.all([...running.values()].map((thread) => thread.terminate()));
     },

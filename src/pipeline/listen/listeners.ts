@@ -147,7 +147,7 @@ export function createListeners(env: ListenersEnv): Listeners {
     notServing: () => configured.filter((listener) => !entries.has(socketKey(listener))).map(({ name }) => name),
     async close(limitMs, lingerMs) {
       const all = [...[...entries.values()].map(({ open }) => open), ...draining];
-      const drained = Promise.all(all.map((open) => open.drain(lingerMs)));
+      const drained = Promise.all(all.map((open) => open.drain(limitMs > 0 ? lingerMs : 0)));
       if (limitMs > 0) await Promise.race([drained, wait(env.clock, limitMs)]);
       for (const { task } of entries.values()) task.end();
       for (const open of all) open.destroy();

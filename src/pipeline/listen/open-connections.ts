@@ -62,9 +62,12 @@ export function createOpenConnections(first: Served, env: ListenerEnv, entry: Re
     reject: (bytes, error, socket) => entry.reject(served, bytes, error, socket),
     ended() {
       requests -= 1;
-      if (draining && requests === 0 && !isLingering) resolveDrained();
+      resolveIfDrained();
     },
-    closed: (connection) => connections.remove(connection),
+    closed(connection) {
+      connections.remove(connection);
+      resolveIfDrained();
+    },
     get speaksHttp2() {
       return served.listener.http2 !== false;
     },
@@ -75,6 +78,10 @@ export function createOpenConnections(first: Served, env: ListenerEnv, entry: Re
     join,
     unexpected: (error, socket) => env.unexpected(error, nameOf(socket)),
   };
+
+  function resolveIfDrained(): void {
+    if (draining && requests === 0 && (!isLingering || connections.size === 0)) resolveDrained();
+  }
 
   function join({ client, backend, firstBytes, chargedTo, closed }: JoinedConnections): void {
     const tunnel = new Tunnel(client, backend, {
@@ -112,7 +119,7 @@ export function createOpenConnections(first: Served, env: ListenerEnv, entry: Re
     active: () => ({ connections: connections.size, requests }),
     drain(lingerMs) {
       draining = true;
-      isLingering = lingerMs > 0;
+      isLingering = lingerMs > 0 && connections.size > 0;
       const closeIdle = (): void => {
         isLingering = false;
         connections.each((connection) => connection.closeIfIdle());
@@ -130,6 +137,7 @@ export function createOpenConnections(first: Served, env: ListenerEnv, entry: Re
       owner.streams.each((stream) => stream.finishStream());
       for (const tunnel of tunnels) tunnel.destroy();
       connections.each((connection) => connection.destroy());
+      if (draining) resolveDrained();
     },
   };
 }

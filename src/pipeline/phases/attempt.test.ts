@@ -9,10 +9,11 @@ import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
 import type { Backend, ResponseReceiver } from "../../core/backend.ts";
 import type { WeightedBackend } from "../../core/topology.ts";
+import { BodyIncomplete } from "../../http/body.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { HttpClientError } from "../../http/http-client.ts";
 import { createRedaction } from "../../observe/trace/redact.ts";
-import { Attempt, type AttemptDelivery, type AttemptOwner } from "./attempt.ts";
+import { Attempt, type AttemptDelivery, type AttemptOwner, backendError } from "./attempt.ts";
 
 const EVENTS = ["head", "503", "data", "end", "fail", "upgraded", "abort", "resume", "timeout"] as const;
 type Event = (typeof EVENTS)[number] | "defect";
@@ -152,4 +153,9 @@ test("a defect while a response arrives is reported as one, not as the backend's
   assert.deepEqual(run(["head", "defect"], 0, "nothing", true), ["head", "defect"]);
   assert.deepEqual(run(["head", "fail"], 0, "nothing", true), ["head", "breakOff"]);
   assert.deepEqual(run(["defect"], 0, "nothing", true), ["failed"]);
+});
+
+test("a client that leaves before its body is complete is no defect of the gateway", () => {
+  assert.equal(backendError(new BodyIncomplete()).code, "bad_request");
+  assert.equal(backendError(new TypeError("x")).code, "internal");
 });

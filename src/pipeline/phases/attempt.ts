@@ -9,6 +9,7 @@ import type { Backend, BackendProblem, BackendRun, ResponseReceiver } from "../.
 import { type ErrorCode, GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import type { Settings } from "../../core/policy.ts";
+import { asGatewayError } from "../../core/reply.ts";
 import { receivedState, requestState, sentState } from "../../core/snapshot.ts";
 import type { WeightedBackend } from "../../core/topology.ts";
 import type { Sent } from "../../core/wire.ts";
@@ -107,8 +108,7 @@ export class AttemptTrace {
 const NO_HEADERS = new HeaderList();
 
 export function backendError(error: unknown): GatewayError {
-  if (error instanceof GatewayError) return error;
-  if (!(error instanceof HttpClientError)) return new GatewayError("internal", { cause: error });
+  if (!(error instanceof HttpClientError)) return asGatewayError(error);
   const options = { detail: error.message, cause: error };
   switch (error.kind) {
     case "connect":
