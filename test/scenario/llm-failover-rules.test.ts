@@ -247,4 +247,25 @@ llm:
     data.map(({ id }) => id),
     ["ranked", "m", "alias", "other"],
   );
+  const listed = async (path: string, headers: Record<string, string> = {}): Promise<unknown> =>
+    (await fetch(`${gateway.url()}${path}`, { headers })).json();
+  const anthropic = { "anthropic-version": "2023-06-01" };
+  const claude = (await listed("/v1/models", anthropic)) as Record<string, unknown> & { data: object[] };
+  assert.deepEqual(
+    { ...claude, data: undefined },
+    { data: undefined, has_more: false, first_id: "ranked", last_id: "other" },
+  );
+  const m = { type: "model", id: "m", display_name: "m", created_at: "1970-01-01T00:00:00Z" };
+  assert.deepEqual([claude.data[1], await listed("/v1/models/m", anthropic)], [m, m]);
+  const gemini = (await listed("/v1beta/models")) as {
+    models: { name: string; supportedGenerationMethods: string[] }[];
+  };
+  assert.deepEqual(
+    gemini.models.map(({ name }) => name),
+    ["models/ranked", "models/m", "models/alias", "models/other"],
+  );
+  assert.deepEqual(await listed("/v1beta/models/m"), gemini.models[1]);
+  assert.deepEqual(await listed("/v1beta/models/unknown"), {
+    error: { code: 404, message: 'the model "unknown" does not exist', status: "NOT_FOUND" },
+  });
 });

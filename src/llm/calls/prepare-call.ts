@@ -53,7 +53,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
     if (isWebsocket(request)) return prepareUpgrade(exchange, table);
     if (models === undefined) noteUnread(exchange, detectDialect(request.path));
     const mayUse = (model: string): boolean => policies?.mayUse(exchange, model) !== false;
-    return models && modelsReply(table, models, exchange.identity.modelAccess, mayUse);
+    return models && modelsReply(table, models, exchange.identity.modelAccess, mayUse, modelListFormat(request));
   }
   const { body } = request;
   // On a retry, the body was already read.
@@ -268,16 +268,17 @@ export function modelsReply(
   path: ModelsPath,
   access: ModelAccess | undefined,
   rules: (model: string) => boolean,
+  format: ModelListFormat,
 ): Reply {
   const { name } = path;
   const mayUse = (model: string): boolean => (access === undefined || access.allows(model)) && rules(model);
   // Without configured models, the only available list is that of the client's key.
   const names = table.isClosed ? table.names.filter(mayUse) : (access?.names ?? []);
-  if (name === undefined) return jsonReply(200, { object: "list", data: names.map(modelObject) });
-  if (mayUse(name) && table.possible(name).length > 0) return jsonReply(200, modelObject(name));
+  if (name === undefined) return jsonReply(200, modelList(format, names));
+  if (mayUse(name) && table.possible(name).length > 0) return jsonReply(200, modelObject(format, name));
   return jsonReply(
     404,
-    errorBody("chat", {
+    errorBody(format, {
       status: 404,
       message: `the model ${JSON.stringify(name)} does not exist`,
       code: "model_not_found",
@@ -286,7 +287,33 @@ export function modelsReply(
   );
 }
 
+type ModelListFormat = "chat" | "messages" | "generateContent";
+
+/** All three APIs list models at the same path, or at one that differs only in the version. */
+export function modelListFormat({ path, headers }: Pick<GatewayRequest, "path" | "headers">): ModelListFormat {
+  if (/\/v1beta\/models(?:\/|$)/.test(path)) return "generateContent";
+  return headers.has("anthropic-version") ? "messages" : "chat";
+}
+
+function modelList(format: ModelListFormat, names: readonly string[]): object {
+  const data = names.map((name) => modelObject(format, name));
+  if (format === "generateContent") return { models: data };
+  if (format === "chat") return { object: "list", data };
+  return { data, has_more: false, first_id: names[0] ?? null, last_id: names.at(-1) ?? null };
+}
+
 /** Clients require the creation time, which configured models do not have. */
-function modelObject(id: string) {
-  return { id, object: "model", created: 0, owned_by: "gateway" };
+function modelObject(format: ModelListFormat, id: string): object {
+  switch (format) {
+    case "messages":
+      return { type: "model", id, display_name: id, created_at: "1970-01-01T00:00:00Z" };
+    case "generateContent":
+      return {
+        name: `models/${id}`,
+        displayName: id,
+        supportedGenerationMethods: ["generateContent", "streamGenerateContent", "countTokens"],
+      };
+    case "chat":
+      return { id, object: "model", created: 0, owned_by: "gateway" };
+  }
 }

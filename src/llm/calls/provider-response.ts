@@ -17,7 +17,7 @@ import { createEventStreamReader } from "../encoding/aws-event-stream.ts";
 import { decodeResponse, isEncoded } from "../encoding/decode-response.ts";
 import { parseEvent } from "../encoding/stream-events.ts";
 import type { Format } from "../request/dialect.ts";
-import { errorBody, errorEvent, errorMessage } from "../request/llm-errors.ts";
+import { clientError, errorBody, errorEvent } from "../request/llm-errors.ts";
 import { usageEventAt } from "../usage/event-content.ts";
 import { createUsageHider, type UsageHider } from "../usage/hide-usage.ts";
 import { createUsageTap, type UsageTap } from "../usage/response-usage.ts";
@@ -346,7 +346,7 @@ export class TranslatedResponse implements ProviderResponse {
       body =
         parsed !== undefined && this.#status < 400
           ? this.#translation.response(parsed, context)
-          : errorBody(clientFormat, { status: this.#status, message: errorMessage(parsed, text), code: undefined });
+          : errorBody(clientFormat, clientError(clientFormat, this.#status, parsed, text));
     } catch (error) {
       this.#status = error instanceof UpstreamResponseError ? error.status : 502;
       const message = error instanceof UpstreamResponseError ? error.message : "the provider's response cannot be read";

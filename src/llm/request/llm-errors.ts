@@ -112,6 +112,20 @@ export function errorMessage(body: Members | undefined, text: string): string {
     : text.slice(0, 500) || "the provider answered with an error";
 }
 
+/** The code and the words by which clients recognize that they must shorten the conversation. */
+const TOO_LONG_CODE = "context_length_exceeded";
+const TOO_LONG_WORDS = "prompt is too long";
+
+/** Converts a provider's error to that of the client's API. */
+export function clientError(format: Format, status: number, body: Members | undefined, text: string): LlmError {
+  const message = errorMessage(body, text);
+  if ((status !== 400 && status !== 413) || !isContextLengthError(text)) return { status, message };
+  // Anthropic's clients look for the words, and have no code.
+  if (format !== "messages") return { status, message, code: TOO_LONG_CODE };
+  const isNamed = message.toLowerCase().includes(TOO_LONG_WORDS);
+  return { status, message: isNamed ? message : `${TOO_LONG_WORDS}: ${message}` };
+}
+
 const CODES = new Set(["context_length_exceeded", "string_above_max_length", "request_too_large"]);
 const WORDS =
   /prompt is too long|input is too long|too many (?:input )?tokens|maximum context length|context (?:length|window|size)|exceeds? the maximum (?:number of (?:input )?tokens|input length|allowed number of (?:input )?tokens)|reduce the length of the (?:messages|prompt|input)|input token count|max(?:imum)?_?(?:prompt|input)_?tokens/i;

@@ -21,9 +21,14 @@ function hide(text: string, cut: number): string {
 const cases: [name: string, sent: string, received: string][] = [
   ["only the usage chunk is taken out", word("a") + word("b") + usage + done, word("a") + word("b") + done],
   [
-    "a chunk with choices and usage stays",
-    `data: {"choices":[{"delta":{}}],"usage":{"total_tokens":1}}\n\n${done}`,
-    `data: {"choices":[{"delta":{}}],"usage":{"total_tokens":1}}\n\n${done}`,
+    "a chunk with a choice loses only its usage",
+    `data: {"choices":[{"delta":{}}],"usage":{"total_tokens":1},"n":1.0}\n\n${done}`,
+    `data: {"choices":[{"delta":{}}],"n":1.0}\n\n${done}`,
+  ],
+  [
+    "a last chunk with a choice and without a blank line loses only its usage",
+    `${word("a")}data: {"usage":{"total_tokens":1},"choices":[{"delta":{}}]}`,
+    `${word("a")}data: {"choices":[{"delta":{}}]}\n\n`,
   ],
   [
     "text that looks like usage stays",

@@ -1,9 +1,11 @@
 /**
- * Removes the usage chunk from a chat stream if the client did not request it. All other bytes pass through unchanged,
- * and only an incomplete event at the end of a chunk is buffered.
+ * Removes the usage from a chat stream if the client did not request it: the chunk, or only the member if the chunk
+ * carries a choice. All other bytes pass through unchanged, and only an incomplete event at the end of a chunk is
+ * buffered.
  */
 
 import { isMembers, parseMembers } from "../../json/json.ts";
+import { removeMembers, splice } from "../../json/json-text.ts";
 import { endOfEvent } from "../encoding/stream-events.ts";
 import { endsEvent, mayHoldUsage } from "./event-content.ts";
 
@@ -46,9 +48,12 @@ export function createUsageHider(): UsageHider {
       // No event before `usageAt` has usage.
       if (beginsEvent && usageAt > 0) from = usageAt;
       for (let end = endOfEvent(bytes, from); end >= 0; end = endOfEvent(bytes, from)) {
-        if (isUsageChunk(bytes.toString("utf8", from, end))) {
+        const event = bytes.toString("utf8", from, end);
+        const without = withoutUsage(event);
+        if (without !== event) {
           const start = behindBlankLines(bytes, from);
           if (start > kept) out.push(bytes.subarray(kept, start));
+          if (without !== "") out.push(Buffer.from(without));
           kept = end;
         }
         from = end;
@@ -68,9 +73,12 @@ export function createUsageHider(): UsageHider {
       const rest = held;
       held = undefined;
       // Some servers omit the blank line after the last event.
-      if (rest === undefined || !isUsageChunk(rest.toString("utf8"))) return rest;
-      const start = behindBlankLines(rest, 0);
-      return start > 0 ? rest.subarray(0, start) : undefined;
+      if (rest === undefined) return rest;
+      const event = rest.toString("utf8");
+      const without = withoutUsage(event);
+      if (without === event) return rest;
+      const left = Buffer.concat([rest.subarray(0, behindBlankLines(rest, 0)), Buffer.from(without)]);
+      return left.length > 0 ? left : undefined;
     },
   };
 }
@@ -97,8 +105,15 @@ function dataLines(event: string): string {
     .join("\n");
 }
 
-function isUsageChunk(event: string): boolean {
-  if (!mayHoldUsage(event)) return false;
-  const chunk = parseMembers(onlyLine(event) ?? dataLines(event));
-  return chunk !== undefined && Array.isArray(chunk.choices) && chunk.choices.length === 0 && isMembers(chunk.usage);
+/** Returns the event unchanged if it has no usage, and an empty string if it has nothing else. */
+function withoutUsage(event: string): string {
+  if (!mayHoldUsage(event)) return event;
+  const data = onlyLine(event) ?? dataLines(event);
+  const chunk = parseMembers(data);
+  if (chunk === undefined || !Array.isArray(chunk.choices) || !isMembers(chunk.usage)) return event;
+  if (chunk.choices.length === 0) return "";
+  return `data:${splice(
+    data,
+    removeMembers(data, 0, (key) => key === "usage"),
+  ).replaceAll("\n", "\ndata:")}\n\n`;
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { HeaderList } from "../../http/headers.ts";
-import { mergeUsage, readHeaderUsage, readUsage } from "./usage.ts";
+import { mergeUsage, readHeaderUsage, readUsage, usedTokens } from "./usage.ts";
 
 const cases: { name: string; usage: unknown; expected: ReturnType<typeof readUsage> }[] = [
   {
@@ -135,4 +135,10 @@ test("Bedrock's counts in headers are read like those in the body", () => {
   assert.equal(readHeaderUsage(headers(cached))?.inputTokens, 12);
   assert.equal(readHeaderUsage(headers({ [name("input")]: "many" })), undefined);
   assert.equal(readHeaderUsage(headers({})), undefined);
+});
+
+test("a total above the sum of input and output is what limits count", () => {
+  const outcome = { status: 200, end: "complete", responseBytes: 0 } as const;
+  assert.equal(usedTokens({ inputTokens: 10, outputTokens: 5, totalTokens: 100 }, outcome), 100);
+  assert.equal(usedTokens({ inputTokens: 10, outputTokens: 5, totalTokens: 3 }, outcome), 15);
 });

@@ -204,7 +204,8 @@ export function outputTokens(llm: LlmFacts | undefined): number {
 export function usedTokens(llm: LlmFacts | undefined, outcome: Outcome): number | undefined {
   const input = clampCount(llm?.inputTokens);
   const output = clampCount(llm?.outputTokens);
-  if (input !== undefined && output !== undefined) return input + output;
+  // A total above the sum includes tokens that the provider charges but does not itemize, such as reasoning.
+  if (input !== undefined && output !== undefined) return Math.max(input + output, clampCount(llm?.totalTokens) ?? 0);
   const known = clampCount(llm?.totalTokens) ?? output ?? input;
   if (known !== undefined) return known;
   return usedNoTokens(outcome) ? 0 : undefined;
