@@ -5,8 +5,8 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 
-const CALL = /\bmetrics\s*\.\s*(counter|histogram|gauge|total)\s*\(/g;
-const TYPE = { counter: "counter", total: "counter", histogram: "histogram", gauge: "gauge" };
+const CALL = /\bmetrics\s*\.\s*(counter|histogram|gauge|summary|total)\s*\(/g;
+const TYPE = { counter: "counter", total: "counter", histogram: "histogram", gauge: "gauge", summary: "summary" };
 /** Labels that a gauge gives with each value, or that come from a constant. */
 const GAUGE_LABELS = {
   gateway_mcp_sessions: ["backend"],

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { startBackend } from "../support/backend.ts";
@@ -110,3 +111,64 @@ test("every metric that the gateway shows is in the reference, with its labels",
   assert.match(text, /^process_cpu_seconds_total 0?\d*\.\d+/m);
   assert.ok(!text.includes("sk-very-secret"));
 });
+
+/** A scrape after requests to every kind of backend. */
+async function scrape(t: TestContext): Promise<string> {
+  const { gateway, get } = await setUp(t, undefined);
+  await get("/limited");
+  await get("/limited");
+  await get("/missing");
+  await rawClient(`${gateway.url()}/mcp`).request("initialize", {
+    protocolVersion: "2025-06-18",
+    capabilities: {},
+    clientInfo: { name: "test", version: "1" },
+  });
+  await fetch(`${gateway.url()}/v1/chat/completions`, {
+    method: "POST",
+    headers: { "x-api-key": "sk-very-secret-1", "content-type": "application/json" },
+    body: JSON.stringify({ model: "demo", messages: [{ role: "user", content: "hi" }] }),
+  }).then((response) => response.text());
+  return (await fetch(`${gateway.adminUrl}/metrics`)).text();
+}
+
+test("metrics follow the rules of Prometheus for names, HELP, TYPE, and labels", async (t) => {
+  const families = new Map<string, { help?: string; type?: string; samples: number }>();
+  let current = "";
+  for (const line of (await scrape(t)).trimEnd().split("\n")) {
+    const [, kind, name = "", text = ""] = /^# (HELP|TYPE) (\S+) (.+)$/.exec(line) ?? [];
+    if (kind !== undefined) {
+      const family = families.get(name) ?? { samples: 0 };
+      const field = kind === "HELP" ? "help" : "type";
+      assert.equal(family[field], undefined, `${name} has two lines ${kind}`);
+      assert.equal(family.samples, 0, `${kind} of ${name} follows a sample`);
+      families.set(name, { ...family, [field]: text });
+      current = name;
+      continue;
+    }
+    const [, sample = "", labels = "", value] =
+      /^([a-z][a-z0-9_]*)(?:\{((?:[a-z_][a-z0-9_]*="(?:[^"\\\n]|\\.)*",?)*)\})? (\S+)$/.exec(line) ?? [];
+    assert.ok(value !== undefined && !Number.isNaN(Number(value)), line);
+    const family = families.get(current);
+    assert.ok(family?.help !== undefined && family.type !== undefined, `${line} has no HELP or TYPE`);
+    const base = family.type === "histogram" ? sample.replace(/_(?:bucket|sum|count)$/, "") : sample;
+    assert.equal(base, current, `${sample} stands in another family`);
+    family.samples += 1;
+    const names = [...labels.matchAll(/([a-z_][a-z0-9_]*)="/g)].map(([, label]) => label);
+    assert.equal(new Set(names).size, names.length, `${line} repeats a label`);
+    assert.ok(!names.includes("quantile") || family.type === "summary", `${line}: quantile outside a summary`);
+    assert.ok(!names.includes("le") || sample.endsWith("_bucket"), `${line}: le outside a histogram`);
+    assert.equal(sample.endsWith("_total"), family.type === "counter", `${sample} is a ${family.type}`);
+    assert.doesNotMatch(sample, /_(?:ms|milliseconds|minutes|kb|mb|percent)(?:_|$)/, "base units only");
+  }
+  assert.ok(families.size > 10);
+});
+
+test("promtool accepts the metrics", { skip: hasPromtool() ? false : "promtool is not installed" }, async (t) => {
+  const input = await scrape(t);
+  const { status, stdout, stderr } = spawnSync("promtool", ["check", "metrics"], { input, encoding: "utf8" });
+  assert.deepEqual([status, stdout, stderr], [0, "", ""]);
+});
+
+function hasPromtool(): boolean {
+  return spawnSync("promtool", ["--version"]).status === 0;
+}

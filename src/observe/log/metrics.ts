@@ -26,6 +26,12 @@ export interface Metrics {
     help: string,
     read: () => number | Iterable<readonly [labels: Record<string, string>, value: number]>,
   ): void;
+  /** Like a gauge, for values by quantile: Prometheus allows the label `quantile` only in summaries. */
+  summary(
+    name: string,
+    help: string,
+    read: () => Iterable<readonly [labels: { quantile: string }, value: number]>,
+  ): void;
   /** The counter is maintained elsewhere and read when it is scraped. */
   total(name: string, help: string, read: () => number): void;
   render(): string;
@@ -67,6 +73,26 @@ export function createMetrics(): Metrics {
     return made.family;
   }
 
+  function registerRows(
+    name: string,
+    help: string,
+    type: "gauge" | "summary",
+    read: () => number | Iterable<readonly [labels: Record<string, string>, value: number]>,
+  ): void {
+    const rows = (): (readonly [labels: Record<string, string>, value: number])[] => {
+      const value = read();
+      return typeof value === "number" ? [[{}, value]] : [...value];
+    };
+    families.set(name, {
+      render: () =>
+        head(name, help, type) +
+        rows()
+          .map(([labels, number]) => `${name}${braces(labelText(labels))} ${number}\n`)
+          .join(""),
+      collect: () => ({ name, help, type: "gauge", points: rows().map(([labels, value]) => ({ labels, value })) }),
+    });
+  }
+
   return {
     counter: (name, help, labelNames = []) =>
       once(name, () => {
@@ -96,20 +122,8 @@ export function createMetrics(): Metrics {
         };
       }),
 
-    gauge(name, help, read) {
-      const rows = (): (readonly [labels: Record<string, string>, value: number])[] => {
-        const value = read();
-        return typeof value === "number" ? [[{}, value]] : [...value];
-      };
-      families.set(name, {
-        render: () =>
-          head(name, help, "gauge") +
-          rows()
-            .map(([labels, number]) => `${name}${braces(labelText(labels))} ${number}\n`)
-            .join(""),
-        collect: () => ({ name, help, type: "gauge", points: rows().map(([labels, value]) => ({ labels, value })) }),
-      });
-    },
+    gauge: (name, help, read) => registerRows(name, help, "gauge", read),
+    summary: (name, help, read) => registerRows(name, help, "summary", read),
 
     total(name, help, read) {
       families.set(name, {

@@ -37,7 +37,7 @@ export function registerProcessMetrics(metrics: Metrics, { version, startedAtMs 
   );
   metrics.gauge("nodejs_heap_used_bytes", "Used heap.", () => getHeapStatistics().used_heap_size);
   metrics.gauge("nodejs_heap_limit_bytes", "Limit of the heap.", () => getHeapStatistics().heap_size_limit);
-  metrics.gauge(
+  metrics.summary(
     "nodejs_eventloop_delay_seconds",
     "How late timers of the event loop ran since the last scrape, by quantile.",
     () => {
