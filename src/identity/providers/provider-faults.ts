@@ -26,7 +26,7 @@ export const PROVIDER_FAULTS: readonly ProviderFault[] = [
     hint: "use the host name of the certificate in `issuer`",
   },
   {
-    pattern: /wrong version number|packet length too long|EPROTO|ERR_SSL/i,
+    pattern: /responds without TLS|wrong version number|packet length too long|EPROTO|ERR_SSL/i,
     cause: "the provider does not speak TLS at this address",
     hint: "use http:// and the right port in `issuer`, or enable TLS at the provider",
   },

@@ -31,8 +31,9 @@ export function claimProblem(claims: TokenClaims, rules: ClaimRules, nowMs: numb
     return failure("expiry", "the token is expired", `exp was ${agoSeconds} s ago, ${LEEWAY_SECONDS} s are tolerated`)
       .problem;
   }
-  const early = beginProblem("nbf", claims.nbf, nowSeconds) ?? beginProblem("iat", claims.iat, nowSeconds);
-  if (early) return early;
+  const invalid =
+    timeProblem("nbf", claims.nbf) ?? timeProblem("iat", claims.iat) ?? beginProblem(claims.nbf, nowSeconds);
+  if (invalid) return invalid;
   // An ID token describes the user to the client and grants no access, although its audience may match.
   const isIdToken = claims.at_hash !== undefined || claims.c_hash !== undefined || claims.typ === "ID";
   if (isIdToken && rules.isIdToken !== true) {
@@ -47,16 +48,17 @@ export function claimProblem(claims: TokenClaims, rules: ClaimRules, nowMs: numb
   return undefined;
 }
 
-/** A token is valid from `nbf` on. An `iat` in the future means clock skew or a forged token. */
-function beginProblem(name: "nbf" | "iat", value: unknown, nowSeconds: number): TokenProblem | undefined {
-  if (value === undefined) return undefined;
-  if (typeof value !== "number" || !Number.isFinite(value)) {
-    const detail = `${name} is ${show(value)}, a number is expected`;
-    return failure("notBefore", "the token's times are not valid", detail).problem;
-  }
-  if (nowSeconds >= value - LEEWAY_SECONDS) return undefined;
-  const aheadSeconds = Math.round(value - nowSeconds);
-  const detail = `${name} is ${aheadSeconds} s ahead, ${LEEWAY_SECONDS} s are tolerated: check the clocks`;
+function timeProblem(name: "nbf" | "iat", value: unknown): TokenProblem | undefined {
+  if (value === undefined || (typeof value === "number" && Number.isFinite(value))) return undefined;
+  const detail = `${name} is ${show(value)}, a number is expected`;
+  return failure("notBefore", "the token's times are not valid", detail).problem;
+}
+
+/** A token is valid from `nbf` on. A future `iat` alone does not reject it. */
+function beginProblem(nbf: unknown, nowSeconds: number): TokenProblem | undefined {
+  if (typeof nbf !== "number" || nowSeconds >= nbf - LEEWAY_SECONDS) return undefined;
+  const aheadSeconds = Math.round(nbf - nowSeconds);
+  const detail = `nbf is ${aheadSeconds} s ahead, ${LEEWAY_SECONDS} s are tolerated: check the clocks`;
   return failure("notBefore", "the token is not valid yet", detail).problem;
 }
 

@@ -36,7 +36,6 @@ const STRICTER: Readonly<Record<string, (token: Seen) => boolean>> = {
     /\+jwt$/i.test(String(header.typ)) && !/^(?:application\/)?at\+jwt$/i.test(String(header.typ)),
   "a time that is infinite": ({ claims }) =>
     [claims.exp, claims.nbf, claims.iat].some((time) => Math.abs(Number(time)) === Number.POSITIVE_INFINITY),
-  "it was issued in the future": ({ claims }) => Number(claims.iat) > START_MS / 1000 + LEEWAY_SECONDS,
   "it is an ID token": ({ claims }) =>
     claims.at_hash !== undefined || claims.c_hash !== undefined || claims.typ === "ID",
 };
