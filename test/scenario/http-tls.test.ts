@@ -97,6 +97,10 @@ test("a plain backend behind https:// is 502", async (t) => {
   const backend = await backendFor(t);
   const gateway = await gatewayFor(t, route(`https://${backend.host}`, "insecure: true"));
   assert.equal((await fetch(gateway.url())).status, 502);
+  assert.match(
+    await gateway.logged("status=502"),
+    /the server responds without TLS: use http:\/\/ instead of https:\/\//,
+  );
 });
 
 const badTls: [name: string, yaml: string, message: RegExp][] = [

@@ -77,6 +77,22 @@ for (const [attribute, backend, auth, absent] of surroundings) {
   }
 }
 
+for (const [fields, said] of [
+  ["", "has no backend"],
+  ["backends: []", "has no backend"],
+  [`backends: [{ ${HOST}, weight: 0 }]`, "has only backends with weight 0"],
+  [`backends: [{ ${HOST} }]`, undefined],
+  ["policies: { directResponse: { status: 200 } }", undefined],
+  ["policies: { requestRedirect: { scheme: https } }", undefined],
+] as const) {
+  test(`a route with { ${fields} }: ${said ?? "no warning"}`, () => {
+    const warnings = warningsOf(`${LOOPBACK}routes: [{ name: r, ${fields} }]\n`).filter((line) => line.includes("500"));
+    assert.equal(warnings.length, said === undefined ? 0 : 1);
+    if (said !== undefined)
+      assert.match(warnings[0] ?? "", new RegExp(`^routes\\[0\\].*: the route ${said}.*add \`backends\``));
+  });
+}
+
 test("a warning stands at the expression and says what to add", () => {
   const [warning] = checked(route(HOST, rule('"admin" in jwt.roles'))).warnings;
   assert.equal(

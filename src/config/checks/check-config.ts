@@ -29,6 +29,7 @@ export function checkConfig(config: NormalConfig): Checked {
     checkExpressions(sited, warn);
   }
   checkCommands(config, warn);
+  checkBackends(config, warn);
   checkOpenListeners(config, warn);
   noteSectionPorts(config, (note) => void notes.push(note));
   return { warnings: unique(warnings).sort(byPlace), notes };
@@ -70,6 +71,33 @@ function checkCommands(config: NormalConfig, warn: Warn): void {
 /** A path may contain spaces. */
 function isFile({ cmd, cwd }: { readonly cmd: string; readonly cwd?: string }, file: string): boolean {
   return existsSync(resolve(dirname(file), cwd ?? "", cmd)) || existsSync(resolve(cmd));
+}
+
+// Warns about routes that can only respond with 500.
+
+const RESPONDING_POLICIES: ReadonlySet<string> = new Set(["directResponse", "requestRedirect"]);
+
+function checkBackends({ gateways, routes }: NormalConfig, warn: Warn): void {
+  for (const route of routes) {
+    if (route.closed !== undefined || route.backends.some(({ weight }) => weight > 0)) continue;
+    const own = [
+      ...route.policies,
+      ...gateways.filter(({ name }) => route.gateways.includes(name)).flatMap(policiesOf),
+    ];
+    if (own.some(({ kind }) => RESPONDING_POLICIES.has(kind))) continue;
+    const what = route.backends.length === 0 ? "has no backend" : "has only backends with weight 0";
+    warn(
+      warningAt(
+        route.place,
+        route.backends.length === 0 ? [] : ["backends"],
+        `the route ${what}, so its requests get 500: add \`backends\`, or a policy that responds (\`directResponse\`, \`requestRedirect\`)`,
+      ),
+    );
+  }
+}
+
+function policiesOf({ policies: own }: NormalGateway): readonly PlacedPolicy[] {
+  return own;
 }
 
 // Warns about MCP and LLM routes that other machines reach without authentication, and notes the extra ports of the

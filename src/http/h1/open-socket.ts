@@ -48,5 +48,14 @@ function namesChecked(names: readonly string[]): (host: string, shown: PeerCerti
 /** A connection to a name with several addresses fails with one error per address. The first one is sufficient. */
 export function describeSocketError(error: Error & { code?: string; errors?: Error[] }): string {
   const first = error.message === "" && error.errors?.[0] ? error.errors[0] : error;
+  if (PLAIN_SERVER_CODES.has(error.code ?? ""))
+    return "the server responds without TLS: use http:// instead of https://";
   return first.message === "" ? (error.code ?? "connection failed") : first.message;
 }
+
+/** OpenSSL reports these errors if the bytes of the server are not a TLS record. */
+const PLAIN_SERVER_CODES: ReadonlySet<string> = new Set([
+  "ERR_SSL_WRONG_VERSION_NUMBER",
+  "ERR_SSL_PACKET_LENGTH_TOO_LONG",
+  "ERR_SSL_HTTP_REQUEST",
+]);
