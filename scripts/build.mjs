@@ -7,6 +7,7 @@ import { resolve } from "node:path";
 import { build } from "esbuild";
 import { inputsHash, stampBuild } from "./build-stamp.mjs";
 import { bundleOptions } from "./bundle.mjs";
+import { packDocs } from "./pack-docs.mjs";
 import { root } from "./steps.mjs";
 import { bundledPackages, thirdPartyText } from "./third-party.mjs";
 
@@ -40,5 +41,6 @@ if (out === "dist") {
   const { metafiles } = await import("./build-ui.mjs");
   const text = thirdPartyText(bundledPackages(metafile, ...metafiles));
   writeFileSync(resolve(root, out, "THIRD-PARTY-LICENSES.txt"), text);
+  packDocs();
   stampBuild(builtFrom);
 }

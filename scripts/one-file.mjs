@@ -2,12 +2,22 @@
  * Builds the single executable: Node's binary with the program and its files inside (ADR 17). Node 20 runs one CommonJS
  * script from there, so the modules are bundled again into one file.
  */
-import { chmodSync, copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { build } from "esbuild";
 import { inject } from "postject";
 import { bundleOptions } from "./bundle.mjs";
+import { filesBelow } from "./pack-docs.mjs";
 import { root, step } from "./steps.mjs";
 
 /** What Node looks for in itself; both are fixed by Node. */
@@ -85,6 +95,8 @@ async function bundleThread(work, name, entryPoint) {
 async function assets(work) {
   const ui = join(root, "dist", "ui");
   const files = Object.fromEntries(readdirSync(ui).map((name) => [`ui/${name}`, join(ui, name)]));
+  const docs = join(root, "dist", "docs");
+  if (existsSync(docs)) for (const name of filesBelow(docs)) files[`docs/${name}`] = join(docs, name);
   const list = join(work, "files.json");
   writeFileSync(list, JSON.stringify(Object.keys(files)));
   const threads = await bundleThread(work, "password-worker.js", "src/identity/passwords/password-worker.ts");

@@ -12,6 +12,7 @@ export const RUNNING_LIMITS = {
     ["MAX_PROBLEMS", "config/text/yaml-source.ts", "problems that are listed", "the rest is omitted"],
     ["MAX_SYNTAX_PROBLEMS", "config/text/yaml-source.ts", "syntax errors that are listed", "the rest is omitted"],
     ["MAX_PLACES", "config/schema/field-hints.ts", "places that a hint names", "the rest is omitted"],
+    ["MAX_SUGGESTIONS", "config/schema/shape-hints.ts", "corrections that a hint names", "the hint is omitted"],
     [
       "MAX_FILE_BYTES",
       "config/compile/compile.ts",

@@ -55,6 +55,7 @@ export interface AdminParts {
   readonly heap: HeapSampling;
   readonly statistics: readonly AdminEndpoint[];
   readonly ui: AdminEndpoint;
+  readonly docs: AdminEndpoint;
   upMs(): number;
   dump(): Readonly<Record<string, unknown>>;
   topology(): Topology;
@@ -104,6 +105,7 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
     rehearseEndpoint(parts.rehearsals),
     ...profileEndpoints({ clock, logger: parts.logger, heap, platform: process.platform }),
     parts.ui,
+    parts.docs,
   ];
   return [...endpoints, indexEndpoint(parts.version, endpoints)];
 }

@@ -89,6 +89,7 @@ export function operatorEndpoints(services: Services, parts: OperatorParts): Ope
       listeners: () => reloads.running().topology.listeners,
       ports: listeners.ports,
     }),
+    docs: ui.docs,
     upMs: () => clock.monotonicMs() - startedMs,
     dump() {
       const { topology, process, resources, services } = reloads.running();

@@ -33,4 +33,5 @@ export const ADMIN_PATHS = {
   live: "/healthz/live",
   ready: "/healthz/ready",
   ui: "/ui",
+  docs: "/docs",
 } as const;

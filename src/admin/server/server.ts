@@ -230,12 +230,12 @@ export function rejectionReason(request: GuardedRequest): string | undefined {
 }
 
 /**
- * Allows navigation to the UI from other sites, such as links and redirects of an identity provider. The page is static
- * and contains no data of this process.
+ * Allows navigation to the UI and the documentation from other sites, such as links and redirects of an identity
+ * provider. The pages are static and contain no data of this process.
  */
 function opensPage({ method, path, fetchMode }: GuardedRequest): boolean {
-  const isPage =
-    path === ADMIN_PATHS.ui || (path.startsWith(`${ADMIN_PATHS.ui}/`) && !path.startsWith(`${ADMIN_PATHS.ui}/api/`));
+  const isBelow = (base: string): boolean => path === base || path.startsWith(`${base}/`);
+  const isPage = isBelow(ADMIN_PATHS.docs) || (isBelow(ADMIN_PATHS.ui) && !path.startsWith(`${ADMIN_PATHS.ui}/api/`));
   return method === "GET" && fetchMode === "navigate" && isPage;
 }
 

@@ -3,7 +3,7 @@
  * the same files also work on a gateway, with a reduced API.
  */
 import { hostname } from "node:os";
-import { cacheControl, openUiFiles, UI_HEADERS, type UiFiles, uiFolderNear } from "../../backends/ui/files.ts";
+import { builtFolderNear, cacheControl, openUiFiles, UI_HEADERS, type UiFiles } from "../../backends/ui/files.ts";
 import type { UiResponse, UiSource, UiUser } from "../../backends/ui/source.ts";
 import type { Clock } from "../../base/clock.ts";
 import { embeddedFolder } from "../../base/embedded-files.ts";
@@ -23,6 +23,7 @@ import { ADMIN_PATHS } from "../server/paths.ts";
 import { addEndpoint } from "./add-entry.ts";
 import { callEndpoint, type ListenerAddress } from "./call.ts";
 import { uiConfigEndpoints } from "./config-text.ts";
+import { DOCS_PAGE, docsEndpoint, openDocsFiles } from "./docs.ts";
 import { matchingEndpoint } from "./matching.ts";
 import { createPreview } from "./preview.ts";
 import { tokenEndpoint } from "./token.ts";
@@ -34,11 +35,12 @@ export interface UiOptions {
   readonly endpoints: () => readonly AdminEndpoint[];
   readonly own: readonly AdminEndpoint[];
   readonly mayEdit: boolean;
+  readonly hasDocs: boolean;
 }
 
 const API = `${ADMIN_PATHS.ui}/api`;
 /** The UI API does not serve these paths. A page in a browser tab must not be able to stop the process. */
-const EXCLUDED_PATHS: readonly string[] = [ADMIN_PATHS.quit, ADMIN_PATHS.index, ADMIN_PATHS.ui];
+const EXCLUDED_PATHS: readonly string[] = [ADMIN_PATHS.quit, ADMIN_PATHS.index, ADMIN_PATHS.ui, ADMIN_PATHS.docs];
 /** Every user may read these paths on a gateway. They have no request bodies, use little CPU, and change nothing. */
 const READABLE_PATHS: readonly string[] = [
   ADMIN_PATHS.configDump,
@@ -78,7 +80,9 @@ export function uiSource(options: Pick<UiOptions, "version" | "files" | "endpoin
     files: options.files,
     async call({ method, name, query, body }, user) {
       if (name === "about")
-        return method === "GET" ? completeResponse(aboutResponse({ ...options, mayEdit: false }, user)) : undefined;
+        return method === "GET"
+          ? completeResponse(aboutResponse({ ...options, mayEdit: false, hasDocs: false }, user))
+          : undefined;
       const path = `/${name}`;
       // A stream would keep a connection of the gateway open as long as the tab is open.
       if (query.has("follow")) return undefined;
@@ -130,7 +134,10 @@ function fileResponse({ path }: AdminRequest, files: UiFiles): AdminResponse {
 }
 
 /** `user` is undefined on the admin address, which has no restrictions. */
-function aboutResponse(options: Pick<UiOptions, "version" | "mayEdit">, user: UiUser | undefined): AdminResponse {
+function aboutResponse(
+  options: Pick<UiOptions, "version" | "mayEdit" | "hasDocs">,
+  user: UiUser | undefined,
+): AdminResponse {
   return jsonResponse({
     version: options.version,
     host: hostname(),
@@ -139,6 +146,7 @@ function aboutResponse(options: Pick<UiOptions, "version" | "mayEdit">, user: Ui
     readOnly: user !== undefined,
     mayOperate: user === undefined || user.role === "operator",
     mayEdit: options.mayEdit,
+    hasDocs: options.hasDocs,
     ...(user === undefined ? {} : { role: user.role, user: user.name, logoutPath: user.logoutPath }),
   });
 }
@@ -167,13 +175,16 @@ export interface UiEndpointParts {
 
 export interface Ui {
   readonly source: UiSource;
+  readonly docs: AdminEndpoint;
   endpoint(parts: UiEndpointParts): AdminEndpoint;
 }
 
 export function createUi({ version, moduleUrl, endpoints }: UiParts): Ui {
-  const files = openUiFiles(embeddedFolder("ui") ?? uiFolderNear(moduleUrl));
+  const files = openUiFiles(embeddedFolder("ui") ?? builtFolderNear(moduleUrl));
+  const docs = openDocsFiles(embeddedFolder("docs") ?? builtFolderNear(moduleUrl, "docs", DOCS_PAGE));
   return {
     source: uiSource({ version, files, endpoints }),
+    docs: docsEndpoint(docs),
     endpoint(parts) {
       const { clock, fetch, redaction, mayEdit, read } = parts;
       const listener = (name: string): ListenerAddress | undefined => {
@@ -187,6 +198,7 @@ export function createUi({ version, moduleUrl, endpoints }: UiParts): Ui {
         files,
         endpoints,
         mayEdit,
+        hasDocs: docs.exist,
         own: [
           callEndpoint({ clock, listener }),
           tokenEndpoint({ fetch, listener }),

@@ -72,11 +72,11 @@ export function openUiFiles(folder: string | EmbeddedFolder | undefined): UiFile
   };
 }
 
-/** Finds `dist/ui` next to the bundle or in the package of the module. */
-export function uiFolderNear(moduleUrl: string): string | undefined {
-  for (const relative of ["./ui/", "../dist/ui/", "../../dist/ui/", "../../../dist/ui/"]) {
-    const folder = fileURLToPath(new URL(relative, moduleUrl));
-    if (existsSync(join(folder, PAGE)) && !existsSync(join(folder, "tsconfig.json"))) return folder;
+/** Finds a built folder such as `dist/ui` next to the bundle or in the package of the module. */
+export function builtFolderNear(moduleUrl: string, name = "ui", page = PAGE): string | undefined {
+  for (const relative of ["./", "../dist/", "../../dist/", "../../../dist/"]) {
+    const folder = fileURLToPath(new URL(`${relative}${name}/`, moduleUrl));
+    if (existsSync(join(folder, page)) && !existsSync(join(folder, "tsconfig.json"))) return folder;
   }
   return undefined;
 }

@@ -8,12 +8,12 @@ import { nearestName } from "../../cel/values/nearest-name.ts";
 import { below, knownKeys, unwrap } from "./schema-walk.ts";
 
 /** With more suggestions the reader needs the reference, not a hint. */
-const SHOWN_SUGGESTIONS = 3;
+const MAX_SUGGESTIONS = 3;
 
 /** `name` is the last part of the path: a field name, or an index in a list. Returns "" or `: write …`. */
 export function shapeHint(name: PropertyKey | undefined, value: unknown, schemas: readonly z.ZodType[]): string {
   const written = [...new Set(schemas.flatMap((schema) => corrections(value, schema)))];
-  if (written.length === 0 || written.length > SHOWN_SUGGESTIONS) return "";
+  if (written.length === 0 || written.length > MAX_SUGGESTIONS) return "";
   const field = typeof name === "string" ? `${name}: ` : "";
   return `: write ${written.map((one) => `\`${field}${one}\``).join(" or ")}`;
 }

@@ -20,6 +20,8 @@ export interface About {
   /** True if the user may end sessions, create keys and set the log level. */
   readonly mayOperate: boolean;
   readonly mayEdit: boolean;
+  /** True if the documentation is served beside this page. */
+  readonly hasDocs: boolean;
   readonly user?: string;
   /** A POST to this path signs out a user who signed in with the browser. */
   readonly logoutPath?: string;

@@ -91,6 +91,12 @@ function Rail() {
           <Icon name="search" />
           <span class="word">Search</span> <kbd class="hint">Ctrl K</kbd>
         </button>
+        {gateway?.hasDocs ? (
+          <a href="/docs/" target="_blank" rel="noreferrer">
+            <Icon name="docs" />
+            <span class="word">Docs</span>
+          </a>
+        ) : null}
         <button type="button" onClick={nextTheme} title="Light, dark, or system">
           <Icon name="theme" />
           <span class="word">Theme</span> <span class="hint">{theme.value}</span>

@@ -16,6 +16,7 @@ const PATHS: Readonly<Record<string, string>> = {
   runtime: "M1.5 8.5h3l2-5 3 9 2-4h3",
   search: "M7 2.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9zM10.3 10.3L14 14",
   leave: "M6 2H3v12h3M10.5 5l3 3-3 3M13.5 8H6",
+  docs: "M2 3h4.5c1 0 1.5.5 1.5 1.5V14c0-1-.5-1.5-1.5-1.5H2zM14 3H9.5C8.5 3 8 3.5 8 4.5V14c0-1 .5-1.5 1.5-1.5H14z",
   theme: "M8 2a6 6 0 1 0 0 12zM8 2a6 6 0 0 1 0 12",
 };
 

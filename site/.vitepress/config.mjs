@@ -1,0 +1,42 @@
+/** The documentation site, built by `npm run docs` from the pages that stage.mjs copies. */
+import { readFileSync } from "node:fs";
+import { sidebar } from "../stage.mjs";
+
+const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8"));
+
+// biome-ignore lint/style/noDefaultExport: VitePress reads the default export.
+export default {
+  title: "MCP & LLM Gateway",
+  description: "Documentation of the MCP & LLM Gateway",
+  lang: "en-US",
+  base: "/docs/",
+  srcDir: "pages",
+  outDir: "../dist-docs",
+  cacheDir: "node_modules/.vitepress",
+  // The pages of one version belong together; a link to a file that is missing fails the build.
+  ignoreDeadLinks: [/^https?:\/\/localhost/],
+  metaChunk: true,
+  head: [["link", { rel: "icon", type: "image/svg+xml", href: "/docs/favicon.svg" }]],
+  markdown: {
+    // Angle brackets and braces in the pages are text, not Vue templates.
+    config(md) {
+      md.core.ruler.push("text-only", ({ tokens }) => {
+        for (const token of tokens.flatMap((one) => one.children ?? []))
+          if (token.type === "html_inline" && !/^<(?:br\s*\/?|!--[\s\S]*--)>$/.test(token.content)) token.type = "text";
+      });
+      const { text } = md.renderer.rules;
+      md.renderer.rules.text = (...given) => text(...given).replaceAll("{{", "&#123;&#123;");
+    },
+  },
+  themeConfig: {
+    siteTitle: `MCP & LLM Gateway ${version}`,
+    nav: [
+      { text: "Overview", link: "/overview" },
+      { text: `Version ${version}`, link: "/changelog" },
+    ],
+    sidebar: sidebar(),
+    outline: { level: [2, 3] },
+    search: { provider: "local" },
+    docFooter: { prev: false, next: false },
+  },
+};
