@@ -64,6 +64,8 @@ export class LlmCallFacts {
   responseModel?: string;
   /** Support requests to the provider need this id. */
   providerRequestId?: string;
+  /** Parameters of the client that the provider does not support and that were left out. */
+  dropped?: readonly string[];
   provider?: string;
   streaming?: boolean;
   inputTokens?: number;

@@ -57,6 +57,23 @@ test("left out and named, for JSON, streams and errors", async () => {
   await plain.text();
 });
 
+test("the access log and the request's record name it too", async () => {
+  const id = "dropped-seed";
+  const response = await fetch(`${gateway.url("drop")}/v1/chat/completions`, {
+    method: "POST",
+    headers: { "content-type": "application/json", "x-request-id": id },
+    body: JSON.stringify({ model: "m", messages: [{ role: "user", content: "Hi" }], seed: 7, logit_bias: { 1: 2 } }),
+  });
+  await response.text();
+  assert.match(await gateway.logged(id), /llm\.dropped="?logit_bias,seed"?/);
+  const [record] = (await (await fetch(`${gateway.adminUrl}/debug/requests?id=${id}`)).json()).requests;
+  assert.deepEqual(record.llm.dropped, ["logit_bias", "seed"]);
+  assert.ok(
+    record.story.includes("Left out, because `anthropic` does not support it: `logit_bias`, `seed`."),
+    record.story.join("\n"),
+  );
+});
+
 test("the trace names it too", async () => {
   const traced = await fetch(`${gateway.adminUrl}/debug/trace`);
   const response = await ask("drop", { seed: 7 });

@@ -181,6 +181,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     const { trace, facts } = this.#exchange;
     const { names } = plan.context.losses;
     if (names.length > 0) trace?.point({ type: "policyEvent", kind: "llmDropped", details: { members: names } });
+    if (facts.llm && (names.length > 0 || facts.llm.dropped !== undefined)) facts.llm.dropped = names;
     const scheme = target.address.protocol;
     this.#receiver.attempt(target.display, trace && { over: "http", scheme, request });
     const calls = 1 + plan.more.length;

@@ -68,7 +68,7 @@ export function forwardUnread(
         stream: false,
         chat: target.provider.chat,
         losses: NO_LOSSES,
-        textTools: NO_TOOLS,
+        toolNames: NO_TOOLS,
         betas: NO_BETAS,
         newId: env.newId,
         createdSeconds: 0,

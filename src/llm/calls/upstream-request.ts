@@ -18,6 +18,7 @@ import { readSkeleton } from "../../json/skeleton.ts";
 import type { Edit } from "../../json/syntax.ts";
 import { hasCacheMarks, markPrompt } from "../canonical/prompt-cache.ts";
 import { Losses, TranslationError, type Unsupported } from "../canonical/request-fields.ts";
+import { ToolNames } from "../canonical/tool-names.ts";
 import type { Translation, TranslationContext } from "../canonical/translation.ts";
 import { addKey, clientKey } from "../credentials/credential.ts";
 import { parseBetas } from "../dialects/anthropic/betas.ts";
@@ -54,7 +55,7 @@ export interface PlanOptions {
 }
 
 export const NO_LOSSES = new Losses("refuse");
-export const NO_TOOLS = new Set<string>();
+export const NO_TOOLS = new ToolNames();
 const NO_MORE: UpstreamPlan["more"] = [];
 export const NO_BETAS: readonly string[] = [];
 
@@ -89,7 +90,7 @@ export function planRequest(
     stream,
     chat: provider.chat,
     losses: isNative ? NO_LOSSES : new Losses(env.unsupported),
-    textTools: isNative ? NO_TOOLS : new Set(),
+    toolNames: isNative ? NO_TOOLS : new ToolNames(),
     betas: isNative ? NO_BETAS : parseBetas(request.headers.get("anthropic-beta")),
     newId: env.newId,
     createdSeconds: env.nowSeconds(),

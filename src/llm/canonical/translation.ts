@@ -9,6 +9,7 @@ import type { ChatVariant } from "../request/provider.ts";
 import type { Conversation } from "./conversation.ts";
 import type { Losses } from "./request-fields.ts";
 import type { CompleteResponse, ResponseSink } from "./response.ts";
+import type { ToolNames } from "./tool-names.ts";
 
 export interface TranslationContext {
   readonly model: string;
@@ -19,8 +20,7 @@ export interface TranslationContext {
   readonly includeUsage: boolean;
   readonly losses: Losses;
   readonly betas: readonly string[];
-  /** These are custom tools of the Responses API, whose input is a string instead of an object. */
-  readonly textTools: Set<string>;
+  readonly toolNames: ToolNames;
   base64Vectors?: boolean;
   parts?: number;
 }

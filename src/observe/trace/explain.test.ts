@@ -127,6 +127,11 @@ const cases: { name: string; changes: Partial<RequestRecord>; says: string }[] =
     says: "Model `small` (openai): 10 tokens in, 4 of them cached, 5 out.",
   },
   {
+    name: "dropped parameters",
+    changes: { llm: { provider: "anthropic", model: "small", dropped: ["seed", "tools[1].type"] } },
+    says: "Left out, because `anthropic` does not support it: `seed`, `tools[1].type`.",
+  },
+  {
     name: "a slow policy, with its time",
     changes: { steps: [{ phase: "route", policy: "jwt", verdict: "passed", micros: 45_000 }] },
     says: "Passed: jwt 45.0 ms (route).",

@@ -88,13 +88,22 @@ function ending({ end, durationMs, responseBytes, status }: RequestRecord): stri
 
 function usage({ llm }: RequestRecord): string[] {
   if (llm?.model === undefined) return [];
+  return [tokens(llm, llm.model), ...dropped(llm)];
+}
+
+function dropped({ dropped: names = [], provider }: NonNullable<RequestRecord["llm"]>): string[] {
+  if (names.length === 0) return [];
+  return [
+    `Left out, because \`${provider ?? "the provider"}\` does not support it: ${names.map((name) => `\`${name}\``).join(", ")}.`,
+  ];
+}
+
+function tokens(llm: NonNullable<RequestRecord["llm"]>, model: string): string {
   const provider = llm.provider === undefined ? "" : ` (${llm.provider})`;
   if (llm.inputTokens === undefined && llm.outputTokens === undefined)
-    return [`Model \`${llm.model}\`${provider}; no usage reported.`];
+    return `Model \`${model}\`${provider}; no usage reported.`;
   const cached = llm.cachedTokens ? `, ${llm.cachedTokens} of them cached` : "";
-  return [
-    `Model \`${llm.model}\`${provider}: ${llm.inputTokens ?? 0} tokens in${cached}, ${llm.outputTokens ?? 0} out.`,
-  ];
+  return `Model \`${model}\`${provider}: ${llm.inputTokens ?? 0} tokens in${cached}, ${llm.outputTokens ?? 0} out.`;
 }
 
 function describeScope(step: RecordedStep, route: string | null, listener: string, backend: string | null): string {

@@ -47,6 +47,8 @@ export interface RequestRecord {
     readonly outputTokens?: number;
     readonly cachedTokens?: number;
     readonly cost?: number;
+    /** Parameters of the client that the provider does not support and that were left out. */
+    readonly dropped?: readonly string[];
   };
   readonly steps: readonly RecordedStep[];
   readonly failure?: RecordedFailure;

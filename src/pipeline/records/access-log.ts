@@ -136,6 +136,7 @@ export function accessFields(exchange: Exchange, outcome: Outcome, durationMs: n
     fields["gen_ai.usage.cache_creation.input_tokens"] = facts.llm.cacheCreationInputTokens;
     fields["gen_ai.usage.reasoning.output_tokens"] = facts.llm.reasoningTokens;
     fields["llm.cost"] = facts.llm.cost;
+    if (facts.llm.dropped !== undefined) fields["llm.dropped"] = facts.llm.dropped.join(",");
     if (facts.llm.providerCalls !== undefined) fields["llm.provider_calls"] = facts.llm.providerCalls;
   }
   if (exchange.records.spans !== undefined) {

@@ -167,6 +167,7 @@ function llmFields(llm: NonNullable<Exchange["facts"]["llm"]>): NonNullable<Requ
     outputTokens: llm.outputTokens,
     cachedTokens: llm.cachedInputTokens,
     cost: llm.cost,
+    dropped: llm.dropped,
   });
 }
 

@@ -9,8 +9,8 @@ import { encodeEventStreamMessage } from "./event-stream.ts";
 export const SAW_TEXT = "SAW-TEXT";
 export const SAW_TOOL = "SAW-TOOL";
 export const SAW_IMAGE = "SAW-IMAGE";
-/** What the client's shell prints when the tool runs; the prompt does not hold it. */
-const TOOL_OUTPUT = "out-42-put";
+/** The output of the client's shell and of its MCP server. The prompt and the calls do not contain it. */
+const TOOL_OUTPUTS = ["out-42-put", "slow mcp-call"];
 
 export interface CliProvider {
   readonly host: string;
@@ -113,6 +113,8 @@ function toolCalls(imagePath: string): { when: string; name: string; input: Json
     { when: "TOOL", name: "shell_command", input: { command } },
     { when: "TOOL", name: "shell", input: { command: ["bash", "-c", command] } },
     { when: "TOOL", name: "run_shell_command", input: { command, description: "prints" } },
+    // The flat name of Codex's tool `slow` in the namespace of its MCP server.
+    { when: "MCP", name: "mcp__odd__slow", input: { message: "mcp-call", ms: 1, steps: 1 } },
     { when: "IMAGE", name: "Read", input: { file_path: imagePath } },
     { when: "IMAGE", name: "view_image", input: { path: imagePath } },
     { when: "IMAGE", name: "read_file", input: { file_path: imagePath, absolute_path: imagePath } },
@@ -120,7 +122,11 @@ function toolCalls(imagePath: string): { when: string; name: string; input: Json
 }
 
 function answerTo(body: string, imagePath: string): Answer {
-  const saw = [SAW_TEXT, ...(body.includes(TOOL_OUTPUT) ? [SAW_TOOL] : []), ...(hasImage(body) ? [SAW_IMAGE] : [])];
+  const saw = [
+    SAW_TEXT,
+    ...(TOOL_OUTPUTS.some((one) => body.includes(one)) ? [SAW_TOOL] : []),
+    ...(hasImage(body) ? [SAW_IMAGE] : []),
+  ];
   const hasResult = /"tool_result"|"role":"tool"|"functionResponse"|"toolResult"/.test(body);
   for (const { when, name, input } of hasResult ? [] : toolCalls(imagePath))
     if (body.includes(`PLEASE-USE-${when}`) && body.includes(`"name":"${name}"`))

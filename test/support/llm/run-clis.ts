@@ -7,6 +7,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startGateway } from "../gateway.ts";
+import { fixturePath } from "../mcp/fixture.ts";
 import { SAW_IMAGE, SAW_TEXT, SAW_TOOL, startCliProvider } from "./cli-provider.ts";
 import { PNG } from "./client-dialect.ts";
 
@@ -53,7 +54,7 @@ const CLIS: readonly Cli[] = [
       mkdirSync(join(home, ".codex"), { recursive: true });
       writeFileSync(
         join(home, ".codex/config.toml"),
-        `model = "any-model"\nmodel_provider = "gateway"\n[model_providers.gateway]\nname = "gateway"\nbase_url = "${url}/v1"\nenv_key = "GATEWAY_KEY"\nwire_api = "responses"\n`,
+        `model = "any-model"\nmodel_provider = "gateway"\n[model_providers.gateway]\nname = "gateway"\nbase_url = "${url}/v1"\nenv_key = "GATEWAY_KEY"\nwire_api = "responses"\n[mcp_servers.odd]\ncommand = ${JSON.stringify(process.execPath)}\nargs = ${JSON.stringify([fixturePath("odd-server")])}\n`,
       );
       const attached = image === undefined ? [] : ["-i", image];
       return {
@@ -82,9 +83,10 @@ const CLIS: readonly Cli[] = [
 ];
 
 const folder = mkdtempSync(join(tmpdir(), "gateway-clis-"));
-const TURNS = [
+const TURNS: readonly { name: string; prompt: string; saw: string; only?: string }[] = [
   { name: "text", prompt: "Say hello.", saw: SAW_TEXT },
   { name: "tool", prompt: "PLEASE-USE-TOOL once.", saw: SAW_TOOL },
+  { name: "mcp", prompt: "PLEASE-USE-MCP once.", saw: SAW_TOOL, only: "codex" },
   { name: "image", prompt: "PLEASE-USE-IMAGE", saw: SAW_IMAGE },
 ];
 
@@ -98,7 +100,7 @@ let failed = 0;
 try {
   for (const cli of CLIS.filter(({ name }) => only === "" || name === only)) {
     for (const { name } of PROVIDERS) {
-      for (const turn of TURNS) {
+      for (const turn of TURNS.filter((one) => one.only === undefined || one.only === cli.name)) {
         const home = mkdtempSync(join(folder, `${cli.name}-`));
         const image = join(home, "picture.png");
         writeFileSync(image, Buffer.from(PNG, "base64"));

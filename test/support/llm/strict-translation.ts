@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import type { Members } from "../../../src/json/json.ts";
 import { Losses } from "../../../src/llm/canonical/request-fields.ts";
+import { ToolNames } from "../../../src/llm/canonical/tool-names.ts";
 import type { OutEvent, Translation, TranslationContext } from "../../../src/llm/canonical/translation.ts";
 import { translationBetween } from "../../../src/llm/dialects/translate.ts";
 import type { Format } from "../../../src/llm/request/dialect.ts";
@@ -16,7 +17,7 @@ export function context(overrides: Partial<TranslationContext> = {}): Translatio
     stream: false,
     chat: { ...STANDARD_CHAT, maxTokens: "max_completion_tokens" },
     losses: new Losses("refuse"),
-    textTools: new Set(),
+    toolNames: new ToolNames(),
     betas: ["context-management-2025-06-27"],
     newId: () => `id${++ids}`,
     createdSeconds: 1_700_000_000,

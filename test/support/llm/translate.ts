@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import type { Members } from "../../../src/json/json.ts";
 import { Losses, type Unsupported } from "../../../src/llm/canonical/request-fields.ts";
+import { ToolNames } from "../../../src/llm/canonical/tool-names.ts";
 import type { OutEvent, TranslationContext } from "../../../src/llm/canonical/translation.ts";
 import { translationBetween } from "../../../src/llm/dialects/translate.ts";
 import type { Format } from "../../../src/llm/request/dialect.ts";
@@ -16,7 +17,7 @@ export function context(model = "m", how: Unsupported = "drop"): TranslationCont
     stream: false,
     chat: STANDARD_CHAT,
     losses: new Losses(how),
-    textTools: new Set(),
+    toolNames: new ToolNames(),
     betas: [],
     newId: () => `id${++ids}`,
     createdSeconds: 1,
@@ -30,10 +31,10 @@ export function request(client: Format, provider: Format, body: Members, using =
   return translation.request(body, using);
 }
 
-export function response(client: Format, provider: Format, body: Members): Members {
+export function response(client: Format, provider: Format, body: Members, using = context()): Members {
   const translation = translationBetween(client, provider);
   assert.ok(translation);
-  return translation.response(body, context());
+  return translation.response(body, using);
 }
 
 export function stream(client: Format, provider: Format, events: readonly Members[], using = context()): OutEvent[] {

@@ -29,6 +29,7 @@ import {
   TranslationError,
   text,
 } from "../../canonical/request-fields.ts";
+import { ToolNames } from "../../canonical/tool-names.ts";
 import type { TranslationContext } from "../../canonical/translation.ts";
 
 const KNOWN = new Set([
@@ -54,15 +55,17 @@ export function readResponsesRequest(body: Members, context: TranslationContext)
   const system: TextPart[] = [];
   const instructions = optionalText(body.instructions, "instructions");
   if (instructions) system.push({ kind: "text", text: instructions });
-  const turns = readInput(body.input, system);
+  // The tools are read first, because calls in the input use their flat names.
+  const tools = body.tools === undefined || body.tools === null ? [] : readTools(list(body.tools, "tools"), context);
+  const turns = readInput(body.input, system, context.toolNames);
   const number = (name: string) => ({ param: name, value: optionalNumber(body[name], name) });
   const textOptions = isMembers(body.text) ? body.text : {};
   const tier = optionalText(body.service_tier, "service_tier");
   return {
     system,
     turns,
-    tools: body.tools === undefined || body.tools === null ? [] : readTools(list(body.tools, "tools"), context),
-    toolChoice: readToolChoice(body.tool_choice),
+    tools,
+    toolChoice: readToolChoice(body.tool_choice, context.toolNames),
     parallelTools: optionalBoolean(body.parallel_tool_calls, "parallel_tool_calls"),
     maxTokens: optionalNumber(body.max_output_tokens, "max_output_tokens"),
     stop: [],
@@ -78,28 +81,50 @@ export function readResponsesRequest(body: Members, context: TranslationContext)
   };
 }
 
-function readTools(tools: readonly unknown[], { losses, textTools }: TranslationContext): Tool[] {
+function readTools(tools: readonly unknown[], context: TranslationContext): Tool[] {
+  for (const tool of tools)
+    if (isMembers(tool) && tool.type !== "namespace" && typeof tool.name === "string")
+      context.toolNames.reserve(tool.name);
   return tools.flatMap((value, i): Tool[] => {
     const at = `tools[${i}]`;
     const tool = members(value, at);
-    if (tool.type === "function")
-      return [
-        {
-          name: text(tool.name, `${at}.name`),
-          description: optionalText(tool.description, `${at}.description`),
-          parameters: isMembers(tool.parameters) ? tool.parameters : { type: "object", properties: {} },
-          strict: optionalBoolean(tool.strict, `${at}.strict`),
-        },
-      ];
-    // A custom tool takes a string. Other providers get an object with one string property.
-    if (tool.type === "custom") {
-      const name = text(tool.name, `${at}.name`);
-      textTools.add(name);
-      return [{ name, description: textToolDescription(tool, at), parameters: TEXT_INPUT, strict: undefined }];
-    }
+    return tool.type === "namespace" ? readNamespace(tool, at, context) : readTool(tool, at, undefined, context);
+  });
+}
+
+/** A tool without a description gets that of its namespace. */
+function readNamespace(namespace: Members, at: string, context: TranslationContext): Tool[] {
+  const name = text(namespace.name, `${at}.name`);
+  const shared = optionalText(namespace.description, `${at}.description`);
+  return list(namespace.tools, `${at}.tools`)
+    .flatMap((value, i) => readTool(members(value, `${at}.tools[${i}]`), `${at}.tools[${i}]`, name, context))
+    .map((tool) => ({ ...tool, description: tool.description ?? shared }));
+}
+
+function readTool(
+  tool: Members,
+  at: string,
+  namespace: string | undefined,
+  { losses, toolNames }: TranslationContext,
+): Tool[] {
+  if (tool.type !== "function" && tool.type !== "custom") {
     losses.lose(`${at}.type`, tool, `${JSON.stringify(tool.type)} is a tool of another provider`);
     return [];
-  });
+  }
+  const own = text(tool.name, `${at}.name`);
+  const name = namespace === undefined ? own : toolNames.flatten(namespace, own);
+  if (tool.type === "function")
+    return [
+      {
+        name,
+        description: optionalText(tool.description, `${at}.description`),
+        parameters: isMembers(tool.parameters) ? tool.parameters : { type: "object", properties: {} },
+        strict: optionalBoolean(tool.strict, `${at}.strict`),
+      },
+    ];
+  // A custom tool takes a string. Other providers get an object with one string property.
+  toolNames.addCustom(name);
+  return [{ name, description: textToolDescription(tool, at), parameters: TEXT_INPUT, strict: undefined }];
 }
 
 const TEXT_INPUT: Members = {
@@ -115,11 +140,19 @@ function textToolDescription(tool: Members, at: string): string | undefined {
   return grammar === "" ? description : `${description ?? ""}\n\nThe input must follow this grammar:\n${grammar}`;
 }
 
-function readToolChoice(value: unknown): ToolChoice | undefined {
+/** Returns the flat name of the tool that a call or a tool choice names. */
+function readToolName(item: Members, at: string, toolNames: ToolNames): string {
+  const name = text(item.name, `${at}.name`);
+  const namespace = optionalText(item.namespace, `${at}.namespace`);
+  return namespace === undefined ? name : toolNames.flatten(namespace, name);
+}
+
+function readToolChoice(value: unknown, toolNames: ToolNames): ToolChoice | undefined {
   if (value === undefined || value === null) return undefined;
   if (value === "auto" || value === "none" || value === "required") return value;
   const choice = members(value, "tool_choice");
-  if (choice.type === "function" || choice.type === "custom") return { name: text(choice.name, "tool_choice.name") };
+  if (choice.type === "function" || choice.type === "custom")
+    return { name: readToolName(choice, "tool_choice", toolNames) };
   if (choice.type === "allowed_tools") return choice.mode === "required" ? "required" : "auto";
   throw new TranslationError("tool_choice.type", "must be function, custom or allowed_tools");
 }
@@ -151,7 +184,7 @@ function readFormat(value: unknown): ResponseFormat | undefined {
 }
 
 /** Appends instructions found in the input to `system`. */
-export function readInput(input: unknown, system: TextPart[]): Turn[] {
+export function readInput(input: unknown, system: TextPart[], names = new ToolNames()): Turn[] {
   const turns = new TurnList();
   if (typeof input === "string") {
     turns.add("user", [{ kind: "text", text: input }]);
@@ -168,7 +201,7 @@ export function readInput(input: unknown, system: TextPart[]): Turn[] {
         break;
       case "function_call":
       case "custom_tool_call":
-        turns.add("assistant", [readCall(item, at, toolNames)]);
+        turns.add("assistant", [readCall(item, at, toolNames, names)]);
         break;
       case "function_call_output":
       case "custom_tool_call_output":
@@ -198,9 +231,9 @@ function readMessage(item: Members, at: string, turns: TurnList, system: TextPar
   else throw new TranslationError(`${at}.role`, "must be user, assistant, system or developer");
 }
 
-function readCall(item: Members, at: string, toolNames: Map<string, string>): Part {
+function readCall(item: Members, at: string, toolNames: Map<string, string>, names: ToolNames): Part {
   const id = text(item.call_id, `${at}.call_id`);
-  const name = text(item.name, `${at}.name`);
+  const name = readToolName(item, at, names);
   toolNames.set(id, name);
   const input =
     item.type === "custom_tool_call"

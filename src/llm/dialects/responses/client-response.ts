@@ -100,7 +100,7 @@ export function reasoningItem(id: string, text: string, signature: Signature | u
   });
 }
 
-/** Unwraps the input of custom tools, which take a string instead of an object. */
+/** Restores the tool's namespace and unwraps the input of custom tools, which take a string instead of an object. */
 export function callItem(
   context: TranslationContext,
   id: string,
@@ -108,8 +108,8 @@ export function callItem(
   name: string,
   input: string,
 ): Members {
-  const call = { id, call_id: callId, name, status: "completed" };
-  if (context.textTools.has(name)) return { ...call, type: "custom_tool_call", input: unwrapTextInput(input) };
+  const call = { id, call_id: callId, ...context.toolNames.original(name), status: "completed" };
+  if (context.toolNames.isCustom(name)) return { ...call, type: "custom_tool_call", input: unwrapTextInput(input) };
   return { ...call, type: "function_call", arguments: input === "" ? "{}" : input };
 }
 
@@ -259,7 +259,7 @@ class ResponsesWriter {
     if (this.#open?.kind !== "call") return;
     this.#open.input += json;
     // The input of a custom tool is readable only when it is complete.
-    if (this.#context.textTools.has(this.#open.name)) return;
+    if (this.#context.toolNames.isCustom(this.#open.name)) return;
     this.#event("response.function_call_arguments.delta", { item_id: this.#open.id, ...this.#place, delta: json });
   }
 
@@ -310,11 +310,15 @@ class ResponsesWriter {
   }
 
   #doneCall(open: OpenCall, at: Members): Members {
-    if (this.#context.textTools.has(open.name)) {
+    const { toolNames } = this.#context;
+    if (toolNames.isCustom(open.name)) {
       const input = unwrapTextInput(open.input);
       this.#event("response.custom_tool_call_input.delta", { ...at, delta: input });
       this.#event("response.custom_tool_call_input.done", { ...at, input });
-    } else this.#event("response.function_call_arguments.done", { ...at, name: open.name, arguments: open.input });
+    } else {
+      const { name } = toolNames.original(open.name);
+      this.#event("response.function_call_arguments.done", { ...at, name, arguments: open.input });
+    }
     return this.#callItem(open);
   }
 

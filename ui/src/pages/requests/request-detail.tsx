@@ -57,11 +57,17 @@ export function RequestDetailPanel({ id }: { id: string }) {
 function Detail({ detail }: { detail: RequestDetail }) {
   const port = dump.value.value?.listeners.find(({ name }) => name === detail.listener)?.port;
   const verdict = verdictOf(detail);
+  const dropped = detail.llm?.dropped === undefined ? undefined : detail.story.find(isAboutDropped);
   return (
     <div class="stack">
       {verdict === undefined ? null : (
         <p class={`note ${detail.failure ? "bad" : "ok"} sentence`}>
           <WithCode text={verdict} />
+        </p>
+      )}
+      {dropped === undefined ? null : (
+        <p class="note warn sentence">
+          <WithCode text={dropped} />
         </p>
       )}
       <div class="row">
@@ -117,6 +123,10 @@ function verdictOf({ story, failure, steps }: RequestDetail): string | undefined
   return story.find((sentence) =>
     /^(?:Denied|Limited|Rejected|No route|The request was|Backend|The gateway failed|Policy)/.test(sentence),
   );
+}
+
+function isAboutDropped(sentence: string): boolean {
+  return sentence.startsWith("Left out");
 }
 
 /** Renders text between backticks as code. */
