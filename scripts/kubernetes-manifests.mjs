@@ -43,6 +43,12 @@ function rules() {
       { apiGroups: [""], resources: ["configmaps", "namespaces", "services", "secrets"], verbs: READ },
       { apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: READ },
       {
+        apiGroups: ["apiextensions.k8s.io"],
+        resources: ["customresourcedefinitions"],
+        resourceNames: [`gatewaypolicies.${POLICY_API}`, `backendtlspolicies.${GATEWAY_API}`],
+        verbs: ["get"],
+      },
+      {
         apiGroups: [GATEWAY_API],
         resources: ["backendtlspolicies", "gatewayclasses", "gateways", "grpcroutes", "httproutes", "referencegrants"],
         verbs: READ,

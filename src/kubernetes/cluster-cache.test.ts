@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { fakeClock } from "../../test/support/fake-clock.ts";
 import { type FakeApi, fakeApi } from "../../test/support/kubernetes/fake-api.ts";
 import { silentLogger } from "../observe/log/logger.ts";
+import { ApiError } from "./api-client.ts";
 import { KINDS, type WatchedKind, watchKind } from "./cluster-cache.ts";
 
 const SERVICES = "/api/v1/services";
@@ -102,6 +103,73 @@ test("a kind that must be there is waited for", async () => {
   const api = fakeApi();
   api.hide(SERVICES);
   const { watch } = await started(api);
+  assert.equal(watch.isSynced(), false);
+});
+
+const POLICIES = "/apis/policy.gateway.internal/v1alpha1/gatewaypolicies";
+const CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CRD = "gatewaypolicies.policy.gateway.internal";
+const policyKind = KINDS.find((one) => one.kind === "GatewayPolicy") as WatchedKind;
+
+test("a policy that is deleted is gone", async () => {
+  const api = fakeApi();
+  api.put(CRDS, { metadata: { name: CRD } });
+  api.put(POLICIES, service("a"));
+  api.put(POLICIES, service("b"));
+  const { watch, names, clock } = await started(api, policyKind);
+  api.remove(POLICIES, "shop", "a");
+  await clock.advance(1);
+  assert.deepEqual(names(), ["b"]);
+  assert.equal(watch.isReadable(), true);
+});
+
+for (const [what, remove] of Object.entries({
+  "is being removed, with its objects": (api: FakeApi) => {
+    api.put(CRDS, { metadata: { name: CRD, deletionTimestamp: "2026-01-01T00:00:00Z" } as never });
+    api.remove(POLICIES, "shop", "a");
+  },
+  "is being removed while everything is listed again": (api: FakeApi) => {
+    api.put(CRDS, { metadata: { name: CRD, deletionTimestamp: "2026-01-01T00:00:00Z" } as never });
+    api.failWith(new Error("away"));
+    api.cut();
+    api.remove(POLICIES, "shop", "a");
+    api.compact();
+    api.failWith(undefined);
+  },
+  "is gone": (api: FakeApi) => {
+    api.remove(CRDS, "", CRD);
+    api.hide(POLICIES);
+    api.cut();
+  },
+  "is denied": (api: FakeApi) => {
+    api.failWith(new ApiError(403, "Forbidden", "no rights"));
+    api.cut();
+  },
+}))
+  test(`the policies stay known when their kind ${what}, until it can be read again`, async () => {
+    const api = fakeApi();
+    api.put(CRDS, { metadata: { name: CRD } });
+    api.put(POLICIES, service("a"));
+    const { watch, names, clock } = await started(api, policyKind);
+    remove(api);
+    await clock.advance(20_000);
+    assert.deepEqual(names(), ["a"]);
+    assert.deepEqual([watch.isReadable(), watch.isSynced()], [false, true]);
+    api.failWith(undefined);
+    api.put(CRDS, { metadata: { name: CRD } });
+    api.show(POLICIES);
+    api.put(POLICIES, service("c"));
+    api.cut();
+    api.compact();
+    await clock.advance(20_000);
+    assert.ok(names().includes("c"));
+    assert.equal(watch.isReadable(), true);
+  });
+
+test("policies that were never read are waited for", async () => {
+  const api = fakeApi();
+  api.hide(POLICIES);
+  const { watch } = await started(api, policyKind);
   assert.equal(watch.isSynced(), false);
 });
 

@@ -18,6 +18,8 @@ import { type ApiClient, ApiError, apiError } from "./api-client.ts";
 interface ClusterCache {
   isSynced(): boolean;
   waitingFor(): string[];
+  /** Names the kinds of policies that the API server no longer serves. Their last known objects stay. */
+  unreadable(): string[];
   all(): KubernetesObject[];
   of(kind: string): KubernetesObject[];
   /** Opens all watches again: after an interruption the old ones may be dead without an error. */
@@ -39,6 +41,7 @@ export function openClusterCache(kinds: readonly WatchedKind[], parts: CachePart
   return {
     isSynced: () => watches.every((watch) => watch.isSynced()),
     waitingFor: () => watches.filter((watch) => !watch.isSynced()).map((watch) => watch.kind.kind),
+    unreadable: () => watches.filter((watch) => !watch.isReadable()).map((watch) => watch.kind.kind),
     all: () => watches.flatMap((watch) => [...watch.objects()]),
     of: (kind) => watches.filter((watch) => watch.kind.kind === kind).flatMap((watch) => [...watch.objects()]),
     reconnect() {
@@ -68,6 +71,8 @@ interface KindWatch {
   readonly kind: WatchedKind;
   /** True after a complete list, or if the kind does not exist. */
   isSynced(): boolean;
+  /** False if a kind of policies disappeared or is denied. */
+  isReadable(): boolean;
   objects(): Iterable<KubernetesObject>;
   reconnect(): void;
   stop(): void;
@@ -92,6 +97,7 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
   let failures = 0;
   let timer: Timer | undefined;
   let isWatching = false;
+  let isReadable = true;
   let endWatch = (): void => undefined;
 
   async function list(): Promise<void> {
@@ -115,10 +121,50 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
       listed = page.metadata?.resourceVersion;
       next = page.metadata?.continue;
     } while (next);
+    const isLoss = kind.isProtection === true && [...objects.keys()].some((key) => !found.has(key));
+    if (isLoss && !(await isInstalled())) throw removedKind();
     if (isStopped) return;
     objects = found;
     version = listed;
     isSynced = true;
+    isReadable = true;
+    parts.changed();
+  }
+
+  /**
+   * Removing a CRD deletes its objects first, and these deletions must not remove protections. If the CRD cannot be
+   * read, the deletions count.
+   */
+  async function isInstalled(): Promise<boolean> {
+    const name = `${kind.plural}.${kind.apiVersion.split("/")[0]}`;
+    try {
+      const path = `/apis/apiextensions.k8s.io/v1/customresourcedefinitions/${name}`;
+      const { deletionTimestamp } = fieldsOf(fieldsOf(await client.request({ method: "GET", path })).metadata);
+      return deletionTimestamp === undefined;
+    } catch (error) {
+      return !(error instanceof ApiError && error.status === 404);
+    }
+  }
+
+  async function deleteIfInstalled(key: string, version: string | undefined): Promise<void> {
+    const isDeleted = await isInstalled();
+    if (isStopped || objects.get(key)?.metadata.resourceVersion !== version) return;
+    if (isDeleted) {
+      objects.delete(key);
+      parts.changed();
+    } else if (isWatching) {
+      // Lists the kind again until it exists.
+      endWatch();
+      scheduleRetry(removedKind());
+    }
+  }
+
+  const removedKind = (): ApiError => new ApiError(404, "NotFound", "the kind is being removed");
+
+  function lose(reason: string): void {
+    if (!isReadable) return;
+    isReadable = false;
+    logger.error("policies cannot be read; the last known ones stay in use", { kind: kind.kind, reason });
     parts.changed();
   }
 
@@ -159,6 +205,10 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
       parts.statusChanged();
       return;
     }
+    if (known === undefined && kind.isProtection === true && before) {
+      void deleteIfInstalled(key, before.metadata.resourceVersion);
+      return;
+    }
     if (known === undefined) objects.delete(key);
     else if (isKubernetesObject(known)) objects.set(key, known);
     // Most updates change only fields that the cache drops.
@@ -171,7 +221,14 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
     isWatching = false;
     const isGone = error instanceof ApiError && (error.status === 410 || error.reason === "Expired");
     if (isGone) version = undefined;
-    const isAbsent = error instanceof ApiError && error.status === 404 && kind.isOptional === true;
+    const isRefused = error instanceof ApiError && (error.status === 403 || error.status === 404);
+    const isLost =
+      isRefused && kind.isProtection === true && isSynced && (objects.size > 0 || kind.isOptional !== true);
+    if (isLost) {
+      version = undefined;
+      lose(error.message);
+    }
+    const isAbsent = error instanceof ApiError && error.status === 404 && kind.isOptional === true && !isLost;
     if (isAbsent && (!isSynced || objects.size > 0)) {
       // Deleting a CRD deletes its objects.
       objects = new Map();
@@ -204,6 +261,7 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
   return {
     kind,
     isSynced: () => isSynced,
+    isReadable: () => isReadable,
     objects: () => objects.values(),
     reconnect() {
       if (!isWatching || isStopped) return;
@@ -224,6 +282,8 @@ export interface WatchedKind {
   readonly plural: string;
   /** True if the cluster may lack the CRD of this kind. */
   readonly isOptional?: boolean;
+  /** Deletions are confirmed, and the objects stay if the kind disappears, because a route must not become open. */
+  readonly isProtection?: boolean;
   /** True if the controller often writes the status of this kind and derives nothing from it. */
   readonly isReported?: boolean;
   readonly query?: string;
@@ -243,13 +303,14 @@ export const KINDS: readonly WatchedKind[] = [
     isReported: true,
   },
   { kind: "ReferenceGrant", apiVersion: `${GATEWAY_API_GROUP}/v1beta1`, plural: "referencegrants", isOptional: true },
-  { kind: "GatewayPolicy", apiVersion: `${POLICY_API_GROUP}/v1alpha1`, plural: "gatewaypolicies", isOptional: true },
+  { kind: "GatewayPolicy", apiVersion: `${POLICY_API_GROUP}/v1alpha1`, plural: "gatewaypolicies", isProtection: true },
   { kind: "Backend", apiVersion: `${POLICY_API_GROUP}/v1alpha1`, plural: "backends", isOptional: true },
   {
     kind: "BackendTLSPolicy",
     apiVersion: `${GATEWAY_API_GROUP}/v1`,
     plural: "backendtlspolicies",
     isOptional: true,
+    isProtection: true,
   },
   { kind: "ConfigMap", apiVersion: "v1", plural: "configmaps", used: certificatesOf },
   { kind: "Namespace", apiVersion: "v1", plural: "namespaces" },

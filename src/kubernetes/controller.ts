@@ -24,7 +24,7 @@ import { debounce } from "./debounce.ts";
 import { electLeader, type Leader } from "./leader-election.ts";
 import { createPeerReporter } from "./peer-reports.ts";
 import { createTokenReviews, openSnapshotServer, type SnapshotServer } from "./snapshot-server.ts";
-import { createStatusWriter, desiredStatuses, type GatewayState } from "./status.ts";
+import { createStatusWriter, desiredStatuses, type GatewayState, waitingStatuses } from "./status.ts";
 
 const QUIET_MS = 50;
 const LONGEST_MS = 500;
@@ -36,6 +36,7 @@ const SETTLING_MS = 2_000;
  * replica, and in which a new leader receives the reports of all replicas.
  */
 const UNSERVED_MS = 15_000;
+const PROTECTIONS = new Set(KINDS.filter(({ isProtection }) => isProtection === true).map(({ kind }) => kind));
 const LEASE_NAME = "gateway-controller";
 
 export interface ControllerOptions {
@@ -142,9 +143,17 @@ export async function startController(options: ControllerOptions): Promise<Contr
   });
 
   async function reconcile(): Promise<void> {
-    if (!cache.isSynced()) return;
+    if (!cache.isSynced()) return reportWaiting();
     view ??= refreshView();
     if (isLeader()) await report(view);
+  }
+
+  /** Without the policies nothing is published, but the Gateways show the reason. */
+  async function reportWaiting(): Promise<void> {
+    const waitingFor = cache.waitingFor();
+    if (!isLeader() || !waitingFor.every((kind) => PROTECTIONS.has(kind))) return;
+    const { gateways: own } = createClusterView(cache.all(), clock.now());
+    if (await writer.write(waitingStatuses(own, waitingFor, clock.now()))) retryAfter(RETRY_MS);
   }
 
   function refreshView(): ClusterView {
@@ -172,7 +181,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     for (const key of view.gateways.map(gatewayKey))
       if (server.instances(key).some(({ ack }) => ack !== undefined)) servedMs.set(key, nowMs);
     const settling = new Set(view.gateways.map(gatewayKey).filter(isSettling));
-    const statuses = desiredStatuses(view, (key) => stateOf(key), clock.now()).filter(
+    const statuses = desiredStatuses(view, (key) => stateOf(key), clock.now(), cache.unreadable()).filter(
       ({ object }) => object.kind !== "Gateway" || !settling.has(objectKey(object)),
     );
     isIncomplete = (await writer.write(statuses)) || isIncomplete;
@@ -214,6 +223,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     port: server.port,
     state: () => ({
       waitingFor: cache.waitingFor(),
+      unreadable: cache.unreadable(),
       isLeader: isLeader(),
       isConnected: isConnected(),
       gateways: gateways.size,

@@ -19,6 +19,7 @@ import {
   GATEWAY_API_GROUP,
   type GatewayOutcome,
   type ParentOutcome,
+  POLICY_API_GROUP,
   type Verdict,
 } from "../config/documents/documents.ts";
 import { gatewayKey } from "../config/documents/snapshot.ts";
@@ -46,10 +47,11 @@ export function desiredStatuses(
   view: ClusterView,
   stateOf: (gateway: string) => GatewayState,
   nowMs: number,
+  unreadable: readonly string[] = [],
 ): DesiredStatus[] {
   const all = [
     ...view.classes.map((object) => ({ object, status: classStatus(object, nowMs) })),
-    ...view.result.gatewayOutcomes.map((outcome) => gatewayStatus(outcome, stateOf, nowMs)),
+    ...view.result.gatewayOutcomes.map((outcome) => gatewayStatus(outcome, stateOf, nowMs, unreadable)),
     ...view.result.routeOutcomes.flatMap(({ document, parents }) => routeStatus(objectOf(document), parents, nowMs)),
     ...(view.classes.length === 0 ? [] : view.result.backendOutcomes.map((outcome) => backendStatus(outcome, nowMs))),
     ...tlsPolicyStatuses(view, nowMs),
@@ -94,10 +96,38 @@ function backendStatus({ document, accepted }: BackendOutcome, nowMs: number): D
   return { object, status: { conditions: withOthers(before, [conditionOf("Accepted", accepted, context)]) } };
 }
 
+/** This condition exists only while policies cannot be read. */
+const READABLE = `${POLICY_API_GROUP}/PoliciesReadable`;
+
+function unreadableVerdict(kinds: readonly string[]): Verdict {
+  const message = `${kinds.join(", ")} cannot be read: install the CRDs and check the rights of the controller. Known policies stay in use, and new data planes wait`;
+  return { isTrue: false, reason: "KindUnavailable", message };
+}
+
+function withoutReadable(conditions: unknown): unknown[] {
+  return listOf(conditions).filter((one) => fieldsOf(one).type !== READABLE);
+}
+
+/** The status of Gateways while the controller has never read a kind of policies and serves nothing. */
+export function waitingStatuses(
+  gateways: readonly KubernetesObject[],
+  kinds: readonly string[],
+  nowMs: number,
+): DesiredStatus[] {
+  return gateways.flatMap((object) => {
+    const { conditions } = fieldsOf(object.status);
+    const context = { generation: object.metadata.generation ?? 0, nowMs, before: conditions };
+    const own = conditionOf(READABLE, unreadableVerdict(kinds), context);
+    const next = withOthers(conditions, [own]);
+    return isSame(next, conditions) ? [] : [{ object, status: { conditions: next } }];
+  });
+}
+
 function gatewayStatus(
   outcome: GatewayOutcome,
   stateOf: (gateway: string) => GatewayState,
   nowMs: number,
+  unreadable: readonly string[],
 ): DesiredStatus {
   const object = objectOf(outcome.document);
   const generation = object.metadata.generation ?? 0;
@@ -129,7 +159,8 @@ function gatewayStatus(
     object,
     status: {
       addresses,
-      conditions: withOthers(status.conditions, [
+      conditions: withOthers(withoutReadable(status.conditions), [
+        ...(unreadable.length === 0 ? [] : [conditionOf(READABLE, unreadableVerdict(unreadable), context)]),
         conditionOf("Accepted", outcome.accepted, context),
         conditionOf(
           "Programmed",

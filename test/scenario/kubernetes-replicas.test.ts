@@ -34,6 +34,8 @@ interface Replica {
 interface Setup {
   readonly api: FakeApi;
   readonly clock: FakeClock;
+  start(identity: string): Promise<Replica>;
+  /** Resolves when the replica is ready. */
   replica(identity: string): Promise<Replica>;
   follow(replica: Replica): Promise<Following>;
   /** Advances the clock until the condition holds. */
@@ -65,48 +67,53 @@ function setup(t: TestContext): Setup {
     }
   }
 
+  async function start(identity: string): Promise<Replica> {
+    const state: Omit<Replica, "controller"> & { controller?: Controller } = { network: "good", statusWrites: [] };
+    const client: ApiClient = {
+      ...api,
+      async request(request) {
+        if (state.network === "lost") throw new Error("connection refused");
+        if (state.network === "hangs")
+          return new Promise((_, reject) => {
+            clock.after(request.timeoutMs ?? 30_000, () => reject(new Error("timeout")));
+          });
+        if (request.path.endsWith("/tokenreviews"))
+          return {
+            status: {
+              authenticated: true,
+              audiences: ["gateway-controller"],
+              user: { username: "system:serviceaccount:infra:edge-gateway" },
+            },
+          };
+        if (request.path.endsWith("/status")) state.statusWrites.push(request);
+        return api.request(request);
+      },
+    };
+    const controller = await startController({
+      client,
+      clock,
+      logger: silentLogger,
+      random: () => 0.5,
+      namespace: "system",
+      identity,
+      listen: { host: "127.0.0.1", port: 0 },
+      host: "127.0.0.1",
+      url: "https://127.0.0.1:9443",
+      deploy: undefined,
+    });
+    t.after(() => controller.stop());
+    return Object.assign(state, { controller });
+  }
+
   let instances = 0;
   return {
     api,
     clock,
     until,
+    start,
     async replica(identity) {
-      const state: Omit<Replica, "controller"> & { controller?: Controller } = { network: "good", statusWrites: [] };
-      const client: ApiClient = {
-        ...api,
-        async request(request) {
-          if (state.network === "lost") throw new Error("connection refused");
-          if (state.network === "hangs")
-            return new Promise((_, reject) => {
-              clock.after(request.timeoutMs ?? 30_000, () => reject(new Error("timeout")));
-            });
-          if (request.path.endsWith("/tokenreviews"))
-            return {
-              status: {
-                authenticated: true,
-                audiences: ["gateway-controller"],
-                user: { username: "system:serviceaccount:infra:edge-gateway" },
-              },
-            };
-          if (request.path.endsWith("/status")) state.statusWrites.push(request);
-          return api.request(request);
-        },
-      };
-      const controller = await startController({
-        client,
-        clock,
-        logger: silentLogger,
-        random: () => 0.5,
-        namespace: "system",
-        identity,
-        listen: { host: "127.0.0.1", port: 0 },
-        host: "127.0.0.1",
-        url: "https://127.0.0.1:9443",
-        deploy: undefined,
-      });
-      t.after(() => controller.stop());
-      const replica: Replica = Object.assign(state, { controller });
-      await until(() => controller.isReady());
+      const replica = await start(identity);
+      await until(() => replica.controller.isReady());
       return replica;
     },
     async follow({ controller }) {
@@ -200,4 +207,23 @@ test("without data planes the Gateway is no longer Programmed", async (t) => {
   await until(() => programmed(api) === "True");
   stop();
   await until(() => programmed(api) === "False");
+});
+
+const POLICIES = "/apis/policy.gateway.internal/v1alpha1/gatewaypolicies";
+
+test("a controller that cannot read the policies serves no data plane, and the Gateway shows why", async (t) => {
+  const { api, clock, until, ...all } = setup(t);
+  const shownReason = (): unknown =>
+    listOf(fieldsOf(api.get(GATEWAYS, "infra", "edge")?.status).conditions)
+      .map(fieldsOf)
+      .find(({ type }) => type === "policy.gateway.internal/PoliciesReadable")?.reason;
+  api.hide(POLICIES);
+  const replica = await all.start("one");
+  await until(() => shownReason() === "KindUnavailable");
+  assert.equal(replica.controller.isReady(), false);
+  api.show(POLICIES);
+  await until(() => replica.controller.isReady());
+  await all.follow(replica);
+  await until(() => programmed(api) === "True");
+  assert.equal(shownReason(), undefined);
 });
