@@ -70,9 +70,9 @@ function rules() {
     ],
     /** Deploys data planes; not needed with --no-deploy. */
     deployer: [
-      { apiGroups: [""], resources: ["serviceaccounts", "services"], verbs: ["create", "patch"] },
-      { apiGroups: ["apps"], resources: ["deployments"], verbs: [...READ, "create", "patch"] },
-      { apiGroups: ["policy"], resources: ["poddisruptionbudgets"], verbs: ["create", "patch"] },
+      { apiGroups: [""], resources: ["serviceaccounts", "services"], verbs: ["create", "patch", "delete"] },
+      { apiGroups: ["apps"], resources: ["deployments"], verbs: [...READ, "create", "patch", "delete"] },
+      { apiGroups: ["policy"], resources: ["poddisruptionbudgets"], verbs: ["create", "patch", "delete"] },
       { apiGroups: [GATEWAY_API], resources: ["gateways/finalizers"], verbs: ["update"] },
     ],
     /** In its own namespace: the Lease, and the certificate of the stream. */

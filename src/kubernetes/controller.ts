@@ -19,6 +19,8 @@ import {
   type DeployOptions,
   dataPlaneManifests,
   deployedName,
+  nameConflict,
+  staleDeployments,
 } from "./data-plane-deployment.ts";
 import { debounce } from "./debounce.ts";
 import { electLeader, type Leader } from "./leader-election.ts";
@@ -77,6 +79,8 @@ export async function startController(options: ControllerOptions): Promise<Contr
   let leader: Leader | undefined;
   let isPublished = false;
   let ledSinceMs = 0;
+  /** Maps Gateways to the reason why their data planes cannot be deployed. */
+  const deployFailures = new Map<string, Verdict>();
   /** Gateway → when a data plane last served it. */
   const servedMs = new Map<string, number>();
   const versions = new Map<string, { readonly version: string; readonly sinceMs: number }>();
@@ -173,9 +177,19 @@ export async function startController(options: ControllerOptions): Promise<Contr
     if (options.deploy) {
       const deploy = { ...options.deploy, controllerUrl: options.url, certificate: certificate.cert };
       const exists = existsIn(cache.all());
-      for (const gateway of view.gateways)
-        if (gateway.metadata.deletionTimestamp === undefined && isAccepted(gateway, view))
-          isIncomplete = (await deployer.apply(dataPlaneManifests(gateway, deploy), exists)) || isIncomplete;
+      deployFailures.clear();
+      for (const gateway of view.gateways) {
+        if (gateway.metadata.deletionTimestamp !== undefined || !isAccepted(gateway, view)) continue;
+        const conflict = nameConflict(gateway, cache.of("Service"));
+        const result = conflict
+          ? { isIncomplete: false, refused: conflict }
+          : await deployer.apply(dataPlaneManifests(gateway, deploy), exists);
+        isIncomplete ||= result.isIncomplete;
+        if (result.refused) deployFailures.set(gatewayKey(gateway), result.refused);
+      }
+      const isOurs = (gateway: KubernetesObject): boolean => gateways.has(gatewayKey(gateway));
+      for (const deployment of staleDeployments(cache.of("Deployment"), cache.of("Gateway"), isOurs))
+        isIncomplete = (await deployer.remove(deployment)) || isIncomplete;
     }
     const nowMs = clock.monotonicMs();
     for (const key of view.gateways.map(gatewayKey))
@@ -214,6 +228,8 @@ export async function startController(options: ControllerOptions): Promise<Contr
     const refused = new Map(instances.flatMap(({ ack }) => ack?.refused ?? []).map((one) => [one.policy, one.message]));
     const addresses = gateway ? addressesOf(gateway, cache.of("Service"), cache.of("EndpointSlice")) : [];
     const isServed = gateway !== undefined && isHeld(gateway);
+    const failure = deployFailures.get(key);
+    if (failure) return { programmed: failure, addresses, refused };
     const programmed = isServed ? SERVED : programmedOf(instances, addresses.length, options.deploy !== undefined);
     return { programmed, addresses, refused };
   }

@@ -6,7 +6,7 @@
 
 import { createHash } from "node:crypto";
 import { type KubernetesObject, objectKey, specOf } from "../config/documents/cluster.ts";
-import { GATEWAY_API_GROUP } from "../config/documents/documents.ts";
+import { DATA_PLANE_PORTS, GATEWAY_API_GROUP, type Verdict } from "../config/documents/documents.ts";
 import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import { type ApiClient, ApiError } from "./api-client.ts";
@@ -102,7 +102,8 @@ export function dataPlaneManifests(gateway: KubernetesObject, options: DeployOpt
 
 function portsOf(listeners: unknown): number[] {
   const ports = listOf(listeners).map((listener) => fieldsOf(listener).port);
-  return [...new Set(ports.filter((port): port is number => typeof port === "number"))].sort((a, b) => a - b);
+  const isServed = (port: unknown): port is number => typeof port === "number" && !DATA_PLANE_PORTS.includes(port);
+  return [...new Set(ports.filter(isServed))].sort((a, b) => a - b);
 }
 
 function podSpec(
@@ -182,6 +183,9 @@ function podSpec(
   };
 }
 
+/** Responses of the API server that a retry alone does not change. */
+const REFUSALS = new Set([400, 403, 409, 422]);
+
 const PATHS: Readonly<Record<string, string>> = {
   ServiceAccount: "/api/v1/namespaces/NS/serviceaccounts",
   Service: "/api/v1/namespaces/NS/services",
@@ -189,19 +193,69 @@ const PATHS: Readonly<Record<string, string>> = {
   PodDisruptionBudget: "/apis/policy/v1/namespaces/NS/poddisruptionbudgets",
 };
 
+export interface DeployResult {
+  /** True if an apply failed and must be retried. */
+  readonly isIncomplete: boolean;
+  /** The reason why the API server refused a manifest. */
+  readonly refused: Verdict | undefined;
+}
+
+/** Returns the condition for a Service of this name that belongs to another owner, which must not be replaced. */
+export function nameConflict(gateway: KubernetesObject, services: readonly KubernetesObject[]): Verdict | undefined {
+  const { namespace, uid } = gateway.metadata;
+  const name = deployedName(gateway);
+  const service = services.find(({ metadata }) => metadata.namespace === namespace && metadata.name === name);
+  if (service === undefined || ownerOf(service).uid === uid) return undefined;
+  const message = `Service ${objectKey(service)} exists and does not belong to this Gateway: rename one of them`;
+  return { isTrue: false, reason: "Invalid", message };
+}
+
+/** Returns the Gateway that owns an object. */
+function ownerOf({ metadata }: KubernetesObject): { readonly name: unknown; readonly uid: unknown } {
+  const owners = listOf((metadata as { readonly ownerReferences?: unknown }).ownerReferences).map(fieldsOf);
+  const { name, uid } = owners.find(({ kind }) => kind === "Gateway") ?? {};
+  return { name, uid };
+}
+
+/**
+ * Returns the Deployments of Gateways that moved to another class. Their old data planes keep serving until the new
+ * ones are available. The API server deletes those of deleted Gateways.
+ */
+export function staleDeployments(
+  deployments: readonly KubernetesObject[],
+  gateways: readonly KubernetesObject[],
+  isOurs: (gateway: KubernetesObject) => boolean,
+): KubernetesObject[] {
+  const find = (namespace: string | undefined, name: string): KubernetesObject | undefined =>
+    deployments.find(({ metadata }) => metadata.namespace === namespace && metadata.name === name);
+  return deployments.filter((deployment) => {
+    const { namespace, name } = deployment.metadata;
+    const owner = ownerOf(deployment);
+    const gateway = gateways.find(
+      ({ metadata }) => metadata.namespace === namespace && metadata.name === owner.name && metadata.uid === owner.uid,
+    );
+    if (gateway === undefined) return false;
+    if (!isOurs(gateway)) return true;
+    const current = deployedName(gateway);
+    return current !== name && Number(fieldsOf(find(namespace, current)?.status).availableReplicas ?? 0) > 0;
+  });
+}
+
 export interface Deployer {
-  /** Returns true if an apply failed and must be retried. `exists` returns whether the cluster has the object. */
+  /** `exists` returns whether the cluster has the object. */
   apply(
     manifests: readonly KubernetesObject[],
     exists: (kind: string, key: string) => boolean | undefined,
-  ): Promise<boolean>;
+  ): Promise<DeployResult>;
+  /** Deletes the data plane of a Deployment. Returns true if that failed and must be retried. */
+  remove(deployment: KubernetesObject): Promise<boolean>;
 }
 
 /** `mayWrite` is checked before each write, because leadership can end in the middle of many. */
 export function createDeployer(client: ApiClient, logger: Logger, mayWrite: () => boolean): Deployer {
   const applied = new Map<string, string>();
 
-  async function applyOne(manifest: KubernetesObject): Promise<boolean> {
+  async function applyOne(manifest: KubernetesObject): Promise<Verdict | boolean> {
     const { name, namespace = "" } = manifest.metadata;
     const collection = PATHS[manifest.kind]?.replace("NS", encodeURIComponent(namespace));
     const path = `${collection}/${encodeURIComponent(name)}?fieldManager=${MANAGED_BY}&force=true`;
@@ -218,22 +272,56 @@ export function createDeployer(client: ApiClient, logger: Logger, mayWrite: () =
           object: `${manifest.kind} ${objectKey(manifest)}`,
           reason: (error as Error).message,
         });
+      if (!isTerminating && error instanceof ApiError && REFUSALS.has(error.status))
+        return {
+          isTrue: false,
+          reason: error.status === 403 ? "NoResources" : "Invalid",
+          message: `${manifest.kind} ${objectKey(manifest)} cannot be deployed: ${error.message}`,
+        };
       return false;
     }
   }
 
   return {
     async apply(manifests, exists) {
-      let isLeft = false;
+      let isIncomplete = false;
+      let refused: Verdict | undefined;
       for (const manifest of manifests) {
-        if (!mayWrite()) return true;
+        if (!mayWrite()) return { isIncomplete: true, refused };
         const key = `${manifest.kind} ${objectKey(manifest)}`;
         const hash = createHash("sha256").update(JSON.stringify(manifest)).digest("base64");
         if (applied.get(key) === hash && exists(manifest.kind, objectKey(manifest)) !== false) continue;
-        if (await applyOne(manifest)) applied.set(key, hash);
-        else isLeft = true;
+        const outcome = await applyOne(manifest);
+        if (outcome === true) {
+          applied.set(key, hash);
+          continue;
+        }
+        isIncomplete = true;
+        if (outcome !== false) refused ??= outcome;
       }
-      return isLeft;
+      return { isIncomplete, refused };
+    },
+    async remove(deployment) {
+      const { name, namespace = "" } = deployment.metadata;
+      let isIncomplete = false;
+      // The Deployment is last, because it is what identifies a data plane to remove.
+      for (const kind of ["PodDisruptionBudget", "Service", "ServiceAccount", "Deployment"]) {
+        if (!mayWrite() || isIncomplete) return true;
+        const path = `${PATHS[kind]?.replace("NS", encodeURIComponent(namespace))}/${encodeURIComponent(name)}`;
+        try {
+          await client.request({ method: "DELETE", path, timeoutMs: WRITE_TIMEOUT_MS });
+        } catch (error) {
+          if (error instanceof ApiError && error.status === 404) continue;
+          logger.warn("old data plane could not be deleted", {
+            object: `${kind} ${objectKey(deployment)}`,
+            reason: (error as Error).message,
+          });
+          isIncomplete = true;
+        }
+        applied.delete(`${kind} ${objectKey(deployment)}`);
+      }
+      logger.info("deleted the data plane of a Gateway that changed its class", { deployment: objectKey(deployment) });
+      return isIncomplete;
     },
   };
 }

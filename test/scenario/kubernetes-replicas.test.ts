@@ -8,9 +8,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fieldsOf, listOf } from "../../src/config/text/value-shapes.ts";
-import type { ApiClient, ApiRequest } from "../../src/kubernetes/api-client.ts";
-import { KINDS, pathOfKind } from "../../src/kubernetes/cluster-cache.ts";
-import { type Controller, startController } from "../../src/kubernetes/controller.ts";
+import { type ApiClient, ApiError, type ApiRequest } from "../../src/kubernetes/api-client.ts";
+import { DEPLOYMENTS, KINDS, pathOfKind } from "../../src/kubernetes/cluster-cache.ts";
+import { type Controller, type ControllerOptions, startController } from "../../src/kubernetes/controller.ts";
 import { type Following, followController } from "../../src/kubernetes/follow-controller.ts";
 import { silentLogger } from "../../src/observe/log/logger.ts";
 import { type FakeClock, fakeClock } from "../support/fake-clock.ts";
@@ -34,7 +34,7 @@ interface Replica {
 interface Setup {
   readonly api: FakeApi;
   readonly clock: FakeClock;
-  start(identity: string): Promise<Replica>;
+  start(identity: string, deploy?: ControllerOptions["deploy"]): Promise<Replica>;
   /** Resolves when the replica is ready. */
   replica(identity: string): Promise<Replica>;
   follow(replica: Replica): Promise<Following>;
@@ -48,7 +48,7 @@ function setup(t: TestContext): Setup {
   writeFileSync(join(folder, "token"), "good");
   const clock = fakeClock();
   const api = fakeApi();
-  api.install(...KINDS.map(pathOfKind));
+  api.install(...[...KINDS, DEPLOYMENTS].map(pathOfKind));
   api.put(`/apis/${GATEWAY_API}/gatewayclasses`, {
     metadata: { name: "gateway" },
     spec: { controllerName: "policy.gateway.internal/gateway" },
@@ -67,7 +67,7 @@ function setup(t: TestContext): Setup {
     }
   }
 
-  async function start(identity: string): Promise<Replica> {
+  async function start(identity: string, deploy?: ControllerOptions["deploy"]): Promise<Replica> {
     const state: Omit<Replica, "controller"> & { controller?: Controller } = { network: "good", statusWrites: [] };
     const client: ApiClient = {
       ...api,
@@ -85,6 +85,7 @@ function setup(t: TestContext): Setup {
               user: { username: "system:serviceaccount:infra:edge-gateway" },
             },
           };
+        if (request.type === "application/apply-patch+yaml") throw new ApiError(403, "Forbidden", "no rights");
         if (request.path.endsWith("/status")) state.statusWrites.push(request);
         return api.request(request);
       },
@@ -99,7 +100,7 @@ function setup(t: TestContext): Setup {
       listen: { host: "127.0.0.1", port: 0 },
       host: "127.0.0.1",
       url: "https://127.0.0.1:9443",
-      deploy: undefined,
+      deploy,
     });
     t.after(() => controller.stop());
     return Object.assign(state, { controller });
@@ -226,4 +227,18 @@ test("a controller that cannot read the policies serves no data plane, and the G
   await all.follow(replica);
   await until(() => programmed(api) === "True");
   assert.equal(shownReason(), undefined);
+});
+
+test("a controller without the rights to deploy says so in the status of the Gateway", async (t) => {
+  const { api, until, start } = setup(t);
+  await start("one", { image: "image", replicas: 1, serviceType: "ClusterIP" });
+  const condition = () =>
+    listOf(fieldsOf(api.get(GATEWAYS, "infra", "edge")?.status).conditions)
+      .map(fieldsOf)
+      .find(({ type }) => type === "Programmed");
+  await until(() => condition() !== undefined);
+  assert.deepEqual(
+    [condition()?.reason, condition()?.message],
+    ["NoResources", "ServiceAccount infra/edge-gateway cannot be deployed: no rights"],
+  );
 });

@@ -15,6 +15,8 @@ import type { Cluster } from "./cluster.ts";
 
 export const POLICY_API_GROUP = "policy.gateway.internal";
 export const POLICY_API_VERSION = `${POLICY_API_GROUP}/v1alpha1`;
+/** The ports of the admin interface and of health and metrics, which listeners in a cluster cannot use. */
+export const DATA_PLANE_PORTS: readonly number[] = [15_000, 15_020];
 export const GATEWAY_API_GROUP = "gateway.networking.k8s.io";
 /** Statuses contain this name, because other controllers write their own entries. */
 export const CONTROLLER_NAME = `${POLICY_API_GROUP}/gateway`;

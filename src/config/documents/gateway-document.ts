@@ -72,7 +72,8 @@ export function translateGateway(
     const isUsable = accepted.isTrue && !refused && (one.protocol === "HTTP" || one.tls !== undefined);
     if (isUsable && !gateways.has(one.port)) {
       if (takenPorts.has(one.port)) {
-        const message = `port ${one.port} is already used by another gateway`;
+        const user = cluster ? "the data plane itself" : "another gateway";
+        const message = `port ${one.port} is already used by ${user}`;
         problems.add([...one.path, "port"], message);
         accepted = { isTrue: false, reason: "PortUnavailable", message };
       } else {

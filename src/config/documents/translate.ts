@@ -19,6 +19,7 @@ import {
   type BackendOutcome,
   type Closure,
   createProblemList,
+  DATA_PLANE_PORTS,
   fullName,
   GATEWAY_API_GROUP,
   type GatewayOutcome,
@@ -88,7 +89,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
     }
     const translated = translateGateway(
       document,
-      isCluster ? new Set(takenPorts) : takenPorts,
+      isCluster ? new Set([...takenPorts, ...DATA_PLANE_PORTS]) : takenPorts,
       list,
       clusterFor(document),
       sectioned.has(fullName(document)),
