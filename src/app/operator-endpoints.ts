@@ -58,7 +58,9 @@ export function operatorEndpoints(services: Services, parts: OperatorParts): Ope
   const rehearsals = createRehearsals(clock);
   const notReady = (): string[] => {
     if (shutdown.hasBegun) return ["draining"];
-    return heap.level === "full" ? ["memory"] : listeners.notServing();
+    if (heap.level === "full") return ["memory"];
+    const isStoreMissing = limits.requiresStore() && store.health().state !== "up";
+    return isStoreMissing ? ["store", ...listeners.notServing()] : listeners.notServing();
   };
   const statistics = statsEndpoints({ metrics, notReady });
   const all = allEndpoints({

@@ -248,7 +248,12 @@ export interface BudgetView {
 
 export interface LimitRegistry {
   /** Works like `register`, for budgets, which are kept in the store. */
-  registerBudgets(view: (key: string | undefined) => Promise<readonly BudgetView[]>): () => void;
+  registerBudgets(
+    view: (key: string | undefined) => Promise<readonly BudgetView[]>,
+    options: { readonly requiresStore: boolean },
+  ): () => void;
+  /** Whether calls are rejected while the store is unavailable. */
+  requiresStore(): boolean;
   budgets(key?: string): Promise<readonly BudgetView[]>;
   /**
    * Returns a function that unregisters the limiter. `key` selects buckets by a substring of the displayed key or by

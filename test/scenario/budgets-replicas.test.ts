@@ -129,7 +129,14 @@ test("while Redis is away calls are refused; with failureMode open they pass and
     );
   assert.equal(await ask(closed.url()), 503);
   assert.equal(await ask(open.url()), 200);
+  const readiness = async (adminUrl: string): Promise<string> => {
+    const answer = await fetch(`${adminUrl}/healthz/ready`);
+    return `${answer.status} ${(await answer.text()).trimEnd()}`;
+  };
+  assert.equal(await readiness(closed.adminUrl), "503 not ready, pending: store");
+  assert.equal(await readiness(open.adminUrl), "200 ready");
   await redis.start();
+  await eventually("ready again", async () => (await readiness(closed.adminUrl)) === "200 ready");
   // What was in Redis is gone with it (it keeps no file here); what waited is not.
   await eventually("counted", async () => (await spent(open.adminUrl).catch(() => 0)) === TOKENS_PER_CALL);
 });

@@ -21,7 +21,7 @@ export function statsEndpoints(options: { metrics: Metrics; notReady(): readonly
     { path: ADMIN_PATHS.live, doc: "200 while the process runs.", GET: () => textResponse(200, "live\n") },
     {
       path: ADMIN_PATHS.ready,
-      doc: "200 while every listener serves; 503 with the reason otherwise.",
+      doc: "200 while every listener serves and the store that budgets need is available; 503 with the reason otherwise.",
       GET() {
         const pending = options.notReady();
         return pending.length === 0

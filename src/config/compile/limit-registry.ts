@@ -7,7 +7,7 @@ import type { BudgetView, HandedLimit, LimitRegistry, LimitView } from "../../co
 export function createLimitRegistry(): LimitRegistry {
   const sources = new Set<(key: string | undefined) => readonly LimitView[]>();
   const handed = new Set<HandedLimit>();
-  const budgets = new Set<(key: string | undefined) => Promise<readonly BudgetView[]>>();
+  const budgets = new Map<(key: string | undefined) => Promise<readonly BudgetView[]>, { requiresStore: boolean }>();
   return {
     register(view, limit) {
       sources.add(view);
@@ -19,10 +19,11 @@ export function createLimitRegistry(): LimitRegistry {
     },
     views: (key) => [...sources].flatMap((view) => view(key)),
     handed: () => [...handed],
-    registerBudgets(view) {
-      budgets.add(view);
+    registerBudgets(view, options) {
+      budgets.set(view, options);
       return () => budgets.delete(view);
     },
-    budgets: async (key) => (await Promise.all([...budgets].map((view) => view(key)))).flat(),
+    requiresStore: () => [...budgets.values()].some((options) => options.requiresStore),
+    budgets: async (key) => (await Promise.all([...budgets.keys()].map((view) => view(key)))).flat(),
   };
 }

@@ -117,9 +117,12 @@ export const budgets = definePolicy({
     for (const { budget } of rules)
       env.acquire(
         `budget view ${env.owner} ${budget.name}`,
-        { budget, owner: env.owner },
+        { budget, owner: env.owner, failureMode },
         () =>
-          env.limits.registerBudgets(async (key) => [await budgetView(budget, env.owner, books.store, env.clock, key)]),
+          env.limits.registerBudgets(
+            async (key) => [await budgetView(budget, env.owner, books.store, env.clock, key)],
+            { requiresStore: budget.isHard && failureMode === "closed" },
+          ),
         (unregister) => unregister(),
       );
 

@@ -66,6 +66,7 @@ export function limitEnv(owner = "route test"): LimitEnv {
       },
       views: (key) => [...views].flatMap((view) => view(key)),
       handed: () => [],
+      requiresStore: () => false,
       registerBudgets: () => () => undefined,
       budgets: async () => [],
     },
