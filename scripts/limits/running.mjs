@@ -6,6 +6,19 @@
 export const RUNNING_LIMITS = {
   Configuration: [
     ["MAX_FILE_BYTES", "config/text/yaml-source.ts", "a configuration file", "the configuration is rejected"],
+    ["MAX_LINES", "config/text/yaml-source.ts", "lines of a configuration file", "the configuration is rejected"],
+    [
+      "MAX_DOCUMENTS",
+      "config/text/yaml-source.ts",
+      "documents of a configuration file",
+      "the configuration is rejected",
+    ],
+    [
+      "MAX_UNKNOWN_FIELDS",
+      "config/schema/problems.ts",
+      "unknown fields of an object that are listed",
+      "the rest is omitted",
+    ],
     ["MAX_SOURCE_FILES", "config/load/load.ts", "configuration files", "the configuration is rejected"],
     ["MAX_DEPTH", "config/text/yaml-source.ts", "nesting of a file", "the configuration is rejected"],
     ["MAX_ALIASES", "config/text/yaml-source.ts", "aliases in a file", "the configuration is rejected"],

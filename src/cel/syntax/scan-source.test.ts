@@ -10,6 +10,7 @@ const accepted = [
   "r'\\' == jwt.sub",
   'br"\\(" == b"["',
   "jwt.sub == 'a' // a comment with ( and '",
+  "1 <= 2 && 2 >= 1 && 1 != 2 && '=' == \"=\"",
   `${"(".repeat(MAX_NESTING)}1${")".repeat(MAX_NESTING)}`,
 ];
 for (const source of accepted) {
@@ -23,6 +24,7 @@ const refused = [
   { source: "  \n ", problem: /is empty/, line: 1, column: 1 },
   { source: "jwt.sub == (\n'a'", problem: /"\(" is never closed/, line: 1, column: 12 },
   { source: "jwt.roles[0\n)", problem: /"\[" is closed by "\)"/, line: 2, column: 1 },
+  { source: "jwt.sub = 'a'", problem: /single "=" is not an operator: use "==" to compare/, line: 1, column: 9 },
   { source: "jwt.sub)", problem: /"\)" closes nothing/, line: 1, column: 8 },
   { source: "jwt.sub ==\n 'abc", problem: /string is never closed/, line: 2, column: 2 },
   { source: "jwt.sub == 'a\nb'", problem: /string is never closed/, line: 1, column: 12 },

@@ -33,6 +33,8 @@ export function scanSource(source: string): void {
       offset = lineEnd < 0 ? source.length : lineEnd;
       continue;
     }
+    if (char === "=" && source[offset + 1] !== "=" && !"=!<>".includes(source[offset - 1] ?? " "))
+      throw new ExpressionError(source, offset, 'a single "=" is not an operator: use "==" to compare');
     if (CLOSING[char] !== undefined) {
       open.push({ bracket: char, offset });
     } else if (char === ")" || char === "]" || char === "}") {

@@ -238,3 +238,15 @@ test("the items of a list are documents, each with its own position", () => {
     ],
   );
 });
+
+test("hostile files are rejected with few problems and without an exception", () => {
+  const unknown = Array.from({ length: 15_000 }, (_, i) => `key${i}: 1\n`).join("");
+  for (const [text, problems] of [
+    [unknown, 100],
+    ["\n".repeat(2_000_000), 1],
+    ["---\n".repeat(200_000), 1],
+  ] as const) {
+    const loaded = loadConfig([{ file: "f", text }], {});
+    assert.equal(loaded.ok ? 0 : loaded.problems.length, problems);
+  }
+});

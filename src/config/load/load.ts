@@ -101,7 +101,7 @@ export function loadConfig(
   for (const { file, text } of sources) {
     const parsed = parseSource(file, text, environment, options);
     problems.push(...parsed.problems);
-    documents.push(...parsed.documents);
+    for (const document of parsed.documents) documents.push(document);
   }
   if (problems.length > 0) return { ok: false, problems };
 

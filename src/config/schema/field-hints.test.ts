@@ -17,7 +17,7 @@ const hints: [name: string, text: string, field: string, message: string][] = [
     "servers as clients have them",
     "mcpServers: { a: { command: x } }",
     "mcpServers",
-    "unknown field: use `mcp.targets`",
+    "unknown field: use `mcp.targets`, or convert a file of another program with `gwctl import <file>`",
   ],
   ["servers below `mcp`", "mcp: { servers: [] }", "mcp.servers", "unknown field: use `targets`"],
   [
@@ -30,10 +30,21 @@ const hints: [name: string, text: string, field: string, message: string][] = [
     "binds of another gateway",
     "binds: []",
     "binds",
-    "unknown field: write `gateways` and `routes` instead (see docs/migrate.md)",
+    "unknown field: write `gateways` and `routes` instead (see docs/migrate.md), or convert a file of another program with `gwctl import <file>`",
   ],
   ["listeners of another gateway", "listeners: []", "listeners", "unknown field: use `gateways`"],
-  ["models of another proxy", "model_list: []", "model_list", "unknown field: use `llm.models`"],
+  [
+    "models of another proxy",
+    "model_list: []",
+    "model_list",
+    "unknown field: use `llm.models`, or convert a file of another program with `gwctl import <file>`",
+  ],
+  [
+    "a file of an MCP proxy",
+    "mcpProxy: {}",
+    "mcpProxy",
+    "unknown field: convert a file of another program with `gwctl import <file>`",
+  ],
   [
     "a command beside the target's name",
     "mcp: { targets: [{ name: a, command: x }] }",

@@ -8,6 +8,9 @@ import { lookupTable } from "../../base/lookup-table.ts";
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import { below, knownKeys, unwrap } from "./schema-walk.ts";
 
+/** A file with one of these names at the top level belongs to a program whose configuration `gwctl import` converts. */
+const IMPORTED_NAMES: ReadonlySet<string> = new Set(["mcpServers", "model_list", "binds", "mcpProxy"]);
+
 /** Maps names in other programs to the field to use here. */
 const FOREIGN_NAMES = lookupTable<string>({
   mcpServers: "mcp.targets",
@@ -25,7 +28,9 @@ const MAX_PLACES = 3;
 export function unknownFieldHint(key: string, schemas: readonly z.ZodType[]): string {
   const known = knownKeys(schemas);
   const foreign = foreignWord(key, known);
-  return foreign === undefined ? suggestion(key, known) || fieldHint(key, schemas) : `: ${foreign}`;
+  const hint = foreign === undefined ? suggestion(key, known) || fieldHint(key, schemas) : `: ${foreign}`;
+  if (!IMPORTED_NAMES.has(key) || !ROOT.every((name) => known.includes(name))) return hint;
+  return `${hint === "" ? ":" : `${hint}, or`} convert a file of another program with \`gwctl import <file>\``;
 }
 
 function fieldHint(key: string, schemas: readonly z.ZodType[]): string {

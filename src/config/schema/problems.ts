@@ -47,6 +47,9 @@ function isExplainedByUnknownField(issue: Issue, issues: readonly Issue[]): bool
   );
 }
 
+/** Limits the work for a file that is not a configuration. */
+const MAX_UNKNOWN_FIELDS = 100;
+
 function problemsOf(
   issue: Issue,
   schema: z.ZodType,
@@ -57,7 +60,7 @@ function problemsOf(
   const path = [...base, ...(issue.path as (string | number)[])];
   if (issue.code === "unrecognized_keys") {
     const known = knownKeys(schemaAt(schema, issue.path as Path));
-    return issue.keys.map(
+    return issue.keys.slice(0, MAX_UNKNOWN_FIELDS).map(
       (key) =>
         new ConfigError(
           document.position([...path, key], "key"),

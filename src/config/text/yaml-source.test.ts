@@ -89,6 +89,21 @@ const refused: [name: string, text: string, lines: string[]][] = [
       "f.yaml:3:8: b[0].x: environment variable not found: OTHER",
     ],
   ],
+  [
+    "an open quote, with others before it",
+    "a: \"x\"\nb: 'it''s'\nc: 1\nd: \"open\ne: 2\n",
+    ["f.yaml:4:4: the quote that opens here is never closed"],
+  ],
+  ["a key between two columns", "- name: a\n    stdio: 1\n  x: 2", [`f.yaml:1:9: ${INDENTATION}`]],
+  [
+    "keys in different columns",
+    "a:\n    b: 1\n   c: 2",
+    [
+      "f.yaml:3:1: the keys of one object must begin in the same column: align this line with the other keys, or indent it further to put it below the key before it",
+    ],
+  ],
+  ["too many lines", "\n".repeat(200_001), ["f.yaml:1:1: the file has more than 200,000 lines"]],
+  ["too many documents", "---\n".repeat(10_001), ["f.yaml:1:1: the file has more than 10,000 documents"]],
   ["a malformed placeholder [C3]", "a: ${1X}", [`f.yaml:1:4: a: ${MALFORMED}`]],
   ["an open placeholder [C3]", "a: '${PORT'", [`f.yaml:1:4: a: ${MALFORMED}`]],
   ["a key twice [C1]", "a: 1\nb: 2\na: 3", ["f.yaml:3:1: a: duplicate key in the same object"]],

@@ -15,6 +15,7 @@ import {
   Scalar,
   visit,
   type YAMLError,
+  type YAMLMap,
 } from "yaml";
 import { ConfigError, type Position } from "../../core/config-error.ts";
 import type { VariableValue } from "../../observe/trace/redact.ts";
@@ -30,6 +31,10 @@ import {
 import { keyOf, type Path, pathOf, pathText, startOf } from "./value-path.ts";
 
 export const MAX_FILE_BYTES = 8 * 1024 * 1024;
+
+/** The parser takes about 2 µs for a blank line and 10 µs for an empty document. */
+const MAX_LINES = 200_000;
+const MAX_DOCUMENTS = 10_000;
 
 /** Limits the output for a file that is not YAML. */
 const MAX_PROBLEMS = 100;
@@ -77,6 +82,9 @@ export function parseSource(
     problems: [new ConfigError({ file, line: 1, column: 1 }, "", message)],
   });
   if (Buffer.byteLength(text) > MAX_FILE_BYTES) return whole("the file is larger than 8 MiB");
+  if (countLines(text) > MAX_LINES) return whole(`the file has more than ${MAX_LINES.toLocaleString("en-US")} lines`);
+  if (countDocuments(text) > MAX_DOCUMENTS)
+    return whole(`the file has more than ${MAX_DOCUMENTS.toLocaleString("en-US")} documents`);
   if (hasMarkCharacters(text)) return whole("the file contains private-use characters (U+E000 to U+E002)");
   const tooDeep = firstTooDeepLine(text);
   if (tooDeep !== undefined)
@@ -122,6 +130,19 @@ export function parseSource(
   return { documents, problems: problems.sort(byPlace).slice(0, MAX_PROBLEMS) };
 }
 
+function countLines(text: string): number {
+  let lines = 1;
+  for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) lines += 1;
+  return lines;
+}
+
+/** Counts the lines that begin with `---`, some of which may be inside strings. */
+function countDocuments(text: string): number {
+  let documents = text.startsWith("---") ? 1 : 0;
+  for (let at = text.indexOf("\n---"); at >= 0; at = text.indexOf("\n---", at + 4)) documents += 1;
+  return documents;
+}
+
 export function byPlace({ position: a }: ConfigError, { position: b }: ConfigError): number {
   return a && b ? a.line - b.line || a.column - b.column : 0;
 }
@@ -154,13 +175,25 @@ function sourceDocument(
   const value: unknown = document.toJS({ maxAliasCount: MAX_ALIASES });
   refuseCycles(value);
 
+  /** A search in the list of pairs for each of many problems would be quadratic. */
+  const indexes = new Map<unknown, Map<string, Pair>>();
+  const pairOf = (map: YAMLMap, key: string): Pair | undefined => {
+    let index = indexes.get(map);
+    if (index === undefined) {
+      // The first of equal keys counts, as in the list.
+      index = new Map(map.items.map((item) => [keyOf(item), item] as const).reverse());
+      indexes.set(map, index);
+    }
+    return index.get(key);
+  };
+
   function find(path: Path, what: "key" | "value"): { node: unknown; start: number } {
     let node: unknown = document.contents;
     let start = startOf(node);
     for (const key of path) {
       if (node instanceof Alias) node = node.resolve(document);
       if (isMap(node)) {
-        const pair = node.items.find((item) => keyOf(item) === String(key));
+        const pair = pairOf(node, String(key));
         if (!pair) return { node: undefined, start };
         start = what === "key" ? startOf(pair.key) : startOf(pair.value ?? pair.key, startOf(pair.key));
         node = pair.value;
@@ -325,12 +358,40 @@ export function syntaxProblems(
     .map((error) => {
       const [offset] = error.pos;
       const malformed = malformedBefore(marked, offset);
+      const opened = isOpenQuote(error) ? openQuote(marked) : undefined;
+      if (opened !== undefined) return new ConfigError(at(opened), "", "the quote that opens here is never closed");
       return malformed === undefined
         ? new ConfigError(at(offset), "", yamlMessage(error.code, error.message, tooDeep))
         : new ConfigError(at(malformed), "", MALFORMED);
     });
   const lines = problems.map((problem) => problem.toLine());
   return problems.filter((_, index) => lines.indexOf(lines[index] as string) === index);
+}
+
+function isOpenQuote({ code, message }: YAMLError): boolean {
+  return code === "MISSING_CHAR" && /^Missing closing ["']quote/.test(message);
+}
+
+/** Returns the offset of the quote that opens the last string: the parser reports the end of the file. */
+function openQuote(text: string): number | undefined {
+  const QUOTED = /(^|[:,[{?-])[ \t\n]*(["'])/gm;
+  for (let found = QUOTED.exec(text); found !== null; found = QUOTED.exec(text)) {
+    const quote = found[2] as string;
+    const end = closingQuote(text, QUOTED.lastIndex, quote);
+    if (end < 0) return QUOTED.lastIndex - 1;
+    QUOTED.lastIndex = end + 1;
+  }
+  return undefined;
+}
+
+function closingQuote(text: string, from: number, quote: string): number {
+  for (let at = from; at < text.length; at++) {
+    if (quote === '"' && text[at] === "\\") at += 1;
+    else if (text[at] !== quote) continue;
+    else if (quote === "'" && text[at + 1] === "'") at += 1;
+    else return at;
+  }
+  return -1;
 }
 
 /** After a syntax error, every further token is unexpected. */
@@ -358,6 +419,8 @@ function yamlMessage(code: string, message: string, tooDeep: string): string {
     return "a colon is missing after a key, or the indentation is wrong";
   if (message.startsWith("Sequence item without - indicator"))
     return "every item of this list begins with `- ` in the same column: check the indentation";
+  if (message.startsWith("All mapping items must start at the same column"))
+    return "the keys of one object must begin in the same column: align this line with the other keys, or indent it further to put it below the key before it";
   if (code === "NON_STRING_KEY") return "a key must be a string: check the indentation, or quote the key";
   if (message.includes("call stack")) return tooDeep;
   const [line = message] = message.split("\n", 1);

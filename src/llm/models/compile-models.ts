@@ -1,6 +1,7 @@
 /**
  * Compiles the three configuration layouts (`provider`, `groups`, and `models`) into one model table.
  */
+import { suggestion } from "../../cel/values/nearest-name.ts";
 import type { BackendEnv } from "../../core/backend.ts";
 import type { CompiledScope } from "../../core/policy.ts";
 import type { AuthConfig } from "../credentials/credential.ts";
@@ -158,7 +159,7 @@ function virtualGroups(config: VirtualModelConfig, models: ReadonlyMap<string, K
       if (starred !== undefined && !name.includes("*")) return share(deployments, starred);
     }
     throw new Error(
-      `the virtual model ${JSON.stringify(config.name)} names ${JSON.stringify(name)}, which is not among \`models\``,
+      `the virtual model ${JSON.stringify(config.name)} names ${JSON.stringify(name)}, which is not among \`models\`${suggestion(name, [...models.keys()])}`,
     );
   };
   const { weighted, failover, conditional } = config.routing;
