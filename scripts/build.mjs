@@ -8,6 +8,7 @@ import { build } from "esbuild";
 import { inputsHash, stampBuild } from "./build-stamp.mjs";
 import { bundleOptions } from "./bundle.mjs";
 import { packDocs } from "./pack-docs.mjs";
+import { sbom } from "./sbom.mjs";
 import { root } from "./steps.mjs";
 import { bundledPackages, thirdPartyText } from "./third-party.mjs";
 
@@ -39,8 +40,9 @@ const { metafile } = await build({
 for (const name of ["gateway.js", "gwctl.js"]) chmodSync(resolve(root, out, name), 0o755);
 if (out === "dist") {
   const { metafiles } = await import("./build-ui.mjs");
-  const text = thirdPartyText(bundledPackages(metafile, ...metafiles));
-  writeFileSync(resolve(root, out, "THIRD-PARTY-LICENSES.txt"), text);
+  const packages = bundledPackages(metafile, ...metafiles);
+  writeFileSync(resolve(root, out, "THIRD-PARTY-LICENSES.txt"), thirdPartyText(packages));
+  writeFileSync(resolve(root, out, "sbom.cdx.json"), `${JSON.stringify(sbom(packages), null, 2)}\n`);
   packDocs();
   stampBuild(builtFrom);
 }

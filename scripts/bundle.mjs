@@ -16,7 +16,7 @@ export const bundleOptions = {
   // Otherwise the bundler rewrites these literals to `new RegExp`, which is compiled at each use.
   supported: { "regexp-unicode-property-escapes": true },
   minifySyntax: true,
-  minifyWhitespace: true,
+  // Whitespace stays, so that the lines of a stack trace can be read; names and the file of each part are in the bundle.
   legalComments: "none",
   metafile: true,
   define: { PACKAGE_VERSION: JSON.stringify(version), "process.env.NODE_ENV": '"production"' },

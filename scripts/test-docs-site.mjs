@@ -1,8 +1,8 @@
 /**
  * `npm run test:docs-site`: opens every page of the documentation site in Chromium, as a gateway serves it at /docs. Each
  * page must load without console errors or failed requests, its links must lead to pages and headings that exist, it
- * must pass axe, and it must fit a screen of 400 pixels. The search and the dark mode are tried once. Run `npm run docs`
- * and `npm run build` before.
+ * must pass axe, and it must fit a screen of 400 pixels. The search and the dark mode are tried once. Run `npm run
+ * build` and `npm run docs` before; `-- llm reference/` opens only pages with these prefixes.
  */
 import { spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
@@ -14,6 +14,9 @@ import { docsOut, filesBelow } from "./pack-docs.mjs";
 import { root } from "./steps.mjs";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const TABS = 3;
+/** Only a page that never loads takes this long, also on a busy machine. */
+const PATIENCE_MS = 300_000;
 const CONFIG =
   "config: { adminAddr: '127.0.0.1:0' }\ngateways: { default: { port: 0, address: 127.0.0.1 } }\nroutes: []\n";
 
@@ -21,6 +24,7 @@ if (!existsSync(join(root, "dist", "docs", "index.html.gz"))) {
   console.error("dist/docs is missing: run `npm run build` and `npm run docs` first");
   process.exit(1);
 }
+const only = process.argv.slice(2);
 const problems = [];
 const gateway = spawn(process.execPath, [join(root, "dist", "gateway.js"), "-f", "-"], {
   stdio: ["pipe", "pipe", "inherit"],
@@ -33,11 +37,15 @@ const browser = await chromium.launch({
 });
 try {
   const names = filesBelow(docsOut).filter((name) => name.endsWith(".html") && name !== "404.html");
-  const targets = new Map();
-  for (const name of names) targets.set(`/docs/${name}`, await visit(name));
-  checkLinks(targets);
+  const ids = new Map(names.map((name) => [`/docs/${name.replaceAll("\\", "/")}`, idsIn(name)]));
+  const visited = names.filter((name) => only.length === 0 || only.some((part) => name.startsWith(part)));
+  const waiting = [...visited];
+  const visitAll = async () => {
+    for (let name = waiting.pop(); name !== undefined; name = waiting.pop()) checkLinks(name, await visit(name), ids);
+  };
+  await Promise.all(Array.from({ length: TABS }, visitAll));
   await trySearch();
-  console.log(`docs site: ${names.length} pages, ${problems.length} problems`);
+  console.log(`docs site: ${visited.length} of ${names.length} pages, ${problems.length} problems`);
 } finally {
   await browser.close();
   gateway.kill();
@@ -47,11 +55,11 @@ process.exit(problems.length === 0 ? 0 : 1);
 
 async function visit(name) {
   const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
+  page.setDefaultTimeout(PATIENCE_MS);
   watch(page, name);
-  await page.goto(`${admin}/docs/${name}`, { waitUntil: "networkidle" });
+  await page.goto(`${admin}/docs/${name}`, { waitUntil: "load" });
   await checkAxe(page, name, "light");
   const found = await page.evaluate(() => ({
-    ids: [...document.querySelectorAll("[id]")].map(({ id }) => id),
     links: [...document.querySelectorAll("a[href]")].map(({ href }) => href),
     images: [...document.images].filter(({ naturalWidth }) => naturalWidth === 0).map(({ src }) => src),
   }));
@@ -60,7 +68,12 @@ async function visit(name) {
   const width = await page.evaluate(() => document.documentElement.scrollWidth);
   if (width > 400) problems.push(`${name}: ${width} pixels wide on a screen of 400`);
   await page.close();
-  return found;
+  return found.links;
+}
+
+function idsIn(name) {
+  const html = readFileSync(join(docsOut, name), "utf8");
+  return new Set([...html.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id));
 }
 
 function watch(page, name) {
@@ -84,24 +97,23 @@ async function checkAxe(page, name, theme) {
     problems.push(`${name}: axe (${theme}): ${id} ×${nodes.length}, for example ${nodes[0].html.slice(0, 160)}`);
 }
 
-function checkLinks(targets) {
-  const known = (path) =>
-    targets.get(path) ?? targets.get(`${path}.html`) ?? targets.get(`${path.replace(/\/?$/, "/")}index.html`);
-  for (const [name, { links }] of targets)
-    for (const link of new Set(links)) {
-      const { origin, pathname, hash } = new URL(link);
-      if (origin !== new URL(admin).origin || !pathname.startsWith("/docs")) continue;
-      const target = known(pathname);
-      if (target === undefined) problems.push(`${name}: the link ${pathname} leads nowhere`);
-      else if (hash !== "" && !target.ids.includes(decodeURIComponent(hash.slice(1))))
-        problems.push(`${name}: ${pathname} has no heading ${hash}`);
-    }
+function checkLinks(name, links, ids) {
+  for (const link of new Set(links)) {
+    const { origin, pathname, hash } = new URL(link);
+    if (origin !== new URL(admin).origin || !pathname.startsWith("/docs")) continue;
+    const target =
+      ids.get(pathname) ?? ids.get(`${pathname}.html`) ?? ids.get(`${pathname.replace(/\/?$/, "/")}index.html`);
+    if (target === undefined) problems.push(`${name}: the link ${pathname} leads nowhere`);
+    else if (hash !== "" && !target.has(decodeURIComponent(hash.slice(1))))
+      problems.push(`${name}: ${pathname} has no heading ${hash}`);
+  }
 }
 
 async function trySearch() {
   const page = await browser.newPage({ viewport: { width: 1280, height: 800 }, colorScheme: "dark" });
+  page.setDefaultTimeout(PATIENCE_MS);
   watch(page, "search");
-  await page.goto(`${admin}/docs/`, { waitUntil: "networkidle" });
+  await page.goto(`${admin}/docs/`, { waitUntil: "load" });
   if (!(await page.evaluate(() => document.documentElement.classList.contains("dark"))))
     problems.push("the site does not follow the dark mode of the system");
   await checkAxe(page, "index.html", "dark");
