@@ -13,8 +13,13 @@ export type Sent =
       /** The configuration adds credentials to every request in these lowercase headers and query parameters. */
       readonly hiddenHeaders?: readonly string[];
       readonly hiddenQuery?: readonly string[];
+      /** The backend reports the response or its absence, so the head for the client is not the backend's. */
+      readonly isReported?: boolean;
     }
-  /** The line was written to the standard input of a child process and excludes the newline. */
+  /**
+   * The line was written to the standard input of a child process and excludes the newline. The backend reports the
+   * response or its absence.
+   */
   | { readonly over: "stdio"; readonly line: string };
 
 export interface WireTap {

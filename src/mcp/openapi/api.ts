@@ -108,6 +108,7 @@ export class OpenApi {
       request: outgoing,
       hiddenHeaders: [...Object.keys(this.#config.headers), ...(auth?.header ? [auth.header.name] : [])],
       hiddenQuery: auth?.query ? [auth.query.name] : [],
+      isReported: true,
     });
     return this.#read(outgoing, wire, handler);
   }

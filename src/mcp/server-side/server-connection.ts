@@ -11,7 +11,7 @@
 
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { WireTap } from "../../core/wire.ts";
-import type { HeaderList } from "../../http/headers.ts";
+import { HeaderList } from "../../http/headers.ts";
 import { find, slice, splice } from "../../json/json-text.ts";
 import type { Span } from "../../json/syntax.ts";
 import type { Logger } from "../../observe/log/logger.ts";
@@ -37,6 +37,8 @@ import { type McpProtocol, SUBSCRIPTION_ID } from "../protocol/protocol-version.
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/transport.ts";
 import { type CallOwner, CallTable, PendingCall } from "./pending-calls.ts";
 
+/** A message over a pipe has no status. The trace requires one. */
+const PIPE_STATUS = 200;
 const MAX_WAITING = 1_000;
 const MAX_QUESTIONS = 1_000;
 
@@ -197,7 +199,7 @@ export class ServerConnection {
         }
       },
       failed: (wireId, reason, error) => {
-        if (this.#isCurrent(handlers)) this.#calls.take(wireId)?.fail(this.#failure(reason, error));
+        if (this.#isCurrent(handlers)) this.#failSent(this.#calls.take(wireId), this.#failure(reason, error));
       },
       expired: (wireId) => {
         if (this.#isCurrent(handlers)) this.#reopenSession(wireId);
@@ -307,7 +309,7 @@ export class ServerConnection {
     const questions = this.#questions;
     this.#questions = undefined;
     if (questions) for (const question of questions.values()) question.withdrawn?.(undefined);
-    for (const pending of sent) pending.fail(failure);
+    for (const pending of sent) this.#failSent(pending, failure, channel);
     for (const pending of waiting) pending.fail(failure);
     return channel;
   }
@@ -343,7 +345,9 @@ export class ServerConnection {
       pending.cancel("timeout");
       // `cancel` ignores internal requests, so they are removed here.
       if (!pending.isOver) this.#calls.take(pending.wireId);
-      pending.fail(this.#failure(`did not respond within ${Math.round(timeoutMs / 1000)} s`, "backend_timeout"));
+      const failure = this.#failure(`did not respond within ${Math.round(timeoutMs / 1000)} s`, "backend_timeout");
+      if (pending.wireId === 0) pending.fail(failure);
+      else this.#failSent(pending, failure);
     }
   }
 
@@ -403,10 +407,22 @@ export class ServerConnection {
 
   /** `about` is the id of the call whose stream carried the message, for transports with one stream per call. */
   #received(message: ServerMessage, about: number | undefined): void {
-    // Unsolicited and duplicate responses match no call and are dropped.
-    if (message.kind === "result" || message.kind === "error") this.#calls.take(parseWireId(message))?.answer(message);
+    if (message.kind === "result" || message.kind === "error") this.#response(message);
     else if (message.kind === "request") this.#question(message, about);
     else this.#notification(message, about);
+  }
+
+  /** Drops unsolicited and duplicate responses, which match no call. */
+  #response(message: ServerMessage): void {
+    const pending = this.#calls.take(parseWireId(message));
+    const channel = this.#channel;
+    if (channel?.isPipe === true) pending?.call.wire?.received(PIPE_STATUS, new HeaderList(), channel.address);
+    pending?.answer(message);
+  }
+
+  #failSent(pending: PendingCall | undefined, failure: Failure, channel = this.#channel): void {
+    if (channel?.isPipe === true) pending?.call.wire?.missed(failure.message, channel.address);
+    pending?.fail(failure);
   }
 
   #notification(message: ServerMessage, about: number | undefined): void {

@@ -105,8 +105,10 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
       const repeats = request.mayRepeat === true;
       if (wire === undefined) return new RemoteCall(pool, outgoing, handler, options, repeats);
       const hiddenQuery = [...url.searchParams.keys()];
-      wire.attempt(address, { over: "http", scheme, request: outgoing, hiddenHeaders, hiddenQuery });
-      return new RemoteCall(pool, outgoing, tapped(handler, wire, address), options, repeats);
+      wire.attempt(address, { over: "http", scheme, request: outgoing, hiddenHeaders, hiddenQuery, isReported: true });
+      const tap = new ResponseTap(wire, address);
+      const call = new RemoteCall(pool, outgoing, tap.handler(handler), options, repeats);
+      return tap.call(call);
     },
     close: () => pool.close(),
   };
@@ -124,20 +126,50 @@ function requiredLogin(status: number, headers: HeaderList, isRelayed: boolean):
   return challenge === undefined ? LOGIN_REQUIRED : { status, challenge };
 }
 
-function tapped(handler: RemoteHandler, wire: WireTap, address: string): RemoteHandler {
-  let hasHead = false;
-  return {
-    ...handler,
-    head(status, headers) {
-      hasHead = true;
-      wire.received(status, headers, address);
-      handler.head(status, headers);
-    },
-    error(reason) {
-      if (!hasHead) wire.missed(reason, address);
-      handler.error(reason);
-    },
-  };
+/** Reports the head of a response to the trace, or why there is none. */
+class ResponseTap {
+  readonly #wire: WireTap;
+  readonly #address: string;
+  #isReported = false;
+
+  constructor(wire: WireTap, address: string) {
+    this.#wire = wire;
+    this.#address = address;
+  }
+
+  handler(handler: RemoteHandler): RemoteHandler {
+    return {
+      ...handler,
+      head: (status, headers) => {
+        this.#isReported = true;
+        this.#wire.received(status, headers, this.#address);
+        handler.head(status, headers);
+      },
+      error: (reason) => {
+        this.#missed(reason);
+        handler.error(reason);
+      },
+    };
+  }
+
+  call(call: HttpCall): HttpCall {
+    return {
+      get isOver() {
+        return call.isOver;
+      },
+      abort: () => {
+        this.#missed("was canceled before it responded");
+        call.abort();
+      },
+      resume: () => call.resume(),
+    };
+  }
+
+  #missed(reason: string): void {
+    if (this.#isReported) return;
+    this.#isReported = true;
+    this.#wire.missed(reason, this.#address);
+  }
 }
 
 /** Returns the query values without percent-decoding. */

@@ -86,6 +86,7 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
   };
   return {
     address,
+    isPipe: true,
     get isOverloaded() {
       return child.isOverloaded;
     },

@@ -13,7 +13,7 @@ import { asGatewayError } from "../../core/reply.ts";
 import { receivedState, requestState, sentState } from "../../core/snapshot.ts";
 import type { WeightedBackend } from "../../core/topology.ts";
 import type { Sent } from "../../core/wire.ts";
-import { HeaderList } from "../../http/headers.ts";
+import type { HeaderList } from "../../http/headers.ts";
 import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../../http/http-attempt.ts";
 import { HttpClientError } from "../../http/http-client.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
@@ -33,7 +33,7 @@ export class AttemptTrace {
   readonly #exchange: Exchange;
   readonly #env: AttemptTraceEnv;
   #sentMs: number;
-  #sentOver: Sent["over"] = "http";
+  #isReported = false;
   #hasResult = false;
 
   constructor(exchange: Exchange, env: AttemptTraceEnv) {
@@ -51,7 +51,7 @@ export class AttemptTrace {
     if (!this.#exchange.isWatched) return;
     const { clock, redaction } = this.#env;
     this.#sentMs = clock.monotonicMs();
-    this.#sentOver = sent?.over ?? "http";
+    this.#isReported = sent !== undefined && (sent.over === "stdio" || sent.isReported === true);
     this.#hasResult = false;
     spans?.asked(target, this.#sentMs);
     if (trace === undefined) return;
@@ -72,11 +72,12 @@ export class AttemptTrace {
     trace.point({ type: "responseSnapshot", stage: "raw response", requestState: state });
   }
 
-  /** Reports the head for the client as the received one, unless the backend has already reported a response. */
+  /**
+   * Reports the head for the client as the received one, unless the backend reports its responses. An MCP backend may
+   * send the head before the server responds.
+   */
   head(status: number, headers: HeaderList): void {
-    if (this.#hasResult) return;
-    // A pipe has no headers, so the headers for the client are the gateway's.
-    this.received(status, this.#sentOver === "stdio" ? NO_HEADERS : headers);
+    if (!this.#hasResult && !this.#isReported) this.received(status, headers);
   }
 
   /**
@@ -104,8 +105,6 @@ export class AttemptTrace {
     trace?.span(this.#sentMs, { type: "backendCallResult", status, error, ...whose }, severity);
   }
 }
-
-const NO_HEADERS = new HeaderList();
 
 export function backendError(error: unknown): GatewayError {
   if (!(error instanceof HttpClientError)) return asGatewayError(error);
