@@ -154,7 +154,9 @@ function understandForm(exchange: Exchange, dialect: Dialect, bytes: Buffer): Re
   const call = { dialect, bytes, scan, rules: [] };
   const others = [...(scan.formModels ?? []), ...modelsInHead(exchange)];
   const facts = new LlmRequestFacts(scan.model, scan.stream ?? false, NO_BYTES, call, others);
-  facts.estimatedTokens = Math.ceil(bytes.length / bytesPerToken(request));
+  // Files are estimated by their size, and fields such as the prompt like the text of a chat.
+  const text = scan.formText ?? { bytes: 0, tokens: 0 };
+  facts.estimatedTokens = Math.ceil((bytes.length - text.bytes) / bytesPerToken(request)) + Math.ceil(text.tokens);
   exchange.facts.llm = facts;
   return undefined;
 }

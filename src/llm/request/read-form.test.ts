@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { estimateTextTokens } from "../usage/estimate-tokens.ts";
 import { scanForm } from "./read-request.ts";
 
 const TYPE = "multipart/form-data; boundary=XX";
@@ -104,3 +105,12 @@ const refused: [name: string, bytes: Buffer, type?: string][] = [
 for (const [name, bytes, type = TYPE] of refused) {
   test(`a form with ${name} is rejected`, () => assert.equal(scanForm(bytes, type).ok, false));
 }
+
+test("the fields of a form are estimated like text, and files are not", () => {
+  const prompt = "Replace the sky with a sunset over the sea. ".repeat(250);
+  const result = scanForm(form(file, field("model", "m"), field("prompt", prompt)), TYPE);
+  assert.ok(result.ok);
+  const { bytes, tokens } = result.scan.formText ?? { bytes: 0, tokens: 0 };
+  assert.equal(bytes, prompt.length + 1);
+  assert.ok(Math.abs(tokens - estimateTextTokens(Buffer.from(prompt))) < 2 && tokens > 2_000, String(tokens));
+});

@@ -8,6 +8,7 @@ import { finish, type Steps } from "../../base/sliced-work.ts";
 import { parseValue } from "../../json/json.ts";
 import { JsonScanner, jsonKeysOfAnyCase } from "../../json/json-scanner.ts";
 import { foldCase, type Span } from "../../json/syntax.ts";
+import { estimateTextTokens } from "../usage/estimate-tokens.ts";
 import { type Dialect, detectDialect } from "./dialect.ts";
 import { isContent, ModelNames, modelsInJson, namesModel } from "./named-models.ts";
 
@@ -25,6 +26,8 @@ export interface RequestScan {
   readonly hasAlternatives?: boolean;
   /** Excludes the model in the form's `model` field. */
   readonly formModels?: readonly string[];
+  /** The size and the estimated tokens of the form's fields that are not files. */
+  readonly formText?: { readonly bytes: number; readonly tokens: number };
 }
 
 export type ScanResult =
@@ -170,6 +173,7 @@ interface Part {
 }
 
 export function scanForm(bytes: Buffer, contentType: string): ScanResult {
+  const formText = { bytes: 0, tokens: 0 };
   const match = BOUNDARY.exec(contentType);
   const boundary = match?.[1] ?? match?.[2];
   if (boundary === undefined || contentType.toLowerCase().split("boundary").length !== 2)
@@ -193,6 +197,10 @@ export function scanForm(bytes: Buffer, contentType: string): ScanResult {
     if (part === undefined) return rejected("a part of the form has a head that is not plain");
     const { isFile, isPlain } = part;
     const value = { start: blank + BLANK_LINE.length, end };
+    if (!isFile) {
+      formText.bytes += end - value.start;
+      formText.tokens += estimateTextTokens(bytes, value.start, end);
+    }
     const name = foldCase(part.name);
     if (name === "model" || name === "stream" || name === "_charset_") {
       if (name !== part.name) return rejected(`the field ${JSON.stringify(part.name)} must be written in lower case`);
@@ -224,6 +232,7 @@ export function scanForm(bytes: Buffer, contentType: string): ScanResult {
     isEmpty: false,
     isForm: true,
     formModels: others.names,
+    formText,
   };
   return { ok: true, scan };
 }
