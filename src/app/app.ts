@@ -1,5 +1,5 @@
 /**
- * The composition root. Every component receives its dependencies from here, and each step uses only the results of
+ * The composition root. It creates every component and passes its dependencies, and each step uses only the results of
  * earlier steps.
  */
 import { mergedEndpoints } from "../admin/merge/merged-endpoints.ts";

@@ -1,6 +1,6 @@
 /**
- * Represents an error caused by a request, a peer or a server. It has no stack, because the message is sufficient and
- * capturing a stack costs ten times as much as rejecting the request, at a rate that the client controls.
+ * Represents an error caused by a request, a peer, or a server. It has no stack, because the message is sufficient and
+ * capturing a stack costs far more than rejecting the request, at a rate that the client controls.
  */
 
 export class ExpectedError extends Error {

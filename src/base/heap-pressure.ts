@@ -1,7 +1,7 @@
 /**
- * Measures on a timer how close V8's heap is to its limit, and the process to the limit of its container or machine.
- * Requests read only the resulting level. Beyond these limits, V8 or the system kills the process and every request
- * with it, so rejecting some requests early does less harm.
+ * Measures on a timer how close V8's heap is to its limit, and how close the process is to the memory limit of its
+ * container or machine. Requests read only the resulting level. V8 or the operating system kills a process that exceeds
+ * its limit, so rejecting some requests early does less harm.
  */
 import { totalmem } from "node:os";
 import { getHeapSpaceStatistics, getHeapStatistics, setFlagsFromString } from "node:v8";

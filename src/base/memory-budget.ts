@@ -140,7 +140,7 @@ export class MemoryPool {
     else this.#clients.delete(client);
   }
 
-  /** Returns the client that holds the most, or undefined if nothing is charged. */
+  /** Returns the client with the most charged memory, or undefined if nothing is charged. */
   largest(): string | undefined {
     let largest: string | undefined;
     let mostBytes = 0;
@@ -239,9 +239,7 @@ export class StreamPool extends MemoryPool {
     while (this.usedBytes > this.limitBytes && this.#openStreams > 1 && this.cutLargest());
   }
 
-  /**
-   * Cuts the stream that has waited the longest, of the client that holds the most. Returns false if there is none.
-   */
+  /** Cuts the longest-waiting stream of the client that uses the most memory. Returns false if there is none. */
   cutLargest(): boolean {
     let largest: string | undefined;
     let mostBytes = 0;
@@ -283,7 +281,6 @@ export class StreamPool extends MemoryPool {
 
 export class StreamAccount {
   readonly client: string;
-  /** The pool maintains these fields. */
   bytes = 0;
   readonly #pool: StreamPool;
   readonly #cut: () => void;
@@ -389,7 +386,7 @@ export class BodyPool {
     if (!isPaused) this.#admitWaiting();
   }
 
-  /** Rejects the newest unfinished body of the client that holds the most. Returns false if there is none. */
+  /** Rejects the newest unfinished body of the client that uses the most memory. Returns false if there is none. */
   rejectLargest(): boolean {
     return this.#reject(this.#candidates(0), 1) > 0;
   }
@@ -496,7 +493,7 @@ export class BodyPool {
 /** Holds the memory reserved for one body, until the request has ended. */
 export class BodyReservation {
   readonly client: string;
-  /** The pool maintains this field. */
+  /** The bytes charged to `client` for this body. The pool adds to it when it grants memory. */
   chargedBytes = 0;
   readonly #pool: BodyPool;
   #isOver = false;
@@ -713,13 +710,13 @@ export interface MessageReservationHandlers {
   /** Called when reading of a waiting message may continue. */
   resume(): void;
   /**
-   * Called when the memory was released for other messages, because this one stalled or because too many are waiting.
+   * Called when the memory has been released for other messages, because this one stalled or because too many are
+   * waiting.
    */
   reject(cause: MessageRejection): void;
 }
 
 export class ServerMessages {
-  /** The pool maintains these fields. */
   bytes = 0;
   reservations = 0;
   waiting = 0;
@@ -739,7 +736,6 @@ export class ServerMessages {
 /** Holds the memory of one message until the message is passed on. */
 export class MessageReservation {
   readonly server: ServerMessages;
-  /** The pool maintains these fields. */
   isWaiting = false;
   chargedBytes = 0;
   progressedAtMs = 0;
@@ -793,8 +789,8 @@ export class MessageReservation {
 
 export interface Reclaimer {
   /**
-   * Frees memory that is not essential, starting with that of `largest`, the client that holds the most of the pool.
-   * Returns whether anything was freed.
+   * Frees nonessential memory, starting with `largest`, the client that uses the most of this pool. Returns whether
+   * anything was freed.
    */
   reclaim(largest: string | undefined): boolean;
 }
@@ -837,7 +833,7 @@ export class MemoryBudget {
     if (level === "full" && !this.bodies.rejectLargest()) this.streams.cutLargest();
   }
 
-  /** Ends idle sessions of the client that holds the most. Returns false if there are none. */
+  /** Ends idle sessions of the client that uses the most memory. Returns false if there are none. */
   reclaimSessions(): boolean {
     return reclaimFrom(this.#sessionHolders, this.sessions.largest());
   }

@@ -6,7 +6,7 @@ export interface SharedMemory {
   /** The number is never 0, because it marks the locks that the thread holds. */
   readonly thread: number;
   /**
-   * Returns the memory of this name. If `isNew` is true, the caller must initialize it before other threads use it.
+   * Returns the buffer with this name. If `isNew` is true, the caller must initialize it before other threads use it.
    * Throws in a thread that did not receive it.
    */
   claim(name: string, bytes: number): { readonly buffer: SharedArrayBuffer; readonly isNew: boolean };
@@ -15,7 +15,7 @@ export interface SharedMemory {
    * runs repairs.
    */
   onDeath(name: string, repair: (thread: number) => void): void;
-  /** Removes the memory of this name and its repair. */
+  /** Removes the buffer with this name and its repair callback. */
   release(name: string): void;
 }
 

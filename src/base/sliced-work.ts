@@ -37,7 +37,7 @@ export function runInSlices<T>(steps: Steps<T>, isOver: () => boolean): Promise<
   return new Promise((resolve, reject) => {
     waiting.push({
       step() {
-        // An exception here would stop the work of other tasks.
+        // An uncaught exception would stop the work of other tasks.
         try {
           if (isOver()) {
             steps.return(undefined as never);

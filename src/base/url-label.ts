@@ -1,6 +1,6 @@
 /**
- * Formats a URL for a metric label, a log line or an error. Omits the user information and the query, which may
- * contain credentials.
+ * Formats a URL for a metric label, a log line, or an error. Omits the userinfo and the query, which may contain
+ * credentials.
  */
 export function urlLabel(url: string): string {
   if (!URL.canParse(url)) return "invalid URL";

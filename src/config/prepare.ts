@@ -40,7 +40,7 @@ export type Prepared =
       /** Returns the position of a process address, or only its path if the file does not contain it. */
       processWrittenAt(field: "adminAddr" | "statsAddr" | "store"): string;
       processPath(path: string): string;
-      /** Includes the headers and parameters in which this configuration reads and adds credentials. */
+      /** Hides the secrets of this configuration, and the headers and parameters that carry credentials. */
       readonly redaction: Redaction;
       readonly resources: readonly PolicyResource[];
       readonly failures?: readonly { readonly document: unknown; readonly message: string }[];

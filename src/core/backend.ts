@@ -132,7 +132,7 @@ export interface BackendDefinition<Key extends string = string, Schema extends z
   innerPolicies?(config: z.output<Schema>): readonly InnerPolicies[];
   /** A route that has no `matches` and only backends of this kind uses these paths. */
   readonly defaultPaths?: readonly PathMatch[];
-  /** A top-level section of this name is a shorthand for a gateway with its own port, one route and one backend. */
+  /** A top-level section with this name is a shorthand for a gateway with its own port, one route, and one backend. */
   readonly section?: { readonly name: string; readonly defaultPort: number; readonly paths?: readonly PathMatch[] };
   /** Returns additional paths that the backend serves on a separate route without authentication. */
   extraMatches?(config: z.output<Schema>, paths: readonly string[]): readonly ExtraMatch[];

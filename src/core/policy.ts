@@ -67,11 +67,9 @@ export interface Hooks {
   parsed?(exchange: Exchange): undefined;
   /** Works like `admit`, for limits whose key reads the body. Runs after all `parsed` hooks. */
   admitParsed?(exchange: Exchange): Charge | undefined;
-  /** Works like `admit`, for token limits. Runs when the body was parsed as an LLM request. */
+  /** Works like `admit`, for token limits. Runs when the body has been parsed as an LLM request. */
   llmRequest?(exchange: Exchange): Charge | undefined;
-  /**
-   * Runs when the response head is ready and may change its headers. A GatewayError thrown here replaces the response.
-   */
+  /** Runs when the response head is ready and may change its headers. A thrown GatewayError replaces the response. */
   response?(exchange: Exchange): undefined | Promise<void>;
   /**
    * Runs exactly once for each scope that was entered, after the response ended or failed or the client disconnected.
@@ -126,7 +124,7 @@ export interface LlmSight {
 export interface Charge {
   take(): undefined;
   giveBack(): undefined;
-  /** Calls a service that charges the request when it responds. Runs after all local counters were charged. */
+  /** Calls a service that charges the request when it responds. Runs after all local counters have been charged. */
   confirm?(): Promise<void>;
 }
 
@@ -159,7 +157,7 @@ export interface CompileEnv {
   readonly logger: Logger;
   readonly tasks: Tasks;
   readonly metrics: Metrics;
-  /** Limiters register here for the admin interface and for upgrades. */
+  /** The registry of limiters, for the admin interface and for upgrades. */
   readonly limits: LimitRegistry;
   /** Requests are charged for every byte that the gateway retains for them. */
   readonly memory: MemoryBudget;

@@ -29,7 +29,7 @@ export function personName(
 }
 
 /**
- * Returns a description that distinguishes users of the same name. Users can often choose the `name` of an account,
+ * Returns a description that distinguishes users with the same name. Users can often choose the `name` of an account,
  * but neither its issuer nor its subject.
  */
 export function personDescription(identified: IdentifiedBy, principal: string): string {

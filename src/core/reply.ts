@@ -1,6 +1,6 @@
 /**
  * Creates responses of the gateway itself. Hooks return them (preflight, metadata, direct response), and GatewayErrors
- * without a protocol-specific format (JSON-RPC, LLM APIs) are rendered here.
+ * without a protocol-specific format (JSON-RPC, LLM APIs) are rendered with these functions.
  */
 import { BodyIncomplete, BodyTooLarge } from "../http/body.ts";
 import { HeaderList } from "../http/headers.ts";

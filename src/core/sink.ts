@@ -21,6 +21,6 @@ export interface ClientSink {
   onDrain: (() => void) | undefined;
   /** Called if the client stops sending its body before a response has started. */
   onStalled: (() => void) | undefined;
-  /** Called once, when the connection closed or the complete response was written. */
+  /** Called once, when the connection has closed or the complete response has been written. */
   onClose: ((complete: boolean) => void) | undefined;
 }

@@ -70,7 +70,9 @@ export interface ListenerScopes {
 
 export interface ListenerSection extends ListenerScopes {
   readonly name: string;
-  /** Lowercase, may begin with `*.`. Undefined for all other host names. */
+  /**
+   * Lowercase, may begin with `*.`. Undefined for the listener that serves every host name without its own listener.
+   */
   readonly hostname: string | undefined;
 }
 

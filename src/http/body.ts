@@ -192,7 +192,7 @@ export function readExactly(
   };
   const onClose = (): void => stop(new BodyIncomplete());
   const onError = (error: Error): void => stop(new BodyIncomplete(error));
-  // No `data` event will follow.
+  // A body of length 0 emits no `data` event.
   if (length === 0) {
     process.nextTick(stop, undefined);
     return;

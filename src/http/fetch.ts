@@ -1,5 +1,5 @@
 /**
- * Defines small outgoing requests of the gateway itself, for example for key sets, discovery documents and tokens.
+ * Defines small outgoing requests of the gateway itself, for example for key sets, discovery documents, and tokens.
  * They are bounded in time and size. They never follow redirects, so that an identity provider cannot redirect the
  * gateway to another host.
  */

@@ -44,7 +44,7 @@ export interface OutgoingRequest {
   readonly body?: Buffer | BodyStream | undefined;
   /** Sends `te: trailers`, which gRPC servers require. */
   readonly wantsTrailers?: boolean;
-  /** An upgrade request names its protocol here, for example `websocket`. */
+  /** The protocol of an upgrade request, for example `websocket`. */
   readonly upgrade?: string | undefined;
 }
 

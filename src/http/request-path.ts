@@ -151,7 +151,7 @@ export function pathSegment(value: string): string | undefined {
   try {
     return encodeURIComponent(value);
   } catch {
-    // A lone surrogate has no encoding.
+    // A lone surrogate cannot be percent-encoded.
     return undefined;
   }
 }

@@ -145,7 +145,7 @@ export class JsonScanner {
     return this.complete && !this.trailing && this.invalid === undefined && !this.#inString;
   }
 
-  /** Inside a value that was not requested, only brackets matter. Most bytes are processed here. */
+  /** Inside a value that was not requested, only brackets matter. Most bytes are processed by this method. */
   #skipNested(chunk: Buffer, from: number): number {
     const { length } = chunk;
     const { maxDepth } = this.#options;

@@ -113,7 +113,7 @@ function inOrder(objects: readonly KubernetesObject[]): KubernetesObject[] {
   return [...byName].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, object]) => object);
 }
 
-/** Includes the current status of the policy, so that unchanged conditions keep their transition time. */
+/** The resource includes the current status of the policy, so that unchanged conditions keep their transition time. */
 function asResource(policy: KubernetesObject): PolicyResource {
   const status = policy.status as { ancestors?: unknown } | undefined;
   const ancestors = listOf(status?.ancestors).filter(
@@ -130,7 +130,10 @@ function namesGateway(route: KubernetesObject, gateway: KubernetesObject): boole
   });
 }
 
-/** Includes references with an error in another field, because an invalid policy can close its target. */
+/**
+ * Compares only the name, because a policy with an otherwise invalid reference can still make its target reject all
+ * requests.
+ */
 function targets(policy: KubernetesObject, gateway: KubernetesObject, routes: ReadonlySet<string>): boolean {
   const namespace = policy.metadata.namespace ?? "";
   const { targetRefs, targetRef } = specOf(policy);

@@ -156,7 +156,8 @@ export function followController(options: FollowOptions): Following {
     failures = 0;
     const isKnown = source.snapshot()?.version === snapshot.version;
     source.take(snapshot);
-    // A restarted controller sends a version that is already applied and needs its acknowledgment again.
+    // Each new stream starts with the current snapshot and needs its own acknowledgment, even if that version is
+    // already applied.
     if (isKnown && lastApplied?.version === snapshot.version) acknowledge(snapshot, lastApplied.outcome);
     arrived();
   }

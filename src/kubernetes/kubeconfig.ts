@@ -152,7 +152,7 @@ function clientCertificate(user: Entry): Credentials["tls"] {
   );
 }
 
-/** Impersonation (`as`) supports one value per header. */
+/** gwctl sends one value per header, so it supports only one group and no extras. */
 function actingAs({ title, fields }: Entry): Record<string, string> {
   const groups = Array.isArray(fields["as-groups"]) ? fields["as-groups"].map(String) : [];
   if (groups.length > 1 || fields["as-user-extra"] !== undefined)

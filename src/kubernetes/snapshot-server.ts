@@ -52,13 +52,13 @@ export interface SnapshotServerOptions {
   readonly reviews: TokenReviews;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** True once the cluster was read. */
+  /** True once the cluster has been read. */
   isReady(): boolean;
   /** False while the API server does not respond, so that another replica may have newer snapshots. */
   isConnected(): boolean;
   /** The user allowed to read the snapshot of a Gateway; undefined if the Gateway does not exist. */
   accountOf(gateway: string): string | undefined;
-  /** A data plane connected, disconnected, or sent an acknowledgment, here or at another replica. */
+  /** Called when a data plane connects, disconnects, or sends an acknowledgment, to this replica or to another one. */
   changed(): void;
 }
 

@@ -192,7 +192,7 @@ function routeStatus(object: KubernetesObject, outcomes: readonly ParentOutcome[
       ],
     };
   });
-  // The route belongs to another controller.
+  // The route neither has nor had a status entry of this controller.
   if (own.length === 0 && others.length === before.length) return [];
   return [{ object, status: { parents: [...others, ...own] } }];
 }

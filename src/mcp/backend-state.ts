@@ -35,9 +35,7 @@ export interface BackendServices {
 export interface CompiledTargets {
   readonly toolSettings: ToolSettingsByTarget;
   readonly logins: ReadonlyMap<string, ServerLogin>;
-  /**
-   * Indicates that clients log in at the only server themselves, so the gateway relays the server's login challenges.
-   */
+  /** True if clients log in at the only server themselves, so the gateway relays the server's login challenges. */
   readonly relaysLogin: boolean;
 }
 

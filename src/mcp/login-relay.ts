@@ -41,7 +41,7 @@ const TOKEN_MEMBERS = [
   ...["access_token", "token_type", "expires_in", "refresh_token", "scope", "id_token"],
   ...["error", "error_description", "error_uri"],
 ];
-/** These members refer to the authorization server's address or sign values that are changed here. */
+/** These members refer to the authorization server's address or sign values that the relay changes. */
 const NOT_PASSED_ON = ["signed_metadata", "authorization_response_iss_parameter_supported"];
 
 function relayedServer({ targets }: McpConfig): string | undefined {

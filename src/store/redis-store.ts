@@ -12,7 +12,7 @@ import { createRedisBus } from "./redis-bus.ts";
 import { checkAmount, checkEntry, PAGE_SIZE, type Store, StoreUnavailable } from "./store.ts";
 
 export interface RedisSettings {
-  /** The URL is `redis://` or `rediss://`, optionally with user, password and database. */
+  /** The URL is `redis://` or `rediss://`, optionally with user, password, and database. */
   readonly url: string;
   /** The prefix allows other applications to use the same database. */
   readonly prefix: string;

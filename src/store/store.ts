@@ -176,7 +176,7 @@ export function storeNamespace(store: Store, name: string): Store {
     },
     sync: () => store.sync(),
     health: () => store.health(),
-    // The owner of the whole store closes it.
+    // The owner of the underlying store closes it.
     close: async () => undefined,
   };
 }

@@ -26,7 +26,7 @@ const SWEEP_EVERY_MS = 1_000;
 /** Limits the work per sweep, to keep the event loop responsive. */
 const ENTRIES_PER_SWEEP = 5_000;
 
-/** Sets a key, or removes it if there is no value. An expiry of 0 means never. */
+/** A change that sets a key, or removes it if there is no value. An expiry of 0 means never. */
 export type Change = readonly [key: string, value: string, expiresAtMs: number] | readonly [key: string];
 
 export interface TableLimits {
@@ -52,7 +52,7 @@ export class Table {
   readonly #cached = new Set<string>();
   #bytes = 0;
   #cachedBytes = 0;
-  /** Runs only while there are entries. */
+  /** The timer runs only while there are entries. */
   #sweeping: Timer | undefined = undefined;
   #isClosed = false;
   #swept: Iterator<[string, Row]> | undefined = undefined;

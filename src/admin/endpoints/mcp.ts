@@ -165,7 +165,7 @@ const questionSchema = z.strictObject({
 
 type Accepted = z.output<typeof acceptedSchema>;
 
-/** The rest is only counted. */
+/** Further rejections are only counted. */
 const MAX_SHOWN_REJECTIONS = 20;
 const NOT_ALLOWED = "accepting tools is not allowed; set `config.allowConfigEdit: true`, or use `gwctl mcp lock`";
 
@@ -251,7 +251,7 @@ function rejectionText(rejections: readonly string[]): string {
 function lockedTools(file: string): { readonly tools: LockedTools } | { readonly problem: string } {
   try {
     const tools = readLockFile(file);
-    // A new file with only the accepted tools would withhold all others.
+    // A new file with only the accepted tools would withhold every other tool.
     return tools ? { tools } : { problem: `${file} no longer exists; write it with \`gwctl mcp lock\`` };
   } catch (error) {
     return { problem: (error as Error).message };

@@ -10,7 +10,7 @@ import { createPause, type Rehearsal, rehearse } from "./rehearse.ts";
 /** After this time, the event loop runs once, so that a disconnect is noticed. */
 const WORK_MS = 50;
 
-// Rejections are normal results here, and capturing their stacks would dominate the run time.
+// Rejections are normal results of a rehearsal, and capturing their stacks would dominate the run time.
 Error.stackTraceLimit = 0;
 
 process.on("disconnect", () => process.exit());

@@ -236,8 +236,8 @@ function sorted<Row>(rows: Map<string, Row>, count: (row: Row) => number): Row[]
   return [...rows.values()].sort((one, other) => count(other) - count(one));
 }
 
-// The exit code of `gateway --rehearse` is 0 if no request is newly denied, admitted or limited, 1 if any is, and 2
-// if there are no requests. With `--strict`, changed routes, responses and headers also count.
+// The exit code of `gateway --rehearse` is 0 if no request is newly denied, admitted, or limited, 1 if any is, and 2 if
+// there are no requests. With `--strict`, changed routes, responses, and headers also count.
 
 const SHOWN_ROWS = 20;
 const SHOWN_SUBJECTS = 5;
@@ -285,7 +285,7 @@ export function rehearsalText(report: RehearsalReport): string {
     ...(report.unlisted > 0 ? ["", `${report.unlisted} more changes are not listed`] : []),
     ...report.notes.map((note) => `note: ${note}`),
   ];
-  // Names and paths are chosen by clients.
+  // Clients choose the names and paths, so control characters are escaped.
   return `${lines.map((line) => escapeControls(line.replaceAll("\n", " "))).join("\n")}\n`;
 }
 

@@ -14,7 +14,7 @@ import { createPause, type Rehearsal, type RehearsalInput, rehearse } from "./re
 const MAX_REHEARSAL_MS = 60_000;
 const KEEP_PROCESS_MS = 60_000;
 
-/** Requests wait for a slice to end. */
+/** The longest slice of rehearsal work, because requests wait for a slice to end. */
 const SHARED_WORK_MS = 1;
 
 /** With a value near 19, the process would get almost no CPU time on a busy machine. */

@@ -392,7 +392,7 @@ class RemoteClient implements ClientSink, BodyCarrier {
   #awaitsDrain = false;
   #isBodyWanted = false;
   #hasBody: boolean;
-  /** Body bytes that were read here but not yet reported. */
+  /** Body bytes that were read in this thread but not yet reported. */
   #read = 0;
   #moved = 0;
   #lastMoved = -1;
@@ -521,7 +521,7 @@ class RemoteClient implements ClientSink, BodyCarrier {
     }
   }
 
-  /** Called when the response was sent or the client disconnected. */
+  /** Called when the response has been sent or the client has disconnected. */
   close(complete: boolean): void {
     if (this.#isClosed) return;
     this.#isClosed = true;

@@ -38,7 +38,7 @@ export function startSuccessor(
     env: {
       ...environment,
       [HANDED_SOCKETS]: JSON.stringify(handed),
-      // Sockets of the service manager are handed over like all others.
+      // The successor receives the service manager's sockets through `HANDED_SOCKETS`, so these variables are removed.
       LISTEN_FDS: undefined,
       LISTEN_PID: undefined,
       LISTEN_FDNAMES: undefined,

@@ -15,7 +15,7 @@ export const CHARACTERS_PER_UNIT = 32;
 export const COST_EXCEEDED = "the expression costs too much on these values";
 
 export interface Budget {
-  /** The value is negative after the budget was exceeded, until the next evaluation. */
+  /** The remaining cost. Negative once the budget is exceeded. A shared budget is not reset between evaluations. */
   left: number;
 }
 

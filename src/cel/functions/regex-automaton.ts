@@ -169,7 +169,7 @@ export class RegexAutomaton {
     return state.matchesAtEnd;
   }
 
-  /** Includes the start of the pattern, because a match can begin at every position. */
+  /** The result includes the start of the pattern, because a match can begin at every position. */
   #reached({ waiting, before }: State, behind: number): { waiting: readonly number[]; matched: boolean } {
     return this.#program.reach([...waiting, this.#program.start], before, behind);
   }

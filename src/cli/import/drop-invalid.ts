@@ -56,7 +56,7 @@ interface Dropped {
   readonly reason: string;
 }
 
-/** If removing a field makes its parent invalid, only the parent is reported, with the reason of the field. */
+/** If removing a field makes its parent invalid, only the parent is reported, with the field's reason. */
 function addDropped(dropped: Dropped[], next: Dropped): void {
   const last = dropped.at(-1);
   const isWhole =
@@ -69,7 +69,7 @@ function addDropped(dropped: Dropped[], next: Dropped): void {
   dropped[dropped.length - 1] = { ...next, inside, reason: last.reason };
 }
 
-/** Includes the name of a list entry, because indexes change when entries are removed. */
+/** The label includes the name of a list entry, because indexes change when entries are removed. */
 function labelOf(config: Values, path: readonly Part[]): string {
   const value = valueAt(config, path);
   const name = typeof path.at(-1) === "number" && isObject(value) ? value.name : undefined;

@@ -190,7 +190,7 @@ export function wrapWords(text: string, width: number): string[] {
   return [...lines, line];
 }
 
-/** Starts a long word on the current line if at least one segment fits there. */
+/** Starts a long word on the current line if at least one of its segments fits on that line. */
 function wordPieces(line: string, word: string, width: number): string[] {
   const joined = textWidth(word) > width ? breakWord(line + word, width) : [];
   const [first = ""] = joined;

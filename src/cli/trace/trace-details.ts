@@ -95,7 +95,7 @@ function shown(value: unknown, format: Format): string {
   return format === "json" ? JSON.stringify(value, null, 2) : yamlish(value, "").replace(/^\n/, "");
 }
 
-/** The output is simplified YAML for display and cannot be parsed. */
+/** Formats a value as simplified YAML. The output is for display only and may not be valid YAML. */
 function yamlish(value: unknown, indent: string): string {
   if (Array.isArray(value) && value.length > 0)
     return value.map((item) => `\n${indent}- ${yamlish(item, `${indent}  `).trimStart()}`).join("");

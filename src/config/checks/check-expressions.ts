@@ -24,7 +24,7 @@ export function checkExpressions({ policy, site }: SitedPolicy, warn: Warn): voi
 
 function absent(expression: Expression, moment: Moment, site: Site): string[] {
   const { tested } = expression.readings();
-  // The rate limit policy reports this case, because its buckets depend on it (spec 8).
+  // The rate limit policy itself rejects request limits whose key reads `llm.*`, so they are not reported twice.
   const paths = [...expression.paths].filter((path) => moment !== "requestLimit" || !/^llm\b/.test(path));
   const reasons = new Map<string, string[]>();
   for (const path of paths) {

@@ -1,7 +1,8 @@
 /**
- * The compiled policies of a scope, sorted into the lists that the pipeline runs for requests and responses. A closed
- * scope rejects every request. Policies appear in `/config_dump` as written, with redacted secrets. If a policy
- * replaces a sensitive header, the exchange records the old value, so that copies of it stay hidden.
+ * The compiled policies of a scope, sorted into the lists that the pipeline runs for requests and responses. A scope
+ * with an invalid security policy rejects every request. Policies appear in `/config_dump` as written, with redacted
+ * secrets. If a policy replaces a sensitive header, the exchange records the old value, so that copies of it stay
+ * hidden.
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { CompiledPolicy, CompiledScope, Hooks, PolicyDefinition } from "../../core/policy.ts";
@@ -11,7 +12,7 @@ import { accessPolicies, policies, shapePolicies } from "../../policies/index.ts
 import type { PlacedPolicy } from "../load/normal-config.ts";
 import { shownConfig } from "../schema/shown-config.ts";
 
-/** `closedBy` names the invalid security policy, if there is one. */
+/** `closedBy` names the invalid security policy that makes the scope reject all requests, if there is one. */
 export function scopeOf(
   phase: Phase,
   placed: readonly PlacedPolicy[],
@@ -75,7 +76,7 @@ function closedPolicy(reason: string): CompiledPolicy {
   };
 }
 
-/** Includes policies without a request hook whose response hook reads the request body. */
+/** A policy without a request hook also runs for requests if its response hook reads the request body. */
 function isOnTheWayIn({ hooks }: CompiledPolicy): boolean {
   return hooks.request !== undefined || hooks.reads?.requestBody === true;
 }

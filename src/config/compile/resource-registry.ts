@@ -15,7 +15,7 @@ export interface ConfigGeneration {
   serving(action: () => void): void;
   /** Call this when the new configuration serves. Retires or closes the resources that only the old one used. */
   commit(): void;
-  /** Call this when the new configuration was rejected. Closes the resources that were opened for it. */
+  /** Call this when the new configuration is rejected. Closes the resources that were opened for it. */
   discard(): void;
 }
 

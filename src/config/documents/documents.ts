@@ -23,7 +23,7 @@ export const CONTROLLER_NAME = `${POLICY_API_GROUP}/gateway`;
 /** Standalone gateways and routes, and documents without a namespace, belong to this namespace. */
 export const DEFAULT_NAMESPACE = "default";
 
-/** Every resource document has a `kind`. */
+/** A document with a `kind`, which separates resource documents from standalone configuration. */
 export type ResourceDocument = SourceDocument;
 
 export interface StandaloneTarget {
@@ -100,7 +100,7 @@ export interface WrittenGateway {
 export interface WrittenSection {
   /** Identifies the target of policies. */
   readonly name: string;
-  /** Undefined for the listener that serves all other host names. */
+  /** Undefined for the listener that serves every host name without a listener of its own. */
   readonly hostname: string | undefined;
 }
 

@@ -1,7 +1,7 @@
 /**
  * Translates a GatewayPolicy document to policies on gateways and routes, and computes its status. An invalid part does
- * not affect the other parts. An authentication or authorization part that is invalid or cannot be attached closes its
- * targets (500 `policy_invalid`) and never leaves them open.
+ * not affect the other parts. If an authentication or authorization part is invalid or cannot be attached, its targets
+ * reject all requests (500 `policy_invalid`).
  */
 
 import { suggestion } from "../../cel/values/nearest-name.ts";
@@ -111,7 +111,7 @@ export function translatePolicy(
       }
     }
   }
-  // A rejected document may contain a security policy, so its targets stay closed until it is fixed.
+  // A rejected document may contain a security policy, so its targets reject all requests until it is fixed.
   if (isRefused && securityFault === undefined && validParts.some(({ isSecurity }) => isSecurity))
     securityFault = faults[0];
   const isProtection = securityFault !== undefined || validParts.some(({ isSecurity }) => isSecurity);
@@ -262,7 +262,7 @@ interface ResolvedTarget {
 interface ResolvedTargets {
   readonly outcomes: readonly TargetOutcome[];
   readonly targets: readonly ResolvedTarget[];
-  /** Contains the targets of references that are invalid in another field. */
+  /** The targets of references that exist but have an error in another field of the reference. */
   readonly meant: readonly ResolvedTarget[];
   /** Entries that repeat an earlier target count once. */
   readonly repeated: readonly string[];

@@ -65,7 +65,7 @@ export function translateRoute(
   const written = listOf(spec.rules);
   if (written.length === 0) problems.add(["spec", "rules"], "a list with at least one rule is required");
   const shortName = namespace === DEFAULT_NAMESPACE && !context.isCluster ? name : `${namespace}/${name}`;
-  // An HTTPRoute may have the same name.
+  // An HTTPRoute may have the same name as a GRPCRoute.
   const prefix = isGrpc ? `grpc:${shortName}` : shortName;
   const routes: WrittenRoute[] = [];
   const rules: { sectionName: string | undefined; route: string }[] = [];
@@ -242,7 +242,7 @@ function retriesOf(written: unknown): Record<string, unknown> {
   return { retry };
 }
 
-/** Zero means no limit in the Gateway API, but here the default of the backend applies. */
+/** Zero means no limit in the Gateway API, but the gateway applies the default of the backend. */
 function timeoutsOf(written: unknown): Record<string, unknown> {
   if (!isObject(written)) return {};
   const isSet = (value: unknown): boolean => value !== undefined && !/^0(?:ms|s|m|h)?$/.test(String(value));

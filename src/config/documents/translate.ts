@@ -211,7 +211,7 @@ function unknownKinds(documents: readonly ResourceDocument[]): ConfigError[] {
   return documents.flatMap((document) => {
     const kind = kindOf(document);
     const { apiVersion } = identityOf(document);
-    // Other projects have a kind of this name.
+    // Other projects also define a kind `Backend`.
     const isOurs = kind !== "Backend" || apiVersion === POLICY_API_VERSION;
     if ((KINDS.includes(kind) && isOurs) || SILENT_KINDS.has(kind)) return [];
     return [

@@ -56,7 +56,7 @@ export interface NormalGateway {
 
 export interface NormalSection {
   readonly name: string;
-  /** Undefined for all other host names. */
+  /** Undefined for the listener that serves every host name without its own listener. */
   readonly hostname: string | undefined;
   readonly policies: PlacedPolicy[];
   closed?: string;

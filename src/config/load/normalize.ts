@@ -182,7 +182,7 @@ function addSections(
   }
 }
 
-/** The targets are not validated here, but as part of each route that refers to them. */
+/** The targets are validated as part of each route that refers to them. */
 function servicesOf(document: SourceDocument): NormalConfig["services"] {
   return ((document.value as Record<string, unknown>).services as NormalConfig["services"] | undefined) ?? {};
 }

@@ -481,7 +481,6 @@ export function policiesOf(scope: Scope) {
   );
 }
 
-/** Includes the policies allowed inside the backend. */
 export function backendSchema({ schema, schemaWith }: BackendDefinition): z.ZodType {
   return schemaWith?.(policiesOf("model")) ?? schema;
 }

@@ -115,7 +115,7 @@ export function withoutVariableNames(
   if (names === undefined || names.size === 0) return problems;
   const hide = (text: string): string => {
     let hidden = text;
-    // Paths shorten some names.
+    // Paths may contain the shortened form of a name (`shownName`), so both forms are replaced.
     for (const [name, written] of names)
       for (const form of [name, shownName(name)]) if (form !== "") hidden = hidden.replaceAll(form, () => written);
     return hidden;

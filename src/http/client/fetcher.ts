@@ -1,5 +1,6 @@
 /**
- * Sends the gateway's own outgoing requests (http/fetch.ts) with one connection pool for each server.
+ * Sends the gateway's own outgoing requests (http/fetch.ts). Connections are pooled per origin, TLS options, and
+ * `isConfined`.
  */
 
 import type { Clock } from "../../base/clock.ts";

@@ -47,7 +47,7 @@ function openHttp1Pool(target: HttpTarget, clock: Clock, resolve: Resolve | unde
     },
   };
 
-  // The oldest connections are at the bottom of the stack.
+  // The longest idle connections are at the bottom of the stack.
   const timer = clock.every(LOOK_EVERY_MS, () => {
     const nowMs = clock.monotonicMs();
     while (idle[0] !== undefined && isTooOld(idle[0], nowMs)) idle[0].close();

@@ -330,8 +330,8 @@ export class Connection implements ParserEvents, Carrier {
   }
 
   /**
-   * Runs after all bytes of a read were parsed, because bytes after a response would otherwise be parsed as the next
-   * response. The connection is not reused if the response arrived before the whole request was sent, because the
+   * Runs after all bytes of a read have been parsed, because bytes after a response would otherwise be parsed as the
+   * next response. The connection is not reused if the response arrived before the whole request was sent, because the
    * server would parse the rest as a new request.
    */
   #release(): void {

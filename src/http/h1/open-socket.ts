@@ -15,7 +15,7 @@ export function openSocket(
   protocols: readonly string[],
   received?: Received,
 ): Socket {
-  // A literal address is never resolved, so it is checked here. A name is checked when it is resolved.
+  // A literal address is never resolved, so it is checked before connecting. A name is checked when it is resolved.
   if (isConfined && (socketPath !== undefined || isLocalAddress(host)))
     return new Socket().destroy(localAddressError(socketPath ?? host));
   const lookup = isConfined ? confinedLookup(unconfined) : unconfined;

@@ -79,7 +79,7 @@ export function parseResponseHead(text: string): { head: ParsedHead; framing: Fr
 export function parseTrailer(line: string): [name: string, value: string] {
   const colon = line.indexOf(":");
   const name = nameBefore(line, 0, colon, line.length);
-  // The body has ended, so a length here could only target another parser (RFC 9110 section 6.5.1).
+  // The body has ended, so a length in the trailers could only target another parser (RFC 9110 section 6.5.1).
   if (name === "content-length" || name === "transfer-encoding") throw new ResponseError(`a ${name} in the trailers`);
   return [name, valueAfter(line, colon, line.length)];
 }

@@ -114,7 +114,7 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
     return grown.subarray(0, length);
   }
 
-  /** Called when every byte was pushed. */
+  /** Called when every byte has been pushed. */
   complete(): void {
     this.#isComplete = true;
     if (this.#peeker !== undefined) this.#carrier.resumeBody(this);

@@ -27,8 +27,9 @@ const LOOK_EVERY_MS = 5_000;
 const FIRST_STREAMS = 100;
 const MAX_RESPONSE_FIELDS = 256;
 /**
- * Since Node 24, bodies that wait for the server's window count against this limit, above which streams are closed.
- * The gateway holds these bodies anyway, and windows and the limit of header lines bound the data from the server.
+ * Effectively disables Node's `maxSessionMemory`. Since Node 24, it counts request bodies that wait for flow control,
+ * and Node closes streams above it. The gateway limits that memory itself. Flow control and `maxHeaderListPairs` bound
+ * the responses.
  */
 const SESSION_MB = 4096;
 

@@ -11,7 +11,7 @@ import { ALGORITHMS, type Algorithm, type ParsedToken } from "../tokens/token.ts
 
 /** RFC 7518 section 3.3 requires this minimum. */
 const MIN_RSA_BITS = 2048;
-/** OpenSSL has the same limit. */
+/** OpenSSL's own limit for RSA keys. */
 const MAX_RSA_BITS = 16_384;
 export const MAX_KEYS = 100;
 

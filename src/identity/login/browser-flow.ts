@@ -8,7 +8,9 @@ import type { HeaderList } from "../../http/headers.ts";
 
 /** All cookies of the gateway have this prefix, after `__Host-` if TLS is used. */
 const OWN_PREFIX = "gateway_";
-/** Other hosts of a domain can add cookies of the same name over plain HTTP. Cookies beyond this number are ignored. */
+/**
+ * Other hosts of a domain can add cookies with the same name over plain HTTP. Cookies beyond this number are ignored.
+ */
 const MAX_SAME_NAME = 8;
 
 /**

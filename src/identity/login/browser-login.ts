@@ -112,7 +112,7 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
   }
 
   /**
-   * Other hosts of the domain may have set cookies of the same name. Only a cookie that the gateway signed for this
+   * Other hosts of the domain may have set cookies with the same name. Only a cookie that the gateway signed for this
    * state is accepted.
    */
   function findPendingLogin(request: GatewayRequest, state: string): PendingLogin {

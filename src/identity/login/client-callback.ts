@@ -15,7 +15,7 @@ const MAX_STATE_CHARS = 2_048;
 const MAX_ADDRESS_CHARS = 2_048;
 const STATE = /^([\w-]{1,12000})\.([\w-]{22})$/;
 const FORWARDED_PARAMETERS = ["code", "error", "error_description", "error_uri"];
-/** These parameters are rejected, because they could replace the parameters that are checked here. */
+/** These parameters are rejected, because they could replace the parameters that the gateway checks. */
 const REJECTED_PARAMETERS = ["request", "request_uri"];
 
 export const LOOPBACK = "loopback";

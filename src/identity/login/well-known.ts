@@ -9,7 +9,7 @@ export interface LoginEndpoint {
   readonly kind: "protected-resource" | "authorization-server" | "registration" | "authorize" | "token" | "callback";
   /** Empty if the request path does not end with the resource's path. */
   readonly suffix: string;
-  /** True if the path does not name the resource, so another resource may serve its documents there. */
+  /** True if the path does not name the resource, so another resource may serve its documents at the same path. */
   readonly isShared: boolean;
 }
 

@@ -156,7 +156,7 @@ export function createClaims(
       throw unpricedModel(llm);
     const counted = (inputTokens: number, outTokens: number): number =>
       toStoredAmount("cost", quote(inputTokens, outTokens) ?? 0);
-    // A minimum of one billionth of a dollar keeps concurrent calls from all passing on the last unit.
+    // A minimum of 1 keeps concurrent calls from all passing on the last unit.
     const estimate = Math.max(1, counted(input, 0));
     return { account, estimate, output: counted(0, output), priceOf: (tokens) => counted(0, tokens) };
   });
@@ -169,7 +169,7 @@ export function settleCharge(charge: BudgetCharge, exchange: Exchange, outcome: 
   charge.settle(({ account: { budget }, estimate }) => {
     if (budget.unit === "tokens") {
       const recounted = estimatedTokens(llm);
-      // The size of an upload is available only after the upload was sent.
+      // The size of an upload is available only after the upload has been sent.
       return used ?? (recounted === estimate ? undefined : recounted);
     }
     if (used === undefined) return undefined;

@@ -57,7 +57,6 @@ export class Ledger {
     }
   }
 
-  /** Makes a last attempt to write the queued amounts. */
   async close(): Promise<void> {
     this.#retrying?.cancel();
     this.#retrying = undefined;

@@ -89,7 +89,7 @@ export class Settlement {
     if (this.#free) this.unused("");
     else {
       settleUsage(this.#facts, report);
-      // If the provider does not report the model, the requested model is recorded.
+      // If the response does not name the model, the model that was sent to the provider is recorded.
       if (this.#isModelAccepted && this.#sentModel !== undefined) this.#facts.responseModel ??= this.#sentModel;
       this.#finish(undefined);
     }

@@ -85,7 +85,6 @@ export class SplitCall implements HttpCall {
     this.#handler.head(status, headers);
   }
 
-  /** Rejects the request with a response that looks like a provider error. */
   reject(part: Part): void {
     if (this.#isOver || this.#failed) return;
     this.#report();

@@ -9,7 +9,7 @@ import type { PromptCaching } from "../request/llm-call.ts";
 
 /** English text averages four characters per token. JSON averages slightly fewer. */
 const CHARS_PER_TOKEN = 4;
-/** Bedrock rejects cache markers for all other models. */
+/** Matches Claude models that support prompt caching. Bedrock rejects cache points for models without this support. */
 const CLAUDE_ON_BEDROCK = /anthropic\.claude-(?!3-(?:opus|sonnet|haiku)-|v2|instant)/;
 const NOVA = /amazon\.nova/;
 

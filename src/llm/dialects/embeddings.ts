@@ -28,7 +28,7 @@ interface EmbeddingOutput {
 
 interface EmbeddingFormat {
   readonly purpose?: "input_type" | "task_type";
-  /** Set if the provider accepts one text per request, so that lists are split. */
+  /** Set if the provider accepts only one text per request. Lists are then split into several requests. */
   readonly acceptsOneText?: true;
   request(input: EmbeddingInput, model: string): Members;
   answer(body: Members): EmbeddingOutput;

@@ -19,7 +19,7 @@ export function mergeRules(rules: readonly PromptRules[]): PromptRules {
 }
 
 /**
- * Requests that are not read as LLM calls have no `LlmCall`, so their rules are stored here. The outermost scope is
+ * Requests that are not read as LLM calls have no `LlmCall`, so this map stores their rules. The outermost scope is
  * first.
  */
 const rulesOfUnread = new WeakMap<Exchange, PromptRules[]>();

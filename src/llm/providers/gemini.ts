@@ -39,7 +39,7 @@ export function geminiPath(call: UpstreamCall, modelPath: string): string {
   return call.stream ? `${modelPath}:streamGenerateContent?alt=sse` : `${modelPath}:generateContent`;
 }
 
-/** Names of tuned models contain slashes. */
+/** The names of tuned models contain slashes. */
 function encodeModel(model: string): string {
   const name = slashedName(model, "/");
   if (name === undefined) throw new ModelNameError();

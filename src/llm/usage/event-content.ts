@@ -75,7 +75,7 @@ export function findModel(event: Members): string | undefined {
   return typeof model === "string" && model !== "" ? model : undefined;
 }
 
-/** Includes reasoning and tool arguments. */
+/** The text includes reasoning and tool arguments. */
 export function findOutputText(event: Members): string {
   let text = "";
   for (const choice of list(event.choices)) {

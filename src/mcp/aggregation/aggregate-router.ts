@@ -294,7 +294,6 @@ export interface SlowTargetsOptions {
   /** Returns how long lists wait for starting targets, counted from the opening of the session. */
   startWaitMs(): number;
   mayProceed(): boolean;
-  /** Reports a target that became available after the session opened without it. */
   arrived(upstream: Upstream): void;
 }
 

@@ -56,7 +56,6 @@ export function subscribeToAll(
     );
     if (hasJoined) changed();
   };
-  /** Sends list-changed notifications, because the client's lists do not contain the late target. */
   const changed = (): void => {
     for (const kind of ["tools", "prompts", "resources"] as const) {
       if (asked[`${kind}ListChanged`] !== true) continue;
@@ -152,7 +151,6 @@ function targetFilter(
   return uris.length === 0 ? lists : { ...lists, resourceSubscriptions: uris };
 }
 
-/** Returns the filter that a target acknowledged, with the names that clients use. */
 function acknowledgedBy(message: ServerMessage, upstream: Upstream, names: Names): SubscriptionFilter {
   const span = find(message.text, 0, "params", "notifications");
   const filter = (span && readFilter(JSON.parse(slice(message.text, span)))) ?? {};

@@ -115,7 +115,6 @@ export function routerOutcome(upstream: Upstream, outcome: OpenOutcome): RouterO
   if (outcome.ok) return { ok: true, answer: outcome.answer, version: outcome.about.protocolVersion };
   if (outcome.answer) {
     const { answer } = outcome;
-    // The server's error is forwarded unchanged.
     const failure = errorToFailure(answer);
     const reason = `target "${upstream.target.name}" refused to initialize: ${failure.message}`;
     return refusal(reason, failure, (id) => withId(answer, id));

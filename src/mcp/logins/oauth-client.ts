@@ -205,10 +205,10 @@ export interface OauthServer {
   readonly tokenEndpoint: string;
   readonly registrationEndpoint: string | undefined;
   readonly revocationEndpoint: string | undefined;
-  /** Sets the audience of requested tokens (RFC 8707). */
+  /** The audience of requested tokens (RFC 8707). */
   readonly resource: string;
   readonly scopes: readonly string[];
-  /** Indicates that redirects carry the parameter `iss` (RFC 9207). */
+  /** True if redirects carry the parameter `iss` (RFC 9207). */
   readonly sendsIssuer: boolean;
 }
 
@@ -244,7 +244,6 @@ export interface LoginDocuments {
   readonly serverMetadata: Document;
 }
 
-/** Throws the same errors as `discoverOauthServer`. */
 export async function discoverLogin(
   serverUrl: string,
   issuer: string | undefined,

@@ -174,7 +174,7 @@ export class ServerLogin {
       const server = await this.#discovered();
       return await revokeTokens(server, await this.#client(server), last.tokens, this.#env.fetch);
     } catch {
-      // The tokens are deleted here, but they stay valid at the server until they expire.
+      // The tokens are deleted from the vault, but they stay valid at the server until they expire.
       return false;
     }
   }

@@ -67,7 +67,7 @@ export function isObject(value: unknown): value is Json {
 
 function parsed(text: string): unknown {
   try {
-    // The JSON parser is a hundred times faster than the YAML parser.
+    // The JSON parser is far faster than the YAML parser.
     if (/^\s*\{/.test(text)) return JSON.parse(text);
   } catch {
     // A YAML flow mapping also starts with a brace.

@@ -31,7 +31,7 @@ export interface Failure {
   /** The HTTP status applies only if the response head has not been sent yet. */
   readonly status: number;
   readonly data?: unknown;
-  /** Sets the error code in the request records. Protocol errors have none. */
+  /** The error code for the request records. Protocol errors have none. */
   readonly error?: ServerError | LoginRequired | "authorization_denied";
   /** Replaces `message` in the request records. */
   readonly detail?: string;

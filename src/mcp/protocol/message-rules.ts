@@ -1,6 +1,6 @@
 /**
  * Rejects messages that a lenient server could interpret differently from the gateway, because authorization, limits,
- * and logs use the values that are read here. Examples are a name that is a list, a key in another case (Go decodes
+ * and logs use the gateway's interpretation. Examples are a name that is a list, a key in another case (Go decodes
  * `Name` as `name`), and a call without an id. The rule about keys also applies to servers, so that a case-insensitive
  * client cannot read items that the gateway withheld.
  */
@@ -132,7 +132,7 @@ export function paramsProblem(method: string, params: Params): string | undefine
   return method === "subscriptions/listen" ? listenProblem(params.notifications) : undefined;
 }
 
-/** Limits only top-level strings. Objects carry the content, which has no limit here. */
+/** Limits only top-level strings. Objects carry the content, which this check does not limit. */
 function longParam(params: Params, keys: readonly string[]): string | undefined {
   for (const key of keys) {
     const value = params[key];

@@ -12,7 +12,7 @@ import type { ReplicaBus, ReplicaMessage } from "./replica-bus.ts";
 
 /** Larger responses are not sent over the bus, and the call fails. */
 const MAX_RELAYED_CHARS = 2 * 1024 * 1024;
-/** Sets how often a relayed retry checks whether the replica with the call is alive. */
+/** How often a relayed retry checks whether the replica with the call is alive. */
 const PROBE_MS = 5_000;
 /** The call fails after this many consecutive failed checks. */
 const FAILED_PROBES = 2;

@@ -343,7 +343,7 @@ export class ServerConnection {
     for (const pending of [...this.#calls.all(), ...this.#waiting]) {
       if (!pending.isOverdue(nowMs, timeoutMs, this.#hasOpenQuestions)) continue;
       pending.cancel("timeout");
-      // `cancel` ignores internal requests, so they are removed here.
+      // `cancel` ignores internal requests, so they are removed from the table directly.
       if (!pending.isOver) this.#calls.take(pending.wireId);
       const failure = this.#failure(`did not respond within ${Math.round(timeoutMs / 1000)} s`, "backend_timeout");
       if (pending.wireId === 0) pending.fail(failure);

@@ -13,7 +13,7 @@ export interface LastFailure {
   readonly stderr: readonly string[];
   readonly agoMs: number;
   readonly times: number;
-  /** Indicates that a handshake succeeded after the failure. */
+  /** True if a handshake succeeded after the failure. */
   readonly isOver: boolean;
 }
 
@@ -60,9 +60,7 @@ export interface ServerState {
   /** Counts the sessions in which the server is up. A shared server counts once. */
   readonly sessions: number;
   readonly lostSessions: number;
-  /**
-   * Contains the reason of the last failure, even if the server is up again. It completes the sentence "target x …".
-   */
+  /** The reason for the last failure, even if the server is up again. It completes the sentence "target x …". */
   readonly lastError?: string;
   readonly agoMs?: number;
   readonly stderr: readonly string[];

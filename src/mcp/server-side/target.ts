@@ -49,7 +49,7 @@ export class Target implements RoutedTarget {
   speaksLegacy: boolean | undefined = undefined;
   /** The value is undefined until the first handshake shows whether the server supports `server/discover`. */
   speaksModern: boolean | undefined = undefined;
-  /** Indicates that the last start took longer than lists wait. A successful handshake resets the flag. */
+  /** True if the last start took longer than lists wait. A successful handshake resets the flag. */
   exceededStartWait = false;
   readonly params = new ParamHeaders();
   readonly failures: ServerFailures;

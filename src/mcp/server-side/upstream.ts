@@ -40,7 +40,7 @@ export interface Upstream {
   readonly isBackingOff: boolean;
   /** The reason completes the sentence "target x …". */
   readonly lossReason: string | undefined;
-  /** Indicates that a child process serves this upstream only. */
+  /** True if a child process serves only this upstream. */
   readonly ownsProcess?: boolean;
   /** `wire` traces the handshake if a client's request caused it. */
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void;
@@ -148,7 +148,6 @@ export class UpstreamDrain {
     this.#check();
   }
 
-  /** Closes all upstreams without waiting for their calls. */
   async close(): Promise<void> {
     for (const upstream of this.#draining) this.#close(upstream);
     await Promise.all(this.#closing);
@@ -184,7 +183,7 @@ export class UpstreamDrain {
  */
 export interface UpstreamHolder {
   readonly lastUsedMs: number;
-  /** Indicates that no client is connected and no call is pending. */
+  /** True if no client is connected and no call is pending. */
   readonly isIdle: boolean;
   readonly upstreams: readonly Upstream[];
   sweep(nowMs: number): void;

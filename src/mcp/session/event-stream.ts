@@ -52,7 +52,7 @@ export class EventStream implements BackendRun, Heartbeat {
   #sink: ResponseReceiver | undefined = undefined;
   #hasHead = false;
   #isComplete = false;
-  /** Indicates that an event was sent or logged, so that a client may resume the stream. */
+  /** True if an event was sent or logged, so that a client may resume the stream. */
   #isResumable = false;
   #lastEvent: number;
   #lastSent: number;
@@ -178,7 +178,6 @@ export class EventStream implements BackendRun, Heartbeat {
     else if (this.#hasHead && nowMs - this.#lastWriteMs >= KEEP_ALIVE_MS) this.#write(KEEP_ALIVE);
   }
 
-  /** Ends the connection without completing the stream. */
   disconnect(): void {
     const hadHead = this.#hasHead;
     const sink = this.#detach();
@@ -187,7 +186,6 @@ export class EventStream implements BackendRun, Heartbeat {
     sink.end();
   }
 
-  /** Moves the connection to a stream without a connection. */
   moveTo(other: EventStream): void {
     other.#sink = this.#sink;
     other.#hasHead = this.#hasHead;

@@ -38,7 +38,7 @@ export interface CallSession {
 export const ENDLESS = { left: Number.POSITIVE_INFINITY };
 
 export interface CallContext {
-  /** Sets the delay before the head of a slow response is sent. The default is 100 ms. */
+  /** The delay before the head of a slow response is sent. The default is 100 ms. */
   readonly primeAfterMs?: number | undefined;
   readonly access: McpAccess | undefined;
   readonly headers: HeaderList | undefined;
@@ -128,7 +128,6 @@ export class SessionCall implements Call, Linked<SessionCall> {
     this.#end(CANCELLED, errorText(this.request.id, INTERNAL_ERROR, reason));
   }
 
-  /** `bytes` is the encoded response, if it is available. */
   #end(outcome: CallOutcome, text: string | undefined, failure?: Failure, bytes?: readonly Buffer[]): void {
     if (this.#isOver) return;
     this.#isOver = true;

@@ -31,19 +31,16 @@ const MIN_EVICTABLE_MS = 10_000;
  * time.
  */
 const CROWDING = 10;
-/** Sets the share of the largest client's idle sessions that is ended at a time to free memory. */
+/** The fraction of the largest client's idle sessions that each reclaim ends. */
 const RECLAIMED_SHARE = 0.125;
 /** Limits the groups per client. Modern clients have one group per client name and capabilities. */
 const MAX_GROUPS_PER_CLIENT = 64;
-/** Estimates the memory of a session or group without the data that its client sent. */
+/** The estimated memory of a session or group without the data that its client sent. */
 const SESSION_BYTES = 8 * 1024;
 /** The parameters of `initialize` are retained several times, as strings and as objects. */
 const RETAINED_COPIES = 4;
 const RETRY_AFTER_SECONDS = "5";
-/**
- * Sets how often a session's record is refreshed, and therefore how soon other replicas detect that a session was
- * ended.
- */
+/** How often a session's record is refreshed, and therefore how soon other replicas detect that a session was ended. */
 const RECORD_EVERY_MS = 30_000;
 
 export interface StoreSettings {
@@ -237,8 +234,8 @@ export class SessionStore implements SessionHost {
   }
 
   /**
-   * Ends a share of the idle sessions of the largest client to free memory. If that client has none here, the largest
-   * client of this store is used.
+   * Ends some idle sessions of the client that uses the most memory. If that client has none in this store, the store's
+   * largest client is used.
    */
   #reclaim(largest: string | undefined): boolean {
     const isHere = largest !== undefined && this.#countOf(largest) > 0;
@@ -275,7 +272,6 @@ export class SessionStore implements SessionHost {
     this.#retireGroups();
   }
 
-  /** Ends sessions and groups after their pending calls. */
   retire(): void {
     for (const session of [...this.#sessions.values()]) session.retire();
     this.#retireGroups();
@@ -329,7 +325,6 @@ export class SessionStore implements SessionHost {
     return session;
   }
 
-  /** Ends the session with this displayed id if it is unique. Returns the number of sessions with that id. */
   endShown(shown: string): number {
     const found = [...this.#sessions.values()].filter((session) => shortSessionId(session.id) === shown);
     if (found.length === 1) found[0]?.end("an operator ended it");

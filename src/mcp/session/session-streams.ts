@@ -14,7 +14,6 @@ const GENERAL_STREAM = 0;
 const LOST = "the rest of this response is no longer available, or the gateway was restarted; send the request again";
 /** Limits the streams without a response that are remembered in case their clients resume them. */
 const KEPT_SILENT = 32;
-/** The event log has the same limits. */
 const MAX_UNDELIVERED = 256;
 const MAX_UNDELIVERED_CHARS = 1024 * 1024;
 

@@ -311,7 +311,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
 
   /**
    * Sends a server's question on the stream of its call. If only the general stream is connected, the question is sent
-   * there.
+   * on that stream.
    */
   ask(question: Question, stream: EventStream): void {
     this.#questions.ask(question, stream.isConnected || !this.general.isConnected ? stream : this.general);

@@ -71,7 +71,7 @@ export class HttpChannel implements Channel {
       return;
     }
     if (message.method === "notifications/initialized" && !this.#hasGeneralStream) this.#hold();
-    // New calls are rejected before they reach the channel, so only messages without a response are dropped here.
+    // New calls are rejected before they reach the channel, so this check drops only messages without a response.
     if (message.wireId === undefined && this.isOverloaded) return;
     const exchange = this.#begin(message.wireId);
     if (message.wireId === undefined) exchange.timer = this.#clock.after(ACCEPT_MS, () => this.#drop(exchange));
@@ -304,8 +304,8 @@ function ignore(): void {
 
 const FIRST_RETRY_MS = 1_000;
 /**
- * Sets a lower bound for the server's `retry`, so that a server that ends its streams immediately is not polled in a
- * tight loop.
+ * The lower bound for the server's `retry`, so that a server that ends its streams immediately is not polled in a tight
+ * loop.
  */
 const MIN_RETRY_MS = 100;
 const MAX_RETRY_MS = 30_000;
@@ -350,7 +350,6 @@ function endSession(server: RemoteServer, clock: Clock, headers: readonly string
 }
 
 function noteEvent(exchange: HttpExchange, event: SseEvent): void {
-  // The id is sent back in the `last-event-id` header.
   if (event.id !== undefined && isHeaderValue(event.id)) exchange.lastEventId = event.id;
   if (event.retry !== undefined) exchange.retryMs = Math.max(MIN_RETRY_MS, Math.min(MAX_RETRY_MS, event.retry));
 }

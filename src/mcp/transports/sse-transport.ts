@@ -69,7 +69,7 @@ export function openSseChannel(
       if (isOver || endpoint === undefined) return;
       const headers = ["content-type", "application/json", "accept", "application/json", ...(message.headers ?? [])];
       const { wireId } = message;
-      // New calls are rejected before they reach the channel, so only messages without a response are dropped here.
+      // New calls are rejected before they reach the channel, so this check drops only messages without a response.
       if (wireId === undefined && posts.size > MAX_POSTS) return;
       let status = 0;
       const failed = (reason: string): void => {

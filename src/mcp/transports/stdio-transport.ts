@@ -1,8 +1,8 @@
 /**
  * Implements the stdio transport, which runs a server as a child process with one JSON-RPC message per line. Lines that
  * are not messages are counted and ignored, because many programs print a banner to stdout. The child leads a process
- * group and never outlives the gateway. To stop it, the gateway closes stdin and then sends SIGTERM and SIGKILL to the
- * whole group. If the gateway is killed, the operating system closes stdin. No shell is involved.
+ * group and is started without a shell. To stop it, the gateway closes stdin and then sends SIGTERM and SIGKILL to the
+ * whole group. If the gateway is killed, the operating system closes the child's stdin.
  */
 
 import { type ChildProcessByStdio, spawn } from "node:child_process";
@@ -117,7 +117,7 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
 
 /** Limits the queued input of a child that does not read stdin. New calls fail at the limit. */
 const MAX_QUEUED_BYTES = 4 * 1024 * 1024;
-/** Sets the delay between closing stdin and SIGTERM, and between SIGTERM and SIGKILL. */
+/** The delay between closing stdin and SIGTERM, and between SIGTERM and SIGKILL. */
 const GRACE_MS = 2_000;
 /**
  * Limits the time to read the remaining output after the child exits, because a grandchild may keep the pipe open
@@ -522,7 +522,6 @@ export class LineSplitter {
 
 const KEPT_LINES = 20;
 const MAX_LINE_CHARS = 1024;
-/** Leaves room for one stack trace per second. */
 const LOGGED_LINES_PER_SECOND = 50;
 /**
  * Matches lines that Node and npm print below the cause of a crash, such as stack frames, closing brackets, versions,

@@ -9,7 +9,7 @@ import type { McpProtocol } from "../protocol/protocol-version.ts";
 
 export interface Outgoing {
   readonly text: string;
-  /** Contains the id that the gateway assigned if the message is a request. */
+  /** The id that the gateway assigned, if the message is a request. */
   readonly wireId?: number;
   readonly method?: string;
   /** Contains alternating names and values of additional HTTP headers. */

@@ -18,7 +18,7 @@ export interface Logger {
   trace(message: string, fields?: LogFields): void;
   /** Lets callers skip building expensive fields. */
   enabled(level: LogLevel): boolean;
-  /** A module is a folder under `src`. */
+  /** `module` is the name of a folder under `src`. */
   for(module: string): Logger;
 }
 

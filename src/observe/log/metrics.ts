@@ -47,7 +47,7 @@ export interface MetricFamily {
 
 export interface MetricPoint {
   readonly labels: Readonly<Record<string, string>>;
-  /** A histogram has the sum of its values here. */
+  /** The sum of the values for a histogram. */
   readonly value: number;
   /** Only histograms have buckets. The last count is for values above all bounds. */
   readonly buckets?: { readonly bounds: readonly number[]; readonly counts: readonly number[] };

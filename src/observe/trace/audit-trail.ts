@@ -4,7 +4,7 @@
  */
 
 export interface AuditTrail {
-  /** Called when an MCP request was parsed. `params` are those of the client. */
+  /** Called when an MCP request has been parsed. `params` are those of the client. */
   asked(id: string, method: string, params: Readonly<Record<string, unknown>>): void;
   /** Called when the request ended. `answer` is the text of the server's message, if any. */
   ended(id: string, target: string, outcome: string, answer: string | undefined): void;

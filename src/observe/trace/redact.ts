@@ -252,7 +252,8 @@ export function redactUrl(text: string, found?: string[]): string {
     })
     .replace(/([?&]([^=&#?]*)=)([^&#]+)/g, (all: string, start: string, name: string, value: string) => {
       if (ONLY_REFERENCES.test(value)) return all;
-      // A parameter with another name may be a version or a language, so its value is hidden here but not collected.
+      // A parameter with another name may be a version or a language, so its value is hidden but not collected as a
+      // secret.
       if (isSensitiveName(decodeSafely(name), "query")) found?.push(value, decodeSafely(value));
       return `${start}${REDACTED}`;
     })

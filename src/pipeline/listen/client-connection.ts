@@ -25,7 +25,7 @@ export interface SocketReceiver {
   received(chunk: Buffer): void;
   /** Called when the client closed its side. */
   receivedEnd(): void;
-  /** Called when the socket's write buffer was drained. */
+  /** Called when the socket's write buffer has drained. */
   drained(): void;
   closed(): void;
   /** Called when a handler threw. The connection must be closed. */
@@ -336,7 +336,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
     else this.#reject(rejectionOf(error), error.head);
   }
 
-  /** Sends the last response, for a head that is not a request or for a request with an invalid body. */
+  /** Rejects an invalid request head or body with an error response, and closes the connection. */
   #reject(error: GatewayError, bytes: Buffer | undefined): void {
     const response = this.#response;
     const rejection = this.owner.reject(response === undefined ? bytes : undefined, error, this.#socket);
@@ -415,7 +415,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
       if (this.#socket.isPaused()) this.#socket.resume();
     } else {
       this.#deadline.in(this.owner.headersTimeoutMs);
-      // Pipelined requests run in another event-loop iteration, so that one client does not delay all others.
+      // Pipelined requests run in another event-loop iteration, so that one client does not delay the others.
       fairReads.runLater(() => readHeld(this));
     }
   }

@@ -18,7 +18,9 @@ export interface InheritedSocket {
 }
 
 export interface InheritedSockets {
-  /** Returns each socket once, because closing a listener closes its descriptor. */
+  /**
+   * Matches by port first, then by name. Returns each socket once, because closing a listener closes its descriptor.
+   */
   take(listener: { readonly name: string; readonly port: number }): number | undefined;
   unused(): readonly InheritedSocket[];
 }

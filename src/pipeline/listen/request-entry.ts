@@ -1,6 +1,6 @@
 /**
- * Validates a parsed head and passes it to the pipeline as an Exchange, or rejects it. Requests rejected here reach no
- * policy, but are included in the log, metrics, recent requests and the trace.
+ * Validates a parsed head and passes it to the pipeline as an Exchange, or rejects it. Rejected requests reach no
+ * policy, but are included in the log, the metrics, the recent requests, and the trace.
  */
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
@@ -29,7 +29,7 @@ import { forwardedClient } from "./trusted-peers.ts";
 const RETRY_SECONDS = "2";
 
 export interface EntrySink extends ClientSink {
-  /** The request offers an upgrade to another protocol. */
+  /** True if the request asks for a protocol upgrade. */
   readonly isUpgrade: boolean;
   /**
    * The memory of the request and its response is charged to this client, which is undefined until there is an

@@ -1,5 +1,5 @@
 /**
- * Writes the response of one exchange to an HTTP/1.1 client connection with backpressure, trailers and upgrades. A
+ * Writes the response of one exchange to an HTTP/1.1 client connection with backpressure, trailers, and upgrades. A
  * truncated body never looks complete. A small response or chunk is one write.
  */
 
@@ -131,7 +131,7 @@ export interface ResponseCarrier {
   readonly hasBody: boolean;
   /** All received bytes of the request body were read. */
   readonly isBodyDrained: boolean;
-  /** Called when the last bytes of a response were written. */
+  /** Called when the last bytes of a response have been written. */
   readonly afterLastWrite: (error?: Error | null) => void;
   /** The tunnel's memory is charged to the client `chargedTo`. */
   join(head: string, backend: Duplex, chargedTo: string, closed: () => void): void;
@@ -374,7 +374,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     else this.#contain(this.onStalled);
   }
 
-  /** Called when the socket's write buffer was drained. */
+  /** Called when the socket's write buffer has drained. */
   drained(): void {
     if (!this.#awaitsDrain) return;
     this.#awaitsDrain = false;
@@ -382,7 +382,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     this.#contain(this.onDrain);
   }
 
-  /** Called when the response was sent or its connection is closed. */
+  /** Called when the response has been sent or its connection is closed. */
   close(complete: boolean): void {
     if (this.#isClosed) return;
     this.#isClosed = true;

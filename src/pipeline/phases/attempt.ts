@@ -152,7 +152,7 @@ export function headLimitMs(
   return perTargetMs === UNLIMITED ? leftMs : Math.min(perTargetMs, leftMs);
 }
 
-/** These methods are safe to send twice (RFC 9110 section 9.2.2). */
+/** RFC 9110 section 9.2.2, without TRACE, which the gateway rejects. */
 const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
 
 export function isIdempotent({ method }: GatewayRequest): boolean {
@@ -173,7 +173,7 @@ export function mayRepeat(request: GatewayRequest, nothingSent: boolean, error?:
   return connectFailed || (nothingSent && error === undefined);
 }
 
-/** Reasons may quote a server's response. */
+/** Error messages may quote a server's response, so their length is limited. */
 const MAX_PROBLEM_CHARS = 500;
 
 /** The owner is notified if the attempt ends without a response head. */

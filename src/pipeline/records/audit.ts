@@ -1,6 +1,6 @@
 /**
- * Writes the audit stream, one record for each call of an MCP tool, prompt or resource and of an LLM, with the caller,
- * the arguments and the outcome. Recording never delays a call unless `required` is set.
+ * Writes the audit stream, one record for each call of an MCP tool, prompt, or resource and of an LLM, with the caller,
+ * the arguments, and the outcome. Recording never delays a call unless `required` is set.
  */
 
 import { createHash, createHmac } from "node:crypto";
@@ -282,7 +282,9 @@ class Trail implements AuditTrail {
     return recordValue(name, how, this.#settings, this.#env.redaction, this.#exchange, this.#secrets);
   }
 
-  /** If only the result is recorded, the arguments are still parsed to find credentials that the result may repeat. */
+  /**
+   * If only the result is recorded in full, the arguments are still parsed, to redact their credentials in the result.
+   */
   #noteSecrets(read: () => string): void {
     const { arguments: how, results, maxValueChars } = this.#settings;
     if (results === "whole" && how !== "whole")

@@ -45,7 +45,7 @@ export function findOlder(facts: RequestHistory, id: string): RequestDetail[] {
       const start = bytes.lastIndexOf(0, at) + 1;
       const end = bytes.indexOf(0, at);
       const record = readRecord(bytes.toString("utf8", start, end < 0 ? bytes.length : end));
-      // The same bytes can occur in another field.
+      // The bytes of the id can also occur in another field.
       if (record?.id === id && found.at(-1)?.at !== record.at) found.push(record);
     }
   }

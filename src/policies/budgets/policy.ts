@@ -1,6 +1,7 @@
 /**
- * `budgets`: limits the cost of LLM calls per day, week or month, in US dollars or tokens, in total or per key. The policy
- * reserves an estimate in the store before a call and settles it when the response ends. It never cuts off a response.
+ * `budgets`: limits the cost of LLM calls per day, week, or month, in US dollars or tokens, in total or per key. The
+ * policy reserves an estimate in the store before a call and settles it when the response ends. It never cuts off a
+ * response.
  */
 import { createHash } from "node:crypto";
 import { z } from "zod";

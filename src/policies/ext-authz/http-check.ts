@@ -36,7 +36,7 @@ export async function checkOverHttp(
   context: readonly (readonly [name: string, value: string | undefined])[],
 ): Promise<Verdict> {
   const { request, source, id, originalHost } = exchange;
-  // If a value cannot be computed, the client's header of that name is removed so that the service does not trust it.
+  // If a value cannot be computed, the client's header with that name is removed so that the service does not trust it.
   for (const [name, value] of context)
     headers.assert(name, value !== undefined && isHeaderValue(value) ? value : undefined);
   // A `headers` list can omit the forwarding headers, so they are always copied from the request.

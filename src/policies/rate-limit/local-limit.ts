@@ -161,7 +161,10 @@ export class LocalCharge implements Charge {
     limits.readings = others?.length === 0 ? undefined : others;
   }
 
-  /** Returns the estimate if it changed since admission. The size of an upload is known only after it was sent. */
+  /**
+   * Returns the estimate if it changed since admission. The size of an upload is available only after the upload has
+   * been sent.
+   */
   recount(estimate: number): number | undefined {
     return estimate === this.#amount.charged ? undefined : estimate;
   }

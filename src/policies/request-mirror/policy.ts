@@ -16,7 +16,7 @@ import { pathAndQuery } from "../../http/request-path.ts";
 import { ComparedResponse, compareCopies, expectCopy, watchBackend } from "./compare-responses.ts";
 
 const MAX_MIRRORED_BYTES = 256 * 1024;
-/** Further copies are dropped. */
+/** Copies beyond this number are dropped. */
 const MAX_COPIES = 100;
 const TIMEOUT_MS = 30_000;
 

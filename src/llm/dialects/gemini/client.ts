@@ -1,6 +1,6 @@
 /**
  * Implements the client side of Gemini's generateContent. Google accepts camelCase and snake_case names. Tool calls
- * often have no ids, so the gateway numbers them and matches results to calls of the same name in order.
+ * often have no ids, so the gateway numbers them and matches results to calls with the same name in order.
  */
 import { isMembers, type Members, putMember } from "../../../json/json.ts";
 import {
