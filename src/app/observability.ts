@@ -1,5 +1,5 @@
 /**
- * Connects everything that observes requests: metrics, OpenTelemetry, audit records, access log, recent requests and
+ * Connects everything that observes requests: metrics, OpenTelemetry, audit records, access log, recent requests, and
  * traffic history. Each finished request is recorded in one function, so all outputs agree.
  */
 

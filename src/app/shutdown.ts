@@ -13,7 +13,7 @@ export const SHUTDOWN_STEPS = [
   "backends",
   /** Stops accepting requests and drains those in flight. */
   "listeners",
-  /** Closes pools, sessions and child processes. */
+  /** Closes pools, sessions, and child processes. */
   "resources",
   "outgoing",
   "store",

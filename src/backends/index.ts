@@ -1,5 +1,5 @@
 /**
- * The backend kinds, selected by the key under `backends[]`. Validation, the JSON schema and the documentation are
+ * The backend kinds, selected by the key under `backends[]`. Validation, the JSON schema, and the documentation are
  * derived from this list.
  */
 import type { BackendDefinition } from "../core/backend.ts";

@@ -1,5 +1,5 @@
 /**
- * Decodes text inside base64 and data URLs for guards. Images, audio and other binary data are recognized by their
+ * Decodes text inside base64 and data URLs for guards. Images, audio, and other binary data are recognized by their
  * first bytes and skipped.
  */
 

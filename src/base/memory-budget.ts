@@ -1,11 +1,11 @@
 /**
- * Limits the memory that clients can make the gateway retain. Pools limit request bodies, MCP sessions with their
- * event logs, large messages of servers, streams whose peer does not read, and the store with its cache. All pools
- * together are about half of the memory of the process, which leaves the rest for the gateway itself and for garbage.
- * Each client has a share of each pool, so that one client cannot exhaust it. While measured memory
- * (`heap-pressure.ts`) is short, `relieve` frees caches first, then idle sessions of the client that holds the most,
- * stops reading request bodies, and finally rejects the newest body of the largest client or cuts its oldest waiting
- * stream. Rate limit buckets, budgets and API keys are never evicted.
+ * Limits the memory that clients can make the gateway retain. Pools limit request bodies, MCP sessions with their event
+ * logs, large messages of servers, streams whose peer does not read, and the store with its cache. All pools together
+ * are about half of the memory of the process, which leaves the rest for the gateway itself and for garbage. Each
+ * client has a share of each pool, so that one client cannot exhaust it. While measured memory (`heap-pressure.ts`) is
+ * short, `relieve` frees caches first, then idle sessions of the client that uses the most memory, then stops reading
+ * request bodies, and finally rejects the newest body of the largest client or cuts its oldest waiting stream. Rate
+ * limit buckets, budgets and API keys are never evicted.
  */
 
 import type { Clock, Timer } from "./clock.ts";
@@ -190,9 +190,9 @@ export class MemoryAccount {
 }
 
 /**
- * Limits the bytes that wait in stream buffers because a peer does not read, such as responses for clients, uploads
- * for backends, HTTP/2 bodies that are not read yet, and tunnels. These bytes have already arrived, so they are
- * charged even beyond the limit. Streams of the client that holds the most are then cut until the others fit, starting
+ * Limits the bytes that wait in stream buffers because a peer does not read, such as responses for clients, uploads for
+ * backends, HTTP/2 bodies that are not read yet, and tunnels. These bytes have already arrived, so they are charged
+ * even beyond the limit. Streams of the client that uses the most memory are then cut until the others fit, starting
  * with the stream that has waited the longest without progress. A client's only stream may exceed its share, and the
  * only stream of all may exceed the limit.
  */
@@ -319,7 +319,7 @@ interface Waiter {
 /**
  * Limits the request bodies that are buffered. Memory is reserved before a body is read, for its declared length or in
  * steps. A body without a reservation is not read, which applies backpressure to its client, and is rejected after 10
- * s. A client that holds little can displace the newest unfinished body of the client that holds the most.
+ * s. A client that uses little memory can displace the newest unfinished body of the client that uses the most.
  */
 export class BodyPool {
   readonly #clock: Clock;
@@ -580,7 +580,6 @@ export class MessagePool {
     return this.#waiting > 0;
   }
 
-  /** Creates the account of one server, which all of its connections share. */
   server(): ServerMessages {
     return new ServerMessages(this);
   }

@@ -63,8 +63,8 @@ function schedule(): void {
 }
 
 /**
- * Runs one slice of the task that waited longest. Callbacks of finished work run in the same event-loop iteration, so
- * the slice ends when a task is done.
+ * Runs one slice of the task that has waited the longest. Callbacks of finished work run in the same event-loop
+ * iteration, so the slice ends when a task is done.
  */
 function turn(): void {
   isScheduled = false;

@@ -1,5 +1,5 @@
 /**
- * `gateway controller`: handles flags, signals and exit codes of the controller.
+ * `gateway controller`: handles flags, signals, and exit codes of the controller.
  */
 import { randomBytes } from "node:crypto";
 import { writeSync } from "node:fs";

@@ -18,13 +18,12 @@ import type { Environment } from "./text/env.ts";
 export interface DryConfigOptions {
   readonly environment: Environment;
   readonly clock: Clock;
-  /** Reports unset variables as notes instead of errors. */
+  /** True to report unset variables as notes instead of errors. */
   readonly allowMissingEnv?: boolean;
 }
 
 export interface DryConfig {
   readonly prepared: Prepared;
-  /** Closes the resources that compiling opened. */
   close(): void;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Maps A2A method names to one canonical name. Protocol 1.0 renamed the methods of 0.3, and agents accept both, so a rule
- * about `tasks/cancel` must also apply to `CancelTask`. Rules, limits and records use the names of 0.3.
+ * Maps A2A method names to one canonical name. Protocol 1.0 renamed the methods of 0.3, and agents accept both, so a
+ * rule about `tasks/cancel` must also apply to `CancelTask`. Rules, limits, and records use the names of 0.3.
  */
 import { foldCase } from "../json/syntax.ts";
 

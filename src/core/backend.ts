@@ -15,7 +15,7 @@ import type { WireTap } from "./wire.ts";
 
 /**
  * Receives the response of a backend for one attempt. The contract extends that of `HttpResponseReceiver`, so a
- * connection can call the receiver directly. The pipeline's implementation ignores calls after `end`, `fail` or
+ * connection can call the receiver directly. The pipeline's implementation ignores calls after `end`, `fail`, or
  * `BackendRun.abort`, accepts calls before `Backend.call` has returned, and never throws.
  */
 export interface ResponseReceiver extends HttpResponseReceiver, WireTap {
@@ -41,7 +41,7 @@ export interface BackendProblem {
 export interface BackendRun {
   abort(): void;
   resume(): void;
-  /** Counts the targets that failover can still try after the current one. */
+  /** The number of targets that failover can still try after the current one. */
   readonly spareTargets?: number;
   /** Fails over to the next target after a timeout. Returns false if no target is left or a response has started. */
   tryNext?(reason: string): boolean;
@@ -155,9 +155,9 @@ export interface BackendEnv extends CompileEnv {
   scopeOf?(inner: InnerPolicies): CompiledScope;
   /** Contains the host names of the route and of the URLs in its policies. */
   readonly trustedHosts: readonly string[];
-  /** Every request on the route carries a verified credential that pages of other sites cannot send. */
+  /** True if every request on the route carries a verified credential that pages of other sites cannot send. */
   readonly requiresCredential: boolean;
-  /** A policy of the route reads credentials, even if they are optional. */
+  /** True if a policy of the route reads credentials, even if they are optional. */
   readonly readsCredential?: boolean;
   /** Child processes can inherit some of these variables of the gateway's process. */
   readonly environment: Readonly<Record<string, string | undefined>>;

@@ -220,8 +220,8 @@ export const ERRORS = {
 export type ErrorCode = keyof typeof ERRORS;
 
 /**
- * A backend reports these failures inside its own protocol, usually with status 200. The access log, metrics and
- * recent requests use these codes, and the client receives the backend's response unchanged.
+ * A backend reports these failures inside its own protocol, usually with status 200. The access log, the metrics, and
+ * the recent requests use these codes, and the client receives the backend's response unchanged.
  */
 export const RECORDED = {
   tool_error: { source: "upstream", doc: "A tool ran and its result says `isError`; the reason is its first text." },

@@ -93,7 +93,7 @@ export interface Step {
   micros: number;
 }
 
-/** Explains why a request was rejected or failed, for the access log, the trace and `explain`. */
+/** Explains why a request was rejected or failed, for the access log, the trace, and `explain`. */
 export interface Failure {
   readonly code: FailureCode;
   readonly source: ErrorSource;
@@ -110,7 +110,7 @@ export interface ShadowDenial {
 
 export interface ShadowDenialOptions {
   readonly rule?: string;
-  /** Limits would still charge the request if the policy were enforced. */
+  /** True if limits would still charge the request if the policy were enforced. */
   readonly isCounted?: boolean;
 }
 
@@ -132,7 +132,7 @@ class ExchangeRecords {
   audit: AuditTrail | undefined = undefined;
   /** Only routes that compare the responses of a mirror have this record. */
   mirrored: Mirrored | undefined = undefined;
-  /** Requests of the web UI itself are not counted, logged, or kept in the history. */
+  /** True for reads of the web UI itself, which are not counted, logged, or kept in the history. */
   isQuiet = false;
 }
 
@@ -171,12 +171,13 @@ class ExchangeLimits {
 class ExchangeShadow {
   denials: ShadowDenial[] | undefined = undefined;
   /**
-   * A policy in shadow mode would have denied the request before admission, so limits in shadow mode do not charge it.
+   * True if a policy in shadow mode would have denied the request before admission, so limits in shadow mode do not
+   * charge it.
    */
   isFree = false;
   /** These charges of limits in shadow mode are refunded if a policy in shadow mode denies the request. */
   charges: ChargeTaken[] | undefined = undefined;
-  /** A shadow decision may still arrive after the request has ended. */
+  /** True if a shadow decision may still arrive after the request has ended. */
   isPending = false;
   onLate: ((denial: ShadowDenial) => void) | undefined = undefined;
 }
@@ -185,9 +186,11 @@ class ExchangeShadow {
 class ExchangeMcp {
   /** MCP authorization policies set this field. If it is undefined, everything is allowed. */
   access: McpAccess | undefined = undefined;
-  /** A rule reads the messages, so the backend rejects messages that a server could interpret differently. */
+  /** True if a rule reads the messages, so the backend rejects messages that a server could interpret differently. */
   isJudged = false;
-  /** A rule in shadow mode reads the messages, so a batch is split into its messages but nothing is rejected. */
+  /**
+   * True if a rule in shadow mode reads the messages, so a batch is split into its messages but nothing is rejected.
+   */
   isWatched = false;
   calledTool: CalledTool | undefined = undefined;
   /** The attributes of all messages of a batch are kept only if a rule reads them. */
@@ -229,7 +232,9 @@ export class Exchange implements Linked<Exchange> {
   readonly records = new ExchangeRecords();
   readonly steps: Step[] = [];
   failure: Failure | undefined = undefined;
-  /** The response was sent or the client disconnected, so the results of pending work are discarded. */
+  /**
+   * True if the response has been sent or the client has disconnected, so the results of pending work are discarded.
+   */
   isOver = false;
   /** Explains why the current hook did not apply. The pipeline moves the reason into the trace. */
   skipped: string | undefined = undefined;
@@ -239,7 +244,7 @@ export class Exchange implements Linked<Exchange> {
   readonly shadow = new ExchangeShadow();
   readonly mcp = new ExchangeMcp();
   readonly upstream = new ExchangeUpstream();
-  /** Tells whether the route's CORS policy allows the Origin header. Undefined if either is missing. */
+  /** True if the route's CORS policy allows the Origin header. Undefined if either is missing. */
   originAllowed: boolean | undefined = undefined;
   /** Called when the backend's response head arrives, to add observers of the body. */
   observeResponse: ((response: GatewayResponse) => void) | undefined = undefined;
@@ -320,7 +325,7 @@ export class Exchange implements Linked<Exchange> {
     return this.#recordId;
   }
 
-  /** The request is traced or sampled, so backends report wire-level events. */
+  /** True if the request is traced or sampled, so that backends report wire-level events. */
   get isWatched(): boolean {
     return this.trace !== undefined || this.records.spans !== undefined;
   }

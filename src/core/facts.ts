@@ -1,5 +1,5 @@
 /**
- * Defines the request attributes that policies and backends set. CEL expressions, logs and metrics read them.
+ * Defines the request attributes that policies and backends set. CEL expressions, logs, and metrics read them.
  */
 
 export interface BackendFacts {
@@ -43,7 +43,7 @@ export interface McpAccess {
 /** Decides which models the client's API key can use. Lists are filtered and calls are checked. */
 export interface ModelAccess {
   allows(model: string): boolean;
-  /** Lists the allowed models that are not patterns. */
+  /** The allowed models that are not patterns. */
   readonly names: readonly string[];
 }
 

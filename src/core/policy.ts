@@ -1,7 +1,7 @@
 /**
  * Defines the contract of a policy, which consists of a schema, a documentation sentence, and `compile(config) →
  * Hooks`. Each folder under policies/ exports one `definePolicy(...)`, and its line in policies/index.ts sets the
- * execution order. Validation, JSON schema, docs, effectivePolicy and the config dump derive from the definition.
+ * execution order. Validation, JSON schema, docs, effectivePolicy, and the config dump derive from the definition.
  */
 import type { z } from "zod";
 import type { Clock } from "../base/clock.ts";
@@ -48,7 +48,7 @@ export interface RecordedIdentity {
 }
 
 /**
- * A policy runs at these steps of a request, in this order. All are optional. Only `request`, `recall` and `response`
+ * A policy runs at these steps of a request, in this order. All are optional. Only `request`, `recall`, and `response`
  * may return a promise. The types of the other hooks reject an async function, and the pipeline treats a returned
  * promise as an error (`rejectPromise`), so a rule cannot fail open because it was not awaited.
  */
@@ -79,7 +79,7 @@ export interface Hooks {
   assume?(exchange: Exchange, given: GivenToken): undefined;
   /** Replaces `request` in rehearsals, with the identity that was established when the request was recorded. */
   recall?(exchange: Exchange, identity: RecordedIdentity): HookResult;
-  /** The request hook sends outgoing requests, so a dry run skips it. */
+  /** Set if the request hook sends outgoing requests, so that a dry run skips it. */
   readonly sends?: true;
   /** The pipeline buffers these bodies before the hook runs, because an expression reads them. */
   readonly reads?: { readonly requestBody?: boolean; readonly responseBody?: boolean };
@@ -113,7 +113,9 @@ export interface LlmSight {
   readonly tokens?: boolean;
   /** Works like `tokens`, for limits in shadow mode, which reject nothing. */
   readonly watchedTokens?: boolean;
-  /** A rule or a limit key reads `llm.*`, so bodies that two parsers could interpret differently are rejected. */
+  /**
+   * True if a rule or a limit key reads `llm.*`, so bodies that two parsers could interpret differently are rejected.
+   */
   readonly model?: boolean;
 }
 
@@ -177,9 +179,9 @@ export interface CompileEnv {
   /** Resolves a path relative to the configuration file that contains it. */
   resolvePath(path: string): string;
   readonly endpoints?: EndpointDirectory | undefined;
-  /** The policy comes from a Kubernetes cluster, so it must not access files or addresses of this machine. */
+  /** True if the policy comes from a Kubernetes cluster, so it must not access files or addresses of this machine. */
   readonly isConfined?: boolean;
-  /** The configuration is only validated or rehearsed, so no connections may be opened. */
+  /** True if the configuration is only validated or rehearsed, so no connections may be opened. */
   readonly isDry?: boolean;
   /** Reads a file that the configuration names, at most 1 MiB by default. Throws an Error that names the problem. */
   readFile(path: string, maxBytes?: number): string;
@@ -239,7 +241,7 @@ export interface BudgetView {
   readonly hard: boolean;
   readonly period: string;
   readonly resetSeconds: number;
-  /** Counts the keys with spending in the period. */
+  /** The number of keys with spending in the period. */
   readonly keysInUse: number;
   readonly keys: readonly { readonly key: string; readonly spent: number; readonly remaining: number }[];
 }
@@ -269,7 +271,7 @@ export interface PathMatch {
 
 export interface ExtraMatch {
   readonly exact: string;
-  /** The path does not name the route's resource, so a route whose resource it names takes precedence. */
+  /** True if the path does not name the route's resource, so a route whose resource it names takes precedence. */
   readonly isShared?: boolean;
 }
 
@@ -321,7 +323,7 @@ export interface CompiledScope {
   readonly response: readonly CompiledPolicy[];
   readonly settle: readonly CompiledPolicy[];
   readonly settings: Settings;
-  /** The scope has no request hooks, so the pipeline skips it without allocating a closure. */
+  /** True if the scope has no request hooks, so the pipeline skips it without allocating a closure. */
   readonly isTransparent: boolean;
   /** These hooks of a route run before the gateway's access policies, for example to respond to a CORS preflight. */
   readonly preface?: CompiledScope;

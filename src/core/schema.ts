@@ -1,6 +1,6 @@
 /**
- * Provides building blocks of configuration schemas. Each validates a value at load and carries the marks that the
- * JSON schema, the documentation and the redaction of dumps need.
+ * Provides building blocks of configuration schemas. Each validates a value at load and carries the marks that the JSON
+ * schema, the documentation, and the redaction of dumps need.
  */
 import { z } from "zod";
 import { isHeaderName } from "../base/header-names.ts";
@@ -24,7 +24,6 @@ export function celSource(): z.ZodString {
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 const DURATION = /^(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+$/;
 
-/** Parses a duration to milliseconds. */
 export function duration() {
   return z
     .string("expected a duration such as 250ms, 10s, 5m or 1h30m")
@@ -37,7 +36,7 @@ export function duration() {
     });
 }
 
-/** Dumps, traces and logs redact the value. */
+/** Dumps, traces, and logs redact the value. */
 export function secret() {
   return z.string().min(1).meta({ secret: true });
 }
@@ -124,7 +123,7 @@ export interface LocalUse {
     | "a host by its address";
   /** Returns whether a value refers to the local machine. By default every value does. */
   readonly isLocal?: (value: unknown) => boolean;
-  /** The file is read through `CompileEnv.readFile`, so a reference to a Secret can replace it. */
+  /** True if the file is read through `CompileEnv.readFile`, so that a reference to a Secret can replace it. */
   readonly isReadable?: boolean;
 }
 

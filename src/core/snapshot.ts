@@ -1,5 +1,5 @@
 /**
- * Builds snapshots of an exchange for traces and recent requests, with sensitive headers, keys and credential
+ * Builds snapshots of an exchange for traces and recent requests, with sensitive headers, keys, and credential
  * parameters redacted. A snapshot is built only for a traced request, or when a recent request is viewed.
  */
 import type { Clock } from "../base/clock.ts";

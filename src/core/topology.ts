@@ -41,7 +41,7 @@ export interface Route {
   readonly policies: CompiledScope;
   readonly backends: readonly WeightedBackend[];
   readonly totalWeight: number;
-  /** The route or its gateway has authentication or authorization, so paths are checked more strictly. */
+  /** True if the route or its gateway has authentication or authorization, so paths are checked more strictly. */
   readonly isProtected: boolean;
 }
 

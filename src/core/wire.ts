@@ -24,7 +24,7 @@ export type Sent =
 
 export interface WireTap {
   /**
-   * Reports that I/O starts. `target` is `host:port`, `stdio:<name>` or `internal:<name>`. `sent` is set if the
+   * Reports that I/O starts. `target` is `host:port`, `stdio:<name>`, or `internal:<name>`. `sent` is set if the
    * request is traced.
    */
   attempt(target: string, sent?: Sent): void;

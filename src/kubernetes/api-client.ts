@@ -15,7 +15,7 @@ import { KubeconfigError, type KubeconfigFlags, loadCluster, type PluginHost } f
 
 /** A page of 500 objects is far smaller than this limit. */
 const MAX_RESPONSE_BYTES = 128 * 1024 * 1024;
-/** etcd limits an object to 1.5 MiB, so this leaves room for the JSON encoding. */
+/** etcd limits an object to 1.5 MiB, so this limit leaves room for the JSON encoding. */
 const MAX_LINE_BYTES = 16 * 1024 * 1024;
 const REQUEST_TIMEOUT_MS = 30_000;
 
@@ -97,7 +97,7 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
           timer.cancel();
           settle();
         };
-        // Also covers obtaining the credentials, for which a plugin may run.
+        // The timeout also covers obtaining the credentials, for which a plugin may run.
         const timer = clock.after(timeoutMs, () => {
           abort();
           finish(() => reject(new Error(`timeout: no response from the API server within ${timeoutMs} ms`)));

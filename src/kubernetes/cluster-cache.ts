@@ -1,5 +1,5 @@
 /**
- * A local cache of all watched kinds. It counts as synced only after every kind was listed once, because a partial
+ * A local cache of all watched kinds. It counts as synced only after every kind has been listed once, because a partial
  * cache would look like deleted routes. It keeps only the fields in use, to bound memory in large clusters.
  */
 import type { Clock, Timer } from "../base/clock.ts";
@@ -22,7 +22,7 @@ interface ClusterCache {
   unreadable(): string[];
   all(): KubernetesObject[];
   of(kind: string): KubernetesObject[];
-  /** Opens all watches again: after an interruption the old ones may be dead without an error. */
+  /** Reopens all watches, because after an interruption the old ones may be dead without an error. */
   reconnect(): void;
   stop(): void;
 }

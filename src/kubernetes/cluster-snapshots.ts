@@ -39,7 +39,7 @@ export interface ClusterView {
   /** Maps `namespace/name` to the GatewayPolicy in the cluster. */
   readonly policyObjects: ReadonlyMap<string, KubernetesObject>;
   readonly cluster: Cluster;
-  /** Includes the routes of other controllers. */
+  /** All routes of the cluster, including those of other controllers. */
   readonly routes: readonly KubernetesObject[];
 }
 
@@ -65,7 +65,6 @@ export function createClusterView(objects: readonly KubernetesObject[], nowMs: n
   const ownPolicies = objects.filter(({ kind }) => kind === "GatewayPolicy");
   const backends = objects.filter(({ kind }) => kind === "Backend");
   const documents = [...gateways, ...routes, ...ownPolicies, ...backends].map(clusterDocument);
-  /** Records the objects that each document is allowed to use. */
   const recordings = new Map<unknown, ReturnType<typeof recordingCluster>>();
   const translated = translateResources({
     documents,

@@ -34,8 +34,8 @@ const RETRY_MS = 2_000;
 /** Data planes have this long to acknowledge a new version before the Gateway status shows a missing acknowledgment. */
 const SETTLING_MS = 2_000;
 /**
- * How long a Gateway stays Programmed without a known data plane: the time in which data planes reconnect to another
- * replica, and in which a new leader receives the reports of all replicas.
+ * How long a Gateway stays Programmed without a known data plane. In this time, data planes reconnect to another
+ * replica, and a new leader receives the reports of all replicas.
  */
 const UNSERVED_MS = 15_000;
 const PROTECTIONS = new Set(KINDS.filter(({ isProtection }) => isProtection === true).map(({ kind }) => kind));
@@ -61,9 +61,8 @@ export interface ControllerOptions {
 export interface Controller {
   /** True while this replica serves current snapshots to data planes. */
   isReady(): boolean;
-  /** The port of the snapshot server. */
   readonly port: number;
-  /** For metrics and the log. */
+  /** The state for metrics and the log. */
   state(): Record<string, unknown>;
   stop(): Promise<void>;
 }

@@ -71,7 +71,7 @@ export function dataPlaneManifests(gateway: KubernetesObject, options: DeployOpt
       kind: "Deployment",
       metadata: common,
       spec: {
-        // Omitted for 1, so that an autoscaler can own the field.
+        // The field is omitted for one replica, so that an autoscaler can own it.
         ...(options.replicas === 1 ? {} : { replicas: options.replicas }),
         selector: { matchLabels: selector },
         template: {
@@ -251,7 +251,7 @@ export interface Deployer {
   remove(deployment: KubernetesObject): Promise<boolean>;
 }
 
-/** `mayWrite` is checked before each write, because leadership can end in the middle of many. */
+/** `mayWrite` is checked before each write, because leadership can end between two writes. */
 export function createDeployer(client: ApiClient, logger: Logger, mayWrite: () => boolean): Deployer {
   const applied = new Map<string, string>();
 

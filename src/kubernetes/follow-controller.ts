@@ -60,7 +60,7 @@ export function followController(options: FollowOptions): Following {
   let isStopped = false;
   let failures = 0;
   let timer: Timer | undefined;
-  /** Older acknowledgments are not retried. */
+  /** Only the latest acknowledgment is retried. */
   let latestAck: Buffer | undefined;
   let ackRetry: Timer | undefined;
   let ackSequence = 0;
@@ -102,7 +102,7 @@ export function followController(options: FollowOptions): Following {
     });
   }
 
-  /** Retries until the controller accepts the acknowledgment, because the Gateway is not Programmed before. */
+  /** Retries until the controller accepts the acknowledgment, because the Gateway becomes Programmed only then. */
   function acknowledge({ version }: Snapshot, { isServed, problems, failures: failed }: Applied): void {
     const refused = failed.map(({ document, message }) => ({ policy: documentKey(document), message }));
     ackSequence += 1;

@@ -29,7 +29,7 @@ export interface Leader {
   leaderAddress(): string | undefined;
   /** False if the API server did not respond for 15 s. */
   isConnected(): boolean;
-  /** Releases the Lease, so that another replica takes over at once. */
+  /** Releases the Lease, so that another replica takes over immediately. */
   stop(): Promise<void>;
 }
 
@@ -43,12 +43,12 @@ export interface LeaderParts {
   readonly identity: string;
   /** The `host:port` at which other replicas reach this one. */
   readonly address: string;
-  /** For tests. */
+  /** Only tests set this value. */
   readonly termMs?: number;
   random(): number;
-  /** The role of this replica, the leader or its address changed. */
+  /** Called when the role of this replica, the leader, or the leader's address has changed. */
   changed(): void;
-  /** The API server responds again after an interruption. */
+  /** Called when the API server responds again after an interruption. */
   reconnected(): void;
 }
 
@@ -100,7 +100,7 @@ export function electLeader(parts: LeaderParts): Leader {
     const sentMs = clock.monotonicMs();
     await request(message);
     if (isStopped) return;
-    // A frozen process may see the end of its term only now.
+    // A process that was suspended may detect the end of its term only now.
     if (wasLeader && !isLeader()) become(false);
     renewedMs = sentMs;
     become(clock.monotonicMs() - sentMs < termMs);

@@ -55,13 +55,12 @@ export interface ReplicaReport {
   readonly acks: readonly ReceivedAck[];
 }
 
-/** The streams and acknowledgments of all replicas, as far as this one received them. */
+/** The streams and acknowledgments of all replicas that this replica knows from their reports. */
 export interface ReplicaReports {
   /** A load balancer may send an acknowledgment to a replica that does not have the stream. */
   acknowledged(stream: string, sequence: number, ack: Ack): void;
   /** Replaces the report of another replica. */
   received(replica: string, report: ReplicaReport): void;
-  /** The report of this replica. */
   own(): ReplicaReport;
   instances(gateway: string): readonly Instance[];
 }
@@ -154,7 +153,7 @@ export interface PeerReporterOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly tls: { readonly cert: string; readonly key: string };
-  /** The host name in the certificate. */
+  /** The host name in the replicas' certificate. */
   readonly hostname: string;
   readonly identity: string;
   /** Undefined while this replica leads or no leader is known. */
@@ -163,7 +162,7 @@ export interface PeerReporterOptions {
 }
 
 export interface PeerReporter {
-  /** Sends a report after the current event; changes meanwhile are sent afterwards. */
+  /** Sends a report after the current event-loop iteration. Changes during a send are sent afterwards. */
   soon(): void;
   stop(): void;
 }

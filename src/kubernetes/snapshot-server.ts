@@ -38,9 +38,8 @@ const CLOSE = { connection: "close" };
 export interface SnapshotServer {
   readonly port: number;
   publish(snapshots: ReadonlyMap<string, Snapshot>): void;
-  /** The connected data planes of a Gateway, also those of other replicas. */
+  /** The connected data planes of a Gateway, including those of other replicas. */
   instances(gateway: string): readonly Instance[];
-  /** The data planes of this replica, for the leader. */
   report(): ReplicaReport;
   close(): void;
 }
@@ -56,7 +55,7 @@ export interface SnapshotServerOptions {
   isReady(): boolean;
   /** False while the API server does not respond, so that another replica may have newer snapshots. */
   isConnected(): boolean;
-  /** The user allowed to read the snapshot of a Gateway; undefined if the Gateway does not exist. */
+  /** The user that may read the snapshot of a Gateway, or undefined if the Gateway does not exist. */
   accountOf(gateway: string): string | undefined;
   /** Called when a data plane connects, disconnects, or sends an acknowledgment, to this replica or to another one. */
   changed(): void;
@@ -194,7 +193,7 @@ function refuse(response: ServerResponse, status: number, text: string): undefin
   return undefined;
 }
 
-/** `[address]:port`, `address:port` or `:port`. */
+/** Accepts `[address]:port`, `address:port`, or `:port`. */
 export function listenAddress(text: string): { readonly host: string; readonly port: number } | undefined {
   const found = /^(?:\[(?<six>[^\]]+)\]|(?<four>[^:]*)):(?<port>\d{1,5})$/.exec(text)?.groups;
   const host = found?.six ?? found?.four ?? "";

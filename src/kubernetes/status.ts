@@ -232,7 +232,8 @@ function policyStatus(
 function reaches({ kind, namespace, name }: Fields, { gateways, result }: ClusterView): boolean {
   if (kind === "Gateway")
     return gateways.some(({ metadata }) => metadata.namespace === namespace && metadata.name === name);
-  // Reports unserved routes, missing targets, and policies without a target to their author.
+  // Returns true for unserved routes, missing targets, and policies without a target, so that their authors see the
+  // problem.
   return gateways.length > 0 || result.gatewayOutcomes.length > 0;
 }
 
@@ -409,7 +410,7 @@ function sortedText(value: object): string {
 }
 
 const PARALLEL = 8;
-/** Short, because all statuses wait for a write that does not complete. */
+/** The timeout is short, because all other statuses wait for a write that does not complete. */
 export const WRITE_TIMEOUT_MS = 5_000;
 
 export interface StatusWriter {
@@ -418,9 +419,9 @@ export interface StatusWriter {
   written(): number;
 }
 
-/** `mayWrite` is checked before each write, because leadership can end in the middle of many. */
+/** `mayWrite` is checked before each write, because leadership can end between two writes. */
 export function createStatusWriter(client: ApiClient, logger: Logger, mayWrite: () => boolean): StatusWriter {
-  /** Object → its version and status at the last write, because the watch may lag behind. */
+  /** Maps each object to its version and status at the last write, because the watch may lag behind. */
   const sent = new Map<string, { readonly version: string | undefined; readonly text: string }>();
   let written = 0;
 

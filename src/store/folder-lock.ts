@@ -1,6 +1,6 @@
 /**
  * Ensures that only one process writes to a folder. Node has no file locks, so a lock file names its owner by process
- * id, start time and process namespace, and the owner updates the file's modification time every few seconds. Another
+ * id, start time, and process namespace, and the owner updates the file's modification time every few seconds. Another
  * process takes over the lock if the owner has exited, or if an owner on another machine or in another container stops
  * updating the file. The owner checks before each write that it still holds the lock.
  */

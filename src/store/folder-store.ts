@@ -36,7 +36,7 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
   let problem: string | undefined;
   let isCompacting = false;
   let isClosed = false;
-  /** Estimates the size of a complete snapshot. */
+  /** The estimated size of a complete snapshot. */
   let usefulBytes = 0;
 
   const record = (change: Change): void => {

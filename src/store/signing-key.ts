@@ -17,7 +17,7 @@ const NAME = "signing";
 export interface SigningKey {
   sign(text: string): string;
   isSignature(text: string, signature: string): boolean;
-  /** The key is from the configuration, so other processes may have it without sharing a store. */
+  /** True if the key is from the configuration, so that other processes may have it without sharing a store. */
   readonly isGiven: boolean;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Holds data that must outlive a process or be shared by all replicas, such as sessions, budgets, and tokens of users.
- * Memory, a folder and Redis implement the interface. Every operation settles within a time limit. It resolves or
+ * Memory, a folder, and Redis implement the interface. Every operation settles within a time limit. It resolves or
  * rejects with StoreUnavailable, and the caller decides whether to fail open or fail closed.
  */
 
@@ -35,7 +35,7 @@ export interface Store {
   sync(): Promise<void>;
   health(): StoreHealth;
   close(): Promise<void>;
-  /** Counts the memory that entries occupy in this process. Redis and remote stores omit it. */
+  /** The memory that entries occupy in this process. Redis and remote stores omit it. */
   readonly bytes?: number;
   /** Removes cached responses, which can be fetched again. Returns whether there were any. */
   dropCache?(): boolean;
@@ -84,7 +84,7 @@ export interface AddOptions extends SetOptions {
 }
 
 export interface AddResult {
-  /** The value is false if the limit rejected the amount. */
+  /** False if the limit rejected the amount. */
   readonly isAdded: boolean;
   /** The total is unchanged if the amount was rejected. */
   readonly total: number;
@@ -107,7 +107,9 @@ export interface StoreHealth {
 }
 
 export class StoreUnavailable extends Error {
-  /** The operation may have been applied or may still be, so repeating an addition could count it twice. */
+  /**
+   * True if the operation may have been applied or may still be, so that repeating an addition could count it twice.
+   */
   readonly isUncertain: boolean;
 
   constructor(reason: string, options: ErrorOptions & { readonly isUncertain?: boolean } = {}) {

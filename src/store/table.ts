@@ -1,5 +1,5 @@
 /**
- * Holds keys, values and expiry times in memory for the memory store and the folder store. Each change is reported in
+ * Holds keys, values, and expiry times in memory for the memory store and the folder store. Each change is reported in
  * a format that can be replayed from a journal. A full table evicts the least recently used cached responses to make
  * room for new ones and for protected entries, and rejects other new entries. Budgets and API keys may use twice the
  * limit, and existing ones can always be changed.
@@ -20,7 +20,7 @@ import {
 
 const MAX_ENTRIES = 1_000_000;
 const PROTECTED_TIMES = 2;
-/** Estimates the overhead of an entry beyond its key and value. */
+/** The estimated overhead of an entry beyond its key and value. */
 const ROW_BYTES = 160;
 const SWEEP_EVERY_MS = 1_000;
 /** Limits the work per sweep, to keep the event loop responsive. */

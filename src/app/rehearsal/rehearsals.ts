@@ -1,7 +1,7 @@
 /**
- * Runs one rehearsal at a time, in a child process with one thread, a lower priority and a time limit. The process is
- * kept for a minute, because loading the code takes most of the time. The single executable cannot start it and
- * instead rehearses on the serving thread in slices of a millisecond.
+ * Runs one rehearsal at a time, in a child process with one thread, a lower priority, and a time limit. The process is
+ * kept for a minute, because loading the code takes most of the time. The single executable cannot start it and instead
+ * rehearses on the serving thread in slices of a millisecond.
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { setPriority } from "node:os";

@@ -1,6 +1,6 @@
 /**
- * The `a2a` backend: an agent that supports A2A over JSON-RPC. Calls and event streams are forwarded unchanged.
- * Rules, limits and traces can use the called method and skill.
+ * The `a2a` backend: an agent that supports A2A over JSON-RPC. Calls and event streams are forwarded unchanged. Rules,
+ * limits, and traces can use the called method and skill.
  */
 import { isUtf8 } from "node:buffer";
 import { z } from "zod";

@@ -1,7 +1,7 @@
 /**
  * Serves the web UI on a gateway listener. Viewers can only read, and operators can change a few settings from a page
- * of the same origin. Shutdown, trace, profile and playground are not available. By default, only loopback clients
- * are served, because request data is not public.
+ * of the same origin. Shutdown, trace, profile, and playground are not available. By default, only loopback clients are
+ * served, because request data is not public.
  */
 import { z } from "zod";
 import { type Backend, type BackendEnv, defineBackend } from "../../core/backend.ts";
@@ -137,8 +137,7 @@ async function respond(exchange: Exchange, source: UiSource, { userOf, hasOperat
 }
 
 /**
- * Browsers send cookies, basic authentication and certificates automatically, so only pages of the UI may use the
- * API.
+ * Browsers send cookies, basic authentication, and certificates automatically, so only pages of the UI may use the API.
  */
 function requireOwnPage(exchange: Exchange): void {
   const origin = exchange.identity.browserSession?.origin ?? publicOrigin(exchange);

@@ -1,6 +1,6 @@
 /**
- * Generates shell completion from the command tree: `source <(gwctl completion bash)`. Request IDs, backends and
- * limit keys are read from the gateway on this machine. If it is not running, they are omitted.
+ * Generates shell completion from the command tree: `source <(gwctl completion bash)`. Request IDs, backends, and limit
+ * keys are read from the gateway on this machine. If it is not running, they are omitted.
  */
 import type { Command } from "commander";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";

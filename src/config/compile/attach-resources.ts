@@ -1,6 +1,7 @@
 /**
  * Attaches resource documents (GatewayPolicy, Gateway, HTTPRoute) to the standalone configuration. An invalid document
- * gets a status and a warning and never prevents the start, but an invalid security policy closes its targets.
+ * gets a status and a warning and never prevents the start, but the targets of an invalid security policy reject all
+ * requests.
  */
 import type { z } from "zod";
 import type { ConfigError } from "../../core/config-error.ts";

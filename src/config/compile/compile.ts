@@ -78,7 +78,7 @@ function createCompiler(context: CompileContext) {
   const failures: ResourceFailure[] = [];
   const warnings: ConfigError[] = [];
   const complained = new Set<string>();
-  /** Set if the current route comes from a cluster and failed to compile. The route is then closed. */
+  /** Set if the current route comes from a cluster and failed to compile. The route then rejects all requests. */
   let confinedFault: string | undefined;
 
   function listener(gateway: NormalGateway, routes: readonly NormalRoute[]): Listener {
@@ -216,7 +216,7 @@ function createCompiler(context: CompileContext) {
         const shown = rememberReplaced(hooks, context.redaction);
         compiled.set(policy, { kind: policy.kind, hooks: shown, ...(of === undefined ? {} : { of }) });
       }
-      // Fails closed, because an invalid security policy must not leave its target open.
+      // An invalid security policy must not leave its target unprotected, so the target rejects all requests.
       else if (policy.isResource && definitionOf(policy.kind).role === "security")
         closedBy ??= `${policy.owner}: ${policy.kind}`;
     }

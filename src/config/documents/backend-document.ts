@@ -3,8 +3,8 @@
  * provider, or an HTTP server outside the cluster. A backendRef names a Backend or a Service (in files, an entry of
  * `services`), and a BackendTLSPolicy sets the TLS of a Service. In a cluster, a Backend cannot read files, start
  * processes, or use unix sockets, and `secretRef` names its secrets. An invalid reference keeps its share of the
- * requests, which fail with 500, because redistributing them would hide the mistake. A Service with an invalid TLS
- * policy is closed rather than used without TLS.
+ * requests, which fail with 500, because redistributing them would hide the mistake. Requests to a Service with an
+ * invalid TLS policy are rejected rather than sent without TLS.
  */
 import { z } from "zod";
 import { backends } from "../../backends/index.ts";

@@ -96,11 +96,10 @@ export interface WrittenGateway {
   readonly path: Path;
 }
 
-/** One of several listeners on a port, with policies of its own. */
+/** One of several listeners on a port, with its own policies. */
 export interface WrittenSection {
-  /** Identifies the target of policies. */
   readonly name: string;
-  /** Undefined for the listener that serves every host name without a listener of its own. */
+  /** Undefined for the listener that serves every host name without its own listener. */
   readonly hostname: string | undefined;
 }
 

@@ -130,7 +130,7 @@ function namesOfPorts(
   };
 }
 
-/** In files, listeners of a port may have the same host name; they share a section. */
+/** In files, listeners of a port may have the same host name. They share a section. */
 function sectionsOf(sharing: readonly ReadListener[], gateway: string): WrittenSection[] {
   const sections = new Map<string | undefined, WrittenSection>();
   for (const one of sharing) {
@@ -169,7 +169,7 @@ function writtenGateway(
   };
 }
 
-/** The fields of a Gateway that are read; a Gateway with another field is refused as a whole. */
+/** A Gateway with a field that is not in this list is rejected as a whole. */
 const GATEWAY_FIELDS = new Set(["gatewayClassName", "listeners", "addresses", "infrastructure", "tls"]);
 const LISTENER_FIELDS = new Set(["name", "hostname", "port", "protocol", "tls", "allowedRoutes"]);
 
@@ -201,7 +201,7 @@ function refusedField(spec: Fields): Verdict | undefined {
 interface ClientValidation {
   readonly accepted: Verdict;
   readonly resolvedRefs: Verdict;
-  /** The certificates that clients must have a certificate of. */
+  /** The CA certificates that must have issued the client certificates. */
   readonly ca: string | undefined;
 }
 

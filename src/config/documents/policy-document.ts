@@ -262,7 +262,7 @@ interface ResolvedTarget {
 interface ResolvedTargets {
   readonly outcomes: readonly TargetOutcome[];
   readonly targets: readonly ResolvedTarget[];
-  /** The targets of references that exist but have an error in another field of the reference. */
+  /** The existing targets that invalid references most likely mean. A security policy makes them reject all requests. */
   readonly meant: readonly ResolvedTarget[];
   /** Entries that repeat an earlier target count once. */
   readonly repeated: readonly string[];
@@ -398,7 +398,7 @@ function lookUp(
   };
 }
 
-/** Budgets belong to the referenced target or to its section. */
+/** Budgets are charged to the referenced target or to its section. */
 function ownerOf(
   found: { readonly reference: ObjectReference },
   sectionName: string | undefined,

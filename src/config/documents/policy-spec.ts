@@ -16,7 +16,7 @@ export interface Part {
   readonly field: readonly string[];
   readonly schema: z.ZodType;
   readonly doc: string;
-  /** True for authentication and authorization. If such a part cannot be attached, its targets are closed. */
+  /** True for authentication and authorization. If such a part cannot be attached, its targets reject all requests. */
   readonly isSecurity: boolean;
   toPolicies(value: unknown): readonly { readonly definition: PolicyDefinition; readonly written: unknown }[];
 }

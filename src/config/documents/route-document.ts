@@ -1,8 +1,8 @@
 /**
  * Translates an HTTPRoute or GRPCRoute document (gateway.networking.k8s.io) to routes of the standalone configuration,
- * one per rule, and its parentRefs to the gateways and host names that serve it. A rule with an unsupported part is
- * closed (500), because serving it without that part would not match the intent. Listeners on the same port stay
- * separate, and the listener with the most specific host name handles a request.
+ * one per rule, and its parentRefs to the gateways and host names that serve it. A rule with an unsupported part
+ * rejects all requests (500), because serving it without that part would not match the intent. Listeners on the same
+ * port stay separate, and the listener with the most specific host name handles a request.
  */
 import { lookupTable } from "../../base/lookup-table.ts";
 import { suggestion } from "../../cel/values/nearest-name.ts";
@@ -253,8 +253,8 @@ function timeoutsOf(written: unknown): Record<string, unknown> {
   return Object.keys(timeout).length === 0 ? {} : { timeout };
 }
 
-// Translates filters of HTTPRoute rules to policies. An unsupported filter closes the rule, because the filter may
-// protect the backend.
+// Translates filters of HTTPRoute rules to policies. A rule with an unsupported filter rejects all requests, because
+// the filter may protect the backend.
 
 interface TranslatedFilters {
   readonly policies: Readonly<Record<string, unknown>>;

@@ -193,8 +193,8 @@ const KINDS = ["Gateway", "HTTPRoute", "GRPCRoute", "GatewayPolicy", "Backend"];
 const SILENT_KINDS = new Set(["GatewayClass", "Namespace", "ReferenceGrant", "CustomResourceDefinition"]);
 
 /**
- * Returns the Gateways of which a policy names one listener. Only their listeners have policies of their own, because
- * each listener compiles its own copy of the routes.
+ * Returns the Gateways for which a policy names a single listener. Only the listeners of these Gateways have their own
+ * policies, because each listener then compiles its own copy of the routes.
  */
 function sectionedGateways(documents: readonly ResourceDocument[]): Set<string> {
   const names = new Set<string>();
@@ -248,7 +248,7 @@ function inOrder(documents: readonly ResourceDocument[], kind: string): Resource
     .map(({ document }) => document);
 }
 
-/** Validates a translated rule. An invalid rule is closed, or dropped if its matches are invalid too. */
+/** Validates a translated rule. An invalid rule rejects all requests, or is dropped if its matches are invalid too. */
 function checkedRoute(written: WrittenRoute, input: ResourceInput, list: ProblemList): WrittenRoute[] {
   const parsed = input.routeSchema.safeParse(written.route);
   if (parsed.success) return [written];

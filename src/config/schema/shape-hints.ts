@@ -61,7 +61,7 @@ function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Durations, small numbers and booleans cannot be secrets. */
+/** Durations, small numbers, and booleans cannot be secrets. */
 function quoted(value: unknown): string {
   if (Array.isArray(value)) return "[…]";
   const text = String(value);

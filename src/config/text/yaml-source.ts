@@ -67,7 +67,7 @@ export interface ParsedSource {
 }
 
 export interface SourceOptions {
-  /** Replaces unset variables with a placeholder. Use it for validation only. */
+  /** True to replace unset variables with a placeholder. Use it for validation only. */
   readonly allowUnset?: boolean;
 }
 

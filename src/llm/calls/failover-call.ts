@@ -402,7 +402,6 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     sendJson(this.#receiver, status, body, headers);
   }
 
-  /** Returns false if the event is not valid in the current state. */
   #transition(event: AttemptEvent): boolean {
     const next = afterEvent(this.#state, event);
     if (next === undefined) return false;

@@ -81,7 +81,6 @@ export function dryExchange(
   return buildExchange({ ...request, client, isTrusted, target, pairs, body: toRequestBody(body) }, listener, clock);
 }
 
-/** Builds the exchange of a recorded request without its body, which was not recorded. */
 export function recordedExchange(recorded: RecordedRequest, listener: Listener, clock: Clock): Exchange {
   const { method, host, path, query, headers, source, client, identity, llm } = recorded;
   const pairs = ["host", host];
@@ -97,7 +96,7 @@ export function recordedExchange(recorded: RecordedRequest, listener: Listener, 
 
 interface ReadRequest extends Pick<DryRequest, "method" | "source" | "identity" | "facts"> {
   readonly client: string | undefined;
-  /** Forwarding headers of trusted peers are used. */
+  /** True if the peer's forwarding headers are trusted. */
   readonly isTrusted: boolean;
   readonly target: string;
   readonly pairs: string[];

@@ -24,7 +24,7 @@ const MAX_WALK_MS = 10_000;
 export interface DryOptions {
   /** The request is repeated this many times (by default once), and the last run is reported. */
   readonly repeat?: number;
-  /** Keeps the charges of limits, as for consecutive real requests. */
+  /** True to keep the charges of limits, as for consecutive real requests. */
   readonly keep?: boolean;
 }
 
@@ -140,7 +140,6 @@ export function createDryRunner(
   };
 }
 
-/** Creates a client sink that accepts everything immediately. */
 function openSink(): ClientSink {
   const sink: ClientSink = {
     head: () => undefined,

@@ -112,7 +112,7 @@ const MAX_LINGER_BYTES = 64 * 1024 * 1024;
 /**
  * Closes a connection on which the client may still be sending. The gateway closes its side, and reads and discards
  * further input, because closing with unread bytes would reset the connection and could lose the last response (RFC
- * 9112 section 9.6). Time, silence and bytes are limited.
+ * 9112 section 9.6). Limits bound the total time, the silence, and the bytes.
  */
 export class Linger {
   readonly #socket: Socket;
@@ -199,11 +199,10 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
   #state: State = "waiting";
   /** The client must send the next bytes before this deadline. */
   readonly #deadline: SweepDeadline;
-  /** At least one request was served, so the keep-alive timeout applies. */
+  /** True if at least one request was served, so that the keep-alive timeout applies. */
   #isKept = false;
   #response: ResponseWriter | undefined = undefined;
   #body: RequestBodySource | undefined = undefined;
-  /** Holds data that arrived after the current request. */
   #held: Buffer | undefined = undefined;
   #opening: Opening | undefined = new Opening();
   #linger: Linger | undefined = undefined;
@@ -241,7 +240,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
     else if (this.#state === "busy" || this.#state === "waiting") this.#hold(chunk);
   }
 
-  /** A client that waits for a response does not close its side. */
+  /** A client that waits for a response keeps its side open. */
   receivedEnd(): void {
     if (this.#state === "waiting" && !this.#parser.isBetween)
       this.#reject(new GatewayError("bad_request"), this.#parser.partialHead);
@@ -329,7 +328,6 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
     if (body.flush() && this.#state === "busy" && this.#held === undefined) this.#socket.resume();
   }
 
-  /** Handles input that is not a valid request or body. */
   #broken(error: RequestError): void {
     // A response is in progress, and the client would read a second one as part of it.
     if (this.#response?.hasHead === true) this.#socket.destroy();

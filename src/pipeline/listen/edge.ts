@@ -62,7 +62,7 @@ export interface ReadHead {
   readonly version: GatewayRequest["version"];
   /** Alternates lowercase names and values. The request takes ownership of the array if no line is removed. */
   readonly pairs: string[];
-  /** The parser validated names and values (see `HeaderList`). */
+  /** True if the parser has validated names and values (see `HeaderList`). */
   readonly areLinesSafe?: boolean;
   /** Explains why the request cannot be framed safely. */
   readonly fault: string | undefined;
@@ -194,19 +194,17 @@ function reject(reason: string): GatewayError {
   return new GatewayError("bad_request", { message: `bad request: ${reason}` });
 }
 
-/** Limits the host, path and query of a rejected request. */
+/** Limits the host, path, and query of a rejected request. */
 const MAX_SHOWN_CHARS = 256;
 const MAX_SHOWN_LINES = 100;
 const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) (\S*)(?: HTTP\/(\d\.\d))?$/;
 /** Methods are a metric label, so unknown ones are omitted. */
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"]);
 
-/** Contains the fields of the head that could be parsed. */
 export interface RejectedHead {
   readonly method: string;
   readonly target: string;
   readonly version: string;
-  /** Alternates names and values as received. */
   readonly rawHeaders: readonly string[];
 }
 
@@ -217,8 +215,8 @@ export interface Rejection {
 }
 
 /**
- * Returns the rejected request with shortened fields. The log, metrics, recent requests and the trace include requests
- * that were rejected before any policy ran, and redact their headers.
+ * Returns the rejected request with shortened fields. The log, the metrics, the recent requests, and the trace include
+ * requests that were rejected before any policy ran, and redact their headers.
  */
 export function rejectedRequest(head: RejectedHead, scheme: "http" | "https"): GatewayRequest {
   const headers = HeaderList.fromRaw(head.rawHeaders.slice(0, MAX_SHOWN_LINES * 2));

@@ -38,7 +38,7 @@ export function createInheritedSockets(sockets: readonly InheritedSocket[]): Inh
   };
 }
 
-/** Reads `LISTEN_FDS`, `LISTEN_PID` and `LISTEN_FDNAMES`. Malformed values count as no sockets. */
+/** Reads `LISTEN_FDS`, `LISTEN_PID`, and `LISTEN_FDNAMES`. Malformed values count as no sockets. */
 export function inheritedSockets(
   environment: Readonly<Record<string, string | undefined>>,
   pid: number,

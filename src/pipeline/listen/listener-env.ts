@@ -15,7 +15,10 @@ export interface ListenerAddress {
   /** If undefined, the listener binds to all interfaces. */
   readonly address: string | undefined;
   readonly port: number;
-  /** Other threads listen on the same port with their own sockets, and the system distributes connections. */
+  /**
+   * True if other threads listen on the same port with their own sockets, and the operating system distributes
+   * connections.
+   */
   readonly isShared?: boolean;
   readonly tls: ListenerTls | undefined;
 }

@@ -30,7 +30,7 @@ export interface Listeners {
 interface Entry {
   readonly open: OpenListener;
   readonly isTls: boolean;
-  /** The service manager opened the socket. Once closed, it cannot be reopened. */
+  /** True if the service manager opened the socket, which cannot be reopened once it is closed. */
   readonly isInherited: boolean;
   readonly task: Task;
   names: string[];

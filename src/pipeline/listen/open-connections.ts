@@ -1,5 +1,5 @@
 /**
- * The connections and tunnels of one listener, however they were accepted: it sweeps those past their deadline, counts
+ * Manages the connections and tunnels of one listener. It closes connections that exceed their deadline, counts
  * requests, and drains.
  */
 import type { Socket } from "node:net";
@@ -24,7 +24,6 @@ export interface OpenConnections {
    * requests in flight are still served.
    */
   drain(lingerMs: number): Promise<void>;
-  /** Closes the remaining connections. */
   destroy(): void;
 }
 

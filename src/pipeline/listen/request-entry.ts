@@ -42,7 +42,7 @@ export interface EntrySink extends ClientSink {
 
 export interface EnteringHead extends ReadHead {
   readonly expects: "nothing" | "continue" | "unknown";
-  /** The head exceeds the limit, but is readable. */
+  /** True if the head exceeds the limit but is readable. */
   readonly isTooLarge?: boolean;
 }
 

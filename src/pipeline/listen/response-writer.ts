@@ -127,9 +127,9 @@ const CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n";
 
 export interface ResponseCarrier {
   readonly owner: ResponseOwner;
-  /** The request body has arrived completely. */
+  /** True if the request body has arrived completely. */
   readonly hasBody: boolean;
-  /** All received bytes of the request body were read. */
+  /** True if all received bytes of the request body have been read. */
   readonly isBodyDrained: boolean;
   /** Called when the last bytes of a response have been written. */
   readonly afterLastWrite: (error?: Error | null) => void;
@@ -152,7 +152,7 @@ export interface ResponseOwner {
   readonly streams: LinkedList<OpenEndedResponse>;
   /** Returns whether responses close their connections, because the listener shuts down or memory is short. */
   isDraining(): boolean;
-  /** Called once, after the exchange was notified of the end. */
+  /** Called once, after the exchange has been notified of the end. */
   ended(): void;
 }
 
@@ -163,9 +163,9 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
   onStalled: (() => void) | undefined = undefined;
   onClose: ((complete: boolean) => void) | undefined = undefined;
   chargedTo: ChargedClient | undefined = undefined;
-  /** The last byte was written to the socket. */
+  /** True if the last byte has been written to the socket. */
   hasEnded = false;
-  /** The connection is closed after this response. */
+  /** True if the connection is closed after this response. */
   isLast: boolean;
   readonly isUpgrade: boolean;
   readonly #request: ParsedRequest;
@@ -198,7 +198,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     this.isLast = isUpgrade || !request.keepAlive || request.fault !== undefined;
   }
 
-  /** The head was written, so the client would read another response as part of this one. */
+  /** True if the head has been written, so that the client would read another response as part of this one. */
   get hasHead(): boolean {
     return this.#hasHead;
   }

@@ -109,7 +109,7 @@ export class Tunnel implements Watched {
   #relay(direction: Direction): void {
     const { from, to } = direction;
     from.on("error", ignore);
-    // The close event of a destroyed socket may still follow, so it counts here or there, not twice.
+    // The close event of a destroyed socket may still follow, so the end is counted only once.
     if (from.destroyed) {
       this.#closed(to);
       return;

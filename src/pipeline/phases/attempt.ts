@@ -26,7 +26,7 @@ export interface AttemptTraceEnv {
 }
 
 /**
- * Reports each request, response head and failure of an attempt to the trace and the spans. Does nothing for a request
+ * Reports each request, response head, and failure of an attempt to the trace and the spans. Does nothing for a request
  * that is neither traced nor sampled.
  */
 export class AttemptTrace {
@@ -161,8 +161,8 @@ export function isIdempotent({ method }: GatewayRequest): boolean {
 
 /**
  * Decides whether a request may be sent again. Idempotent requests may (RFC 9110 section 9.2.2). Other requests may
- * only if the connection failed or the retry policy lists the response status. A streamed body that was already sent
- * rules out a retry.
+ * only if the connection failed or the retry policy lists the response status. A request with a streamed body that was
+ * already sent cannot be repeated.
  */
 export function mayRepeat(request: GatewayRequest, nothingSent: boolean, error?: unknown): boolean {
   if (request.body.kind === "stream" && request.body.taken) return false;

@@ -127,7 +127,6 @@ export class HeldRequest {
     }
   }
 
-  /** Keeps the body for this attempt and later ones. */
   #keep(bytes: Buffer): void {
     const body = { kind: "bytes", bytes } as const;
     this.#exchange.request.body = body;

@@ -1,5 +1,5 @@
 /**
- * Applies token limits, model rules and keys with a model list on plain HTTP backends, which do not parse bodies. A
+ * Applies token limits, model rules, and keys with a model list on plain HTTP backends, which do not parse bodies. A
  * request that names a model is treated as an LLM call, and its usage is read from the response while it is forwarded.
  * A limit of the route counts every request with a body (by size if it is not an LLM call), and a limit of the gateway
  * counts only requests that look like LLM calls. If a rule or key depends on the model, ambiguous bodies are rejected.

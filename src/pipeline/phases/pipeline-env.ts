@@ -17,9 +17,8 @@ export interface PipelineEnv {
   random(): number;
   /** Returns a trace if a watcher's filter matches the exchange. */
   trace(exchange: Exchange): Trace | undefined;
-  /** Called after the settle hooks, for the access log, metrics and recent requests. */
+  /** Called after the settle hooks, for the access log, the metrics, and the recent requests. */
   settled(exchange: Exchange, outcome: Outcome): void;
-  /** Logs an unexpected exception. */
   defect(exchange: Exchange, error: unknown): void;
   /** Returns true if the request was forwarded to another thread. */
   forwardToThread?(served: Served, exchange: Exchange, sink: ClientSink): boolean;

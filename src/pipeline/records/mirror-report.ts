@@ -15,15 +15,15 @@ export interface MirrorEntry {
   readonly route: string | null;
   readonly mirror: string;
   readonly compared: number;
-  /** The status and, if both are readable, the shape of the responses were equal. */
+  /** The number of responses with the same status and, if both bodies are readable, the same shape. */
   readonly same: number;
   readonly status: number;
   readonly shape: number;
-  /** The mirror did not respond. */
+  /** The number of requests to which the mirror did not respond. */
   readonly failed: number;
-  /** The shape of these responses could not be compared. */
+  /** The number of responses whose shape could not be compared. */
   readonly unread: number;
-  /** The mirror took more than 50% and 10 ms longer than the backend. */
+  /** The number of responses for which the mirror took more than 50% and 10 ms longer than the backend. */
   readonly slower: number;
   /** The two values are mean times to the response head. */
   readonly backendMs: number;
@@ -33,14 +33,14 @@ export interface MirrorEntry {
     readonly requests: number;
     readonly examples: readonly { readonly id: string; readonly request: string }[];
   }[];
-  /** Counts the differences that are not listed. */
+  /** The number of differences that are not listed. */
   readonly others: number;
 }
 
 export interface MirrorReport {
   readonly since: string;
   readonly mirrors: readonly MirrorEntry[];
-  /** Counts the comparisons of mirrors that are not listed. */
+  /** The number of comparisons of mirrors that are not listed. */
   readonly others: number;
 }
 

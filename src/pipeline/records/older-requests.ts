@@ -1,7 +1,7 @@
 /**
- * Finds requests that are no longer in `RecentRequests` in the request history. The history holds up to 10,000
- * requests with the caller, the route and the outcome, but without rule evaluations, response headers, or timings of
- * single policies.
+ * Finds requests that are no longer in `RecentRequests` in the request history. The history holds up to 10,000 requests
+ * with the caller, the route, and the outcome, but without rule evaluations, response headers, or timings of single
+ * policies.
  */
 
 import { Buffer } from "node:buffer";

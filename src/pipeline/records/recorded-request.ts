@@ -1,6 +1,6 @@
 /**
  * Records a request for rehearsals, with its head, the identity, the attributes of its MCP or LLM message, and the
- * outcome. A record never contains a body, a token or a key. Records are serialized to buffers, because 10,000 objects
+ * outcome. A record never contains a body, a token, or a key. Records are serialized to buffers, because 10,000 objects
  * would slow down garbage collection.
  */
 

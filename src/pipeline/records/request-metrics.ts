@@ -1,4 +1,6 @@
-/** Counts requests and their durations per gateway, route, backend, method, and status. */
+/**
+ * Counts requests and their durations per gateway, route, backend, method, and status.
+ */
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import { type Counter, DURATION_BUCKETS_SECONDS, type Histogram, type Metrics } from "../../observe/log/metrics.ts";

@@ -1,5 +1,5 @@
 /**
- * Reports the requests that policies in `mode: shadow` would have denied since the start, by route, policy and rule.
+ * Reports the requests that policies in `mode: shadow` would have denied since the start, by route, policy, and rule.
  * All lists are bounded, and further entries are only counted.
  */
 import type { Exchange, ShadowDenial } from "../../core/exchange.ts";
@@ -18,7 +18,7 @@ export interface ShadowEntry {
   readonly rule: string;
   readonly denied: number;
   readonly subjects: readonly { readonly subject: string; readonly denied: number }[];
-  /** Counts the denials of subjects that are not listed. */
+  /** The number of denials of subjects that are not listed. */
   readonly others: number;
   readonly first: string;
   readonly last: string;
@@ -33,7 +33,7 @@ export interface ShadowEntry {
 export interface ShadowReport {
   readonly since: string;
   readonly rules: readonly ShadowEntry[];
-  /** Counts the denials by rules that are not listed. */
+  /** The number of denials by rules that are not listed. */
   readonly others: number;
 }
 

@@ -50,7 +50,7 @@ const LENGTH = /^[0-9]{1,15}$/;
 
 export interface StreamHead extends EnteringHead {
   readonly contentLength: number | undefined;
-  /** The client reads trailers, as gRPC clients do. */
+  /** True if the client accepts trailers, as gRPC clients do. */
   readonly wantsTrailers: boolean;
   readonly isGrpc: boolean;
 }
