@@ -84,6 +84,15 @@ test("a body that cannot be read is a 400 in the client's shape, with the name t
   assert.deepEqual([predict.status, error?.status], [400, "INVALID_ARGUMENT"]);
 });
 
+test("a path of another provider's API that cannot be translated is a 400, and the provider is not called", async () => {
+  for (const path of ["/v1beta/models/m:batchEmbedContents", "/v1beta/models/m:embedContent"]) {
+    const response = await ask("down", path, { requests: [] });
+    const { error } = (await response.json()) as Body;
+    assert.deepEqual([response.status, error?.status], [400, "INVALID_ARGUMENT"], path);
+    assert.match(String(error?.message), /the provider openai cannot be asked in the/);
+  }
+});
+
 test("a provider that is down is a 502 in the client's shape", async () => {
   const response = await ask("down", "/v1/messages");
   assert.equal(response.status, 502);

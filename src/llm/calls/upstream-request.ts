@@ -71,7 +71,9 @@ export function planRequest(
   const format = provider.upstreamFormat(clientFormat, model);
   // If another format or path is used, a free request would run as a billed call.
   const wouldBeBilled = llm.dialect.free && (format !== clientFormat || target.pathOverride !== undefined);
-  if (format === undefined || wouldBeBilled) throw unsupported(clientFormat, provider.name);
+  // Google's and Amazon's paths name the model, which a provider that reads it from the body does not serve.
+  const isForeignPath = clientFormat === "opaque" && llm.dialect.pathModel !== undefined && provider.modelInBody;
+  if (format === undefined || wouldBeBilled || isForeignPath) throw unsupported(clientFormat, provider.name);
   const stream = llm.dialect.pathStream ?? llm.scan.stream ?? false;
   const isNative = format === clientFormat;
   const call: UpstreamCall = {
