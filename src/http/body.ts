@@ -248,7 +248,7 @@ export interface BodyStream {
   resume(): unknown;
   readonly readableEnded: boolean;
   readonly destroyed: boolean;
-  /** Called by a reader that forwards the body: how many of its bytes wait for a slower receiver. */
+  /** Reports how many bytes of the body wait for a slower receiver. Called by a reader that forwards the body. */
   queued?(bytes: number): void;
 }
 

@@ -16,7 +16,7 @@ export interface FetchRequest {
   readonly timeoutMs: number;
   readonly maxBytes: number;
   readonly tls?: TlsOptions;
-  /** The URL is from a Kubernetes document, so addresses of this machine are rejected. */
+  /** True if the URL is from a Kubernetes document, so that addresses of this machine are rejected. */
   readonly isConfined?: boolean;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Lists the header names with a special meaning for the gateway, and compares names. Servers that turn header names
- * into variables (CGI, WSGI, PHP, lighttpd, Go's `net/http/cgi`) treat `x-user`, `X_User` and `x.user` as one header.
+ * into variables (CGI, WSGI, PHP, lighttpd, Go's `net/http/cgi`) treat `x-user`, `X_User`, and `x.user` as one header.
  * The gateway therefore ignores case and punctuation wherever it replaces, removes or reserves a header.
  */
 import { hasPlainSpelling } from "../base/header-names.ts";
@@ -97,7 +97,7 @@ function isSameFolded(left: string, right: string): boolean {
   return true;
 }
 
-/** Returns the name with lowercase letters, digits and `-` only. */
+/** Returns the name with lowercase letters, digits, and `-` only. */
 export function foldHeaderName(name: string): string {
   return hasPlainSpelling(name) ? name : name.toLowerCase().replace(/[^a-z0-9]/g, "-");
 }

@@ -22,7 +22,10 @@ export class HeaderList {
     this.#isSafe = isSafe;
   }
 
-  /** Every name and value passed `isHeaderName` and `isHeaderValue`, so writers need not check them again. */
+  /**
+   * True if every name and value has passed `isHeaderName` and `isHeaderValue`, so that writers need not check them
+   * again.
+   */
   get isSafe(): boolean {
     return this.#isSafe;
   }
@@ -113,7 +116,7 @@ export class HeaderList {
   }
 
   /**
-   * Adds a line of exactly this name and removes other spellings. Without a value, it only removes other spellings.
+   * Adds a line with exactly this name and removes other spellings. Without a value, it only removes other spellings.
    */
   append(name: string, value: string | undefined): void {
     this.#removeFrom(name, 0, name);
@@ -199,7 +202,7 @@ function cutTo(list: string[], length: number): void {
   while (list.length > length) list.pop();
 }
 
-/** Accepts visible characters, spaces, tabs and bytes above 127. Rejects line breaks and NUL. */
+/** Accepts visible characters, spaces, tabs, and bytes above 127. Rejects line breaks and NUL. */
 export function isHeaderValue(value: string): boolean {
   return VALUE.test(value);
 }

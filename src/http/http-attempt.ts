@@ -1,6 +1,6 @@
 /**
  * Mediates between a connection (the carrier) and the receiver of the response for one outgoing HTTP call. It enforces
- * the contract of `HttpResponseReceiver` for every carrier, so the receiver may abort, resume or throw inside any
+ * the contract of `HttpResponseReceiver` for every carrier, so the receiver may abort, resume, or throw inside any
  * callback.
  */
 import type { Duplex } from "node:stream";

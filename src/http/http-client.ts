@@ -1,6 +1,6 @@
 /**
  * Defines the interface of outgoing HTTP, in which a pool sends a request and calls a receiver (`head`, `data`, `end`,
- * `fail`). Backends depend only on this interface. Promises, streams and abort controllers per request would each cost
+ * `fail`). Backends depend only on this interface. Promises, streams, and abort controllers per request would each cost
  * 1.1 to 2.2 times the CPU (docs/adr/0003).
  */
 import type { Duplex } from "node:stream";
@@ -20,7 +20,7 @@ export interface HttpTarget {
   /** Connects to a Unix domain socket instead of host and port. */
   readonly socketPath?: string;
   readonly tls?: TlsOptions;
-  /** The address is from a Kubernetes document, so addresses of this machine are rejected. */
+  /** True if the address is from a Kubernetes document, so that addresses of this machine are rejected. */
   readonly isConfined?: boolean | undefined;
 }
 
@@ -31,7 +31,7 @@ export interface TlsOptions {
   readonly servername?: string;
   /** The certificate must have one of these DNS names or URIs, instead of the server's name. */
   readonly names?: readonly string[];
-  /** Disables certificate verification, for tests and development only. */
+  /** True to disable certificate verification, for tests and development only. */
   readonly insecure?: boolean;
 }
 
@@ -42,7 +42,7 @@ export interface OutgoingRequest {
   /** The list must not contain hop-by-hop headers, which the HTTP client adds itself. */
   readonly headers: HeaderList;
   readonly body?: Buffer | BodyStream | undefined;
-  /** Sends `te: trailers`, which gRPC servers require. */
+  /** True to send `te: trailers`, which gRPC servers require. */
   readonly wantsTrailers?: boolean;
   /** The protocol of an upgrade request, for example `websocket`. */
   readonly upgrade?: string | undefined;

@@ -7,9 +7,9 @@ export interface NamedEntries<Value> {
 }
 
 /**
- * Selects an entry by the client's server name (SNI, RFC 6066 section 3). An exact name has precedence over the
- * longest matching wildcard, which matches one or more labels. Names are lowercase, and the first entry of a name
- * wins.
+ * Selects an entry by the client's server name (SNI, RFC 6066 section 3). An exact name has precedence over the longest
+ * matching wildcard, which matches one or more labels. Names are lowercase, and the first entry with a name takes
+ * precedence.
  */
 export function createServerNames<Value>(
   entries: readonly (readonly [name: string, value: Value])[],

@@ -14,12 +14,12 @@ export class FrameCounter {
   #payloadLeft = 0;
   #hasClosed = false;
 
-  /** A frame can be inserted at this position. */
+  /** True if a frame can be inserted at this position. */
   get isAtBoundary(): boolean {
     return this.#headerBytes === 0 && this.#payloadLeft === 0;
   }
 
-  /** No frame may follow a close frame. */
+  /** True after a close frame, which no frame may follow. */
   get hasClosed(): boolean {
     return this.#hasClosed;
   }

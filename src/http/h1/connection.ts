@@ -173,8 +173,8 @@ export class Connection implements ParserEvents, Carrier {
   /** Once the attempt is over, its handle cannot affect the next attempt on this connection. */
   #attempt: HttpAttempt | undefined = undefined;
   /**
-   * The response has ended. After all bytes of the same read were parsed, `#release` decides whether the connection is
-   * free.
+   * True if the response has ended. After all bytes of the same read have been parsed, `#release` decides whether the
+   * connection is free.
    */
   #isComplete = false;
   #pending: OutgoingRequest | undefined = undefined;

@@ -1,7 +1,7 @@
 /**
  * Parses the head of an HTTP/1.1 request. A line that violates the grammar is rejected (RequestError). A readable head
- * that could be framed in two ways (RFC 9112 sections 6.3 and 11) is returned with its fault, so that the rejection
- * can be logged with its request. Framing, routing and forwarding all use this result.
+ * that could be framed in two ways (RFC 9112 sections 6.3 and 11) is returned with its fault, so that the rejection can
+ * be logged with its request. Framing, routing, and forwarding all use this result.
  */
 
 import { ExpectedError } from "../../base/errors.ts";
@@ -36,7 +36,7 @@ export interface ParsedRequest {
   readonly areLinesSafe: true;
   readonly isChunked: boolean;
   readonly contentLength: number | undefined;
-  /** Another request may follow on the connection. */
+  /** True if another request may follow on the connection. */
   readonly keepAlive: boolean;
   /** HTTP/1.0 has no `expect` header. */
   readonly expects: "nothing" | "continue" | "unknown";

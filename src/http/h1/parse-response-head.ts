@@ -11,7 +11,7 @@ import { trimmed } from "./message-framing.ts";
 export interface ParsedHead {
   readonly status: number;
   readonly headers: HeaderList;
-  /** The connection may serve another request after this response. */
+  /** True if the connection may serve another request after this response. */
   readonly keepAlive: boolean;
 }
 

@@ -37,7 +37,7 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
     this.#carrier = carrier;
   }
 
-  /** No data is held for the reader, so the rest must come from the client. */
+  /** True if no data is held for the reader, so that the rest must come from the client. */
   get isDrained(): boolean {
     return this.#held.length === 0 && this.#isFlowing !== false;
   }

@@ -36,7 +36,7 @@ const MAX_EMPTY_LINES = 8;
  */
 export class EmptyLines {
   #lines = 0;
-  /** A CR was read, and its LF has not arrived. */
+  /** True if a CR has been read and its LF has not arrived. */
   #sawCr = false;
 
   /** Returns the offset of the request, or the end of the chunk if the request has not started. */
@@ -86,7 +86,7 @@ export class RequestParser extends ChunkedParser<RequestState> {
   #trailerBytes = 0;
   readonly #empty = new EmptyLines();
   #lines = 0;
-  /** A request has just ended, so further bytes must wait. */
+  /** True if a request has just ended, so that further bytes must wait. */
   #isAtEnd = false;
 
   constructor(events: RequestEvents) {
@@ -94,7 +94,7 @@ export class RequestParser extends ChunkedParser<RequestState> {
     this.#events = events;
   }
 
-  /** No byte was received since the last request ended. */
+  /** True if no byte has been received since the last request ended. */
   get isBetween(): boolean {
     return this.state === "between";
   }
@@ -103,7 +103,7 @@ export class RequestParser extends ChunkedParser<RequestState> {
     return this.state === "head" ? this.line.held : undefined;
   }
 
-  /** The head was parsed, and the body is incomplete. */
+  /** True if the head has been parsed and the body is incomplete. */
   get isInBody(): boolean {
     return this.state !== "between" && this.state !== "head" && this.state !== "stopped";
   }

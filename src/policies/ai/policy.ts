@@ -1,6 +1,6 @@
 /**
  * `ai`: defaults and overrides for LLM request fields, added prompt messages, model aliases, prompt caching, and guards
- * for request and response content. The policy only collects the rules; the `ai` backend, which implements the
+ * for request and response content. The policy only collects the rules. The `ai` backend, which implements the
  * dialects, applies them.
  */
 import { z } from "zod";

@@ -1,6 +1,6 @@
 /**
  * `backendTLS`: configures TLS to a backend, with custom roots, a client certificate, or another server name. The
- * policy has no hooks; the backend's connection pool reads the settings.
+ * policy has no hooks. The backend's connection pool reads the settings.
  */
 import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";

@@ -1,6 +1,6 @@
 /**
- * `basicAuth`: authenticates requests by user name and password (RFC 7617) from an htpasswd file. Rules can read the user
- * as `basicAuth.username`; the password is neither readable nor forwarded.
+ * `basicAuth`: authenticates requests by user name and password (RFC 7617) from an htpasswd file. Rules can read the
+ * user as `basicAuth.username`. The password is neither readable nor forwarded.
  */
 import { z } from "zod";
 import { ConfigError } from "../../core/config-error.ts";

@@ -1,7 +1,7 @@
 /**
  * `mcpAuthentication`: OAuth for MCP routes. The policy verifies bearer tokens of an external identity provider, serves
  * the metadata documents that lead clients to the provider, and adds features that the provider lacks, such as client
- * registration. The documents need no token; every other request on the route requires one, regardless of its method.
+ * registration. The documents need no token. Every other request on the route requires one, regardless of its method.
  */
 import { z } from "zod";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";

@@ -1,6 +1,6 @@
 /**
  * `oidc`: signs users in with their browser at an OpenID provider. A navigation without a session is redirected to the
- * provider; scripts and fetches get 401. Rules read the ID token's claims as `jwt.*`. Because browsers send cookies
+ * provider. Scripts and fetches get 401. Rules read the ID token's claims as `jwt.*`. Because browsers send cookies
  * automatically, requests with unsafe methods must come from a page of the same origin.
  */
 import { createHash } from "node:crypto";
