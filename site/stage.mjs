@@ -112,7 +112,7 @@ export function sidebar() {
     const row = /^\| \[(.*?)\]\(\.\/(.*?)\) \|/.exec(line);
     if (heading) {
       items = [];
-      sections.push({ text: heading[1], collapsed: true, items });
+      sections.push({ text: heading[1], items });
     } else if (row) items?.push({ text: row[1], link: `/${row[2].replace(/(?:index)?\.md(?=#|$)/, "")}` });
     else if (/^\w[^|]*$/.test(line) && sections.length > 0) {
       items = [];

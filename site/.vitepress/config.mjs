@@ -18,6 +18,7 @@ export default {
   metaChunk: true,
   head: [["link", { rel: "icon", type: "image/svg+xml", href: "/docs/favicon.svg" }]],
   markdown: {
+    theme: { light: "github-light-high-contrast", dark: "github-dark-high-contrast" },
     // Angle brackets and braces in the pages are text, not Vue templates.
     config(md) {
       md.core.ruler.push("text-only", ({ tokens }) => {
