@@ -200,7 +200,7 @@ export interface DeployResult {
   readonly refused: Verdict | undefined;
 }
 
-/** Returns the condition for a Service of this name that belongs to another owner, which must not be replaced. */
+/** Returns the condition for a Service with this name that belongs to another owner, which must not be replaced. */
 export function nameConflict(gateway: KubernetesObject, services: readonly KubernetesObject[]): Verdict | undefined {
   const { namespace, uid } = gateway.metadata;
   const name = deployedName(gateway);

@@ -21,9 +21,9 @@ export interface Outgoing {
 export interface Channel {
   /** Identifies the channel in traces and logs as `stdio:<name>` or `host:port`. */
   readonly address: string;
-  /** Indicates that responses have no head, so that the connection reports them to the trace. */
+  /** True if responses have no head, so that the connection reports them to the trace. */
   readonly isPipe?: boolean;
-  /** Indicates that the send queue is full and the caller must reject new calls. */
+  /** True if the send queue is full and the caller must reject new calls. */
   readonly isOverloaded: boolean;
   /** Sets the negotiated version, which HTTP repeats in headers. */
   setProtocol(protocol: McpProtocol, version: string): void;
