@@ -211,7 +211,7 @@ test("a file that is not there, or not readable as one, is one line and exit 1",
 test("a directory, standard input and several files make one configuration [C1]", async (t) => {
   const at = folder(t, {
     "conf/a.yaml":
-      "# the resources are in the other file\ngateways: { default: { port: 0 } }\nroutes: [{ name: from-a }]\n",
+      "# the resources are in the other file\ngateways: { default: { port: 0 } }\nroutes: [{ name: from-a, policies: { directResponse: { status: 200 } } }]\n",
     "conf/ignored.txt": "not: [yaml",
     "conf/.hidden.yaml": "not: [yaml",
   });
