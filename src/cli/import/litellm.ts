@@ -122,8 +122,9 @@ function llmOf(deployments: ReadonlyMap<string, Deployment[]>, document: Values,
     else conversion.leftOut.push(`router_settings.model_group_alias.${alias}: it refers to several models`);
   }
   const key = asObject(document.general_settings).master_key;
-  if (key === undefined) conversion.differs.push("there is no `master_key`: everybody who reaches the port can use it");
-  else conversion.differs.push("`master_key` opens the models, and no administration: this gateway creates no keys");
+  if (key === undefined)
+    conversion.differs.push("there is no `master_key`, so any client that reaches the port can use the models");
+  else conversion.differs.push("`master_key` gives access to the models only; `gwctl keys make` creates further keys");
   return {
     port: 4000,
     address: "127.0.0.1",
