@@ -4,12 +4,12 @@
  */
 
 import type { Members } from "../../../src/json/json.ts";
-import { Losses, TranslationError, UpstreamResponseError } from "../../../src/llm/canonical/request-fields.ts";
+import { TranslationError, UpstreamResponseError } from "../../../src/llm/canonical/request-fields.ts";
 import type { OutEvent, Translation } from "../../../src/llm/canonical/translation.ts";
 import { translationBetween } from "../../../src/llm/dialects/translate.ts";
 import type { Format } from "../../../src/llm/request/dialect.ts";
-import { STANDARD_CHAT } from "../../../src/llm/request/provider.ts";
 import { readUsage } from "../../../src/llm/usage/usage.ts";
+import { context } from "../../support/llm/translate.ts";
 import { isRecord, parsed, randomJson } from "../json.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
@@ -25,18 +25,6 @@ const PAIRS = [
   ["chat", "messages"], ["chat", "generateContent"], ["chat", "converse"], ["messages", "chat"], ["messages", "generateContent"], ["messages", "converse"], ["messages", "invoke"],
   ["responses", "chat"], ["responses", "messages"], ["responses", "generateContent"], ["responses", "converse"], ["generateContent", "chat"], ["generateContent", "messages"], ["generateContent", "converse"],
 ] as const satisfies readonly (readonly [Format, Format])[]; // biome-ignore format: a table
-
-const context = {
-  model: "m",
-  stream: false,
-  chat: STANDARD_CHAT,
-  losses: new Losses("refuse"),
-  textTools: new Set<string>(),
-  betas: [],
-  newId: () => "id",
-  createdSeconds: 1,
-  includeUsage: true,
-};
 
 /** Numbers that no double holds are no numbers to anybody; they would come out as null. */
 const OVERFLOW = /\de\+?\d{3}|\d{300}/i;
@@ -71,7 +59,7 @@ function requestOutcome(translation: Translation, text: string): string {
   if (!isRecord(body) || OVERFLOW.test(text)) return "no request";
   let out: Members | undefined;
   const refusal = refusalOf(() => {
-    out = translation.request(body, context as never);
+    out = translation.request(body, context("m", "refuse"));
   }, TranslationError);
   if (refusal !== undefined) return `refused ${(refusal as TranslationError).param.replace(/\d+/g, "n").slice(0, 30)}`;
   checkJson(out);
@@ -86,7 +74,7 @@ function answerOutcome(translation: Translation, text: string, provider: Format)
   if (!isRecord(body) || OVERFLOW.test(text)) return "no answer";
   let out: Members | undefined;
   const refusal = refusalOf(() => {
-    out = translation.response(body, context as never);
+    out = translation.response(body, context("m", "refuse"));
   }, UpstreamResponseError);
   if (refusal !== undefined || out === undefined) return `broken: ${refusal?.message.slice(0, 30)}`;
   if (provider === "invoke") return "passed";
@@ -100,7 +88,7 @@ function answerOutcome(translation: Translation, text: string, provider: Format)
 }
 
 function streamOutcome(translation: Translation, events: readonly string[]): string {
-  const stream = translation.stream(context as never);
+  const stream = translation.stream(context("m", "refuse"));
   const out: OutEvent[] = [];
   const refusal = refusalOf(() => {
     for (const text of events) {
