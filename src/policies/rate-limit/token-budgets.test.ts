@@ -111,7 +111,8 @@ test("concurrent calls are bounded by their estimates [B5] [S8-3]", async () => 
 });
 
 const settlements: { name: string; usage: Facts["llm"]; outcome?: Outcome; remaining: number }[] = [
-  { name: "input and output", usage: { inputTokens: 20, outputTokens: 15, totalTokens: 99 }, remaining: 65 },
+  { name: "input and output", usage: { inputTokens: 20, outputTokens: 15, totalTokens: 34 }, remaining: 65 },
+  { name: "a total above the sum", usage: { inputTokens: 20, outputTokens: 15, totalTokens: 99 }, remaining: 1 },
   { name: "only a total", usage: { totalTokens: 39 }, remaining: 61 },
   { name: "zero usage, which is not missing usage", usage: { inputTokens: 0, outputTokens: 0 }, remaining: 100 },
   { name: "less than the estimate", usage: { inputTokens: 3, outputTokens: 1 }, remaining: 96 },
