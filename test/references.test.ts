@@ -58,7 +58,7 @@ function brokenReferences(comment: string, { paths, sections }: Repository): str
   for (const [, list] of comment.matchAll(/\bspec (\d+(?:\.\d+)?(?:(?:, | and )\d+(?:\.\d+)?)*)/g))
     for (const [number] of list?.matchAll(/\d+(?:\.\d+)?/g) ?? [])
       if (!sections.has(number)) broken.push(`spec ${number}`);
-  for (const [cited] of comment.matchAll(/\((?:design|decisions|facts|findings)\b[^)]*\)/g)) broken.push(cited);
+  for (const [cited] of comment.matchAll(/\((?:design|decisions|attributes|findings)\b[^)]*\)/g)) broken.push(cited);
   return broken;
 }
 

@@ -56,19 +56,19 @@ function remembered(watcher: (exchange: Exchange) => undefined) {
 console.log("\\nwhat a request pays (an exchange alone is subtracted by the reader)");
 measure("an exchange alone", () => void exchangeOf());
 measure("with being remembered, nobody waits", remembered(() => undefined));
-const facts = createRequestHistory(createRedaction(), Number.POSITIVE_INFINITY);
+const attributes = createRequestHistory(createRedaction(), Number.POSITIVE_INFINITY);
 const claims = { iss: "https://id.example.com", sub: "alice", aud: "gateway", roles: ["admin", "user"], exp: 1 };
-measure("with its facts recorded for rehearsals", () => {
+measure("with its attributes recorded for rehearsals", () => {
   const exchange = exchangeOf();
-  exchange.facts.jwt = claims;
-  facts.note(exchange, outcome, 1);
+  exchange.attributes.jwt = claims;
+  attributes.note(exchange, outcome, 1);
 });
 const hub = createTraceHub<Exchange>();
 const expression = compileExpression('request.path == "/never"');
 hub.wait({
   count: 1,
   matches(exchange) {
-    const result = expression.evaluate(exchange.attributes);
+    const result = expression.evaluate(exchange.celAttributes);
     return result.ok && result.value === true;
   },
   begin: () => ({ event: () => undefined, finished: () => undefined }),

@@ -62,7 +62,7 @@ export interface AdminParts {
   readonly mayEdit: boolean;
   shadow(): ShadowReport;
   mirrors(): MirrorReport;
-  readonly facts: RequestHistory;
+  readonly requestHistory: RequestHistory;
   readonly rehearsals: RehearseParts;
   whatIf(question: WhatIf): Promise<DryReport>;
   active(): { connections: number; requests: number };
@@ -79,7 +79,7 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
     upgradeEndpoint(parts.upgrade),
     ...parts.statistics,
     traceEndpoint(parts.hub, clock),
-    requestsEndpoint(recent, parts.facts, clock),
+    requestsEndpoint(recent, parts.requestHistory, clock),
     historyEndpoint(parts.history),
     limitsEndpoint(limits),
     budgetsEndpoint(limits),
@@ -101,7 +101,7 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
     whatIfEndpoint(parts.whatIf),
     shadowEndpoint(parts.shadow),
     mirrorsEndpoint(parts.mirrors),
-    recordingEndpoint(parts.facts, clock),
+    recordingEndpoint(parts.requestHistory, clock),
     rehearseEndpoint(parts.rehearsals),
     ...profileEndpoints({ clock, logger: parts.logger, heap, platform: process.platform }),
     parts.ui,
@@ -113,5 +113,5 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
 function describePools({ listeners }: Topology) {
   return listeners
     .flatMap(({ routes }) => routes.flatMap(({ backends }) => backends))
-    .map(({ backend }) => ({ backend: backend.facts.name, connections: backend.describe().connections ?? null }));
+    .map(({ backend }) => ({ backend: backend.attributes.name, connections: backend.describe().connections ?? null }));
 }

@@ -54,7 +54,7 @@ function stepOf(route: Route, origin: string): Step | undefined {
   const [first] = route.backends;
   if (path === undefined || route.hostnames.length > 0) return undefined;
   const credential = route.isProtected ? [`-H "authorization: Bearer $TOKEN"`] : [];
-  switch (first?.backend.facts.type) {
+  switch (first?.backend.attributes.type) {
     case "mcp":
       return {
         title: "MCP",

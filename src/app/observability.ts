@@ -67,7 +67,7 @@ export interface RequestRecords extends Pick<ListenersEnv, "trace" | "settled" |
   readonly recent: RecentRequests;
   readonly shadow: ShadowRecords;
   readonly mirrors: MirrorRecords;
-  readonly facts: RequestHistory;
+  readonly requestHistory: RequestHistory;
   readonly history: TrafficHistory;
   /** Undefined unless `config.tracing.keepFailed` is set. */
   readonly kept: KeptTraces | undefined;
@@ -94,7 +94,7 @@ export function createRequestRecords(
     copy: logCopy(clock, telemetry),
     own: process.logging?.access && compileAccessFields(process.logging.access, redaction),
   });
-  const facts = createRequestHistory(redaction);
+  const requestHistory = createRequestHistory(redaction);
   const shadow = createShadowRecords(metrics, clock.now());
   const mirrors = createMirrorRecords(metrics, clock.now());
   const history = createTrafficHistory(clock);
@@ -104,7 +104,7 @@ export function createRequestRecords(
     recent,
     shadow,
     mirrors,
-    facts,
+    requestHistory,
     history,
     kept,
     trace:
@@ -121,7 +121,7 @@ export function createRequestRecords(
         countRequest(exchange, outcome, durationMs);
         history.count(exchange, outcome, durationMs);
         accessLog(exchange, outcome, durationMs);
-        facts.note(exchange, outcome, durationMs);
+        requestHistory.note(exchange, outcome, durationMs);
       }
       if (exchange.records.spans !== undefined) telemetry?.settled(exchange, outcome);
       audit?.settled(exchange, outcome, durationMs);

@@ -102,13 +102,13 @@ export function operatorEndpoints(services: Services, parts: OperatorParts): Ope
     topology: () => reloads.running().topology,
     shadow: records.shadow.report,
     mirrors: records.mirrors.report,
-    facts: records.facts,
+    requestHistory: records.requestHistory,
     rehearsals: {
       isBusy: (error) => error instanceof RehearsalBusy,
-      rehearse(after, facts, left) {
+      rehearse(after, requestHistory, left) {
         const before = reloads.running().sources;
         const input = { before, after, ...variablesForRehearsal(before, after, environment) };
-        return rehearsals.run({ input, segments: facts ?? records.facts.segments() }, left);
+        return rehearsals.run({ input, segments: requestHistory ?? records.requestHistory.segments() }, left);
       },
     },
     whatIf: (question) => whatIf(question, reloads.running().sources, { clock, environment }),

@@ -4,10 +4,10 @@ import { anAnsweredExchange } from "../../test/support/exchange.ts";
 import { compileExpression } from "../cel/expression.ts";
 import { plainAttributes } from "../cel/values/activation.ts";
 import { ATTRIBUTES } from "../cel/values/attributes.ts";
-import type { Facts } from "../core/facts.ts";
+import type { RequestAttributes } from "../core/request-attributes.ts";
 
 /** Everything that policies and backends can find out; its type names what exists. */
-const FACTS: Required<Facts> = {
+const FACTS: Required<RequestAttributes> = {
   jwt: { iss: "i", sub: "s", aud: "a", exp: 1, "<claim>": 1 },
   apiKey: { user_id: "u", "<name>": 1 },
   basicAuth: { username: "u" },
@@ -39,13 +39,13 @@ const FACTS: Required<Facts> = {
 test("every field of the reference can be read", () => {
   const exchange = anAnsweredExchange({ headers: { "<name>": "x" }, responseHeaders: { "<name>": "x" }, body: "b" });
   const call = { name: "n", target: "t", arguments: { "<name>": 1 } };
-  Object.assign(exchange.facts, FACTS, { mcp: { ...FACTS.mcp, tool: call } });
+  Object.assign(exchange.attributes, FACTS, { mcp: { ...FACTS.mcp, tool: call } });
   Object.assign(exchange.source, { identity: "CN=client" });
   exchange.route = "r";
   if (exchange.response) exchange.response.body = Buffer.from("b");
   for (const { path } of ATTRIBUTES.flatMap(({ fields }) => fields)) {
     const source = path.replace(/\.(<\w+>)$/, '["$1"]');
-    const result = compileExpression(source).evaluate(exchange.attributes);
+    const result = compileExpression(source).evaluate(exchange.celAttributes);
     assert.ok(result.ok, `${source}: ${result.ok ? "" : result.error}`);
   }
 });
@@ -54,10 +54,10 @@ test("only the attributes of an exchange compile as the input of an expression",
   const exchange = anAnsweredExchange({});
   const expression = compileExpression("request.method");
   // @ts-expect-error The attributes that policies set have no request.
-  assert.equal(expression.evaluate(exchange.facts).ok, false);
+  assert.equal(expression.evaluate(exchange.attributes).ok, false);
   // @ts-expect-error An exchange has other names and types.
   expression.evaluate(exchange);
   // @ts-expect-error Interfaces and classes are no records.
-  assert.equal(expression.evaluate(plainAttributes(exchange.facts)).ok, false);
-  assert.equal(expression.evaluate(exchange.attributes).ok, true);
+  assert.equal(expression.evaluate(plainAttributes(exchange.attributes)).ok, false);
+  assert.equal(expression.evaluate(exchange.celAttributes).ok, true);
 });

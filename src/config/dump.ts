@@ -79,12 +79,12 @@ export function configDumpInParts({
         hostnames: route.hostnames,
         matches: shownConfig(z.unknown(), route.matches, redaction),
         policies: route.policies.effectivePolicy,
-        backends: route.backends.map(({ backend, weight }) => ({ name: backend.facts.name, weight })),
+        backends: route.backends.map(({ backend, weight }) => ({ name: backend.attributes.name, weight })),
       },
     ]),
     backends: listed(routes, ({ route }) =>
       route.backends.map(({ backend, policies }) => ({
-        ...backend.facts,
+        ...backend.attributes,
         ...backend.describe(),
         policies: policies.effectivePolicy,
       })),
@@ -136,6 +136,6 @@ function* standalonePolicies(topology: Topology, routes: readonly ShownRoute[]):
   for (const { route } of routes) {
     yield* entries({ route: route.name }, route.policies.effectivePolicy);
     for (const { backend, policies } of route.backends)
-      yield* entries({ backend: backend.facts.name }, policies.effectivePolicy);
+      yield* entries({ backend: backend.attributes.name }, policies.effectivePolicy);
   }
 }

@@ -8,9 +8,9 @@ import type { HeaderList } from "../http/headers.ts";
 import type { HttpResponseReceiver, TlsOptions } from "../http/http-client.ts";
 import type { ErrorCode, ErrorSource, FailureCode, GatewayError } from "./errors.ts";
 import type { Exchange } from "./exchange.ts";
-import type { BackendFacts, LlmFacts } from "./facts.ts";
 import type { CompiledScope, CompileEnv, ExtraMatch, HookResult, PathMatch } from "./policy.ts";
 import type { Reply } from "./reply.ts";
+import type { BackendAttributes, LlmAttributes } from "./request-attributes.ts";
 import type { WireTap } from "./wire.ts";
 
 /**
@@ -48,7 +48,7 @@ export interface BackendRun {
 }
 
 export interface Backend {
-  readonly facts: BackendFacts;
+  readonly attributes: BackendAttributes;
   /** A route with several backends skips those that outlier detection ejected. */
   readonly health?: { readonly isEjected: boolean };
   /** Limits the wait for the response head unless a timeout policy is configured. */
@@ -59,7 +59,7 @@ export interface Backend {
    */
   prepare?(exchange: Exchange, needsModel: boolean): HookResult;
   /** Replaces `prepare` in rehearsals, where an LLM request has recorded attributes but no body. */
-  recall?(exchange: Exchange, recorded: LlmFacts): void;
+  recall?(exchange: Exchange, recorded: LlmAttributes): void;
   call(exchange: Exchange, call: ResponseReceiver): BackendRun;
   /** Renders an error in the protocol of this backend's clients. Returns undefined for the default format. */
   errorReply?(exchange: Exchange, error: GatewayError): Reply | undefined;

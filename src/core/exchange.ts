@@ -1,6 +1,6 @@
 /**
  * Represents one request and its response in flight. Policies and backends write typed attributes (claims, keys,
- * models) to `facts`, where CEL expressions read them.
+ * models) to `attributes`, where CEL expressions read them.
  */
 
 import { createRecordIds } from "../base/ids.ts";
@@ -12,11 +12,11 @@ import type { AuditTrail } from "../observe/trace/audit-trail.ts";
 import type { Mirrored } from "../observe/trace/mirror-comparison.ts";
 import type { RequestSpans } from "../observe/trace/request-spans.ts";
 import type { Trace } from "../observe/trace/trace.ts";
-import { Attributes } from "./attributes.ts";
+import { CelAttributes } from "./cel-attributes.ts";
 import type { ErrorSource, FailureCode } from "./errors.ts";
-import type { Facts, McpAccess, McpFacts, ModelAccess } from "./facts.ts";
 import type { CalledTool } from "./mcp-arguments.ts";
 import { clientKey } from "./principal.ts";
+import type { McpAccess, McpAttributes, ModelAccess, RequestAttributes } from "./request-attributes.ts";
 import { clientAddress, type Source } from "./source.ts";
 
 export interface GatewayRequest {
@@ -194,7 +194,7 @@ class ExchangeMcp {
   isWatched = false;
   calledTool: CalledTool | undefined = undefined;
   /** The attributes of all messages of a batch are kept only if a rule reads them. */
-  batch: readonly McpFacts[] | undefined = undefined;
+  batch: readonly McpAttributes[] | undefined = undefined;
 }
 
 class ExchangeUpstream {
@@ -225,7 +225,7 @@ export class Exchange implements Linked<Exchange> {
   request: GatewayRequest;
   response: GatewayResponse | undefined = undefined;
   route: string | undefined = undefined;
-  readonly facts: Facts = {};
+  readonly attributes: RequestAttributes = {};
   trace: Trace | undefined = undefined;
   /** Sent to backends for a request that is not sampled and arrived without a `traceparent` header. */
   traceparent: string | undefined = undefined;
@@ -255,7 +255,7 @@ export class Exchange implements Linked<Exchange> {
   judged: { readonly judge: object; readonly request: GatewayRequest }[] | undefined = undefined;
   /** Called once all rules and limits, including those that read the body, have admitted the request. */
   onAdmitted: (() => void)[] | undefined = undefined;
-  #attributes: Attributes | undefined = undefined;
+  #celAttributes: CelAttributes | undefined = undefined;
 
   readonly #memory: MemoryBudget | undefined;
   #heldResponse: MemoryAccount | undefined = undefined;
@@ -368,9 +368,9 @@ export class Exchange implements Linked<Exchange> {
       this.identity.principal === undefined ? principal : `${this.identity.principal}\n${principal}`;
   }
 
-  get attributes(): Attributes {
-    this.#attributes ??= new Attributes(this);
-    return this.#attributes;
+  get celAttributes(): CelAttributes {
+    this.#celAttributes ??= new CelAttributes(this);
+    return this.#celAttributes;
   }
 }
 

@@ -42,8 +42,12 @@ export interface HeaderChanges {
  * Converts the result of an expression to a string, with lists and maps as JSON. Returns undefined if the evaluation
  * fails or the result is null.
  */
-export function evaluatedText(expression: Expression, { attributes }: Exchange, shared?: Budget): string | undefined {
-  const result = expression.evaluate(attributes, shared);
+export function evaluatedText(
+  expression: Expression,
+  { celAttributes }: Exchange,
+  shared?: Budget,
+): string | undefined {
+  const result = expression.evaluate(celAttributes, shared);
   if (!result.ok || result.value === null) return undefined;
   return typeof result.value === "object" ? JSON.stringify(result.value) : String(result.value);
 }

@@ -6,21 +6,21 @@ import { plainAttributes } from "../cel/values/activation.ts";
 import { fromCel, toCel } from "../cel/values/values.ts";
 import { withArguments } from "./mcp-arguments.ts";
 
-const read = (facts: object): unknown => (facts as { arguments?: unknown }).arguments;
-const shown = (facts: object): unknown => fromCel(toCel(read(facts)));
+const read = (attributes: object): unknown => (attributes as { arguments?: unknown }).arguments;
+const shown = (attributes: object): unknown => fromCel(toCel(read(attributes)));
 
 test("arguments are readable by name, empty if absent, and not enumerable", () => {
-  const facts = withArguments({ name: "echo", target: "a" }, { message: "m" });
-  assert.deepEqual(shown(facts), { message: "m" });
+  const attributes = withArguments({ name: "echo", target: "a" }, { message: "m" });
+  assert.deepEqual(shown(attributes), { message: "m" });
   assert.deepEqual(shown(withArguments({}, undefined)), {});
-  assert.equal(Object.hasOwn(facts, "arguments"), true);
-  assert.equal(JSON.stringify(facts), '{"name":"echo","target":"a"}');
-  assert.deepEqual({ ...facts }, { name: "echo", target: "a" });
+  assert.equal(Object.hasOwn(attributes, "arguments"), true);
+  assert.equal(JSON.stringify(attributes), '{"name":"echo","target":"a"}');
+  assert.deepEqual({ ...attributes }, { name: "echo", target: "a" });
 });
 
 test("reading oversized arguments fails every time", () => {
-  const facts = withArguments({}, { text: "x".repeat(64 * 1024 + 1) });
-  for (const _ of [1, 2]) assert.throws(() => read(facts), /longer than/);
+  const attributes = withArguments({}, { text: "x".repeat(64 * 1024 + 1) });
+  for (const _ of [1, 2]) assert.throws(() => read(attributes), /longer than/);
 });
 
 const SPELLINGS = ["path", "Path", "PATH", "pAth"];

@@ -37,21 +37,24 @@ const ARGUMENTS: PropertyDescriptor & ThisType<{ readonly [UNREAD]: UnreadArgume
 };
 
 export interface CalledTool {
-  readonly facts: object;
+  readonly attributes: object;
   readonly args: unknown;
 }
 
 /** Makes the arguments readable when an expression first accesses the tool, because few expressions read them. */
-export function revealArguments(called: CalledTool | undefined, facts: object | undefined): void {
-  if (called === undefined || called.facts !== facts || UNREAD in facts) return;
-  withArguments(facts, called.args);
+export function revealArguments(called: CalledTool | undefined, attributes: object | undefined): void {
+  if (called === undefined || called.attributes !== attributes || UNREAD in attributes) return;
+  withArguments(attributes, called.args);
 }
 
 /** Adds a non-enumerable `arguments` property to the object. */
-export function withArguments<Facts extends object>(facts: Facts, args: unknown): Facts {
+export function withArguments<RequestAttributes extends object>(
+  attributes: RequestAttributes,
+  args: unknown,
+): RequestAttributes {
   const unread: UnreadArguments = { args, isChecked: false, problem: undefined, view: undefined };
-  Object.defineProperty(facts, UNREAD, { value: unread });
-  return Object.defineProperty(facts, "arguments", ARGUMENTS);
+  Object.defineProperty(attributes, UNREAD, { value: unread });
+  return Object.defineProperty(attributes, "arguments", ARGUMENTS);
 }
 
 function findProblem(args: unknown): string | undefined {

@@ -18,8 +18,8 @@ import type { CredentialPlaces } from "../observe/trace/redact.ts";
 import type { SigningKey } from "../store/signing-key.ts";
 import type { Store } from "../store/store.ts";
 import type { Exchange } from "./exchange.ts";
-import type { Claims } from "./facts.ts";
 import type { Reply } from "./reply.ts";
+import type { Claims } from "./request-attributes.ts";
 
 /** A policy applies to a listener, a route, one backend of a route, or one model of an LLM backend. */
 export type Scope = "gateway" | "route" | "backend" | "model";
@@ -61,7 +61,7 @@ export interface Hooks {
    */
   admit?(exchange: Exchange): Charge | undefined;
   /**
-   * Runs when the backend has parsed the body, for rules that read `facts.llm` and `facts.mcp`. Also runs before a
+   * Runs when the backend has parsed the body, for rules that read `attributes.llm` and `attributes.mcp`. Also runs before a
    * cache or another component responds instead of the backend.
    */
   parsed?(exchange: Exchange): undefined;

@@ -5,7 +5,7 @@
  * never shows the digits after a NUL, which only make the string unique.
  */
 import { createHash } from "node:crypto";
-import type { Claims } from "./facts.ts";
+import type { Claims } from "./request-attributes.ts";
 
 const MAX_PERSON_CHARS = 200;
 

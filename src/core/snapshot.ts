@@ -9,7 +9,7 @@ import { pathAndQuery } from "../http/request-path.ts";
 import type { JsonObject } from "../observe/trace/events.ts";
 import { REDACTED, type Redaction, shortSessionId } from "../observe/trace/redact.ts";
 import type { Exchange, GatewayRequest } from "./exchange.ts";
-import type { Facts } from "./facts.ts";
+import type { RequestAttributes } from "./request-attributes.ts";
 import { clientAddress, type Source } from "./source.ts";
 import type { Sent } from "./wire.ts";
 
@@ -19,7 +19,7 @@ export interface SnapshotSource {
     "method" | "scheme" | "host" | "path" | "rawPath" | "query" | "version" | "headers"
   >;
   readonly source: Source;
-  readonly facts: Facts;
+  readonly attributes: RequestAttributes;
   readonly startedAt: number;
   readonly credentials: {
     readonly query: readonly string[] | undefined;
@@ -34,7 +34,7 @@ export function requestState(
   redaction: Redaction,
   path: string = exchange.request.path,
 ): JsonObject {
-  const { request, facts, source } = exchange;
+  const { request, attributes, source } = exchange;
   const query = redaction.query(request.query, exchange.credentials.query);
   const shown = pathAndQuery({ path, query });
   return {
@@ -52,7 +52,7 @@ export function requestState(
     env: {},
     source: sourceState(source),
     client: { address: clientAddress(source) },
-    ...factsState(facts),
+    ...attributesState(attributes),
   };
 }
 
@@ -70,7 +70,7 @@ export function sentState(exchange: SnapshotSource, target: string, sent: Sent, 
     env: {},
     source: sourceState(exchange.source),
     client: { address: clientAddress(exchange.source) },
-    ...factsState(exchange.facts),
+    ...attributesState(exchange.attributes),
   };
 }
 
@@ -149,12 +149,12 @@ function buildResponseState(
           }),
     },
     env: {},
-    ...factsState(exchange.facts),
+    ...attributesState(exchange.attributes),
   };
 }
 
 /** Copies the attributes, because they keep changing while an event is queued. */
-function factsState({ jwt, apiKey, basicAuth, mcp, llm, backend }: Facts): JsonObject {
+function attributesState({ jwt, apiKey, basicAuth, mcp, llm, backend }: RequestAttributes): JsonObject {
   return {
     ...(jwt ? { jwt: withoutSecret(jwt, "rawToken") } : {}),
     ...(apiKey ? { apiKey: withoutSecret(apiKey, "key") } : {}),
@@ -165,12 +165,12 @@ function factsState({ jwt, apiKey, basicAuth, mcp, llm, backend }: Facts): JsonO
   };
 }
 
-function withoutSecret(facts: JsonObject, field: string): JsonObject {
-  return field in facts ? { ...facts, [field]: REDACTED } : facts;
+function withoutSecret(attributes: JsonObject, field: string): JsonObject {
+  return field in attributes ? { ...attributes, [field]: REDACTED } : attributes;
 }
 
 /** On a route without authentication, the full id would give access to the session. */
-function withShortSession(mcp: NonNullable<Facts["mcp"]>): JsonObject {
+function withShortSession(mcp: NonNullable<RequestAttributes["mcp"]>): JsonObject {
   const { sessionId } = mcp;
   return sessionId === undefined ? { ...mcp } : { ...mcp, sessionId: shortSessionId(sessionId) };
 }

@@ -43,9 +43,9 @@ import type { Candidate, ConditionInput, ModelTable } from "./models/model-table
 import { conditionInput, createQuotes, loadPrices } from "./models/quotes.ts";
 import { type AiConfig, aiSchema, aiSchemaWith } from "./models/schema.ts";
 import { detectDialect } from "./request/dialect.ts";
+import { LlmRequestAttributes } from "./request/llm-attributes.ts";
 import type { LlmCall } from "./request/llm-call.ts";
 import { errorBody, errorHeaders, type LlmError } from "./request/llm-errors.ts";
-import { LlmRequestFacts } from "./request/llm-facts.ts";
 import { createResponseCache, type ResponseCache } from "./response-cache.ts";
 import { createLlmMetrics } from "./usage/llm-metrics.ts";
 
@@ -85,16 +85,16 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
   };
   const services: CallServices = { table, policies, cache, settling, failover, conditions };
   return {
-    facts: { name: config.name ?? env.name, type: "ai", protocol: "llm" },
+    attributes: { name: config.name ?? env.name, type: "ai", protocol: "llm" },
     defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
     errorReply: errorReply,
     prepare: (exchange, needsModel) => prepareCall(exchange, reading, needsModel),
     recall: (exchange, recorded) => restoreRecordedCall(exchange, recorded, quotes),
     ...(policies ? { inner: (exchange: Exchange) => policies.inner(exchange) } : {}),
     call(exchange, receiver) {
-      const llm = LlmRequestFacts.callOf(exchange);
+      const llm = LlmRequestAttributes.callOf(exchange);
       if (llm !== undefined) return new ModelCall(services, exchange, receiver, llm).run();
-      const { llm: sized } = exchange.facts;
+      const { llm: sized } = exchange.attributes;
       const settlement = sized && new Settlement(settling, sized, detectDialect(exchange.request.path));
       return forwardUnread(table, exchange, receiver, failover, settlement);
     },
@@ -137,7 +137,7 @@ class ModelCall {
     this.#exchange = exchange;
     this.#receiver = receiver;
     this.#llm = llm;
-    this.#settlement = new Settlement(services.settling, exchange.facts.llm ?? {}, llm.dialect);
+    this.#settlement = new Settlement(services.settling, exchange.attributes.llm ?? {}, llm.dialect);
   }
 
   /** Handles small requests without webhooks synchronously, and large requests in slices. */

@@ -60,7 +60,7 @@ export function createResponseCache({ ttl, scope }: CacheConfig, backend: string
     response: Pick<CachedResponse, "headers" | "body" | "isBase64">,
     exchange: Exchange,
   ): void {
-    const { inputTokens = 0, outputTokens = 0, cost = 0 } = exchange.facts.llm ?? {};
+    const { inputTokens = 0, outputTokens = 0, cost = 0 } = exchange.attributes.llm ?? {};
     const keptAtMs = clock.now();
     const entry: CachedResponse = { ...response, keptAtMs, tokens: inputTokens + outputTokens, cost };
     store.set(key, JSON.stringify(entry), { expiresAtMs: keptAtMs + ttl }).catch(() => undefined);

@@ -50,7 +50,7 @@ import { type LoginRelay, loginRelay, RelayedCall, relayPaths } from "./login-re
 import { createAccounts } from "./logins/accounts.ts";
 import { serverUrl } from "./openapi/api.ts";
 import { type ClientMessage, INVALID_REQUEST, resultText } from "./protocol/json-rpc.ts";
-import { calledTool, mcpFacts, type ReportServices, RequestReport } from "./request-report.ts";
+import { calledTool, mcpAttributes, type ReportServices, RequestReport } from "./request-report.ts";
 import { type CountedBackends, createMcpMetrics, type McpMetrics } from "./server-side/mcp-metrics.ts";
 import { type McpConfig, mcpSchema } from "./server-side/target-config.ts";
 import { SUCCEEDED } from "./session/call-outcome.ts";
@@ -137,12 +137,12 @@ function createBackend(
     const sessionId = exchange.request.headers.get("mcp-session-id");
     // A session keeps the names that its client has listed, even if a reload changes them for other clients.
     const names = hub.sessions.sessionNames(sessionId) ?? hub.names;
-    const facts = mcpFacts(message, sessionId, names);
-    exchange.facts.mcp = facts;
-    exchange.mcp.calledTool = calledTool(message, facts);
+    const attributes = mcpAttributes(message, sessionId, names);
+    exchange.attributes.mcp = attributes;
+    exchange.mcp.calledTool = calledTool(message, attributes);
     if ((exchange.mcp.isJudged || exchange.mcp.isWatched) && parsed !== undefined && isBatch(parsed))
       exchange.mcp.batch = parsed.map((one) => {
-        const own = mcpFacts(one, sessionId, names);
+        const own = mcpAttributes(one, sessionId, names);
         revealArguments(calledTool(one, own), own.tool);
         return own;
       });
@@ -220,7 +220,7 @@ function createBackend(
   }
 
   return {
-    facts: { name: env.name, type: "mcp", protocol: "mcp" },
+    attributes: { name: env.name, type: "mcp", protocol: "mcp" },
     defaultTimeoutMs: DEFAULT_TIMEOUT_MS,
 
     prepare(exchange) {
@@ -241,7 +241,7 @@ function createBackend(
     call(exchange, call) {
       const action = prepared.take(exchange);
       if (action === undefined) throw new Error("the request was not prepared");
-      const method = exchange.facts.mcp?.methodName;
+      const method = exchange.attributes.mcp?.methodName;
       if (method !== undefined) metrics.request(method);
       if (OWN_ACTIONS.has(action.kind)) call.attempt(`internal:${env.name}`);
       if (relay === undefined) return runAction(hub, action, exchange, call, reports);
@@ -388,8 +388,8 @@ function empty(call: ResponseReceiver, status: number): BackendRun {
   return NO_RUN;
 }
 
-function tokenLifeMs({ facts, startedAt }: Exchange): number | undefined {
-  const exp = facts.jwt?.exp;
+function tokenLifeMs({ attributes, startedAt }: Exchange): number | undefined {
+  const exp = attributes.jwt?.exp;
   return typeof exp === "number" ? exp * 1000 + TOLERANCE_MS - startedAt : undefined;
 }
 

@@ -101,8 +101,8 @@ interface CallersToken {
 }
 
 /** Returns the token whose claims were verified. Another credential of the same request may be an API key. */
-function callersToken({ credentials: { presented: credential }, facts }: Exchange): CallersToken | undefined {
-  const claims = facts.jwt;
+function callersToken({ credentials: { presented: credential }, attributes }: Exchange): CallersToken | undefined {
+  const claims = attributes.jwt;
   const text = credential?.value.replace(/^\S+\s+/, "");
   const payload = text?.split(".")[1];
   if (claims === undefined || text === undefined || payload === undefined) return undefined;
@@ -116,7 +116,7 @@ function callersToken({ credentials: { presented: credential }, facts }: Exchang
 }
 
 function evaluateHeader(name: string, value: Expression, exchange: Exchange): string[] {
-  const found = value.evaluate(exchange.attributes);
+  const found = value.evaluate(exchange.celAttributes);
   if (!found.ok) return [];
   const { value: shown } = found;
   const text =

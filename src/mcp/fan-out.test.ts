@@ -53,7 +53,7 @@ test("calls go to the target in the name, and results have the client's names", 
   await withTargets({ targets: [odd("a"), odd("b")] }, async (client, served) => {
     await client.initialize();
     assert.equal(JSON.parse((await client.call("b_state")).result.content[0].text).name, "b");
-    assert.deepEqual(served.last?.facts.mcp?.tool, { name: "state", target: "b" });
+    assert.deepEqual(served.last?.attributes.mcp?.tool, { name: "state", target: "b" });
     assert.equal(
       (await client.request("prompts/get", { name: "a_greeting" })).result.messages[0].content.text,
       "greeting from a",

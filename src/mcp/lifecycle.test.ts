@@ -223,15 +223,15 @@ test("a client that leaves before its session is open leaves nothing behind", as
 
 test("another owner's session does not exist [A10]", async () => {
   await withServer({}, async (served, open) => {
-    served.facts = { jwt: { iss: "i", sub: "alice" } };
+    served.attributes = { jwt: { iss: "i", sub: "alice" } };
     const client = await open();
-    served.facts = { jwt: { iss: "i", sub: "bob" } };
+    served.attributes = { jwt: { iss: "i", sub: "bob" } };
     assert.equal((await client.post({ jsonrpc: "2.0", id: 1, method: "ping" })).status, 404);
     assert.equal((await client.listen()).status, 404);
     assert.equal(await client.delete(), 404);
-    served.facts = {};
+    served.attributes = {};
     assert.equal((await client.post({ jsonrpc: "2.0", id: 1, method: "ping" })).status, 404);
-    served.facts = { jwt: { iss: "i", sub: "alice", iat: 2 } };
+    served.attributes = { jwt: { iss: "i", sub: "alice", iat: 2 } };
     assert.equal((await client.post({ jsonrpc: "2.0", id: 1, method: "ping" })).status, 200);
   });
 });

@@ -35,7 +35,7 @@ for (const [flag, name, waitMs] of [
     });
     assert.equal(await calling, "found");
     // From now on it is known.
-    odd.facts = { jwt: { iss: "i", sub: "other" } };
+    odd.attributes = { jwt: { iss: "i", sub: "other" } };
     assert.equal(await modernCall(odd.url, "echo", { message: "at once" }), "at once");
     await odd.close();
   });
@@ -110,7 +110,7 @@ test("a shared process serves modern clients of any identity", async () => {
   const shared = await serveMcp({ targets: [{ name: "odd", shared: true, stdio: stdioFixture("odd-server") }] });
   const pids = new Set<number>();
   for (const sub of ["a", "b"]) {
-    shared.facts = { jwt: { iss: "i", sub } };
+    shared.attributes = { jwt: { iss: "i", sub } };
     pids.add(JSON.parse(await modernCall(shared.url, "state")).pid);
   }
   assert.equal(pids.size, 1);

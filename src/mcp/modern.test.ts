@@ -104,9 +104,9 @@ test("a request of the server becomes input_required, and the retry continues th
 
 test("invented or foreign request state is rejected", async () => {
   const args = { name: "ask", arguments: {} };
-  served.facts = { jwt: { iss: "i", sub: "alice" } };
+  served.attributes = { jwt: { iss: "i", sub: "alice" } };
   const { message } = await modernPost(served.url, "tools/call", args, { capabilities: { sampling: {} } });
-  served.facts = { jwt: { iss: "i", sub: "bob" } };
+  served.attributes = { jwt: { iss: "i", sub: "bob" } };
   const stolen = await modernPost(
     served.url,
     "tools/call",
@@ -114,7 +114,7 @@ test("invented or foreign request state is rejected", async () => {
     { capabilities: { sampling: {} } },
   );
   assert.equal(stolen.message.error.code, -32602);
-  served.facts = { jwt: { iss: "i", sub: "alice" } };
+  served.attributes = { jwt: { iss: "i", sub: "alice" } };
   // A rule may have judged the name of the retry, not of the call that it takes up.
   const renamed = await modernPost(
     served.url,
@@ -123,7 +123,7 @@ test("invented or foreign request state is rejected", async () => {
     { capabilities: { sampling: {} } },
   );
   assert.equal(renamed.message.error.code, -32602);
-  served.facts = {};
+  served.attributes = {};
   const madeUp = await modernPost(served.url, "tools/call", { ...args, requestState: "0".repeat(32) });
   assert.equal(madeUp.message.error.code, -32602);
 });
@@ -204,11 +204,11 @@ test("a subscription to nothing the server has ends at once", async () => {
 
 test("clients of one identity share a process, others have their own", async () => {
   const pid = async (sub: string | undefined) => {
-    served.facts = sub === undefined ? {} : { jwt: { iss: "i", sub } };
+    served.attributes = sub === undefined ? {} : { jwt: { iss: "i", sub } };
     return JSON.parse(await modernCall(served.url, "state")).pid as number;
   };
   const pids = [await pid("carol"), await pid("carol"), await pid("dave"), await pid(undefined)];
-  served.facts = {};
+  served.attributes = {};
   assert.equal(pids[0], pids[1]);
   assert.equal(new Set(pids).size, 3);
 });

@@ -114,11 +114,11 @@ test("an unknown session is not found", async () => {
 });
 
 test("another's stream cannot be posted to", async () => {
-  served.facts = { jwt: { iss: "i", sub: "alice" } };
+  served.attributes = { jwt: { iss: "i", sub: "alice" } };
   const { stream, post } = await open();
-  served.facts = { jwt: { iss: "i", sub: "bob" } };
+  served.attributes = { jwt: { iss: "i", sub: "bob" } };
   assert.equal((await post({ jsonrpc: "2.0", id: 1, method: "ping" })).status, 404);
-  served.facts = {};
+  served.attributes = {};
   stream.close();
 });
 

@@ -147,7 +147,7 @@ test("line breaks in a server's text cannot end an event early [V22]", async () 
 
 test("what CEL, the log and the trace may read of a request", async () => {
   await client.post({ jsonrpc: "2.0", id: 1, method: "resources/read", params: { uri: "test://odd/a" } });
-  assert.deepEqual(served.last?.facts.mcp, {
+  assert.deepEqual(served.last?.attributes.mcp, {
     sessionId: client.sessionId,
     methodName: "resources/read",
     target: "odd",
@@ -155,7 +155,7 @@ test("what CEL, the log and the trace may read of a request", async () => {
     outcome: "ok",
   });
   await client.call("echo");
-  assert.deepEqual(served.last?.facts.mcp?.tool, { name: "echo", target: "odd" });
+  assert.deepEqual(served.last?.attributes.mcp?.tool, { name: "echo", target: "odd" });
 });
 
 test("an error response to initialize reaches the client, and no session is left", async () => {

@@ -2,11 +2,12 @@
  * Reports the outcome of an MCP request to the attributes of its exchange, the request records, and the metrics. With
  * the HTTP+SSE transport, the exchange of a message ends before its response is sent, so a failure is logged instead.
  */
-import type { Attributes } from "../core/attributes.ts";
+
 import type { ResponseReceiver } from "../core/backend.ts";
+import type { CelAttributes } from "../core/cel-attributes.ts";
 import type { Exchange } from "../core/exchange.ts";
-import type { McpFacts } from "../core/facts.ts";
 import type { CalledTool } from "../core/mcp-arguments.ts";
+import type { McpAttributes } from "../core/request-attributes.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import type { Names } from "./aggregation/names.ts";
 import { addressedItem } from "./protocol/access.ts";
@@ -35,8 +36,8 @@ export class RequestReport implements CallReport {
     this.#isOldTransport = isOldTransport;
   }
 
-  get caller(): Attributes {
-    return this.#exchange.attributes;
+  get caller(): CelAttributes {
+    return this.#exchange.celAttributes;
   }
 
   get watched(): ShadowReporter {
@@ -55,15 +56,15 @@ export class RequestReport implements CallReport {
   ): void {
     const exchange = this.#exchange;
     const { metrics, logger, names } = this.#env;
-    const facts = exchange.facts.mcp;
+    const attributes = exchange.attributes.mcp;
     // The attributes of a batch do not describe its individual messages.
-    const own = facts?.methodName === undefined ? mcpFacts(request, undefined, names()) : facts;
+    const own = attributes?.methodName === undefined ? mcpAttributes(request, undefined, names()) : attributes;
     const target = routed?.name ?? own.tool?.target ?? own.target ?? "";
     exchange.records.audit?.ended(request.id, target, kind, answer);
     metrics.result(target, own.tool?.name ?? "", kind);
-    if (facts) {
-      if (target !== "") facts.target ??= target;
-      if (facts.outcome === undefined || facts.outcome === "ok") facts.outcome = kind;
+    if (attributes) {
+      if (target !== "") attributes.target ??= target;
+      if (attributes.outcome === undefined || attributes.outcome === "ok") attributes.outcome = kind;
     }
     if (problem === undefined) return;
     if (!this.#isOldTransport) this.#call.problem(problem);
@@ -80,27 +81,31 @@ export class RequestReport implements CallReport {
   }
 }
 
-export function mcpFacts(message: ClientMessage | undefined, sessionId: string | undefined, names: Names): McpFacts {
-  const facts: McpFacts = {};
-  if (sessionId !== undefined) facts.sessionId = sessionId;
-  if (message === undefined || message.kind === "response") return facts;
-  facts.methodName = message.method;
+export function mcpAttributes(
+  message: ClientMessage | undefined,
+  sessionId: string | undefined,
+  names: Names,
+): McpAttributes {
+  const attributes: McpAttributes = {};
+  if (sessionId !== undefined) attributes.sessionId = sessionId;
+  if (message === undefined || message.kind === "response") return attributes;
+  attributes.methodName = message.method;
   const only = names.targets.length === 1 ? names.targets[0] : undefined;
-  if (only !== undefined) facts.target = only;
+  if (only !== undefined) attributes.target = only;
   const about = message.kind === "request" ? addressedItem(message) : undefined;
-  if (about === undefined) return facts;
+  if (about === undefined) return attributes;
   const found = names.isPrefixed ? names.inward(about.kind, about.name) : { target: only ?? "", name: about.name };
   // A name without a target is unknown and is rejected later.
-  if (found === undefined) return facts;
+  if (found === undefined) return attributes;
   const { target, name } = found;
-  if (target !== "") facts.target = target;
-  if (about.kind === "tool") facts.tool = { name, target };
-  else if (about.kind === "prompt") facts.prompt = { name, target };
-  else facts.resource = { uri: name, target };
-  return facts;
+  if (target !== "") attributes.target = target;
+  if (about.kind === "tool") attributes.tool = { name, target };
+  else if (about.kind === "prompt") attributes.prompt = { name, target };
+  else attributes.resource = { uri: name, target };
+  return attributes;
 }
 
-export function calledTool(message: ClientMessage | undefined, { tool }: McpFacts): CalledTool | undefined {
+export function calledTool(message: ClientMessage | undefined, { tool }: McpAttributes): CalledTool | undefined {
   if (tool === undefined || message?.kind !== "request") return undefined;
-  return { facts: tool, args: message.params.arguments };
+  return { attributes: tool, args: message.params.arguments };
 }

@@ -30,8 +30,8 @@ import {
   ATTR_MCP_SESSION_ID,
 } from "@opentelemetry/semantic-conventions/incubating";
 import type { Exchange } from "../core/exchange.ts";
-import type { LlmFacts, McpFacts } from "../core/facts.ts";
 import type { Outcome } from "../core/policy.ts";
+import type { LlmAttributes, McpAttributes } from "../core/request-attributes.ts";
 import { type Redaction, redactUrl, shortSessionId } from "../observe/trace/redact.ts";
 import type { RecordedAttempt, RecordedPhase, RequestSpans } from "../observe/trace/request-spans.ts";
 import { type Attributes, hrTime, type ReadableSpan, type Resource, SCOPE, spanContext } from "./signals.ts";
@@ -144,10 +144,10 @@ function describeCall(
   outcome: Outcome,
   attributes: Attributes,
 ): Pick<SpanPart, "name" | "attributes" | "error"> | undefined {
-  const { llm, mcp } = exchange.facts;
+  const { llm, mcp } = exchange.attributes;
   const { failure } = exchange;
   const reason = failure?.detail ?? failure?.message;
-  if (llm !== undefined && exchange.facts.backend?.protocol === "llm") {
+  if (llm !== undefined && exchange.attributes.backend?.protocol === "llm") {
     const model = llm.requestModel ?? llm.responseModel;
     const operation = operationName(exchange.originalPath);
     addLlm(attributes, llm, exchange.originalPath);
@@ -228,7 +228,7 @@ function asReadable(
 // user agent, no body, and no argument. Queries, reasons, and URIs are redacted as in the trace.
 
 function httpAttributes(exchange: Exchange, outcome: Outcome, redaction: Redaction): Attributes {
-  const { arrived, facts, failure } = exchange;
+  const { arrived, failure } = exchange;
   const attributes: Attributes = {
     [ATTR_HTTP_REQUEST_METHOD]: arrived.method,
     [ATTR_URL_SCHEME]: arrived.scheme,
@@ -248,7 +248,8 @@ function httpAttributes(exchange: Exchange, outcome: Outcome, redaction: Redacti
   if (agent !== undefined) attributes[ATTR_USER_AGENT_ORIGINAL] = agent;
   if (outcome.status !== undefined) attributes[ATTR_HTTP_RESPONSE_STATUS_CODE] = outcome.status;
   if (exchange.route !== undefined) attributes["gateway.route"] = exchange.route;
-  if (facts.backend !== undefined) attributes["gateway.backend"] = facts.backend.name;
+  const { backend } = exchange.attributes;
+  if (backend !== undefined) attributes["gateway.backend"] = backend.name;
   const errorType = failure?.code ?? ((outcome.status ?? 0) >= 500 ? String(outcome.status) : undefined);
   if (errorType !== undefined) attributes[ATTR_ERROR_TYPE] = errorType;
   return attributes;
@@ -267,7 +268,7 @@ function targetAttributes(method: string, target: string): Attributes {
   };
 }
 
-function addLlm(to: Attributes, llm: LlmFacts, path: string): void {
+function addLlm(to: Attributes, llm: LlmAttributes, path: string): void {
   to[ATTR_GEN_AI_OPERATION_NAME] = operationName(path);
   add(to, ATTR_GEN_AI_PROVIDER_NAME, llm.provider);
   add(to, ATTR_GEN_AI_REQUEST_MODEL, llm.requestModel);
@@ -284,7 +285,7 @@ function operationName(path: string): string {
   return /:(?:stream)?[gG]enerateContent$/.test(path) ? "generate_content" : "chat";
 }
 
-function addMcp(to: Attributes, mcp: McpFacts): void {
+function addMcp(to: Attributes, mcp: McpAttributes): void {
   add(to, ATTR_MCP_METHOD_NAME, mcp.methodName);
   if (mcp.sessionId !== undefined) to[ATTR_MCP_SESSION_ID] = shortSessionId(mcp.sessionId);
   if (mcp.tool !== undefined) {

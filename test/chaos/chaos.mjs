@@ -11,7 +11,7 @@ import { countedChildren } from "./support/counted-children.mjs";
 import { startFaults } from "./support/faults.mjs";
 import { parseFlags } from "./support/flags.mjs";
 import { openLedger } from "./support/ledger.mjs";
-import { childrenOf, descriptors, residentBytes } from "./support/process-facts.mjs";
+import { childrenOf, descriptors, residentBytes } from "./support/process-attributes.mjs";
 import { openRandom } from "./support/random.mjs";
 import { startTraffic } from "./support/traffic.mjs";
 import { endWith, growth, mib, printCounts } from "./support/verdict.mjs";
@@ -98,7 +98,7 @@ async function inSilence() {
   await traffic.hold();
   await until("no MCP server is left", () => childrenOf(pid).length === 0, 12_000).catch(() => undefined);
   await pause(KEPT_MS);
-  const facts = {
+  const attributes = {
     children: childrenOf(pid).length,
     counted: await countedChildren(world),
     descriptors: descriptors(pid),
@@ -106,5 +106,5 @@ async function inSilence() {
     residentBytes: residentBytes(pid),
   };
   traffic.release();
-  return facts;
+  return attributes;
 }

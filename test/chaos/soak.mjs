@@ -8,7 +8,7 @@ import { installIfMissing, step } from "../../scripts/steps.mjs";
 import { countedChildren } from "./support/counted-children.mjs";
 import { parseFlags } from "./support/flags.mjs";
 import { openLedger } from "./support/ledger.mjs";
-import { childrenOf, descriptors, residentBytes } from "./support/process-facts.mjs";
+import { childrenOf, descriptors, residentBytes } from "./support/process-attributes.mjs";
 import { openRandom } from "./support/random.mjs";
 import { startTraffic } from "./support/traffic.mjs";
 import { endWith, growth, mib, printCounts } from "./support/verdict.mjs";

@@ -1,4 +1,4 @@
-/** The `a2a` backend: an agent's card with the gateway's address, calls and streams passed on, facts for rules. */
+/** The `a2a` backend: an agent's card with the gateway's address, calls and streams passed on, attributes for rules. */
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";

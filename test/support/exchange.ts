@@ -8,15 +8,15 @@ import { createTasks } from "../../src/base/tasks.ts";
 import { compileExpression } from "../../src/cel/expression.ts";
 import { createLimitRegistry } from "../../src/config/compile/limit-registry.ts";
 import { Exchange, NO_BODY, type RequestBody } from "../../src/core/exchange.ts";
-import type { Facts } from "../../src/core/facts.ts";
 import type { CompileEnv } from "../../src/core/policy.ts";
+import type { RequestAttributes } from "../../src/core/request-attributes.ts";
 import { HeaderList } from "../../src/http/headers.ts";
 import { silentLogger } from "../../src/observe/log/logger.ts";
 import { createMetrics } from "../../src/observe/log/metrics.ts";
 import { createMemoryStore } from "../../src/store/memory-store.ts";
 import { createSigningKey } from "../../src/store/signing-key.ts";
 
-export interface ExchangeParts extends Facts {
+export interface ExchangeParts extends RequestAttributes {
   readonly method?: string;
   readonly path?: string;
   readonly query?: string;
@@ -35,7 +35,7 @@ export function anExchange(parts: ExchangeParts = {}): Exchange {
     headers = {},
     body,
     source = "192.0.2.1",
-    ...facts
+    ...attributes
   } = parts;
   const requestBody: RequestBody = body === undefined ? NO_BODY : { kind: "bytes", bytes: Buffer.from(body) };
   const exchange = new Exchange({
@@ -56,7 +56,7 @@ export function anExchange(parts: ExchangeParts = {}): Exchange {
     startedAt: Date.UTC(2026, 0, 1),
     startedMs: 0,
   });
-  Object.assign(exchange.facts, facts);
+  Object.assign(exchange.attributes, attributes);
   return exchange;
 }
 

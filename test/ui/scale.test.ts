@@ -80,14 +80,14 @@ test("all requests that the gateway remembers can be read, and the list stays qu
   await page.getByText(/^500 requests$/).waitFor();
   await readAll(page);
   const known = Number((await page.locator("main h2").first().textContent())?.replace(/\D/g, ""));
-  // The facts of more than 500 requests in one second are not all kept: the short run has no pauses.
+  // The attributes of more than 500 requests in one second are not all kept: the short run has no pauses.
   const least = isFull ? Math.min(SCALE.requests, 10_000) * 0.95 : 500;
   assert.ok(known > least, `${known} of ${SCALE.requests}`);
   const rows = page.locator("table.requests tbody tr.link");
   assert.ok((await rows.count()) < 120, `${await rows.count()} rows are drawn`);
   await page.evaluate("document.querySelector('.rows-frame').scrollTop = 1e9");
   await page.locator("table.requests tbody tr:last-child:not(.gap)").waitFor();
-  // The oldest of all: only its facts are left.
+  // The oldest of all: only its attributes are left.
   await rows.last().locator("a").click();
   await page.getByText("This request is long ago").waitFor();
   await page.keyboard.press("Escape");

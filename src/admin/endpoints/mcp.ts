@@ -87,7 +87,8 @@ function accounts({ listeners }: Topology): { backend: string; of: ConnectedAcco
   const found = new Map<string, ConnectedAccounts>();
   for (const { routes } of listeners)
     for (const route of routes)
-      for (const { backend } of route.backends) if (backend.accounts) found.set(backend.facts.name, backend.accounts);
+      for (const { backend } of route.backends)
+        if (backend.accounts) found.set(backend.attributes.name, backend.accounts);
   return [...found].map(([backend, of]) => ({ backend, of }));
 }
 
@@ -107,7 +108,7 @@ export function mcpToolsEndpoint(topology: () => Topology): AdminEndpoint {
     doc: "Tools withheld from clients. POST: the tools of every MCP server, queried now, and how they differ from the lock file.",
     GET() {
       const backends = inspectedBackends(topology()).map((backend) => ({
-        backend: backend.facts.name,
+        backend: backend.attributes.name,
         targets: backend.withheld?.() ?? [],
       }));
       return jsonResponse({ backends });
@@ -115,7 +116,7 @@ export function mcpToolsEndpoint(topology: () => Topology): AdminEndpoint {
     async POST({ withheld }) {
       const backends = await Promise.all(
         inspectedBackends(topology()).map(async (backend) => ({
-          backend: backend.facts.name,
+          backend: backend.attributes.name,
           targets: await inspectedTargets(backend, withheld),
         })),
       );
@@ -140,7 +141,7 @@ export async function inspectedTargets(
   withheld: readonly InspectedBackend[] = [],
   only?: ReadonlySet<string>,
 ): Promise<readonly InspectedTarget[]> {
-  const seen = withheld.filter((one) => one.backend === backend.facts.name).flatMap(({ targets }) => targets);
+  const seen = withheld.filter((one) => one.backend === backend.attributes.name).flatMap(({ targets }) => targets);
   return ((await backend.inspect?.(only)) ?? []).map((target) => {
     if (target.error === undefined) return target;
     const tools = new Map(target.tools.map((tool) => [tool.name, tool]));
@@ -178,7 +179,7 @@ export function mcpLockEndpoint({ logger, mayEdit, topology }: McpLockParts): Ad
       if (!question.success) return textResponse(400, `${z.prettifyError(question.error)}\n`);
       const { backend: name, accept, acceptSuspicious } = question.data;
       if (accept !== undefined && !mayEdit) return textResponse(403, `${NOT_ALLOWED}\n`);
-      const backend = inspectedBackends(topology()).find(({ facts }) => facts.name === name);
+      const backend = inspectedBackends(topology()).find(({ attributes }) => attributes.name === name);
       if (backend === undefined) return textResponse(404, "no MCP backend has this name\n");
       const { lockFile } = backend;
       if (lockFile === undefined) return textResponse(409, "this backend has no lock file that could be written\n");
@@ -203,14 +204,14 @@ export function mcpLockEndpoint({ logger, mayEdit, topology }: McpLockParts): Ad
 }
 
 function review(
-  { facts }: Backend,
+  { attributes }: Backend,
   file: string,
   inspected: readonly InspectedTarget[],
   changes: readonly ToolChange[],
   mayEdit: boolean,
 ) {
   return {
-    backend: facts.name,
+    backend: attributes.name,
     file,
     mayAccept: mayEdit,
     ...(mayEdit ? {} : { reason: NOT_ALLOWED }),

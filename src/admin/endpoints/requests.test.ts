@@ -17,7 +17,7 @@ import { countTasks, tasksEndpoint } from "./tasks.ts";
 
 const clock = fakeClock();
 
-const noFacts = () => createRequestHistory(createRedaction());
+const emptyHistory = () => createRequestHistory(createRedaction());
 
 function recentWith(...paths: string[]) {
   const recent = createRecentRequests({
@@ -40,7 +40,7 @@ function recentWith(...paths: string[]) {
 }
 
 test("/debug/requests lists the last requests with the documented fields", async () => {
-  const { status, json } = await callAdmin(requestsEndpoint(recentWith("/a", "/b"), noFacts(), clock), "limit=1");
+  const { status, json } = await callAdmin(requestsEndpoint(recentWith("/a", "/b"), emptyHistory(), clock), "limit=1");
   assert.equal(status, 200);
   const { requests, ...rest } = json() as { requests: Record<string, unknown>[] };
   assert.deepEqual(rest, { inFlight: 0, kept: 2, capacity: 500 });
@@ -69,7 +69,7 @@ test("/debug/requests lists the last requests with the documented fields", async
 });
 
 test("?since returns later requests", async () => {
-  const endpoint = requestsEndpoint(recentWith("/a", "/b"), noFacts(), clock);
+  const endpoint = requestsEndpoint(recentWith("/a", "/b"), emptyHistory(), clock);
   const after = async (since: string) =>
     ((await callAdmin(endpoint, `since=${since}`)).json().requests as unknown[]).length;
   assert.deepEqual([await after("0"), await after("1")], [1, 0]);
@@ -77,14 +77,14 @@ test("?since returns later requests", async () => {
 
 for (const query of ["limit=0", "limit=501", "limit=x", "since=-1"]) {
   test(`?${query} is rejected with the range`, async () => {
-    const { status, text } = await callAdmin(requestsEndpoint(recentWith(), noFacts(), clock), query);
+    const { status, text } = await callAdmin(requestsEndpoint(recentWith(), emptyHistory(), clock), query);
     assert.equal(status, 400);
     assert.match(text, /must be a whole number from/);
   });
 }
 
 test("?id explains one request, without its credentials", async () => {
-  const endpoint = requestsEndpoint(recentWith("/a"), noFacts(), clock);
+  const endpoint = requestsEndpoint(recentWith("/a"), emptyHistory(), clock);
   const { text, json } = await callAdmin(endpoint, "id=test");
   assert.doesNotMatch(text, /s3cret/);
   const [detail] = json().requests as { story: string[]; requestState: unknown }[];
@@ -92,21 +92,21 @@ test("?id explains one request, without its credentials", async () => {
 });
 
 test("an unknown ID is 404 with the number of requests", async () => {
-  const { status, text } = await callAdmin(requestsEndpoint(recentWith("/a"), noFacts(), clock), "id=other");
+  const { status, text } = await callAdmin(requestsEndpoint(recentWith("/a"), emptyHistory(), clock), "id=other");
   assert.equal(status, 404);
   assert.match(text, /no request "other" among the last 10000/);
 });
 
 test("?before and ?id reach back to requests of which only the history is kept", async () => {
-  const facts = noFacts();
+  const requestHistory = emptyHistory();
   for (const path of ["/one", "/two", "/three"]) {
     const exchange = anExchange({ path, headers: { authorization: "Bearer s3cret" }, jwt: { sub: "ada" } });
     Object.assign(exchange, { id: `id-${path.slice(1)}`, startedAt: clock.now() });
     exchange.steps.push({ phase: "route", policy: "authorization", verdict: "refused", micros: 5 });
-    facts.note(exchange, { status: 403, end: "complete", responseBytes: 3 }, 1.5);
+    requestHistory.note(exchange, { status: 403, end: "complete", responseBytes: 3 }, 1.5);
     await clock.advance(1_000);
   }
-  const endpoint = requestsEndpoint(recentWith(), facts, clock);
+  const endpoint = requestsEndpoint(recentWith(), requestHistory, clock);
   const before = new Date(clock.now() - 1_000).toISOString();
   const list = (await callAdmin(endpoint, `before=${before}&limit=10`)).json().requests as Record<string, unknown>[];
   assert.deepEqual(
@@ -127,7 +127,7 @@ test("?before and ?id reach back to requests of which only the history is kept",
 
 test("?follow streams summaries, to eight readers at most", async () => {
   const recent = recentWith();
-  const endpoint = requestsEndpoint(recent, noFacts(), clock);
+  const endpoint = requestsEndpoint(recent, emptyHistory(), clock);
   const streams = [];
   for (let i = 0; i < 8; i++) streams.push(readStream((await callAdmin(endpoint, "follow=true")).response));
   assert.equal((await callAdmin(endpoint, "follow=true")).status, 429);

@@ -27,7 +27,7 @@ const SINCE = { name: "since", min: 0, max: Number.MAX_SAFE_INTEGER, default: 0 
 /** Each open page of the UI uses one stream. */
 const MAX_FOLLOWERS = 8;
 
-export function requestsEndpoint(recent: RecentRequests, facts: RequestHistory, clock: Clock): AdminEndpoint {
+export function requestsEndpoint(recent: RecentRequests, requestHistory: RequestHistory, clock: Clock): AdminEndpoint {
   let followers = 0;
 
   function follow(): AdminResponse {
@@ -62,7 +62,7 @@ export function requestsEndpoint(recent: RecentRequests, facts: RequestHistory, 
   function older(before: string, limit: number): AdminResponse {
     const beforeMs = Date.parse(before);
     if (Number.isNaN(beforeMs)) return textResponse(400, "before must be a time such as 2026-01-31T12:00:00Z\n");
-    return jsonResponse({ requests: olderRequests(facts, beforeMs, limit) });
+    return jsonResponse({ requests: olderRequests(requestHistory, beforeMs, limit) });
   }
 
   return {
@@ -72,7 +72,7 @@ export function requestsEndpoint(recent: RecentRequests, facts: RequestHistory, 
       const id = request.query.get("id");
       if (id !== null) {
         const recently = recent.find(id);
-        const found = recently.length > 0 ? recently : findOlder(facts, id);
+        const found = recently.length > 0 ? recently : findOlder(requestHistory, id);
         return found.length === 0
           ? textResponse(404, `no request ${JSON.stringify(id)} among the last ${RECORDED_REQUESTS}\n`)
           : jsonResponse({ requests: found });
@@ -158,7 +158,7 @@ function compileMatcher(source: string | null): ((exchange: Exchange) => boolean
     return `\`${unknown}\` is not known yet when a request arrives; use \`request\`, \`source\` and \`client\``;
   if (expression.paths.has("request.body")) return "`request.body` is not known yet when a request arrives";
   return (exchange) => {
-    const result = expression.evaluate(exchange.attributes);
+    const result = expression.evaluate(exchange.celAttributes);
     return result.ok && result.value === true;
   };
 }

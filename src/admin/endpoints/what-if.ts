@@ -81,7 +81,7 @@ export interface RehearseParts {
   /** `left` is aborted when the client disconnects. */
   rehearse(
     after: readonly SourceText[],
-    facts: readonly Uint8Array[] | undefined,
+    requestHistory: readonly Uint8Array[] | undefined,
     left: AbortSignal | undefined,
   ): Promise<RehearseResult>;
   isBusy(error: unknown): boolean;
@@ -99,7 +99,7 @@ export function rehearseEndpoint(parts: RehearseParts): AdminEndpoint {
       const text = (await request.body()).toString();
       if (text.trim() === "") return textResponse(400, "send the text of a configuration\n");
       try {
-        const found = await parts.rehearse(sourcesIn(text), request.facts, request.left);
+        const found = await parts.rehearse(sourcesIn(text), request.requestHistory, request.left);
         if (found.ok) return jsonResponse(found.report);
         return textResponse(422, `${found.problems.join("\n")}\n`);
       } catch (error) {
@@ -127,12 +127,12 @@ const JSON_LINES = "application/jsonl";
 /** A reader with this much unread data loses lines. */
 const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
 
-export function recordingEndpoint(facts: RequestHistory, clock: Clock): AdminEndpoint {
+export function recordingEndpoint(requestHistory: RequestHistory, clock: Clock): AdminEndpoint {
   return {
     path: ADMIN_PATHS.recording,
     doc: "The last 10,000 requests without bodies and credentials, as JSON lines; `follow=true` for those to come.",
     GET({ query }) {
-      const segments = facts.segments();
+      const segments = requestHistory.segments();
       if (query.get("form") === "segments")
         return { status: 200, type: "application/octet-stream", body: Buffer.concat(segments) };
       const follow = query.get("follow") ?? "false";
@@ -140,7 +140,7 @@ export function recordingEndpoint(facts: RequestHistory, clock: Clock): AdminEnd
       return {
         status: 200,
         type: JSON_LINES,
-        stream: follow === "true" ? (sink) => followed(facts, clock, sink) : (sink) => kept(segments, sink),
+        stream: follow === "true" ? (sink) => followed(requestHistory, clock, sink) : (sink) => kept(segments, sink),
       };
     },
   };
@@ -166,10 +166,10 @@ function kept(segments: readonly Uint8Array[], sink: AdminSink): void {
 }
 
 /** The first empty line marks the start of the recording. Later empty lines are heartbeats. */
-function followed(facts: RequestHistory, clock: Clock, sink: AdminSink): void {
+function followed(requestHistory: RequestHistory, clock: Clock, sink: AdminSink): void {
   sink.write("\n");
   const timer = clock.every(HEARTBEAT_MS, () => void sink.write("\n"));
-  const withdraw = facts.follow((text) => {
+  const withdraw = requestHistory.follow((text) => {
     const record = readRecord(text);
     if (record && sink.bufferedBytes() < MAX_UNREAD_BYTES) sink.write(lines([record]));
   });

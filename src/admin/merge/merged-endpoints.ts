@@ -118,8 +118,8 @@ const MERGES: Readonly<Record<string, Merge>> = {
   [ADMIN_PATHS.rehearse]: async (request, own, forward) => {
     const query = new URLSearchParams({ form: "segments" });
     const historyRequest = { ...request, method: "GET", path: ADMIN_PATHS.recording, query };
-    const facts = (await forward(historyRequest)).filter(({ status }) => status === 200).map(bodyBytes);
-    return own({ ...request, facts });
+    const requestHistory = (await forward(historyRequest)).filter(({ status }) => status === 200).map(bodyBytes);
+    return own({ ...request, requestHistory });
   },
   [ADMIN_PATHS.cpuProfile]: profiles,
   [ADMIN_PATHS.heapProfile]: profiles,

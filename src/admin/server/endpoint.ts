@@ -19,7 +19,7 @@ export interface AdminRequest {
   /** Worker threads share two counters: requests that may still be traced, and traces that must still end. */
   readonly quota?: SharedArrayBuffer | undefined;
   /** The request histories of all worker threads. */
-  readonly facts?: readonly Uint8Array[] | undefined;
+  readonly requestHistory?: readonly Uint8Array[] | undefined;
   /** The MCP tools that sessions of all worker threads saw but withheld from clients. */
   readonly withheld?: readonly InspectedBackend[] | undefined;
 }

@@ -109,9 +109,9 @@ function viewOfRequests(response: Json): Json {
  */
 function viewOfRequest(record: RequestRecord | RequestDetail): Json {
   const { failure, shadow, ...rest } = record;
-  const { requestState, story: _story, trace: _trace, ...facts } = rest as Partial<RequestDetail> & typeof rest;
+  const { requestState, story: _story, trace: _trace, ...attributes } = rest as Partial<RequestDetail> & typeof rest;
   const shown: RequestRecord = {
-    ...facts,
+    ...attributes,
     ...(failure ? { failure: { code: failure.code, source: failure.source, message: failure.message } } : {}),
     ...(shadow ? { shadow: shadow.map(({ policy }) => ({ policy, reason: REDACTED })) } : {}),
   };

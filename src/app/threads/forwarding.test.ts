@@ -55,7 +55,7 @@ function connectThreads(t: TestContext, respond: Respond): Threads {
   const settled: Outcome[] = [];
   const defects: unknown[] = [];
   const backend: Backend = {
-    facts: { name: "mcp", type: "mcp", protocol: "mcp" },
+    attributes: { name: "mcp", type: "mcp", protocol: "mcp" },
     defaultTimeoutMs: 0,
     describe: () => ({}),
     call(exchange, call) {

@@ -613,7 +613,7 @@ function matched(table: Served["table"], request: Exchange["request"]): Route | 
 }
 
 function isOwned({ backends }: Route): boolean {
-  return backends.some(({ backend }) => backend.facts.type === "mcp");
+  return backends.some(({ backend }) => backend.attributes.type === "mcp");
 }
 
 /** Returns a thread number, starting at 1. */

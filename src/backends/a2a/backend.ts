@@ -8,10 +8,10 @@ import { canonicalA2aMethod, misspelledA2aMethod } from "../../core/a2a-methods.
 import { type Backend, defineBackend } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { A2aFacts } from "../../core/facts.ts";
 import { publicOrigin } from "../../core/public-origin.ts";
 import { readBody } from "../../core/read-body.ts";
 import { jsonReply, type Reply } from "../../core/reply.ts";
+import type { A2aAttributes } from "../../core/request-attributes.ts";
 import { httpUrl } from "../../core/schema.ts";
 import { hiddenBody } from "../../http/charset.ts";
 import { HostHealth } from "../../http/client/host-health.ts";
@@ -90,7 +90,7 @@ export const a2a = defineBackend({
       try {
         const address = `${publicOrigin(exchange)}${prefix === "" ? "/" : prefix}`;
         const known = await cards.get();
-        exchange.facts.a2a = { method: CARD, ...aboutAgent(known) };
+        exchange.attributes.a2a = { method: CARD, ...aboutAgent(known) };
         return jsonReply(200, shownCard(known, address), { "cache-control": "no-cache" });
       } catch (error) {
         throw new GatewayError("backend_unavailable", {
@@ -114,16 +114,16 @@ export const a2a = defineBackend({
             : EMPTY;
       if (bytes.length > MAX_A2A_REQUEST_BYTES) throw new GatewayError("body_too_large");
       request.body = { kind: "bytes", bytes };
-      let facts: A2aFacts;
+      let attributes: A2aAttributes;
       try {
         if (!isUtf8(bytes)) throw new JsonRpcProblem(PARSE_ERROR, "Parse error: the body is not UTF-8");
         const message = parseClientMessages(bytes.toString("utf8"));
         if (!("kind" in message) || message.kind === "response")
           throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: expected one JSON-RPC request");
         const known = canonicalA2aMethod(message.method);
-        facts = factsOf(known ?? message.method, message.params);
+        attributes = attributesOf(known ?? message.method, message.params);
         // Set before the checks, so that rejected requests are also recorded with these attributes.
-        exchange.facts.a2a = facts;
+        exchange.attributes.a2a = attributes;
         const id = message.kind === "request" ? message.id : undefined;
         const meant = misspelledA2aMethod(message.method);
         if (meant !== undefined)
@@ -135,7 +135,7 @@ export const a2a = defineBackend({
         return refusal(error.code, error.message, error.id);
       }
       try {
-        Object.assign(facts, aboutAgent(await cards.get()));
+        Object.assign(attributes, aboutAgent(await cards.get()));
       } catch (error) {
         logger.debug("the agent's card is not known", {
           reason: error instanceof Error ? error.message : String(error),
@@ -148,7 +148,7 @@ export const a2a = defineBackend({
     }
 
     return {
-      facts: { name: env.name, type: "static", protocol: "http" },
+      attributes: { name: env.name, type: "static", protocol: "http" },
       health,
       defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
       prepare(exchange) {
@@ -176,11 +176,11 @@ export const a2a = defineBackend({
 
 const EMPTY = Buffer.alloc(0);
 
-function aboutAgent(card: AgentCard): Pick<A2aFacts, "agent" | "skills"> {
+function aboutAgent(card: AgentCard): Pick<A2aAttributes, "agent" | "skills"> {
   return { ...(typeof card.name === "string" ? { agent: card.name } : {}), skills: skillsOf(card) };
 }
 
-function factsOf(method: string, params: Readonly<Record<string, unknown>>): A2aFacts {
+function attributesOf(method: string, params: Readonly<Record<string, unknown>>): A2aAttributes {
   const message = objectOf(params.message);
   const task = textOf(params.id) ?? textOf(params.taskId) ?? textOf(message.taskId);
   const context = textOf(message.contextId);

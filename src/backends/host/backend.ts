@@ -57,7 +57,7 @@ export const host = defineBackend({
       () => new HostHealth(env.clock, healthEvents(config, env)),
     );
     return {
-      facts: { name: env.name, type: "static", protocol: "http" },
+      attributes: { name: env.name, type: "static", protocol: "http" },
       health,
       defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
       call: (exchange, call) => sendTo(pool, parsed.display, target.protocol, exchange, call, health),

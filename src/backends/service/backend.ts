@@ -52,7 +52,7 @@ export const service = defineBackend({
     );
     const addresses = (): readonly string[] => endpoints ?? env.endpoints?.addresses(name) ?? [];
     return {
-      facts: { name: env.name, type: "static", protocol: "http" },
+      attributes: { name: env.name, type: "static", protocol: "http" },
       defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
       call(exchange, call) {
         const next = pools.next(addresses());

@@ -76,7 +76,7 @@ for (const { username, role } of [
       host: "gateway.example",
       headers: { origin: "http://gateway.example" },
     });
-    exchange.facts.basicAuth = { username };
+    exchange.attributes.basicAuth = { username };
     const config = { loopbackOnly: false, operator: 'basicAuth.username == "ann"' };
     const reply = (async () => ui.compile(config, env).prepare?.(exchange, false))();
     if (role === "operator") assert.equal((await reply)?.status, 200);

@@ -44,15 +44,15 @@ export const ui = defineBackend({
     const { uiSource } = env;
     const operator = config.operator === undefined ? undefined : env.cel(config.operator);
     const userOf = (exchange: Exchange): UiUser => {
-      const result = operator?.evaluate(exchange.attributes);
+      const result = operator?.evaluate(exchange.celAttributes);
       return {
         role: result?.ok === true && result.value === true ? "operator" : "viewer",
-        name: personName(exchange.facts, exchange.identity.principal),
+        name: personName(exchange.attributes, exchange.identity.principal),
         logoutPath: exchange.identity.browserSession?.logoutPath,
       };
     };
     return {
-      facts: { name: env.name, type: "internal", protocol: "http" },
+      attributes: { name: env.name, type: "internal", protocol: "http" },
       defaultTimeoutMs: TIMEOUT_MS,
       prepare: (exchange) => {
         if (config.loopbackOnly) requireLoopback(exchange);

@@ -68,7 +68,7 @@ export function compileCanary(config: CanaryConfig, definition: unknown, env: Ba
     takes(exchange, random) {
       if (trial.isWithdrawn) return false;
       if (condition === undefined) return random() >= 1 - (share ?? 0) / 100;
-      const result = condition.evaluate(exchange.attributes);
+      const result = condition.evaluate(exchange.celAttributes);
       return result.ok && result.value === true;
     },
     watched: (backend) => ({

@@ -17,7 +17,7 @@ function evaluations(source: string, isHidden = false): { value: unknown; messag
     jwt: { sub: "ada", roles: ["dev"] },
   });
   exchange.trace = { point: (message) => messages.push(message), span: () => undefined, finish: () => undefined };
-  const result = tracedExpression(compileExpression(source), redaction, isHidden).evaluate(exchange.attributes);
+  const result = tracedExpression(compileExpression(source), redaction, isHidden).evaluate(exchange.celAttributes);
   return { value: result.ok ? result.value : undefined, messages };
 }
 
@@ -63,7 +63,7 @@ test("an evaluation that fails says why", () => {
 
 test("without a trace nothing is reported and the value is the same", () => {
   const expression = tracedExpression(compileExpression("jwt.sub"), redaction, false);
-  assert.deepEqual(expression.evaluate(anExchange({ jwt: { sub: "ada" } }).attributes), { ok: true, value: "ada" });
+  assert.deepEqual(expression.evaluate(anExchange({ jwt: { sub: "ada" } }).celAttributes), { ok: true, value: "ada" });
   assert.deepEqual(expression.evaluate(plainAttributes({ jwt: { sub: "given" } })), { ok: true, value: "given" });
 });
 

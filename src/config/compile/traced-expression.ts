@@ -3,7 +3,7 @@
  * are redacted. The policy receives the unchanged result.
  */
 import type { EvaluationResult, Expression } from "../../cel/expression.ts";
-import { Attributes } from "../../core/attributes.ts";
+import { CelAttributes } from "../../core/cel-attributes.ts";
 import type { CelOutcome } from "../../observe/trace/events.ts";
 import { REDACTED, type Redaction, withoutCopies } from "../../observe/trace/redact.ts";
 
@@ -35,12 +35,12 @@ export function tracedExpression(expression: Expression, redaction: Redaction, i
         .map((clause) => ({ ...clause, source: isHidden ? REDACTED : redaction.expression(clause.source) })),
     evaluate(attributes, shared) {
       const result = expression.evaluate(attributes, shared);
-      const trace = Attributes.traceOf(attributes);
+      const trace = CelAttributes.traceOf(attributes);
       if (trace !== undefined) {
         const outcome = outcomeOf(
           result,
           isHidden,
-          mayCarrySecrets || isCopy(result, Attributes.secretsOf(attributes)),
+          mayCarrySecrets || isCopy(result, CelAttributes.secretsOf(attributes)),
         );
         trace.point({ type: "cel", expression: shownSource(), result: outcome }, result.ok ? "info" : "warn");
       }

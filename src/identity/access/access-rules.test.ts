@@ -12,7 +12,7 @@ const exchange = anExchange({
 });
 
 function why(...rules: AccessRule[]): string | undefined {
-  return denial(compileAccessRules(rules, "require", compileExpression), exchange.attributes);
+  return denial(compileAccessRules(rules, "require", compileExpression), exchange.celAttributes);
 }
 
 const reasons: [name: string, rule: AccessRule, reason: string | undefined][] = [

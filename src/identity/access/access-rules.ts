@@ -5,7 +5,7 @@
  */
 import { z } from "zod";
 import { createBudget, type Expression } from "../../cel/expression.ts";
-import type { Attributes } from "../../core/attributes.ts";
+import type { CelAttributes } from "../../core/cel-attributes.ts";
 import { celSource } from "../../core/schema.ts";
 
 export const enforcement = z
@@ -46,7 +46,7 @@ export function compileAccessRules(
 }
 
 /** Returns the reason for a denial, which is only for the operator, or undefined if the request is admitted. */
-export function denial(rules: AccessRules, attributes: Attributes): string | undefined {
+export function denial(rules: AccessRules, attributes: CelAttributes): string | undefined {
   const budget = createBudget();
   for (const rule of rules.deny) {
     const result = rule.evaluate(attributes, budget);
@@ -80,7 +80,7 @@ function failed(error: string): string {
   return `cannot be evaluated (${error})`;
 }
 
-function explained(rule: Expression, attributes: Attributes, verdict = "is not true"): string {
+function explained(rule: Expression, attributes: CelAttributes, verdict = "is not true"): string {
   const text = `\`${rule.source}\` ${verdict}`;
   const { isHidden, isConstantClause } = analyzeRule(rule);
   if (isHidden) return text;

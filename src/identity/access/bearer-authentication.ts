@@ -68,7 +68,7 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
   function decide(exchange: Exchange, token: string, given: Verdict): undefined {
     const verdict = given.kind === "invalid" ? namingIssuer(given, token) : given;
     if (verdict.kind === "valid") {
-      exchange.facts.jwt = verdict.claims;
+      exchange.attributes.jwt = verdict.claims;
       exchange.authenticated(verdict.principal);
       withhold(exchange, location, true);
       return undefined;

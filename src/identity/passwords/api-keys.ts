@@ -3,7 +3,7 @@
  * per-process secret, so that the lookup time reveals nothing about the keys, and is then compared in constant time.
  */
 import { createHmac, hash, randomBytes, timingSafeEqual } from "node:crypto";
-import type { ModelAccess } from "../../core/facts.ts";
+import type { ModelAccess } from "../../core/request-attributes.ts";
 
 export interface KeyBudget {
   /** US dollars per period. Exactly one of `cost` and `tokens` is set. */

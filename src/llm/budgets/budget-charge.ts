@@ -5,10 +5,10 @@
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { LlmFacts } from "../../core/facts.ts";
 import type { Charge, Outcome } from "../../core/policy.ts";
+import type { LlmAttributes } from "../../core/request-attributes.ts";
+import { LlmRequestAttributes } from "../request/llm-attributes.ts";
 import type { Quote } from "../request/llm-call.ts";
-import { LlmRequestFacts } from "../request/llm-facts.ts";
 import { estimatedTokens, outputTokens, usedTokens } from "../usage/usage.ts";
 import {
   type Account,
@@ -144,15 +144,15 @@ export function createClaims(
   unpriced: "refuse" | "allow",
   nowMs: number,
 ): Claim[] {
-  const { llm } = exchange.facts;
-  const quote = LlmRequestFacts.callOf(exchange)?.quote ?? UNKNOWN;
+  const { llm } = exchange.attributes;
+  const quote = LlmRequestAttributes.callOf(exchange)?.quote ?? UNKNOWN;
   const input = estimatedTokens(llm);
   const output = outputTokens(llm);
   return wanted.map(({ budget, key }) => {
     const account = accountFor(budget, key, key ?? "", nowMs);
     if (budget.unit === "tokens") return { account, estimate: input, output, priceOf: (tokens) => tokens };
     const cost = quote(input, 0);
-    if (cost === undefined && budget.isHard && unpriced === "refuse" && !LlmRequestFacts.isFree(llm))
+    if (cost === undefined && budget.isHard && unpriced === "refuse" && !LlmRequestAttributes.isFree(llm))
       throw unpricedModel(llm);
     const counted = (inputTokens: number, outTokens: number): number =>
       toStoredAmount("cost", quote(inputTokens, outTokens) ?? 0);
@@ -163,9 +163,9 @@ export function createClaims(
 }
 
 export function settleCharge(charge: BudgetCharge, exchange: Exchange, outcome: Outcome): void {
-  const { llm } = exchange.facts;
+  const { llm } = exchange.attributes;
   const used = usedTokens(llm, outcome);
-  const quote = LlmRequestFacts.callOf(exchange)?.quote ?? UNKNOWN;
+  const quote = LlmRequestAttributes.callOf(exchange)?.quote ?? UNKNOWN;
   charge.settle(({ account: { budget }, estimate }) => {
     if (budget.unit === "tokens") {
       const recounted = estimatedTokens(llm);
@@ -185,7 +185,7 @@ export function watchStream(progress: StreamProgress, charge: BudgetCharge, { re
   response.observers = [...(response.observers ?? []), observer];
 }
 
-function unpricedModel(llm: LlmFacts | undefined): GatewayError {
+function unpricedModel(llm: LlmAttributes | undefined): GatewayError {
   const model = llm?.requestModel;
   return new GatewayError("unpriced_model", {
     ...(model === undefined

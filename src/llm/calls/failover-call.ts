@@ -105,8 +105,8 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
         return;
       }
       const { candidate, plan } = next;
-      const facts = this.#exchange.facts.llm;
-      if (facts) facts.provider = candidate.target.provider.name;
+      const attributes = this.#exchange.attributes.llm;
+      if (attributes) attributes.provider = candidate.target.provider.name;
       this.#settlement.calling(candidate.model);
       if (plan === undefined) this.#replyTokenCount(estimateRequestTokens(this.#llm.bytes));
       else this.#sign(candidate, plan);
@@ -178,16 +178,16 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
       this.#reject(MISSING_AWS_KEYS);
       return;
     }
-    const { trace, facts } = this.#exchange;
+    const { trace, attributes } = this.#exchange;
     const { names } = plan.context.losses;
     if (names.length > 0) trace?.point({ type: "policyEvent", kind: "llmDropped", details: { members: names } });
-    if (facts.llm && (names.length > 0 || facts.llm.dropped !== undefined)) facts.llm.dropped = names;
+    if (attributes.llm && (names.length > 0 || attributes.llm.dropped !== undefined)) attributes.llm.dropped = names;
     const scheme = target.address.protocol;
     this.#receiver.attempt(target.display, trace && { over: "http", scheme, request });
     const calls = 1 + plan.more.length;
     if (target.quota) {
       const { quota } = target;
-      const tokens = quota.countsTokens ? (facts.llm?.estimatedTokens ?? 0) : 0;
+      const tokens = quota.countsTokens ? (attributes.llm?.estimatedTokens ?? 0) : 0;
       this.#settlement.chargeQuota(quota.begin(tokens, calls));
     }
     const attempt: Attempt = {
@@ -202,7 +202,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     if (calls === 1) attempt.http = target.upstream.send(request, this);
     else {
       trace?.point({ type: "policyEvent", kind: "llmParts", details: { calls } });
-      if (facts.llm) facts.llm.providerCalls = calls;
+      if (attributes.llm) attributes.llm.providerCalls = calls;
       attempt.http = sendSplitRequest(this.#exchange, plan, candidate, request, this, (tokens) =>
         this.#settlement.addSpent(tokens),
       );
@@ -218,7 +218,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     const { target } = attempt.candidate;
     const { rules, clock } = this.#options;
     const id = providerRequestId(headers);
-    const { llm } = this.#exchange.facts;
+    const { llm } = this.#exchange.attributes;
     if (id !== undefined && llm) llm.providerRequestId = id;
     this.#receiver.received(status, headers);
     if (status === 401 || status === 403) invalidateCredential(target.credential);

@@ -84,7 +84,7 @@ export function forwardUnread(
     if (body.length === undefined) sent.headers.delete("content-length");
     else sent.headers.set("content-length", String(body.length));
   } else if (body.kind === "none") sent.headers.delete("content-length");
-  if (exchange.facts.llm) exchange.facts.llm.provider = target.provider.name;
+  if (exchange.attributes.llm) exchange.attributes.llm.provider = target.provider.name;
   const response = new NativeResponse(guarded.receiver, "opaque", settlement ?? NOT_COUNTED, false);
   let hasHead = false;
   const send = (): HttpCall => {

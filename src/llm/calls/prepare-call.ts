@@ -4,17 +4,17 @@
  */
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import { type Exchange, type GatewayRequest, NO_BODY } from "../../core/exchange.ts";
-import type { LlmFacts, ModelAccess } from "../../core/facts.ts";
 import type { HookResult } from "../../core/policy.ts";
 import { readBody } from "../../core/read-body.ts";
 import { jsonReply, type Reply } from "../../core/reply.ts";
+import type { LlmAttributes, ModelAccess } from "../../core/request-attributes.ts";
 import { foreignCharset } from "../../http/charset.ts";
 import type { ModelPolicies } from "../models/model-policies.ts";
 import type { ModelTable } from "../models/model-table.ts";
 import type { Quotes } from "../models/quotes.ts";
 import { type Dialect, detectDialect, type ModelsPath, parseModelsPath } from "../request/dialect.ts";
+import { LlmRequestAttributes, noteFreeRequest, noteSizedRequest } from "../request/llm-attributes.ts";
 import { errorBody, type LlmError } from "../request/llm-errors.ts";
-import { LlmRequestFacts, noteFreeRequest, noteSizedRequest } from "../request/llm-facts.ts";
 import { ModelNames, modelsInHeaders, modelsInQuery } from "../request/named-models.ts";
 import { readingSteps, scanForm, scanRequest } from "../request/read-request.ts";
 import { bytesPerToken } from "../usage/estimate-tokens.ts";
@@ -57,7 +57,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
   }
   const { body } = request;
   // On a retry, the body was already read.
-  const known = LlmRequestFacts.callOf(exchange);
+  const known = LlmRequestAttributes.callOf(exchange);
   if (known) {
     request.body = { kind: "bytes", bytes: known.bytes };
     return undefined;
@@ -153,11 +153,11 @@ function understandForm(exchange: Exchange, dialect: Dialect, bytes: Buffer): Re
   const { scan } = scanned;
   const call = { dialect, bytes, scan, rules: [] };
   const others = [...(scan.formModels ?? []), ...modelsInHead(exchange)];
-  const facts = new LlmRequestFacts(scan.model, scan.stream ?? false, NO_BYTES, call, others);
+  const attributes = new LlmRequestAttributes(scan.model, scan.stream ?? false, NO_BYTES, call, others);
   // Files are estimated by their size, and fields such as the prompt like the text of a chat.
   const text = scan.formText ?? { bytes: 0, tokens: 0 };
-  facts.estimatedTokens = Math.ceil((bytes.length - text.bytes) / bytesPerToken(request)) + Math.ceil(text.tokens);
-  exchange.facts.llm = facts;
+  attributes.estimatedTokens = Math.ceil((bytes.length - text.bytes) / bytesPerToken(request)) + Math.ceil(text.tokens);
+  exchange.attributes.llm = attributes;
   return undefined;
 }
 
@@ -193,23 +193,26 @@ function* understand(
   if (!read.ok)
     return rejection(exchange, dialect, { status: 400, message: read.reason, code: "invalid_request_body" });
   const { model, streaming, scan } = read;
-  const quote = quotes?.(model, scan.hasAlternatives ? () => LlmRequestFacts.modelsOf(facts).slice(1) : undefined);
+  const quote = quotes?.(
+    model,
+    scan.hasAlternatives ? () => LlmRequestAttributes.modelsOf(attributes).slice(1) : undefined,
+  );
   const others = isJudged ? modelsInHead(exchange) : NO_NAMES;
-  const facts: LlmRequestFacts = new LlmRequestFacts(
+  const attributes: LlmRequestAttributes = new LlmRequestAttributes(
     model,
     streaming,
     bytes,
     { dialect, bytes, scan, rules: [], quote },
     others,
   );
-  if (dialect.free) facts.makeFree();
+  if (dialect.free) attributes.makeFree();
   if (bytes.length > SLICED_BYTES) {
-    yield* facts.count();
-    if (isJudged) yield* facts.findModels();
+    yield* attributes.count();
+    if (isJudged) yield* attributes.findModels();
   }
-  exchange.facts.llm = facts;
+  exchange.attributes.llm = attributes;
   const problem = scan.hasAlternatives
-    ? alternativeProblem(LlmRequestFacts.modelsOf(facts).slice(1), table)
+    ? alternativeProblem(LlmRequestAttributes.modelsOf(attributes).slice(1), table)
     : undefined;
   return problem && rejection(exchange, dialect, problem);
 }
@@ -235,7 +238,7 @@ export function isWebsocket({ method, headers }: GatewayRequest): boolean {
   return method === "GET" && headers.get("upgrade")?.toLowerCase() === "websocket";
 }
 
-export function restoreRecordedCall(exchange: Exchange, recorded: LlmFacts, quotes: Quotes | undefined): void {
+export function restoreRecordedCall(exchange: Exchange, recorded: LlmAttributes, quotes: Quotes | undefined): void {
   const { request } = exchange;
   const dialect = detectDialect(request.path);
   const { requestModel, maxOutputTokens } = recorded;
@@ -245,23 +248,23 @@ export function restoreRecordedCall(exchange: Exchange, recorded: LlmFacts, quot
   const bytes = Buffer.from(JSON.stringify(body));
   const scanned = isRead ? scanRequest(bytes) : undefined;
   if (scanned?.ok !== true) {
-    exchange.facts.llm = { ...recorded };
+    exchange.attributes.llm = { ...recorded };
     return;
   }
   const model = dialect.pathModel ?? requestModel;
   const scan = isForm(request, dialect) ? { ...scanned.scan, isForm: true as const } : scanned.scan;
   const call = { dialect, bytes, scan, rules: [], quote: quotes?.(model) };
-  const facts = new LlmRequestFacts(model, recorded.streaming ?? false, bytes, call);
-  if (dialect.free) facts.makeFree();
-  facts.estimatedTokens = recorded.estimatedTokens ?? 0;
+  const attributes = new LlmRequestAttributes(model, recorded.streaming ?? false, bytes, call);
+  if (dialect.free) attributes.makeFree();
+  attributes.estimatedTokens = recorded.estimatedTokens ?? 0;
   // Limits are settled with the recorded outcome.
   const { responseModel, provider, inputTokens, outputTokens, totalTokens } = recorded;
-  if (responseModel !== undefined) facts.responseModel = responseModel;
-  if (provider !== undefined) facts.provider = provider;
-  if (inputTokens !== undefined) facts.inputTokens = inputTokens;
-  if (outputTokens !== undefined) facts.outputTokens = outputTokens;
-  if (totalTokens !== undefined) facts.totalTokens = totalTokens;
-  exchange.facts.llm = facts;
+  if (responseModel !== undefined) attributes.responseModel = responseModel;
+  if (provider !== undefined) attributes.provider = provider;
+  if (inputTokens !== undefined) attributes.inputTokens = inputTokens;
+  if (outputTokens !== undefined) attributes.outputTokens = outputTokens;
+  if (totalTokens !== undefined) attributes.totalTokens = totalTokens;
+  exchange.attributes.llm = attributes;
 }
 
 /** `access` limits the models to those of the client's key. `rules` checks the authorization of each model. */

@@ -15,7 +15,7 @@ import { errorBody, errorHeaders, type LlmError } from "../request/llm-errors.ts
  */
 export function errorReply(exchange: Exchange, error: GatewayError): Reply | undefined {
   const { status, message, code } = error;
-  if (code === "rate_limited" && exchange.facts.llm?.streaming !== false) return undefined;
+  if (code === "rate_limited" && exchange.attributes.llm?.streaming !== false) return undefined;
   const { errorFormat } = detectDialect(exchange.request.path);
   const headers = { "x-gateway-error": code, ...errorHeaders(errorFormat, status), ...error.headers };
   return jsonReply(status, errorBody(errorFormat, { status, message, code }), headers);

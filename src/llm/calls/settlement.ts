@@ -4,7 +4,7 @@
  */
 
 import type { Clock } from "../../base/clock.ts";
-import type { LlmFacts } from "../../core/facts.ts";
+import type { LlmAttributes } from "../../core/request-attributes.ts";
 import type { Dialect, Format } from "../request/dialect.ts";
 import type { LlmMetrics } from "../usage/llm-metrics.ts";
 import { costOf, type PriceCatalogue } from "../usage/prices.ts";
@@ -39,7 +39,7 @@ export type ResponseSettlement = Pick<Settlement, "firstByte" | "used" | "unused
 
 export class Settlement {
   readonly #env: SettlementOptions;
-  readonly #facts: LlmFacts;
+  readonly #attributes: LlmAttributes;
   /** Token counting and other requests that generate no tokens are free and have no metrics. */
   readonly #free: boolean;
   readonly #operation: string;
@@ -51,9 +51,9 @@ export class Settlement {
   #isModelAccepted = false;
   #settled = false;
 
-  constructor(env: SettlementOptions, facts: LlmFacts, dialect: Dialect) {
+  constructor(env: SettlementOptions, attributes: LlmAttributes, dialect: Dialect) {
     this.#env = env;
-    this.#facts = facts;
+    this.#attributes = attributes;
     this.#free = dialect.free;
     this.#operation = OPERATIONS[dialect.format] ?? "other";
     this.#startedMs = env.clock.monotonicMs();
@@ -88,9 +88,9 @@ export class Settlement {
     if (this.#settled) return;
     if (this.#free) this.unused("");
     else {
-      settleUsage(this.#facts, report);
+      settleUsage(this.#attributes, report);
       // If the response does not name the model, the model that was sent to the provider is recorded.
-      if (this.#isModelAccepted && this.#sentModel !== undefined) this.#facts.responseModel ??= this.#sentModel;
+      if (this.#isModelAccepted && this.#sentModel !== undefined) this.#attributes.responseModel ??= this.#sentModel;
       this.#finish(undefined);
     }
   }
@@ -100,27 +100,27 @@ export class Settlement {
    */
   unused(errorType: string): void {
     if (this.#settled) return;
-    writeUsage(this.#facts, { inputTokens: 0, outputTokens: 0, totalTokens: 0 });
+    writeUsage(this.#attributes, { inputTokens: 0, outputTokens: 0, totalTokens: 0 });
     this.#finish(errorType);
   }
 
   replayed(): void {
     if (this.#settled) return;
     this.#settled = true;
-    writeUsage(this.#facts, { inputTokens: 0, outputTokens: 0, totalTokens: 0 });
-    this.#facts.cost = 0;
+    writeUsage(this.#attributes, { inputTokens: 0, outputTokens: 0, totalTokens: 0 });
+    this.#attributes.cost = 0;
   }
 
   #finish(errorType: string | undefined): void {
     this.#settled = true;
-    if (this.#spent > 0) addInput(this.#facts, this.#spent);
-    this.#settleQuota?.((this.#facts.inputTokens ?? 0) + (this.#facts.outputTokens ?? 0));
+    if (this.#spent > 0) addInput(this.#attributes, this.#spent);
+    this.#settleQuota?.((this.#attributes.inputTokens ?? 0) + (this.#attributes.outputTokens ?? 0));
     const { prices, metrics, clock } = this.#env;
-    const cost = prices ? costOf(prices, this.#facts, this.#sentModel) : undefined;
-    if (cost !== undefined) this.#facts.cost = cost;
+    const cost = prices ? costOf(prices, this.#attributes, this.#sentModel) : undefined;
+    if (cost !== undefined) this.#attributes.cost = cost;
     if (this.#free) return;
     const endMs = clock.monotonicMs();
-    metrics.record(this.#facts, {
+    metrics.record(this.#attributes, {
       durationMs: endMs - this.#startedMs,
       firstByteMs: this.#firstByteMs === undefined ? undefined : this.#firstByteMs - this.#startedMs,
       errorType,
@@ -129,7 +129,7 @@ export class Settlement {
   }
 }
 
-function addInput(facts: LlmFacts, tokens: number): void {
-  facts.inputTokens = (facts.inputTokens ?? 0) + tokens;
-  facts.totalTokens = (facts.totalTokens ?? 0) + tokens;
+function addInput(attributes: LlmAttributes, tokens: number): void {
+  attributes.inputTokens = (attributes.inputTokens ?? 0) + tokens;
+  attributes.totalTokens = (attributes.totalTokens ?? 0) + tokens;
 }

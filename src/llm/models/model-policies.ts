@@ -7,8 +7,8 @@ import type { BackendEnv, InnerPolicies } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { type CompiledScope, rejectPromise } from "../../core/policy.ts";
+import { LlmRequestAttributes } from "../request/llm-attributes.ts";
 import type { LlmCall } from "../request/llm-call.ts";
-import { LlmRequestFacts } from "../request/llm-facts.ts";
 import type { Candidate, ConditionInput, ModelTable, TargetGroup } from "./model-table.ts";
 import type { AiConfig } from "./schema.ts";
 
@@ -81,8 +81,8 @@ export function createModelPolicies(
   const choices = new WeakMap<LlmCall, Choice>();
   return {
     inner(exchange) {
-      const llm = LlmRequestFacts.callOf(exchange);
-      const model = llm === undefined ? exchange.facts.llm?.requestModel : modelOf(llm);
+      const llm = LlmRequestAttributes.callOf(exchange);
+      const model = llm === undefined ? exchange.attributes.llm?.requestModel : modelOf(llm);
       // If the model is unknown, the request is sent to the only target with that target's credential, so every scope
       // applies.
       if (llm === undefined && model === undefined) return table.targets.length === 1 ? table.scopes : [];
@@ -102,16 +102,16 @@ export function createModelPolicies(
       return choice.candidates;
     },
     mayUse(exchange, model) {
-      const { facts } = exchange;
-      const before = facts.llm;
-      facts.llm = { requestModel: model };
+      const { attributes } = exchange;
+      const before = attributes.llm;
+      attributes.llm = { requestModel: model };
       try {
         const own = table.ownScope(model);
         if (own !== undefined && !admits(own, exchange)) return false;
         return table.possible(model).some(({ scope }) => scope === undefined || admits(scope, exchange));
       } finally {
-        if (before === undefined) delete facts.llm;
-        else facts.llm = before;
+        if (before === undefined) delete attributes.llm;
+        else attributes.llm = before;
       }
     },
   };

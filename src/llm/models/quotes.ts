@@ -30,9 +30,9 @@ export function loadPrices(
 }
 
 export function conditionInput(exchange: Exchange, prices: PriceCatalogue | undefined): ConditionInput {
-  const { llm } = exchange.facts;
+  const { llm } = exchange.attributes;
   return {
-    attributes: exchange.attributes,
+    attributes: exchange.celAttributes,
     promptTokens: () => estimatedTokens(llm),
     priceAt({ target, model }) {
       if (prices === undefined) return undefined;

@@ -5,7 +5,7 @@
 import { isUtf8 } from "node:buffer";
 import type { Steps } from "../../base/sliced-work.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { LlmRequestFacts } from "./llm-facts.ts";
+import { LlmRequestAttributes } from "./llm-attributes.ts";
 import { ModelNames, modelsInHeaders, modelsInJson, modelsInPath, modelsInQuery } from "./named-models.ts";
 import { readingSteps } from "./read-request.ts";
 
@@ -18,13 +18,13 @@ const OPEN_BRACE = 123;
 const BYTE_ORDER_MARK = 0xfeff;
 
 export interface Detected {
-  readonly facts: LlmRequestFacts | undefined;
+  readonly attributes: LlmRequestAttributes | undefined;
   /** True if the body starts like JSON but is ambiguous, for example because it has two models or invalid UTF-8. */
   readonly isUnclear: boolean;
 }
 
-const NOTHING: Detected = { facts: undefined, isUnclear: false };
-const UNCLEAR: Detected = { facts: undefined, isUnclear: true };
+const NOTHING: Detected = { attributes: undefined, isUnclear: false };
+const UNCLEAR: Detected = { attributes: undefined, isUnclear: true };
 
 export interface RequestHead {
   readonly path: string;
@@ -59,11 +59,11 @@ export function* detectLlmRequest(head: RequestHead, bytes: Buffer): Steps<Detec
     isCall = outermost.names.length > 0;
   }
   if (!isCall) return NOTHING;
-  const facts = new LlmRequestFacts(reading.model ?? others[0], streaming, bytes, undefined, others);
-  yield* facts.findModels();
-  if (LlmRequestFacts.modelsOf(facts).length === 0) return NOTHING;
-  if (dialect.free) facts.makeFree();
-  return { facts, isUnclear: false };
+  const attributes = new LlmRequestAttributes(reading.model ?? others[0], streaming, bytes, undefined, others);
+  yield* attributes.findModels();
+  if (LlmRequestAttributes.modelsOf(attributes).length === 0) return NOTHING;
+  if (dialect.free) attributes.makeFree();
+  return { attributes, isUnclear: false };
 }
 
 function* detectInList(bytes: Buffer, others: readonly string[]): Steps<Detected> {
@@ -71,7 +71,7 @@ function* detectInList(bytes: Buffer, others: readonly string[]): Steps<Detected
   const found = new ModelNames();
   yield* modelsInJson(bytes, false, found);
   if (found.names.length === 0 && others.length === 0) return NOTHING;
-  return { facts: new LlmRequestFacts(others[0], false, bytes, undefined, others), isUnclear: false };
+  return { attributes: new LlmRequestAttributes(others[0], false, bytes, undefined, others), isUnclear: false };
 }
 
 /**

@@ -1,6 +1,6 @@
 /**
  * Describes an LLM request to the `ai` backend between reading the body and calling a provider. The `ai` policies of
- * all scopes access it through `LlmRequestFacts.callOf`.
+ * all scopes access it through `LlmRequestAttributes.callOf`.
  */
 
 import type { Steps } from "../../base/sliced-work.ts";

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { finish } from "../../base/sliced-work.ts";
 import { classifyBodyStart } from "./detect-llm-request.ts";
-import { LlmRequestFacts } from "./llm-facts.ts";
+import { LlmRequestAttributes } from "./llm-attributes.ts";
 import { ModelNames, modelsInHeaders, modelsInJson, modelsInPath, modelsInQuery, namesModel } from "./named-models.ts";
 
 function inJson(value: unknown, isCall = true): string[] {
@@ -107,7 +107,7 @@ test("headers name models, by their name or as JSON", () => {
 
 test("a model that Google's body repeats with its collection is the same model", () => {
   const bytes = Buffer.from('{"requests":[{"model":"models/g"},{"model":"models/other"}]}');
-  assert.deepEqual(LlmRequestFacts.modelsOf(new LlmRequestFacts("g", false, bytes)), ["g", "models/other"]);
+  assert.deepEqual(LlmRequestAttributes.modelsOf(new LlmRequestAttributes("g", false, bytes)), ["g", "models/other"]);
 });
 
 test("the beginning of JSON is found in any encoding and any first chunk", () => {

@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { finish } from "../../base/sliced-work.ts";
 import { detectLlmRequest, mayNameModel } from "./detect-llm-request.ts";
-import { LlmRequestFacts } from "./llm-facts.ts";
+import { LlmRequestAttributes } from "./llm-attributes.ts";
 import { scanRequest } from "./read-request.ts";
 
-function detect(path: string, bytes: Buffer): LlmRequestFacts | undefined {
-  return finish(detectLlmRequest({ path, query: "", pairs: [] }, bytes)).facts;
+function detect(path: string, bytes: Buffer): LlmRequestAttributes | undefined {
+  return finish(detectLlmRequest({ path, query: "", pairs: [] }, bytes)).attributes;
 }
 
 test("reads model and stream and their offsets", () => {
@@ -53,13 +53,13 @@ test("a null stream means no stream", () => {
 });
 
 test("a JSON request with a model is an LLM request, whatever its path", () => {
-  const facts = detect(
+  const attributes = detect(
     "/api/x",
     Buffer.from('{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true}'),
   );
-  assert.equal(facts?.requestModel, "m");
-  assert.equal(facts?.streaming, true);
-  assert.equal(facts?.estimatedTokens, 8);
+  assert.equal(attributes?.requestModel, "m");
+  assert.equal(attributes?.streaming, true);
+  assert.equal(attributes?.estimatedTokens, 8);
 });
 
 test("a request whose path names the model is an LLM request", () => {
@@ -76,8 +76,8 @@ for (const [path, body] of [
 }
 
 test("a count of tokens names its model and is free", () => {
-  const facts = detect("/v1/messages/count_tokens", Buffer.from('{"model":"m"}'));
-  assert.deepEqual([facts?.requestModel, LlmRequestFacts.isFree(facts)], ["m", true]);
+  const attributes = detect("/v1/messages/count_tokens", Buffer.from('{"model":"m"}'));
+  assert.deepEqual([attributes?.requestModel, LlmRequestAttributes.isFree(attributes)], ["m", true]);
 });
 
 test("text has no such limit, wherever the chunks of the scan end", () => {

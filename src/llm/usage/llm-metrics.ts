@@ -2,7 +2,7 @@
  * Records LLM metrics under the OpenTelemetry semantic conventions for generative AI. The model label is the name from
  * the provider or the configuration, so that clients cannot create series with arbitrary names.
  */
-import type { LlmFacts } from "../../core/facts.ts";
+import type { LlmAttributes } from "../../core/request-attributes.ts";
 import type { Histogram, Metrics } from "../../observe/log/metrics.ts";
 
 export interface LlmTimes {
@@ -14,7 +14,7 @@ export interface LlmTimes {
 }
 
 export interface LlmMetrics {
-  record(facts: LlmFacts, times: LlmTimes): void;
+  record(attributes: LlmAttributes, times: LlmTimes): void;
   failover(provider: string, cause: string): void;
 }
 
@@ -78,9 +78,9 @@ export function createLlmMetrics(metrics: Metrics): LlmMetrics {
 
   return {
     failover: (provider, cause) => failovers.labels(provider, cause).add(1),
-    record(facts, times) {
-      const provider = facts.provider ?? "";
-      const model = facts.responseModel ?? "";
+    record(attributes, times) {
+      const provider = attributes.provider ?? "";
+      const model = attributes.responseModel ?? "";
       const { operation, errorType } = times;
       if (errorType !== undefined) {
         duration.labels(operation, provider, model, errorType || "_OTHER").observe(times.durationMs / 1000);
@@ -89,12 +89,12 @@ export function createLlmMetrics(metrics: Metrics): LlmMetrics {
       const series = seriesOf(operation, provider, model);
       series.duration.observe(times.durationMs / 1000);
       if (times.firstByteMs !== undefined) series.firstByte.observe(times.firstByteMs / 1000);
-      if (facts.inputTokens !== undefined) series.input.observe(facts.inputTokens);
-      if (facts.outputTokens !== undefined) series.output.observe(facts.outputTokens);
-      const { cachedInputTokens: cached, cacheCreationInputTokens: written } = facts;
+      if (attributes.inputTokens !== undefined) series.input.observe(attributes.inputTokens);
+      if (attributes.outputTokens !== undefined) series.output.observe(attributes.outputTokens);
+      const { cachedInputTokens: cached, cacheCreationInputTokens: written } = attributes;
       if (cached) cacheTokens.labels("cache_read", operation, provider, model).observe(cached);
       if (written) cacheTokens.labels("cache_write", operation, provider, model).observe(written);
-      if (facts.cost !== undefined) cost.labels(operation, provider, model).add(facts.cost);
+      if (attributes.cost !== undefined) cost.labels(operation, provider, model).add(attributes.cost);
     },
   };
 }

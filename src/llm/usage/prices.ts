@@ -3,7 +3,7 @@
  * entry is unknown, not zero.
  */
 import { z } from "zod";
-import type { LlmFacts } from "../../core/facts.ts";
+import type { LlmAttributes } from "../../core/request-attributes.ts";
 import { PRICE_LIST } from "./price-list.ts";
 
 const rate = z.union([
@@ -138,17 +138,17 @@ export function priceOf(
 /**
  * Returns US dollars, or undefined if the model has no price. `sentModel` is the model name that was sent to the provider.
  */
-export function costOf(catalogue: PriceCatalogue, facts: LlmFacts, sentModel?: string): number | undefined {
-  const { provider = "", inputTokens, outputTokens } = facts;
+export function costOf(catalogue: PriceCatalogue, attributes: LlmAttributes, sentModel?: string): number | undefined {
+  const { provider = "", inputTokens, outputTokens } = attributes;
   if (inputTokens === undefined || outputTokens === undefined) return undefined;
   // The dated name in the response is the most exact, followed by the name that was sent and the client's name.
-  const names = [facts.responseModel, sentModel, facts.requestModel].filter((name) => name !== undefined);
+  const names = [attributes.responseModel, sentModel, attributes.requestModel].filter((name) => name !== undefined);
   const prices = catalogue.prices(provider, names);
   if (prices === undefined) return undefined;
   const rates = ratesFor(prices, inputTokens);
-  const cached = facts.cachedInputTokens ?? 0;
-  const written = facts.cacheCreationInputTokens ?? 0;
-  const reasoning = Math.min(facts.reasoningTokens ?? 0, outputTokens);
+  const cached = attributes.cachedInputTokens ?? 0;
+  const written = attributes.cacheCreationInputTokens ?? 0;
+  const reasoning = Math.min(attributes.reasoningTokens ?? 0, outputTokens);
   const millionths =
     Math.max(0, inputTokens - cached - written) * rates.input +
     cached * rates.cacheRead +

@@ -25,9 +25,9 @@ const responsesUsage = { input_tokens: 30, output_tokens: 12, total_tokens: 42 }
 test("an event of 3 MiB is skipped, and later events still count", () => {
   const bytes = sse(chunk("Hello"), chunk(image), chunk("", { choices: [], usage: chatUsage }), "[DONE]");
   for (const cut of [60_000, 65_536, 60_001]) {
-    const facts = tap(SSE, pieces(bytes, cut));
-    assert.equal(facts.inputTokens, 11);
-    assert.equal(facts.outputTokens, 4);
+    const attributes = tap(SSE, pieces(bytes, cut));
+    assert.equal(attributes.inputTokens, 11);
+    assert.equal(attributes.outputTokens, 4);
   }
 });
 
@@ -52,9 +52,9 @@ test("the last event counts without a blank line after it", () => {
 });
 
 test("a stream whose only usage is that of its first event is estimated by what it wrote", () => {
-  const facts = tap(SSE, [sse(claudeStart), sse(claudeText), sse({ type: "message_stop" })]);
-  assert.equal(facts.inputTokens, 100);
-  assert.ok((facts.outputTokens ?? 0) >= 4, String(facts.outputTokens));
+  const attributes = tap(SSE, [sse(claudeStart), sse(claudeText), sse({ type: "message_stop" })]);
+  assert.equal(attributes.inputTokens, 100);
+  assert.ok((attributes.outputTokens ?? 0) >= 4, String(attributes.outputTokens));
 });
 
 test("an encoded stream with a large event is read like a plain one", () => {

@@ -13,9 +13,9 @@ import {
   sse,
   tap,
 } from "../../../test/support/llm/usage.ts";
-import type { LlmFacts } from "../../core/facts.ts";
+import type { LlmAttributes } from "../../core/request-attributes.ts";
 
-const answers: { name: string; type: string; bytes: Buffer; expected: LlmFacts }[] = [
+const answers: { name: string; type: string; bytes: Buffer; expected: LlmAttributes }[] = [
   {
     name: "chat JSON",
     type: "application/json",
@@ -160,8 +160,8 @@ test("CRLF, comments and byte order marks change nothing", () => {
 });
 
 test("a chat stream that breaks off costs the estimated prompt and the delivered output", () => {
-  const facts = tap(SSE, [sse(chunk("one two"), chunk(" three"), chunk(" four"))], "abort");
-  assert.deepEqual(facts, {
+  const attributes = tap(SSE, [sse(chunk("one two"), chunk(" three"), chunk(" four"))], "abort");
+  assert.deepEqual(attributes, {
     estimatedTokens: 7,
     responseModel: "gpt-x",
     inputTokens: 7,
@@ -171,13 +171,13 @@ test("a chat stream that breaks off costs the estimated prompt and the delivered
 });
 
 test("a messages stream that breaks off costs the counted input and the delivered output", () => {
-  const facts = tap(SSE, [sse(claudeStart, claudeText)], "abort");
-  assert.equal(facts.inputTokens, 100);
-  assert.equal(facts.outputTokens, 1 + 4);
+  const attributes = tap(SSE, [sse(claudeStart, claudeText)], "abort");
+  assert.equal(attributes.inputTokens, 100);
+  assert.equal(attributes.outputTokens, 1 + 4);
 });
 
 test("a Gemini stream that breaks off costs what its last chunk counted", () => {
-  const facts = tap(
+  const attributes = tap(
     SSE,
     [
       sse({
@@ -187,7 +187,7 @@ test("a Gemini stream that breaks off costs what its last chunk counted", () => 
     ],
     "abort",
   );
-  assert.deepEqual([facts.inputTokens, facts.outputTokens], [4, 3]);
+  assert.deepEqual([attributes.inputTokens, attributes.outputTokens], [4, 3]);
 });
 
 test("a stream that ended without usage is estimated", () => {

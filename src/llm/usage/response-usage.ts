@@ -3,7 +3,7 @@
  * no usage covers are estimated, so that an interrupted response can be settled too. JSON is searched from its ends
  * before it is parsed: the bytes `"usage":` cannot occur inside a JSON string, because the quotes would be escaped.
  */
-import type { LlmFacts } from "../../core/facts.ts";
+import type { LlmAttributes } from "../../core/request-attributes.ts";
 import { createSseParser, type SseEvent } from "../../http/sse.ts";
 import { isMembers, type Members, parseMembers, parseValue } from "../../json/json.ts";
 import { JsonScanner, jsonKeys } from "../../json/json-scanner.ts";
@@ -48,24 +48,24 @@ export function createUsageTap(
 }
 
 /** Uses the provider's counts, or estimates of the input and the delivered output. */
-export function settleUsage(facts: LlmFacts, report: TapReport): void {
-  if (report.responseModel !== undefined) facts.responseModel = report.responseModel;
+export function settleUsage(attributes: LlmAttributes, report: TapReport): void {
+  if (report.responseModel !== undefined) attributes.responseModel = report.responseModel;
   const { usage, uncountedTokens, complete } = report;
   if (usage !== undefined) {
     // An interrupted stream may have delivered text after its last usage.
     if (uncountedTokens === 0) {
-      writeUsage(facts, usage);
+      writeUsage(attributes, usage);
       return;
     }
     const outputTokens = usage.outputTokens + uncountedTokens;
-    writeUsage(facts, {
+    writeUsage(attributes, {
       ...usage,
       outputTokens,
       totalTokens: Math.max(usage.totalTokens, usage.inputTokens + outputTokens),
     });
   } else if (uncountedTokens > 0 || !complete) {
-    const inputTokens = facts.estimatedTokens ?? 0;
-    writeUsage(facts, { inputTokens, outputTokens: uncountedTokens, totalTokens: inputTokens + uncountedTokens });
+    const inputTokens = attributes.estimatedTokens ?? 0;
+    writeUsage(attributes, { inputTokens, outputTokens: uncountedTokens, totalTokens: inputTokens + uncountedTokens });
   }
 }
 

@@ -43,9 +43,9 @@ test("the usual providers are included", () => {
 });
 
 test("a long prompt costs the prices of its tier, for the whole call", () => {
-  const facts = { provider: "gcp.gemini", responseModel: "gemini-2.5-pro", outputTokens: 1_000_000 };
-  const short = costOf(shippedPrices(), { ...facts, inputTokens: 200_000 });
-  const long = costOf(shippedPrices(), { ...facts, inputTokens: 200_001 });
+  const attributes = { provider: "gcp.gemini", responseModel: "gemini-2.5-pro", outputTokens: 1_000_000 };
+  const short = costOf(shippedPrices(), { ...attributes, inputTokens: 200_000 });
+  const long = costOf(shippedPrices(), { ...attributes, inputTokens: 200_001 });
   assert.equal(short, 10.25);
   assert.equal(long, Number((15 + 200_001 * 2.5e-6).toFixed(9)));
 });

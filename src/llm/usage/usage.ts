@@ -3,8 +3,9 @@
  * that exclude them. Invalid counts are treated as absent, so that a faulty upstream can neither raise a budget nor
  * distort a metric.
  */
-import type { LlmFacts } from "../../core/facts.ts";
+
 import type { Outcome } from "../../core/policy.ts";
+import type { LlmAttributes } from "../../core/request-attributes.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { isMembers, type Members } from "../../json/json.ts";
 
@@ -57,13 +58,14 @@ export function mergeUsage(earlier: Members | undefined, later: Members): Member
   return merged;
 }
 
-export function writeUsage(facts: LlmFacts, usage: Usage): void {
-  facts.inputTokens = usage.inputTokens;
-  facts.outputTokens = usage.outputTokens;
-  facts.totalTokens = usage.totalTokens;
-  if (usage.cachedInputTokens !== undefined) facts.cachedInputTokens = usage.cachedInputTokens;
-  if (usage.cacheCreationInputTokens !== undefined) facts.cacheCreationInputTokens = usage.cacheCreationInputTokens;
-  if (usage.reasoningTokens !== undefined) facts.reasoningTokens = usage.reasoningTokens;
+export function writeUsage(attributes: LlmAttributes, usage: Usage): void {
+  attributes.inputTokens = usage.inputTokens;
+  attributes.outputTokens = usage.outputTokens;
+  attributes.totalTokens = usage.totalTokens;
+  if (usage.cachedInputTokens !== undefined) attributes.cachedInputTokens = usage.cachedInputTokens;
+  if (usage.cacheCreationInputTokens !== undefined)
+    attributes.cacheCreationInputTokens = usage.cacheCreationInputTokens;
+  if (usage.reasoningTokens !== undefined) attributes.reasoningTokens = usage.reasoningTokens;
 }
 
 function openAiChat(usage: Members): Usage | undefined {
@@ -192,16 +194,16 @@ export function clampCount(value: unknown): number | undefined {
 }
 
 /** A minimum of 1 keeps concurrent calls without an estimate from all passing on the last token. */
-export function estimatedTokens(llm: LlmFacts | undefined): number {
+export function estimatedTokens(llm: LlmAttributes | undefined): number {
   return Math.max(1, clampCount(llm?.estimatedTokens) ?? 1);
 }
 
-export function outputTokens(llm: LlmFacts | undefined): number {
+export function outputTokens(llm: LlmAttributes | undefined): number {
   return clampCount(llm?.maxOutputTokens) ?? 0;
 }
 
 /** Returns undefined if the usage is unknown, so that the estimate stays charged. */
-export function usedTokens(llm: LlmFacts | undefined, outcome: Outcome): number | undefined {
+export function usedTokens(llm: LlmAttributes | undefined, outcome: Outcome): number | undefined {
   const input = clampCount(llm?.inputTokens);
   const output = clampCount(llm?.outputTokens);
   // A total above the sum includes tokens that the provider charges but does not itemize, such as reasoning.

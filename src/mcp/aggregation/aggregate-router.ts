@@ -3,7 +3,7 @@
  * sent to all targets. A failed target is omitted and reported (`failOpen`), or it fails the request (`failClosed`).
  */
 import type { Clock } from "../../base/clock.ts";
-import type { McpAccess } from "../../core/facts.ts";
+import type { McpAccess } from "../../core/request-attributes.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { accessProblem, addressedItem, LISTS, unknownMethod, unknownName } from "../protocol/access.ts";

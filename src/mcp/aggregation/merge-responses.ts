@@ -4,7 +4,7 @@
  * recently is skipped, so that it does not delay the page.
  */
 import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
-import type { McpAccess } from "../../core/facts.ts";
+import type { McpAccess } from "../../core/request-attributes.ts";
 import {
   elementsInSteps,
   find,

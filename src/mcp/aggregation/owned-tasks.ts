@@ -5,7 +5,7 @@
 
 import { surface } from "../../base/errors.ts";
 import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
-import type { McpAccess } from "../../core/facts.ts";
+import type { McpAccess } from "../../core/request-attributes.ts";
 import { elementsInSteps, find, findInSteps, membersInSteps, slice } from "../../json/json-text.ts";
 import { foldCase } from "../../json/syntax.ts";
 import { StoreUnavailable } from "../../store/store.ts";

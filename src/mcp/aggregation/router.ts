@@ -3,7 +3,7 @@
  * `AggregateRouter` presents them as one server.
  */
 import type { ResponseReceiver } from "../../core/backend.ts";
-import type { McpAccess } from "../../core/facts.ts";
+import type { McpAccess } from "../../core/request-attributes.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { accessProblem, filteredCall } from "../protocol/access.ts";

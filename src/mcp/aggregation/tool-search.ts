@@ -3,7 +3,7 @@
  * search covers exactly the tools that `tools/list` would return for the same request.
  */
 import type { Steps } from "../../base/sliced-work.ts";
-import type { McpAccess } from "../../core/facts.ts";
+import type { McpAccess } from "../../core/request-attributes.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { elementsInSteps, find, findInSteps, member, slice, withMembers } from "../../json/json-text.ts";
 import { type Call, type CallHandle, NO_CALL, refuseQuestion, runMessageSteps, runSteps } from "../protocol/call.ts";

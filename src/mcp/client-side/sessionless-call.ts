@@ -2,8 +2,9 @@
  * Represents one running request of a modern client. The response is JSON with the status of its error, or an event
  * stream if the server sends a message first or is slow. If the client disconnects, the call is canceled at the server.
  */
-import type { Attributes } from "../../core/attributes.ts";
+
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
+import type { CelAttributes } from "../../core/cel-attributes.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
@@ -107,7 +108,7 @@ export class SessionlessCall implements Call, BackendRun, Heartbeat {
     this.#lastWriteMs = env.nowMs();
   }
 
-  get caller(): Attributes {
+  get caller(): CelAttributes {
     return this.#env.report.caller;
   }
 

@@ -30,7 +30,7 @@ export const mcpLogins = defineBackend({
     const registry = env.acquire("mcp logins", "all", () => new LoginRegistry());
     const logger = env.logger.for("mcp");
     return {
-      facts: { name: env.name, type: "internal", protocol: "http" },
+      attributes: { name: env.name, type: "internal", protocol: "http" },
       defaultTimeoutMs: TIMEOUT_MS,
       prepare: (exchange) =>
         answer(exchange, registry).catch((error: unknown) => {

@@ -5,7 +5,7 @@
 
 import { lookupTable } from "../../base/lookup-table.ts";
 import type { Steps } from "../../base/sliced-work.ts";
-import type { McpAccess } from "../../core/facts.ts";
+import type { McpAccess } from "../../core/request-attributes.ts";
 import { elementsInSteps, findInSteps, memberOf, membersInSteps, slice } from "../../json/json-text.ts";
 import { type Call, type Failure, mapResultInSlices } from "./call.ts";
 import { asResult, type ClientRequest, INVALID_PARAMS, METHOD_NOT_FOUND, type ServerMessage } from "./json-rpc.ts";

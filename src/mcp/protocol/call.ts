@@ -5,7 +5,7 @@
 
 import { surface } from "../../base/errors.ts";
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
-import type { Attributes } from "../../core/attributes.ts";
+import type { CelAttributes } from "../../core/cel-attributes.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { type ClientRequest, INTERNAL_ERROR, type ServerMessage } from "./json-rpc.ts";
@@ -52,7 +52,7 @@ export interface Call {
   /** Contains all headers of the client's HTTP request. A target forwards only the configured ones. */
   readonly headers?: HeaderList | undefined;
   /** Calls that the gateway makes for itself have no caller. */
-  readonly caller?: Attributes | undefined;
+  readonly caller?: CelAttributes | undefined;
   readonly watched?: ShadowReporter | undefined;
   readonly wire?: WireTap | undefined;
   /** Reports the target that serves the call. It is not called for calls that several targets serve. */

@@ -2,7 +2,7 @@
  * Defines the MCP metrics for requests, sessions, and child processes. All backends register in the same metric
  * families, which survive reloads.
  */
-import type { McpOutcome } from "../../core/facts.ts";
+import type { McpOutcome } from "../../core/request-attributes.ts";
 import type { Counter, Metrics } from "../../observe/log/metrics.ts";
 
 /** Lists the methods with a separate series. All other methods share one series, because clients choose the names. */

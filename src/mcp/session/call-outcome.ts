@@ -5,9 +5,9 @@
 
 import { surface } from "../../base/errors.ts";
 import { runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
-import type { Attributes } from "../../core/attributes.ts";
 import type { BackendProblem } from "../../core/backend.ts";
-import type { McpOutcome } from "../../core/facts.ts";
+import type { CelAttributes } from "../../core/cel-attributes.ts";
+import type { McpOutcome } from "../../core/request-attributes.ts";
 import { elements, find, findInSteps, lineBytesInSteps, member, occursInSteps, slice } from "../../json/json-text.ts";
 import type { Span } from "../../json/syntax.ts";
 import { type Failure, type RoutedTarget, type ShadowReporter, serverFailure } from "../protocol/call.ts";
@@ -28,7 +28,7 @@ export interface CallOutcome {
 
 /** Receives the outcome once per request, before the response is sent. */
 export interface CallReport {
-  readonly caller: Attributes;
+  readonly caller: CelAttributes;
   /** The getter is read at the start of the call, and only if guards in shadow mode check the response. */
   readonly watched: ShadowReporter;
   ended(request: ClientRequest, target: RoutedTarget | undefined, outcome: CallOutcome, answer?: string): void;

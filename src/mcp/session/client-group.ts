@@ -6,8 +6,8 @@
 
 import { createHash } from "node:crypto";
 import type { Exchange } from "../../core/exchange.ts";
-import type { McpAccess } from "../../core/facts.ts";
 import { shownPrincipal } from "../../core/principal.ts";
+import type { McpAccess } from "../../core/request-attributes.ts";
 import type { Router } from "../aggregation/router.ts";
 import { type Call, type CallHandle, NO_CALL, type Question, serverFailure } from "../protocol/call.ts";
 import type { ServerMessage } from "../protocol/json-rpc.ts";

@@ -4,8 +4,8 @@
  */
 
 import type { Linked } from "../../base/linked-list.ts";
-import type { Attributes } from "../../core/attributes.ts";
-import type { McpAccess } from "../../core/facts.ts";
+import type { CelAttributes } from "../../core/cel-attributes.ts";
+import type { McpAccess } from "../../core/request-attributes.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import {
@@ -77,7 +77,7 @@ export class SessionCall implements Call, Linked<SessionCall> {
     this.#report = report;
   }
 
-  get caller(): Attributes {
+  get caller(): CelAttributes {
     return this.#report.caller;
   }
 

@@ -73,9 +73,9 @@ export function buildReport(exchange: Exchange, listener: Listener, walk: Walk, 
       resetSeconds,
     })),
     backends: (route?.backends ?? []).map(({ weight, backend }) => ({
-      name: backend.facts.name,
+      name: backend.attributes.name,
       weight,
-      chosen: called !== undefined && exchange.facts.backend === backend.facts,
+      chosen: called !== undefined && exchange.attributes.backend === backend.attributes,
     })),
     ...(item ? { item } : {}),
     ...(called
@@ -99,7 +99,7 @@ function dryStep({ phase, of, policy, verdict }: Step, failure: Failure | undefi
 
 /** Checks the item with the `mcpAuthorization` rules, as the backend would before forwarding the call. */
 export function checkItem(exchange: Exchange, isCalled: boolean): DryItem | undefined {
-  const { mcp } = exchange.facts;
+  const { mcp } = exchange.attributes;
   if (mcp === undefined) return undefined;
   const kind = mcp.tool ? "tool" : mcp.prompt ? "prompt" : mcp.resource ? "resource" : undefined;
   if (kind === undefined) return undefined;

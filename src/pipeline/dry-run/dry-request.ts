@@ -5,8 +5,8 @@
 import type { Clock } from "../../base/clock.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { Exchange, NO_BODY, type RequestBody } from "../../core/exchange.ts";
-import type { LlmFacts, McpFacts } from "../../core/facts.ts";
 import type { GivenToken, RecordedIdentity } from "../../core/policy.ts";
+import type { LlmAttributes, McpAttributes } from "../../core/request-attributes.ts";
 import type { Listener } from "../../core/topology.ts";
 import { MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import { MIRRORED, mirrorHeader } from "../../mcp/protocol/mirror-headers.ts";
@@ -36,7 +36,9 @@ export interface DryRequest {
   readonly model?: string | undefined;
   readonly recorded?: RecordedIdentity | undefined;
   /** The attributes of a recorded request replace the body, which was not recorded. */
-  readonly facts?: { readonly mcp?: McpFacts | undefined; readonly llm?: LlmFacts | undefined } | undefined;
+  readonly attributes?:
+    | { readonly mcp?: McpAttributes | undefined; readonly llm?: LlmAttributes | undefined }
+    | undefined;
 }
 
 const DEFAULT_SOURCE = "127.0.0.1";
@@ -90,11 +92,11 @@ export function recordedExchange(recorded: RecordedRequest, listener: Listener, 
   }
   const target = query === "" ? path : `${path}?${query}`;
   // Forwarding headers of untrusted peers were removed before the request was recorded.
-  const read = { method, target, pairs, source, client, isTrusted: true, identity, body: NO_BODY, facts: { llm } };
+  const read = { method, target, pairs, source, client, isTrusted: true, identity, body: NO_BODY, attributes: { llm } };
   return buildExchange(read, listener, clock);
 }
 
-interface ReadRequest extends Pick<DryRequest, "method" | "source" | "identity" | "facts"> {
+interface ReadRequest extends Pick<DryRequest, "method" | "source" | "identity" | "attributes"> {
   readonly client: string | undefined;
   /** True if the peer's forwarding headers are trusted. */
   readonly isTrusted: boolean;
@@ -130,7 +132,7 @@ function buildExchange(request: ReadRequest, listener: Listener, clock: Clock): 
     startedMs: clock.monotonicMs(),
   });
   // There is no body to parse these attributes from.
-  if (request.facts?.llm) exchange.facts.llm = { ...request.facts.llm };
+  if (request.attributes?.llm) exchange.attributes.llm = { ...request.attributes.llm };
   return exchange;
 }
 

@@ -109,11 +109,11 @@ export function createDryRunner(
     redaction,
     async run(request, { repeat = 1, keep = false } = {}) {
       const listener = selectListener(listeners, request);
-      const { given, recorded, facts } = request;
+      const { given, recorded, attributes } = request;
       const taken: Walk[] = [];
       try {
         for (let i = 1; ; i++) {
-          const walk: Walk = { given, recorded, facts, charges: keep ? undefined : [] };
+          const walk: Walk = { given, recorded, attributes, charges: keep ? undefined : [] };
           taken.push(walk);
           const report = await walkOnce(request, listener, walk);
           if (i >= repeat) return report;
@@ -128,7 +128,7 @@ export function createDryRunner(
       const walk: Walk = {
         given: undefined,
         recorded: { claims, principals },
-        facts: { mcp, llm },
+        attributes: { mcp, llm },
         charges: undefined,
       };
       const exchange = recordedExchange(recorded, listener, clock);
@@ -179,7 +179,7 @@ export function walkRecorded(recorded: RecordedRequest, runner: DryRunner): Verd
 
 function toVerdict({ exchange, called }: Walked): Verdict {
   // Checking the item may record the reason why it is hidden.
-  const item = exchange.facts.mcp && checkItem(exchange, called !== undefined);
+  const item = exchange.attributes.mcp && checkItem(exchange, called !== undefined);
   const { failure, response } = exchange;
   const outcome = called && item?.visible !== false ? "forwarded" : failure ? "refused" : "answered";
   return {

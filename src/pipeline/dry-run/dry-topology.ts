@@ -12,7 +12,7 @@ import type { DryRequest } from "./dry-request.ts";
 
 const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
 
-export interface Walk extends Pick<DryRequest, "given" | "recorded" | "facts"> {
+export interface Walk extends Pick<DryRequest, "given" | "recorded" | "attributes"> {
   called?: Exchange["request"];
   /** Lists charges to refund. If undefined, charges are kept and limits are settled with the recorded attributes. */
   readonly charges: Charge[] | undefined;
@@ -125,18 +125,18 @@ function counted(charge: Charge | undefined, exchange: Exchange, walks: Walks): 
 }
 
 function dryBackend(backend: Backend, walks: Walks, dryScope: (scope: CompiledScope) => CompiledScope): Backend {
-  const { facts, defaultTimeoutMs, prepare, recall, inner } = backend;
+  const { attributes, defaultTimeoutMs, prepare, recall, inner } = backend;
   return {
-    facts,
+    attributes,
     defaultTimeoutMs,
     ...(prepare
       ? {
           prepare(exchange: Exchange, needsModel: boolean) {
-            const given = walks.get(exchange)?.facts;
-            if (given?.mcp !== undefined) exchange.facts.mcp = { ...given.mcp };
+            const given = walks.get(exchange)?.attributes;
+            if (given?.mcp !== undefined) exchange.attributes.mcp = { ...given.mcp };
             if (given?.llm !== undefined) {
               if (recall) recall.call(backend, exchange, given.llm);
-              else exchange.facts.llm = { ...given.llm };
+              else exchange.attributes.llm = { ...given.llm };
             }
             const { method, body } = exchange.request;
             // The body is unknown, so rules that depend on it are skipped instead of rejecting an empty body.
@@ -149,7 +149,7 @@ function dryBackend(backend: Backend, walks: Walks, dryScope: (scope: CompiledSc
       ? {
           inner: (exchange: Exchange) =>
             // Without the body, the model is unknown.
-            exchange.request.method === "POST" && exchange.facts.llm === undefined
+            exchange.request.method === "POST" && exchange.attributes.llm === undefined
               ? []
               : inner.call(backend, exchange).map(dryScope),
         }

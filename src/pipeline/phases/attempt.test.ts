@@ -81,7 +81,7 @@ function run(events: readonly Event[], early: number, inside: Inside, isLast: bo
     else for (const callback of [...timers]) callback();
   };
   const backend: Backend = {
-    facts: { name: "b", type: "static", protocol: "http" },
+    attributes: { name: "b", type: "static", protocol: "http" },
     defaultTimeoutMs: 1_000,
     describe: () => ({}),
     call(_exchange, call) {

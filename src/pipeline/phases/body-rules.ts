@@ -50,7 +50,7 @@ export class BodyRules {
   }
 
   #charge(charged: readonly CompiledScope[], next: () => void): void {
-    const isIdle = this.#isCharged || this.#run.exchange.facts.llm === undefined;
+    const isIdle = this.#isCharged || this.#run.exchange.attributes.llm === undefined;
     if (isIdle || !charged.some(({ llmRequest }) => llmRequest.length > 0)) {
       next();
       return;

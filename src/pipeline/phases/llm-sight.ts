@@ -9,8 +9,8 @@
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayResponse, RequestBody } from "../../core/exchange.ts";
-import type { LlmFacts } from "../../core/facts.ts";
 import type { CompiledScope } from "../../core/policy.ts";
+import type { LlmAttributes } from "../../core/request-attributes.ts";
 import { hiddenBody } from "../../http/charset.ts";
 import {
   classifyBodyStart,
@@ -20,7 +20,7 @@ import {
   requestHead,
 } from "../../llm/request/detect-llm-request.ts";
 import { detectDialect } from "../../llm/request/dialect.ts";
-import { LlmRequestFacts, noteFreeRequest, noteSizedRequest } from "../../llm/request/llm-facts.ts";
+import { LlmRequestAttributes, noteFreeRequest, noteSizedRequest } from "../../llm/request/llm-attributes.ts";
 import { ModelNames, modelsInQuery } from "../../llm/request/named-models.ts";
 import { scanForm } from "../../llm/request/read-request.ts";
 import { createUsageTap, settleUsage } from "../../llm/usage/response-usage.ts";
@@ -48,10 +48,10 @@ export function inspectBody(
   next: (charged: readonly CompiledScope[]) => void,
 ): void {
   const { exchange } = run;
-  const { request, facts } = exchange;
+  const { request, attributes } = exchange;
   const needs = combinedNeeds(scopes, exchange);
   // A second attempt skips this, because the first one has already read the body.
-  if (facts.backend?.type !== "static" || facts.llm !== undefined || !(needs.counts || needs.model)) {
+  if (attributes.backend?.type !== "static" || attributes.llm !== undefined || !(needs.counts || needs.model)) {
     next(scopes);
     return;
   }
@@ -113,11 +113,11 @@ function* readCall(
     if (needsModel) noteFields(exchange, bytes, type);
     return chargeBySize(exchange, scopes, beginning === "foreign");
   }
-  const { facts, isUnclear } = yield* detectLlmRequest(requestHead(exchange), bytes);
-  if (facts !== undefined) {
-    if (bytes.length > SLICED_BYTES) yield* facts.count();
-    exchange.facts.llm = facts;
-    if (!LlmRequestFacts.isFree(facts)) observeUsage(exchange, facts);
+  const { attributes, isUnclear } = yield* detectLlmRequest(requestHead(exchange), bytes);
+  if (attributes !== undefined) {
+    if (bytes.length > SLICED_BYTES) yield* attributes.count();
+    exchange.attributes.llm = attributes;
+    if (!LlmRequestAttributes.isFree(attributes)) observeUsage(exchange, attributes);
     return scopes;
   }
   // The request counts tokens or stores data, which is free.
@@ -164,7 +164,7 @@ function chargeBySize(
   return charged;
 }
 
-function observeUsage(exchange: Exchange, facts: LlmFacts): void {
+function observeUsage(exchange: Exchange, attributes: LlmAttributes): void {
   // An encoded response could be parsed only at its end.
   exchange.request.headers.set("accept-encoding", "identity");
   exchange.observeResponse = (response: GatewayResponse) => {
@@ -172,7 +172,7 @@ function observeUsage(exchange: Exchange, facts: LlmFacts): void {
     if (response.status < 200 || response.status >= 300) return;
     const { headers } = response;
     const tap = createUsageTap(headers.get("content-type"), headers.get("content-encoding"), (report) =>
-      settleUsage(facts, report),
+      settleUsage(attributes, report),
     );
     response.observers = [
       ...(response.observers ?? []),

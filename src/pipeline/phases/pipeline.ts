@@ -79,12 +79,12 @@ export function setTraceparent(
 }
 
 /** Reports a backend call to the spans and the trace. Throws if a required audit record cannot be written. */
-export function reportCall({ records: { audit, spans }, facts, trace }: Exchange, clock: Clock): void {
+export function reportCall({ records: { audit, spans }, attributes, trace }: Exchange, clock: Clock): void {
   spans?.called(clock.monotonicMs());
-  if (facts.backend?.protocol !== "http") audit?.check();
-  if (trace && facts.mcp) trace.point({ type: "policyEvent", kind: "mcp", details: { ...facts.mcp } });
-  if (trace && facts.a2a) trace.point({ type: "policyEvent", kind: "a2a", details: { ...facts.a2a } });
-  if (trace && facts.llm) trace.point({ type: "policyEvent", kind: "llm", details: { ...facts.llm } });
+  if (attributes.backend?.protocol !== "http") audit?.check();
+  if (trace && attributes.mcp) trace.point({ type: "policyEvent", kind: "mcp", details: { ...attributes.mcp } });
+  if (trace && attributes.a2a) trace.point({ type: "policyEvent", kind: "a2a", details: { ...attributes.a2a } });
+  if (trace && attributes.llm) trace.point({ type: "policyEvent", kind: "llm", details: { ...attributes.llm } });
 }
 
 export function tracePolicies({ trace }: Exchange, { phase, of, effectivePolicy }: CompiledScope): void {
@@ -95,8 +95,8 @@ export function tracePolicies({ trace }: Exchange, { phase, of, effectivePolicy 
  * Removes the credentials that authentication read, because backends get them only if a policy allows it. Also removes
  * the cookies of browser sessions, which browsers send to every route of the host.
  */
-export function withholdCredentials({ credentials, facts, request }: Exchange): void {
-  if (facts.backend?.type !== "internal") withholdOwnCookies(request.headers);
+export function withholdCredentials({ credentials, attributes, request }: Exchange): void {
+  if (attributes.backend?.type !== "internal") withholdOwnCookies(request.headers);
   if (credentials.headers) for (const name of credentials.headers) request.headers.delete(name);
   const { query: credentialQuery } = credentials;
   if (credentialQuery && credentialQuery.length > 0) {
@@ -217,8 +217,8 @@ class Flow implements AttemptOwner, BeforeCallRun {
     if (!chosen) throw new GatewayError("no_backend");
     const scope = chosen.policies;
     this.#held.restore();
-    this.exchange.facts.backend = chosen.backend.facts;
-    setTraceparent(this.exchange, chosen.backend.facts.protocol);
+    this.exchange.attributes.backend = chosen.backend.attributes;
+    setTraceparent(this.exchange, chosen.backend.attributes.protocol);
     withholdCredentials(this.exchange);
     if (this.#delivery.entered.length > 2) this.#delivery.entered.length = 2;
     this.enter(scope);

@@ -27,7 +27,7 @@ export function compileAccessFields({ fields = {}, filter }: AccessSettings, red
   return {
     passes(exchange) {
       if (keeps === undefined) return true;
-      const result = keeps.evaluate(exchange.attributes);
+      const result = keeps.evaluate(exchange.celAttributes);
       return !result.ok || result.value !== false;
     },
     addTo(line, exchange) {
@@ -37,7 +37,7 @@ export function compileAccessFields({ fields = {}, filter }: AccessSettings, red
 }
 
 function fieldValue(expression: Expression, exchange: Exchange, redaction: Redaction): LogValue {
-  const result = expression.evaluate(exchange.attributes);
+  const result = expression.evaluate(exchange.celAttributes);
   if (!result.ok || result.value === null) return undefined;
   const { value } = result;
   if (typeof value === "number" || typeof value === "boolean") return value;
@@ -99,13 +99,13 @@ export function createAccessLog(logger: Logger, { copy, own }: AccessLogOptions 
 }
 
 export function accessFields(exchange: Exchange, outcome: Outcome, durationMs: number): Record<string, LogValue> {
-  const { request, facts, failure } = exchange;
+  const { request, attributes, failure } = exchange;
   const fields: Record<string, LogValue> = {
     id: exchange.id,
     recordId: exchange.recordId,
     gateway: exchange.listener,
     route: exchange.route,
-    backend: facts.backend?.name,
+    backend: attributes.backend?.name,
     src: `${exchange.source.address}:${exchange.source.port}`,
     method: request.method,
     host: exchange.originalHost,
@@ -117,27 +117,27 @@ export function accessFields(exchange: Exchange, outcome: Outcome, durationMs: n
   if (exchange.arrived.rawPath !== exchange.originalPath) fields.rawPath = exchange.arrived.rawPath;
   if (exchange.source.client !== undefined) fields.client = exchange.source.client;
   if (outcome.end !== "complete") fields.end = outcome.end;
-  if (facts.jwt !== undefined) fields["jwt.sub"] = stringOrUndefined(facts.jwt.sub);
-  if (facts.apiKey !== undefined) fields["apiKey.user_id"] = stringOrUndefined(facts.apiKey.user_id);
-  if (facts.mcp !== undefined) {
-    fields["mcp.method"] = facts.mcp.methodName;
-    fields["mcp.target"] = facts.mcp.tool?.target ?? facts.mcp.target;
-    fields["mcp.tool"] = facts.mcp.tool?.name;
-    fields["mcp.outcome"] = facts.mcp.outcome;
+  if (attributes.jwt !== undefined) fields["jwt.sub"] = stringOrUndefined(attributes.jwt.sub);
+  if (attributes.apiKey !== undefined) fields["apiKey.user_id"] = stringOrUndefined(attributes.apiKey.user_id);
+  if (attributes.mcp !== undefined) {
+    fields["mcp.method"] = attributes.mcp.methodName;
+    fields["mcp.target"] = attributes.mcp.tool?.target ?? attributes.mcp.target;
+    fields["mcp.tool"] = attributes.mcp.tool?.name;
+    fields["mcp.outcome"] = attributes.mcp.outcome;
   }
-  if (facts.llm !== undefined) {
-    fields["gen_ai.provider.name"] = facts.llm.provider;
-    fields["gen_ai.request.model"] = facts.llm.requestModel;
-    fields["gen_ai.response.model"] = facts.llm.responseModel;
-    fields["gen_ai.provider.request_id"] = facts.llm.providerRequestId;
-    fields["gen_ai.usage.input_tokens"] = facts.llm.inputTokens;
-    fields["gen_ai.usage.output_tokens"] = facts.llm.outputTokens;
-    fields["gen_ai.usage.cache_read.input_tokens"] = facts.llm.cachedInputTokens;
-    fields["gen_ai.usage.cache_creation.input_tokens"] = facts.llm.cacheCreationInputTokens;
-    fields["gen_ai.usage.reasoning.output_tokens"] = facts.llm.reasoningTokens;
-    fields["llm.cost"] = facts.llm.cost;
-    if (facts.llm.dropped !== undefined) fields["llm.dropped"] = facts.llm.dropped.join(",");
-    if (facts.llm.providerCalls !== undefined) fields["llm.provider_calls"] = facts.llm.providerCalls;
+  if (attributes.llm !== undefined) {
+    fields["gen_ai.provider.name"] = attributes.llm.provider;
+    fields["gen_ai.request.model"] = attributes.llm.requestModel;
+    fields["gen_ai.response.model"] = attributes.llm.responseModel;
+    fields["gen_ai.provider.request_id"] = attributes.llm.providerRequestId;
+    fields["gen_ai.usage.input_tokens"] = attributes.llm.inputTokens;
+    fields["gen_ai.usage.output_tokens"] = attributes.llm.outputTokens;
+    fields["gen_ai.usage.cache_read.input_tokens"] = attributes.llm.cachedInputTokens;
+    fields["gen_ai.usage.cache_creation.input_tokens"] = attributes.llm.cacheCreationInputTokens;
+    fields["gen_ai.usage.reasoning.output_tokens"] = attributes.llm.reasoningTokens;
+    fields["llm.cost"] = attributes.llm.cost;
+    if (attributes.llm.dropped !== undefined) fields["llm.dropped"] = attributes.llm.dropped.join(",");
+    if (attributes.llm.providerCalls !== undefined) fields["llm.provider_calls"] = attributes.llm.providerCalls;
   }
   if (exchange.records.spans !== undefined) {
     fields.trace_id = exchange.records.spans.traceId;

@@ -204,7 +204,7 @@ class Trail implements AuditTrail {
   }
 
   answered(status: number, contentType?: string, contentEncoding?: string): AnswerObserver | undefined {
-    if (this.#exchange.facts.backend?.protocol !== "llm" || status >= 400) return undefined;
+    if (this.#exchange.attributes.backend?.protocol !== "llm" || status >= 400) return undefined;
     const { results } = this.#settings;
     this.#answer = createAnswerRecord(contentType, contentEncoding, this.#recorded("result", results));
     return this.#answer;
@@ -224,10 +224,10 @@ class Trail implements AuditTrail {
   }
 
   settled(outcome: Outcome, durationMs: number): void {
-    const { facts, failure, request } = this.#exchange;
+    const { attributes, failure, request } = this.#exchange;
     const end = { status: outcome.status, error: failure?.code, durationMs: Math.round(durationMs) };
-    if (facts.llm !== undefined && facts.backend?.protocol === "llm") {
-      const { llm } = facts;
+    if (attributes.llm !== undefined && attributes.backend?.protocol === "llm") {
+      const { llm } = attributes;
       const { body } = request;
       if (body.kind === "bytes") this.#noteSecrets(() => body.bytes.toString());
       this.#write({
@@ -249,7 +249,7 @@ class Trail implements AuditTrail {
     if (this.#open === undefined || (failure === undefined && outcome.end === "complete")) return;
     for (const asked of this.#open.values())
       this.#write({
-        ...this.#mcp(asked, facts.mcp?.target ?? ""),
+        ...this.#mcp(asked, attributes.mcp?.target ?? ""),
         outcome: failure?.code === "authorization_denied" ? "denied" : "failed",
         ...end,
       });
@@ -292,7 +292,7 @@ class Trail implements AuditTrail {
   }
 
   #write(fields: Record<string, LogValue>): void {
-    const { id, recordId, listener, route, facts, source, records } = this.#exchange;
+    const { id, recordId, listener, route, attributes, source, records } = this.#exchange;
     const { spans } = records;
     this.#env.record(
       {
@@ -305,7 +305,7 @@ class Trail implements AuditTrail {
         client: source.client,
         gateway: listener,
         route,
-        backend: facts.backend?.name,
+        backend: attributes.backend?.name,
         ...fields,
       },
       this.#exchange,
@@ -313,7 +313,7 @@ class Trail implements AuditTrail {
   }
 }
 
-function callerFields({ facts: { jwt, apiKey, basicAuth } }: Exchange): Record<string, LogValue> {
+function callerFields({ attributes: { jwt, apiKey, basicAuth } }: Exchange): Record<string, LogValue> {
   if (jwt !== undefined)
     return { auth: "jwt", subject: text(jwt.sub ?? jwt.azp ?? jwt.client_id), issuer: text(jwt.iss) };
   if (apiKey !== undefined) return { auth: "apiKey", subject: text(apiKey.user_id ?? apiKey.name) };

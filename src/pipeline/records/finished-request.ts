@@ -3,8 +3,8 @@
  * demand.
  */
 import type { Exchange, ShadowDenial } from "../../core/exchange.ts";
-import type { Facts } from "../../core/facts.ts";
 import type { Outcome } from "../../core/policy.ts";
+import type { RequestAttributes } from "../../core/request-attributes.ts";
 import type { SnapshotSource } from "../../core/snapshot.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { redactUrl } from "../../observe/trace/redact.ts";
@@ -14,7 +14,7 @@ export interface FinishedRequest {
   readonly seq: number;
   readonly exchange: Pick<
     Exchange,
-    "id" | "listener" | "source" | "route" | "facts" | "steps" | "failure" | "startedAt" | "originalHost"
+    "id" | "listener" | "source" | "route" | "attributes" | "steps" | "failure" | "startedAt" | "originalHost"
   > & { readonly shadowDenials: readonly ShadowDenial[] | undefined };
   /** `dropHeaders` replaces the headers of older successful requests. */
   readonly request: SnapshotSource["request"] & { headers: HeaderList };
@@ -33,7 +33,7 @@ export function finishedRequest(
   durationMs: number,
 ): FinishedRequest {
   const { arrived, originalPath, originalQuery } = exchange;
-  const { id, listener, source, route, facts, steps, failure, startedAt, originalHost } = exchange;
+  const { id, listener, source, route, attributes, steps, failure, startedAt, originalHost } = exchange;
   const { startedMs: upstreamStartedMs, headMs: upstreamHeadMs } = exchange.upstream;
   return {
     seq,
@@ -42,7 +42,7 @@ export function finishedRequest(
       listener,
       source,
       route,
-      facts: withoutBody(facts),
+      attributes: withoutBody(attributes),
       steps,
       failure,
       startedAt,
@@ -71,8 +71,8 @@ export function finishedRequest(
 }
 
 /** Copies the LLM attributes, because the original object may reference the whole body. */
-function withoutBody(facts: Facts): Facts {
-  return facts.llm === undefined ? facts : { ...facts, llm: { ...facts.llm } };
+function withoutBody(attributes: RequestAttributes): RequestAttributes {
+  return attributes.llm === undefined ? attributes : { ...attributes, llm: { ...attributes.llm } };
 }
 
 export function hasFailed(exchange: Pick<Exchange, "failure">, outcome: Outcome): boolean {
@@ -83,7 +83,7 @@ export function snapshotSource({ exchange, request, credentialQuery, secrets }: 
   return {
     request,
     source: exchange.source,
-    facts: exchange.facts,
+    attributes: exchange.attributes,
     startedAt: exchange.startedAt,
     credentials: { query: credentialQuery, secrets },
   };
@@ -91,7 +91,7 @@ export function snapshotSource({ exchange, request, credentialQuery, secrets }: 
 
 export function toRequestRecord(one: FinishedRequest): RequestRecord {
   const { exchange, request, outcome } = one;
-  const { facts, failure, shadowDenials } = exchange;
+  const { attributes, failure, shadowDenials } = exchange;
   return {
     seq: one.seq,
     id: exchange.id,
@@ -99,7 +99,7 @@ export function toRequestRecord(one: FinishedRequest): RequestRecord {
     durationMs: round(one.durationMs),
     listener: exchange.listener,
     route: exchange.route ?? null,
-    backend: facts.backend?.name ?? null,
+    backend: attributes.backend?.name ?? null,
     method: request.method,
     host: request.host,
     path: request.path,
@@ -109,9 +109,9 @@ export function toRequestRecord(one: FinishedRequest): RequestRecord {
     end: outcome.end,
     responseBytes: outcome.responseBytes,
     upstreamMs: one.upstreamMs === null ? null : round(one.upstreamMs),
-    subject: requestSubject(facts),
-    ...(facts.mcp ? { mcp: mcpFields(facts.mcp) } : {}),
-    ...(facts.llm ? { llm: llmFields(facts.llm) } : {}),
+    subject: requestSubject(attributes),
+    ...(attributes.mcp ? { mcp: mcpFields(attributes.mcp) } : {}),
+    ...(attributes.llm ? { llm: llmFields(attributes.llm) } : {}),
     steps: exchange.steps,
     ...(failure
       ? {
@@ -128,7 +128,7 @@ export function toRequestRecord(one: FinishedRequest): RequestRecord {
 }
 
 /** Uses the same order of precedence as the principal of an MCP session. */
-export function requestSubject({ jwt, apiKey, basicAuth }: Exchange["facts"]): string | null {
+export function requestSubject({ jwt, apiKey, basicAuth }: Exchange["attributes"]): string | null {
   const { sub, azp, client_id, appid } = jwt ?? NOTHING;
   const { user_id, name } = apiKey ?? NOTHING;
   return (
@@ -149,7 +149,7 @@ function stringOrUndefined(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
-function mcpFields(mcp: NonNullable<Exchange["facts"]["mcp"]>): NonNullable<RequestRecord["mcp"]> {
+function mcpFields(mcp: NonNullable<Exchange["attributes"]["mcp"]>): NonNullable<RequestRecord["mcp"]> {
   const named = mcp.tool ?? mcp.prompt;
   return defined({
     method: mcp.methodName,
@@ -159,7 +159,7 @@ function mcpFields(mcp: NonNullable<Exchange["facts"]["mcp"]>): NonNullable<Requ
   });
 }
 
-function llmFields(llm: NonNullable<Exchange["facts"]["llm"]>): NonNullable<RequestRecord["llm"]> {
+function llmFields(llm: NonNullable<Exchange["attributes"]["llm"]>): NonNullable<RequestRecord["llm"]> {
   return defined({
     provider: llm.provider,
     model: llm.responseModel ?? llm.requestModel,

@@ -20,9 +20,9 @@ const MAX_FOUND = 20;
 const SLACK_MS = 600_000;
 
 /** Returns requests that arrived before `beforeMs`, newest first. Parses one segment at a time, so a page is cheap. */
-export function olderRequests(facts: RequestHistory, beforeMs: number, limit: number): RequestRecord[] {
+export function olderRequests(attributes: RequestHistory, beforeMs: number, limit: number): RequestRecord[] {
   const found: RecordedRequest[] = [];
-  const segments = facts.views();
+  const segments = attributes.views();
   for (let i = segments.length - 1; i >= 0; i--) {
     const segment = segments[i] as Uint8Array;
     if (firstArrivalMs(segment) - SLACK_MS > beforeMs) continue;
@@ -36,10 +36,10 @@ export function olderRequests(facts: RequestHistory, beforeMs: number, limit: nu
 }
 
 /** Returns the requests with this id, newest first. Searches the raw bytes, so that most records are never parsed. */
-export function findOlder(facts: RequestHistory, id: string): RequestDetail[] {
+export function findOlder(attributes: RequestHistory, id: string): RequestDetail[] {
   const wanted = Buffer.from(`\n${id}\n`);
   const found: RecordedRequest[] = [];
-  for (const segment of facts.views().reverse()) {
+  for (const segment of attributes.views().reverse()) {
     const bytes = Buffer.from(segment.buffer, segment.byteOffset, segment.byteLength);
     for (let at = bytes.indexOf(wanted); at >= 0 && found.length < MAX_FOUND; at = bytes.indexOf(wanted, at + 1)) {
       const start = bytes.lastIndexOf(0, at) + 1;

@@ -148,7 +148,7 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
           id: exchange.id,
           listener: exchange.listener,
           route: exchange.route ?? null,
-          backend: exchange.facts.backend?.name ?? null,
+          backend: exchange.attributes.backend?.name ?? null,
           method: exchange.request.method,
           path: exchange.originalPath,
           ageMs: Math.round(clock.monotonicMs() - exchange.startedMs),
@@ -165,8 +165,9 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
 }
 
 function endTrace(exchange: Exchange, trace: Trace, outcome: Outcome): void {
-  const { failure, facts } = exchange;
-  if (facts.llm !== undefined) trace.point({ type: "policyEvent", kind: "llmUsage", details: { ...facts.llm } });
+  const { failure, attributes } = exchange;
+  if (attributes.llm !== undefined)
+    trace.point({ type: "policyEvent", kind: "llmUsage", details: { ...attributes.llm } });
   const error = failure?.message ?? (outcome.end === "complete" ? null : outcome.end);
   const status = outcome.status ?? null;
   const failed = outcome.end !== "complete" || (status ?? 0) >= 500;

@@ -5,9 +5,9 @@
  */
 
 import type { Exchange } from "../../core/exchange.ts";
-import type { Claims, LlmFacts, McpFacts } from "../../core/facts.ts";
 import type { Outcome } from "../../core/policy.ts";
 import { shownPrincipal } from "../../core/principal.ts";
+import type { Claims, LlmAttributes, McpAttributes } from "../../core/request-attributes.ts";
 import type { Source } from "../../core/source.ts";
 import { REDACTED, type Redaction, withoutCopies } from "../../observe/trace/redact.ts";
 import { requestSubject } from "./finished-request.ts";
@@ -38,8 +38,8 @@ export interface RecordedRequest {
   readonly principals: readonly string[];
   readonly claims?: Claims;
   readonly apiKey?: Readonly<Record<string, unknown>>;
-  readonly mcp?: McpFacts;
-  readonly llm?: LlmFacts;
+  readonly mcp?: McpAttributes;
+  readonly llm?: LlmAttributes;
   /** Alternates names and values. */
   readonly headers: readonly string[];
 }
@@ -54,7 +54,7 @@ const written = new WeakMap<object, string>();
 export function recordText(exchange: Exchange, outcome: Outcome, durationMs: number, redaction: Redaction): string {
   const {
     arrived,
-    facts,
+    attributes,
     source,
     failure,
     identity: { principal },
@@ -63,8 +63,9 @@ export function recordText(exchange: Exchange, outcome: Outcome, durationMs: num
   const pairs = exchange.sentPairs;
   const query = exchange.originalQuery === "" ? "" : redaction.query(exchange.originalQuery, credentialQuery);
   const identity = source.identity === undefined ? "" : oneLine(source.identity);
-  const principals = facts.apiKey === undefined && facts.basicAuth === undefined ? "" : shownPrincipals(principal);
-  let text = `${exchange.startedAt}\n${exchange.id}\n${Math.round(durationMs * 1000)}\n${exchange.listener}\n${arrived.method}\n${arrived.scheme}\n${exchange.originalHost}\n${arrived.rawPath}\n${query}\n${sourceText(source)}\n${identity}\n${exchange.route ?? ""}\n${outcome.status ?? ""}\n${failure?.code ?? ""}\n${subjectText(facts)}\n${policiesText(exchange)}\n${principals}\n${jsonOnce(facts.jwt)}\n${jsonOnce(facts.apiKey)}\n${mcpText(facts.mcp)}\n${llmText(facts.llm)}`;
+  const principals =
+    attributes.apiKey === undefined && attributes.basicAuth === undefined ? "" : shownPrincipals(principal);
+  let text = `${exchange.startedAt}\n${exchange.id}\n${Math.round(durationMs * 1000)}\n${exchange.listener}\n${arrived.method}\n${arrived.scheme}\n${exchange.originalHost}\n${arrived.rawPath}\n${query}\n${sourceText(source)}\n${identity}\n${exchange.route ?? ""}\n${outcome.status ?? ""}\n${failure?.code ?? ""}\n${subjectText(attributes)}\n${policiesText(exchange)}\n${principals}\n${jsonOnce(attributes.jwt)}\n${jsonOnce(attributes.apiKey)}\n${mcpText(attributes.mcp)}\n${llmText(attributes.llm)}`;
   let secrets = exchange.credentials.secrets;
   for (let i = 0; i < pairs.length; i += 2) {
     const name = pairs[i] as string;
@@ -120,9 +121,9 @@ export function readRecord(text: string, parse: ParseJson = JSON.parse): Recorde
   const apiKey = parseObject(field(18), parse);
   if (apiKey !== undefined) record.apiKey = apiKey as Record<string, unknown>;
   const mcp = parseObject(field(19), parse);
-  if (mcp !== undefined) record.mcp = mcp as McpFacts;
+  if (mcp !== undefined) record.mcp = mcp as McpAttributes;
   const llm = parseObject(field(20), parse);
-  if (llm !== undefined) record.llm = llm as LlmFacts;
+  if (llm !== undefined) record.llm = llm as LlmAttributes;
   return record;
 }
 
@@ -152,7 +153,7 @@ function jsonOnce(value: object | undefined): string {
 }
 
 /** Omits the session id, which is a credential on routes without authentication. */
-function mcpText(mcp: McpFacts | undefined): string {
+function mcpText(mcp: McpAttributes | undefined): string {
   if (mcp === undefined) return "";
   const { methodName, target, tool, prompt, resource } = mcp;
   const text = (): string => JSON.stringify({ methodName, target, tool, prompt, resource });
@@ -173,7 +174,7 @@ let lastCall:
   | { name: string; target: string | undefined; owner: string; methodName: string | undefined; text: string }
   | undefined;
 
-function llmText(llm: LlmFacts | undefined): string {
+function llmText(llm: LlmAttributes | undefined): string {
   if (llm === undefined) return "";
   const { requestModel, responseModel, provider, streaming, inputTokens, outputTokens, totalTokens } = llm;
   const { estimatedTokens, maxOutputTokens } = llm;
@@ -195,10 +196,10 @@ function withoutRepeated(text: string, secrets: readonly string[]): string {
     .join(FIELD);
 }
 
-function subjectText(facts: Exchange["facts"]): string {
-  return facts.jwt === undefined && facts.apiKey === undefined && facts.basicAuth === undefined
+function subjectText(attributes: Exchange["attributes"]): string {
+  return attributes.jwt === undefined && attributes.apiKey === undefined && attributes.basicAuth === undefined
     ? ""
-    : oneLine(requestSubject(facts) ?? "");
+    : oneLine(requestSubject(attributes) ?? "");
 }
 
 function oneLine(text: string): string {

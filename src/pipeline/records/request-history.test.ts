@@ -43,7 +43,7 @@ test("each record has the attributes of its own call, even if calls differ in on
   ];
   for (const mcp of calls) {
     const exchange = exchangeOf("one", []);
-    exchange.facts.mcp = mcp;
+    exchange.attributes.mcp = mcp;
     ring.note(exchange, outcome, 1);
   }
   assert.deepEqual(
@@ -56,16 +56,16 @@ test("a record survives serialization", () => {
   const ring = createRequestHistory(createRedaction());
   const exchange = exchangeOf("one", ["accept", "*/*", "x-empty", "", "x-utf8", "\u00e9"], "a=1");
   exchange.route = "api";
-  exchange.facts.jwt = { sub: "alice", name: "Älice\n2", roles: ["a"] };
-  exchange.facts.apiKey = { user_id: "k" };
+  exchange.attributes.jwt = { sub: "alice", name: "Älice\n2", roles: ["a"] };
+  exchange.attributes.apiKey = { user_id: "k" };
   exchange.authenticated('jwt:["i","alice"]');
   exchange.authenticated("key:12345678\0abcdef");
-  exchange.facts.mcp = {
+  exchange.attributes.mcp = {
     methodName: "tools/call",
     sessionId: "secret-session",
     tool: { name: "read", target: "files" },
   };
-  exchange.facts.llm = { requestModel: "m", inputTokens: 3 };
+  exchange.attributes.llm = { requestModel: "m", inputTokens: 3 };
   exchange.steps.push(
     { phase: "route", policy: "jwtAuth", verdict: "passed", micros: 1 },
     { phase: "route", policy: "authorization", verdict: "refused", micros: 1 },

@@ -78,8 +78,8 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
   }
 
   return (exchange, outcome, durationMs) => {
-    const { listener, route = "", facts, request, failure } = exchange;
-    const backend = facts.backend?.name ?? "";
+    const { listener, route = "", attributes, request, failure } = exchange;
+    const backend = attributes.backend?.name ?? "";
     const status = outcome.status === undefined ? "" : String(outcome.status);
     const error = failure?.code ?? "";
     // Most requests have the same labels as the previous one, and comparing is cheaper than building a key.
@@ -89,15 +89,15 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
     series.count.add();
     series.duration.observe(durationMs / 1000);
     series.bytes.add(outcome.responseBytes);
-    if (facts.apiKey !== undefined) {
-      const key = labelOfKey(nameOfKey(facts.apiKey));
+    if (attributes.apiKey !== undefined) {
+      const key = labelOfKey(nameOfKey(attributes.apiKey));
       keys.labels(key, status === "" ? "none" : `${status[0]}xx`).add();
-      const { inputTokens, outputTokens } = facts.llm ?? {};
+      const { inputTokens, outputTokens } = attributes.llm ?? {};
       if (inputTokens) keyTokens.labels(key, "input").add(inputTokens);
       if (outputTokens) keyTokens.labels(key, "output").add(outputTokens);
     }
-    const target = facts.mcp?.tool?.target ?? facts.mcp?.target;
-    if (target !== undefined && facts.mcp?.outcome !== undefined)
+    const target = attributes.mcp?.tool?.target ?? attributes.mcp?.target;
+    if (target !== undefined && attributes.mcp?.outcome !== undefined)
       mcpDurations.labels(backend, target).observe(durationMs / 1000);
   };
 }

@@ -83,7 +83,7 @@ export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowReco
     return entry;
   }
 
-  function noteOne({ route, startedAt, facts, id, request, originalPath }: Exchange, denial: ShadowDenial): void {
+  function noteOne({ route, startedAt, attributes, id, request, originalPath }: Exchange, denial: ShadowDenial): void {
     const { policy, detail, rule } = denial;
     counter.labels(route ?? "", policy).add();
     const entry = getOrCreateEntry(route, policy, rule ?? extractRule(detail), startedAt);
@@ -93,7 +93,7 @@ export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowReco
     }
     entry.denied += 1;
     entry.lastAt = startedAt;
-    const subject = requestSubject(facts) ?? "(anonymous)";
+    const subject = requestSubject(attributes) ?? "(anonymous)";
     const before = entry.subjects.get(subject);
     if (before === undefined && entry.subjects.size >= MAX_SHADOW_SUBJECTS) entry.others += 1;
     else entry.subjects.set(subject, (before ?? 0) + 1);

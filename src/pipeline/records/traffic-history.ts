@@ -45,10 +45,10 @@ export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory 
   let knownSinceMs = clock.now();
 
   return {
-    count({ facts, failure }, { status = null, end }, durationMs) {
+    count({ attributes, failure }, { status = null, end }, durationMs) {
       const nowMs = clock.now();
       const bin = histogramBin(durationMs);
-      const { llm, mcp } = facts;
+      const { llm, mcp } = attributes;
       const result = resultOf({ status, end, failure, mcp });
       for (const { slotMs, slots } of rings) {
         const slot = slotAt(slots, Math.floor(nowMs / slotMs));

@@ -5,7 +5,7 @@ import { chooseBackend } from "./choose-backend.ts";
 
 function weighted(...weights: number[]): Route {
   const backends = weights.map(
-    (weight, i) => ({ weight, backend: { facts: { name: String(i) } } }) as unknown as WeightedBackend,
+    (weight, i) => ({ weight, backend: { attributes: { name: String(i) } } }) as unknown as WeightedBackend,
   );
   return { backends, totalWeight: weights.reduce((sum, weight) => sum + weight, 0) } as unknown as Route;
 }
@@ -25,7 +25,7 @@ const cases: [weights: number[], random: number, chosen: string | undefined][] =
 ];
 for (const [weights, random, chosen] of cases) {
   test(`of the weights [${weights}], ${random} chooses ${chosen ?? "none"}`, () => {
-    assert.equal(chooseBackend(weighted(...weights), () => random)?.backend.facts.name, chosen);
+    assert.equal(chooseBackend(weighted(...weights), () => random)?.backend.attributes.name, chosen);
   });
 }
 
@@ -39,7 +39,7 @@ test("skips ejected backends unless there is no other", () => {
     return { ...plain, backends } as Route;
   };
   const chosen = (weights: number[], resting: number[], random: number): string | undefined =>
-    chooseBackend(route(weights, resting), () => random)?.backend.facts.name;
+    chooseBackend(route(weights, resting), () => random)?.backend.attributes.name;
   assert.equal(chosen([1, 1], [0], 0), "1");
   assert.equal(chosen([1, 1], [1], 0.999), "0");
   assert.equal(chosen([1, 1, 2], [2], 0.6), "1");

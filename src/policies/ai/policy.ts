@@ -11,8 +11,8 @@ import { duration, exactlyOneOf, headerName, headerValue, httpUrl } from "../../
 import { createGuardWebhook } from "../../llm/guards/guard-webhook.ts";
 import { hasGuards, noteUnreadRules } from "../../llm/guards/prompt-rules.ts";
 import { compileTextGuard } from "../../llm/guards/text-guard.ts";
+import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
 import type { PromptRules, TextGuard, WebhookGuard } from "../../llm/request/llm-call.ts";
-import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
 
 const message = z.strictObject({
   role: z.enum(["system", "developer", "user", "assistant"]).describe("The role of the message."),
@@ -160,13 +160,13 @@ export const ai = definePolicy({
       ...(isGuarded
         ? {
             parsed(exchange: Exchange): undefined {
-              if (exchange.facts.backend?.type === "ai" && LlmRequestFacts.callOf(exchange) === undefined)
+              if (exchange.attributes.backend?.type === "ai" && LlmRequestAttributes.callOf(exchange) === undefined)
                 noteUnreadRules(exchange, rules);
             },
           }
         : {}),
       llmRequest(exchange) {
-        LlmRequestFacts.callOf(exchange)?.rules.push(rules);
+        LlmRequestAttributes.callOf(exchange)?.rules.push(rules);
         return undefined;
       },
     };

@@ -30,14 +30,14 @@ const places: Record<string, string>[] = [
 for (const headers of places) {
   test(`finds the key in ${Object.keys(headers).join(" and ")}`, () => {
     const exchange = run({ headers });
-    assert.deepEqual(exchange.facts.apiKey, { user_id: "alice", tier: "gold" });
+    assert.deepEqual(exchange.attributes.apiKey, { user_id: "alice", tier: "gold" });
     assert.ok(exchange.credentials.headers?.includes(Object.keys(headers).at(-1) ?? ""));
   });
 }
 
 test("a key can be configured as its SHA-256, without metadata", () => {
-  assert.deepEqual(run({ headers: { "x-api-key": "hashed-key-2" } }).facts.apiKey, { user_id: "bob" });
-  assert.deepEqual(run({ headers: { "x-api-key": "bare-key-3" } }).facts.apiKey, {});
+  assert.deepEqual(run({ headers: { "x-api-key": "hashed-key-2" } }).attributes.apiKey, { user_id: "bob" });
+  assert.deepEqual(run({ headers: { "x-api-key": "bare-key-3" } }).attributes.apiKey, {});
 });
 
 const bad: Record<string, Record<string, string>> = {
@@ -72,12 +72,12 @@ test("a configured location replaces the default ones", () => {
 });
 
 test("modes: optional passes without a key only, permissive passes always but forwards no bad key", () => {
-  assert.equal(run({}, { mode: "optional" }).facts.apiKey, undefined);
+  assert.equal(run({}, { mode: "optional" }).attributes.apiKey, undefined);
   assert.throws(() => run({ headers: { "x-api-key": "bad" } }, { mode: "optional" }), {
     code: "authentication_failed",
   });
   const exchange = run({ headers: { "x-api-key": "bad" } }, { mode: "permissive" });
-  assert.equal(exchange.facts.apiKey, undefined);
+  assert.equal(exchange.attributes.apiKey, undefined);
   assert.deepEqual(exchange.credentials.headers, ["x-api-key"]);
 });
 
@@ -112,7 +112,7 @@ test("a gateway key in a second location is not forwarded either", () => {
 test("rejects a request with the keys of two users", () => {
   const headers = { authorization: "Bearer plain-key-1", "x-api-key": "hashed-key-2" };
   assert.throws(() => run({ headers }), /API key authentication failed/);
-  assert.equal(run({ headers }, { mode: "permissive" }).facts.apiKey, undefined);
+  assert.equal(run({ headers }, { mode: "permissive" }).attributes.apiKey, undefined);
 });
 
 test("each key is a separate user, whatever its metadata", () => {

@@ -8,9 +8,9 @@ import type { Clock } from "../../base/clock.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { ModelAccess } from "../../core/facts.ts";
 import { type Charge, type CompileEnv, definePolicy, type Hooks } from "../../core/policy.ts";
 import { keyPrincipal, shownPrincipal } from "../../core/principal.ts";
+import type { ModelAccess } from "../../core/request-attributes.ts";
 import { exactlyOneOf, missingChoice, secret } from "../../core/schema.ts";
 import { includesHeader } from "../../http/header-rules.ts";
 import { authenticationMode, toleratedInShadow } from "../../identity/access/bearer-authentication.ts";
@@ -34,7 +34,7 @@ import {
 } from "../../llm/budgets/budget-charge.ts";
 import { budgetBooks } from "../../llm/budgets/ledger.ts";
 import { detectDialect } from "../../llm/request/dialect.ts";
-import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
+import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
 import { matchPattern } from "../../llm/request/named-models.ts";
 import { parseCounter, type Store, StoreUnavailable, storeNamespace } from "../../store/store.ts";
 
@@ -126,7 +126,7 @@ export const apiKey = definePolicy({
 
     const byShownPrincipal = new Map(entries.map((entry) => [shownPrincipal(entry.principal), entry]));
     const admit = (exchange: Exchange, entry: ApiKeyEntry): undefined => {
-      exchange.facts.apiKey = entry.metadata;
+      exchange.attributes.apiKey = entry.metadata;
       exchange.identity.modelAccess = intersectAccess(exchange.identity.modelAccess, entry.access);
       exchange.authenticated(entry.principal);
       authenticatedKeys.set(exchange, entry);
@@ -310,12 +310,12 @@ const READ_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
 const METHOD_OVERRIDES: ReadonlySet<string> = new Set(["x-http-method-override", "x-http-method", "x-method-override"]);
 
 /** Throws `model_not_allowed` if the key's model list does not allow the request. */
-export function checkModel({ identity: { modelAccess: access }, request, facts }: Exchange): undefined {
+export function checkModel({ identity: { modelAccess: access }, request, attributes }: Exchange): undefined {
   if (access === undefined) return;
   // A plain HTTP backend may be an LLM provider. MCP servers, A2A agents, and the gateway's own pages are not.
-  const { backend, llm, a2a } = facts;
+  const { backend, llm, a2a } = attributes;
   if (backend?.type !== "ai" && (backend?.type !== "static" || a2a !== undefined)) return;
-  for (const model of LlmRequestFacts.modelsOf(llm)) {
+  for (const model of LlmRequestAttributes.modelsOf(llm)) {
     if (!access.allows(model))
       throw modelNotAllowed(`the API key may not use the model ${JSON.stringify(model)}, which the request names`);
   }

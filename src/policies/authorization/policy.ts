@@ -7,12 +7,12 @@
 import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
 import { canonicalA2aMethod, misspelledA2aMethod } from "../../core/a2a-methods.ts";
-import { Attributes } from "../../core/attributes.ts";
+import { CelAttributes } from "../../core/cel-attributes.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { type Exchange, forkRequest, type GatewayRequest } from "../../core/exchange.ts";
-import type { Facts } from "../../core/facts.ts";
 import { definePolicy, type Hooks } from "../../core/policy.ts";
+import type { RequestAttributes } from "../../core/request-attributes.ts";
 import {
   type AccessRules,
   accessRule,
@@ -20,7 +20,7 @@ import {
   denial,
   enforcement,
 } from "../../identity/access/access-rules.ts";
-import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
+import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
 
 export const authorization = definePolicy({
   kind: "authorization",
@@ -48,23 +48,23 @@ export const authorization = definePolicy({
     const reads = { requestBody: expressions.some((rule) => rule.reads("request.body")) };
     const { early, late } = splitRules(rules);
     const isShadow = config.mode === "shadow";
-    const check = (checked: AccessRules, attributes: Attributes, exchange: Exchange): undefined => {
+    const check = (checked: AccessRules, attributes: CelAttributes, exchange: Exchange): undefined => {
       const detail = denial(checked, attributes);
       if (detail === undefined) return undefined;
       if (!isShadow) throw new GatewayError("authorization_denied", { detail });
       exchange.deniedInShadow("authorization", detail);
       return undefined;
     };
-    if (late === undefined) return { reads, request: (exchange) => check(early, exchange.attributes, exchange) };
+    if (late === undefined) return { reads, request: (exchange) => check(early, exchange.celAttributes, exchange) };
 
     const readsMcp = readsBody(late, "mcp");
     const readsLlm = readsBody(late, "llm");
     const judge = {};
     /** Returns undefined if the request names only its `requestModel`. */
     function otherModels(exchange: Exchange): readonly string[] | undefined {
-      const { llm } = exchange.facts;
+      const { llm } = exchange.attributes;
       try {
-        return LlmRequestFacts.hasOtherModels(llm) ? LlmRequestFacts.modelsOf(llm) : undefined;
+        return LlmRequestAttributes.hasOtherModels(llm) ? LlmRequestAttributes.modelsOf(llm) : undefined;
       } catch (error) {
         // `modelsOf` throws if the request names too many models.
         if (!isShadow || !(error instanceof GatewayError)) throw error;
@@ -77,7 +77,7 @@ export const authorization = definePolicy({
       // Ambiguous bodies are rejected only if the rules are enforced.
       sight: { model: readsLlm && !isShadow },
       request(exchange) {
-        check(early, exchange.attributes, exchange);
+        check(early, exchange.celAttributes, exchange);
         exchange.judged = [...(exchange.judged ?? []), { judge, request: forkRequest(exchange.request) }];
         if (readsMcp && isShadow) exchange.mcp.isWatched = true;
         else if (readsMcp) exchange.mcp.isJudged = true;
@@ -87,18 +87,20 @@ export const authorization = definePolicy({
         const seen = exchange.judged?.findLast((one) => one.judge === judge);
         const request = seen?.request ?? exchange.request;
         const {
-          facts,
+          attributes,
           mcp: { batch: mcpBatch },
         } = exchange;
         const models = readsLlm ? otherModels(exchange) : undefined;
         if (models !== undefined) {
           // A provider may use any of the models, so the rules must hold for each.
           for (const requestModel of models) {
-            const llm = { requestModel, streaming: facts.llm?.streaming === true };
-            check(late, createAttributes(exchange, request, { ...facts, llm }), exchange);
+            const llm = { requestModel, streaming: attributes.llm?.streaming === true };
+            check(late, createAttributes(exchange, request, { ...attributes, llm }), exchange);
           }
-        } else if (mcpBatch === undefined) check(late, createAttributes(exchange, request, facts), exchange);
-        else for (const mcp of mcpBatch) check(late, createAttributes(exchange, request, { ...facts, mcp }), exchange);
+        } else if (mcpBatch === undefined) check(late, createAttributes(exchange, request, attributes), exchange);
+        else
+          for (const mcp of mcpBatch)
+            check(late, createAttributes(exchange, request, { ...attributes, mcp }), exchange);
       },
     };
   },
@@ -123,9 +125,20 @@ function checkA2aNames(rule: Expression): void {
   }
 }
 
-function createAttributes(exchange: Exchange, request: GatewayRequest, facts: Facts): Attributes {
+function createAttributes(exchange: Exchange, request: GatewayRequest, attributes: RequestAttributes): CelAttributes {
   const { response, startedAt, source, listener, route, trace, credentials, mcp } = exchange;
-  return new Attributes({ request, facts, mcp, response, startedAt, source, listener, route, trace, credentials });
+  return new CelAttributes({
+    request,
+    attributes,
+    mcp,
+    response,
+    startedAt,
+    source,
+    listener,
+    route,
+    trace,
+    credentials,
+  });
 }
 
 /** Only these `llm` attributes are known before the call. The others depend on the response. */

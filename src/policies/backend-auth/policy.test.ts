@@ -25,7 +25,7 @@ test("on a route the client's credential is no longer withheld", () => {
 
 test("on a backend the credential is restored for this attempt only", () => {
   const exchange = authenticated();
-  exchange.facts.backend = { name: "b", type: "static", protocol: "http" };
+  exchange.attributes.backend = { name: "b", type: "static", protocol: "http" };
   exchange.request.headers.delete("authorization");
   run({ passthrough: {} }, exchange);
   assert.equal(exchange.request.headers.get("authorization"), "Bearer client-token");

@@ -63,7 +63,7 @@ function send(exchange: Exchange, name: string, value: string): void {
   exchange.request.headers.set(name, value);
   // On a route, the header is sent to every backend, so it is no longer withheld. On a backend, the list must not
   // change, because a retry may go to a backend that must not receive the credential.
-  if (exchange.facts.backend === undefined && exchange.credentials.headers) {
+  if (exchange.attributes.backend === undefined && exchange.credentials.headers) {
     exchange.credentials.headers = exchange.credentials.headers.filter((withheld) => !isSameHeader(withheld, name));
   }
 }

@@ -40,7 +40,7 @@ const right: [string, string][] = [
 for (const [user, password] of right) {
   test(`${user} is admitted with the right password and rejected with others`, async () => {
     const exchange = await run(basic(user, password));
-    assert.deepEqual(exchange.facts.basicAuth, { username: user });
+    assert.deepEqual(exchange.attributes.basicAuth, { username: user });
     assert.deepEqual(exchange.credentials.headers, ["authorization"]);
     for (const wrong of [`x${password}`, "password2"]) {
       await assert.rejects(run(basic(user, wrong)), { code: "authentication_failed", status: 401 });
@@ -73,11 +73,11 @@ for (const [name, headers] of bad) {
 
 test("mode optional rejects a wrong password; mode permissive admits all without a user", async () => {
   const optional = basicAuth.compile({ htpasswd: HTPASSWD, mode: "optional" }, testEnv);
-  assert.equal((await run({}, optional)).facts.basicAuth, undefined);
+  assert.equal((await run({}, optional)).attributes.basicAuth, undefined);
   await assert.rejects(run(basic("sha", "x"), optional), { code: "authentication_failed" });
   const permissive = basicAuth.compile({ htpasswd: HTPASSWD, mode: "permissive" }, testEnv);
   const exchange = await run(basic("sha", "x"), permissive);
-  assert.equal(exchange.facts.basicAuth, undefined);
+  assert.equal(exchange.attributes.basicAuth, undefined);
   assert.deepEqual(exchange.credentials.headers, ["authorization"]);
   assert.equal(exchange.credentials.presented, undefined);
 });
@@ -88,7 +88,7 @@ test("a password longer than 1,024 bytes is rejected without a check", async () 
   const hash = (text: string) => `{SHA}${createHash("sha1").update(text).digest("base64")}`;
   const users = `fits:${hash(long.slice(1))}\nlong:${hash(long)}\nwide:${hash("ä".repeat(513))}`;
   const subject = basicAuth.compile({ htpasswd: users }, testEnv);
-  assert.deepEqual((await run(basic("fits", long.slice(1)), subject)).facts.basicAuth, { username: "fits" });
+  assert.deepEqual((await run(basic("fits", long.slice(1)), subject)).attributes.basicAuth, { username: "fits" });
   for (const [user, password] of [
     ["long", long],
     ["wide", "ä".repeat(513)],
@@ -105,7 +105,7 @@ test("a client with too many checks gets 503; other clients do not [R70]", async
     try {
       const exchange = anExchange({ headers, source });
       await busy.request?.(exchange);
-      return exchange.facts.basicAuth?.username ?? "nobody";
+      return exchange.attributes.basicAuth?.username ?? "nobody";
     } catch (error) {
       return (error as { code: string }).code;
     }

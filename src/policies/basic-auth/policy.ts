@@ -64,7 +64,7 @@ export const basicAuth = definePolicy({
     function decide(exchange: Exchange, username: string, isCorrect: boolean): undefined {
       withhold(exchange, LOCATION, isCorrect);
       if (!isCorrect) return reject(exchange, "the user name or the password is wrong");
-      exchange.facts.basicAuth = { username };
+      exchange.attributes.basicAuth = { username };
       exchange.authenticated(userPrincipal(username, passwords.entryOf(username) ?? ""));
       return undefined;
     }

@@ -7,7 +7,7 @@ import { compileExpression } from "../../cel/expression.ts";
 import { createLimitRegistry } from "../../config/compile/limit-registry.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { CompileEnv, Hooks, Outcome } from "../../core/policy.ts";
-import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
+import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
 import { createMemoryStore } from "../../store/memory-store.ts";
 import { type Store, StoreUnavailable } from "../../store/store.ts";
 import { budgets } from "./policy.ts";
@@ -48,7 +48,7 @@ function setUp(limit: object, rest: object = {}, wrap: (store: Store) => Store =
 }
 
 function call(parts: ExchangeParts = {}, estimate = 10): Exchange {
-  const llm = new LlmRequestFacts("m", false, Buffer.alloc(0));
+  const llm = new LlmRequestAttributes("m", false, Buffer.alloc(0));
   llm.estimatedTokens = estimate;
   return anExchange({ llm, ...parts });
 }
@@ -60,7 +60,7 @@ async function admit({ hooks }: Setup, exchange: Exchange): Promise<void> {
 }
 
 function settle({ hooks }: Setup, exchange: Exchange, input: number | undefined, outcome = DONE): void {
-  const { llm } = exchange.facts;
+  const { llm } = exchange.attributes;
   if (llm && input !== undefined) Object.assign(llm, { inputTokens: input, outputTokens: 0 });
   hooks.settle?.(exchange, outcome);
 }
@@ -181,7 +181,7 @@ test("reserveOutput admits only calls whose maximum output fits", async () => {
   const setup = setUp({ reserveOutput: true });
   const body = Buffer.from(JSON.stringify({ model: "m", max_tokens: 60, messages: [] }));
   const sized = (): Exchange => {
-    const llm = new LlmRequestFacts("m", false, body);
+    const llm = new LlmRequestAttributes("m", false, body);
     llm.estimatedTokens = 10;
     return anExchange({ llm });
   };
@@ -208,7 +208,7 @@ test("a budget in dollars rejects models without a price, unless configured othe
   await assert.rejects(async () => admit(setUp(dollars), call()), { code: "unpriced_model" });
   await admit(setUp(dollars, { unpriced: "allow" }), call());
   await admit(setUp({ ...dollars, hard: false }), call());
-  const free = new LlmRequestFacts(undefined, false, Buffer.alloc(0));
+  const free = new LlmRequestAttributes(undefined, false, Buffer.alloc(0));
   free.makeFree();
   await admit(setUp(dollars), anExchange({ llm: free }));
 });

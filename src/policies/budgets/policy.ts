@@ -20,7 +20,7 @@ import {
 } from "../../llm/budgets/budget-charge.ts";
 import { budgetView } from "../../llm/budgets/budget-view.ts";
 import { budgetBooks } from "../../llm/budgets/ledger.ts";
-import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
+import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
 
 /** The number is limited, because every call updates each budget's counter in the store twice. */
 const MAX_BUDGETS = 16;
@@ -128,7 +128,7 @@ export const budgets = definePolicy({
       );
 
     function llmRequest(exchange: Exchange): Charge {
-      if (readsModel) LlmRequestFacts.requireOneModel(exchange.facts.llm);
+      if (readsModel) LlmRequestAttributes.requireOneModel(exchange.attributes.llm);
       const nowMs = env.clock.now();
       const wanted = rules.map(({ budget, key }) => ({ budget, key: key && storedKey(key, exchange) }));
       const charge = new BudgetCharge(settings, createClaims(wanted, exchange, config.unpriced, nowMs), exchange);
@@ -165,8 +165,8 @@ function toBudget(config: BudgetConfig): Budget {
 }
 
 /** Hashes keys that may be credentials, so that the store contains none. */
-function storedKey(expression: Expression, { attributes }: Exchange): string | undefined {
-  const key = keyOf(expression, attributes);
+function storedKey(expression: Expression, { celAttributes }: Exchange): string | undefined {
+  const key = keyOf(expression, celAttributes);
   if (key === undefined || !mayBeSecret(expression)) return key;
   return `#${createHash("sha256").update(key).digest("base64url")}`;
 }

@@ -176,7 +176,7 @@ export const extAuthz = definePolicy({
     return {
       sends: true,
       request(exchange) {
-        const known = key && cacheKey(key.evaluate(exchange.attributes));
+        const known = key && cacheKey(key.evaluate(exchange.celAttributes));
         const remembered = known === undefined ? undefined : verdicts?.get(known);
         if (remembered && env.clock.monotonicMs() < remembered.untilMs) return apply(exchange, remembered.verdict);
         return callService(exchange).then(

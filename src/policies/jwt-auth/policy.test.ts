@@ -31,7 +31,7 @@ function refusal(words: RequestWords, changes: Record<string, unknown> = {}): Ga
 }
 
 test("a valid token's claims become readable", () => {
-  assert.equal(run({ headers: { authorization: `Bearer ${token()}` } }).facts.jwt?.sub, "alice");
+  assert.equal(run({ headers: { authorization: `Bearer ${token()}` } }).attributes.jwt?.sub, "alice");
 });
 
 test("both 401 responses carry a challenge", () => {
@@ -66,7 +66,7 @@ test("without jwks the keys come from the issuer's own metadata", async () => {
   const hooks = jwtAuth.compile(jwtAuth.schema.parse(discovered), env);
   const exchange = createExchange({ headers: { authorization: `Bearer ${token()}` } });
   await hooks.request?.(exchange);
-  assert.equal(exchange.facts.jwt?.sub, "alice");
+  assert.equal(exchange.attributes.jwt?.sub, "alice");
 });
 
 const otherKey = createSigningKey("ES256", "k1");

@@ -120,8 +120,8 @@ const tokenBy = (signer: typeof key, claims: object) => ({
 
 test("further issuers are accepted with their own keys and audiences; the document names one server", async () => {
   const { run, refused, document } = await compile(further);
-  assert.equal((await run(tokenBy(agentKey, { iss: "agents", aud: "mcp" }))).exchange.facts.jwt?.iss, "agents");
-  assert.equal((await run(tokenBy(key, { iss: REALM, aud: "gateway" }))).exchange.facts.jwt?.iss, REALM);
+  assert.equal((await run(tokenBy(agentKey, { iss: "agents", aud: "mcp" }))).exchange.attributes.jwt?.iss, "agents");
+  assert.equal((await run(tokenBy(key, { iss: REALM, aud: "gateway" }))).exchange.attributes.jwt?.iss, REALM);
   for (const [signer, claims] of [
     [key, { iss: "agents", aud: "mcp" }],
     [agentKey, { iss: REALM, aud: "gateway" }],

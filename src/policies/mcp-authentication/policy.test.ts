@@ -31,7 +31,7 @@ test("a valid token's claims become readable, and its header is withheld from ba
   const headers = bearer({ realm_access: { roles: ["admin"] } });
   const { reply, exchange } = await run({ headers });
   assert.equal(reply, undefined);
-  assert.deepEqual(exchange.facts.jwt?.realm_access, { roles: ["admin"] });
+  assert.deepEqual(exchange.attributes.jwt?.realm_access, { roles: ["admin"] });
   assert.deepEqual(exchange.credentials.headers, ["authorization"]);
   assert.deepEqual(exchange.credentials.presented, { header: "authorization", value: headers.authorization });
 });
@@ -119,7 +119,7 @@ for (const { mode, none, bad } of modes) {
 test("an invalid token in permissive mode is neither readable nor forwarded", async () => {
   const { run } = await compile({ ...realmConfig, mode: "permissive" });
   const { exchange } = await run({ headers: bearer({ aud: "other" }) });
-  assert.equal(exchange.facts.jwt, undefined);
+  assert.equal(exchange.attributes.jwt, undefined);
   assert.deepEqual(exchange.credentials.headers, ["authorization"]);
   assert.equal(exchange.credentials.presented, undefined);
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anExchange, testEnv } from "../../../test/support/exchange.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { McpAccess } from "../../core/facts.ts";
+import type { McpAccess } from "../../core/request-attributes.ts";
 import { mcpAuthorization } from "./policy.ts";
 
 type Item = Parameters<McpAccess["allows"]>;
@@ -89,9 +89,9 @@ for (const { name, rules, item, allowed } of cases) {
 
 test("evaluating a rule does not change the request's attributes", () => {
   const exchange = anExchange({ mcp: { methodName: "tools/call", tool: { name: "echo", target: "a" } } });
-  const before = exchange.facts.mcp;
+  const before = exchange.attributes.mcp;
   assert.equal(access(['mcp.methodName == "tools/call" && !has(mcp.tool)'], exchange)("prompt", "p", "a"), true);
-  assert.equal(exchange.facts.mcp, before);
+  assert.equal(exchange.attributes.mcp, before);
 });
 
 test("two scopes must both allow an item", () => {

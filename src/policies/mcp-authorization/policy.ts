@@ -6,9 +6,9 @@
 import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { McpAccess, McpFacts } from "../../core/facts.ts";
 import { withArguments } from "../../core/mcp-arguments.ts";
 import { definePolicy, type Hooks } from "../../core/policy.ts";
+import type { McpAccess, McpAttributes } from "../../core/request-attributes.ts";
 import {
   type AccessRules,
   accessRule,
@@ -48,8 +48,8 @@ export const mcpAuthorization = definePolicy({
         exchange.mcp.access = {
           allows: (kind, name, target, call) => {
             if (outer?.allows(kind, name, target, call) === false) return false;
-            const reason = evaluateDenial(exchange, byKind[kind], itemFacts(kind, name, target, call));
-            if (reason !== undefined && isCalled(exchange.facts.mcp, kind, name))
+            const reason = evaluateDenial(exchange, byKind[kind], itemAttributes(kind, name, target, call));
+            if (reason !== undefined && isCalled(exchange.attributes.mcp, kind, name))
               recordDenial(exchange, kind, name, reason);
             return reason === undefined;
           },
@@ -65,9 +65,9 @@ export const mcpAuthorization = definePolicy({
  * hidden.
  */
 function shadowHooks(byKind: Record<ItemKind, AccessRules>): Hooks {
-  const check = (exchange: Exchange, facts: McpFacts | undefined): void => {
+  const check = (exchange: Exchange, attributes: McpAttributes | undefined): void => {
     for (const kind of KINDS) {
-      const item = facts?.[kind];
+      const item = attributes?.[kind];
       if (item === undefined) continue;
       const name = "uri" in item ? item.uri : item.name;
       const reason = evaluateDenial(exchange, byKind[kind], { target: item.target, [kind]: item });
@@ -83,8 +83,8 @@ function shadowHooks(byKind: Record<ItemKind, AccessRules>): Hooks {
       return undefined;
     },
     parsed(exchange) {
-      if (exchange.mcp.batch === undefined) check(exchange, exchange.facts.mcp);
-      else for (const facts of exchange.mcp.batch) check(exchange, facts);
+      if (exchange.mcp.batch === undefined) check(exchange, exchange.attributes.mcp);
+      else for (const attributes of exchange.mcp.batch) check(exchange, attributes);
     },
   };
 }
@@ -104,27 +104,32 @@ function isAboutOthers(rule: Expression, kind: ItemKind): boolean {
   return named.length > 0 && !named.includes(kind) && !rule.paths.has("mcp");
 }
 
-function itemFacts(kind: ItemKind, name: string, target: string, call: Parameters<McpAccess["allows"]>[3]): McpFacts {
+function itemAttributes(
+  kind: ItemKind,
+  name: string,
+  target: string,
+  call: Parameters<McpAccess["allows"]>[3],
+): McpAttributes {
   if (kind === "resource") return { target, resource: { uri: name, target } };
   const item = { name, target };
   return { target, [kind]: call === undefined ? item : withArguments(item, call.arguments) };
 }
 
 /** The attributes contain the item only during the evaluation, which is synchronous. */
-function evaluateDenial(exchange: Exchange, rules: AccessRules, item: McpFacts): string | undefined {
-  const before = exchange.facts.mcp;
-  exchange.facts.mcp = { ...withoutItems(before), ...item };
+function evaluateDenial(exchange: Exchange, rules: AccessRules, item: McpAttributes): string | undefined {
+  const before = exchange.attributes.mcp;
+  exchange.attributes.mcp = { ...withoutItems(before), ...item };
   try {
-    return denial(rules, exchange.attributes);
+    return denial(rules, exchange.celAttributes);
   } finally {
-    if (before === undefined) delete exchange.facts.mcp;
-    else exchange.facts.mcp = before;
+    if (before === undefined) delete exchange.attributes.mcp;
+    else exchange.attributes.mcp = before;
   }
 }
 
 /** Reports whether the request calls this item. Hiding an item from a list is not a failure of the request. */
-function isCalled(facts: McpFacts | undefined, kind: ItemKind, name: string): boolean {
-  return (kind === "resource" ? facts?.resource?.uri : facts?.[kind]?.name) === name;
+function isCalled(attributes: McpAttributes | undefined, kind: ItemKind, name: string): boolean {
+  return (kind === "resource" ? attributes?.resource?.uri : attributes?.[kind]?.name) === name;
 }
 
 /** Records the denying rule for the log and `explain`. The client sees only an unknown name. */
@@ -139,7 +144,7 @@ function recordDenial(exchange: Exchange, kind: ItemKind, name: string, detail: 
   if (step) step.verdict = "refused";
 }
 
-function withoutItems(facts: McpFacts | undefined): McpFacts {
-  const { tool: _tool, prompt: _prompt, resource: _resource, ...rest } = facts ?? {};
+function withoutItems(attributes: McpAttributes | undefined): McpAttributes {
+  const { tool: _tool, prompt: _prompt, resource: _resource, ...rest } = attributes ?? {};
   return rest;
 }

@@ -125,7 +125,7 @@ export const oidc = definePolicy({
     }
 
     function admit(exchange: Exchange, { claims, principal }: BrowserSession): undefined {
-      exchange.facts.jwt = claims;
+      exchange.attributes.jwt = claims;
       exchange.identity.browserSession = { origin, logoutPath };
       exchange.authenticated(principal);
       return undefined;

@@ -13,8 +13,8 @@ import {
 import type { Clock } from "../../base/clock.ts";
 import type { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { Facts } from "../../core/facts.ts";
 import type { Hooks } from "../../core/policy.ts";
+import type { RequestAttributes } from "../../core/request-attributes.ts";
 import { rateLimit } from "./policy.ts";
 
 const perUser = { entries: [{ key: "user", value: "jwt.sub" }] };
@@ -51,7 +51,7 @@ async function outcome(scopes: readonly Hooks[], exchange: Exchange): Promise<Ga
   }
 }
 
-const alice: Facts = { jwt: { sub: "alice" } };
+const alice: RequestAttributes = { jwt: { sub: "alice" } };
 
 test("the service decides per descriptor, and its status becomes the response headers", async (t) => {
   const { host, calls } = await service(t, USER_LIMIT);
@@ -148,7 +148,7 @@ test("a token limit makes two calls: the estimate at admission, then the differe
   const call = async (used: number): Promise<boolean> => {
     const exchange = limitExchange({ llm: { requestModel: "m", estimatedTokens: 10 } });
     if (await outcome(scopes, exchange)) return false;
-    Object.assign(exchange.facts.llm ?? {}, { inputTokens: 9, outputTokens: used - 9 });
+    Object.assign(exchange.attributes.llm ?? {}, { inputTokens: 9, outputTokens: used - 9 });
     const before = calls.length;
     settleAll(scopes, exchange);
     if (used > 10) while (calls.length === before) await new Promise((resolve) => setImmediate(resolve));
@@ -166,7 +166,7 @@ test("an estimate that was too high stays counted, because the protocol can only
   const scopes = compile(t, { host, descriptors: [{ ...perUser, type: "tokens" }] });
   const exchange = limitExchange({ ...alice, llm: { estimatedTokens: 50 } });
   await request(scopes, exchange);
-  Object.assign(exchange.facts.llm ?? {}, { inputTokens: 3, outputTokens: 4 });
+  Object.assign(exchange.attributes.llm ?? {}, { inputTokens: 3, outputTokens: 4 });
   settleAll(scopes, exchange);
   await request(scopes, limitExchange({ ...alice, llm: { estimatedTokens: 1 } }));
   assert.deepEqual(

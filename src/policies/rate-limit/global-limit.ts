@@ -202,7 +202,9 @@ function readsAttribute(descriptors: readonly CompiledDescriptor[], attribute: s
 }
 
 function evaluateDescriptor({ entries }: CompiledDescriptor, exchange: Exchange): RlsDescriptor {
-  return { entries: entries.map(({ key, value }) => ({ key, value: keyOf(value, exchange.attributes) ?? NO_VALUE })) };
+  return {
+    entries: entries.map(({ key, value }) => ({ key, value: keyOf(value, exchange.celAttributes) ?? NO_VALUE })),
+  };
 }
 
 function toGatewayError(exchange: Exchange, config: GlobalLimitConfig, result: ServiceResult): GatewayError {

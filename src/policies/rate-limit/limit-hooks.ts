@@ -7,7 +7,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Charge, Hooks, Outcome } from "../../core/policy.ts";
-import { LlmRequestFacts } from "../../llm/request/llm-facts.ts";
+import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
 import { estimatedTokens, outputTokens, usedTokens } from "../../llm/usage/usage.ts";
 import type { GlobalLimit } from "./global-limit.ts";
 import { checkLimits, keysOf, LocalCharge, type LocalLimit, ONE_REQUEST } from "./local-limit.ts";
@@ -45,10 +45,10 @@ export function limitHooks(
 
   function llmRequest(exchange: Exchange): Charge | undefined {
     if (isShadow && exchange.shadow.isFree) return undefined;
-    if (readsModel && !isShadow) LlmRequestFacts.requireOneModel(exchange.facts.llm);
+    if (readsModel && !isShadow) LlmRequestAttributes.requireOneModel(exchange.attributes.llm);
     const keys = keysOf(tokenLimits, exchange);
-    const estimate = estimatedTokens(exchange.facts.llm);
-    const amount = { charged: estimate, reserved: reservesOutput ? outputTokens(exchange.facts.llm) : 0 };
+    const estimate = estimatedTokens(exchange.attributes.llm);
+    const amount = { charged: estimate, reserved: reservesOutput ? outputTokens(exchange.attributes.llm) : 0 };
     if (!checkLimits(tokenLimits, keys, amount, exchange, nowMs())) return undefined;
     const charge = new LocalCharge(tokenLimits, keys, amount, exchange, nowMs);
     if (global?.counts.tokens) charge.confirm = () => global.admitTokens(exchange, estimate);
@@ -66,7 +66,7 @@ export function limitHooks(
   function settleTokens(exchange: Exchange, outcome: Outcome): undefined {
     if (isShadow && exchange.shadow.isFree) return;
     const charge = tokenCharge(exchange);
-    const { llm } = exchange.facts;
+    const { llm } = exchange.attributes;
     const used = usedTokens(llm, outcome) ?? charge?.recount(estimatedTokens(llm));
     if (used === undefined) return;
     charge?.settle(used);

@@ -3,8 +3,8 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { limitEnv, limitExchange, request, settleAll } from "../../../test/support/rate-limit-service/limit-env.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { Facts } from "../../core/facts.ts";
 import type { Hooks } from "../../core/policy.ts";
+import type { RequestAttributes } from "../../core/request-attributes.ts";
 import { BucketStore } from "./bucket-store.ts";
 import { LocalCharge, type LocalLimit } from "./local-limit.ts";
 import { rateLimit } from "./policy.ts";
@@ -107,7 +107,7 @@ test("over any sequence of requests, calls, settlements, clock jumps and reloads
           () => true,
           () => false,
         );
-      const facts = (name: string): Facts => ({ jwt: { sub: name } });
+      const attributes = (name: string): RequestAttributes => ({ jwt: { sub: name } });
 
       for (const step of commands) {
         if (step.kind === "wait") {
@@ -123,7 +123,7 @@ test("over any sequence of requests, calls, settlements, clock jumps and reloads
           const { requests, tokens } = budgets(step.user);
           const isCall = step.kind === "call";
           const exchange = limitExchange({
-            ...facts(step.user),
+            ...attributes(step.user),
             ...(isCall ? { llm: { estimatedTokens: step.estimate } } : {}),
           });
           const passesRequests = requests.left(nowMs) >= 1;
@@ -138,7 +138,7 @@ test("over any sequence of requests, calls, settlements, clock jumps and reloads
             scopes: admittedBy,
             exchange,
             settle(used) {
-              Object.assign(exchange.facts.llm ?? {}, { inputTokens: used, outputTokens: 0 });
+              Object.assign(exchange.attributes.llm ?? {}, { inputTokens: used, outputTokens: 0 });
               settleAll(admittedBy, exchange);
               tokens.charge(used - taken[0], nowMs);
               ceiling.charge(used - taken[1], nowMs);

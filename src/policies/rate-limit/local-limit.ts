@@ -254,7 +254,7 @@ export function compileLocalLimit(config: LocalLimitConfig, resourceKey: string,
     capacityText: String(state.store.rule.capacity),
     text,
     rule: config.key === undefined ? text : `${text} for each ${config.key}`,
-    keyOf: key === undefined ? () => undefined : (exchange) => keyOf(key, exchange.attributes),
+    keyOf: key === undefined ? () => undefined : (exchange) => keyOf(key, exchange.celAttributes),
     show: state.show,
     countRejection() {
       // The shadow report counts the rejections of shadow limits.

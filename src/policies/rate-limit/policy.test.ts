@@ -9,8 +9,8 @@ import {
   settleAll,
 } from "../../../test/support/rate-limit-service/limit-env.ts";
 import { admitted, attempt, compileLocal } from "../../../test/support/rate-limit-service/local-attempts.ts";
-import type { Facts } from "../../core/facts.ts";
 import type { Hooks } from "../../core/policy.ts";
+import type { RequestAttributes } from "../../core/request-attributes.ts";
 import { rateLimit } from "./policy.ts";
 
 const refusedConfigs = [
@@ -182,22 +182,22 @@ test("each value of the key has its own bucket [S2.6-6]", async () => {
   assert.equal(await admitted(byKey, 3, { apiKey: { user_id: "bob" } }), 2);
 });
 
-const sharing: { name: string; key: string; facts: Facts[] }[] = [
-  { name: "absent", key: "jwt.sub", facts: [{}, { jwt: {} }] },
-  { name: "empty", key: "jwt.sub", facts: [{ jwt: { sub: "" } }, {}] },
+const sharing: { name: string; key: string; attributes: RequestAttributes[] }[] = [
+  { name: "absent", key: "jwt.sub", attributes: [{}, { jwt: {} }] },
+  { name: "empty", key: "jwt.sub", attributes: [{ jwt: { sub: "" } }, {}] },
   {
     name: "no plain value",
     key: "jwt.sub",
-    facts: [{ jwt: { sub: ["a"] } }, { jwt: { sub: { a: 1 } } }, { jwt: { sub: null } }],
+    attributes: [{ jwt: { sub: ["a"] } }, { jwt: { sub: { a: 1 } } }, { jwt: { sub: null } }],
   },
-  { name: "an evaluation error", key: "jwt.sub + 1", facts: [{ jwt: { sub: "a" } }, { jwt: { sub: "b" } }] },
+  { name: "an evaluation error", key: "jwt.sub + 1", attributes: [{ jwt: { sub: "a" } }, { jwt: { sub: "b" } }] },
 ];
-for (const { name, key, facts } of sharing) {
+for (const { name, key, attributes } of sharing) {
   test(`requests whose key is ${name} share one bucket and are not exempt [B2] [S8-7]`, async () => {
     const env = limitEnv();
     const scopes = [compileLocal(env, { requests: 2, unit: "Hours", key })];
     let count = 0;
-    for (let i = 0; i < 6; i++) count += await admitted(scopes, 1, facts[i % facts.length]);
+    for (let i = 0; i < 6; i++) count += await admitted(scopes, 1, attributes[i % attributes.length]);
     assert.equal(count, 2);
   });
 }

@@ -235,7 +235,7 @@ async function passes(scopes: readonly Hooks[], exchange: Exchange, refuser: Ref
   const other: ScopedPolicy = { phase: "backend", policy: { kind: "other", hooks: refusing(refuser) } };
   try {
     for (const stage of STAGES) {
-      if (stage === "llmRequest" && exchange.facts.llm === undefined) continue;
+      if (stage === "llmRequest" && exchange.attributes.llm === undefined) continue;
       if (stage === "admitParsed") await run(exchange, (hookRun, done) => runParsedHooks(hookRun, [other]) && done());
       const policies = [...limits, other].filter(({ policy }) => policy.hooks[stage] !== undefined);
       await run(exchange, (hookRun, done) => runAdmission(hookRun, stage, policies, done));
@@ -278,9 +278,9 @@ function end(scopes: readonly Hooks[], exchange: Exchange, how: End, used: numbe
       : how === "timeout"
         ? { status: 504, end: "complete", responseBytes: 1 }
         : { status: 200, end: how === "left" ? "aborted" : "complete", responseBytes: 1 };
-  const input = exchange.facts.llm?.estimatedTokens ?? 0;
-  if (how === "usage") Object.assign(exchange.facts.llm ?? {}, { inputTokens: used, outputTokens: 7 });
-  if (how === "left") Object.assign(exchange.facts.llm ?? {}, { inputTokens: input, outputTokens: used });
+  const input = exchange.attributes.llm?.estimatedTokens ?? 0;
+  if (how === "usage") Object.assign(exchange.attributes.llm ?? {}, { inputTokens: used, outputTokens: 7 });
+  if (how === "left") Object.assign(exchange.attributes.llm ?? {}, { inputTokens: input, outputTokens: used });
   settleAll(scopes, exchange, outcome);
   return { usage: used + 7, left: input + used, refused: 0, timeout: undefined, silent: undefined }[how];
 }

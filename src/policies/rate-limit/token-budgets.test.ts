@@ -5,11 +5,11 @@ import { limitEnv, limitExchange, request, settleAll } from "../../../test/suppo
 import { admitted, compileLocal } from "../../../test/support/rate-limit-service/local-attempts.ts";
 import type { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { Facts } from "../../core/facts.ts";
 import type { Hooks, Outcome } from "../../core/policy.ts";
+import type { RequestAttributes } from "../../core/request-attributes.ts";
 
 /** An LLM call whose response reports this usage. */
-async function llmCall(scopes: readonly Hooks[], usage: Facts["llm"], outcome?: Outcome): Promise<boolean> {
+async function llmCall(scopes: readonly Hooks[], usage: RequestAttributes["llm"], outcome?: Outcome): Promise<boolean> {
   const exchange = limitExchange({ llm: { requestModel: "m", estimatedTokens: 10 } });
   try {
     await request(scopes, exchange);
@@ -17,7 +17,7 @@ async function llmCall(scopes: readonly Hooks[], usage: Facts["llm"], outcome?: 
     assert.equal((error as GatewayError).code, "rate_limited");
     return false;
   }
-  Object.assign(exchange.facts.llm ?? {}, usage);
+  Object.assign(exchange.attributes.llm ?? {}, usage);
   settleAll(scopes, exchange, outcome);
   return true;
 }
@@ -76,7 +76,7 @@ test("with reserveOutput, concurrent calls are admitted only while their maximum
     for (const call of calls) await request(scopes, call).then(() => passed.push(call), refusedBy);
     assert.ok(passed.length <= most && passed.length >= most - 1, `${passed.length} passed`);
     for (const call of passed) {
-      Object.assign(call.facts.llm ?? {}, { inputTokens: 8, outputTokens: 132, totalTokens: 140 });
+      Object.assign(call.attributes.llm ?? {}, { inputTokens: 8, outputTokens: 132, totalTokens: 140 });
       settleAll(scopes, call);
     }
     assert.equal(env.views()[0]?.buckets[0]?.remaining, Math.max(0, 1000 - passed.length * 140));
@@ -110,7 +110,7 @@ test("concurrent calls are bounded by their estimates [B5] [S8-3]", async () => 
   );
 });
 
-const settlements: { name: string; usage: Facts["llm"]; outcome?: Outcome; remaining: number }[] = [
+const settlements: { name: string; usage: RequestAttributes["llm"]; outcome?: Outcome; remaining: number }[] = [
   { name: "input and output", usage: { inputTokens: 20, outputTokens: 15, totalTokens: 34 }, remaining: 65 },
   { name: "a total above the sum", usage: { inputTokens: 20, outputTokens: 15, totalTokens: 99 }, remaining: 1 },
   { name: "only a total", usage: { totalTokens: 39 }, remaining: 61 },
@@ -160,7 +160,7 @@ test("a settlement applies to the bucket's current window", async () => {
   const exchange = limitExchange({ llm: { estimatedTokens: 10 } });
   await request(scopes, exchange);
   env.advance(60_000);
-  Object.assign(exchange.facts.llm ?? {}, { inputTokens: 10, outputTokens: 40 });
+  Object.assign(exchange.attributes.llm ?? {}, { inputTokens: 10, outputTokens: 40 });
   settleAll(scopes, exchange);
   assert.equal(env.views()[0]?.buckets[0]?.remaining, 60);
 });

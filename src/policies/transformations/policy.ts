@@ -91,7 +91,7 @@ function compileChanges(config: z.output<typeof changes>, env: CompileEnv) {
       for (const { name, value } of add) headers.append(name, headerText(value, exchange, budget));
     },
     body(exchange: Exchange): Buffer | undefined {
-      const result = body?.evaluate(exchange.attributes);
+      const result = body?.evaluate(exchange.celAttributes);
       if (!result?.ok) return undefined;
       return Buffer.from(typeof result.value === "string" ? result.value : JSON.stringify(result.value));
     },

@@ -2,7 +2,7 @@
  * Processes that die, stop for a while and come back; and a gateway that may open no more files.
  */
 import { spawnSync } from "node:child_process";
-import { childrenOf, descriptors } from "../support/process-facts.mjs";
+import { childrenOf, descriptors } from "../support/process-attributes.mjs";
 
 const WEB = ["http", "stream", "websocket"];
 /** Who notices a stand-in that is gone. The second provider alone is not noticed unless the first fails too. */

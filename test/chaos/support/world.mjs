@@ -12,7 +12,7 @@ import { freePort } from "../../../bench/support/process.mjs";
 import { configText } from "./config.mjs";
 import { openInspector } from "./inspector.mjs";
 import { NAME, openNameServer } from "./name-server.mjs";
-import { processesMarked } from "./process-facts.mjs";
+import { processesMarked } from "./process-attributes.mjs";
 import { openStandIn } from "./stand-in-process.mjs";
 import { createTokens } from "./tokens.mjs";
 import { openWeakLink } from "./weak-link.mjs";

@@ -103,7 +103,7 @@ class World {
       close: () => undefined,
     };
     return {
-      facts: { name: "backend", type: "static", protocol: "http" },
+      attributes: { name: "backend", type: "static", protocol: "http" },
       defaultTimeoutMs: MINUTE_MS,
       call: (exchange, call) => sendTo(pool, "backend.test", "http", exchange, call, health),
       describe: () => ({}),

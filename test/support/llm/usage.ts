@@ -1,4 +1,4 @@
-import type { LlmFacts } from "../../../src/core/facts.ts";
+import type { LlmAttributes } from "../../../src/core/request-attributes.ts";
 import { createUsageTap, settleUsage } from "../../../src/llm/usage/response-usage.ts";
 
 export const SSE = "text/event-stream; charset=utf-8";
@@ -9,12 +9,12 @@ export function tap(
   chunks: readonly Buffer[],
   how: "end" | "abort" = "end",
   encoding?: string,
-): LlmFacts {
-  const facts: LlmFacts = { estimatedTokens: 7 };
-  const watched = createUsageTap(contentType, encoding, (report) => settleUsage(facts, report));
+): LlmAttributes {
+  const attributes: LlmAttributes = { estimatedTokens: 7 };
+  const watched = createUsageTap(contentType, encoding, (report) => settleUsage(attributes, report));
   for (const chunk of chunks) watched.data(chunk);
   watched[how]();
-  return facts;
+  return attributes;
 }
 
 export const sse = (...events: unknown[]): Buffer =>

@@ -9,9 +9,9 @@ import { createMemoryBudget, type MemoryBudget } from "../../../src/base/memory-
 import { createTasks, type Tasks } from "../../../src/base/tasks.ts";
 import type { Backend, BackendEnv, BackendRun, ResponseReceiver } from "../../../src/core/backend.ts";
 import { Exchange, NO_BODY } from "../../../src/core/exchange.ts";
-import type { Facts, McpAccess } from "../../../src/core/facts.ts";
 import { tokenPrincipal } from "../../../src/core/principal.ts";
 import { asGatewayError, errorReply, type Reply } from "../../../src/core/reply.ts";
+import type { McpAccess, RequestAttributes } from "../../../src/core/request-attributes.ts";
 import { HeaderList } from "../../../src/http/headers.ts";
 import { mcp } from "../../../src/mcp/backend.ts";
 import { Hub } from "../../../src/mcp/hub.ts";
@@ -28,9 +28,9 @@ export interface ServedBackend {
   readonly tasks: Tasks;
   readonly memory: MemoryBudget;
   /** Applied to the next requests. */
-  facts: Facts;
+  attributes: RequestAttributes;
   access: McpAccess | undefined;
-  /** The facts of the last request. */
+  /** The attributes of the last request. */
   last: Exchange | undefined;
   close(): Promise<void>;
 }
@@ -71,7 +71,7 @@ export async function serveMcp(
     hub: hub as unknown as Hub,
     tasks,
     memory,
-    facts: {},
+    attributes: {},
     access: undefined,
     last: undefined,
     async close() {
@@ -93,8 +93,8 @@ async function handle(
   res: ServerResponse,
 ): Promise<void> {
   const exchange = exchangeOf(req, clock);
-  Object.assign(exchange.facts, served.facts);
-  const { jwt } = served.facts;
+  Object.assign(exchange.attributes, served.attributes);
+  const { jwt } = served.attributes;
   if (jwt) exchange.authenticated(tokenPrincipal(jwt, JSON.stringify(jwt)));
   exchange.mcp.access = served.access;
   served.last = exchange;

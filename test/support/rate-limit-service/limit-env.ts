@@ -8,8 +8,8 @@ import { createMemoryBudget } from "../../../src/base/memory-budget.ts";
 import { createTasks } from "../../../src/base/tasks.ts";
 import { compileExpression } from "../../../src/cel/expression.ts";
 import { Exchange, NO_BODY } from "../../../src/core/exchange.ts";
-import type { Facts } from "../../../src/core/facts.ts";
 import type { CompileEnv, Hooks, LimitView, Outcome } from "../../../src/core/policy.ts";
+import type { RequestAttributes } from "../../../src/core/request-attributes.ts";
 import { HeaderList } from "../../../src/http/headers.ts";
 import { silentLogger } from "../../../src/observe/log/logger.ts";
 import { createMetrics } from "../../../src/observe/log/metrics.ts";
@@ -114,7 +114,10 @@ export function limitEnv(owner = "route test"): LimitEnv {
   };
 }
 
-export function limitExchange(facts: Facts = {}, headers: Readonly<Record<string, string>> = {}): Exchange {
+export function limitExchange(
+  attributes: RequestAttributes = {},
+  headers: Readonly<Record<string, string>> = {},
+): Exchange {
   const exchange = new Exchange({
     id: "test",
     listener: "default",
@@ -133,7 +136,7 @@ export function limitExchange(facts: Facts = {}, headers: Readonly<Record<string
     startedAt: 0,
     startedMs: 0,
   });
-  Object.assign(exchange.facts, facts);
+  Object.assign(exchange.attributes, attributes);
   return exchange;
 }
 
@@ -143,7 +146,7 @@ const COMPLETE: Outcome = { status: 200, end: "complete", responseBytes: 10 };
 export async function request(scopes: readonly Hooks[], exchange: Exchange): Promise<HeaderList> {
   await admission(scopes, exchange, "admit");
   await admission(scopes, exchange, "admitParsed");
-  if (exchange.facts.llm) await admission(scopes, exchange, "llmRequest");
+  if (exchange.attributes.llm) await admission(scopes, exchange, "llmRequest");
   return respond(scopes, exchange);
 }
 

@@ -3,8 +3,8 @@
  */
 import assert from "node:assert/strict";
 import type { GatewayError } from "../../../src/core/errors.ts";
-import type { Facts } from "../../../src/core/facts.ts";
 import type { Hooks } from "../../../src/core/policy.ts";
+import type { RequestAttributes } from "../../../src/core/request-attributes.ts";
 import { rateLimit } from "../../../src/policies/rate-limit/policy.ts";
 import { type LimitEnv, limitExchange, request } from "./limit-env.ts";
 
@@ -15,10 +15,10 @@ export function compileLocal(env: LimitEnv, ...local: unknown[]): Hooks {
 /** `true` for an admission, the refusal's headers otherwise. */
 export async function attempt(
   scopes: readonly Hooks[],
-  facts: Facts = {},
+  attributes: RequestAttributes = {},
 ): Promise<true | Readonly<Record<string, string>>> {
   try {
-    await request(scopes, limitExchange(facts));
+    await request(scopes, limitExchange(attributes));
     return true;
   } catch (error) {
     assert.equal((error as GatewayError).code, "rate_limited");
@@ -28,8 +28,12 @@ export async function attempt(
   }
 }
 
-export async function admitted(scopes: readonly Hooks[], tries: number, facts: Facts = {}): Promise<number> {
+export async function admitted(
+  scopes: readonly Hooks[],
+  tries: number,
+  attributes: RequestAttributes = {},
+): Promise<number> {
   let count = 0;
-  for (let i = 0; i < tries; i++) if ((await attempt(scopes, facts)) === true) count += 1;
+  for (let i = 0; i < tries; i++) if ((await attempt(scopes, attributes)) === true) count += 1;
   return count;
 }

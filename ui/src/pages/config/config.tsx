@@ -225,7 +225,7 @@ function Field({ field }: { field: { path: string[]; doc: FieldDoc | undefined }
           </p>
         ) : null}
         {doc && doc.fields.length > 0 ? (
-          <dl class="facts">
+          <dl class="attributes">
             {doc.fields.map(({ name, description }) => [
               <dt key={`${name} name`} class="mono">
                 {name}

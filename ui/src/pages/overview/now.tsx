@@ -59,7 +59,7 @@ export function Now({ dump }: { dump: Dump }) {
 function LastReload({ dump: { reload } }: { dump: Dump }) {
   return (
     <Panel title="Configuration" end={<a href={pageHref("config")}>Open</a>}>
-      <dl class="facts">
+      <dl class="attributes">
         <dt>loaded</dt>
         <dd>
           <Ago at={reload.loadedAt} />
@@ -95,7 +95,7 @@ function Living() {
   );
   return (
     <Panel title="Process" end={<a href={pageHref("runtime")}>Open</a>}>
-      <dl class="facts">
+      <dl class="attributes">
         <dt>uptime</dt>
         <dd>{ageText(report.process.ageMs)}</dd>
         <dt>memory</dt>

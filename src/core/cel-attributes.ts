@@ -30,7 +30,7 @@ export interface ReadableExchange {
   readonly response: ReadableResponse | undefined;
   readonly startedAt: number;
   readonly source: Source;
-  readonly facts: {
+  readonly attributes: {
     readonly jwt?: object;
     readonly apiKey?: object;
     readonly basicAuth?: object;
@@ -72,7 +72,7 @@ const RESPONSE: LazyFields<ReadableResponse> = new Map<string, (response: Readab
   ["body", ({ body }) => body?.toString()],
 ]);
 
-export class Attributes extends AttributeSource {
+export class CelAttributes extends AttributeSource {
   readonly #exchange: ReadableExchange;
 
   constructor(exchange: ReadableExchange) {
@@ -108,36 +108,36 @@ export class Attributes extends AttributeSource {
   }
 
   get jwt(): object | undefined {
-    return this.#exchange.facts.jwt;
+    return this.#exchange.attributes.jwt;
   }
 
   get apiKey(): object | undefined {
-    return this.#exchange.facts.apiKey;
+    return this.#exchange.attributes.apiKey;
   }
 
   get basicAuth(): object | undefined {
-    return this.#exchange.facts.basicAuth;
+    return this.#exchange.attributes.basicAuth;
   }
 
   get llm(): object | undefined {
-    return this.#exchange.facts.llm;
+    return this.#exchange.attributes.llm;
   }
 
   get mcp(): object | undefined {
     const {
       mcp: { calledTool },
-      facts,
+      attributes,
     } = this.#exchange;
-    revealArguments(calledTool, facts.mcp?.tool);
-    return facts.mcp;
+    revealArguments(calledTool, attributes.mcp?.tool);
+    return attributes.mcp;
   }
 
   get a2a(): object | undefined {
-    return this.#exchange.facts.a2a;
+    return this.#exchange.attributes.a2a;
   }
 
   get backend(): object | undefined {
-    return this.#exchange.facts.backend;
+    return this.#exchange.attributes.backend;
   }
 
   get proxy(): Record<string, unknown> {

@@ -5,7 +5,7 @@
 import { finish, type Steps } from "../../base/sliced-work.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
-import { LlmCallFacts, type LlmFacts } from "../../core/facts.ts";
+import { type LlmAttributes, LlmCallAttributes } from "../../core/request-attributes.ts";
 import { observeChunks } from "../../http/body.ts";
 import { bytesPerToken, estimateRequestTokens, estimateSteps } from "../usage/estimate-tokens.ts";
 import { maxOutputTokens, maxOutputTokensSteps } from "../usage/max-output-tokens.ts";
@@ -18,7 +18,7 @@ function isCollected(name: string, model: string | undefined): boolean {
   return model !== undefined && (name === `models/${model}` || name === `tunedModels/${model}`);
 }
 
-export class LlmRequestFacts extends LlmCallFacts implements LlmFacts {
+export class LlmRequestAttributes extends LlmCallAttributes implements LlmAttributes {
   #unread: Buffer | undefined;
   #maximumSource: Buffer | undefined;
   #maximum: number | undefined;
@@ -90,22 +90,22 @@ export class LlmRequestFacts extends LlmCallFacts implements LlmFacts {
    * Returns all models that the request names, starting with `requestModel`. Throws `GatewayError` if there are too
    * many.
    */
-  static modelsOf(llm: LlmFacts | undefined): readonly string[] {
-    if (llm instanceof LlmRequestFacts) {
+  static modelsOf(llm: LlmAttributes | undefined): readonly string[] {
+    if (llm instanceof LlmRequestAttributes) {
       finish(llm.findModels());
       return llm.#models ?? NO_NAMES;
     }
     return llm?.requestModel === undefined ? NO_NAMES : [llm.requestModel];
   }
 
-  static hasOtherModels(llm: LlmFacts | undefined): boolean {
-    const models = LlmRequestFacts.modelsOf(llm);
+  static hasOtherModels(llm: LlmAttributes | undefined): boolean {
+    const models = LlmRequestAttributes.modelsOf(llm);
     return models.length > 1 || (models.length === 1 && models[0] !== llm?.requestModel);
   }
 
   /** Per-model limits and budgets cannot charge a request with several models. */
-  static requireOneModel(llm: LlmFacts | undefined): void {
-    if (LlmRequestFacts.hasOtherModels(llm))
+  static requireOneModel(llm: LlmAttributes | undefined): void {
+    if (LlmRequestAttributes.hasOtherModels(llm))
       throw new GatewayError("bad_request", {
         message: "the request names several models, and a limit or budget counts by model: name one",
       });
@@ -116,14 +116,14 @@ export class LlmRequestFacts extends LlmCallFacts implements LlmFacts {
     this.estimatedTokens = 0;
   }
 
-  static isFree(llm: LlmFacts | undefined): boolean {
-    return llm instanceof LlmRequestFacts && llm.#isFree;
+  static isFree(llm: LlmAttributes | undefined): boolean {
+    return llm instanceof LlmRequestAttributes && llm.#isFree;
   }
 
   /** Returns undefined if another backend serves the request. */
   static callOf(exchange: Exchange): LlmCall | undefined {
-    const { llm } = exchange.facts;
-    return llm instanceof LlmRequestFacts ? llm.#call : undefined;
+    const { llm } = exchange.attributes;
+    return llm instanceof LlmRequestAttributes ? llm.#call : undefined;
   }
 }
 
@@ -134,32 +134,32 @@ const NO_MODELS: readonly string[] = [];
  * Keeps attributes that an earlier attempt set. `models` are named in the URL or a form, with the request's model
  * first.
  */
-export function noteSizedRequest(exchange: Exchange, models: readonly string[] = NO_MODELS): LlmFacts {
-  const facts = exchange.facts.llm ?? sizedFacts(exchange.request, models);
-  exchange.facts.llm = facts;
-  return facts;
+export function noteSizedRequest(exchange: Exchange, models: readonly string[] = NO_MODELS): LlmAttributes {
+  const attributes = exchange.attributes.llm ?? sizedAttributes(exchange.request, models);
+  exchange.attributes.llm = attributes;
+  return attributes;
 }
 
 /** Marks a request that generates no tokens. It costs nothing, but exhausted budgets still reject it. */
 export function noteFreeRequest(exchange: Exchange, models: readonly string[] = NO_MODELS): void {
-  if (exchange.facts.llm !== undefined) return;
-  const facts = new LlmRequestFacts(models[0], false, NO_BYTES, undefined, models);
-  facts.makeFree();
-  exchange.facts.llm = facts;
+  if (exchange.attributes.llm !== undefined) return;
+  const attributes = new LlmRequestAttributes(models[0], false, NO_BYTES, undefined, models);
+  attributes.makeFree();
+  exchange.attributes.llm = attributes;
 }
 
-function sizedFacts(request: GatewayRequest, models: readonly string[]): LlmFacts {
+function sizedAttributes(request: GatewayRequest, models: readonly string[]): LlmAttributes {
   const { body } = request;
   const perToken = bytesPerToken(request);
-  const facts = new LlmRequestFacts(models[0], false, NO_BYTES, undefined, models);
+  const attributes = new LlmRequestAttributes(models[0], false, NO_BYTES, undefined, models);
   const announced = body.kind === "bytes" ? body.bytes.length : body.kind === "stream" ? (body.length ?? 0) : 0;
-  facts.estimatedTokens = Math.ceil(announced / perToken);
+  attributes.estimatedTokens = Math.ceil(announced / perToken);
   if (body.kind === "stream") {
     let passed = 0;
     observeChunks(body.stream, (chunk) => {
       passed += chunk.length;
-      facts.estimatedTokens = Math.ceil(passed / perToken);
+      attributes.estimatedTokens = Math.ceil(passed / perToken);
     });
   }
-  return facts;
+  return attributes;
 }

@@ -2,7 +2,7 @@
  * Defines the request attributes that policies and backends set. CEL expressions, logs, and metrics read them.
  */
 
-export interface BackendFacts {
+export interface BackendAttributes {
   readonly name: string;
   readonly type: "static" | "mcp" | "ai" | "internal";
   readonly protocol: "http" | "mcp" | "llm";
@@ -10,7 +10,7 @@ export interface BackendFacts {
 
 export type Claims = Readonly<Record<string, unknown>>;
 
-export interface McpFacts {
+export interface McpAttributes {
   methodName?: string;
   sessionId?: string;
   target?: string;
@@ -47,7 +47,7 @@ export interface ModelAccess {
   readonly names: readonly string[];
 }
 
-export interface A2aFacts {
+export interface A2aAttributes {
   method: string;
   taskId?: string;
   contextId?: string;
@@ -58,8 +58,8 @@ export interface A2aFacts {
   skills?: readonly string[];
 }
 
-/** These fields of `LlmFacts` are assigned later. A class gives every request the same object shape. */
-export class LlmCallFacts {
+/** These fields of `LlmAttributes` are assigned later. A class gives every request the same object shape. */
+export class LlmCallAttributes {
   requestModel?: string;
   responseModel?: string;
   /** Support requests to the provider need this id. */
@@ -79,19 +79,19 @@ export class LlmCallFacts {
   providerCalls?: number;
 }
 
-export interface LlmFacts extends LlmCallFacts {
+export interface LlmAttributes extends LlmCallAttributes {
   /** Admission charges this estimate before the actual counts arrive. */
   estimatedTokens?: number;
   readonly maxOutputTokens?: number | undefined;
 }
 
 /** CEL uses the same names. */
-export interface Facts {
+export interface RequestAttributes {
   jwt?: Claims;
   apiKey?: Readonly<Record<string, unknown>>;
   basicAuth?: { readonly username: string };
-  llm?: LlmFacts;
-  mcp?: McpFacts;
-  a2a?: A2aFacts;
-  backend?: BackendFacts;
+  llm?: LlmAttributes;
+  mcp?: McpAttributes;
+  a2a?: A2aAttributes;
+  backend?: BackendAttributes;
 }
