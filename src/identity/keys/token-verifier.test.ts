@@ -56,6 +56,7 @@ function replacePart(index: number, part: string): string {
 }
 
 const good: Record<string, string> = {
+  "an iat that is in the future [A3] [R22]": token({ iat: NOW + 86_400 }),
   RS256: token(),
   PS384: token({}, { key: pss }),
   ES256: token({}, { key: ec256 }),
@@ -154,7 +155,6 @@ const bad: Record<string, [TokenCheck, string]> = {
     token({}, { payload: JSON.stringify(CLAIMS).replace(/"exp":\d+/, '"exp":1e400') }),
   ],
   "not valid for another 61 s [A3] [R22]": ["notBefore", token({ nbf: NOW + 61 })],
-  "issued 61 s ahead [A3] [R22]": ["notBefore", token({ iat: NOW + 61 })],
   "an iat that is a text [A3]": ["notBefore", token({ iat: "now" })],
   "an nbf that is a text [A3]": ["notBefore", token({ nbf: "soon" })],
   "an ID token [A8]": ["claims", token({ at_hash: "x" })],
