@@ -1,6 +1,5 @@
 /**
- * Reads bodies from streams, completely up to a limit, with an exact length, or only the first chunk. A body that
- * exceeds its limit is rejected as soon as the limit is passed, and is not retained.
+ * Reads bodies from streams, completely up to a limit, with an exact length, or only the first chunk.
  */
 import { ExpectedError } from "../base/errors.ts";
 
@@ -24,7 +23,7 @@ export interface BodyEvents {
   failed(error: Error): void;
 }
 
-/** Reports a stream's chunks, and then once its end or a BodyIncomplete. The returned function stops the reports. */
+/** Reports a stream's chunks, followed by either `end` or a BodyIncomplete. The returned function stops the reports. */
 export function followBody(stream: BodyStream, events: BodyEvents): () => void {
   const stop = (): void => {
     stream.off("data", onData);
@@ -53,8 +52,8 @@ export function followBody(stream: BodyStream, events: BodyEvents): () => void {
 }
 
 /**
- * Reserves memory for a body (`BodyReservation`). `granted` is called immediately or later. `rejected` may be called
- * at any time until `finish`, even after `granted`.
+ * Reserves memory for a body. `BodyReservation` implements it. `granted` is called immediately or later. `rejected` may
+ * be called at any time until `finish`, even after `granted`.
  */
 export interface BodyMemory {
   reserve(bytes: number, granted: () => void, rejected: (error: Error) => void): void;
@@ -69,7 +68,7 @@ export interface ReadOptions {
 
 const UNLIMITED: BodyMemory = { reserve: (_bytes, granted) => granted(), finish: () => undefined };
 
-/** Memory for a body of unknown length is reserved in growing steps, starting with this size. */
+/** Memory for a body of unknown length is reserved in doubling steps, starting with this size. */
 const FIRST_RESERVED_BYTES = 64 * 1024;
 
 /** Collects a body in one buffer, because many tiny chunks would take many times the memory of their bytes. */
@@ -109,8 +108,8 @@ export class BodyBuffer {
 }
 
 /**
- * Allocates the buffer once if the length is declared, because growing it would hold large bodies twice. The stream is
- * paused until memory is granted, which applies backpressure to the sender.
+ * Reads a whole body. If the length is declared, the buffer is allocated once, because growing it would hold large
+ * bodies twice. While memory is not granted, the stream is not read, which applies backpressure to the sender.
  */
 export function readAll(
   stream: BodyStream,
@@ -170,8 +169,7 @@ export function readAll(
 }
 
 /**
- * Reads a body of known length. It takes a callback instead of returning a promise, because it runs for every small
- * request.
+ * Reads a body of known length. It takes a callback instead of returning a promise, to reduce the cost per request.
  */
 export function readExactly(
   stream: BodyStream,
@@ -202,7 +200,7 @@ export function readExactly(
   stream.on("error", onError);
 }
 
-/** Returns the first chunk of a body without consuming it, or undefined if the body is empty. */
+/** Passes the first chunk of a body to `done` without consuming it, or undefined if the body is empty. */
 export function peekFirst(
   stream: RequestBodyStream,
   done: (error: Error | undefined, first: Buffer | undefined) => void,
@@ -237,7 +235,7 @@ export type BodyListener = (value: Buffer & Error) => void;
 /**
  * Defines the subset of Node's Readable that readers of a request body need, so that the listener can deliver bytes
  * without a Readable. `data` is emitted any number of times and then `end`, or `close` if the body was truncated.
- * Reading starts with the first `data` listener, in a later event-loop iteration.
+ * Adding the first `data` listener starts reading, but the chunks arrive asynchronously.
  */
 export interface BodyStream {
   on(event: string, listener: BodyListener): unknown;
@@ -248,14 +246,14 @@ export interface BodyStream {
   resume(): unknown;
   readonly readableEnded: boolean;
   readonly destroyed: boolean;
-  /** Reports how many bytes of the body wait for a slower receiver. Called by a reader that forwards the body. */
+  /** A reader that forwards the body reports how many bytes of it wait for the receiver. */
   queued?(bytes: number): void;
 }
 
 export interface RequestBodyStream extends BodyStream {
   /**
-   * Calls back once, in a later event-loop iteration, with the first chunk, which stays in the stream. The chunk is
-   * undefined if the body is empty.
+   * Calls back once, asynchronously, with the first chunk, which stays in the stream. The chunk is undefined if the
+   * body is empty.
    */
   peek(seen: (first: Buffer | undefined) => void): void;
 }

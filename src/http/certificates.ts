@@ -1,6 +1,6 @@
 /**
- * Checks certificate and key files when the configuration is loaded, so that a mistake fails the load with a reason
- * instead of failing every connection.
+ * Checks certificates and keys when the configuration is loaded, so that a mistake fails the load with a reason instead
+ * of failing every connection. Also checks whether a server's certificate has one of the expected names.
  */
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
@@ -36,8 +36,8 @@ function check(what: string, read: () => unknown): void {
 const ENTRY = /([A-Za-z][A-Za-z ]*):("(?:[^"\\]|\\.)*"|[^,"]*)(?:, |$)/y;
 
 /**
- * Returns whether a certificate has one of the DNS names or URIs (for example SPIFFE ids). Only subject alternative
- * names count, and a malformed list has no names.
+ * Returns whether a certificate has one of the DNS names or URIs (for example SPIFFE IDs). Only subject alternative
+ * names count.
  */
 export function hasOneName(raw: Buffer, names: readonly string[]): boolean {
   const certificate = new X509Certificate(raw);

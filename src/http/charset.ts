@@ -8,7 +8,7 @@ import type { HeaderList } from "./headers.ts";
 const ALLOWED: ReadonlySet<string> = new Set(["", "utf-8", "utf8", "us-ascii"]);
 const CHARSET = /charset\s*\*?\s*=([^;,]*)/gi;
 
-/** Returns a charset other than UTF-8 from any content-type header, or undefined if there is none. */
+/** Returns the first charset of the content-type headers that is not UTF-8 or US-ASCII, or undefined. */
 export function foreignCharset(headers: HeaderList): string | undefined {
   for (const value of headers.getAll("content-type")) {
     // Skips the regular expression for the most common value.

@@ -16,7 +16,7 @@ export interface FetchRequest {
   readonly timeoutMs: number;
   readonly maxBytes: number;
   readonly tls?: TlsOptions;
-  /** True if the URL is from a Kubernetes document, so that addresses of this machine are rejected. */
+  /** True if the URL is from a Kubernetes document, so that local addresses are rejected (local-address.ts). */
   readonly isConfined?: boolean;
 }
 

@@ -1,7 +1,7 @@
 /**
  * Lists the header names with a special meaning for the gateway, and compares names. Servers that turn header names
  * into variables (CGI, WSGI, PHP, lighttpd, Go's `net/http/cgi`) treat `x-user`, `X_User`, and `x.user` as one header.
- * The gateway therefore ignores case and punctuation wherever it replaces, removes or reserves a header.
+ * The gateway therefore ignores case and punctuation when it sets, deletes, or reserves a header.
  */
 import { hasPlainSpelling } from "../base/header-names.ts";
 
@@ -31,8 +31,8 @@ export const FORWARDING_HEADERS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * A client cannot declare these headers hop-by-hop by naming them in `connection`, because they frame the message,
- * identify the client, or are set by the gateway (CVE-2025-48865).
+ * A client cannot declare these headers hop-by-hop by naming them in `connection`, because they frame or describe the
+ * message, identify the client, or are set by the gateway (CVE-2025-48865).
  */
 export const END_TO_END_HEADERS: ReadonlySet<string> = new Set([
   "authorization",

@@ -1,16 +1,16 @@
 /**
  * Implements a list of header lines with lowercase names, in order and with repeats, as a flat array of names and
- * values. Node receives and sends headers in this format, so a request passes without being rebuilt. A linear scan
- * over a few dozen lines is cheaper than a map.
+ * values. The parsers produce this format, so the headers of a request are forwarded without being rebuilt. A linear
+ * scan over a few dozen lines is cheaper than a map.
  */
 import { isHeaderName } from "../base/header-names.ts";
 import { HOP_BY_HOP_HEADERS, isSameHeader } from "./header-rules.ts";
 
-/** Testing for allowed characters takes half as long as searching for forbidden ones. */
+/** Testing for allowed characters is faster than searching for forbidden characters. */
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 export class HeaderList {
-  /** Alternates lowercase names and values. Only the methods change it, because they validate new lines. */
+  /** Alternates lowercase names and values. Only the methods change the array, because they also update `isSafe`. */
   readonly pairs: readonly string[];
   readonly #pairs: string[];
   #isSafe: boolean;
@@ -144,7 +144,7 @@ export class HeaderList {
     return new HeaderList(this.#pairs.slice(), this.#isSafe);
   }
 
-  /** Removes hop-by-hop headers, including those that `connection` lists, except those in `keep`. */
+  /** Removes hop-by-hop headers, and the headers that `connection` lists unless they are in `keep`. */
   removeHopByHop(keep?: ReadonlySet<string>): void {
     const listed = this.get("connection");
     const pairs = this.#pairs;
@@ -202,12 +202,12 @@ function cutTo(list: string[], length: number): void {
   while (list.length > length) list.pop();
 }
 
-/** Accepts visible characters, spaces, tabs, and bytes above 127. Rejects line breaks and NUL. */
+/** Accepts visible characters, spaces, tabs, and bytes above 127. Rejects all other control characters. */
 export function isHeaderValue(value: string): boolean {
   return VALUE.test(value);
 }
 
-/** Extends the forwarding headers. The listener has removed the values of untrusted clients. */
+/** Extends the forwarding headers. The listener has already removed those of untrusted clients. */
 export function addForwarded(headers: HeaderList, address: string, scheme: string, host: string): void {
   const before = headers.get("x-forwarded-for");
   headers.set("x-forwarded-for", before === undefined ? address : `${before}, ${address}`);

@@ -14,8 +14,8 @@ export type AttemptState = "waiting" | "responding" | "ended" | "failed" | "aban
 export type AttemptEvent = "head" | "data" | "end" | "upgrade" | "error" | "abort";
 
 /**
- * Implements the state machine of an attempt. Every layer that forwards a response uses it because callbacks may be
- * reentrant. Returns the next state, or undefined if the event is invalid in this state and must be dropped.
+ * Implements the state machine of an attempt. Layers that forward a response use it because callbacks may be reentrant.
+ * Returns the next state, or undefined if the event is invalid in this state and must be dropped.
  */
 export function afterEvent(state: AttemptState, event: AttemptEvent): AttemptState | undefined {
   if (isOver(state)) return undefined;
@@ -39,7 +39,7 @@ export function isOver(state: AttemptState): state is "ended" | "failed" | "aban
   return state !== "waiting" && state !== "responding";
 }
 
-/** The connection of an attempt makes no calls before `send` has returned the attempt. */
+/** Represents the connection of an attempt. It makes no calls before `send` has returned the attempt. */
 export interface Carrier {
   /** Closes the connection or stream. Called at most once, and never after the response has ended. */
   stop(attempt: HttpAttempt): void;

@@ -1,7 +1,6 @@
 /**
  * Defines the interface of outgoing HTTP, in which a pool sends a request and calls a receiver (`head`, `data`, `end`,
- * `fail`). Backends depend only on this interface. Promises, streams, and abort controllers per request would each cost
- * 1.1 to 2.2 times the CPU (docs/adr/0003).
+ * `fail`). Callbacks are used because promises, streams, and abort controllers per request would cost more CPU.
  */
 import type { Duplex } from "node:stream";
 import { ExpectedError } from "../base/errors.ts";
@@ -20,7 +19,7 @@ export interface HttpTarget {
   /** Connects to a Unix domain socket instead of host and port. */
   readonly socketPath?: string;
   readonly tls?: TlsOptions;
-  /** True if the address is from a Kubernetes document, so that addresses of this machine are rejected. */
+  /** True if the address is from a Kubernetes document, so that local addresses are rejected (local-address.ts). */
   readonly isConfined?: boolean | undefined;
 }
 
@@ -42,9 +41,9 @@ export interface OutgoingRequest {
   /** The list must not contain hop-by-hop headers, which the HTTP client adds itself. */
   readonly headers: HeaderList;
   readonly body?: Buffer | BodyStream | undefined;
-  /** True to send `te: trailers`, which gRPC servers require. */
+  /** True to send `te: trailers` over HTTP/2, which gRPC servers require. */
   readonly wantsTrailers?: boolean;
-  /** The protocol of an upgrade request, for example `websocket`. */
+  /** Set to the protocol, for example `websocket`, if the request is an upgrade request. */
   readonly upgrade?: string | undefined;
 }
 
@@ -52,13 +51,13 @@ export interface OutgoingRequest {
  * Receives the response to one call. `HttpAttempt` enforces this contract for every connection:
  * - No method is called before `send` has returned. Later, several methods may be called in one event-loop iteration.
  * - `head` is called once, then `data` any number of times, then `end`. An upgrade calls only `upgraded`. `fail` may be
- *   called at any point. `end`, `upgraded` and `fail` are final.
+ *   called at any point. `end`, `upgraded`, and `fail` are final.
  * - No method is called after `abort`, even if `abort` is called inside a callback.
  * - `abort` and `resume` may be called at any time, including inside callbacks, and do nothing once the call is over. A
  *   `resume` inside `data` takes effect even if that `data` then returns false.
  * - After `data` has returned false, bytes from the same socket read may still follow.
- * - If a callback throws, the connection is closed and `fail` follows with the kind `internal`, even after `end`. An
- *   exception in `fail` becomes a process warning.
+ * - If a callback throws, `fail` follows with the kind `internal`, even after `end`. An exception in `fail` is logged as
+ *   an unexpected error.
  */
 export interface HttpResponseReceiver {
   head(status: number, headers: HeaderList): void;
@@ -91,9 +90,9 @@ export interface HttpPool {
 }
 
 /**
- * `connect` means that nothing was sent, `stale` that the server had closed a reused connection, `response` that the
- * response was truncated or invalid, `request` that the request cannot be sent, and `internal` that the receiver
- * threw.
+ * `connect` and `connect-timeout` mean that nothing was sent, `stale` that the server closed a reused connection or
+ * refused the stream, `response` that the response is truncated or invalid, `request` that the request could not be
+ * sent, and `internal` that the parser or the receiver threw an unexpected error.
  */
 export type HttpClientErrorKind = "connect" | "connect-timeout" | "stale" | "response" | "request" | "internal";
 

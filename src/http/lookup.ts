@@ -1,7 +1,7 @@
 /**
  * Resolves the name of a backend for each connection, so that DNS changes take effect. While the resolver fails or
- * hangs, the last good addresses are used. If the name no longer exists, they are discarded, because they may be
- * reassigned.
+ * hangs, the last good addresses are used for up to an hour. If the name no longer exists, they are discarded, because
+ * they may be reassigned.
  */
 import { lookup as systemLookup } from "node:dns";
 import type { LookupFunction } from "node:net";
@@ -21,8 +21,8 @@ const LAST_GOOD_MS = 60 * 60_000;
 type Callback = (error: Error | null, addresses: readonly Address[]) => void;
 
 /**
- * Concurrent lookups share one query, because the system runs few at a time and a hanging resolver would block them
- * all.
+ * Concurrent lookups share one query, because the system runs few queries at a time, and queries to a hanging resolver
+ * would block all others.
  */
 export function createLookup(clock: Clock, resolve: Resolve = systemResolve): LookupFunction {
   let lastGood: readonly Address[] = [];

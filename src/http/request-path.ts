@@ -12,11 +12,11 @@ const TO_NORMALIZE = /%[0-9A-Fa-f]{2}|["<>[\]^`{|}]|[^\x21-\x7e]+/g;
 const SLASHES = /\/{2,}/g;
 
 const INCOMPLETE = /%(?![0-9A-Fa-f]{2})/;
-/** Matches a printable ASCII octet that is encoded once or several times. */
+/** Matches an octet from 0x20 to 0x7F that is encoded once or several times. */
 const ENCODED_ASCII = /%(?:25)*([2-7][0-9A-Fa-f])/g;
 /**
- * Several rounds are needed for paths that several proxies encoded. Each round decodes any number of repeated `%25`
- * encodings.
+ * Each round decodes any number of repeated `%25` encodings. Further rounds decode the encodings that the previous round
+ * produced.
  */
 const DECODING_ROUNDS = 4;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: DEL is one of the rejected characters.
@@ -38,8 +38,8 @@ export function isPlainPath(path: string): boolean {
 }
 
 /**
- * Merges repeated slashes, decodes unreserved characters, and encodes all other characters that need it with uppercase
- * digits (RFC 3986 section 6.2.2). Paths that differ under RFC 3986 in more than repeated slashes stay different.
+ * Merges repeated slashes, decodes unreserved characters, and encodes characters that are not allowed in a path, with
+ * uppercase digits (RFC 3986 section 6.2.2). Apart from repeated slashes, only equivalent paths become equal.
  */
 export function canonicalPath(path: string): string {
   if (isPlainPath(path)) return path;
@@ -101,8 +101,8 @@ export function findAmbiguity(path: string): string | undefined {
 }
 
 /**
- * Returns the canonical paths that lenient backends could serve for this path. They decode everything, and may also
- * remove path parameters, an encoded query or fragment, and trailing dots and spaces of segments.
+ * Returns the canonical paths that lenient backends could serve for this path. Such backends decode everything, and may
+ * also remove path parameters, an encoded query or fragment, and trailing dots and spaces of segments.
  */
 export function alternativePaths(path: string): readonly string[] {
   const decoded = (decodedFully(path) ?? path).replaceAll("\\", "/");
@@ -122,7 +122,7 @@ function trimmedSegment(segment: string): string {
   return segment.slice(0, end);
 }
 
-/** Decodes every ASCII octet repeatedly. Returns undefined if the encoding is nested too deeply. */
+/** Decodes octets from 0x20 to 0x7F repeatedly. Returns undefined if the encoding is nested too deeply. */
 function decodedFully(path: string): string | undefined {
   let decoded = path;
   for (let round = 0; round < DECODING_ROUNDS; round++) {
@@ -140,8 +140,8 @@ function decodedOctet(_all: string, hex: string): string {
 
 /**
  * Encodes a value as one segment of an outgoing path. Returns undefined for values that a server could decode to
- * another number of segments, for example separators, dots, control characters, and the empty string. Percent-encoding
- * alone does not prevent this.
+ * another number of segments, for example separators, dot segments, and the empty string, and for control characters.
+ * Percent-encoding alone does not prevent this.
  */
 export function pathSegment(value: string): string | undefined {
   const decoded = decodedFully(value);

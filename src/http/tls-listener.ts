@@ -1,5 +1,6 @@
 /**
- * Defines the TLS settings of a listener. All strings are PEM and were checked when the configuration was loaded.
+ * Defines the TLS settings of a listener. Certificates and keys are PEM and were checked when the configuration was
+ * loaded.
  */
 
 export interface NamedEntries<Value> {
@@ -45,7 +46,7 @@ export interface ListenerCertificate {
 }
 
 export interface ListenerTls {
-  /** The first one is used if no name matches. */
+  /** The first certificate is used if no name matches. */
   readonly certificates: readonly [ListenerCertificate, ...ListenerCertificate[]];
   readonly minVersion: "TLSv1.2" | "TLSv1.3";
   /** The list is in OpenSSL's format. If it is undefined, Node's default applies. */

@@ -1,6 +1,5 @@
 /**
- * Implements a WebSocket client for gwctl's port-forward. It supports binary messages only, and the gateway's own
- * traffic does not use it.
+ * Implements a WebSocket client for the port forwarding of gwctl. It supports only binary messages.
  */
 import { Agent, WebSocket } from "undici";
 import type { TlsOptions } from "./http-client.ts";

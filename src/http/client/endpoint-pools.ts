@@ -16,9 +16,12 @@ export interface Endpoint {
 }
 
 export interface EndpointPools {
-  /** Returns addresses round robin, skipping ejected ones. Returns undefined if the list is empty. */
+  /**
+   * Selects an address round robin and skips ejected addresses, unless all are ejected. Returns undefined if the list
+   * has no valid address.
+   */
   next(addresses: readonly string[]): Endpoint | undefined;
-  /** Returns the health of the addresses whose last request could not connect. */
+  /** Returns the health of each address that failed to connect and has not responded since. */
   failing(): Readonly<Record<string, unknown>>;
   connections(): { open: number; idle: number };
   close(): void;

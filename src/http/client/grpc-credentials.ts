@@ -1,6 +1,6 @@
 /**
  * Creates credentials for a gRPC connection without TLS. A confined connection, whose address comes from a Kubernetes
- * document, is closed before its first byte if it leads to this machine. The check uses the connected address, so DNS
+ * document, fails before its first byte if it leads to a local address. The check uses the connected address, so DNS
  * rebinding cannot bypass it.
  */
 import type { ChannelCredentials, ChannelOptions } from "@grpc/grpc-js";

@@ -1,13 +1,13 @@
 /**
  * Implements passive health checking of a server. A server that does not accept connections is ejected, for longer
- * each time. Afterwards, one trial request is sent, and other requests follow only after its response. Only connection
- * failures count. Response statuses and latency do not.
+ * each time. Afterwards, one trial request is sent, and a response to it ends the ejection. Response statuses and
+ * latency do not affect the health.
  */
 import type { Clock } from "../../base/clock.ts";
 
 const FIRST_EJECTION_MS = 1_000;
 const LONGEST_EJECTION_MS = 30_000;
-/** A trial request without a response within this time is inconclusive, and another one can be sent. */
+/** If a trial request has no result within this time, the next request is another trial. */
 const TRIAL_MS = 10_000;
 
 export interface HealthEvents {
@@ -34,7 +34,8 @@ export class HostHealth {
   }
 
   /**
-   * Called when a request is sent to the server. After failures, the server is ejected until this request completes.
+   * Called when a request is sent to the server. After a failure, the request is a trial, and the server stays ejected
+   * until the trial has a result or TRIAL_MS have passed.
    */
   requestSent(): void {
     if (this.#failures > 0) this.#trialUntilMs = this.#clock.monotonicMs() + TRIAL_MS;
@@ -43,7 +44,7 @@ export class HostHealth {
   failed(reason: string): void {
     const nowMs = this.#clock.monotonicMs();
     this.#trialUntilMs = 0;
-    // Requests that were in flight when the first one failed add no information.
+    // Requests that were already in flight at the first failure do not extend the ejection.
     if (this.#failures > 0 && nowMs < this.#ejectedUntilMs) return;
     const forMs = Math.min(FIRST_EJECTION_MS * 2 ** Math.min(this.#failures, 16), LONGEST_EJECTION_MS);
     this.#failures += 1;

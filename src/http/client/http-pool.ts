@@ -1,6 +1,7 @@
 /**
- * Manages the connections to one target. Connections open on demand, and the pool closes idle ones before the server
- * does. A general client library would cost a third more CPU than the connections in h1/ (docs/adr/0003).
+ * Manages the connections to one target. Connections open on demand, and the pool tries to close idle connections
+ * before the server does. A general client library would cost a third more CPU than the connections in h1/
+ * (docs/adr/0003).
  */
 
 import { type Clock, systemClock } from "../../base/clock.ts";
@@ -11,7 +12,7 @@ import { createLookup, type Resolve } from "../lookup.ts";
 
 /** A Node server closes an idle connection after 5 s by default, so the gateway closes it earlier. */
 const IDLE_MS = 4_000;
-/** The gateway applies only this share of the server's `keep-alive` timeout, for the same reason. */
+/** The gateway closes an idle connection after this share of the timeout in the server's `keep-alive` header. */
 const SHARE_OF_HINT = 0.8;
 const LOOK_EVERY_MS = 1_000;
 

@@ -1,6 +1,6 @@
 /**
- * Handles one connection to a server, with one request at a time. It connects on first use, writes the request, feeds
- * the parser, and reports when it is free or closed.
+ * Handles one connection to a server, with one request at a time. It connects when it is created, writes the request,
+ * feeds the parser, and reports when it is free or closed.
  */
 import type { LookupFunction, Socket } from "node:net";
 import type { Writable } from "node:stream";
@@ -45,8 +45,8 @@ export function writeBody(
   let written = 0;
   let isOver = false;
   /**
-   * Joins the framed chunks of this event-loop iteration, because thousands of tiny chunks would otherwise be as many
-   * entries in the socket's queue.
+   * Holds small framed chunks until the next tick, so that thousands of tiny chunks do not become as many entries in
+   * the socket's queue.
    */
   let unsent = "";
 
@@ -165,12 +165,12 @@ export interface ConnectionOwner {
 export class Connection implements ParserEvents, Carrier {
   /** The connection became free at this monotonic time. */
   idleSinceMs = 0;
-  /** The server's first response contained this keep-alive timeout. The value is undefined if it contained none. */
+  /** The keep-alive timeout in the server's first response is undefined if the response contained none. */
   serverKeepsMs: number | undefined = undefined;
   readonly #owner: ConnectionOwner;
   readonly #parser = new ResponseParser(this);
   readonly #socket: Socket;
-  /** Once the attempt is over, its handle cannot affect the next attempt on this connection. */
+  /** Calls from the handle of any other attempt are ignored, because they belong to an earlier request. */
   #attempt: HttpAttempt | undefined = undefined;
   /**
    * True if the response has ended. After all bytes of the same read have been parsed, `#release` decides whether the
@@ -237,7 +237,7 @@ export class Connection implements ParserEvents, Carrier {
   head(head: ParsedHead): void {
     this.#answering = true;
     this.#keepAlive = head.keepAlive;
-    // A server sends the same value every time, so it is read once per connection.
+    // Servers usually send the same value every time, so it is read once per connection.
     if (this.#served === 0) this.serverKeepsMs = keptMs(head.headers.get("keep-alive"));
     this.#attempt?.head(head.status, head.headers);
   }
@@ -377,7 +377,7 @@ export class Connection implements ParserEvents, Carrier {
 }
 
 function ignore(): void {
-  // The failure was already handled.
+  // The caller has already handled the failure, or no action is needed.
 }
 
 /** Parses a `keep-alive` header such as `timeout=5, max=100`. */

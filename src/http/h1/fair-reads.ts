@@ -1,7 +1,7 @@
 /**
  * Limits socket reads per event-loop iteration, so that busy sockets cannot delay new connections. libuv accepts one
  * connection per iteration, and reads a socket up to 32 times while each read fills the buffer. With iterations of 20
- * ms, 300 connections of one client would delay the next client by 6 s. After 32 full reads in one iteration, each
+ * ms, 300 connections of one client would delay the next client by 6 s. After 33 full reads in one iteration, each
  * socket is therefore read at most once more. If a long iteration has accepted a connection, sockets are not read
  * again until the backlog is empty or 20 ms have passed, which keeps the iterations in between short.
  */
@@ -39,7 +39,6 @@ export class FairReads {
     this.#schedule = schedule;
   }
 
-  /** Returns whether reading must wait. */
   get isHolding(): boolean {
     return this.#acceptsFirst || this.#fullReads > FULL_READS_PER_ITERATION;
   }
@@ -70,7 +69,7 @@ export class FairReads {
     else action();
   }
 
-  /** Runs the action in another event-loop iteration in which reading may continue. */
+  /** Schedules the action for the end of an event-loop iteration, immediately or when reading may continue. */
   runLater(action: () => void): void {
     this.run(() => this.#schedule(action));
   }

@@ -15,7 +15,7 @@ export const MAX_TRAILER_BYTES = 8 * 1024;
 export const MAX_TRAILER_LINES = 100;
 /** Limits the extensions of all chunks of a body, because they are cheap to send and are ignored. */
 export const MAX_EXTENSION_BYTES = 16 * 1024;
-/** Eight hex digits allow 4 GiB in one chunk. */
+/** Eight hex digits allow almost 4 GiB in one chunk. */
 const MAX_SIZE_DIGITS = 8;
 
 /** Trims spaces and tabs only. `trim()` would also remove the byte 0xA0. */
@@ -66,7 +66,6 @@ export class LineBuffer {
   }
 }
 
-/** Each parser adds the states of its own messages. */
 export type ChunkState =
   | "chunk-size"
   | "chunk-extension"
@@ -82,11 +81,10 @@ export abstract class ChunkedParser<State extends string> {
   protected readonly line = new LineBuffer();
   /** Counts the bytes left in the current chunk, or in a body with a content-length. */
   protected left = 0;
-  /** Counts the hex digits of the current chunk size. */
   protected digits = 0;
   protected extensionBytes = 0;
 
-  /** Throws the error of the parser. The connection cannot be used afterwards. */
+  /** Throws the parser's type of error. The connection cannot be used afterwards. */
   protected abstract fail(reason: string): never;
 
   protected abstract readData(chunk: Buffer, at: number): number;

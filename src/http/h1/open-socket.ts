@@ -8,7 +8,7 @@ import type { HttpTarget } from "../http-client.ts";
 import { confinedLookup, isLocalAddress, localAddressError } from "../local-address.ts";
 import { type Received, readConnecting, readOptions } from "./socket-reads.ts";
 
-/** The client offers `protocols` by ALPN. `received` replaces `data` events. */
+/** The gateway offers `protocols` by ALPN. `received` replaces `data` events. */
 export function openSocket(
   { protocol, host, port, socketPath, tls, isConfined }: HttpTarget,
   unconfined: LookupFunction,

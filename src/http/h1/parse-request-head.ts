@@ -10,14 +10,14 @@ import { isHeaderValue } from "../headers.ts";
 import { trimmed } from "./message-framing.ts";
 
 /**
- * `bad` is not HTTP/1.1, `too-large` is an oversized head or trailer section, `version` is another HTTP version, and
- * `extensions` is an oversized total of chunk extensions.
+ * `bad` is a violation of the HTTP/1.1 grammar, `too-large` is an oversized head or trailer section, `version` is
+ * another HTTP version, and `extensions` is an oversized total of chunk extensions.
  */
 export type RequestErrorKind = "bad" | "too-large" | "version" | "extensions";
 
 export class RequestError extends ExpectedError {
   readonly kind: RequestErrorKind;
-  /** Contains the bytes of the head so far if the head cannot be parsed. */
+  /** Contains the bytes received since the start of the head, up to MAX_HEAD_BYTES, if the head cannot be parsed. */
   head: Buffer | undefined = undefined;
 
   constructor(kind: RequestErrorKind, message: string) {
@@ -38,15 +38,15 @@ export interface ParsedRequest {
   readonly contentLength: number | undefined;
   /** True if another request may follow on the connection. */
   readonly keepAlive: boolean;
-  /** HTTP/1.0 has no `expect` header. */
+  /** The value is always `nothing` for HTTP/1.0, which has no `expect` header. */
   readonly expects: "nothing" | "continue" | "unknown";
-  /** The client offers to upgrade to this protocol, and `connection` lists `upgrade`. */
+  /** The value of the `upgrade` header is undefined if `connection` does not list `upgrade`. */
   readonly upgrade: string | undefined;
   /** Explains why the body cannot be framed safely. The request must be rejected and the connection closed. */
   readonly fault: string | undefined;
 }
 
-/** Other methods are rejected, because forwarding an unknown method may not be safe. */
+/** Other methods are rejected, because backends could treat them in unexpected ways. */
 const METHODS = new Set(
   (
     "GET POST PUT DELETE HEAD OPTIONS PATCH CONNECT TRACE ACL BIND CHECKOUT COPY LINK LOCK M-SEARCH MERGE MKACTIVITY " +
@@ -57,10 +57,10 @@ const METHODS = new Set(
 // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches control characters
 const FORBIDDEN_SO_FAR = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n|$)|(?<!\r)\n/;
 const METHOD_SO_FAR = /^[A-Z][A-Z-]{0,14}(?: |$)/;
-/** Matches a path, `*`, or an absolute URL (RFC 9112 section 3.2). Only CONNECT has an authority. */
+/** Matches a path, `*`, or an absolute URL (RFC 9112 section 3.2). A CONNECT request has an authority instead. */
 const TARGET = /^(?:\/[\x21-\x7e]*|\*|[A-Za-z]+:\/\/[A-Za-z0-9._~:@[\]-]+(?:[/?][\x21-\x7e]*)?)$/;
 const AUTHORITY = /^[A-Za-z0-9._~:[\]-]+$/;
-/** These trailers could smuggle another body length past a server that merges trailers into headers. */
+/** A server that merges trailers into headers could use these trailers for another body length or host. */
 const FRAMING_TRAILER = /^(?:content-length|transfer-encoding|host)$/i;
 const LENGTH = /^[0-9]{1,15}$/;
 const OTHER_HTTP = /^HTTP\/(?:0\.9|2\.0)$/;

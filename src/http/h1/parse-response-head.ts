@@ -67,7 +67,7 @@ export function parseResponseHead(text: string): { head: ParsedHead; framing: Fr
     } else if (name === "connection") connection += `,${value.toLowerCase()}`;
   }
   if (chunked && length !== undefined) throw new ResponseError("both content-length and transfer-encoding");
-  // Only the exact token keeps the connection alive, and anything similar to `close` closes it.
+  // With HTTP/1.0, only the exact token keeps the connection alive. Any text that contains `close` closes it.
   const isKept = (): boolean => connection.split(",").some((token) => token.trim() === "keep-alive");
   const keepAlive = !connection.includes("close") && (!isOld || isKept());
   return {

@@ -11,9 +11,9 @@ const JOINED_BYTES = 16 * 1024;
 
 /** Once the connection serves another request, it must ignore the calls of earlier bodies. */
 export interface BodyCarrier {
-  /** Called when the reader paused. */
+  /** Called when the reader pauses, and when data is held. */
   pauseBody(body: RequestBodySource): void;
-  /** Called when the reader resumed. `flush` must follow in a later event-loop iteration. */
+  /** Called when the reader resumes, and while a `peek` waits. The carrier must call `flush` asynchronously. */
   resumeBody(body: RequestBodySource): void;
   /** Reports that `bytes` of the body wait for the reader, or for the receiver to which the reader forwards them. */
   bodyWaits(body: RequestBodySource, bytes: number): void;
@@ -37,7 +37,7 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
     this.#carrier = carrier;
   }
 
-  /** True if no data is held for the reader, so that the rest must come from the client. */
+  /** True if no data is held and the reader is not paused, so that the rest must come from the client. */
   get isDrained(): boolean {
     return this.#held.length === 0 && this.#isFlowing !== false;
   }
@@ -121,7 +121,7 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
     this.#endIfRead();
   }
 
-  /** Delivers held data until the reader pauses again. Returns true if nothing is left. */
+  /** Delivers held data until the reader pauses again. Returns true if the connection should read more. */
   flush(): boolean {
     if (this.#peeker !== undefined) return this.#tellFirst(this.#peeker);
     const heldBytes = this.#heldBytes;
@@ -145,7 +145,7 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
     this.emit("close");
   }
 
-  /** Returns true while no data has arrived, so that the connection must read. */
+  /** Returns true if no data is held, so that the connection must read. */
   #tellFirst(peeker: (first: Buffer | undefined) => void): boolean {
     if (this.#held.length === 0 && !this.#isComplete) return !this.destroyed;
     this.#peeker = undefined;

@@ -31,8 +31,8 @@ import {
 const MAX_EMPTY_LINES = 8;
 
 /**
- * Skips empty lines before a request, because some clients send one after a body (RFC 9112 section 2.2). A single CR
- * or LF is rejected, because another parser could treat it as the start of the request.
+ * Skips empty lines before a request, because some clients send an empty line after a body (RFC 9112 section 2.2). A
+ * single CR or LF is rejected, because another parser could treat it as the start of the request.
  */
 export class EmptyLines {
   #lines = 0;
@@ -60,7 +60,10 @@ export class EmptyLines {
 }
 
 export interface RequestEvents {
-  /** `body` is the complete body if it arrived with the head. Otherwise `data` and `end` follow if there is a body. */
+  /**
+   * `body` is the complete body if it is small and arrived with the head. Otherwise `data` and `end` follow if there is
+   * a body.
+   */
   head(request: ParsedRequest, body: Buffer | undefined): void;
   data(chunk: Buffer): void;
   /** Called when a body that was not passed to `head` is complete. */
@@ -94,7 +97,7 @@ export class RequestParser extends ChunkedParser<RequestState> {
     this.#events = events;
   }
 
-  /** True if no byte has been received since the last request ended. */
+  /** True if the next request has not started. Empty lines may have been received. */
   get isBetween(): boolean {
     return this.state === "between";
   }

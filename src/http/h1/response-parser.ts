@@ -29,7 +29,7 @@ export class GatheredBody {
   /** The value is 0 if there are no bytes. */
   #end = 0;
 
-  /** Moves the bytes over earlier bytes of the same buffer. */
+  /** Moves the bytes to the end of the bytes added before. All calls until `take` must pass the same chunk. */
   add(chunk: Buffer, from: number, to: number): void {
     if (this.#end === 0) {
       this.#from = from;
@@ -40,7 +40,6 @@ export class GatheredBody {
     this.#end += to - from;
   }
 
-  /** Returns the bytes added from this chunk, once. */
   take(chunk: Buffer): Buffer | undefined {
     const end = this.#end;
     if (end === 0) return undefined;
@@ -127,7 +126,7 @@ export class ResponseParser extends ChunkedParser<ResponseState> {
     }
   }
 
-  /** Called when the server closed the connection. Throws unless the body ends with the connection. */
+  /** Called when the server closed the connection. Throws if a response is missing or incomplete. */
   eof(): void {
     if (this.state === "until-close") this.#end(NO_BYTES, []);
     else if (this.state !== "idle")

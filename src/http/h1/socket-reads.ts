@@ -8,7 +8,7 @@
 import { type OnReadOpts, Socket } from "node:net";
 import { fairReads } from "./fair-reads.ts";
 
-/** The buffer size that libuv suggests for a read. */
+/** This is the buffer size that libuv suggests for a read. */
 const READ_BYTES = 64 * 1024;
 
 const buffer = Buffer.allocUnsafeSlow(READ_BYTES);

@@ -1,6 +1,6 @@
 /**
- * Manages the HTTP/2 connections to one target, and opens another one only if the server's stream limit is reached.
- * With a `fallback`, the server may choose HTTP/1.1 by ALPN, and all later requests use it.
+ * Manages the HTTP/2 connections to one target, and opens another connection only if no open connection accepts more
+ * streams. With a `fallback`, the server may choose HTTP/1.1 by ALPN, and all later requests use it.
  */
 import { type ClientHttp2Session, connect } from "node:http2";
 import type { Socket } from "node:net";

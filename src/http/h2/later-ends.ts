@@ -1,7 +1,7 @@
 /**
- * Defers ending HTTP/2 sessions and streams to the next event-loop iteration. Node calls handlers, and ends sessions
- * after a GOAWAY, while nghttp2 reads a packet. Sending or closing during that time frees streams that nghttp2 still
- * reads, or delivers frames to closed streams, and a single packet could crash the process.
+ * Defers ending HTTP/2 sessions and streams with `setImmediate`. Node calls handlers, and ends sessions after a GOAWAY,
+ * while nghttp2 reads a packet. Sending or closing during that time frees streams that nghttp2 still reads, or delivers
+ * frames to closed streams, and a single packet could crash the process.
  */
 import type { Http2Session, Http2Stream } from "node:http2";
 
@@ -32,7 +32,6 @@ export function endSessionLater(session: Http2Session): () => void {
   };
 }
 
-/** Resets a stream, or closes it if it has ended. */
 export function closeStreamLater(stream: Http2Stream, code: number): void {
   setImmediate(() => {
     if (!stream.destroyed) stream.close(code);

@@ -6,7 +6,7 @@
 import type { Http2Session } from "node:http2";
 import type { Socket } from "node:net";
 
-/** A PING follows this much silence. Short network failures do not count. */
+/** The gateway sends a PING after this much silence. */
 export const SILENT_PEER_MS = 15_000;
 const GIVEN_UP_AFTER = 3;
 
@@ -24,7 +24,7 @@ export class LifeSigns {
     this.#pingAfterMs = pingAfterMs;
   }
 
-  /** Called periodically while a request waits. Returns true if the peer is dead. */
+  /** Called periodically. `elapsedMs` is the time since the last call. */
   hasDied(elapsedMs: number): boolean {
     const { bytesRead } = this.#socket;
     if (bytesRead !== this.#received) {

@@ -25,7 +25,7 @@ export class StreamCall implements Carrier {
   readonly #scheme: "http" | "https";
   readonly #done: (call: StreamCall) => void;
   #stream: ClientHttp2Stream | undefined = undefined;
-  /** The call uses HTTP/1.1 if the server chose it. */
+  /** Set if the server chose HTTP/1.1 and another pool sends the request. */
   #other: HttpCall | undefined = undefined;
   #hasHead = false;
   #hasEnded = false;
@@ -47,7 +47,7 @@ export class StreamCall implements Carrier {
     this.attempt = new HttpAttempt(this, receiver, health);
   }
 
-  /** `isKept` states that the connection has served before, so its end may have another cause than this request. */
+  /** `isKept` is true if the connection has served a request before, so that it may end independently of this one. */
   start(session: ClientHttp2Session, isKept: boolean): void {
     if (this.attempt.isOver) return;
     const { body } = this.#request;
@@ -111,7 +111,7 @@ export class StreamCall implements Carrier {
   #head(status: number, flags: number, raw: readonly string[]): void {
     this.#hasHead = true;
     this.attempt.head(status, headerList(raw));
-    // Head and end are reported in one event-loop iteration, so that a response without a body is forwarded as one.
+    // Reports the end together with the head, so that a response without a body can be forwarded in one step.
     if ((flags & NGHTTP2_FLAG_END_STREAM) !== 0) this.#end();
   }
 
