@@ -1,7 +1,7 @@
 /**
- * Access rules for both authorization policies. All `require` rules must be true, all `deny` rules false, and one `allow`
- * rule true if there are any. Rules fail closed: a `require` or `allow` rule that cannot be evaluated is not true, and a
- * `deny` rule that cannot be evaluated denies.
+ * Evaluates the access rules of both authorization policies. All `require` rules must be true, all `deny` rules false,
+ * and at least one `allow` rule true if there are any. Rules fail closed: a `require` or `allow` rule that cannot be
+ * evaluated is not true, and a `deny` rule that cannot be evaluated denies.
  */
 import { z } from "zod";
 import { createBudget, type Expression } from "../../cel/expression.ts";

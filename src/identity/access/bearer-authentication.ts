@@ -1,7 +1,7 @@
 /**
- * Bearer token authentication for the policies that verify tokens, with three modes and two 401 responses (RFC 6750
- * section 3). The client gets a generic error. The detail for the operator includes the failed check, the expected and
- * the actual value, and the fix.
+ * Implements bearer token authentication for the policies that verify tokens, with three modes and two 401 responses
+ * (RFC 6750 section 3). The client gets a generic error. The detail for the operator includes the expected and the
+ * actual value, and a hint if there is one.
  */
 import { z } from "zod";
 import { GatewayError } from "../../core/errors.ts";
@@ -37,7 +37,7 @@ export interface BearerOptions {
   readonly kind: string;
   readonly mode: AuthenticationMode;
   readonly location: CredentialLocation;
-  /** If a token names no accepted issuer, errors mention the first one. */
+  /** A token that names no accepted issuer is checked against the first issuer, which rejects it. */
   readonly issuers: readonly [AcceptedIssuer, ...AcceptedIssuer[]];
   /** These attributes follow the scheme in `www-authenticate`, for example `resource_metadata="…"`. */
   readonly challenge: string;
@@ -48,14 +48,14 @@ const KEYS_MISSING = "the identity provider's keys are not available yet";
 
 export interface BearerAuthentication {
   request(exchange: Exchange): undefined | Promise<undefined>;
-  /** Makes the same check for a dry run, with a given token or given claims, and does not verify the signature. */
+  /** Authenticates a dry run with a token, whose signature is not verified, or with claims, which are not checked. */
   assume(exchange: Exchange, given: GivenToken): undefined;
   recall(exchange: Exchange, identity: RecordedIdentity): undefined | Promise<undefined>;
 }
 
 /**
- * Records a request that a permissive policy admits and a strict one would deny. Limits count the request, because some
- * operators use permissive mode permanently.
+ * Records a request that a permissive policy admits and a strict policy would deny. Limits count the request, because
+ * some operators use permissive mode permanently.
  */
 export function toleratedInShadow(exchange: Exchange, kind: string, rule: string, detail = rule): void {
   exchange.deniedInShadow(kind, detail, { rule, isCounted: true });

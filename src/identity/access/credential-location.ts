@@ -1,6 +1,6 @@
 /**
- * The location of a credential in a request, which is a header with an optional scheme or a query parameter. A request
- * with two values is rejected, because the gateway and a backend could each use a different one.
+ * Reads a credential from its location in a request, which is a header with an optional scheme or a query parameter. Two
+ * values count as an invalid credential, because the gateway and a backend could each use a different value.
  */
 import { z } from "zod";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
@@ -39,7 +39,7 @@ export function readCredential(request: GatewayRequest, location: CredentialLoca
   return readParameter(request, location.queryParameter.name);
 }
 
-/** Withholds the credential from backends. With `restorable`, a `backendAuth` policy may still forward it. */
+/** Withholds the credential from backends. With `restorable`, a `backendAuth` policy may still forward a header. */
 export function withhold(exchange: Exchange, location: CredentialLocation, restorable: boolean): void {
   if ("queryParameter" in location) {
     exchange.credentials.query ??= [];

@@ -1,6 +1,6 @@
 /**
- * The keys that a policy trusts, which are inline, read from a watched file, or fetched from the identity provider
- * (remote-key-set.ts). Lookups are synchronous. A request waits only if its key is unknown.
+ * Provides the keys that a policy trusts, which are inline, read from a watched file, or fetched from the identity
+ * provider (remote-key-set.ts). Lookups are synchronous. A request waits only if its key is unknown.
  */
 import { readFileSync, statSync } from "node:fs";
 import type { Clock } from "../../base/clock.ts";

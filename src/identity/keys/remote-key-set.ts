@@ -1,7 +1,7 @@
 /**
- * The key set of an identity provider. It is fetched in the background, refreshed according to its cache headers, kept
- * while the provider is down, and fetched again when a token names an unknown key. Unknown keys cause at most one extra
- * fetch in 30 s, including failed attempts.
+ * Maintains the key set of an identity provider. It is fetched in the background, refreshed according to its cache
+ * headers, kept for up to 24 hours while the provider is down, and fetched again when a token names an unknown key.
+ * Unknown keys cause at most one extra fetch in 30 s, including failed attempts.
  */
 
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -64,7 +64,7 @@ class RemoteKeySet implements KeySet {
     if (this.#attempts === 0) return this.#load();
     const nowMs = this.#options.clock.monotonicMs();
     if (nowMs - this.#unknownKeyMs < UNKNOWN_KEY_COOLDOWN_MS) return undefined;
-    // Without keys, background fetches are already running, and tokens must not cause more.
+    // Without keys, background fetches are already scheduled, and tokens must not cause more.
     if (this.current() === undefined) return undefined;
     this.#unknownKeyMs = nowMs;
     return this.#load();
@@ -127,7 +127,6 @@ class RemoteKeySet implements KeySet {
       this.#failures += 1;
       this.#lastError = errorDetail(error);
       const fields = { source: this.description, error: this.#lastError, stale: this.#table !== undefined };
-      // Only the first failure of an outage is logged as a warning.
       if (this.#failures === 1) logger.warn("key set cannot be fetched; retrying in the background", fields);
       else logger.debug("key set still cannot be fetched", fields);
       this.#schedule(Math.min(MAX_RETRY_MS, 1000 * 2 ** Math.min(this.#failures - 1, 10)));

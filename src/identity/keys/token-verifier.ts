@@ -19,7 +19,7 @@ import {
 import { type KeySet, keysFor } from "./key-set.ts";
 import { type VerificationKey, verifySignature } from "./verification-key.ts";
 
-/** An entry takes about 2 KiB, so the cache uses at most 16 MiB. */
+/** With entries of about 2 KiB, the cache uses up to 16 MiB. */
 const MAX_CACHED_TOKENS = 8_192;
 
 export type Verdict =
@@ -78,7 +78,7 @@ export function createTokenVerifier(keySet: KeySet, clock: Clock): TokenVerifier
       return { kind: "valid", claims, principal: tokenPrincipal(claims, text) };
     }
     const detail = `the signature does not match ${keysTried(token, keys.length)} of ${keySet.description}`;
-    // Without a `kid`, the signing key may be one that was published recently.
+    // Without a `kid`, the token may be signed with a key that was published recently.
     if (token.kid === undefined)
       return { kind: "invalid", problem: failure("key", "the token's key is not known", detail).problem };
     return { kind: "invalid", problem: failure("signature", "the token's signature is not valid", detail).problem };

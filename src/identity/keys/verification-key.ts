@@ -1,7 +1,7 @@
 /**
  * Imports the public keys of a key set for verification (RFC 7517). Keys that cannot have signed an access token are
  * skipped with a reason, such as shared secrets, encryption keys, short RSA keys, and unknown curves. Signature checks
- * are synchronous, which costs half as much as the promise-based API.
+ * are synchronous, which costs less than the promise-based API.
  */
 
 import { constants, createPublicKey, type KeyObject, verify } from "node:crypto";
@@ -11,7 +11,7 @@ import { ALGORITHMS, type Algorithm, type ParsedToken } from "../tokens/token.ts
 
 /** RFC 7518 section 3.3 requires this minimum. */
 const MIN_RSA_BITS = 2048;
-/** OpenSSL's own limit for RSA keys. */
+/** OpenSSL does not verify signatures with larger RSA keys. */
 const MAX_RSA_BITS = 16_384;
 export const MAX_KEYS = 100;
 

@@ -1,7 +1,7 @@
 /**
- * CSRF and cookie protection for browser flows (`oidc` sign-ins, the pages where users connect MCP accounts, and the
- * web UI). Requests must come from a page of the gateway's origin. Browsers that support `__Host-` cookies prevent
- * other hosts from setting them. Backends never receive these cookies.
+ * Implements CSRF and cookie protection for browser flows (`oidc` sign-ins, the pages where users connect MCP accounts,
+ * and the web UI). Unsafe requests must come from a page of the gateway's origin. Browsers that support `__Host-`
+ * cookies prevent other hosts from setting them. Backends never receive these cookies.
  */
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { HeaderList } from "../../http/headers.ts";
@@ -27,9 +27,9 @@ export function foreignOrigin({ headers }: GatewayRequest, origin: string): stri
 }
 
 /**
- * A cookie for the host of `url`, which is the gateway's URL in browsers. With TLS, the `__Host-` prefix (which
- * requires `Path=/`) prevents other hosts of the domain from setting it. Without a `Domain` attribute, browsers send it
- * only to this host.
+ * Represents a cookie for the host of `url`, which is the gateway's URL in browsers. With TLS, the `__Host-` prefix
+ * (which requires `Path=/`) prevents other hosts of the domain from setting it. Because it has no `Domain` attribute,
+ * browsers send it only to this host.
  */
 export class BrowserCookie {
   readonly name: string;

@@ -1,6 +1,6 @@
 /**
- * Browser sign-in with OpenID Connect (authorization code with PKCE). It redirects to the identity provider and
- * exchanges the callback's code for an ID token. The state is kept in a signed cookie, so abandoned sign-ins use no
+ * Implements browser sign-in with OpenID Connect (authorization code with PKCE). It redirects to the identity provider
+ * and exchanges the callback's code for an ID token. The state is kept in a signed cookie, so abandoned sign-ins use no
  * memory.
  */
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
@@ -25,7 +25,7 @@ const TIMEOUT_MS = 10_000;
 const MAX_RESPONSE_BYTES = 256 * 1024;
 /** Limits the concurrent sign-ins per browser, because each adds a cookie to every request. */
 const SLOTS = 4;
-/** A longer return path is dropped, because cookies are limited to 4 KiB. */
+/** A longer return path is replaced with `/`, because cookies are limited to 4 KiB. */
 const MAX_RETURN_CHARS = 1_500;
 
 export interface BrowserLoginOptions {
@@ -57,7 +57,7 @@ export interface BrowserLogin {
   begin(request: GatewayRequest): Promise<Reply>;
   /** Handles the callback. Rejects with a GatewayError that explains the problem. */
   finish(request: GatewayRequest): Promise<SignedIn>;
-  /** Resolves to undefined if the provider's metadata has no logout URL. */
+  /** Resolves to undefined if the provider's metadata is unavailable or has no logout URL. */
   endSessionUrl(): Promise<string | undefined>;
 }
 

@@ -70,7 +70,7 @@ export function createClientMetadata({ hosts, clientId, fetch, clock }: ClientMe
   };
 }
 
-/** Returns undefined for an ordinary id, which is not a URL. */
+/** Returns undefined for an ordinary ID, which is not an https URL. */
 function documentUrl(pairs: readonly FormPair[], hosts: readonly string[]): string | undefined {
   const ids = pairs.filter(({ name }) => name.toLowerCase() === "client_id");
   const id = ids[0]?.value;
@@ -113,8 +113,8 @@ export function isLoopbackAddress(address: string): boolean {
 }
 
 /**
- * Compares addresses exactly, except that any port matches on loopback, because clients use a free one (RFC 8252
- * section 7.3).
+ * Compares addresses exactly, except that any port matches on loopback, because clients listen on any free port (RFC
+ * 8252 section 7.3).
  */
 export function isSameAddress(named: string, asked: string): boolean {
   if (named === asked) return true;

@@ -1,7 +1,7 @@
 /**
  * Implements `gwctl auth check`, which performs the steps of a login against the real provider, without a user or a
- * running gateway, and reports for each step whether it works or how to fix it. The check registers a client as MCP
- * clients do and deletes it immediately. The audience is checked only if a token is given.
+ * running gateway, and reports for each step whether it works or how to fix it. The check registers clients as MCP
+ * clients do and deletes them afterward. The audience is checked only if a token is given.
  */
 
 import type { Fetch } from "../../http/fetch.ts";

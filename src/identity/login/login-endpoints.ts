@@ -1,7 +1,7 @@
 /**
- * The login endpoints of a protected route, which need no token: metadata documents, client registration, and the
- * proxied authorize and token endpoints. Requests to the provider carry no cookies and no forwarding headers, and only
- * the status, the body, and the headers that describe the body are returned to the client.
+ * Serves the login endpoints of a protected route, which need no token: metadata documents, client registration, the
+ * proxied authorize and token endpoints, and the callback. Requests to the provider carry no cookies and no forwarding
+ * headers, and only the status, the body, and a few headers of its response are returned to the client.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -40,7 +40,7 @@ export interface LoginEndpointsOptions {
   readonly provider: IdentityProvider;
   readonly discovery: Discovery;
   readonly resourceDocument: Readonly<Record<string, unknown>>;
-  /** Also removes the scopes from the server metadata, because clients fall back to those. */
+  /** True to remove the scopes from the server metadata, because clients fall back to them. */
   readonly wantsNoScopes?: boolean;
   readonly limit: LoginLimit;
   readonly clientMetadata?: ClientMetadata | undefined;
@@ -260,7 +260,7 @@ function preflight(allowed: readonly string[]): Reply {
   });
 }
 
-/** Drops the provider's cookies, connection headers, and policy headers. */
+/** Returns only a few headers, so that the provider's cookies and security headers do not reach the client. */
 function passThrough(response: FetchResponse): Reply {
   const headers = HeaderList.of(ANY_ORIGIN);
   for (const name of ["content-type", "cache-control", "pragma", "retry-after", "www-authenticate"]) {
@@ -292,7 +292,7 @@ function requireLogin(provider: IdentityProvider): ProxiedLogin {
 const MAX_DEPTH = 16;
 const MAX_REDIRECT_URIS = 50;
 
-/** These schemes execute or read something instead of opening the client application. */
+/** These schemes execute code or read content instead of opening the client application. */
 const DANGEROUS_SCHEMES = new Set([
   "about:",
   "blob:",

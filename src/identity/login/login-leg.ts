@@ -1,5 +1,5 @@
 /**
- * The options of a login check, and the result of one step of `gwctl auth check`.
+ * Defines the options of a login check and the result of one step of `gwctl auth check`, and checks the gateway itself.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
@@ -24,7 +24,7 @@ export interface LoginCheckOptions {
   readonly fetch: Fetch;
   readonly clock: Clock;
   readFile(path: string): string;
-  /** Undefined if only the provider is checked. */
+  /** The value is undefined if only the provider is checked. */
   readonly gateway?: { readonly hasCors: boolean } | undefined;
   readonly token?: string | undefined;
 }
@@ -35,7 +35,7 @@ export interface LoginLeg {
   readonly leg:
     | ("metadata" | "clock" | "keys" | "pkce" | "registration" | "authorize" | "token endpoint" | "token")
     | ("resource" | "cors");
-  /** Undefined if the step was not checked. */
+  /** The value is undefined if the step was not checked. */
   readonly ok: boolean | undefined;
   readonly message: string;
   readonly hint?: string;

@@ -1,6 +1,6 @@
 /**
- * Tries a login at the real provider as far as possible without a user. It registers a client and deletes it
- * immediately, requests the login page and checks its redirect, or exchanges an invalid code.
+ * Tries a login at the real provider as far as possible without a user. It registers clients, requests the login page,
+ * checks the redirect, and deletes the clients. With the operator's client, it exchanges an invalid code instead.
  */
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import { type Discovered, errorDetail, type IdentityProvider, type RegisteredClient } from "../providers/provider.ts";
@@ -8,7 +8,7 @@ import { providerFault } from "../providers/provider-faults.ts";
 import { callbackAddress } from "./client-callback.ts";
 import { failed, LEG_LIMITS, type LoginCheckOptions, type LoginLeg, notChecked, rejectedLeg } from "./login-leg.ts";
 
-/** The address is never opened; the provider only has to accept it. */
+/** The gateway never opens this address. The provider only has to accept it. */
 const REDIRECT_URI = "http://127.0.0.1:33418/callback";
 /** The value is the example of RFC 7636, appendix B. */
 const CODE_CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
@@ -121,7 +121,7 @@ async function authorizeLeg(
   const scopes = options.policy.resourceMetadata.scopesSupported ?? [];
   const redirectUri = getRedirectUri(options);
   const query = new URLSearchParams({
-    // Clients request the scopes in the document.
+    // Clients request the scopes in the resource metadata.
     ...(scopes.length === 0 ? {} : { scope: scopes.join(" ") }),
     response_type: "code",
     client_id: clientId,

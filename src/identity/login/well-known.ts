@@ -1,13 +1,13 @@
 /**
- * The well-known paths of a protected resource (RFC 9728, RFC 8414, OpenID Connect discovery). Each path exists with
- * the resource's path as a suffix, so that several protected routes of a listener do not collide, and without it,
- * because some clients drop the path.
+ * Defines the well-known paths of a protected resource (RFC 9728, RFC 8414, OpenID Connect discovery). Paths exist with
+ * the resource's path as a suffix, so that several protected routes of a listener do not collide, and most also exist
+ * without it, because some clients drop the path.
  */
 import { canonicalPath } from "../../http/request-path.ts";
 
 export interface LoginEndpoint {
   readonly kind: "protected-resource" | "authorization-server" | "registration" | "authorize" | "token" | "callback";
-  /** Empty if the request path does not end with the resource's path. */
+  /** Contains the resource's path, or is empty for a path that does not contain it. */
   readonly suffix: string;
   /** True if the path does not name the resource, so another resource may serve its documents at the same path. */
   readonly isShared: boolean;

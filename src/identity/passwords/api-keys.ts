@@ -6,7 +6,7 @@ import { createHmac, hash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { ModelAccess } from "../../core/request-attributes.ts";
 
 export interface KeyBudget {
-  /** US dollars per period. Exactly one of `cost` and `tokens` is set. */
+  /** The cost is in US dollars per period. Exactly one of `cost` and `tokens` is set. */
   readonly cost?: number | undefined;
   readonly tokens?: number | undefined;
   readonly per: "day" | "week" | "month";
@@ -18,7 +18,7 @@ export interface ApiKeyEntry {
   readonly principal: string;
   readonly metadata: Readonly<Record<string, unknown>>;
   readonly expiresAtMs: number | undefined;
-  /** Undefined if the key may use all models. */
+  /** The value is undefined if the key may use all models. */
   readonly access: ModelAccess | undefined;
   readonly budget: KeyBudget | undefined;
 }

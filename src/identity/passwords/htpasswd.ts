@@ -1,6 +1,6 @@
 /**
- * The users of an htpasswd file with bcrypt, Apache MD5 (`$apr1$`), or `{SHA}` hashes. `PasswordChecks` computes the
- * hashes, and correct passwords are cached as keyed digests.
+ * Checks the passwords of users in an htpasswd file with bcrypt, Apache MD5 (`$apr1$`), or `{SHA}` hashes.
+ * `PasswordChecks` computes the hashes, and correct passwords are cached as keyed digests.
  */
 import { createHmac, randomBytes } from "node:crypto";
 import { LRUCache } from "lru-cache";
@@ -13,7 +13,7 @@ const MAX_CACHED_PASSWORDS = 10_000;
  */
 const MAX_PASSWORD_BYTES = 1_024;
 const BCRYPT = /^\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}$/;
-/** Cost 14 takes about one second of CPU time. A higher cost is a mistake. */
+/** Cost 14 takes about one second of CPU time. A file with a higher cost is rejected. */
 const MAX_COST = 14;
 const MIN_COST = 4;
 const APR1 = /^\$apr1\$([./A-Za-z0-9]{1,8})\$([./A-Za-z0-9]{22})$/;
@@ -35,7 +35,7 @@ export interface Htpasswd {
 
 export function createHtpasswd(text: string, checks: PasswordChecks): Htpasswd {
   const users = parseUsers(text);
-  // An unknown user costs as much as a known one, so timing does not reveal user names.
+  // For an unknown user, the hash of another user is checked, so that timing does not reveal user names.
   const [substitute] = users.values();
   if (substitute === undefined) throw new Error("htpasswd has no users");
   const secret = randomBytes(32);

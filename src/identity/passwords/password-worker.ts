@@ -1,6 +1,5 @@
 /**
- * The worker thread that compares passwords with their hashes. It computes all kinds of hashes, because even the fast
- * ones take milliseconds for a long password. It sends one response per message.
+ * Runs in a worker thread and compares passwords with their hashes. It sends one response per message.
  */
 import { createHash, timingSafeEqual } from "node:crypto";
 import { parentPort } from "node:worker_threads";

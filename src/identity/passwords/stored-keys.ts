@@ -1,6 +1,6 @@
 /**
- * API keys that are created and revoked while the gateway runs, stored under the key's SHA-256. The key itself is shown
- * once and never stored. Lookups are cached briefly, so a busy key or a flood of wrong keys causes few store reads.
+ * Manages API keys that are created and revoked while the gateway runs, stored under the key's SHA-256. The key itself
+ * is shown once and never stored. Lookups are cached briefly, so repeated use of a key causes few store reads.
  */
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
@@ -54,7 +54,7 @@ export interface StoredKey extends z.output<typeof record> {
 }
 
 export interface StoredKeys {
-  /** Expired keys are returned too. Rejects with StoreUnavailable. */
+  /** Expired keys are returned too. Rejects with StoreUnavailable if the store is unavailable. */
   find(key: string): Promise<StoredKey | undefined>;
   make(request: KeyRequest): Promise<{ readonly id: string; readonly key: string }>;
   list(): Promise<StoredKey[]>;
@@ -69,7 +69,7 @@ export function keyId(digest: Buffer): string {
 type KeyCache = Map<string, { readonly untilMs: number; readonly found: StoredKey | undefined }>;
 
 /**
- * All policies of the process share one cache per store, so that a revocation takes effect in all of them immediately.
+ * All policies of a thread share one cache per store, so that a revocation takes effect in all of them immediately.
  */
 const cachesByStore = new WeakMap<Store, KeyCache>();
 

@@ -1,7 +1,7 @@
 /**
- * The identity provider's metadata, fetched on demand and kept while the provider is down. The metadata is untrusted
- * input. Its issuer must be the expected one (RFC 8414 section 3.3), every URL must be http or https, and URLs that the
- * gateway calls must use TLS or be on the issuer's origin, to prevent requests to the internal network (SSRF).
+ * Fetches the identity provider's metadata on demand and keeps it for up to 24 hours while the provider is down. The
+ * metadata is untrusted input. Its issuer must be the expected one (RFC 8414 section 3.3), every endpoint must be an
+ * http or https URL, and the key set and the registration endpoint must use TLS or be on the issuer's origin.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -130,7 +130,7 @@ function checkMetadata(text: string, issuer: string, url: string): Discovered {
   return document;
 }
 
-/** Other URLs could be used to send requests to the internal network. */
+/** Returns whether the URL uses TLS or is on the issuer's origin. Other URLs could lead to the internal network. */
 export function mayCall(target: string, issuer: string): boolean {
   const url = new URL(target);
   return url.protocol === "https:" || url.origin === new URL(issuer).origin;

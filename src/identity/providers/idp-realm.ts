@@ -1,8 +1,8 @@
 /**
- * `idp_realm`: an open-source identity provider with one issuer per realm. The provider supports OpenID Connect and
- * registration, but browsers cannot call its registration endpoint, and it does not support RFC 8707 resources. The
- * gateway proxies the registration and removes fields that the realm's policies reject; everything else points to the
- * provider.
+ * Implements `idp_realm`, the adapter for an open-source identity provider with one issuer per realm. The provider
+ * supports OpenID Connect and registration, but browsers cannot call its registration endpoint, and it does not support
+ * RFC 8707 resources. The gateway proxies the registration and removes fields that the realm's policies reject. The
+ * other endpoints in the metadata are the provider's own.
  */
 import { pathSegment } from "../../http/request-path.ts";
 import { facadeMetadata, type IdentityProvider, type ProviderOptions, withoutLastSlash } from "./provider.ts";

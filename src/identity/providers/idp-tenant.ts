@@ -1,7 +1,8 @@
 /**
- * `idp_tenant`: a cloud identity provider with one issuer per tenant. The provider has no registration endpoint and
- * rejects the RFC 8707 `resource` parameter, so the gateway handles registration itself and proxies authorize and token
- * requests. Repeated parameters are rejected, because the provider and the gateway could each use a different one.
+ * Implements `idp_tenant`, the adapter for a cloud identity provider with one issuer per tenant. The provider has no
+ * registration endpoint and rejects the RFC 8707 `resource` parameter, so the gateway handles registration itself and
+ * proxies authorize and token requests. Repeated parameters are rejected, because the provider and the gateway could
+ * each use a different value.
  */
 import { ConfigError } from "../../core/config-error.ts";
 import { type FormPair, parseForm, requireUnique, serializeForm } from "./oauth-form.ts";

@@ -1,6 +1,6 @@
 /**
- * The operator's client at the provider, shared by all MCP clients. The gateway returns its id for registrations and
- * adds its secret to token requests that have none, but only for this client id and the two grants of a login.
+ * Lets all MCP clients share the operator's client at the provider. The gateway returns its ID for registrations and
+ * adds its secret to token requests without a secret, but only for this client ID and the two grants of a login.
  */
 import { type FormPair, parseForm, serializeForm } from "./oauth-form.ts";
 import type { ClientRegistration } from "./provider.ts";
@@ -27,7 +27,7 @@ export function withSecret(
   // A parameter without a value counts as absent (RFC 6749 section 3.2).
   const parameter = (name: string): string | undefined =>
     pairs.find((pair) => pair.name === name && pair.value !== "")?.value;
-  // A client that authenticates itself keeps its credentials, because a second pair would conflict.
+  // A client that authenticates itself keeps its credentials, because a second secret would conflict.
   const authenticatesItself =
     hasAuthorizationHeader || parameter("client_secret") !== undefined || parameter("client_assertion") !== undefined;
   const isOurClient = parameter("client_id") === client.clientId;

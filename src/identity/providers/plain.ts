@@ -1,7 +1,7 @@
 /**
- * The adapter for standard providers, configured by their RFC 8414 or OpenID Connect metadata. Like the other adapters,
- * it presents the provider under the gateway's URL. With the operator's own client (`clientId`), the gateway handles
- * registration for providers without it.
+ * Implements the adapter for standard providers, configured by their RFC 8414 or OpenID Connect metadata. Like the other
+ * adapters, it presents the provider under the gateway's URL. With the operator's own client (`clientId`), the gateway
+ * handles registration itself.
  */
 import { parseForm, requireUnique, serializeForm } from "./oauth-form.ts";
 import { registeredAs, withSecret } from "./own-client.ts";
@@ -61,7 +61,7 @@ export function plain(options: ProviderOptions): IdentityProvider {
   };
 }
 
-/** Forwards all parameters unchanged, but rejects repeated ones, because the provider might use the other value. */
+/** Rejects repeated parameters, because the gateway and the provider could each use a different value. */
 function proxied(client: { readonly clientId: string; readonly clientSecret?: string | undefined }): ProxiedLogin {
   const unique = (text: string) => {
     const pairs = parseForm(text);

@@ -1,6 +1,5 @@
 /**
- * Common errors of identity providers, with their cause and fix. The log explains such an error when it passes through
- * the gateway, and so does the login check.
+ * Lists common errors of identity providers with their causes and fixes, for the log and the login check.
  */
 
 export interface ProviderFault {

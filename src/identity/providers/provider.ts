@@ -1,7 +1,7 @@
 /**
- * The adapter contract for identity providers. An adapter locates keys and metadata, converts the provider's metadata
- * to the gateway's, and defines how registration, authorize, and token requests are handled. Adapters perform no I/O
- * and have no state.
+ * Defines the adapter contract for identity providers. An adapter locates keys and metadata, converts the provider's
+ * metadata to the gateway's, and defines how registration, authorize, and token requests are handled. Adapters perform
+ * no I/O and have no state.
  */
 
 import { ExpectedError } from "../../base/errors.ts";
@@ -18,7 +18,7 @@ export interface ProviderOptions {
   readonly redirectUris?: readonly string[] | undefined;
 }
 
-/** The metadata was validated in discovery.ts. */
+/** Represents metadata of the provider that discovery.ts has validated. */
 export type Discovered = Readonly<Record<string, unknown>>;
 
 export interface GatewayEndpoints {
@@ -42,10 +42,10 @@ export interface IdentityProvider {
   readonly keySetUrl: string | undefined;
   /** The URLs are tried in this order. */
   readonly discoveryUrls: readonly string[];
-  /** The expected `issuer` of the metadata, which differs from the tokens' issuer for v1 tenants. */
+  /** The `issuer` of the metadata must have this value, which differs from the tokens' issuer for v1 tenants. */
   readonly discoveredIssuer: string;
   metadata(discovered: Discovered, gateway: GatewayEndpoints): Record<string, unknown>;
-  /** Returns undefined if the provider has no registration endpoint. Absent if `register` handles registration. */
+  /** Returns undefined if the provider has no registration endpoint. Not called if `register` is present. */
   registrationUrl?(discovered: Discovered): string | undefined;
   /**
    * True if the `authorization` header of a registration is an initial access token of the provider (RFC 7591 section
@@ -55,7 +55,7 @@ export interface IdentityProvider {
   /** Adapts a registration to the provider's restrictions. */
   fitRegistration?(request: ClientRegistration): ClientRegistration;
   register?(request: ClientRegistration): Record<string, unknown>;
-  /** The request is best effort, because the client is already registered. */
+  /** Changes a client after its registration. A failure does not fail the registration. */
   readonly completion?: RegistrationCompletion;
   readonly login?: ProxiedLogin;
   hint(problem: TokenProblem, claims: TokenClaims | undefined): string | undefined;
@@ -82,7 +82,7 @@ export interface ProxiedLogin {
   rewriteTokenRequest(form: string, hasAuthorizationHeader: boolean): string;
 }
 
-/** These members describe the provider's own URLs or would contradict the gateway's. */
+/** These members of the provider's metadata do not apply to the gateway's metadata. */
 const REMOVED_MEMBERS = [
   // The callback's `iss` is the provider's, but clients see the gateway as the issuer (RFC 9207).
   "authorization_response_iss_parameter_supported",
@@ -145,8 +145,8 @@ export function invalidProviderResponse(detail: string): GatewayError {
 }
 
 /**
- * The error tells clients to retry while the provider's metadata is unavailable. They would treat a 502 as missing
- * metadata and guess the endpoints.
+ * Returns an error with `retry-after`, so that clients retry while the provider's metadata is unavailable. They would
+ * treat a 502 as missing metadata and guess the endpoints.
  */
 export function metadataUnavailable(error: unknown): GatewayError {
   return new GatewayError("not_ready", {

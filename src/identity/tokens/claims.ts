@@ -11,9 +11,9 @@ export const LEEWAY_SECONDS = 60;
 export interface ClaimRules {
   readonly issuer: string;
   readonly audiences: readonly string[];
-  /** These claims are required in addition to `exp`. */
+  /** These claims are required in addition to `iss`, `aud`, and `exp`. */
   readonly requiredClaims?: readonly string[];
-  /** A browser sign-in expects an ID token instead of an access token. */
+  /** True to accept an ID token, which browser sign-ins use instead of an access token. */
   readonly isIdToken?: boolean;
 }
 
