@@ -63,7 +63,7 @@ async function readJson(request: AdminRequest): Promise<unknown> {
   }
 }
 
-/** For a union, returns the message of the closest alternative. */
+/** For a union, returns the first error of an alternative that names a field. */
 function describeProblem({ issues: [issue] }: z.ZodError): string {
   const inner = issue?.code === "invalid_union" ? issue.errors.flat().find(({ path }) => path.length > 0) : issue;
   return inner === undefined

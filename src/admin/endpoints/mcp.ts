@@ -2,8 +2,8 @@
  * MCP endpoints. `/debug/mcp/sessions` ends a session by the shown prefix of its ID; its client gets 404 and opens a
  * new session. `/debug/mcp/connections` lists, tests, and revokes accounts that users connected with `oauth`, without
  * showing tokens. `/debug/mcp/tools` lists the tools of every server (a POST, because it opens connections) and
- * compares them with the lock file. `/debug/mcp/lock` shows the differences and accepts them, if the tool and its entry
- * have not changed since they were shown.
+ * compares them with the lock file. `/debug/mcp/lock` shows the differences. It accepts a difference only if the tool
+ * and its entry in the lock file have not changed since they were shown.
  */
 
 import { z } from "zod";
@@ -48,7 +48,7 @@ function parseShownId(body: Buffer): string | undefined {
   try {
     const { end } = JSON.parse(body.toString()) as { end?: unknown };
     if (typeof end !== "string" || end.length < 8 || end.length > 16) return undefined;
-    // The ellipsis of the shown ID is optional.
+    // `/debug/tasks` shows IDs with an ellipsis, which the client may omit.
     return end.endsWith("…") ? end : `${end}…`;
   } catch {
     return undefined;
@@ -166,7 +166,6 @@ const questionSchema = z.strictObject({
 
 type Accepted = z.output<typeof acceptedSchema>;
 
-/** Further rejections are only counted. */
 const MAX_SHOWN_REJECTIONS = 20;
 const NOT_ALLOWED = "accepting tools is not allowed; set `config.allowConfigEdit: true`, or use `gwctl mcp lock`";
 
@@ -185,7 +184,7 @@ export function mcpLockEndpoint({ logger, mayEdit, topology }: McpLockParts): Ad
       if (lockFile === undefined) return textResponse(409, "this backend has no lock file that could be written\n");
       const only = accept && new Set(accept.map(({ target }) => target));
       const inspected = await inspectedTargets(backend, request.withheld, only);
-      // The code up to the file write is synchronous, so that concurrent operators see each other's change.
+      // The code from here to the file write is synchronous, so concurrent requests cannot overwrite each other's changes.
       const locked = lockedTools(lockFile);
       if ("problem" in locked) return textResponse(409, `${locked.problem}\n`);
       const changes = changesSince(locked.tools, inspected);

@@ -1,7 +1,7 @@
 /**
  * `/debug/requests` lists recent requests, newest first; `?id=` shows one in detail, and `?follow=true` streams
  * summaries. `/debug/history` returns up to a day of traffic. `/debug/trace` (spec 4.2, 6) streams the events of the
- * next request, after a comment which confirms that the trace is armed. It is experimental (spec 9).
+ * next request, after a comment that confirms that the trace is armed. It is experimental (spec 9).
  */
 import type { Clock } from "../../base/clock.ts";
 import { compileExpression, type Expression, ExpressionError } from "../../cel/expression.ts";
@@ -24,7 +24,6 @@ import { ADMIN_PATHS } from "../server/paths.ts";
 
 const LIMIT = { name: "limit", min: 1, max: RECENT_REQUESTS, default: 100 };
 const SINCE = { name: "since", min: 0, max: Number.MAX_SAFE_INTEGER, default: 0 };
-/** Each open page of the UI uses one stream. */
 const MAX_FOLLOWERS = 8;
 
 export function requestsEndpoint(recent: RecentRequests, requestHistory: RequestHistory, clock: Clock): AdminEndpoint {
@@ -98,7 +97,7 @@ export function historyEndpoint(history: TrafficHistory): AdminEndpoint {
 const WANTED = 0;
 const UNFINISHED = 1;
 const COUNT = { name: "count", min: 1, max: 1000, default: 1 };
-/** Only these attributes are available before any policy runs. */
+/** The trace expression is evaluated before any policy runs, and only these attributes are available then. */
 const KNOWN_AT_ARRIVAL = new Set(["request", "source", "client", "env", "proxy"]);
 
 export function traceEndpoint(hub: TraceHub<Exchange>, clock: Clock): AdminEndpoint {

@@ -21,7 +21,7 @@ import {
 import { ADMIN_PATHS } from "../server/paths.ts";
 
 const USAGE = 'send JSON: {"request": {"method", "url", …}, "claims" | "token", "repeat"}';
-/** The number is limited, because the dry run uses the serving thread. */
+/** Bounds the work of one call, because dry runs share the main thread with the admin interface. */
 const MAX_REPEATS = 1_000;
 
 const question = z.strictObject({
@@ -53,7 +53,6 @@ export function whatIfEndpoint(evaluate: (question: WhatIf) => Promise<DryReport
       try {
         return jsonResponse(await evaluate({ request: parsed.data.request, given, repeat }));
       } catch (error) {
-        // The error means that the URL selects no listener.
         return textResponse(400, `${(error as Error).message}\n`);
       }
     },
@@ -121,7 +120,6 @@ function sourcesIn(text: string): readonly SourceText[] {
   return [{ file: "<rehearsed>", text }];
 }
 
-/** The heartbeat interval must be shorter than the idle timeout of clients. */
 const HEARTBEAT_MS = 5_000;
 const JSON_LINES = "application/jsonl";
 /** A reader with this much unread data loses lines. */
@@ -165,7 +163,7 @@ function kept(segments: readonly Uint8Array[], sink: AdminSink): void {
   next(0);
 }
 
-/** The first empty line marks the start of the recording. Later empty lines are heartbeats. */
+/** Writes an empty line when the recording has started, and further empty lines as heartbeats. */
 function followed(requestHistory: RequestHistory, clock: Clock, sink: AdminSink): void {
   sink.write("\n");
   const timer = clock.every(HEARTBEAT_MS, () => void sink.write("\n"));

@@ -13,7 +13,10 @@ const SAMPLE: Shape = { 1: "location", 3: LABEL };
 const MAPPING: Shape = { 1: "mapping", 5: "string", 6: "string" };
 const LOCATION: Shape = { 1: "location", 2: "mapping", 4: { 1: "function" } };
 const FUNCTION: Shape = { 1: "function", 2: "string", 3: "string", 4: "string" };
-/** The lists of a profile, by field number. All other fields are taken from the first profile. */
+/**
+ * The repeated messages of a profile, by field number. The string tables of all profiles are concatenated, and all other
+ * fields are taken from the first profile.
+ */
 const LISTS: Readonly<Record<number, Shape>> = { 2: SAMPLE, 3: MAPPING, 4: LOCATION, 5: FUNCTION };
 const SAMPLES = 2;
 const STRINGS = 6;
@@ -56,7 +59,7 @@ function threadLabel(key: bigint, thread: number): Buffer {
 
 function shiftedMessage(bytes: Uint8Array, shape: Shape, shifts: Shifts, highest: Shifts): Buffer {
   const shift = (reference: Reference, number: bigint): bigint => {
-    // The ID 0 means no mapping or function. String 0 is the empty string in every profile.
+    // The ID 0 means that a location has no mapping or function.
     if (number === 0n && reference !== "string") return number;
     const shifted = number + shifts[reference];
     if (shifted > highest[reference]) highest[reference] = shifted;

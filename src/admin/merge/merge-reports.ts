@@ -1,6 +1,6 @@
 /**
- * Merges the reports of worker threads: requests by end time, tasks by name, memory in total and per thread, backends
- * with all connections and sessions, traffic history by time slot, and metrics by series. The 95th percentile of a slot
+ * Merges the reports of worker threads: requests by sequence number, tasks by name, memory in total and per thread,
+ * run-time counts of backends, traffic history by time slot, and metrics by series. The 95th percentile of a slot
  * is the largest value of the threads, which is an upper bound. All metrics are additive: counters, histogram buckets,
  * and gauges that count.
  */
@@ -133,7 +133,7 @@ function mergeMirror(one: Json, other: Json): Json {
 
 const RUNTIME_COUNTS = ["connections", "sessions", "children"];
 
-/** The configuration comes from the main thread, and the run-time state from the worker threads. */
+/** The configuration comes from the main thread, and the run-time counts come from the worker threads. */
 export function mergeDumps(own: Json, dumps: readonly Json[]): Json {
   const backends = asList(own.backends).map((backend, index) => {
     const reported = dumps.map((dump) => asList(dump.backends)[index]).filter((one) => one?.name === backend.name);
@@ -172,7 +172,7 @@ function joined(one: readonly unknown[], other: readonly unknown[]): unknown[] {
   return result;
 }
 
-/** Returns the name of heap spaces and pools. Tasks have a `kind` and are never merged. */
+/** Returns the name of a heap space or pool. Nested tasks have a `kind` and are listed separately. */
 function mergeKey(value: unknown): string | undefined {
   if (!isRecord(value) || "kind" in value) return undefined;
   const name = value.name ?? value.backend;

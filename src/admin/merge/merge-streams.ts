@@ -11,7 +11,6 @@ export function mergeStreams(responses: readonly AdminResponse[]): AdminResponse
   const rejected = responses.find((response) => !("stream" in response));
   const [first] = responses;
   if (rejected !== undefined || first === undefined) {
-    // If one thread rejects the request, the other streams are closed.
     for (const response of responses) if ("stream" in response) response.stream(closedSink);
     return rejected ?? { status: 503, type: "text/plain", body: "no thread is running\n" };
   }
@@ -36,7 +35,7 @@ function join(responses: readonly Streamed[], sink: AdminSink): void {
     isOver = true;
     for (const one of closers) one();
   };
-  /** The other threads may still have pending events, so each one finishes before the stream ends. */
+  /** The other threads may still have pending events, so each thread finishes before the stream ends. */
   const finish = (): void => {
     if (!isEnding) {
       isEnding = true;

@@ -67,7 +67,7 @@ const MERGES: Readonly<Record<string, Merge>> = {
     return jsonResponse(mergeRequests(good.map(parseJsonBody), limit));
   },
   [ADMIN_PATHS.trace]: async (request, _own, forward) => {
-    // All threads wait for a matching request. Each traced request decrements the shared quota.
+    // All threads wait for a matching request, and each traced request decrements the shared quota.
     const quota = new SharedArrayBuffer(8);
     new Int32Array(quota).fill(Number(request.query.get("count") ?? 1));
     return mergeStreams(await forward({ ...request, quota }));
@@ -139,8 +139,8 @@ export function mergedEndpoints(endpoints: readonly AdminEndpoint[], forward: Re
 }
 
 /**
- * The main thread queries the servers. For servers that it cannot query, the threads return the tools that their
- * sessions saw.
+ * The main thread queries the servers. For a server that it cannot query, the response contains the tools that sessions
+ * of the worker threads saw.
  */
 async function withWithheld(request: AdminRequest, own: AdminHandler, forward: RequestThreads): Promise<AdminResponse> {
   return own({ ...request, body: () => request.body(), withheld: await withheldByThreads(request, forward) });
@@ -201,7 +201,6 @@ function concatenated(responses: readonly AdminResponse[], sink: AdminSink): voi
   );
 }
 
-/** The stream is closed when the reader disconnects. */
 function collected(stream: (sink: AdminSink) => void, reader: AdminSink): Promise<Buffer> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];

@@ -1,6 +1,6 @@
 /**
- * Forwards an admin request to another thread over its own message port. The response is a value or a stream of chunks.
- * The port closes with the response or with the thread.
+ * Forwards an admin request to another thread over a message port that only this request uses. The response is a value
+ * or a stream of chunks. The port closes after the response, or when the thread exits.
  */
 import type { MessagePort } from "node:worker_threads";
 import {
@@ -33,7 +33,7 @@ type FromThread =
 
 type ToThread =
   | { readonly kind: "begin" }
-  /** Acknowledges `bytes`. `buffered` bytes are still waiting for the reader. */
+  /** Acknowledges `bytes`. `buffered` is the number of bytes that the reader has not read yet. */
   | { readonly kind: "taken"; readonly bytes: number; readonly buffered: number }
   /** Ends the stream after the chunks that were already sent. */
   | { readonly kind: "finish" }
@@ -120,7 +120,7 @@ export async function handleRemote(
   send({ kind: "stream", head });
 }
 
-/** Runs in the requesting thread. If the other thread dies, the response is 503. */
+/** Runs in the requesting thread. If the other thread exits before it responds, the response is 503. */
 export function readRemote(port: MessagePort): Promise<AdminResponse> {
   return new Promise((resolve) => {
     let sink: AdminSink | undefined;

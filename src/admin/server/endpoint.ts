@@ -1,7 +1,6 @@
 /**
- * The interface of an admin endpoint, which has a path, its methods, and a sentence for the index page. Only server.ts
- * uses the HTTP server. An endpoint receives a request as data and returns a value or a stream. Numeric query
- * parameters out of range are rejected, and the error names the range.
+ * The interface of an admin endpoint, which has a path, its methods, and a sentence for the index page. An endpoint
+ * receives a request as data and returns a value or a stream, so it does not depend on the HTTP server.
  */
 import type { InspectedBackend } from "../../core/backend.ts";
 import { safeJson } from "../../json/safe-json.ts";
@@ -14,7 +13,7 @@ export interface AdminRequest {
   readonly query: URLSearchParams;
   /** Reads up to 1 MiB, or up to the limit of the endpoint. Rejects with BodyTooLarge. */
   body(): Promise<Buffer>;
-  /** Aborted when the client disconnects before the response, to stop long work. */
+  /** Aborted when the client disconnects before the response is complete, to stop long work. */
   readonly left?: AbortSignal | undefined;
   /** Worker threads share two counters: requests that may still be traced, and traces that must still end. */
   readonly quota?: SharedArrayBuffer | undefined;
@@ -38,7 +37,7 @@ export type AdminResponse =
       stream(sink: AdminSink): void;
     };
 
-/** A streamed response. A slow reader loses data instead of slowing the gateway. */
+/** Writes a streamed response. If the reader is slow, endpoints use `bufferedBytes` to drop data or to pause. */
 export interface AdminSink {
   /** Returns false if the reader is behind. The data is still buffered. */
   write(chunk: string | Buffer): boolean;
@@ -46,8 +45,8 @@ export interface AdminSink {
   onClose(callback: () => void): void;
   bufferedBytes(): number;
   /**
-   * Called when the reader needs no further data. Chunks written before are still delivered. This is only used between
-   * threads.
+   * Registers a callback for when the reader needs no further data. Earlier chunks are still delivered. This is only
+   * used between threads.
    */
   onFinish?(callback: () => void): void;
 }

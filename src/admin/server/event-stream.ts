@@ -1,6 +1,6 @@
 /**
- * A server-sent event stream to one reader, with a heartbeat each second. A slow reader loses events, which are
- * counted, and never slows the gateway (R41).
+ * A server-sent event stream to one reader, with a heartbeat each second. If the reader is slow, events are dropped and
+ * counted, so that it never slows the gateway (R41).
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -8,7 +8,7 @@ import { safeJson } from "../../json/safe-json.ts";
 import type { AdminResponse, AdminSink } from "./endpoint.ts";
 
 const KEEP_ALIVE_MS = 1_000;
-/** The limit fits a trace with two full bodies, and bounds the memory of a stalled reader. */
+/** Bounds the memory that a stalled reader can use. */
 const MAX_BUFFERED_BYTES = 512 * 1024;
 
 export interface EventStream {

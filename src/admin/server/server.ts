@@ -1,7 +1,7 @@
 /**
  * The HTTP server of the admin interface. It binds the configured address, checks each request, and calls the endpoint.
- * It is unauthenticated by design and therefore on loopback by default. Any web page can send requests to loopback (DNS
- * rebinding, cross-site requests), so Host and Origin are checked on every request.
+ * It has no authentication, so it listens on loopback by default. Any web page can send requests to loopback (DNS
+ * rebinding, cross-site requests), so the server checks Origin and Sec-Fetch-Site, and on operator addresses also Host.
  */
 import { chmodSync, lstatSync, unlinkSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -15,7 +15,7 @@ import { ADMIN_PATHS } from "./paths.ts";
 const MAX_BODY_BYTES = 1024 * 1024;
 /** The limit is enough for browsers, scrapers, and terminals, and protects the file descriptors of listeners. */
 const MAX_CONNECTIONS = 256;
-/** Listeners use the same timeout. On a busy machine, a client may send its request seconds after it connects. */
+/** Matches the timeout of listeners. On a busy machine, a client may send its request seconds after it connects. */
 const HEADERS_TIMEOUT_MS = 10_000;
 const SECURITY_HEADERS = {
   "x-content-type-options": "nosniff",
@@ -30,7 +30,7 @@ export interface AdminServer {
   close(): void;
 }
 
-/** Rejects with the system's error if the address cannot be bound. */
+/** Rejects with an error that has a system error code if the address cannot be bound. */
 export async function openAdminServer(
   address: AdminAddress,
   endpoints: readonly AdminEndpoint[],
@@ -175,7 +175,7 @@ function createSink(res: ServerResponse): AdminSink {
     write: (text) => res.write(text),
     end: () => void res.end(),
     onClose(callback) {
-      // The client may have disconnected in the meantime.
+      // The client may have disconnected while the handler ran.
       if (res.destroyed) queueMicrotask(callback);
       else res.on("close", callback);
     },
@@ -183,7 +183,7 @@ function createSink(res: ServerResponse): AdminSink {
   };
 }
 
-/** Removes the socket file of a crashed process. Throws if the socket is in use. */
+/** Removes the socket file of a crashed process. Throws if the socket is in use or the path is another kind of file. */
 async function removeStaleSocket(path: string): Promise<void> {
   let isSocket: boolean;
   try {

@@ -156,7 +156,7 @@ function afterLast(text: string, list: YAMLSeq, fields: readonly string[]): { te
   };
 }
 
-/** Returns the end of the value without trailing white space and comments, which are part of the next item. */
+/** Excludes trailing white space and comments, which belong to the next item. */
 function endOfValue(text: string, item: unknown): number {
   if ((isMap(item) || isSeq(item)) && item.flow !== true && item.items.length > 0) {
     const last = item.items.at(-1);

@@ -134,7 +134,7 @@ function judge({ sources, source, restored }: Edit, options: UiConfigOptions) {
   };
 }
 
-/** Every configuration problem has the format `file:line:column: path: message`. */
+/** Parses `file:line:column: message`. A line in another format becomes the message. */
 export function parseProblem(line: string, sources: readonly SourceText[]): Problem {
   for (const { file } of sources) {
     if (!line.startsWith(`${file}:`)) continue;

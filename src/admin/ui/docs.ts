@@ -73,7 +73,7 @@ export function docsEndpoint(files: DocsFiles): AdminEndpoint {
   };
 }
 
-/** A folder is served by its index, and a page also without `.html`. */
+/** Maps a folder to its index page, and a name without an extension to an HTML file. */
 function fileName(name: string): string {
   if (name === "" || name.endsWith("/")) return `${name}index.html`;
   return extname(name) === "" ? `${name}.html` : name;

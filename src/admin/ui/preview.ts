@@ -1,6 +1,6 @@
 /**
- * Previews a configuration in the UI. It compiles the configuration without serving it, and lists the differences from
- * the running one by listener, route, backend, and policy name.
+ * Previews an edited configuration in the UI. It compiles the configuration without serving it, and lists the
+ * differences from the unedited text by listener, route, backend, and policy name.
  */
 import type { Clock } from "../../base/clock.ts";
 import { openDryConfig } from "../../config/dry-config.ts";
@@ -95,7 +95,7 @@ function byName(list: unknown): Map<string, Item> {
   return new Map(items.map((item) => [String(item.name ?? ""), item]));
 }
 
-/** Only GatewayPolicy documents have a name, which is in `metadata`. Other policies are omitted. */
+/** GatewayPolicy documents have a name, which is in `metadata`. Inline policies have none and are omitted. */
 function resources(dump: Dump): Item[] {
   const list = Array.isArray(dump.policies) ? (dump.policies as Item[]) : [];
   return list.flatMap((item) => {

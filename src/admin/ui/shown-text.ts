@@ -321,7 +321,7 @@ function recognizedIn(text: string): Span[] {
   return spans.filter(({ start, end }) => !HARMLESS_VALUE.test(text.slice(start, end)));
 }
 
-/** A block contains all lines that are indented deeper than its first line. */
+/** The block includes empty lines and all lines that are indented deeper than the line that opens it. */
 function endOfBlock(text: string, opened: number, end: number): number {
   const lineStart = text.lastIndexOf("\n", opened) + 1;
   const indent = /^ */.exec(text.slice(lineStart))?.[0].length ?? 0;
