@@ -45,16 +45,15 @@ export interface AppOptions {
 
 export interface App {
   topology(): Topology;
-  /** The keys are gateway names. */
+  /** The keys are listener names. */
   ports(): ReadonlyMap<string, number>;
   readonly adminUrl: string | undefined;
   /** Starts the program from disk and hands over to it. If that fails, this process continues. */
   upgrade(): Promise<UpgradeOutcome>;
   /**
    * Stops accepting connections, drains requests until the drain timeout, and closes everything. A second call skips
-   * the drain.
+   * the drain. `closesIdle` closes idle client connections immediately instead of keeping them for one more request.
    */
-  /** `closesIdle` closes idle client connections immediately instead of keeping them for one more request. */
   stop(closesIdle?: boolean): Promise<void>;
   readonly stopped: Promise<void>;
   /** Logs an uncaught exception and adds it to the metrics. */

@@ -1,6 +1,5 @@
 /**
- * The composition root. It creates every component and passes its dependencies, and each step uses only the results of
- * earlier steps.
+ * The composition root. It creates the components of the gateway in order and passes their dependencies to them.
  */
 import { mergedEndpoints } from "../admin/merge/merged-endpoints.ts";
 import type { AdminEndpoint } from "../admin/server/endpoint.ts";
@@ -31,7 +30,7 @@ import { createUpgrade } from "./upgrade/upgrade.ts";
  * connection is lost.
  */
 const UPGRADE_LINGER_MS = 10_000;
-/** Like `UPGRADE_LINGER_MS`, for a process that stops. Shorter, because a service manager waits for it. */
+/** The limit for a process that stops is shorter than after an upgrade, because a service manager waits for the exit. */
 const STOP_LINGER_MS = 5_000;
 
 /** Rejects with a StartError after closing everything that it opened. */

@@ -20,7 +20,7 @@ import type { Loaded } from "./config-loader.ts";
 import type { Services } from "./services.ts";
 
 const MIB = 1024 * 1024;
-/** Each connection has buffers in both directions. */
+/** The estimated memory of a connection, which has buffers in both directions. */
 const CONNECTION_BYTES = 128 * 1024;
 /** One client address can use this share of a listener's connections, but at least MIN_PER_ADDRESS. */
 const ADDRESS_SHARE = 0.5;

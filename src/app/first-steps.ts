@@ -1,6 +1,6 @@
 /**
- * Prints a URL and a working example command for each kind of route when the gateway starts. Routes that need a host
- * name or other conditions are skipped.
+ * The text that the gateway prints after the start, with URLs and example commands for each kind of route. Routes that
+ * require a host name, header, or query parameter are skipped.
  */
 import { ADMIN_PATHS } from "../admin/server/paths.ts";
 import type { Listener, Route, Topology } from "../core/topology.ts";

@@ -1,6 +1,6 @@
 /**
- * Loads the first configuration and opens what it requires before the gateway listens: inherited sockets, log
- * settings, the store, and the session key.
+ * Loads the first configuration, and sets up what the gateway needs before it listens: inherited sockets, logging, the
+ * store, and the session key.
  */
 
 import { readFileSync } from "node:fs";
@@ -58,7 +58,7 @@ export async function loadAtStart(
   return { ...loaded, sources, handed, inherited };
 }
 
-/** `content` is the in-memory store of the previous process, which is copied to the new store. */
+/** `content` is the content of the previous process's in-memory store, which is copied to the new store. */
 export async function openConfiguredStore(
   store: ConfigurableStore,
   config: Loaded,

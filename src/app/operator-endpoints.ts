@@ -23,7 +23,7 @@ import type { Shutdown } from "./shutdown.ts";
 import type { UpgradeOutcome } from "./upgrade/upgrade.ts";
 import { whatIf } from "./validate.ts";
 
-/** A new API key must be readable once, and the UI consists of static files. */
+/** A new API key must be readable once, and the files of the UI contain no secrets. */
 const NOT_REDACTED: readonly string[] = [ADMIN_PATHS.keys, ADMIN_PATHS.ui];
 
 export interface OperatorParts {

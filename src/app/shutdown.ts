@@ -1,11 +1,11 @@
 /**
- * Runs the steps of a shutdown in order. A failing step is logged and does not stop the next one.
+ * Runs the steps of a shutdown in order. If a step fails, the failure is logged and the next step runs.
  */
 import { type Clock, wait } from "../base/clock.ts";
 import type { Topology } from "../core/topology.ts";
 import type { Logger } from "../observe/log/logger.ts";
 
-/** No component closes while an earlier step can still use it. */
+/** The steps are ordered so that a component closes after the components that use it. */
 export const SHUTDOWN_STEPS = [
   /** Stops reloads. */
   "watch",
@@ -68,7 +68,7 @@ export function createShutdown(clock: Clock, logger: Logger): Shutdown {
       const limitMs = hasBegun ? 0 : drainMs;
       hasBegun = true;
       for (const step of SHUTDOWN_STEPS) await runStep(step, limitMs);
-      // The response to /quitquitquit and the last log lines are flushed in this event-loop iteration.
+      // Pending writes, such as the last log lines, get one more event-loop iteration.
       await new Promise((resolve) => setImmediate(resolve));
       resolveEnded();
     },

@@ -1,6 +1,6 @@
 /**
- * `gateway --validate-only` and `gateway --test`: compiles the configuration without I/O, reports problems, and runs
- * its tests as dry runs. Also serves what-if requests of the admin interface.
+ * `gateway --validate-only` and `gateway --test`: compiles the configuration without network access, reports problems,
+ * and runs its tests as dry runs. Also handles what-if requests of the admin interface.
  */
 
 import type { WhatIf } from "../admin/endpoints/what-if.ts";
@@ -263,7 +263,7 @@ function testsAsJson(results: readonly TestResult[], failed: number) {
   };
 }
 
-/** Dry-runs a request against the running configuration, which is compiled again from its sources without I/O. */
+/** Dry-runs a request against the running configuration, which is compiled again from its sources. */
 export async function whatIf(
   question: WhatIf,
   sources: readonly SourceText[],

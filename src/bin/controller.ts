@@ -160,7 +160,7 @@ export async function runController(args: readonly string[]): Promise<number> {
   }
 }
 
-/** The address of the pod, at which the other replicas reach this one. */
+/** Returns the address at which other replicas reach this pod. */
 function ownAddress(): string {
   const addresses = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
   return addresses.find(({ internal }) => !internal)?.address ?? "127.0.0.1";

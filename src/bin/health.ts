@@ -5,7 +5,7 @@ import { request } from "node:http";
 import { type AdminAddress, parseAdminAddress } from "../admin/server/address.ts";
 import { ADMIN_PATHS } from "../admin/server/paths.ts";
 
-/** The default timeouts of health checks in Docker and systemd are longer. */
+/** The timeout is shorter than Docker's default timeout of a health check, which is 30 s. */
 const TIMEOUT_MS = 2_000;
 
 export interface Health {

@@ -93,7 +93,7 @@ async function serve(
   // requests.
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) {
     process.on(signal, () => {
-      // A person waits for the end after Ctrl+C.
+      // After Ctrl+C, a user waits for the exit, so idle connections close immediately.
       if (app) void app.stop(signal === "SIGINT");
       else isStopWanted = true;
     });
@@ -138,7 +138,7 @@ async function serve(
   process.on("SIGUSR2", () => void upgrade());
   manager?.ready().catch((error: Error) => print(2, `could not notify systemd: ${error.message}\n`));
 
-  // Logs contain the same URLs, so other outputs do not need this text.
+  // The text is for a user at a terminal and is not part of the log.
   if (isDefault || process.stdout.isTTY) {
     output.flushSync();
     const isNpmStart = common.environment.npm_lifecycle_event === "start";

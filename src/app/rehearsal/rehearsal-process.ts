@@ -28,7 +28,7 @@ function send(message: FromRehearsal): void {
 
 async function run({ input, segments }: RehearsalData): Promise<Rehearsal> {
   const pause = createPause(systemClock, WORK_MS, () => new Promise((resolve) => setImmediate(resolve)));
-  // Timers of policies do not keep the process alive.
+  // The timers of policies are unreferenced and would not keep the process alive.
   const awake = keepAwake();
   try {
     return await rehearse(input, readTraffic(segments), systemClock, pause);

@@ -226,7 +226,7 @@ function answerOf({ outcome, status, code }: Verdict): string {
   return outcome === "answered" ? `answered ${status}` : `refused ${status} ${code ?? ""}`.trimEnd();
 }
 
-/** Subjects are often numbers, so a readable claim is shown too. */
+/** Subjects are often opaque IDs, so a readable claim is shown too. */
 function nameOf({ claims }: RecordedRequest, subject: string): string | undefined {
   const names = [claims?.preferred_username, claims?.email, claims?.upn, claims?.name];
   return names.find((name): name is string => typeof name === "string" && name !== "" && name !== subject);

@@ -22,14 +22,13 @@ const PRIORITY = 5;
 
 /**
  * Helper threads of V8 would not have the lower priority and would compete with requests. The large young generation
- * fits many dry runs between two collections.
+ * makes garbage collections rare.
  */
 const NODE_FLAGS: readonly string[] = ["--single-threaded", "--max-semi-space-size=32", "--max-old-space-size=512"];
 
 const NEVER = new AbortController().signal;
 const CLIENT_GONE = "the client closed the connection";
 
-/** The environment contains every variable that the configurations use. */
 export interface RehearsalData {
   readonly input: RehearsalInput;
   readonly segments: readonly Uint8Array[];
@@ -116,12 +115,11 @@ function startProcess(): RehearsalProcess {
     serialization: "advanced",
     stdio: ["ignore", "ignore", "ignore", "ipc"],
   });
-  // The priority is set before the process loads its code. If the process has already exited, its `exit` event is
-  // handled.
+  // The priority is set right away, because loading the code takes most of the time.
   try {
     if (child.pid !== undefined) setPriority(child.pid, PRIORITY);
   } catch {
-    // The rehearsal then runs with normal priority.
+    // The process has exited, or it runs with normal priority.
   }
   return child as RehearsalProcess;
 }

@@ -18,7 +18,7 @@ export interface RehearsalInput {
   readonly after: readonly SourceText[];
   readonly environment: Environment;
   readonly allowMissingEnv?: boolean;
-  /** Variables whose values are replaced by their names. */
+  /** Variables that only the new configuration uses. Their names are used as their values. */
   readonly unnamed?: readonly string[];
 }
 
@@ -151,7 +151,7 @@ export function withoutVariables<Value>(value: Value, variables: readonly Variab
   return hidden(value) as Value;
 }
 
-/** Header names are lowercase, and truncated strings can end with the start of a value. */
+/** Ignores case, because header names are lowercase. Also hides the start of a value at the end of a truncated string. */
 function hider(name: string, secret: string): (text: string) => string {
   const shown = `\${${name}}`;
   const pattern = new RegExp(secret.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "gi");

@@ -1,8 +1,8 @@
 /**
- * Forwards requests to the worker thread that owns the route. Sessions and child processes exist in one thread, so
- * one thread owns each route with MCP backends, selected by a hash of the route name. All other routes are served by
- * the accepting thread. Requests are forwarded before any policy runs, and the owning thread records them. Threads
- * communicate over a MessagePort that no other program can access, so messages are not authenticated.
+ * Forwards requests to the worker thread that owns the route. MCP sessions and child processes exist in one thread, so
+ * one thread owns each route with MCP backends, selected by a hash of the route name. If such a listener has policies
+ * that can change the request before its route is known, one thread owns the whole listener. The accepting thread serves
+ * all other requests. Requests are forwarded before any policy runs, and the owning thread records them.
  */
 import type { Duplex } from "node:stream";
 import type { MessagePort } from "node:worker_threads";
@@ -24,7 +24,7 @@ const RETRY_SECONDS = "1";
 const SMALL_BODY_BYTES = 64 * 1024;
 /** The flow control window applies per body and direction. */
 const WINDOW_BYTES = 256 * 1024;
-/** Window updates are batched. A small body needs none. */
+/** Window updates are batched to this size. */
 const REPORT_BYTES = WINDOW_BYTES / 4;
 /** Smaller chunks are sent as latin1 strings. Larger chunks are copied once and transferred. */
 const CLONED_BYTES = 16 * 1024;
@@ -199,7 +199,7 @@ class ThreadLink {
     const headers = new HeaderList(lines.pairs, lines.isSafe);
     const exchange = new Exchange({ ...start, request: { ...start.request, headers, body }, memory: env.memory });
     const target = this.#served(exchange.listener);
-    // The listener is missing until this thread has finished a reload.
+    // A new listener is missing until this thread has applied the reload that adds it.
     if (target === undefined || env.heap.level === "full") refuse(env, exchange, client, beingReplaced(target));
     else handle(env, target, exchange, client);
   }
@@ -277,7 +277,7 @@ class ForwardedRequest {
     }
   }
 
-  /** Called when the other thread exited. */
+  /** Called when the link to the other thread closes, for example because that thread exited. */
   lost(): void {
     if (this.#hasHead) this.cut();
     else this.#refuse(beingReplaced());
@@ -387,7 +387,7 @@ class RemoteClient implements ClientSink, BodyCarrier {
   #head: { readonly status: number; readonly lines: Lines } | undefined = undefined;
   #hasEnded = false;
   #isClosed = false;
-  /** Response bytes that the client has not received. */
+  /** Response bytes that the accepting thread has not yet reported as written to the client. */
   #sent = 0;
   #awaitsDrain = false;
   #isBodyWanted = false;
@@ -497,7 +497,7 @@ class RemoteClient implements ClientSink, BodyCarrier {
   /** Buffered bytes are not reported as read, so the other thread stops sending. */
   pauseBody(): void {}
 
-  /** The thread that accepted the connection charges these bytes, because they are not reported as read. */
+  /** The accepting thread counts these bytes against its memory budget, because they are not reported as read. */
   bodyWaits(): void {}
 
   resumeBody(): void {

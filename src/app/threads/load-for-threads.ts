@@ -1,7 +1,7 @@
 /**
  * Loads the first configuration, which determines the number of worker threads. With several threads, it is compiled
  * again with rate limits in shared memory. All threads listen on the same port with `reusePort`, which requires Linux
- * and Node.js 22.12.
+ * and Node.js 22.12 or later.
  */
 
 import { availableParallelism } from "node:os";
@@ -28,7 +28,7 @@ export interface ThreadPoolOptions {
   readonly output: LogOutput;
   readonly color?: boolean;
   readonly version: string;
-  /** With a cluster, only one thread serves, because worker threads compile source texts. */
+  /** With a cluster, only one thread serves, because worker threads receive only source texts. */
   readonly cluster?: ClusterSource;
   readonly startThread?: StartThread;
 }
@@ -92,7 +92,7 @@ export interface Surroundings {
   readonly platform: string;
   readonly node: string;
   readonly cores: number;
-  /** False in the single executable. */
+  /** False in the single executable and with a cluster. */
   readonly canStart: boolean;
   /** A service manager opens only one socket per address. */
   readonly hasInheritedSockets: boolean;

@@ -1,6 +1,6 @@
 /**
- * Messages between the main thread and worker threads. Workers get all input from the main thread, so that they serve
- * the same configuration.
+ * Messages between the main thread and worker threads. Workers get the source texts from the main thread, so that all
+ * of them serve the same configuration.
  */
 import type { MessagePort } from "node:worker_threads";
 import type { RemoteRequest } from "../../admin/merge/remote-call.ts";
@@ -18,7 +18,7 @@ export interface ThreadData {
   /** The `process.hrtime` in milliseconds at which the main thread's monotonic clock was 0. */
   readonly clockStartMs: number;
   readonly sources: readonly string[];
-  /** Numbers finished requests across all threads. */
+  /** The counter of finished requests, which all threads share. */
   readonly sequence: SharedArrayBuffer;
   readonly logFilter: string;
   /** The main thread holds the in-memory store, so workers check its heap level. */

@@ -149,7 +149,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
       limits: { ...limits, maxConnections: Math.ceil(limits.maxConnections / threads) },
       heap,
       memory: services.memory,
-      // Only one thread logs events that all threads have.
+      // All threads have the same informational events, so only the first thread logs them.
       logger: thread === 1 ? log : { ...log, info: () => undefined },
       redaction,
       ids: createIdSource(),
@@ -227,7 +227,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   return { unexpected: (error) => unexpected.report("process", error) };
 }
 
-/** Batches log lines like the log output, because only the main thread writes them. */
+/** Log lines are batched before they are sent to the main thread, which writes them. */
 const GATHER_MS = 20;
 const GATHER_CHARS = 32 * 1024;
 

@@ -22,11 +22,11 @@ import { type StoreRequest, type StoreResponse, serveStoreRequest } from "../../
 import type { Store } from "../../store/store.ts";
 import type { FromThread, Order, Report, Snapshot, ThreadData, ToThread } from "./messages.ts";
 
-/** A thread that dies earlier is replaced with exponential backoff. */
+/** A thread that repeatedly dies within this time after its start is replaced with exponential backoff. */
 const SHORT_LIFE_MS = 10_000;
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 30_000;
-/** The time limit for stopping a thread. It exceeds the grace period of child processes. */
+/** Threads get this time to stop in addition to the drain timeout. It exceeds the grace period of child processes. */
 const STOP_PATIENCE_MS = 12_000;
 
 export interface ThreadPoolOptions {
@@ -280,7 +280,7 @@ export function openThread(worker: Worker, handlers: ThreadHandlers): Thread {
       }),
     admin: (request, port) => worker.postMessage({ kind: "admin", request, port } satisfies ToThread, [port]),
     connect(thread, port) {
-      // The thread exited and receives no message, so the other end must learn that the channel is closed.
+      // If the thread has exited, closing the port notifies the thread at the other end.
       if (endedWith === undefined) worker.postMessage({ kind: "peer", thread, port } satisfies ToThread, [port]);
       else port.close();
     },

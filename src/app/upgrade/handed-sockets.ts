@@ -41,7 +41,7 @@ function inodeOf(name: string): string | undefined {
 }
 
 /**
- * Each row of `/proc/net/tcp` contains the number, local address, remote address, state, four other fields, and the
+ * Each row of `/proc/net/tcp` starts with the number, local address, remote address, state, five other fields, and the
  * inode.
  */
 export function listeningInodes(table: string): { inode: string; port: number }[] {

@@ -29,7 +29,7 @@ export type FromSuccessor =
 export type FromPredecessor =
   /** `content` is set for an in-memory store. */
   | { readonly type: "store given"; readonly content?: readonly Change[] }
-  /** The buckets of one rule: first all of them, later those used since the last message. */
+  /** Contains the buckets of one rule: in the first message all of them, later those used since the last message. */
   | { readonly type: "buckets used"; readonly name: string; readonly buckets: readonly UsedBucket[] }
   | { readonly type: "buckets given" }
   | StoreRequest;

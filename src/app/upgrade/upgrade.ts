@@ -13,7 +13,7 @@ import type { FromSuccessor, HandedSocket } from "./messages.ts";
 import type { Successor, SuccessorEvents } from "./successor.ts";
 
 const START_LIMIT_MS = 60_000;
-/** The response to the upgrade request is sent before the admin interface closes. */
+/** The delay leaves time to send the response to the upgrade request before the admin interface closes. */
 const RESPONSE_MS = 200;
 /** Local rate limit counts are sent to the new process at this interval. */
 const REPORT_MS = 250;
@@ -38,7 +38,7 @@ export type UpgradeOutcome =
   | { readonly ok: false; readonly reason: string };
 
 export interface Upgrade {
-  /** Runs one upgrade at a time. */
+  /** Concurrent calls share one upgrade. */
   run(): Promise<UpgradeOutcome>;
   allRequestsEnded(): void;
 }
