@@ -44,7 +44,7 @@ export interface Expression {
    * rule.
    */
   evaluate(attributes: AttributeSource, shared?: Budget): EvaluationResult;
-  /** Returns every subexpression with its value or error, outermost first. It is too slow for the hot path. */
+  /** Returns the subexpressions with their values or errors, outermost first. It is too slow for the hot path. */
   explain(attributes: AttributeSource): ExplainedClause[];
 }
 

@@ -37,7 +37,7 @@ import {
   stringConstant,
 } from "../syntax/syntax-tree.ts";
 
-/** These functions take constant time, or read only input that was already charged to the budget. */
+/** Calls of these functions inside a loop are not charged for the size of their operands. */
 const CHEAP: ReadonlySet<string> = new Set([
   ...[AND, OR, CONDITIONAL, INDEX, NOT_STRICTLY_FALSE, "!_", "type", "dyn"],
   ...["-_", "_-_", "_*_", "_/_", "_%_", "_<_", "_<=_", "_>_", "_>=_"],

@@ -9,7 +9,7 @@ import { type CelValue, isCelList, isCelMap } from "@bufbuild/cel";
 export const MAX_COST = 400_000;
 /** One node of a loop body takes 0.1 to 0.3 µs. */
 const COST_PER_NODE = 2;
-/** String functions read about 3 ns per character. */
+/** String functions take about 3 ns per character. */
 export const CHARACTERS_PER_UNIT = 32;
 
 export const COST_EXCEEDED = "the expression costs too much on these values";
