@@ -13,7 +13,7 @@ import { HeaderList } from "../http/headers.ts";
 import type { HttpPool, TlsOptions } from "../http/http-client.ts";
 import { KubeconfigError, type KubeconfigFlags, loadCluster, type PluginHost } from "./kubeconfig.ts";
 
-/** A page of 500 objects is far smaller than this limit. */
+/** A page of 500 objects is usually far smaller than this limit. */
 const MAX_RESPONSE_BYTES = 128 * 1024 * 1024;
 /** etcd limits an object to 1.5 MiB, so this limit leaves room for the JSON encoding. */
 const MAX_LINE_BYTES = 16 * 1024 * 1024;

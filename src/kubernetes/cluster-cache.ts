@@ -1,6 +1,6 @@
 /**
  * A local cache of all watched kinds. It counts as synced only after every kind has been listed once, because a partial
- * cache would look like deleted routes. It keeps only the fields in use, to bound memory in large clusters.
+ * cache would look like deleted routes. It drops `managedFields` and most content of ConfigMaps, to save memory.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import {
@@ -18,7 +18,7 @@ import { type ApiClient, ApiError, apiError } from "./api-client.ts";
 interface ClusterCache {
   isSynced(): boolean;
   waitingFor(): string[];
-  /** Names the kinds of policies that the API server no longer serves. Their last known objects stay. */
+  /** Names the kinds of policies that can no longer be read. Their last known objects stay. */
   unreadable(): string[];
   all(): KubernetesObject[];
   of(kind: string): KubernetesObject[];
@@ -57,7 +57,7 @@ export function openClusterCache(kinds: readonly WatchedKind[], parts: CachePart
 // starts a new list. The objects stay cached while the server is unavailable.
 
 const PAGE = 500;
-/** The server ends a watch after this time, before load balancers drop idle connections. */
+/** The server ends a watch after this time at the latest, before load balancers drop idle connections. */
 const WATCH_SECONDS = 240;
 /** Bookmarks arrive about once a minute, so a watch without data for longer than its lifetime is dead. */
 const SILENT_MS = (WATCH_SECONDS + 30) * 1000;
@@ -71,7 +71,7 @@ interface KindWatch {
   readonly kind: WatchedKind;
   /** True after a complete list, or if the kind does not exist. */
   isSynced(): boolean;
-  /** False if a kind of policies disappeared or is denied. */
+  /** False if the kind protects routes and can no longer be read. */
   isReadable(): boolean;
   objects(): Iterable<KubernetesObject>;
   reconnect(): void;
@@ -282,7 +282,7 @@ export interface WatchedKind {
   readonly plural: string;
   /** True if the cluster may lack the CRD of this kind. */
   readonly isOptional?: boolean;
-  /** Deletions are confirmed, and the objects stay if the kind disappears, because a route must not become open. */
+  /** Deletions are confirmed, and the objects stay if the kind disappears, so that routes do not lose their protection. */
   readonly isProtection?: boolean;
   /** True if the controller often writes the status of this kind and derives nothing from it. */
   readonly isReported?: boolean;
@@ -357,7 +357,7 @@ function certificatesOf({ data }: KubernetesObject): Readonly<Record<string, unk
   return typeof text === "string" ? { data: { "ca.crt": text } } : undefined;
 }
 
-/** Also ignores the resourceVersion. */
+/** Compares everything except the status and the resourceVersion. */
 export function isSameButStatus(one: KubernetesObject, other: KubernetesObject): boolean {
   return withoutStatus(one) === withoutStatus(other);
 }

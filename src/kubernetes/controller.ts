@@ -1,6 +1,7 @@
 /**
  * `gateway controller` watches the cluster, deploys data planes, publishes snapshots to them, and writes the status of
- * each resource. Every reconcile computes its result from the cache alone, so a restart loses nothing.
+ * each resource. Every reconcile computes its result from the cluster and the connected data planes, so a restart loses
+ * nothing.
  */
 
 import type { Clock, Timer } from "../base/clock.ts";
@@ -34,7 +35,7 @@ const RETRY_MS = 2_000;
 /** Data planes have this long to acknowledge a new version before the Gateway status shows a missing acknowledgment. */
 const SETTLING_MS = 2_000;
 /**
- * How long a Gateway stays Programmed without a known data plane. In this time, data planes reconnect to another
+ * A Gateway stays Programmed for this time without a known data plane. In this time, data planes reconnect to another
  * replica, and a new leader receives the reports of all replicas.
  */
 const UNSERVED_MS = 15_000;
@@ -62,7 +63,7 @@ export interface Controller {
   /** True while this replica serves current snapshots to data planes. */
   isReady(): boolean;
   readonly port: number;
-  /** The state for metrics and the log. */
+  /** Returns the body of the `/state` endpoint. */
   state(): Record<string, unknown>;
   stop(): Promise<void>;
 }
@@ -80,7 +81,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
   let ledSinceMs = 0;
   /** Maps Gateways to the reason why their data planes cannot be deployed. */
   const deployFailures = new Map<string, Verdict>();
-  /** Gateway → when a data plane last served it. */
+  /** Maps Gateways to the time at which a data plane last served them. */
   const servedMs = new Map<string, number>();
   const versions = new Map<string, { readonly version: string; readonly sinceMs: number }>();
   let gateways: ReadonlyMap<string, KubernetesObject> = new Map();

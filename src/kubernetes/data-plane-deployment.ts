@@ -183,7 +183,7 @@ function podSpec(
   };
 }
 
-/** Responses of the API server that a retry alone does not change. */
+/** Status codes of the API server for requests that a retry alone does not fix. */
 const REFUSALS = new Set([400, 403, 409, 422]);
 
 const PATHS: Readonly<Record<string, string>> = {
@@ -218,8 +218,9 @@ function ownerOf({ metadata }: KubernetesObject): { readonly name: unknown; read
 }
 
 /**
- * Returns the Deployments of Gateways that moved to another class. Their old data planes keep serving until the new
- * ones are available. The API server deletes those of deleted Gateways.
+ * Returns the Deployments to delete of Gateways that moved to another class. If the new class also belongs to this
+ * controller, the old data planes keep serving until the new ones are available. The API server deletes the Deployments
+ * of deleted Gateways.
  */
 export function staleDeployments(
   deployments: readonly KubernetesObject[],
@@ -304,7 +305,7 @@ export function createDeployer(client: ApiClient, logger: Logger, mayWrite: () =
     async remove(deployment) {
       const { name, namespace = "" } = deployment.metadata;
       let isIncomplete = false;
-      // The Deployment is last, because it is what identifies a data plane to remove.
+      // The Deployment is deleted last, because a data plane to remove is found by its Deployment.
       for (const kind of ["PodDisruptionBudget", "Service", "ServiceAccount", "Deployment"]) {
         if (!mayWrite() || isIncomplete) return true;
         const path = `${PATHS[kind]?.replace("NS", encodeURIComponent(namespace))}/${encodeURIComponent(name)}`;

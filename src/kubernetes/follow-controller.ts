@@ -21,7 +21,7 @@ import type { Logger } from "../observe/log/logger.ts";
 import { STREAM_HEADER } from "./peer-reports.ts";
 
 const MAX_SNAPSHOT_BYTES = 64 * 1024 * 1024;
-/** Three missed heartbeats of the controller. */
+/** The stream is reopened after three missed heartbeats of the controller. */
 const IDLE_MS = 15_000;
 const FIRST_PAUSE_MS = 200;
 const MAX_PAUSE_MS = 2_000;
@@ -64,7 +64,7 @@ export function followController(options: FollowOptions): Following {
   let latestAck: Buffer | undefined;
   let ackRetry: Timer | undefined;
   let ackSequence = 0;
-  /** Changes with each connection, so that the controller does not attribute an old acknowledgment to a new one. */
+  /** Changes with each connection, so that the controller does not attribute an old acknowledgment to a new connection. */
   let streamId = "";
   let abort = (): void => undefined;
   let arrived = (): void => undefined;

@@ -1,7 +1,7 @@
 /**
  * Reads a kubeconfig like kubectl: merges several files and resolves a context, its cluster, and its user's
  * credentials. Settings that are not supported (proxies, built-in auth providers) are rejected by name, because
- * ignoring them would cause a 401 or a timeout. This module is loaded only for targets in a cluster.
+ * ignoring them would cause a 401 or a timeout.
  */
 import { readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
@@ -309,8 +309,7 @@ function text(value: unknown): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;
 }
 
-// The message is one line and tells how to fix the kubeconfig.
-
+/** The message is one line. */
 export class KubeconfigError extends Error {
   constructor(message: string) {
     super(message);

@@ -11,12 +11,12 @@ import { type ApiClient, ApiError, type ApiRequest } from "./api-client.ts";
 
 const LEASE_SECONDS = 15;
 /**
- * How long a leader writes after it sent its last successful renewal. The remaining 5 s of the Lease cover a write that
- * is already on its way when the term ends.
+ * A leader stops writing this long after it sent its last successful renewal. The remaining 5 s of the Lease cover a
+ * write that is already on its way when the term ends.
  */
 const TERM_MS = 10_000;
 const RENEW_INTERVAL_MS = 3_000;
-/** Leaves time for a second attempt within the term. */
+/** The timeout leaves time for a second attempt within the term. */
 const REQUEST_TIMEOUT_MS = 3_000;
 /** A replica without a response of the API server for this long counts as disconnected. */
 const CONTACT_MS = LEASE_SECONDS * 1000;
@@ -56,7 +56,7 @@ export function electLeader(parts: LeaderParts): Leader {
   const { client, clock, logger, namespace, name, identity, termMs = TERM_MS } = parts;
   const path = `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases`;
   let wasLeader = false;
-  /** When the last successful renewal was sent. */
+  /** The time at which the last successful renewal was sent. */
   let renewedMs = Number.NEGATIVE_INFINITY;
   let contactMs = clock.monotonicMs();
   let leaderAddress: string | undefined;

@@ -1,7 +1,7 @@
 /**
  * Every controller replica serves data planes, but only the leader writes status. The other replicas therefore report
  * their connected data planes and the acknowledgments they received to the leader. A report is always complete, so a
- * lost or repeated one does no harm. Replicas authenticate with a value derived from the private key that they share.
+ * lost or repeated report does no harm. Replicas authenticate with a value derived from the private key that they share.
  */
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { isIP } from "node:net";
@@ -23,7 +23,6 @@ const MAX_PEERS = 64;
 /** Identifies a stream in its acknowledgments, which may arrive at another replica. */
 export const STREAM_HEADER = "x-gateway-stream";
 
-/** A data plane's acknowledgment of a version. */
 export interface Ack {
   readonly version: string;
   readonly isServed: boolean;
@@ -32,7 +31,7 @@ export interface Ack {
   readonly refused: readonly { readonly policy: string; readonly message: string }[];
 }
 
-/** The connection of a data plane, and its latest acknowledgment. */
+/** A connected data plane. `ack` is its latest acknowledgment. */
 export interface Instance {
   readonly ack: Ack | undefined;
 }
@@ -55,7 +54,7 @@ export interface ReplicaReport {
   readonly acks: readonly ReceivedAck[];
 }
 
-/** The streams and acknowledgments of all replicas that this replica knows from their reports. */
+/** Combines the streams and acknowledgments of this replica with the reports of other replicas. */
 export interface ReplicaReports {
   /** A load balancer may send an acknowledgment to a replica that does not have the stream. */
   acknowledged(stream: string, sequence: number, ack: Ack): void;
@@ -162,7 +161,7 @@ export interface PeerReporterOptions {
 }
 
 export interface PeerReporter {
-  /** Sends a report after the current event-loop iteration. Changes during a send are sent afterwards. */
+  /** Sends a report now, or after the report that is being sent. */
   soon(): void;
   stop(): void;
 }

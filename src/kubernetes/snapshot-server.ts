@@ -1,8 +1,7 @@
 /**
  * Streams snapshots to data planes over TLS. Each data plane receives the complete snapshot of its own Gateway whenever
- * it changes, and acknowledges it. Every replica serves them, whichever one a load balancer selects; see peer-reports.ts
- * for the way to the leader. A data plane authenticates with a ServiceAccount token made for this controller, which the
- * API server reviews.
+ * it changes, and acknowledges it. Every replica serves data planes, and peer-reports.ts reports them to the leader. A
+ * data plane authenticates with a ServiceAccount token made for this controller, which the API server reviews.
  */
 
 import { createHash } from "node:crypto";
@@ -38,7 +37,7 @@ const CLOSE = { connection: "close" };
 export interface SnapshotServer {
   readonly port: number;
   publish(snapshots: ReadonlyMap<string, Snapshot>): void;
-  /** The connected data planes of a Gateway, including those of other replicas. */
+  /** Returns the connected data planes of a Gateway, including those of other replicas. */
   instances(gateway: string): readonly Instance[];
   report(): ReplicaReport;
   close(): void;
@@ -55,7 +54,7 @@ export interface SnapshotServerOptions {
   isReady(): boolean;
   /** False while the API server does not respond, so that another replica may have newer snapshots. */
   isConnected(): boolean;
-  /** The user that may read the snapshot of a Gateway, or undefined if the Gateway does not exist. */
+  /** Returns the user that may read the snapshot of a Gateway, or undefined if the Gateway does not exist. */
   accountOf(gateway: string): string | undefined;
   /** Called when a data plane connects, disconnects, or sends an acknowledgment, to this replica or to another one. */
   changed(): void;
@@ -156,7 +155,7 @@ export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<
   });
   server.on("error", (error) => logger.error("snapshot server failed", { reason: error.message }));
   const heartbeat = parts.clock.every(HEARTBEAT_MS, () => {
-    // Data planes then reconnect, possibly to a replica that still receives changes.
+    // Without the API server, the streams end, so that data planes reconnect to a replica that still receives changes.
     for (const { response } of streams.values())
       if (parts.isConnected()) response.write(":\n\n");
       else response.end();

@@ -108,7 +108,7 @@ function withoutReadable(conditions: unknown): unknown[] {
   return listOf(conditions).filter((one) => fieldsOf(one).type !== READABLE);
 }
 
-/** The status of Gateways while the controller has never read a kind of policies and serves nothing. */
+/** Returns the statuses of Gateways while the controller publishes nothing, because it could not read all policies. */
 export function waitingStatuses(
   gateways: readonly KubernetesObject[],
   kinds: readonly string[],
@@ -232,8 +232,8 @@ function policyStatus(
 function reaches({ kind, namespace, name }: Fields, { gateways, result }: ClusterView): boolean {
   if (kind === "Gateway")
     return gateways.some(({ metadata }) => metadata.namespace === namespace && metadata.name === name);
-  // Returns true for unserved routes, missing targets, and policies without a target, so that their authors see the
-  // problem.
+  // If this controller has a Gateway, it also reports on unserved routes, missing targets, and policies without a
+  // target, so that their authors see the problem.
   return gateways.length > 0 || result.gatewayOutcomes.length > 0;
 }
 
@@ -410,7 +410,7 @@ function sortedText(value: object): string {
 }
 
 const PARALLEL = 8;
-/** The timeout is short, because all other statuses wait for a write that does not complete. */
+/** The timeout is short, because the next reconcile waits for a write that does not complete. */
 export const WRITE_TIMEOUT_MS = 5_000;
 
 export interface StatusWriter {
