@@ -1,7 +1,7 @@
 /**
  * Events of a client, its backend, and the clock in any order, through the connections of a listener and the whole
- * pipeline: tunnels, streams, uploads, aborts, and shutdown. Once both peers are gone, no request may be in flight, no
- * connection may be open, and nothing unexpected may have been reported.
+ * pipeline: tunnels, streams, uploads, aborts, and shutdown, over HTTP/1.1 and HTTP/2. Once both peers are gone, no
+ * request may be in flight, no connection may be open, and nothing unexpected may have been reported.
  */
 import type { Socket } from "node:net";
 import { sendTo } from "../../../src/backends/host/backend.ts";
@@ -24,11 +24,13 @@ import type { Served } from "../../../src/pipeline/phases/pipeline-env.ts";
 import { createRouteTable } from "../../../src/pipeline/route/match-route.ts";
 import { type FakeClock, fakeClock } from "../../support/fake-clock.ts";
 import { MemorySocket } from "../../support/memory-socket.ts";
+import { Http2Client } from "../http2-client.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect } from "../target.ts";
 
 const MINUTE_MS = 60_000;
 const LINGER_MS = 10_000;
+const HTTP2_END_TURNS = 8;
 /** Longer than every limit of a request: an idle tunnel lives longest. */
 const LAST_WAIT_MS = LISTENER_LIMITS.tunnelIdleMs + 10 * MINUTE_MS;
 const LONG = Buffer.alloc(40_000, "x");
@@ -46,6 +48,8 @@ interface Call {
 class World {
   readonly clock: FakeClock = fakeClock();
   readonly client = new MemorySocket();
+  /** Undefined as long as the client sends HTTP/1.1. */
+  http2: Http2Client | undefined = undefined;
   readonly calls: Call[] = [];
   readonly unexpected: unknown[] = [];
   readonly connections: OpenConnections;
@@ -110,8 +114,16 @@ class World {
     };
   }
 
+  /** The call that the backend's events are about, the newest by default. */
   get call(): Call | undefined {
-    return this.calls.at(-1);
+    return this.calls[this.calls.length - 1 - this.#age];
+  }
+
+  #age = 0;
+
+  /** The backend's next events are about the call before this one, or about the newest again. */
+  turnToOlderCall(): void {
+    this.#age = this.calls.length === 0 ? 0 : (this.#age + 1) % this.calls.length;
   }
 
   drain(lingerMs: number): void {
@@ -145,7 +157,7 @@ function servedBy(backend: Backend): Served {
       port: 0,
       protocol: "HTTP",
       tls: undefined,
-      http2: false,
+      http2: true,
       writtenAt: () => "",
       policies: emptyScope("gateway"),
       routes: [route],
@@ -174,10 +186,19 @@ function emptyScope(phase: CompiledScope["phase"]): CompiledScope {
   };
 }
 
+/** Sends text over HTTP/1.1. An HTTP/2 client acts on its streams instead. */
 const send =
-  (text: string) =>
-  ({ client }: World): void =>
-    client.arrive(Buffer.from(text, "latin1"));
+  (text: string, act?: (http2: Http2Client) => Buffer) =>
+  ({ client, http2 }: World): void =>
+    client.arrive(http2 === undefined || act === undefined ? Buffer.from(text, "latin1") : act(http2));
+
+/** Only the first bytes of a connection select HTTP/2. Later, a preface is a malformed request. */
+function openHttp2(world: World, streamWindow: number): void {
+  const isFirst = world.client.bytesRead === 0;
+  const http2 = new Http2Client();
+  world.client.arrive(http2.open(streamWindow));
+  if (isFirst) world.http2 = http2;
+}
 
 const answer =
   (status: number, headers: Readonly<Record<string, string>>) =>
@@ -201,28 +222,34 @@ const UPGRADE = "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: 
 /** Each event has a letter, so that a case is a text that can be cut and crossed. */
 const EVENTS: Readonly<Record<string, (world: World) => void | Promise<void>>> = {
   // The client.
-  w: send(UPGRADE),
-  W: send(`${UPGRADE}\x81\x02hi`),
-  g: send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
-  G: send("GET / HTTP/1.0\r\n\r\n"),
-  p: send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello"),
-  P: send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"),
-  e: send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"),
-  l: send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n"),
-  b: send("world"),
-  B: ({ client }) => client.arrive(LONG),
-  c: send("5\r\nworld\r\n"),
-  C: send("0\r\n\r\n"),
-  h: send("GET / HT"),
-  x: send("\0\0\r\n\r\n"),
+  H: (world) => openHttp2(world, 65_535),
+  I: (world) => openHttp2(world, 10),
+  w: send(UPGRADE, (http2) => http2.widen()),
+  W: send(`${UPGRADE}\x81\x02hi`, (http2) => http2.goAway()),
+  g: send("GET / HTTP/1.1\r\nHost: a\r\n\r\n", (http2) => http2.get()),
+  G: send("GET / HTTP/1.0\r\n\r\n", (http2) => http2.getInTwoFrames()),
+  p: send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello", (http2) => http2.post("hello", 10)),
+  P: send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", (http2) =>
+    http2.post("hello"),
+  ),
+  e: send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n", (http2) =>
+    http2.post("", 5, ["expect", "100-continue"]),
+  ),
+  l: send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n", (http2) => http2.post("", 200_000)),
+  b: send("world", (http2) => http2.data("newest", Buffer.from("world"))),
+  B: ({ client, http2 }) => client.arrive(http2?.data("newest", LONG) ?? LONG),
+  c: send("5\r\nworld\r\n", (http2) => http2.data("oldest", Buffer.from("world"))),
+  C: send("0\r\n\r\n", (http2) => http2.endBody("newest")),
+  h: send("GET / HT", (http2) => http2.get().subarray(0, 12)),
+  x: send("\0\0\r\n\r\n", (http2) => http2.malformed()),
   f: ({ client }) => client.arriveEnd(),
   r: ({ client }) => client.arriveReset(),
   s: ({ client }) => {
     client.isStuck = true;
   },
   d: ({ client }) => client.readOn(),
-  k: ({ client }) => client.arrive(FRAME),
-  K: ({ client }) => client.arrive(BEGINNING_OF_FRAME),
+  k: ({ client, http2 }) => client.arrive(http2?.resetStream("newest") ?? FRAME),
+  K: ({ client, http2 }) => client.arrive(http2?.resetStream("oldest") ?? BEGINNING_OF_FRAME),
   // The backend.
   "1": (world) => upgrade(world),
   "2": (world) => upgrade(world, FRAME),
@@ -240,6 +267,7 @@ const EVENTS: Readonly<Record<string, (world: World) => void | Promise<void>>> =
     if (call !== undefined) call.socket.isStuck = true;
   },
   D: ({ call }) => call?.socket.readOn(),
+  o: (world) => world.turnToOlderCall(),
   // The loop, the clock, and the operator.
   ".": turn,
   ",": (world) => world.finishClosing(),
@@ -250,6 +278,7 @@ const EVENTS: Readonly<Record<string, (world: World) => void | Promise<void>>> =
   X: ({ connections }) => connections.destroy(),
 };
 const LETTERS = Object.keys(EVENTS);
+const HTTP2_OPENINGS = ["H", "Hg3", "H.g.4.6.", "Hp", "HP.3.", "Hgg.", "Ig.3.7.", "Hl.B.", "H.gpg.o3", "He."];
 const OPENINGS = ["w1", "W1", "w", "g3", "g4", "p", "P", "l", "gg", "e", "w.1.", "g3.6.", "P.3."];
 
 async function turn(world: World): Promise<void> {
@@ -273,15 +302,27 @@ async function leave(world: World): Promise<void> {
     attempt.fail(new HttpClientError("response", "the connection was closed"));
     socket.arriveReset();
   }
-  await turn(world);
+  // Node ends an HTTP/2 session in several iterations of the event loop.
+  for (let turns = 0; turns < (world.http2 === undefined ? 1 : HTTP2_END_TURNS); turns++) await turn(world);
 }
 
 export const connectionEvents = defineTarget<string>({
   name: "connection-events",
-  seeds: ["w1", "w1.k0f.z.", "g3.6.6.8.", "P.c.3.6.r.C8", "pb.48", "gg4.68.4.68.", "w1qk0.t", "sg3.7.7.d.8."],
+  seeds: [
+    "w1",
+    "w1.k0f.z.",
+    "g3.6.6.8.",
+    "P.c.3.6.r.C8",
+    "pb.48",
+    "gg4.68.4.68.",
+    "w1qk0.t",
+    "sg3.7.7.d.8.",
+    "H.g.3.6.8.",
+    "HP.b.C.48.q",
+  ],
   smokeCases: 2_000,
   generate(random: Random) {
-    const opening = random.pick(OPENINGS);
+    const opening = random.pick(random.oneIn(2) ? HTTP2_OPENINGS : OPENINGS);
     return opening + random.text(LETTERS, 12);
   },
   async run(input) {
