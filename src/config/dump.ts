@@ -16,7 +16,7 @@ export interface ReloadState {
   readonly refused?: { readonly at: string; readonly problems: readonly string[] };
   readonly warnings: readonly string[];
   readonly sources: readonly string[];
-  /** Lists changes in `config:` that need a restart. */
+  /** Contains `config` if that section changed, which needs a restart. */
   readonly needsRestart: readonly string[];
 }
 

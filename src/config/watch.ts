@@ -1,6 +1,6 @@
 /**
  * Watches configuration files by polling every 300 ms, because file system events get lost on bind mounts and with
- * swapped symbolic links. A change counts only after two equal reads, so that a partially written file is never loaded.
+ * swapped symbolic links. A change counts only after two equal reads, to avoid loading a partially written file.
  */
 import { createHash } from "node:crypto";
 import { statSync } from "node:fs";

@@ -22,7 +22,7 @@ export interface Site {
   readonly backends: readonly NormalBackend[];
   /** Contains the policy kinds that run in the same or an earlier request phase. */
   readonly before: ReadonlySet<string>;
-  /** Contains the policy kinds of this scope and of all inner scopes. */
+  /** Contains the policy kinds of this scope and the scopes around it, and for a gateway also those of its routes. */
   readonly all: ReadonlySet<string>;
   readonly config: NormalConfig;
 }

@@ -1,7 +1,6 @@
 /**
- * Compiles a configuration to a Topology. It compiles every policy and backend once, sorts their hooks into the lists
- * that the pipeline runs, and applies the inheritable policies of a gateway to its routes. Errors keep their source
- * position.
+ * Compiles a configuration to a Topology. It compiles policies and backends, sorts their hooks into the lists that the
+ * pipeline runs, and applies the inheritable policies of a gateway to its routes. Errors keep their source position.
  */
 
 import { readFileSync, statSync } from "node:fs";
@@ -35,7 +34,7 @@ import { readListenerTls } from "./listener-tls.ts";
 import type { ConfigGeneration } from "./resource-registry.ts";
 import { hiddenSources, tracedExpression } from "./traced-expression.ts";
 
-/** A file with a single word contains a key, because certificates, key sets, and API descriptions are longer. */
+/** A file with a single word is hidden as a key. Certificates, key sets, and API descriptions have several words. */
 const KEY_FILE = /^\s*\S{8,512}\s*$/;
 
 export interface CompileContext

@@ -285,7 +285,7 @@ export function backendsOfCluster(cluster: Cluster, route: ResourceDocument): Fi
     if (!cluster.mayRefer(from, { group, kind, namespace: inNamespace, name })) return notPermitted(shown);
     const service = cluster.service(inNamespace, name, reference.port);
     if (service === undefined) return { reason: "BackendNotFound", message: `${shown} was not found` };
-    // Rejected, because a tenant could choose a host name that only the gateway can reach.
+    // With an ExternalName Service, a tenant could choose a host name that only the gateway can reach.
     if (service.type === "ExternalName")
       return { reason: "UnsupportedProtocol", message: `${shown} is of type ExternalName, which is not supported` };
     if (service.port === undefined)

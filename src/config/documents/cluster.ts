@@ -141,7 +141,7 @@ function holds(expression: unknown, labels: ReadonlyMap<string, string>): boolea
 const SERVICE_LABEL = "kubernetes.io/service-name";
 
 interface ServicePort {
-  /** Empty if the Service has one port. */
+  /** Empty if the port has no name, which is allowed for a Service with one port. */
   readonly name: string;
   readonly port: number;
   readonly appProtocol: string | undefined;

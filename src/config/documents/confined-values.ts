@@ -1,7 +1,7 @@
 /**
  * Prepares values of a cluster document for validation. It replaces each `{ secretRef: { name, key } }` with the value
- * of the Secret, and rejects values that would access this machine (a file, a process, a unix socket, its credentials).
- * The schema marks both kinds of fields.
+ * of the Secret or, in a field for a file, with a name that grants access to it. It rejects values that would access
+ * this machine (a file, a process, a unix socket, its credentials). The schema marks both kinds of fields.
  */
 import type { z } from "zod";
 import { getLocalUse, isSecretSchema } from "../../core/schema.ts";

@@ -392,7 +392,7 @@ function kept(schema: Schema): Schema {
   return result;
 }
 
-/** The range of safe integers tells the reader nothing. */
+/** The bounds of safe integers come from the schema library and are not limits of the field. */
 function isSafeBound(value: unknown): boolean {
   return value === Number.MAX_SAFE_INTEGER || value === Number.MIN_SAFE_INTEGER;
 }

@@ -1,5 +1,5 @@
 /**
- * The input and output of the translation of resource documents (GatewayPolicy, Gateway, HTTPRoute). The functions in
+ * The input and output of the translation of resource documents, such as GatewayPolicy and HTTPRoute. The functions in
  * this folder are pure: documents come from files or from a cluster, and the caller writes the statuses. An invalid
  * document never throws. It gets a status and a problem with its position and name, and it does not affect other
  * documents.
@@ -52,7 +52,7 @@ export interface ResourceInput {
   readonly redaction?: Redaction;
   /** The wall clock is used for lastTransitionTime. */
   readonly nowMs: number;
-  /** Set if the documents come from a cluster, which cannot access this machine. */
+  /** Set if the documents come from a cluster. Such documents cannot access this machine. */
   readonly cluster?: Cluster;
   /** Returns the cluster for one document, to record the objects that it uses. */
   recorded?(document: ResourceDocument, cluster: Cluster): Cluster;
@@ -63,7 +63,7 @@ export interface ResourceInput {
 export interface ResourceResult {
   /** Contains the gateways of Gateway documents, in the form of the standalone configuration. */
   readonly gateways: readonly WrittenGateway[];
-  /** Contains one route for each rule of an HTTPRoute. */
+  /** Contains the rules of HTTPRoute and GRPCRoute documents, in the form of the standalone configuration. */
   readonly routes: readonly WrittenRoute[];
   /**
    * Contains policies to compile on a gateway or route in addition to its own, in this order. Their schemas have
@@ -81,7 +81,7 @@ export interface ResourceResult {
 }
 
 export interface WrittenGateway {
-  /** The key under `gateways` is the document's name, or `name/listener` if it has several ports. */
+  /** The key under `gateways`, such as `edge`, or `edge/https` with several ports, or `infra/edge:443` in a cluster. */
   readonly name: string;
   readonly port: number;
   readonly protocol: "HTTP" | "HTTPS";
@@ -124,7 +124,7 @@ export interface WrittenRoute {
   readonly closed?: string;
   /** Other listeners of the same port handle these host names. */
   readonly except?: readonly string[];
-  /** The section of its gateway that serves it. */
+  /** The section of the gateway that serves the route. */
   readonly section?: string;
   /** Maps the index of each unresolved backend reference to the reason. */
   readonly closedBackends?: ReadonlyMap<number, string>;

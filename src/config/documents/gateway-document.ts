@@ -169,7 +169,7 @@ function writtenGateway(
   };
 }
 
-/** A Gateway with a field that is not in this list is rejected as a whole. */
+/** In a cluster, a Gateway that sets another field is rejected as a whole, unless the value has no effect. */
 const GATEWAY_FIELDS = new Set(["gatewayClassName", "listeners", "addresses", "infrastructure", "tls"]);
 const LISTENER_FIELDS = new Set(["name", "hostname", "port", "protocol", "tls", "allowedRoutes"]);
 
@@ -259,7 +259,7 @@ function acceptance(listeners: readonly ListenerOutcome[]): Verdict {
   const bad = listeners.filter(({ accepted, resolvedRefs }) => !accepted.isTrue || !resolvedRefs.isTrue);
   if (bad.length === 0 && listeners.length > 0) return ACCEPTED;
   const message = `Listeners that are not valid: ${bad.map(({ name }) => name).join(", ") || "there are none"}`;
-  // Listeners with valid certificates are still served.
+  // The Gateway is accepted if one of its listeners is, because valid listeners are still served.
   return { isTrue: listeners.some(({ accepted }) => accepted.isTrue), reason: "ListenersNotValid", message };
 }
 

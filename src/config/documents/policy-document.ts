@@ -40,7 +40,7 @@ interface PolicyContext extends Targets {
   readonly previous: PolicyResource | undefined;
   readonly cluster: Cluster | undefined;
   shown(spec: unknown): unknown;
-  /** True if another document has the same name, so that this one is ignored. */
+  /** True if another document has the same name, so that this document is ignored. */
   readonly isDuplicate: boolean;
 }
 
@@ -264,7 +264,7 @@ interface ResolvedTargets {
   readonly targets: readonly ResolvedTarget[];
   /** The existing targets that invalid references most likely mean. A security policy makes them reject all requests. */
   readonly meant: readonly ResolvedTarget[];
-  /** Entries that repeat an earlier target count once. */
+  /** Describes the entries that repeat an earlier target, which counts once. */
   readonly repeated: readonly string[];
 }
 

@@ -42,7 +42,7 @@ interface RouteContext {
   readonly isCluster: boolean;
 }
 
-/** This placeholder for an unresolved reference rejects every request. */
+/** A placeholder backend for an unresolved reference, whose requests are rejected before they reach it. */
 const NOWHERE = { host: "reference.invalid:1" };
 /** The policy `retry` has this limit, but the Gateway API has none. */
 const MOST_RETRIES = 10;
@@ -108,7 +108,7 @@ export function translateRoute(
       document,
       parents: found.parents.map((parent) => {
         const outcome = outcomeOf(parent.accepted, contents);
-        // No Gateway is a default one, so the route is served by its parents only.
+        // This gateway has no default Gateways, so only the parents serve the route.
         const isIgnored = (textOf(spec.useDefaultGateways) ?? "None") !== "None" && !outcome.partiallyInvalid;
         return { ...parent, ...outcome, ...(isIgnored ? { partiallyInvalid: NO_DEFAULT_GATEWAYS } : {}) };
       }),

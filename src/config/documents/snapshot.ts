@@ -57,7 +57,7 @@ function withoutBookkeeping({ apiVersion, kind, metadata, status: _, ...rest }: 
   };
 }
 
-/** Records the Services, Secrets, and namespaces that a document uses, for its snapshot. */
+/** Records the objects that a document uses, for its snapshot. */
 export function recordingCluster(cluster: Cluster): { readonly cluster: Cluster; used(): KubernetesObject[] } {
   const used = new Map<string, KubernetesObject>();
   const take = (kind: string, namespace: string, name: string): void => {

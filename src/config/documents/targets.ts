@@ -1,7 +1,7 @@
 /**
  * The objects that policies and routes can refer to: Gateways and HTTPRoutes from documents in their namespace or, by
- * name, from the standalone configuration. Each listener or rule of a document is compiled to its own gateway or route,
- * so a target refers to one or more of them.
+ * name, from the standalone configuration. The ports and rules of a document are compiled to separate gateways and
+ * routes, so a target refers to one or more of them.
  */
 import {
   DEFAULT_NAMESPACE,
@@ -21,7 +21,7 @@ export interface GatewayListener {
   readonly sectionName: string | undefined;
   /** Contains the key under `gateways`, or undefined if the listener cannot be served. */
   readonly gateway: string | undefined;
-  /** Names the policies of this listener if other listeners share its port and policies refer to one of them. */
+  /** The section with this listener's policies. Set if listeners share the port and a policy names a single listener. */
   readonly section?: string | undefined;
   readonly port: number | undefined;
   readonly hostname: string | undefined;

@@ -1,6 +1,6 @@
 /**
  * Reads the configuration from files, directories, standard input, or a built-in string. The document without `kind` is
- * the standalone configuration, and documents with a `kind` are resources. Loading reports all problems together and
+ * the standalone configuration, documents with a `kind` are resources, and other documents may contain only `tests`. Loading reports all problems together and
  * never returns a partial configuration.
  */
 import { readdirSync, readFileSync, statSync } from "node:fs";

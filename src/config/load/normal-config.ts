@@ -1,5 +1,5 @@
 /**
- * The normalized configuration: the one form that all layouts are converted to and that the compiler reads.
+ * The normalized configuration, to which all layouts are converted and which the compiler reads.
  */
 import type { BackendProtocol } from "../../core/backend.ts";
 import type { RouteMatch } from "../../core/topology.ts";
@@ -88,7 +88,7 @@ export interface NormalRoute {
   readonly hostnames: readonly string[];
   /** Other listeners of the same port handle these host names. */
   readonly except?: readonly string[];
-  /** The section of its gateway that serves it. */
+  /** The section of the gateway that serves the route. */
   readonly section?: string;
   matches: RouteMatch[];
   readonly policies: PlacedPolicy[];

@@ -182,7 +182,7 @@ function addSections(
   }
 }
 
-/** The targets are validated as part of each route that refers to them. */
+/** Returns the services as written, because each route that refers to a service parses it as its own backend. */
 function servicesOf(document: SourceDocument): NormalConfig["services"] {
   return ((document.value as Record<string, unknown>).services as NormalConfig["services"] | undefined) ?? {};
 }

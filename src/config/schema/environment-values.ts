@@ -51,7 +51,7 @@ export function replacedAt(value: unknown, path: Path, plain: unknown): unknown 
   return copy;
 }
 
-/** One of these fits nearly every field. Other candidates come from the error message of the field. */
+/** One of these fits nearly every field. Other candidates come from the validation error of the field. */
 const PLACEHOLDERS: readonly unknown[] = [
   0,
   1,

@@ -141,7 +141,7 @@ function messageOf(issue: Issue, value: unknown, schemas: readonly z.ZodType[]):
     if (value === undefined) return "required field is missing";
     // A schema can have its own message, for example `expected a duration such as 10s`.
     if (!issue.message.startsWith("Invalid input")) return issue.message;
-    // YAML parses `${ACCOUNT}` and a key of digits as numbers.
+    // YAML parses an unquoted value of digits as a number, and `true` as a boolean.
     const hint = issue.expected === "string" && isQuotable(value) ? ": put it in quotes" : "";
     // YAML parses an API key of digits as a number, so the message shows its type and not its value.
     const found = schemas.some(isSecretSchema) ? `a ${typeof value}` : describeType(value);

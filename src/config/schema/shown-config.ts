@@ -19,7 +19,8 @@ export function shownConfig(schema: z.ZodType, value: unknown, redaction: Redact
 }
 
 /**
- * Returns the credentials that `shownConfig` hides. Possible credentials are hidden only there, not in other outputs.
+ * Returns the credentials that `shownConfig` hides, so that other outputs can hide them. Values that only may be
+ * credentials are not returned.
  */
 export function secretsInConfig(schema: z.ZodType, value: unknown, redaction: Redaction): string[] {
   const walk = new Walk(redaction);

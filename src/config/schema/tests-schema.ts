@@ -5,7 +5,7 @@
 import { z } from "zod";
 import { headerName } from "../../core/schema.ts";
 
-/** This is enough to exhaust any rate limit under test. */
+/** Bounds the run time of a test. */
 const MAX_REPEATS = 10_000;
 
 const message = z.strictObject({

@@ -1,6 +1,6 @@
 /**
  * Parses a configuration file into YAML documents, in which every value has a path and a position. It replaces `${VAR}`
- * in values, and rejects documents that are too large, nested too deeply, use too many aliases, or repeat a key. Error
+ * in values and names, and rejects documents that are too large, nested too deeply, use too many aliases, or repeat a key. Error
  * messages never quote the file, because a misplaced value may be a secret.
  */
 import {
@@ -48,8 +48,8 @@ export interface SourceDocument {
    */
   position(path: Path, at?: "key" | "value"): Position | undefined;
   /**
-   * Returns the string that the environment produced for the value before YAML typed it, or undefined if the value has
-   * no variables.
+   * Returns the string with resolved variables, before it was converted to a YAML type, or undefined if the value has no
+   * variables.
    */
   fromEnvironment(path: Path): EnvironmentText | undefined;
   /**
@@ -236,7 +236,7 @@ function aliasMessage(error: Error): string {
     : error.message;
 }
 
-/** Limits the expanded aliases in a file, as a protection against alias bombs. */
+/** Limits the expanded aliases in a document, as a protection against alias bombs. */
 export const MAX_ALIASES = 100;
 
 export interface EnvironmentText {
@@ -372,7 +372,7 @@ function isOpenQuote({ code, message }: YAMLError): boolean {
   return code === "MISSING_CHAR" && /^Missing closing ["']quote/.test(message);
 }
 
-/** Returns the offset of the quote that opens the last string: the parser reports the end of the file. */
+/** Returns the offset of the quote that opens the last string, because the parser reports the end of the file. */
 function openQuote(text: string): number | undefined {
   const QUOTED = /(^|[:,[{?-])[ \t\n]*(["'])/gm;
   for (let found = QUOTED.exec(text); found !== null; found = QUOTED.exec(text)) {
