@@ -1,6 +1,6 @@
 /**
  * Connects to a gateway in a cluster. `gateway/<name>` finds a running pod by its Gateway API label, and `pod/<name>`
- * names the pod. The admin interface listens on loopback only, so gwctl connects through the API server's
+ * names the pod. The admin interface usually listens on loopback, so gwctl connects through the API server's
  * port-forward.
  */
 import { createServer, type Server } from "node:net";

@@ -1,5 +1,5 @@
 /**
- * `gwctl auth check -f <config>`: checks each step of every login in a configuration against the real provider,
+ * `gwctl auth check -f <config>`: checks each step of every `mcpAuthentication` login against the real provider,
  * without a running gateway. The configuration loader is imported on demand to keep gwctl fast to start.
  */
 import { readFileSync } from "node:fs";

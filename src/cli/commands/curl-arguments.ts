@@ -74,7 +74,7 @@ const SHORT: Readonly<Record<string, string>> = {
 };
 
 export interface InjectedRequest {
-  /** The URL is kept as typed, because curl normalizes paths such as `/a/../b`. */
+  /** The URL is kept as typed. curl normalizes paths such as `/a/../b`, unless `--path-as-is` is set. */
   readonly url: string;
   readonly args: readonly string[];
   /** Undefined unless the user set the `x-request-id` header. */

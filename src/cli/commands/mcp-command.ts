@@ -1,5 +1,5 @@
 /**
- * `gwctl mcp lock` writes the tools of every MCP server to the lock file, so that a gateway with `toolsLock`
+ * `gwctl mcp lock` writes the tools of an MCP backend's servers to the lock file, so that a gateway with `toolsLock`
  * withholds later changes. `gwctl mcp connections` lists, tests and revokes the accounts that users connected at MCP
  * servers.
  */

@@ -137,7 +137,7 @@ export interface TopRow {
   readonly name: string;
   readonly perSecond: number;
   readonly requests: number;
-  /** Fractions of the requests, from 0 to 1. */
+  /** `failed` and `rejected` are fractions of the requests, from 0 to 1. */
   readonly failed: number;
   readonly rejected: number;
   readonly p95Ms: number;

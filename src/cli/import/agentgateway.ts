@@ -90,8 +90,8 @@ function addRoutes(listener: Values, at: string, { name, isAlone, closedBy, rout
 }
 
 /**
- * A route has at most one policy of each kind. If the listener and the route both have a protecting policy, the route
- * is closed, because neither policy alone is sufficient.
+ * A route has at most one policy of each kind. If the listener and the route both have a protecting policy of the same
+ * kind, the route is closed, because neither policy alone is sufficient.
  */
 function addPolicies(route: Values, ofListener: Values, at: string, conversion: Conversion): void {
   const own = asObject(route.policies);

@@ -13,7 +13,7 @@ export interface Conversion {
 }
 
 /**
- * Fields that restrict requests or content. Route conditions are included, because a route without them matches more
+ * These fields restrict requests or content. Route conditions are included, because a route without them matches more
  * requests.
  */
 const PROTECTS = new Set([

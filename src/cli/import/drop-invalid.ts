@@ -12,7 +12,7 @@ export interface Problem {
 
 type Part = string | number;
 
-/** Placeholder values for unset variables, tried in this order. */
+/** During the check, these values replace unset variables. They are tried in this order. */
 const STAND_INS = ["1", "https://example.com"];
 const VARIABLE = /\$\{(\w+)\}/g;
 

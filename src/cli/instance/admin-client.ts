@@ -1,6 +1,6 @@
 /**
- * HTTP client for a gateway's admin interface, over loopback, a Unix socket, or a Kubernetes port-forward. Every
- * failure is reported as one line that suggests a fix.
+ * HTTP client for a gateway's admin interface, over loopback, a Unix socket, or a Kubernetes port-forward. Messages
+ * about connection failures suggest a fix.
  */
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
 import type { Duplex } from "node:stream";

@@ -1,6 +1,6 @@
 /**
  * Selects the gateway that a command uses: the gateway on this machine (the default), on another port or socket, or
- * in a cluster (`gateway/<name>`). All commands have the same flags.
+ * in a cluster (`gateway/<name>`). All commands that use a gateway have the same flags for this.
  */
 import type { Command } from "commander";
 import { DEFAULT_ADMIN_PORT } from "../../admin/server/paths.ts";

@@ -43,8 +43,7 @@ export function printable(text: string): string {
   return text.split("\n").map(escapeControls).join("\n");
 }
 
-// Reported as one line. Exit code 1 means that the command failed, and 2 means wrong usage.
-
+/** Exit code 1 means that the command failed, and 2 means wrong usage. */
 export class CliError extends Error {
   readonly exitCode: 1 | 2;
 

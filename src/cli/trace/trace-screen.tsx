@@ -22,7 +22,7 @@ import { duration, labelOf, sinceStart, summaryOf } from "./trace-text.ts";
 /** Used if the output has no size, such as in a test. */
 const DEFAULT_COLUMNS = 80;
 const DEFAULT_ROWS = 24;
-/** The rows of the title, the two help lines, and the pane borders. */
+/** The rows of the title, the status line, the help line, and the two pane borders. */
 const CHROME_ROWS = 5;
 const TIME_CHARS = 9;
 
@@ -386,7 +386,8 @@ const MODE_KEYS: Readonly<Record<string, Mode>> = { e: "event", s: "snapshot", d
 const FAR = Number.MAX_SAFE_INTEGER;
 
 /**
- * Pure function. Several keys can arrive between two frames, so each key applies to the result of the previous one.
+ * Several keys can arrive between two frames, so this function is pure, and each key applies to the result of the
+ * previous key.
  */
 export function step(view: View, pressed: Pressed): View {
   const { key, paneRows } = pressed;

@@ -15,7 +15,7 @@ const DATA = "data:";
 export interface TraceListener {
   armed(): void;
   event(event: TraceEvent): void;
-  /** The gateway dropped events because this client was too slow. */
+  /** Called when the gateway dropped events because this client was too slow. */
   dropped(note: string): void;
 }
 
