@@ -28,13 +28,13 @@ import { transformations } from "./transformations/policy.ts";
 import { urlRewrite } from "./url-rewrite/policy.ts";
 
 /**
- * Policies that decide whether a request is admitted. Limits (`admit` hooks) run last, so a rejected request is not
- * charged.
+ * Lists the policies that decide whether a request is admitted. Limits (`admit` hooks) run last, so a rejected request
+ * is not charged.
  */
 export const accessPolicies: readonly PolicyDefinition[] = [
   cors, // runs first, because a preflight has no credentials and every later error response needs the headers
   mcpAuthentication, // serves the well-known documents, which need no token, then requires a token
-  jwtAuth, // makes the same check on other routes
+  jwtAuth, // verifies tokens on routes that need no MCP login
   oidc, // authenticates users with a browser
   basicAuth, // runs after the token checks; if a route has several authentication policies, all must pass
   apiKey, // runs after the token checks, like basicAuth
@@ -49,7 +49,7 @@ export const shapePolicies: readonly PolicyDefinition[] = [
   ai, // collects prompt rules, which the backend applies in each dialect
   backendAuth, // sets the backend's credential; a transformation may still use it
   transformations, // may read authentication results, and runs before the modifiers below
-  requestHeaderModifier, // fixed headers override computed ones
+  requestHeaderModifier, // runs after transformations, so fixed headers override computed headers
   urlRewrite, // runs after all policies that read the client's original path
   requestMirror, // copies the request as the backend will receive it
   requestRedirect, // runs after the rewrites, whose results the target may include

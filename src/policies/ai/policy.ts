@@ -1,7 +1,7 @@
 /**
- * `ai`: defaults and overrides for LLM request fields, added prompt messages, model aliases, prompt caching, and guards
- * for request and response content. The policy only collects the rules. The `ai` backend, which implements the
- * dialects, applies them.
+ * `ai`: sets defaults and overrides for LLM request fields, adds prompt messages, resolves model aliases, marks prompts
+ * for caching, and guards request and response content. The policy only collects the rules. The `ai` backend, which
+ * implements the dialects, applies them.
  */
 import { z } from "zod";
 import { urlLabel } from "../../base/url-label.ts";

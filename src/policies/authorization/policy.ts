@@ -107,8 +107,8 @@ export const authorization = definePolicy({
 });
 
 /**
- * Rejects method names of other A2A versions at load. A rule with such a name never matches, so a `deny` rule would
- * silently fail open.
+ * Rejects misspelled method names, and the names of other A2A versions, when the configuration is loaded. A rule with
+ * such a name never matches, so a `deny` rule would silently fail open.
  */
 function checkA2aNames(rule: Expression): void {
   for (const { path, values } of rule.readings().comparisons) {
@@ -146,14 +146,14 @@ const KNOWN_BEFORE_CALL: ReadonlySet<string> = new Set(["llm", "llm.requestModel
 
 export interface SplitRules {
   readonly early: AccessRules;
-  /** Undefined if no rule needs the parsed body. */
+  /** The value is undefined if no rule needs the parsed body. */
   readonly late: AccessRules | undefined;
 }
 
 export function splitRules(rules: AccessRules): SplitRules {
   const isLate = (rule: Expression): boolean => ["llm", "mcp", "a2a"].some((name) => rule.attributes.has(name));
   const isEarly = (rule: Expression): boolean => !isLate(rule);
-  // One matching allow rule is enough. If one of them needs the body, all are evaluated after it is parsed.
+  // One matching allow rule is enough. If any allow rule needs the body, all are evaluated after it is parsed.
   const allowsLate = rules.allow.some(isLate);
   const late: AccessRules = {
     allow: allowsLate ? rules.allow : [],

@@ -164,7 +164,7 @@ function toBudget(config: BudgetConfig): Budget {
   };
 }
 
-/** Hashes keys that may be credentials, so that the store contains none. */
+/** Hashes keys that may be credentials, so that the store contains no credentials. */
 function storedKey(expression: Expression, { celAttributes }: Exchange): string | undefined {
   const key = keyOf(expression, celAttributes);
   if (key === undefined || !mayBeSecret(expression)) return key;

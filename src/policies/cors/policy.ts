@@ -1,6 +1,6 @@
 /**
- * `cors`: responds to preflights and adds CORS headers to all responses, including errors. It runs first, because a
- * preflight carries no credentials and must not be rejected for that.
+ * `cors`: responds to preflights and adds CORS headers to responses for allowed origins, including errors. It runs
+ * first, because a preflight carries no credentials and must not be rejected for that.
  */
 import { z } from "zod";
 import { isHeaderName } from "../../base/header-names.ts";

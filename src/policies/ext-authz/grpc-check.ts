@@ -1,6 +1,6 @@
 /**
- * A client for authorization services that implement Envoy's check API over gRPC. It keeps one connection open and
- * reconnects automatically. The gRPC library is loaded only if the policy is configured.
+ * Implements a client for authorization services that provide Envoy's check API over gRPC. It keeps one connection open
+ * and reconnects automatically. The gRPC library is loaded only if a policy uses gRPC.
  */
 
 import type { Client, MethodDefinition, ServiceDefinition, ServiceError } from "@grpc/grpc-js";
@@ -39,10 +39,10 @@ export interface CheckClient {
   close(): void;
 }
 
-/** With `isConfined`, the address comes from a cluster resource and must not be an address of this machine. */
+/** With `isConfined`, the address comes from a cluster resource and must not be a local address. */
 export function openCheckClient(host: string, clock: Clock, isConfined = false): CheckClient {
   const opening = openClient(host, isConfined);
-  // Each call reports the failure. Without a call, the unhandled rejection would end the process.
+  // Each call reports the failure. Without a call, the unhandled rejection would be logged as a defect.
   opening.catch(() => undefined);
   return {
     async check(request, timeoutMs) {
@@ -89,7 +89,7 @@ async function openClient(
     // The proxy environment variables do not apply to the operator's authorization service.
     "grpc.enable_http_proxy": 0,
   });
-  // Start connecting now so that the first request does not wait.
+  // Starts connecting now, so that the first request does not wait.
   client.getChannel().getConnectivityState(true);
   return { client, method: service.Check as MethodDefinition<CheckRequest, CheckResponse> };
 }
@@ -165,8 +165,8 @@ function toHeaderChanges(options: readonly HeaderOption[], unset: HeaderAction):
 }
 
 /**
- * Maps Envoy's `append_action` values. On the wire, 0 (append) equals an unset field, and the protocol documents that
- * headers are not appended by default, so only `append: true` appends.
+ * Maps Envoy's `append_action` values. On the wire, 0 (append) equals an unset field, so it selects the default of the
+ * list. Request headers are not appended by default, and response headers are.
  */
 const ACTIONS: readonly (HeaderAction | undefined)[] = [undefined, "addIfAbsent", "overwrite", "overwriteIfExists"];
 

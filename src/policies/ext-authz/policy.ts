@@ -232,8 +232,8 @@ function requestHeaders({ request }: Exchange, sent: ReadonlySet<string> | undef
 }
 
 /**
- * Returns undefined for failed or empty keys. Their verdicts are not cached, so clients never share a verdict by
- * accident.
+ * Returns undefined for keys that fail, are empty, or are not strings. Their verdicts are not cached, so clients never
+ * share a verdict by accident.
  */
 function cacheKey(result: { readonly ok: boolean; readonly value?: unknown }): string | undefined {
   return result.ok && typeof result.value === "string" && result.value !== "" ? result.value : undefined;

@@ -1,14 +1,14 @@
 /**
- * An external service's decision about a request, independent of the check protocol. Invalid and connection-level
- * headers from the service are ignored. If a replacing header has an invalid value, the client's header is removed so
- * that the client's value is not used instead.
+ * Defines and applies an external service's decision about a request, independent of the check protocol. Headers with
+ * an invalid name, and headers that only the gateway sets, are ignored. If a replacing header has an invalid value, the
+ * client's header is removed, so that the client's value is not used instead.
  */
 
 import { isHeaderName } from "../../base/header-names.ts";
 import { canServiceChange } from "../../http/header-rules.ts";
 import { type HeaderList, isHeaderValue } from "../../http/headers.ts";
 
-/** Servers usually accept this many headers. A response with more is treated as a failure. */
+/** A response that changes more headers is treated as a failure. */
 const MAX_CHANGED_HEADERS = 100;
 
 /**
@@ -19,7 +19,7 @@ export type HeaderAction = "replace" | "append" | "addIfAbsent" | "overwrite" | 
 
 export interface HeaderChange {
   readonly name: string;
-  /** Undefined if the service sent a value that HTTP does not allow. */
+  /** The value is undefined if HTTP does not allow the value that the service sent. */
   readonly value: string | undefined;
   readonly action: HeaderAction;
 }

@@ -1,7 +1,7 @@
 /**
  * `jwtAuth`: verifies bearer tokens on any HTTP or LLM route, from one or several issuers, each with its own keys.
  * Unlike `mcpAuthentication`, it serves no metadata and no login. The `www-authenticate` header of its 401 responses
- * tells clients whether to log in or to refresh the token (RFC 6750).
+ * shows whether a token was missing or invalid (RFC 6750).
  */
 import { z } from "zod";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";

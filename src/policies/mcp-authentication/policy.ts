@@ -1,7 +1,8 @@
 /**
- * `mcpAuthentication`: OAuth for MCP routes. The policy verifies bearer tokens of an external identity provider, serves
- * the metadata documents that lead clients to the provider, and adds features that the provider lacks, such as client
- * registration. The documents need no token. Every other request on the route requires one, regardless of its method.
+ * `mcpAuthentication`: implements OAuth for MCP routes. The policy verifies bearer tokens of an external identity
+ * provider, serves the metadata documents that lead clients to the provider, and adds features that the provider lacks,
+ * such as client registration. These endpoints need no token. In strict mode, every other request on the route requires
+ * a token, regardless of its method.
  */
 import { z } from "zod";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
@@ -50,7 +51,7 @@ const PROVIDERS = {
 
 type Adapter = { idp_realm: object; idp_tenant?: never } | { idp_tenant: object; idp_realm?: never };
 
-/** Returns the adapter by its name in the specification, or undefined for providers that need none. */
+/** Returns the adapter by its name in the specification, or undefined for providers that need no adapter. */
 function adapterOf(provider: object): Adapter | undefined {
   if ("idp_realm" in provider || "keycloak" in provider) return { idp_realm: {} };
   return "idp_tenant" in provider || "entra" in provider ? { idp_tenant: {} } : undefined;

@@ -1,6 +1,6 @@
 /**
- * `mcpAuthorization`: CEL rules that decide which tools, prompts, and resources a client can see and use. The MCP
- * backend filters lists with these rules and treats a call to a denied item like a call to an unknown name, so that
+ * `mcpAuthorization`: evaluates CEL rules that decide which tools, prompts, and resources a client can see and use. The
+ * MCP backend filters lists with these rules and treats a call to a denied item like a call to an unknown name, so that
  * clients cannot probe for hidden items.
  */
 import { z } from "zod";

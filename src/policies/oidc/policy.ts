@@ -194,7 +194,7 @@ function getLogoutPath({ logoutPath, redirectUri }: OidcConfig): string {
   return canonicalPath(logoutPath ?? new URL("logout", redirectUri).pathname);
 }
 
-/** Only a navigation can be redirected to the provider. A fetch cannot follow a redirect to another origin. */
+/** Only a navigation is redirected to the provider, because a fetch could not show the sign-in page. */
 function isNavigation({ headers }: GatewayRequest): boolean {
   // Browsers send these headers only to HTTPS and loopback origins.
   if (headers.has("sec-fetch-site"))

@@ -1,8 +1,8 @@
 /**
- * The token buckets of one rate limit rule: one shared bucket and up to 65,536 keyed buckets, in typed arrays that
- * threads can share. A full store evicts a refilled bucket first, then the least used bucket, and an exhausted bucket
- * only as a last resort, so a flood of new keys cannot reset a client's limit. Every operation takes constant time.
- * With shared memory, a slot number is valid only inside `withLock`.
+ * Stores the token buckets of one rate limit rule, one shared bucket and up to 65,536 keyed buckets, in typed arrays
+ * that threads can share. A full store evicts a refilled bucket first, then the bucket with the most units left, and an
+ * exhausted bucket only as a last resort, so that a flood of new keys does not reset a client's limit. Lookups, debits,
+ * and evictions take constant time. With shared memory, a slot number is valid only inside `withLock`.
  */
 import { randomFillSync } from "node:crypto";
 import { MAX_KEY_LENGTH } from "../../cel/limit-key.ts";
@@ -94,7 +94,7 @@ function copyString(key: string): string {
 const UNLINKED = -1;
 export const NO_SLOT = -1;
 
-/** Doubly linked lists of slots in typed arrays. Each slot is in at most one list. */
+/** Implements doubly linked lists of slots in typed arrays. Each slot is in at most one list. */
 export class SlotLists {
   readonly #lists: number;
   /** The first `lists` entries are the list heads. Slot n is at index `lists + n`. */
@@ -157,8 +157,8 @@ function grown(array: Int32Array, length: number): Int32Array {
 }
 
 /**
- * HalfSipHash-1-3 over the UTF-16 code units. Clients choose the keys, so an unseeded hash would allow collision
- * attacks.
+ * Computes HalfSipHash-1-3 over the UTF-16 code units. Clients choose the keys, so an unseeded hash would allow
+ * collision attacks.
  */
 export function keyHash(key: string, seed0: number, seed1: number): number {
   let v0 = seed0;
@@ -192,7 +192,7 @@ export function keyHash(key: string, seed0: number, seed1: number): number {
 /** The control array holds the lock, two hash seeds, and padding for alignment. */
 const CONTROL_NUMBERS = 4;
 const UNLOCKED = 0;
-/** A normal hold takes far fewer spins. Beyond this count the holder was preempted or died, so the waiter sleeps. */
+/** A lock is usually released after far fewer spins. After this count, the waiter sleeps between attempts. */
 const SPINS_BEFORE_SLEEP = 2_000;
 const SLEEP_MS = 1;
 
@@ -201,7 +201,7 @@ export interface ListMemory {
   readonly previous: Int32Array;
 }
 
-/** The shared-memory layout of one rule's buckets, with a spin lock and a hash table of keys. */
+/** Lays out one rule's buckets in shared memory, with a spin lock and a hash table of keys. */
 export class SharedBuckets implements BucketKeys {
   readonly slots: number;
   readonly state: Float64Array;
@@ -353,7 +353,7 @@ export const SHARED_SLOT = 0;
 
 const FIRST_KEYED_SLOT = 1;
 const FIRST_SIZE = 64;
-/** Level 0 contains full buckets, the last level exhausted ones, and each level between them an equal share. */
+/** Level 0 is for full buckets, the last level for exhausted buckets, and each level between for an equal range. */
 const LEVELS = 32;
 const EXHAUSTED = LEVELS - 1;
 /** Buckets are grouped by window end, rounded to 1/64 of a window. */
@@ -370,7 +370,7 @@ const STATE_NUMBERS = 3;
 const LISTS: [number, number] = [LEVELS, TICK_LISTS];
 
 export interface BucketView extends Bucket {
-  /** Undefined for the shared bucket. */
+  /** The shared bucket has no key. */
   readonly key: string | undefined;
   readonly resetSeconds: number;
 }
@@ -549,7 +549,7 @@ export class BucketStore {
       this.#windowStartMs[slot] = startMs + windows * this.rule.windowMs;
       this.#remaining[slot] = refilled(this.rule, this.#remaining[slot] as number, windows);
     }
-    // A lookup counts as use, so a bucket that is checked often is not evicted.
+    // A lookup counts as use, so that a bucket that is checked often is evicted later.
     if (slot !== SHARED_SLOT) this.#relist(slot);
   }
 

@@ -1,7 +1,8 @@
 /**
- * `rateLimit.global`: limits that an external service counts for all replicas. A request limit costs one call. A token
- * limit costs two: the estimate at admission, and the difference after the response. If the service does not respond,
- * `failureMode` decides whether the request fails with 500 or passes. In shadow mode no request waits for the service.
+ * `rateLimit.global`: enforces limits that an external service counts for all replicas. Request limits need one call.
+ * Token limits need up to two, for the estimate at admission and for the difference if the response used more. If the
+ * service does not respond, `failureMode` decides whether the request fails with 500 or passes. In shadow mode, no
+ * request waits for the service.
  */
 
 import { isHeaderName } from "../../base/header-names.ts";
@@ -42,7 +43,7 @@ import type { DescriptorConfig, GlobalLimitConfig } from "./schema.ts";
 const NO_VALUE = "(none)";
 /** No request waits for a settlement, so it may take longer than an admission. */
 const SETTLE_TIMEOUT_MS = 1_000;
-/** While the service is unavailable every request fails the same way, so the log line is rate-limited. */
+/** While the service is unavailable, every call fails the same way, so the log line is rate-limited. */
 const LOG_INTERVAL_MS = 10_000;
 
 export interface GlobalLimit {
@@ -247,7 +248,7 @@ function openView(config: GlobalLimitConfig, env: CompileEnv): GlobalLimitState 
 }
 
 export interface ServiceResult {
-  /** Undefined if no limit of the service matched. */
+  /** The value is undefined if the service reported no limit. */
   readonly reading: LimitReading | undefined;
   /** Excludes the `x-ratelimit-*` headers, which are written from `reading`. */
   readonly responseHeaders: Readonly<Record<string, string>>;

@@ -1,6 +1,6 @@
 /**
- * One entry of `rateLimit.local` and the charges against its buckets. A reload that does not change the entry keeps the
- * buckets and their admin view; only the key expression is compiled again.
+ * Implements one entry of `rateLimit.local` and the charges against its buckets. A reload that does not change the
+ * entry keeps the buckets and their admin view. Only the key expression is compiled again.
  */
 import type { Expression } from "../../cel/expression.ts";
 import { boundedKey, keyDisplay, keyOf } from "../../cel/limit-key.ts";
@@ -14,7 +14,7 @@ import { type LocalLimitConfig, UNIT_MS } from "./schema.ts";
 
 type Keys = readonly (string | undefined)[];
 
-/** The units that one request took from one bucket. They are settled when the actual amount is known. */
+/** Records the units that one request took from one bucket. They are settled when the actual amount is known. */
 interface Debit {
   readonly limit: LocalLimit;
   readonly key: string | undefined;
@@ -28,7 +28,7 @@ export function keysOf(limits: readonly LocalLimit[], exchange: Exchange): Keys 
 
 export interface Amount {
   readonly charged: number;
-  /** Additional units taken from limits with `reserveOutput`. */
+  /** Only limits with `reserveOutput` are charged these units as well. */
   readonly reserved: number;
 }
 
@@ -156,7 +156,7 @@ export class LocalCharge implements Charge {
     this.#debits = [];
     if (this.#reading === undefined) return;
     const { limits } = this.#exchange;
-    // The headers must not show a charge that was refunded; the reading of a rejection stays.
+    // The headers must not show a charge that was refunded. The reading of a rejection stays.
     const others = limits.readings?.filter((reading) => reading !== this.#reading);
     limits.readings = others?.length === 0 ? undefined : others;
   }
@@ -175,7 +175,7 @@ export class LocalCharge implements Charge {
   }
 }
 
-/** The actual amount is charged in the current window, even if the estimate was charged in an earlier one. */
+/** Charges the actual amount in the current window, even if the estimate was charged in an earlier window. */
 function settle(debit: Debit, amount: number, nowMs: number): void {
   const { store } = debit.limit;
   store.withLock(() => {
@@ -218,7 +218,7 @@ export interface LocalLimit {
   readonly capacityText: string;
   /** The text appears in error details, for example `3 requests per second`. */
   readonly text: string;
-  /** The text with the key expression, for the shadow report. */
+  /** Contains `text` and the key expression, for the shadow report. */
   readonly rule: string;
   keyOf(exchange: Exchange): string | undefined;
   show(key: string | undefined): string;

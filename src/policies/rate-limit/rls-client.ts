@@ -1,7 +1,7 @@
 /**
- * The gRPC client of a rate limit service, shared by all policies with the same address. It keeps one connection open and
- * reconnects with exponential backoff. Every call ends within its timeout. The gRPC library is loaded only when a global
- * limit is configured, because loading it takes longer than the rest of the startup.
+ * Implements the gRPC client of a rate limit service, shared by all policies with the same address. It keeps one
+ * connection open and reconnects with exponential backoff. Once connected, every call ends within its timeout. The gRPC
+ * library is loaded only if a global limit is configured, because loading it is slow.
  */
 import type { Client, ServiceError } from "@grpc/grpc-js";
 import type { fromJSON } from "@grpc/proto-loader";
@@ -150,15 +150,15 @@ interface Channel {
   close(): void;
 }
 
-/** With `isConfined`, the address comes from a cluster resource and must not be an address of this machine. */
+/** With `isConfined`, the address comes from a cluster resource and must not be a local address. */
 export function openRlsClient(host: string, clock: Clock, tasks: Tasks, isConfined = false): RlsClient {
   let isClosed = false;
   let consecutiveTimeouts = 0;
   let channel: Promise<Channel> = openChannel(host, isConfined);
   const task: Task = tasks.start("rate-limit-service", host, () => ({ consecutiveTimeouts }));
-  // `call` reports the failure. Without a call, the unhandled rejection would end the process.
+  // `call` reports the failure. Without a call, the unhandled rejection would be logged as a defect.
   channel.catch(() => undefined);
-  // This is undefined after the first connection attempt, so later calls do not await a promise.
+  // The value is undefined after the first connection attempt, so that later calls do not wait for it.
   let starting: Promise<void> | undefined = firstConnection(channel, clock).then(() => {
     starting = undefined;
   });
@@ -233,7 +233,7 @@ async function openChannel(host: string, isConfined: boolean): Promise<Channel> 
     // `http_proxy` in the environment does not apply to the gateway's own services.
     "grpc.enable_http_proxy": 0,
   });
-  // Start connecting now so that the first request does not wait.
+  // Starts connecting now, so that the first request does not wait.
   const connection = client.getChannel();
   const { IDLE, CONNECTING } = grpc.connectivityState;
   const connected = new Promise<void>((resolve) => {

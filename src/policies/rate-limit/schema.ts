@@ -1,13 +1,12 @@
 /**
- * The configuration schema of `rateLimit`, identical in the standalone document and in a GatewayPolicy. It rejects both
- * or neither of `requests` and `tokens`, zero limits, a missing unit, and a burst with `tokens`.
+ * Defines the configuration schema of `rateLimit`, which is the same in the standalone document and in a GatewayPolicy.
  */
 import { z } from "zod";
 import { celSource, duration, exactlyOneOf, missingChoice } from "../../core/schema.ts";
 
 /** The number is limited, because every request checks every entry. */
 const MAX_ENTRIES = 16;
-/** The limit is far above any real one and far below the range in which sums of doubles become inexact. */
+/** The maximum is far above any real limit and far below the range in which sums of doubles become inexact. */
 const MAX_LIMIT = 1_000_000_000_000;
 /** A healthy service in the same network responds within this time. Envoy's default is 20 ms. */
 const DEFAULT_SERVICE_TIMEOUT_MS = 100;

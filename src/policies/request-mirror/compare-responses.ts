@@ -1,6 +1,6 @@
 /**
  * Compares a mirror's response with the backend's: status, content type, JSON shape, and time to the response head.
- * Small JSON bodies are buffered until both are complete; for larger ones only status and content type are compared.
+ * JSON bodies are buffered until both are complete. The shapes of larger bodies are not compared.
  */
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import type { Exchange, GatewayResponse } from "../../core/exchange.ts";
@@ -11,9 +11,9 @@ import { shapeDifferences } from "./json-shape.ts";
 
 const MAX_COMPARED_BYTES = 64 * 1024;
 const MAX_DECODED_BYTES = 256 * 1024;
-/** Limits the total size of buffered bodies in the process. Beyond it, only status and content type are compared. */
+/** Limits the total size of the bodies that this thread buffers. Shapes of further bodies are not compared. */
 const MAX_WAITING_BYTES = 16 * 1024 * 1024;
-/** A mirror counts as slower if it takes at least 50% longer, and by more than measurement noise. */
+/** A mirror counts as slower if it takes more than 50% longer, and the difference exceeds measurement noise. */
 const SLOWER_FACTOR = 1.5;
 const SLOWER_MS = 10;
 
@@ -69,7 +69,7 @@ export class ComparedResponse {
   }
 }
 
-/** One mirrored request. `ended` is its response or its failure, and undefined while the request is pending. */
+/** Represents one mirrored request. `ended` is its response or failure, and undefined while the request is pending. */
 export interface MirroredCopy {
   readonly mirror: string;
   ended: ComparedResponse | { readonly failed: string; readonly tookMs: number } | undefined;

@@ -16,7 +16,7 @@ import { pathAndQuery } from "../../http/request-path.ts";
 import { ComparedResponse, compareCopies, expectCopy, watchBackend } from "./compare-responses.ts";
 
 const MAX_MIRRORED_BYTES = 256 * 1024;
-/** Copies beyond this number are dropped. */
+/** While this many copies are in flight to a mirror, further copies are dropped. */
 const MAX_COPIES = 100;
 const TIMEOUT_MS = 30_000;
 
