@@ -1,6 +1,6 @@
 /**
- * A logger that folds repeated warnings and errors. The first line of a kind is written immediately. Repeats are
- * written after growing pauses, with the number of occurrences since then. Other levels pass unchanged.
+ * Wraps a logger to fold repeated warnings and errors. The first line of a kind is written immediately. Repeats are
+ * written after growing pauses, with the number of occurrences since the previous line. Other levels pass unchanged.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { LogFields, Logger } from "./logger.ts";

@@ -1,7 +1,7 @@
 /**
- * The log filter of spec 4.2, which has a default level and levels per module, such as `info,mcp=trace`. A module is a
- * folder under `src`, or `access` for the access log. Unknown names are accepted, because a filter may be written
- * before its module exists.
+ * Parses the log filter of spec 4.2, which has a default level and levels per module, such as `info,mcp=trace`. A
+ * module is usually a folder under `src`. Unknown names are accepted, because a filter may be written before its module
+ * exists.
  */
 
 export const LEVELS = ["off", "error", "warn", "info", "debug", "trace"] as const;

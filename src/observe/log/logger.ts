@@ -1,6 +1,6 @@
 /**
- * Writes log lines as text for people or as JSON for machines, filtered per module at run time. Values are escaped, so
- * that external input cannot forge a line or send control sequences to a terminal.
+ * Writes log lines as text for people or as JSON for machines, filtered per module at run time. Line breaks in values
+ * are escaped, so that external input cannot forge a line.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { LogFilter } from "./log-filter.ts";
@@ -18,7 +18,6 @@ export interface Logger {
   trace(message: string, fields?: LogFields): void;
   /** Lets callers skip building expensive fields. */
   enabled(level: LogLevel): boolean;
-  /** `module` is the name of a folder under `src`. */
   for(module: string): Logger;
 }
 
@@ -130,16 +129,16 @@ function jsonLine(time: string, level: string, module: string, message: string, 
 
 const PLAIN = /^[!#-<>-~]+$/;
 
-/** Returns values without spaces, quotes, and equals signs unchanged, and other values as a JSON string. */
+/** Returns printable ASCII without spaces, double quotes, and equals signs unchanged, and other values as JSON. */
 export function quoteIfNeeded(value: string): string {
   return PLAIN.test(value) ? value : escapeControls(JSON.stringify(value));
 }
 
-/** Escapes C0, DEL, and C1 characters as \xNN, so that no log line can move a terminal's cursor. */
+/** Escapes control characters except tabs, and Unicode line separators, so that text cannot control a terminal. */
 export function escapeControls(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches control characters
   return /[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]/.test(text)
-    ? // biome-ignore lint/suspicious/noControlCharactersInRegex: as above
+    ? // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches control characters
       text.replace(/[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]/g, (char) =>
         char.charCodeAt(0) > 255
           ? `\\u${char.charCodeAt(0).toString(16)}`

@@ -1,6 +1,6 @@
 /**
- * Counters, gauges, and histograms in the Prometheus text format. Callers look up a series once, at configuration load
- * or on the first request of its kind, and keep it, so that counting is one addition.
+ * Implements counters, gauges, and histograms in the Prometheus text format. Most callers look up a series once and
+ * keep it, so that counting is one addition.
  */
 
 export interface Counter {
@@ -20,19 +20,19 @@ export interface Family<Series> {
 export interface Metrics {
   counter(name: string, help: string, labelNames?: readonly string[]): Family<Counter>;
   histogram(name: string, help: string, buckets: readonly number[], labelNames?: readonly string[]): Family<Histogram>;
-  /** The value is read only when it is scraped. */
+  /** The value is read when the metrics are rendered or collected. */
   gauge(
     name: string,
     help: string,
     read: () => number | Iterable<readonly [labels: Record<string, string>, value: number]>,
   ): void;
-  /** Like a gauge, for values by quantile: Prometheus allows the label `quantile` only in summaries. */
+  /** Registers values by quantile. Prometheus allows the label `quantile` only in summaries, not in gauges. */
   summary(
     name: string,
     help: string,
     read: () => Iterable<readonly [labels: { quantile: string }, value: number]>,
   ): void;
-  /** The counter is maintained elsewhere and read when it is scraped. */
+  /** Registers a counter that is maintained elsewhere and read when the metrics are rendered or collected. */
   total(name: string, help: string, read: () => number): void;
   render(): string;
   collect(): MetricFamily[];
@@ -47,15 +47,15 @@ export interface MetricFamily {
 
 export interface MetricPoint {
   readonly labels: Readonly<Record<string, string>>;
-  /** The sum of the values for a histogram. */
+  /** For a histogram, the value is the sum of all observed values. */
   readonly value: number;
   /** Only histograms have buckets. The last count is for values above all bounds. */
   readonly buckets?: { readonly bounds: readonly number[]; readonly counts: readonly number[] };
 }
 
 /**
- * Label values may come from traffic, so the size of a scrape is bounded. Beyond this number, one series counts the
- * rest.
+ * Label values may come from traffic, so the number of series per family is bounded. Beyond this number, one series
+ * counts all other label values.
  */
 const MAX_SERIES = 10_000;
 const OVERFLOW = "other";
@@ -173,7 +173,9 @@ function createHistogram(buckets: readonly number[]): HistogramSeries {
   };
 }
 
-/** A tree from label values to series, in which a lookup builds no key. Some series are looked up for each request. */
+/**
+ * Maps label values to series in a tree, so that a lookup builds no key. Some series are looked up for each request.
+ */
 interface LabelNode<Series> {
   series: Series | undefined;
   readonly next: Map<string, LabelNode<Series>>;
@@ -217,7 +219,6 @@ function createNode<Series>(): LabelNode<Series> {
   return { series: undefined, next: new Map() };
 }
 
-/** Creates missing nodes, whose number is bounded like that of the series. */
 function createPath<Series>(
   root: LabelNode<Series>,
   names: readonly string[],

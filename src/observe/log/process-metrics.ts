@@ -1,6 +1,7 @@
 /**
- * Metrics of the process: CPU, memory, file descriptors, heap, event loop delay, and the version of the build. Values
- * are read when they are scraped. Only the event loop delay is sampled continuously, by a timer of the runtime.
+ * Registers metrics of the process: CPU, memory, file descriptors, heap, event loop delay, and the version of the
+ * build. Values are read when they are scraped. Only the event loop delay is sampled continuously, by a timer of the
+ * runtime.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { monitorEventLoopDelay } from "node:perf_hooks";

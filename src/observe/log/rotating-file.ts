@@ -1,8 +1,8 @@
 /**
  * Appends lines to a file that is rotated when it is full: `audit.log` becomes `audit.log.1`, and so on. Writing never
  * blocks the caller. Lines that cannot be written are buffered and retried. Lines beyond the buffer are dropped and
- * counted. A line is never written partially. Before each write, the file is reopened if another program moved or
- * removed it.
+ * counted. After a failed write, the file is truncated to remove partial lines. Before each write, the file is reopened
+ * if another program moved or removed it.
  */
 import { type FileHandle, open, rename, rm, stat } from "node:fs/promises";
 import type { Clock } from "../../base/clock.ts";
@@ -77,7 +77,7 @@ export function openRotatingFile(options: RotatingFileOptions): RotatingFile {
       while (written < bytes.length) written += (await file.write(bytes, written)).bytesWritten;
       size += bytes.length;
     } catch (error) {
-      // A partial line would corrupt the next one.
+      // A partial line would corrupt the next line.
       if (written > 0) await file.truncate(size).catch(() => undefined);
       throw error;
     }

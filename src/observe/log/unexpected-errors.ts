@@ -1,7 +1,7 @@
 /**
- * The last resort for exceptions that no request or call handled. Each exception is a defect of the gateway, so it is
- * counted and logged with its stack, and the gateway keeps running. Messages may quote input, as those of a JSON parser
- * do, so text in quotes is removed.
+ * Reports exceptions that no code expected. Each exception is a defect of the gateway, so it is counted and logged with
+ * its stack, and the gateway keeps running. Messages may quote input, for example those of a JSON parser, so text in
+ * quotes is removed.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "./logger.ts";
@@ -53,7 +53,6 @@ export function createUnexpectedErrors(env: {
   };
 }
 
-/** Text in quotes is removed from the message, because it may be user input. */
 export function describeDefect(error: unknown): string {
   if (!(error instanceof Error)) return `thrown value of type ${typeof error}`;
   const message = error.message.replace(/(["'`])[\s\S]*\1/g, "$1…$1").slice(0, MAX_MESSAGE_CHARS);

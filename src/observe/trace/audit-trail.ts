@@ -1,10 +1,10 @@
 /**
- * Backends report the called tool, prompt, resource, or model and its parameters to an audit trail, for the audit
- * records of `config.audit`. An exchange has an audit trail only if auditing is configured.
+ * Defines the audit trail, to which backends report the called tool, prompt, resource, or model and its parameters, for
+ * the audit records of `config.audit`. An exchange has an audit trail only if auditing is configured.
  */
 
 export interface AuditTrail {
-  /** Called when an MCP request has been parsed. `params` are those of the client. */
+  /** Called when an MCP request has been parsed. `params` are the client's parameters. */
   asked(id: string, method: string, params: Readonly<Record<string, unknown>>): void;
   /** Called when the request ended. `answer` is the text of the server's message, if any. */
   ended(id: string, target: string, outcome: string, answer: string | undefined): void;

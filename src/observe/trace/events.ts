@@ -1,6 +1,6 @@
 /**
- * The trace events of spec 6, as data. Stages, phases, and message types are defined only here. gwctl and the web UI
- * import this file, so it must not import code of the gateway.
+ * Defines the trace events of spec 6 as data. Stages, phases, and message types are defined only here. gwctl and the
+ * web UI import this file, so it must not import code of the gateway.
  */
 
 export type RequestStage = "initial request" | "gateway policies" | "route policies" | "final request";
@@ -10,7 +10,7 @@ export type Phase = "gateway" | "route" | "backend";
 export type Severity = "info" | "warn" | "error";
 export type PolicyMoment = "request" | "admit" | "parsed" | "admitParsed" | "llmRequest" | "response";
 
-/** A JSON object whose contents are not part of the contract (spec 2.7). */
+/** Represents a JSON object whose contents are not part of the contract (spec 2.7). */
 export type JsonObject = { readonly [key: string]: unknown };
 
 export type TraceMessage =
@@ -45,7 +45,7 @@ export type TraceMessage =
   | {
       readonly type: "policy";
       readonly phase: Phase;
-      /** The part of the backend that the policy is attached to, for example `model fast`. */
+      /** Names the part of the backend that the policy is attached to, for example `model fast`. */
       readonly of?: string;
       readonly kind: string;
       readonly moment?: PolicyMoment;
@@ -60,7 +60,7 @@ export type TraceMessage =
 export type CelOutcome = { readonly value: unknown } | { readonly error: string };
 
 export interface TraceEvent {
-  /** Microseconds since the start of the trace, or null for point events. */
+  /** Times are in microseconds since the start of the trace. A point event has no start. */
   readonly eventStart: number | null;
   readonly eventEnd: number;
   readonly severity: Severity;

@@ -12,7 +12,7 @@ import type { TraceWatcher } from "./trace.ts";
 const MAX_EVENTS = 500;
 
 export interface KeptTraces {
-  /** Records the events of one request. The caller calls `keep` when the request ended, or drops the recording. */
+  /** Records the events of one request. The caller calls `keep` after a failed request, or drops the recording. */
   record(): TraceRecording;
   find(id: string): readonly TraceEvent[] | undefined;
   report(): { readonly traces: number; readonly bytes: number; readonly maxBytes: number };
@@ -23,7 +23,7 @@ export interface TraceRecording extends TraceWatcher {
 }
 
 export function createKeptTraces(maxBytes: number): KeptTraces {
-  /** Stored as JSON in UTF-8, because its length counts against `maxBytes` and later changes must not affect it. */
+  /** Traces are stored as JSON, because its length counts against `maxBytes` and later changes must not affect it. */
   const kept = new Map<string, Buffer>();
   let bytes = 0;
 

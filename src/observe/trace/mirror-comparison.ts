@@ -1,5 +1,5 @@
 /**
- * The result of comparing a mirror's response with the backend's, for the trace and the mirror report.
+ * Defines the result of comparing a mirror's response with the backend's, for the trace and the mirror report.
  */
 
 export interface MirrorComparison {
@@ -8,7 +8,7 @@ export interface MirrorComparison {
   /** A difference looks like `status 200 → 500` or `$.items[].id: number → string`. */
   readonly status?: string;
   readonly shape?: readonly string[];
-  /** False if only the content type was compared, because a body was too large, encoded, streamed, or not JSON. */
+  /** False if the JSON shapes could not be compared, for example because a body was too large or not JSON. */
   readonly hasShape: boolean;
   /** Times are measured from the request to the response head. */
   readonly backendMs: number;
@@ -18,7 +18,7 @@ export interface MirrorComparison {
 
 export interface Mirrored {
   readonly found: MirrorComparison[];
-  /** Counts the copies that were not yet compared when the request ended. */
+  /** Counts the copies that have not been compared although the request has ended. */
   pending: number;
   /** Receives the comparisons that finish after the request. */
   onLate: ((found: MirrorComparison) => void) | undefined;

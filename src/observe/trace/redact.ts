@@ -1,8 +1,7 @@
 /**
  * Redacts every output: configuration dump, records, recordings, traces, audit, metrics, log, and UI. A value is hidden
  * because of its name, because of its form, because it repeats a credential of the same request, or because it equals a
- * secret of the configuration. Backends and CEL expressions get the real values. Every function is linear in its input,
- * and redacting a result again is harmless.
+ * secret of the configuration. Backends and CEL expressions get the real values.
  */
 import { isCommonHeaderName } from "../../base/header-names.ts";
 import { isSensitiveName } from "./sensitive-names.ts";
@@ -24,8 +23,7 @@ export interface CredentialPlaces {
 export interface Redaction {
   isSensitive(headerName: string): boolean;
   /**
-   * Also hides a value that repeats the value of a sensitive header or one of `secrets`, regardless of the header's
-   * name.
+   * Hides the values of sensitive headers, and in all other headers every copy of such a value or of one of `secrets`.
    */
   headers(pairs: readonly string[], secrets?: readonly string[]): Record<string, string | string[]>;
   /**
@@ -172,12 +170,12 @@ const ASSIGNMENT =
 const ONLY_REFERENCES = /^["']?(?:\$\{\w+\})+["']?$/;
 
 /**
- * Hides credentials recognized in a string of a configuration, or in an error about one. `found` collects them, so that
- * they can be hidden elsewhere.
+ * Hides credentials recognized in a string of a configuration, or in an error about such a string. `found` collects
+ * them, so that they can be hidden elsewhere.
  */
 export function redactText(text: string, found?: string[]): string {
   if (PRIVATE_KEY.test(text)) return REDACTED;
-  // In a longer text, a quote ends a URL. A URL on its own may contain one.
+  // In a longer text, a quote ends a URL. A URL on its own may contain quotes.
   const withoutUrls = (
     WHOLE_URL.test(text) ? redactUrl(text, found) : text.replace(URL_IN_TEXT, (url) => redactUrl(url, found))
   ).replace(KNOWN_FORM, (value) => {
@@ -242,7 +240,7 @@ function redactArgument(argument: string, found?: string[]): string {
  */
 export function redactUrl(text: string, found?: string[]): string {
   if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(text)) return text;
-  // A password may contain an unencoded `@`, so the last one before the path ends the password.
+  // A password may contain an unencoded `@`, so the last `@` before the path ends the password.
   return text
     .replace(/\/\/([^/?#]*)@/, (all: string, user: string) => {
       const password = user.slice(user.indexOf(":") + 1);
@@ -327,7 +325,7 @@ function withConstant(literal: string, constant: string): string {
   return `${opening}${constant}${quote}`;
 }
 
-/** The literal may be the name in `headers["name"]`, which is not a secret. */
+/** Returns whether the literal is an index, such as the name in `headers["name"]`, which is not a secret. */
 function isIndex(bare: string, at: number, length: number): boolean {
   const before = bare.slice(Math.max(0, at - 8), at);
   return /[\w)\]]\s*\[\s*$/.test(before) && !/\bin\s*\[\s*$/.test(before) && /^\s*\]/.test(bare.slice(at + length));
@@ -362,7 +360,7 @@ function couldBeSecret(value: string): boolean {
   return !/^v?\d+(?:\.\d+)*$|^\d{4}-\d{2}-\d{2}|^[\w-]+(?:\.[\w-]+)+(?::\d+)?$|:\d{1,5}$|@/.test(bare);
 }
 
-/** RFC 6749, 7523, 7636, and 8628 define these credential fields of token endpoints. */
+/** The OAuth RFCs define these fields, which carry credentials. */
 const OAUTH_FIELDS: ReadonlySet<string> = new Set([
   "access_token",
   "refresh_token",
@@ -378,7 +376,7 @@ const OAUTH_FIELDS: ReadonlySet<string> = new Set([
   "password",
 ]);
 
-/** Hides the tokens and secrets of OAuth endpoints in the body of a traced request. Other bodies are unchanged. */
+/** Hides OAuth tokens and secrets in a traced body that is a form, JSON, or an event stream. */
 export function redactBody(bytes: Buffer, contentType: string | undefined): Buffer {
   const type = contentType?.toLowerCase() ?? "";
   if (type.startsWith("application/x-www-form-urlencoded")) return Buffer.from(redactForm(bytes.toString("latin1")));
@@ -533,7 +531,7 @@ function decodeSafely(text: string): string {
   }
 }
 
-/** The search uses the first characters of each secret. A shorter secret is hidden only if it is the whole value. */
+/** The search uses this many characters of each secret. A shorter secret is hidden only if it is the whole value. */
 const MIN_VALUE_CHARS = 8;
 /** A shorter secret is not hidden inside longer words. */
 const MIN_INNER_CHARS = 12;
@@ -545,11 +543,11 @@ const MAX_VALUES = 100_000;
 
 /**
  * Finds many secrets in one pass over a text (Wu and Manber). The last three characters of a window of eight determine
- * how far the search can skip, so a log line costs well under a microsecond.
+ * how far the search can skip.
  */
 class SecretValues {
   readonly #known = new Set<string>();
-  /** The hash covers characters 5 to 7 of the secret, counted from 0. */
+  /** Each key is the hash of characters 5 to 7 of its secrets, counted from 0. */
   readonly #byBlock = new Map<number, string[]>();
   #shifts: Uint8Array | undefined = undefined;
 

@@ -1,6 +1,6 @@
 /**
- * A finished request in the shape of `/debug/requests`, which gwctl and the web UI read. It is plain data without
- * secrets.
+ * Defines a finished request in the format of `/debug/requests`, which gwctl and the web UI read. It is plain data
+ * without secrets.
  */
 import type { JsonObject, Phase, TraceEvent } from "./events.ts";
 
@@ -9,7 +9,7 @@ export interface RequestRecord {
   readonly seq: number;
   /** A client may choose the `x-request-id`, so it is not necessarily unique. */
   readonly id: string;
-  /** The arrival time in RFC 3339 format. */
+  /** The arrival time is in RFC 3339 format. */
   readonly time: string;
   readonly durationMs: number;
   readonly listener: string;
@@ -17,16 +17,16 @@ export interface RequestRecord {
   readonly backend: string | null;
   readonly method: string;
   readonly host: string;
-  /** The client's path, without the query. */
+  /** Contains the path that the client sent, without the query. */
   readonly path: string;
   /** `address` is the peer of the connection. `client` is set if a trusted proxy reports the client's address. */
   readonly source: { readonly address: string; readonly port: number; readonly client?: string | undefined };
   readonly status: number | null;
-  /** Null if the connection ended before a response. */
+  /** The value is null if the connection ended before a response. */
   readonly answeredBy: "upstream" | "gateway" | null;
   readonly end: "complete" | "aborted" | "failed";
   readonly responseBytes: number;
-  /** Measured from the last backend attempt to its response head. */
+  /** The time is measured from the start of the last backend attempt to its response head. */
   readonly upstreamMs: number | null;
   readonly subject: string | null;
   /**
@@ -37,7 +37,7 @@ export interface RequestRecord {
     readonly method?: string;
     readonly target?: string;
     readonly name?: string;
-    /** One of `ok`, `tool_error`, `rpc_error`, `denied`, `failed`, and `cancelled`. */
+    /** The value is `ok`, `tool_error`, `rpc_error`, `denied`, `failed`, or `cancelled`. */
     readonly outcome?: string;
   };
   readonly llm?: {
@@ -47,7 +47,7 @@ export interface RequestRecord {
     readonly outputTokens?: number;
     readonly cachedTokens?: number;
     readonly cost?: number;
-    /** Parameters of the client that the provider does not support and that were left out. */
+    /** Lists the client's parameters that were omitted, because the provider does not support them. */
     readonly dropped?: readonly string[];
   };
   readonly steps: readonly RecordedStep[];
@@ -56,7 +56,7 @@ export interface RequestRecord {
 }
 
 export interface RecordedStep {
-  /** The part of the backend that the policy is attached to, for example `model fast`. */
+  /** Names the part of the backend that the policy is attached to, for example `model fast`. */
   readonly of?: string;
   readonly phase: Phase;
   readonly policy: string;
@@ -74,14 +74,14 @@ export interface RecordedFailure {
 export type RequestResult = "ok" | "rejected" | "failed" | "aborted";
 
 interface ResultSource {
-  /** Null if no response was sent. */
+  /** The value is null if no response was sent. */
   readonly status: number | null;
   readonly end: RequestRecord["end"];
   readonly failure?: Pick<RecordedFailure, "source"> | undefined;
   readonly mcp?: { readonly outcome?: string | undefined } | undefined;
 }
 
-/** Classifies a request. The gateway's history, gwctl and the web UI use this function, so that their counts agree. */
+/** Classifies a request. The gateway's history, gwctl, and the web UI use this function, so that their counts agree. */
 export function resultOf({ status, end, failure, mcp }: ResultSource): RequestResult {
   if (status === null || status >= 500 || end === "failed") return "failed";
   if (status >= 400) return "rejected";
@@ -102,7 +102,7 @@ export interface RequestDetail extends RequestRecord {
 }
 
 export interface HistoryPoint {
-  /** Milliseconds since the epoch, at the start of the slot. */
+  /** The slot starts at this time, in milliseconds since the epoch. */
   readonly at: number;
   readonly requests: number;
   /** `failed` and `rejected` count the results of `resultOf`. */
@@ -110,7 +110,7 @@ export interface HistoryPoint {
   readonly rejected: number;
   readonly tokens: number;
   readonly cost: number;
-  /** Null if there were no requests. */
+  /** The value is null if there were no requests. */
   readonly p95Ms: number | null;
 }
 

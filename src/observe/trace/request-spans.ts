@@ -5,7 +5,7 @@
 import type { Phase } from "./events.ts";
 import { formatTraceparent, type TraceParent } from "./trace-context.ts";
 
-/** Retries and MCP aggregation may cause many attempts. Beyond this number, they are only counted. */
+/** Retries and MCP aggregation may cause many attempts. Beyond this number, attempts are only counted. */
 const MAX_RECORDED = 64;
 
 export interface RecordedPhase {
@@ -21,7 +21,7 @@ export interface RecordedAttempt {
   readonly spanId: string;
   readonly target: string;
   readonly startMs: number;
-  /** Undefined while the response streams. The attempt then ends with the request. */
+  /** If the value is undefined, the attempt ends with the request. */
   endMs: number | undefined;
   status: number | undefined;
   error: string | undefined;
@@ -81,7 +81,7 @@ export class RequestSpans {
     return formatTraceparent({ traceId: this.traceId, spanId: this.callId ?? this.spanId, sampled: true });
   }
 
-  /** Sets the client's span from the body if no header named one. */
+  /** Sets the client's span from the body if no header named a parent span. */
   adopt(parent: TraceParent, tracestate: string | undefined): void {
     if (this.parentId !== undefined) return;
     this.traceId = parent.traceId;

@@ -1,6 +1,6 @@
 /**
  * Decides by its name whether a header, query parameter, form field, JSON member, process argument, or environment
- * variable carries a credential. Names are split into words at `-`, `_`, `.`, and changes of case, so `x-vault-token`,
+ * variable carries a credential. Names are split into words at punctuation and changes of case, so `x-vault-token`,
  * `accessToken`, and `X-Amz-Signature` match but `max_tokens` and `monkey` do not.
  */
 
@@ -26,8 +26,8 @@ const CREDENTIAL_ENDINGS =
 const TOKEN_QUALIFIERS: ReadonlySet<string> = new Set(["access", "refresh", "api", "id"]);
 
 /**
- * Keys with these qualifiers identify something and grant no access. A key with any other qualifier, or none, is a
- * credential.
+ * Keys with these qualifiers are identifiers and grant no access. A key with any other qualifier, or none, counts as a
+ * credential, except in `key_id`.
  */
 const ORDINARY_KEYS: ReadonlySet<string> = new Set(
   (

@@ -49,7 +49,7 @@ export function bothWatchers(first: TraceWatcher, second: TraceWatcher): TraceWa
   };
 }
 
-/** Limits the clients that wait for a request or receive one. More clients are likely a mistake. */
+/** Limits the clients that wait for a request or receive its trace. */
 export const MAX_WATCHERS = 8;
 
 export interface WaitingWatcher<Subject> {
