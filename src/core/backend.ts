@@ -23,7 +23,8 @@ export interface ResponseReceiver extends HttpResponseReceiver, WireTap {
   /** Reports a failure in the backend's own protocol to the log and the records, before or after `head`. */
   problem(problem: BackendProblem): void;
   /**
-   * Ends the attempt. Before `head`, the client receives an error response. After `head`, its connection is closed.
+   * Ends the attempt. Before `head`, the request is retried, or the client receives an error response. After `head`,
+   * the client's connection is closed.
    */
   fail(error: unknown): void;
   upgraded(status: number, headers: HeaderList, socket: Duplex): void;
@@ -41,7 +42,7 @@ export interface BackendProblem {
 export interface BackendRun {
   abort(): void;
   resume(): void;
-  /** The number of targets that failover can still try after the current one. */
+  /** Counts the targets that failover can still try after the current target. */
   readonly spareTargets?: number;
   /** Fails over to the next target after a timeout. Returns false if no target is left or a response has started. */
   tryNext?(reason: string): boolean;

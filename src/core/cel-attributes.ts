@@ -14,7 +14,7 @@ import { clientAddress, type Source } from "./source.ts";
 
 const ENV = Object.freeze({});
 
-/** Expressions can read these fields of an exchange and nothing else. */
+/** `CelAttributes` can read these fields of an exchange and no others. */
 export interface ReadableExchange {
   readonly request: {
     readonly method: string;

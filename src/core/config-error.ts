@@ -1,5 +1,6 @@
 /**
- * Defines configuration errors with a position. A message never contains values of environment variables.
+ * Defines configuration errors with a position. Messages show the names of environment variables instead of their
+ * values.
  */
 import { type VariableValue, withVariableNames } from "../observe/trace/redact.ts";
 
@@ -8,7 +9,7 @@ export interface Position {
   readonly file: string;
   readonly line: number;
   readonly column: number;
-  /** Environment variables inserted these values at the position. Messages show the variable's name instead. */
+  /** Environment variables inserted these values at the position. */
   readonly variables?: readonly VariableValue[];
 }
 

@@ -234,7 +234,7 @@ export const RECORDED = {
 export type FailureCode = ErrorCode | keyof typeof RECORDED;
 
 export interface GatewayErrorOptions {
-  /** The client receives this message instead of the default one. */
+  /** The client receives this message instead of the default message. */
   readonly message?: string;
   /** Only the log and the trace show the detail. */
   readonly detail?: string;

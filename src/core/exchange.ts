@@ -24,9 +24,7 @@ export interface GatewayRequest {
   scheme: "http" | "https";
   /** The host comes from the Host header or from a rewrite. */
   host: string;
-  /**
-   * The path excludes the query and is canonical or rewritten. Routes and rules match the same path that is forwarded.
-   */
+  /** The path excludes the query and is canonical, or rewritten by a policy. */
   path: string;
   readonly rawPath: string;
   /** The query excludes the question mark and is empty if the URL has none. */
@@ -136,7 +134,6 @@ class ExchangeRecords {
   isQuiet = false;
 }
 
-/** Authentication policies write these fields. */
 class ExchangeCredentials {
   /** Authentication policies read these lowercase headers, and the gateway does not forward them to backends. */
   headers: string[] | undefined = undefined;
@@ -144,7 +141,7 @@ class ExchangeCredentials {
   query: string[] | undefined = undefined;
   /** A backend can be configured to receive this credential. No output shows it. */
   presented: { readonly header: string; readonly value: string } | undefined = undefined;
-  /** Later steps may remove the headers with these values, but every output still redacts all copies. */
+  /** Outputs redact copies of these header values, even after a policy has removed the headers. */
   secrets: string[] | undefined = undefined;
 }
 
@@ -157,7 +154,6 @@ class ExchangeIdentity {
   modelAccess: ModelAccess | undefined = undefined;
 }
 
-/** Rate limits and budgets write these fields at admission. */
 class ExchangeLimits {
   /** Response headers report the limit with the smallest remaining share. */
   readings: LimitReading[] | undefined = undefined;
@@ -227,7 +223,7 @@ export class Exchange implements Linked<Exchange> {
   route: string | undefined = undefined;
   readonly attributes: RequestAttributes = {};
   trace: Trace | undefined = undefined;
-  /** Sent to backends for a request that is not sampled and arrived without a `traceparent` header. */
+  /** Backends receive this value if the request is not sampled and arrived without a `traceparent` header. */
   traceparent: string | undefined = undefined;
   readonly records = new ExchangeRecords();
   readonly steps: Step[] = [];
@@ -244,7 +240,7 @@ export class Exchange implements Linked<Exchange> {
   readonly shadow = new ExchangeShadow();
   readonly mcp = new ExchangeMcp();
   readonly upstream = new ExchangeUpstream();
-  /** True if the route's CORS policy allows the Origin header. Undefined if either is missing. */
+  /** True if a CORS policy allows the Origin header. The value is undefined if the policy or the header is missing. */
   originAllowed: boolean | undefined = undefined;
   /** Called when the backend's response head arrives, to add observers of the body. */
   observeResponse: ((response: GatewayResponse) => void) | undefined = undefined;
@@ -319,7 +315,7 @@ export class Exchange implements Linked<Exchange> {
     return clientAddress(this.source);
   }
 
-  /** Audit and access records use this id because clients cannot choose it. */
+  /** Records use this ID because clients cannot choose it. */
   get recordId(): string {
     this.#recordId ??= nextRecordId();
     return this.#recordId;

@@ -61,8 +61,8 @@ export interface Hooks {
    */
   admit?(exchange: Exchange): Charge | undefined;
   /**
-   * Runs when the backend has parsed the body, for rules that read `attributes.llm` and `attributes.mcp`. Also runs before a
-   * cache or another component responds instead of the backend.
+   * Runs when the backend has parsed the body, for rules that read attributes from it, such as `attributes.llm`. Also
+   * runs before a cache or another component responds instead of the backend.
    */
   parsed?(exchange: Exchange): undefined;
   /** Works like `admit`, for limits whose key reads the body. Runs after all `parsed` hooks. */
@@ -101,7 +101,7 @@ export interface Hooks {
  */
 export function rejectPromise<Result>(hook: keyof Hooks | keyof Charge, result: Result): Result {
   if (typeof result !== "object" || result === null || !("then" in result)) return result;
-  // An unhandled rejection would end the process.
+  // An unhandled rejection would be logged as a second error.
   void Promise.resolve(result).catch(() => undefined);
   throw new Error(`the ${hook} hook returned a promise; only request, recall and response hooks may wait`);
 }
@@ -159,11 +159,11 @@ export interface CompileEnv {
   readonly logger: Logger;
   readonly tasks: Tasks;
   readonly metrics: Metrics;
-  /** The registry of limiters, for the admin interface and for upgrades. */
+  /** Limiters register here for the admin interface and for upgrades. */
   readonly limits: LimitRegistry;
-  /** Requests are charged for every byte that the gateway retains for them. */
+  /** Requests are charged for the memory that the gateway retains for them. */
   readonly memory: MemoryBudget;
-  /** Worker threads share their counters in this memory. Undefined with a single thread. */
+  /** Worker threads share their counters in this memory. The value is undefined with a single thread. */
   readonly shared?: SharedMemory | undefined;
   /**
    * Holds data that outlives the process or is shared by replicas. Use `storeNamespace`. The store is available once
@@ -187,7 +187,7 @@ export interface CompileEnv {
   readFile(path: string, maxBytes?: number): string;
   /**
    * Returns the resource (buckets, pool, sessions) of an earlier configuration if its definition is unchanged, and
-   * otherwise opens a new one. The gateway closes a resource when no configuration holds it.
+   * otherwise opens a new resource. The gateway closes a resource when no configuration holds it.
    */
   acquire<Resource>(
     key: string,
@@ -241,7 +241,7 @@ export interface BudgetView {
   readonly hard: boolean;
   readonly period: string;
   readonly resetSeconds: number;
-  /** The number of keys with spending in the period. */
+  /** Counts the keys with spending in the period. */
   readonly keysInUse: number;
   readonly keys: readonly { readonly key: string; readonly spent: number; readonly remaining: number }[];
 }
@@ -252,7 +252,7 @@ export interface LimitRegistry {
     view: (key: string | undefined) => Promise<readonly BudgetView[]>,
     options: { readonly requiresStore: boolean },
   ): () => void;
-  /** Whether calls are rejected while the store is unavailable. */
+  /** Returns whether calls are rejected while the store is unavailable. */
   requiresStore(): boolean;
   budgets(key?: string): Promise<readonly BudgetView[]>;
   /**
@@ -280,10 +280,11 @@ export interface PolicyDefinition<Kind extends string = string, Schema extends z
   readonly doc: string;
   readonly scopes: readonly Scope[];
   readonly schema: Schema;
-  /** With `innermost`, the route's policy replaces the gateway's. Otherwise both run, each in its own phase. */
+  /** With `innermost`, the policy of an inner scope replaces that of an outer scope. Otherwise all of them run. */
   readonly merge?: "innermost";
   /**
-   * If a `security` policy cannot be compiled, its routes reject all requests. A reload that removes one is logged.
+   * If a `security` policy cannot be compiled, its routes reject all requests. A reload that removes such a policy is
+   * logged.
    */
   readonly role?: "security";
   /** Returns true if every request needs a verified credential that a web page cannot attach by itself. */
@@ -308,18 +309,18 @@ export interface CompiledPolicy {
 export interface CompiledScope {
   readonly phase: Phase;
   readonly of?: string;
-  /** `request` hooks that run before admission, such as CORS, authentication, and authorization. */
+  /** These `request` hooks run before admission, such as CORS, authentication, and authorization. */
   readonly access: readonly CompiledPolicy[];
   /** The `admit` hooks of the gateway and the route run together. */
   readonly admit: readonly CompiledPolicy[];
-  /** `request` hooks that run after admission and transform the request or respond to it. */
+  /** These `request` hooks run after admission and transform the request or respond to it. */
   readonly shape: readonly CompiledPolicy[];
   /** Rules run before limits when the backend has parsed the body. */
   readonly parsed: readonly CompiledPolicy[];
   readonly admitParsed: readonly CompiledPolicy[];
   readonly llmRequest: readonly CompiledPolicy[];
   readonly sight: Required<LlmSight>;
-  /** The hooks are in reverse execution order. */
+  /** The response hooks are in the reverse order of the request hooks. */
   readonly response: readonly CompiledPolicy[];
   readonly settle: readonly CompiledPolicy[];
   readonly settings: Settings;

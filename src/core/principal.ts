@@ -98,12 +98,12 @@ function ipv6Network(address: string): string {
   return `${[...before, ...Array<string>(zeros).fill("0"), ...after].slice(0, 4).join(":")}::/64`;
 }
 
-/** Removes the secret digits for logs and the admin interface. */
+/** Removes the digits after a NUL, for logs and the admin interface. */
 export function shownPrincipal(principal: string): string {
   return principal.replace(/\0[0-9a-f]*/g, "");
 }
 
-/** Shows the first digits of the digest, to distinguish principals. */
+/** Keeps the first digits of the digest visible, to distinguish principals. */
 function hidden(kind: string, secret: string | Buffer): string {
   const digits = sha256(secret);
   return `${kind}${digits.slice(0, 8)}\0${digits.slice(8)}`;

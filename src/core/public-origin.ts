@@ -1,6 +1,6 @@
 /**
  * Returns the origin that the client used, for example `https://gateway.example.com`. The listener removes the
- * forwarding headers of untrusted peers, so only proxies in `config.trustedProxies` can set it.
+ * forwarding headers of untrusted peers, so only proxies in `config.trustedProxies` can override it.
  */
 import type { Exchange } from "./exchange.ts";
 

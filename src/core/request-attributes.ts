@@ -43,7 +43,7 @@ export interface McpAccess {
 /** Decides which models the client's API key can use. Lists are filtered and calls are checked. */
 export interface ModelAccess {
   allows(model: string): boolean;
-  /** The allowed models that are not patterns. */
+  /** Lists the allowed models that are not patterns. */
   readonly names: readonly string[];
 }
 
@@ -58,13 +58,13 @@ export interface A2aAttributes {
   skills?: readonly string[];
 }
 
-/** These fields of `LlmAttributes` are assigned later. A class gives every request the same object shape. */
+/** Most of these fields are assigned later. A class gives every request the same object shape. */
 export class LlmCallAttributes {
   requestModel?: string;
   responseModel?: string;
   /** Support requests to the provider need this id. */
   providerRequestId?: string;
-  /** Parameters of the client that the provider does not support and that were left out. */
+  /** Lists the client's parameters that were omitted, because the provider does not support them. */
   dropped?: readonly string[];
   provider?: string;
   streaming?: boolean;

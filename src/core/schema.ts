@@ -99,7 +99,7 @@ export function exactlyOneOf<Shape extends z.ZodRawShape>(schema: z.ZodObject<Sh
   return markExactlyOne(checked, keys);
 }
 
-/** The error for an object that has none of the fields. `isMissingChoice` recognizes it. */
+/** Builds the error for an object that has none of the fields. `isMissingChoice` recognizes it. */
 export function missingChoice(keys: readonly string[]): { message: string; params: Record<string, unknown> } {
   return { message: `one of ${fieldList(keys)} is required`, params: { isMissingChoice: true } };
 }

@@ -1,6 +1,6 @@
 /**
- * Defines the client side of an exchange, to which the pipeline writes the response. The listener implements it for
- * HTTP/1 and HTTP/2.
+ * Defines the client side of an exchange, to which the pipeline writes the response. Listeners implement it for HTTP/1
+ * and HTTP/2, and worker threads for forwarded requests.
  */
 import type { Duplex } from "node:stream";
 import type { HeaderList } from "../http/headers.ts";

@@ -71,7 +71,8 @@ export interface ListenerScopes {
 export interface ListenerSection extends ListenerScopes {
   readonly name: string;
   /**
-   * Lowercase, may begin with `*.`. Undefined for the listener that serves every host name without its own listener.
+   * The name is in lowercase and may begin with `*.`. It is undefined for the listener that serves all other host
+   * names.
    */
   readonly hostname: string | undefined;
 }
