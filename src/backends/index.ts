@@ -1,6 +1,6 @@
 /**
- * The backend kinds, selected by the key under `backends[]`. Validation, the JSON schema, and the documentation are
- * derived from this list.
+ * Lists the backend kinds, selected by the key under `backends[]`. Validation, the JSON schema, and the documentation
+ * are derived from this list.
  */
 import type { BackendDefinition } from "../core/backend.ts";
 import { ai } from "../llm/backend.ts";

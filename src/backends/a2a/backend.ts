@@ -1,6 +1,6 @@
 /**
- * The `a2a` backend: an agent that supports A2A over JSON-RPC. Calls and event streams are forwarded unchanged. Rules,
- * limits, and traces can use the called method and skill.
+ * Implements the `a2a` backend, which is an agent that supports A2A over JSON-RPC. Calls and event streams are
+ * forwarded unchanged. Rules, limits, and traces can use the called method and skill.
  */
 import { isUtf8 } from "node:buffer";
 import { z } from "zod";
@@ -27,7 +27,7 @@ const MAX_A2A_REQUEST_BYTES = 4 * 1024 * 1024;
 const INVALID_REQUEST = -32600;
 const INTERNAL_ERROR = -32603;
 const PARSE_ERROR = -32700;
-/** Rules see a request for the card as this method. */
+/** Rules read this method for a request of the agent card. */
 const CARD = "agent/card";
 /** The response would contain a card with the agent's own address, which clients could use to bypass the gateway. */
 const EXTENDED_CARD = "agent/getAuthenticatedExtendedCard";
@@ -122,7 +122,7 @@ export const a2a = defineBackend({
           throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: expected one JSON-RPC request");
         const known = canonicalA2aMethod(message.method);
         attributes = attributesOf(known ?? message.method, message.params);
-        // Set before the checks, so that rejected requests are also recorded with these attributes.
+        // The attributes are set before the checks, so that rejected requests are also recorded with them.
         exchange.attributes.a2a = attributes;
         const id = message.kind === "request" ? message.id : undefined;
         const meant = misspelledA2aMethod(message.method);
@@ -199,7 +199,7 @@ function refusal(code: number, message: string, id: string | undefined): Reply {
   return { ...reply, body: Buffer.from(errorText(id, code, message)) };
 }
 
-/** Formats the errors of an unreachable agent as JSON-RPC. Other rejections use the common format. */
+/** Formats errors with a 5xx status as JSON-RPC if the request is a call. Other errors use the common format. */
 function errorReply({ request }: Exchange, error: GatewayError): Reply | undefined {
   if (error.status < 500 || request.method !== "POST") return undefined;
   const headers = { "x-gateway-error": error.code, ...error.headers };

@@ -1,6 +1,6 @@
 /**
- * A plain HTTP backend (spec 2.1 `host`). The request is forwarded with its Host header, without hop-by-hop headers,
- * and with new `x-forwarded-*` headers. WebSocket upgrades are forwarded.
+ * Implements a plain HTTP backend (spec 2.1 `host`). The request is forwarded with its Host header, without hop-by-hop
+ * headers, and with extended `x-forwarded-*` headers. WebSocket upgrades are forwarded.
  */
 
 import { z } from "zod";

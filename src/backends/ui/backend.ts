@@ -18,7 +18,7 @@ import { cacheControl, UI_HEADERS, type UiFile } from "./files.ts";
 import type { UiSource, UiUser } from "./source.ts";
 
 const TIMEOUT_MS = 10_000;
-/** Matches the limit of the admin interface. */
+/** The admin interface has the same limit. */
 const MAX_BODY_BYTES = 1024 * 1024;
 const BASE = "/ui";
 const API = "/ui/api/";
@@ -90,10 +90,10 @@ interface Access {
   readonly hasOperators: boolean;
 }
 
-/** Reads are not recorded. Changes and rejections are. */
+/** Successful reads are not recorded. Changes and rejections are recorded. */
 async function respondQuietly(exchange: Exchange, source: UiSource, access: Access): Promise<Reply> {
   const isRead = exchange.request.method !== "POST";
-  // Set early, because the client may disconnect while the request is handled.
+  // The flag is set early, because the client may disconnect while the request is handled.
   exchange.records.isQuiet = isRead;
   try {
     const reply = await respond(exchange, source, access);

@@ -1,6 +1,6 @@
 /**
- * The operations that the UI on a gateway can use. The composition root implements them. The backend depends neither
- * on the admin interface nor on the configuration, so it cannot expose anything else.
+ * Defines the operations that the UI on a gateway can use. The composition root implements them. The backend depends
+ * neither on the admin interface nor on the configuration, so it cannot expose anything else.
  */
 import type { UiFiles } from "./files.ts";
 
@@ -15,7 +15,7 @@ export type UiRole = "viewer" | "operator";
 
 export interface UiUser {
   readonly role: UiRole;
-  /** Undefined if the user is anonymous. */
+  /** The value is undefined if the user is anonymous. */
   readonly name: string | undefined;
   /** A POST to this path signs the user out. */
   readonly logoutPath: string | undefined;
