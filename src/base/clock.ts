@@ -9,9 +9,9 @@ export interface Timer {
 }
 
 export interface Clock {
-  /** Wall-clock time in milliseconds since the epoch, for timestamps that leave the process. */
+  /** Returns wall-clock time in milliseconds since the epoch, for timestamps that leave the process. */
   now(): number;
-  /** Milliseconds, with fractions, since an arbitrary start, for durations, windows, and timeouts. */
+  /** Returns milliseconds, with fractions, since an arbitrary start, for durations, windows, and timeouts. */
   monotonicMs(): number;
   /** Calls back once. The timer does not keep the process alive. */
   after(delayMs: number, callback: () => void): Timer;

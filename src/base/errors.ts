@@ -1,6 +1,7 @@
 /**
- * Represents an error caused by a request, a peer, or a server. It has no stack, because the message is sufficient and
- * capturing a stack costs far more than rejecting the request, at a rate that the client controls.
+ * Separates expected errors from defects. An expected error is caused by a request, a peer, or a server. It has no
+ * stack, because the message is sufficient and capturing a stack costs far more than rejecting the request, at a rate
+ * that the client controls.
  */
 
 export class ExpectedError extends Error {
@@ -26,7 +27,7 @@ export function contain(action: () => void, end: () => void): void {
   }
 }
 
-/** Rethrows outside of every handler, so that the process counts and logs the error. In a test, this is a failure. */
+/** Rethrows outside of every handler, so that the process counts and logs the error. In a test, the test fails. */
 export function surface(error: unknown): void {
   queueMicrotask(() => {
     throw error;

@@ -32,7 +32,7 @@ const PRIVATE = 0o600;
 
 /**
  * Creates the file if it does not exist and preserves a symbolic link. If the function throws, the old content is in
- * place.
+ * place, or in a copy that the error names.
  */
 export function replaceFile(file: string, content: string | Buffer, fs: FileSystem = fileSystem): void {
   const bytes = typeof content === "string" ? Buffer.from(content) : content;
@@ -185,7 +185,7 @@ export function fileProblem(path: string, error: unknown): string {
   return `cannot read ${path}: ${code}${meaning === undefined ? "" : ` (${meaning})`}${homeHint(path, code)}`;
 }
 
-/** Adds a hint if the path starts with `~`, which only the shell expands. */
+/** Returns a hint if the path has a `~` segment, which only the shell expands. */
 export function homeHint(path: string, code: string | undefined): string {
   return code === "ENOENT" && /(?:^|[/\\])~[/\\]/.test(path)
     ? ": `~` is not expanded, use the full path or `${HOME}`"

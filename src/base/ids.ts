@@ -1,6 +1,6 @@
 /**
- * Generates random identifiers. Requesting random bytes from the system for each request costs more than a tenth of a
- * proxied request, so one pool of bytes serves many ids.
+ * Generates random identifiers. Requesting random bytes from the system for each request is expensive, so one pool of
+ * bytes serves many IDs.
  */
 import { randomFillSync } from "node:crypto";
 
@@ -25,7 +25,7 @@ export function createIdSource(): IdSource {
   };
 }
 
-/** Creates unique ids that clients cannot choose, from a random prefix of this thread and a counter. */
+/** Creates unique IDs that clients cannot choose, from a random prefix and a counter. */
 export function createRecordIds(source: IdSource = createIdSource()): () => string {
   const prefix = source.hex(8);
   let count = 0;

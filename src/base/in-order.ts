@@ -6,7 +6,7 @@ import { contain } from "./errors.ts";
 import { finish, runInSlices, type Steps } from "./sliced-work.ts";
 
 export interface InOrderEvents {
-  /** Called when work is queued. The caller should stop reading until `idle`. */
+  /** Called when large work starts. The caller should stop reading until `idle`. */
   busy(): void;
   idle(): void;
   /** Called if a callback threw. The error does not identify the affected message. */

@@ -1,7 +1,7 @@
 /**
  * Implements a list whose members contain their own links, so that adding and removing allocate nothing. A long-lived
  * Map or Set with an entry per request is expensive, because each table that it outgrows retains its old entries until
- * the next full collection, which took a fifth of all CPU time under load.
+ * the next full collection.
  */
 
 export interface Linked<Member> {

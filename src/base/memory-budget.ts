@@ -2,10 +2,10 @@
  * Limits the memory that clients can make the gateway retain. Pools limit request bodies, MCP sessions with their event
  * logs, large messages of servers, streams whose peer does not read, and the store with its cache. All pools together
  * are about half of the memory of the process, which leaves the rest for the gateway itself and for garbage. Each
- * client has a share of each pool, so that one client cannot exhaust it. While measured memory (`heap-pressure.ts`) is
- * short, `relieve` frees caches first, then idle sessions of the client that uses the most memory, then stops reading
- * request bodies, and finally rejects the newest body of the largest client or cuts its oldest waiting stream. Rate
- * limit buckets, budgets and API keys are never evicted.
+ * client has a share of most pools, so that one client cannot exhaust them. While measured memory (`heap-pressure.ts`)
+ * is short, large request bodies are not read, and `relieve` frees caches first, then idle sessions of the client that
+ * uses the most memory. If memory is nearly exhausted, it then rejects the newest body of the largest client or cuts
+ * its oldest waiting stream.
  */
 
 import type { Clock, Timer } from "./clock.ts";
@@ -31,7 +31,7 @@ const MAX_BODY_WAIT_MS = 10_000;
 const MAX_STALL_MS = 10_000;
 const STALL_CHECK_MS = 1_000;
 /**
- * Messages are charged three times their size, so at this multiple of the limit the waiting ones hold as much as the
+ * Messages are charged three times their size, so at this multiple of the limit their bytes alone are as much as the
  * limit.
  */
 const WAITING_LIMIT_FACTOR = 3;
@@ -493,7 +493,7 @@ export class BodyPool {
 /** Holds the memory reserved for one body, until the request has ended. */
 export class BodyReservation {
   readonly client: string;
-  /** The bytes charged to `client` for this body. The pool adds to it when it grants memory. */
+  /** Counts the bytes charged to `client` for this body. The pool adds to it when it grants memory. */
   chargedBytes = 0;
   readonly #pool: BodyPool;
   #isOver = false;
@@ -709,7 +709,7 @@ export interface MessageReservationHandlers {
   /** Called when reading of a waiting message may continue. */
   resume(): void;
   /**
-   * Called when the memory has been released for other messages, because this one stalled or because too many are
+   * Called when the memory has been released for other messages, because this message stalled or because too many are
    * waiting.
    */
   reject(cause: MessageRejection): void;
@@ -822,8 +822,8 @@ export class MemoryBudget {
   }
 
   /**
-   * Called at each measurement. It takes one step at a time, because the next measurement shows whether that was
-   * enough.
+   * Called when the level changes, and at intervals while memory is short. It takes one step at a time, because the
+   * next measurement shows whether that was enough.
    */
   relieve(level: HeapLevel): void {
     Atomics.store(this.#level, 0, HEAP_LEVELS.indexOf(level));

@@ -1,7 +1,7 @@
 /**
- * Notifies systemd that the gateway is ready, and which process is the main one after an upgrade (`Type=notify`). The
- * messages are datagrams over a Unix socket, which Node cannot send, so the program `systemd-notify` sends them (ADR
- * 29).
+ * Notifies systemd that the gateway is ready, and which process is the main process after an upgrade (`Type=notify`).
+ * The messages are datagrams over a Unix socket, which Node cannot send, so the program `systemd-notify` sends them
+ * (docs/adr/0029).
  */
 import { type ProgramRun, runProgram } from "./run-program.ts";
 

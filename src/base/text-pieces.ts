@@ -1,6 +1,6 @@
 /**
- * Decodes a string whose bytes arrive in chunks. Long strings are decoded chunk by chunk, because decoding 32 MiB at
- * the end would block the event loop for a third of a second. The result does not depend on how the bytes are split.
+ * Decodes a string whose bytes arrive in chunks. Long strings are decoded chunk by chunk, because decoding them at the
+ * end would block the event loop. The result does not depend on how the bytes are split.
  */
 import { StringDecoder } from "node:string_decoder";
 
