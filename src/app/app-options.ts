@@ -28,7 +28,6 @@ export interface AppOptions {
   readStdin(): string;
   /** If set, the gateway also serves the resources of this Kubernetes cluster. */
   readonly cluster?: ClusterSource;
-  /** Used if the configuration sets no admin address. */
   readonly defaultAdminAddr?: string;
   /** Set if this process replaces another one in an upgrade. */
   readonly predecessor?: Predecessor | undefined;

@@ -23,7 +23,7 @@ export interface ReloadParts {
   begin(): ConfigGeneration;
   /** Throws if the sources cannot be read. */
   prepare(generation: ConfigGeneration, before: Loaded): Prepared;
-  /** Rejects without changing anything if a listener cannot be bound. */
+  /** Rejects if a listener cannot be bound, after restoring the previous listeners. */
   apply(topology: Topology): Promise<void>;
   isShuttingDown(): boolean;
 }

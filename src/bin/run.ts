@@ -89,8 +89,8 @@ async function serve(
   const output = openLogOutput(1, systemClock);
   let app: App | undefined;
   let isStopWanted = false;
-  // Installed before any port opens, so that no signal is lost. SIGHUP is handled, so that closing a terminal drains
-  // requests.
+  // The handlers are installed before any port opens, so that no signal is lost. SIGHUP is handled, so that closing a
+  // terminal drains requests.
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) {
     process.on(signal, () => {
       // After Ctrl+C, a user waits for the exit, so idle connections close immediately.

@@ -210,7 +210,6 @@ export function nameConflict(gateway: KubernetesObject, services: readonly Kuber
   return { isTrue: false, reason: "Invalid", message };
 }
 
-/** Returns the Gateway that owns an object. */
 function ownerOf({ metadata }: KubernetesObject): { readonly name: unknown; readonly uid: unknown } {
   const owners = listOf((metadata as { readonly ownerReferences?: unknown }).ownerReferences).map(fieldsOf);
   const { name, uid } = owners.find(({ kind }) => kind === "Gateway") ?? {};
@@ -243,7 +242,7 @@ export function staleDeployments(
 }
 
 export interface Deployer {
-  /** `exists` returns whether the cluster has the object. */
+  /** `exists` returns undefined for a kind that is not watched. */
   apply(
     manifests: readonly KubernetesObject[],
     exists: (kind: string, key: string) => boolean | undefined,

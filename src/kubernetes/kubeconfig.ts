@@ -309,7 +309,6 @@ function text(value: unknown): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;
 }
 
-/** The message is one line. */
 export class KubeconfigError extends Error {
   constructor(message: string) {
     super(message);

@@ -77,7 +77,6 @@ export type RehearseResult =
 
 /** `rehearse` rejects if another rehearsal is running. `isBusy` recognizes that error. */
 export interface RehearseParts {
-  /** `left` is aborted when the client disconnects. */
   rehearse(
     after: readonly SourceText[],
     requestHistory: readonly Uint8Array[] | undefined,

@@ -53,7 +53,6 @@ function serve(clock: Clock, sink: AdminSink, open: (stream: EventStream) => () 
   }
 
   const timer = clock.every(KEEP_ALIVE_MS, () => {
-    // The heartbeat is skipped while the reader is behind.
     if (sink.bufferedBytes() === 0) write(": keep-alive\n\n");
   });
   sink.onClose(stop);

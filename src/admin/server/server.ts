@@ -1,7 +1,8 @@
 /**
  * The HTTP server of the admin interface. It binds the configured address, checks each request, and calls the endpoint.
  * It has no authentication, so it listens on loopback by default. Any web page can send requests to loopback (DNS
- * rebinding, cross-site requests), so the server checks Origin and Sec-Fetch-Site, and on operator addresses also Host.
+ * rebinding, cross-site requests), so the server checks Origin, Sec-Fetch-Site and, except on Unix sockets and public
+ * stats addresses, Host.
  */
 import { chmodSync, lstatSync, unlinkSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";

@@ -69,7 +69,6 @@ export function createRehearsals(clock: Clock, start: () => RehearsalProcess = s
     }
   }
 
-  /** Drops the kept process when it exits or fails. */
   function forgetOnExit(child: RehearsalProcess): RehearsalProcess {
     const forget = (): void => {
       if (kept?.child !== child) return;

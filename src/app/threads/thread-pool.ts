@@ -227,7 +227,7 @@ export interface ThreadHandlers {
   log(text: string): void;
   admin(request: RemoteRequest, port: MessagePort): void;
   store(question: StoreRequest): Promise<StoreResponse>;
-  /** Called once. */
+  /** Called once, when the thread exits. */
   ended(reason: string): void;
 }
 

@@ -12,7 +12,7 @@ import { isWord, RegexAutomaton, type Scan } from "./regex-automaton.ts";
 
 /** One visit of an instruction takes 40 to 100 ns. */
 const VISITS_PER_UNIT = 1.25;
-/** A search that reports where groups matched has a fixed cost of about 6 µs. */
+/** A search that reports positions has a fixed cost of about 6 µs. */
 const SEARCH_VISITS = 60;
 /**
  * The DFA is built after this many characters, because a new table entry costs as much as about 50 characters in the

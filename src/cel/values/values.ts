@@ -21,7 +21,7 @@ import { DurationSchema, TimestampSchema, timestampFromDate } from "@bufbuild/pr
 
 export type CelOutput = null | boolean | number | string | CelOutput[] | { [key: string]: CelOutput };
 
-/** The limit also stops the conversion of circular structures. */
+/** The limit stops the conversion of circular structures. */
 const MAX_OUTPUT_DEPTH = 128;
 /** A 2 MiB body has at most about this many values. */
 export const MAX_OUTPUT_VALUES = 1_000_000;

@@ -186,7 +186,6 @@ async function inject(
   }
 }
 
-/** The listener's protocol overrides the scheme of the URL. */
 async function schemeOf(target: Target, port: number): Promise<"http" | "https" | undefined> {
   const { listeners } = await target.admin.json<ListenerDump>(ADMIN_PATHS.configDump, "listeners");
   const found = Array.isArray(listeners) ? listeners.find((listener) => listener?.port === port) : undefined;

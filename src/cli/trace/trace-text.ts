@@ -6,7 +6,7 @@ import { printable } from "../terminal/terminal.ts";
 
 /** Rows of the list are short, because the detail pane shows the full event. */
 const MAX_ROW_CHARS = 120;
-/** A rejection reason often ends with a fix, so it must not be truncated. */
+/** The limit is high, because a rejection reason often ends with a fix. */
 const MAX_LINE_CHARS = 1_000;
 
 const LABELS: Readonly<Record<TraceMessage["type"], string>> = {

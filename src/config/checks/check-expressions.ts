@@ -24,7 +24,7 @@ export function checkExpressions({ policy, site }: SitedPolicy, warn: Warn): voi
 
 function absent(expression: Expression, moment: Moment, site: Site): string[] {
   const { tested } = expression.readings();
-  // The rate limit policy itself rejects request limits whose key reads `llm.*`, so they are not reported twice.
+  // The rate limit policy itself warns about request limits whose key reads `llm.*`, so they are not reported twice.
   const paths = [...expression.paths].filter((path) => moment !== "requestLimit" || !/^llm\b/.test(path));
   const reasons = new Map<string, string[]>();
   for (const path of paths) {
@@ -44,7 +44,7 @@ function isTested(path: string, tested: ReadonlySet<string>): boolean {
 
 const FIELDS = ATTRIBUTES.flatMap(({ fields }) => fields);
 
-/** Finds comparisons such as `mcp.tool == "echo"`, which are never true and never an error. */
+/** Finds objects that are used like strings, as in `mcp.tool == "echo"`. */
 function objects(expression: Expression): string[] {
   const paths = new Set(expression.readings().comparisons.map(({ path }) => path));
   return [...paths].flatMap((path) => {

@@ -34,7 +34,7 @@ import { readListenerTls } from "./listener-tls.ts";
 import type { ConfigGeneration } from "./resource-registry.ts";
 import { hiddenSources, tracedExpression } from "./traced-expression.ts";
 
-/** A file with a single word is hidden as a key. Certificates, key sets, and API descriptions have several words. */
+/** A file with only one word of this length is hidden as a key. Certificates and API descriptions are longer. */
 const KEY_FILE = /^\s*\S{8,512}\s*$/;
 
 export interface CompileContext

@@ -303,7 +303,7 @@ interface ReadListener {
   readonly port: number;
   readonly protocol: string;
   readonly hostname: string | undefined;
-  /** Set for an HTTPS listener whose certificates all exist. */
+  /** Set for an HTTPS listener without problems in its certificates. */
   readonly tls: readonly Certificate[] | undefined;
   readonly supportedKinds: readonly { readonly group: string; readonly kind: string }[];
   readonly accepted: Verdict;

@@ -282,7 +282,8 @@ function resolveTargets(
   const refs = listOf(spec.targetRefs);
   if (refs.length > MAX_TARGETS)
     problems.add(["spec", "targetRefs"], `at most ${MAX_TARGETS} targets are allowed; the others are ignored`);
-  // A single object instead of a list, and the field `targetRef` of other policies, are mistakes with a clear intent.
+  // References beyond the limit, a single object instead of a list, and the field `targetRef` of other policies are
+  // mistakes with a clear intent.
   for (const ref of [...refs.slice(MAX_TARGETS), spec.targetRefs, spec.targetRef]) {
     if (!isObject(ref)) continue;
     const found = lookUp(referenceOf(ref, namespace), textOf(ref.sectionName), context);

@@ -50,7 +50,6 @@ export function partsOf(policies: readonly PolicyDefinition[]): readonly Part[] 
   return parts;
 }
 
-/** The CRD and the redaction use the complete spec. */
 export function specSchema(policies: readonly PolicyDefinition[]): ReturnType<typeof createSpecSchema> {
   let schema = madeSchemas.get(policies);
   if (schema === undefined) {

@@ -1,7 +1,7 @@
 /**
  * Hints for unknown fields: names from other programs (agentgateway, LiteLLM, Envoy AI Gateway, supergateway, MCP
  * client configurations) with the equivalent field of the gateway, and fields at the wrong level. The hint is appended
- * to the error message. Names from other programs are checked before similar spellings, which would mislead.
+ * to the error message. Most names from other programs are checked before similar spellings, which would mislead.
  */
 import { z } from "zod";
 import { lookupTable } from "../../base/lookup-table.ts";

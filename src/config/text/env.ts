@@ -27,7 +27,7 @@ export interface MarkedText {
 }
 
 /**
- * A marker is START, two digits, padding, and END, in private-use characters that configuration files do not contain.
+ * A marker is START, one or two digits, padding, and END, in private-use characters.
  */
 const START = 0xe000;
 const END = 0xe001;

@@ -180,7 +180,7 @@ function sourceDocument(
   const pairOf = (map: YAMLMap, key: string): Pair | undefined => {
     let index = indexes.get(map);
     if (index === undefined) {
-      // The first of equal keys counts, as in the list.
+      // The list is reversed, so that the first of equal keys takes precedence.
       index = new Map(map.items.map((item) => [keyOf(item), item] as const).reverse());
       indexes.set(map, index);
     }
@@ -347,7 +347,7 @@ export const MALFORMED = "malformed ${…}: use ${NAME} or ${NAME:-default}, and
 
 export function syntaxProblems(
   errors: readonly YAMLError[],
-  /** Markers replace valid placeholders. */
+  /** In this text, markers replace the valid placeholders. */
   marked: string,
   at: (offset: number) => Position,
   tooDeep: string,
