@@ -1,9 +1,9 @@
 /**
  * Runs one LLM call with failover over the targets that can serve it. A call moves on to the next target if a target is
  * unreachable, too slow, or responds with a status in `failoverOn`, until a response is committed to the client. A
- * response is committed with its head, with two exceptions: a target with a first-byte timeout commits with its first
- * byte, and a possible context-length error commits after its body was read. Redirects are never followed, because a
- * provider key must not be sent to an address from a response.
+ * response is committed with its head, with three exceptions: a target with a first-byte timeout commits with its first
+ * byte, and a possible context-length error and a possible rejection of `stream_options` commit after their body was
+ * read. Redirects are never followed, because a provider key must not be sent to an address from a response.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
@@ -21,7 +21,14 @@ import type { Candidate } from "../models/model-table.ts";
 import type { Target, TargetTimeouts } from "../models/target.ts";
 import type { Dialect, Format } from "../request/dialect.ts";
 import type { LlmCall } from "../request/llm-call.ts";
-import { errorBody, errorHeaders, isContextLengthError, type LlmError } from "../request/llm-errors.ts";
+import {
+  errorBody,
+  errorHeaders,
+  isContextLengthError,
+  isStreamOptionsError,
+  type LlmError,
+  mayNameField,
+} from "../request/llm-errors.ts";
 import { providerRequestId, retryAfterSeconds } from "../request/provider.ts";
 import { estimateRequestTokens } from "../usage/estimate-tokens.ts";
 import type { LlmMetrics } from "../usage/llm-metrics.ts";
@@ -55,8 +62,10 @@ interface Attempt {
 interface HeldHead {
   readonly status: number;
   readonly headers: HeaderList;
-  /** Holds the body of a possible context-length error. Undefined if the call only waits for the first byte. */
+  /** Holds the body of an error that decides what follows. Undefined if the call only waits for the first byte. */
   readonly error: Buffer[] | undefined;
+  /** True if the server may have rejected `stream_options`, which is checked before any other rule. */
+  readonly isOptionsCheck: boolean;
   errorBytes: number;
 }
 
@@ -216,12 +225,20 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     const attempt = this.#attempt;
     if (attempt === undefined) return;
     const { target } = attempt.candidate;
-    const { rules, clock } = this.#options;
     const id = providerRequestId(headers);
     const { llm } = this.#exchange.attributes;
     if (id !== undefined && llm) llm.providerRequestId = id;
     this.#receiver.received(status, headers);
     if (status === 401 || status === 403) invalidateCredential(target.credential);
+    if (attempt.plan.addsStreamOptions && mayNameField(status))
+      attempt.held = { status, headers, error: [], errorBytes: 0, isOptionsCheck: true };
+    else this.#decide(attempt, status, headers);
+  }
+
+  /** Commits the response, tries the next target, or holds the response until more of it is known. */
+  #decide(attempt: Attempt, status: number, headers: HeaderList): void {
+    const { target } = attempt.candidate;
+    const { rules, clock } = this.#options;
     const ownKey = target.credential.kind !== "client";
     const ejects = rules.ejects(status, ownKey);
     const failsOver = rules.onStatus(status, ownKey);
@@ -234,9 +251,10 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
       this.#cancel();
       const message = "the provider returned a redirect, which is not followed";
       this.#reject({ status: 502, message, code: "upstream_redirect" });
-    } else if (mayBeTooLong && hasNext) attempt.held = { status, headers, error: [], errorBytes: 0 };
+    } else if (mayBeTooLong && hasNext)
+      attempt.held = { status, headers, error: [], errorBytes: 0, isOptionsCheck: false };
     else if (status < 400 && target.timeouts?.firstByteMs !== undefined)
-      attempt.held = { status, headers, error: undefined, errorBytes: 0 };
+      attempt.held = { status, headers, error: undefined, errorBytes: 0, isOptionsCheck: false };
     else {
       if (ejects) target.health.recordFailure(retryAfterSeconds(headers, clock.now()));
       else target.health.recordSuccess();
@@ -252,6 +270,10 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
       held.error?.push(chunk);
       held.errorBytes += chunk.length;
       if (held.error && held.errorBytes <= MAX_ERROR_BYTES) return true;
+      if (held.isOptionsCheck) {
+        this.#decideHeld(attempt, held);
+        return true;
+      }
       this.#commitHeld(attempt, held);
       if (held.error) return true;
     }
@@ -268,6 +290,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     const attempt = this.#attempt;
     if (attempt === undefined) return;
     attempt.timer?.stop();
+    if (attempt.held?.isOptionsCheck && this.#endOptionsCheck(attempt, attempt.held)) return;
     const { held } = attempt;
     if (held?.error && isContextLengthError(Buffer.concat(held.error).toString("utf8")) && this.#planNext()) {
       this.#failOver({ reason: "the prompt is too long for its model", cause: "context_length", ejects: false });
@@ -275,6 +298,33 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     }
     if (held) this.#commitHeld(attempt, held);
     if (this.#transition("end")) attempt.response?.end(trailers);
+  }
+
+  /** Returns true if another call replaces the attempt. */
+  #endOptionsCheck(attempt: Attempt, held: HeldHead): boolean {
+    const { candidate } = attempt;
+    if (!isStreamOptionsError(Buffer.concat(held.error ?? []).toString("utf8"))) this.#decideHeld(attempt, held);
+    else {
+      candidate.target.memory.rejectsStreamOptions = true;
+      this.#options.logger.warn("the provider rejects stream_options, so the tokens of its streams are estimated", {
+        target: candidate.target.name,
+        status: held.status,
+      });
+      this.#attempt = undefined;
+      this.#receiver.missed("the provider rejects stream_options");
+      try {
+        this.#sign(candidate, planRequest(this.#llm, this.#exchange.request, candidate, this.#options));
+      } catch (error) {
+        this.#fail(error);
+      }
+    }
+    return this.#attempt !== attempt;
+  }
+
+  #decideHeld(attempt: Attempt, { status, headers, error }: HeldHead): void {
+    attempt.held = undefined;
+    this.#decide(attempt, status, headers);
+    for (const chunk of error ?? []) if (this.#attempt === attempt) this.data(chunk);
   }
 
   fail(error: HttpClientError): void {

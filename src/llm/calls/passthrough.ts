@@ -75,6 +75,7 @@ export function forwardUnread(
         includeUsage: false,
       },
       hidesUsage: false,
+      addsStreamOptions: false,
       framing: "events",
     },
     { target, model: "" },

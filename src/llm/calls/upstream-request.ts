@@ -45,6 +45,8 @@ export interface UpstreamPlan {
   readonly framing: "events" | "array";
   /** True if the gateway requested usage that the client did not, so the usage is removed from the stream. */
   readonly hidesUsage: boolean;
+  /** True if the request has `stream_options` only because the gateway added them. */
+  readonly addsStreamOptions: boolean;
 }
 
 export interface PlanOptions {
@@ -85,7 +87,8 @@ export function planRequest(
     query: isNative ? withoutKey(query) : "",
   };
   const options = format === "chat" || clientFormat === "chat" ? parseStreamOptions(llm) : undefined;
-  const asksForUsage = stream && format === "chat" && provider.asksForStreamUsage;
+  const asksForUsage =
+    stream && format === "chat" && provider.asksForStreamUsage && !target.memory.rejectsStreamOptions;
   const includeUsage = options?.include_usage === true;
   const context: TranslationContext = {
     model,
@@ -116,6 +119,7 @@ export function planRequest(
     translation,
     context,
     hidesUsage: isNative && asksForUsage && !includeUsage,
+    addsStreamOptions: asksForUsage && !(isNative && llm.scan.streamOptionsSpan !== undefined),
     framing:
       !isNative && clientFormat === "generateContent" && !/(?:^|&)alt=sse(?:&|$)/.test(query) ? "array" : "events",
   };

@@ -37,6 +37,12 @@ export interface Target {
   readonly health: Health;
   readonly quota: Quota | undefined;
   readonly timeouts: TargetTimeouts | undefined;
+  readonly memory: TargetMemory;
+}
+
+/** Holds what earlier responses showed about the server. A reload that changes the backend starts again. */
+export interface TargetMemory {
+  rejectsStreamOptions: boolean;
 }
 
 export interface TargetTimeouts {
@@ -98,6 +104,7 @@ export function openTarget(options: TargetOptions, env: BackendEnv): Target {
     health: new Health(env.clock, options.cooldown),
     quota: options.perMinute && acquireQuota(options.name, options.perMinute, env),
     timeouts: options.timeouts && { firstByteMs: options.timeouts.firstByte, idleMs: options.timeouts.idle },
+    memory: { rejectsStreamOptions: false },
   };
 }
 

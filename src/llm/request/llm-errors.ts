@@ -126,6 +126,17 @@ export function clientError(format: Format, status: number, body: Members | unde
   return { status, message: isNamed ? message : `${TOO_LONG_WORDS}: ${message}` };
 }
 
+/** Servers that validate requests strictly name the unknown field, some of them with status 422. */
+export function mayNameField(status: number): boolean {
+  return status === 400 || status === 422;
+}
+
+const STREAM_OPTIONS = /stream_options|include_usage/i;
+
+export function isStreamOptionsError(body: string): boolean {
+  return STREAM_OPTIONS.test(body);
+}
+
 const CODES = new Set(["context_length_exceeded", "string_above_max_length", "request_too_large"]);
 const WORDS =
   /prompt is too long|input is too long|too many (?:input )?tokens|maximum context length|context (?:length|window|size)|exceeds? the maximum (?:number of (?:input )?tokens|input length|allowed number of (?:input )?tokens)|reduce the length of the (?:messages|prompt|input)|input token count|max(?:imum)?_?(?:prompt|input)_?tokens/i;
