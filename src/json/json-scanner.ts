@@ -1,8 +1,7 @@
 /**
- * Finds the values of a few keys in a JSON object (a `Buffer`, possibly in chunks) without building its tree, and
- * replaces them in place. A chat request can carry 30 MB of images, and `JSON.parse` of 10 MB blocks the process for a
- * third of a second. The scanner checks structure (closed strings, balanced brackets, depth) but not grammar, because
- * the upstream parses the bytes.
+ * Finds and replaces the values of a few keys in a JSON object (a `Buffer`, possibly in chunks) without parsing it,
+ * because a chat request can carry 30 MB of images and `JSON.parse` would block the event loop. The scanner checks
+ * structure (closed strings, the number of brackets, depth) but not grammar, because the upstream parses the bytes.
  */
 
 import {
@@ -25,7 +24,7 @@ import {
 const [TAB, LF, CR] = [9, 10, 13];
 /** A byte order mark is allowed at the start, because most servers skip it. */
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
-/** A native search pays off only for longer strings. */
+/** Shorter strings are scanned by byte, because a native search has a higher fixed cost. */
 const SHORT_STRING_BYTES = 96;
 
 export interface JsonScannerOptions {
@@ -38,13 +37,13 @@ export interface JsonScannerOptions {
 }
 
 export class JsonScanner {
-  /** A member can be inserted at this offset, which follows the opening brace of the outermost object. */
+  /** The offset after the opening brace, or -1 if the outermost value is not an object. */
   bodyStart = -1;
   complete = false;
   invalid: string | undefined = undefined;
-  /** Contains the first key that matched only when case was ignored, as written in the input. */
+  /** The first key that matched only when case was ignored, as written in the input. */
   otherCase: string | undefined = undefined;
-  /** True if data other than white space follows the outermost value. */
+  /** Set if data other than white space follows the outermost value. */
   trailing = false;
   readonly #options: JsonScannerOptions;
   readonly #wanted: ReadonlySet<string>;
@@ -145,7 +144,7 @@ export class JsonScanner {
     return this.complete && !this.trailing && this.invalid === undefined && !this.#inString;
   }
 
-  /** Inside a value that was not requested, only brackets matter. Most bytes are processed by this method. */
+  /** Skips to the end of a nested value, in which keys do not matter. */
   #skipNested(chunk: Buffer, from: number): number {
     const { length } = chunk;
     const { maxDepth } = this.#options;
@@ -297,7 +296,7 @@ export class JsonScanner {
     return meant;
   }
 
-  /** Keys that were not requested are not decoded, because an object may have a hundred thousand of them. */
+  /** Decodes a key only if its first byte may begin a requested key, because an object may have 100,000 keys. */
   #keyAt(chunk: Buffer, quote: number): string {
     return this.#mayBegin[chunk[this.#keyStart] as number] === 1
       ? decodeKey(chunk.toString("utf8", this.#keyStart, quote))
@@ -311,11 +310,10 @@ export class JsonScanner {
   }
 }
 
-/** U+017F starts with this byte and matches `s` when case is ignored. */
+/** The UTF-8 encoding of U+017F, which matches `s` when case is ignored, starts with this byte. */
 const LONG_S_LEAD = 0xc5;
 export const OTHER_KEY = "";
 
-/** The keys are built once and shared by all scans. */
 export interface JsonKeys {
   readonly wanted: ReadonlySet<string>;
   readonly parents: ReadonlySet<string>;

@@ -24,11 +24,11 @@ import {
 
 export interface Member extends Span {
   readonly key: string;
-  /** Contains the offset of the key's opening quote. `start` and `end` are the offsets of the value. */
+  /** The offset of the key's opening quote. `start` and `end` are the offsets of the value. */
   readonly keyStart: number;
 }
 
-/** Returns the offset after the value that begins at `at`, or -1 if the value does not end before `until`. */
+/** Returns the offset after the value at `at`, or -1 if scanning reaches `until`. Strings are scanned to their end. */
 export function valueEnd(text: string, at: number, until = text.length): number {
   const first = text.charCodeAt(at);
   if (first === QUOTE) return stringEnd(text, at);
@@ -109,8 +109,8 @@ export function slice(text: string, span: Span): string {
 const OTHER_BREAKS = /[\u0085\u2028\u2029]/g;
 
 /**
- * Converts JSON to a single line for every reader. CR and LF occur only between tokens, where they become spaces. The
- * other line breaks occur only inside strings, where they are escaped.
+ * Converts valid JSON to a single line for every reader. CR and LF occur only between tokens, where they become
+ * spaces. The other line breaks occur only inside strings, where they are escaped.
  */
 export function singleLine(text: string): string {
   const plain = text.includes("\n") || text.includes("\r") ? text.replace(/[\r\n]/g, " ") : text;
@@ -245,7 +245,7 @@ function* valueEndInSteps(text: string, at: number): Steps<number> {
   return i;
 }
 
-/** Returns whether the pattern occurs. Its matches must not be longer than `longest`. */
+/** Matches of the pattern must not be longer than `longest` characters. */
 export function* occursInSteps(text: string, pattern: RegExp, longest: number): Steps<boolean> {
   for (let i = 0; i < text.length; i += STEP_CHARS) {
     if (pattern.test(text.slice(i, i + STEP_CHARS + longest))) return true;

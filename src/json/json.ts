@@ -1,6 +1,6 @@
 /**
- * Parses arbitrary JSON into `Members`, with optional limits. Do not spread parsed members into objects that control
- * behavior, because the JSON may have a `__proto__` member.
+ * Parses arbitrary JSON, optionally with a limit. The JSON may have a `__proto__` member. Copy members with
+ * `putMember`, because an assignment to `__proto__` replaces the prototype.
  */
 
 import { exceedsTokens } from "./parse-cost.ts";
@@ -44,7 +44,7 @@ export function putMember(object: Record<string, unknown>, name: string, value: 
   else object[name] = value;
 }
 
-/** Parsing a document with this many tokens (see parse-cost.ts) takes about 20 ms. */
+/** Parsing a document with this many tokens (see parse-cost.ts) takes up to 25 ms. */
 export const MAX_DOCUMENT_TOKENS = 50_000;
 
 /** Throws an Error whose message completes "the document …". */

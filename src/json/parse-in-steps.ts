@@ -1,13 +1,13 @@
 /**
- * Parses and serializes large JSON in steps, with `JSON.parse` and `JSON.stringify` on a few kilobytes at a time. The
- * result is the same as that of a single call.
+ * Parses and serializes large JSON in steps that call `JSON.parse` or `JSON.stringify` on a few kilobytes. The result
+ * is the same as that of a single call.
  */
 
 import type { Steps } from "../base/sliced-work.ts";
 import { isMembers, type Members, putMember } from "./json.ts";
 import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, endOfString, isSpace, OPEN_BRACE, OPEN_BRACKET, QUOTE } from "./syntax.ts";
 
-/** Parsing this many bytes takes about 0.3 ms. */
+/** Parsing this many bytes takes less than 1 ms. */
 const GROUP_BYTES = 16 * 1024;
 /** Serializing this many values takes about 0.3 ms. */
 const GROUP_VALUES = 2_000;
@@ -62,7 +62,7 @@ function* parse(bytes: Buffer, from: number, to: number, depth: number): Steps<u
         if (item > group) whole.add(bytes.toString("utf8", group, item - 1));
         const name = bytes.toString("utf8", item, child);
         whole.addOne(name, yield* parse(bytes, child, i + 1, depth + 1));
-        // Only a comma may follow before the next item.
+        // Only white space may precede the comma or the closing bracket.
         i += 1;
         while (i < last && isSpace(bytes[i])) i += 1;
         if (i < last && bytes[i] !== COMMA) throw new SyntaxError();
@@ -84,7 +84,7 @@ function* parse(bytes: Buffer, from: number, to: number, depth: number): Steps<u
   }
   if (open !== 0) throw new SyntaxError();
   if (group === start + 1) return JSON.parse(bytes.toString("utf8", start, end));
-  // An item must follow a comma. If the last item was large, there is neither a comma nor another item.
+  // `add` rejects empty text, because an item must follow a comma. After a large last item, `group` is past `last`.
   if (group <= last) whole.add(bytes.toString("utf8", group, last));
   return whole.value;
 }
@@ -94,7 +94,7 @@ class ListParts {
 
   add(text: string): void {
     const items = JSON.parse(`[${text}]`) as unknown[];
-    // No item follows the comma.
+    // The text is empty if no item follows a comma.
     if (items.length === 0) throw new SyntaxError();
     for (const item of items) this.value.push(item);
   }

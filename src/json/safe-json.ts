@@ -1,7 +1,7 @@
 /**
- * JSON for display in a terminal. `JSON.stringify` escapes only control characters below space. The values come from
- * requests and child processes, so DEL, the C1 range, and the line and paragraph separators are also escaped, because
- * they could move the cursor or start a line.
+ * Serializes JSON for display in a terminal. `JSON.stringify` escapes only the control characters below U+0020. The
+ * values come from requests and child processes, so DEL, the C1 range, and the line and paragraph separators are also
+ * escaped, because they could move the cursor or start a line.
  */
 type Steps = Generator<undefined, string, undefined>;
 
@@ -13,7 +13,7 @@ export function safeJson(value: unknown, indent?: number): string {
 
 /**
  * Produces the same string as `safeJson(value, 2)` in steps, so that a large object does not block the event loop.
- * Iterables are written as arrays.
+ * A member that is an iterable is written as an array.
  */
 export function* safeJsonInSteps(value: Readonly<Record<string, unknown>>): Steps {
   const members: string[] = [];

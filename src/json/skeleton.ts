@@ -1,7 +1,6 @@
 /**
- * A request as a tree without its encoded images and files. Short placeholders replace the encoded data while the tree
- * is changed or translated, and writing the tree restores the data. The tree of a 20 MB request is then as small as its
- * messages.
+ * Parses a request into a tree in which short placeholders replace encoded images and files. Writing the tree restores
+ * the data. The tree of a 20 MB request is then as small as its messages.
  */
 
 import { finish, type Steps } from "../base/sliced-work.ts";
@@ -14,24 +13,24 @@ export interface Skeleton {
   readonly value: Members;
   write(value: Members): readonly Buffer[];
   /**
-   * Returns a string of the tree with its placeholder replaced by the encoded data, or by its first `maxBytes` bytes.
+   * Replaces the placeholders in a string of the tree with the encoded data. `maxBytes` truncates each part of the
+   * string and each placeholder's data.
    */
   resolve(text: string, maxBytes?: number): string;
 }
 
-/** Smaller strings are not replaced. */
 const MIN_BLOB_BYTES = 16 * 1024;
 const SAMPLE_BYTES = 64;
 /**
- * Commas and opening brackets count once, and colons count twice. Parsing, translating, and writing 100,000 tokens
- * takes 102 ms of CPU time. The tools and messages of a large request have about 10,000 tokens.
+ * Tokens are counted as in parse-cost.ts. Parsing, translating, and writing a token takes about 1 µs. The tools and
+ * messages of a large request have about 10,000 tokens.
  */
 const MAX_TREE_TOKENS = 60_000;
 
 /** Scanning this many bytes takes about 0.3 ms. */
 const STEP_BYTES = 32 * 1024;
 
-/** The reason completes a message that begins with "a request". */
+/** `tooLarge` completes a message that begins with "a request". */
 export type NoSkeleton = { readonly tooLarge: string } | "not JSON";
 
 /** `nonce` must be unknown to the client, so that the client cannot forge a placeholder. */
@@ -62,7 +61,6 @@ export function* skeletonSteps(bytes: Buffer, maxTreeBytes: number, nonce: strin
         from = end;
       }
     }
-    // The tree is already too large, so scanning the rest is unnecessary.
     if (size + end - from > maxTreeBytes) return tooLarge;
     quote = bytes.indexOf(QUOTE, end + 1);
     if (end - pausedAt > STEP_BYTES) {
@@ -104,7 +102,7 @@ function markOf(nonce: string, index: number): string {
   return `@blob-${nonce}-${index}@`;
 }
 
-/** Returns the offset after the comma of a data URL, or `start` if the string looks like base64. */
+/** Returns the offset at which the base64 data of a string or data URL starts, or undefined if there is none. */
 function startOfBlob(bytes: Buffer, start: number, end: number): number | undefined {
   if (bytes.toString("latin1", start, start + 5) === "data:") {
     const comma = bytes.indexOf(COMMA, start);
@@ -114,8 +112,8 @@ function startOfBlob(bytes: Buffer, start: number, end: number): number | undefi
 }
 
 /**
- * Checks samples only, because prose of that size has spaces throughout. A backslash starts an escape, which is not
- * valid in base64.
+ * Matches only samples, because prose of that size has spaces throughout. A string with a backslash is rejected,
+ * because it has JSON escapes.
  */
 function isBase64(bytes: Buffer, start: number, end: number): boolean {
   const middle = start + ((end - start) >> 1);

@@ -1,7 +1,7 @@
 /**
- * Checks that a server's response is JSON that all parsers interpret the same way: RFC 8259 grammar, no repeated keys,
- * and bounded nesting. It takes one pass and allocates no tree, because every response is checked and most are only
- * forwarded. After this check, `JSON.parse` and json-text.ts give the same result.
+ * Checks that JSON is interpreted the same way by all parsers. `jsonProblem` checks responses of servers for RFC 8259
+ * grammar, repeated keys, and nesting, and `inspectDocument` checks text that is then also parsed. Both take one pass
+ * and build no tree, because most messages are only forwarded.
  */
 
 import { randomInt } from "node:crypto";
@@ -50,20 +50,20 @@ export function jsonProblem(text: string, maxDepth = MAX_SERVER_DEPTH, top?: Mem
 }
 
 /**
- * Returns what is wrong with the string, worded to follow "its answer is not valid JSON: ", or undefined if it is
- * valid. `top` receives the members of the top-level object, so that a large string is not scanned again to find them.
+ * Returns the problem of an invalid string, or undefined if the string is valid. `top` receives the members of the
+ * top-level object, so that a large string is not scanned again to find them.
  */
 export function* jsonProblemInSteps(text: string, maxDepth: number, top?: Member[]): Steps<string | undefined> {
-  /** Holds the keys of all open objects, outermost first. */
+  /** The keys of all open objects, outermost first. */
   const keys: string[] = [];
-  /** Holds the number of keys before each open object, or -1 for an array. */
+  /** The number of keys before each open object, or -1 for an array. */
   const frames: number[] = [];
   let large: LargeObjectKeys | undefined;
   let frame = -1;
   let i = skipSpace(text, 0);
   let key = "";
   let keyStart = 0;
-  /** Contains the start of the current top-level member's value, or 0 if there is none. */
+  /** The start of the current top-level member's value, or 0 if there is none. */
   let valueStart = 0;
   let pauseAt = STEP_CHARS;
   for (;;) {
@@ -177,10 +177,7 @@ function checkedStringEnd(text: string, from: number): number {
 
 const NO_STRING = -1;
 const TOO_LONG = `it has a name or a number of more than ${MAX_ATOM_CHARS} characters`;
-/**
- * After this many plain characters, native search is faster than the loop, for example four times faster for a
- * megabyte.
- */
+/** After this many plain characters, a native search is faster than the loop. */
 const LONG_RUN = 32;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these must not occur in a string
 const SPECIAL = /["\\\u0000-\u001f]/;
@@ -232,26 +229,26 @@ function unexpected(text: string, at: number): string {
 }
 
 export interface Inspection {
-  /** Empty if the top-level value is not an object. */
+  /** The list is empty if the top-level value is not an object, and incomplete if there is a problem. */
   readonly top: readonly Member[];
   readonly problem: string | undefined;
 }
 
 /**
- * Commas and opening brackets count once, and names count twice. Parsing a token takes up to 0.5 µs, so the limit
- * blocks the event loop for 30 ms. Recording the tokens takes the same time again.
+ * Commas and opening brackets count once, and names count twice. Parsing a token takes up to 0.5 µs, so parsing
+ * blocks the event loop for at most 30 ms.
  */
 const MAX_TOKENS = 60_000;
 
 /**
- * Inspects arbitrary text in one pass. It rejects nesting that would make the parser slow or the serializer throw, too
+ * Inspects arbitrary text in one pass. It reports nesting that would make the parser slow or the serializer throw, too
  * many values, and repeated keys, which parsers may interpret differently. The findings are valid only if the text then
  * also parses. All open objects share one array of keys to avoid an allocation per object.
  */
 export function inspectDocument(text: string, maxDepth: number): Inspection {
   const top: Member[] = [];
   const keys: string[] = [];
-  /** Holds the number of keys before each open object, or -1 for an array. */
+  /** The number of keys before each open object, or -1 for an array. */
   const frames: number[] = [];
   const large = new LargeObjectKeys();
   let frame = -1;
@@ -315,7 +312,7 @@ export function isAmong(keys: readonly string[], from: number, name: string): bo
   return false;
 }
 
-/** Keeps sets for the few objects with many keys, by depth. */
+/** Keeps a set of names for each open object with many keys, by depth. */
 export class LargeObjectKeys {
   #sets: Map<number, { readonly keys: NameSet; taken: number }> | undefined = undefined;
 
@@ -330,7 +327,7 @@ export class LargeObjectKeys {
     return set.keys.has(name);
   }
 
-  /** Call this when the object at this depth ends, so that the next object starts with an empty set. */
+  /** Must be called when the object at this depth ends, so that the next object starts with an empty set. */
   ended(depth: number): void {
     this.#sets?.delete(depth);
   }
