@@ -2,7 +2,7 @@
  * Ensures that only one process writes to a folder. Node has no file locks, so a lock file names its owner by process
  * id, start time, and process namespace, and the owner updates the file's modification time every few seconds. Another
  * process takes over the lock if the owner has exited, or if an owner on another machine or in another container stops
- * updating the file. The owner checks before each write that it still holds the lock.
+ * updating the file. The owner must call `isHeld` before it writes.
  */
 import { randomUUID } from "node:crypto";
 import {
@@ -22,7 +22,7 @@ import type { Clock } from "../base/clock.ts";
 
 const FILE = "lock";
 const TOUCH_EVERY_MS = 5_000;
-/** Applies to owners in another process namespace, which cannot be inspected. */
+/** Applies to owners in another process namespace, because their processes cannot be inspected. */
 const STALE_AFTER_MS = 30_000;
 const ATTEMPTS = 5;
 
@@ -71,7 +71,7 @@ function hold(file: string, text: string, clock: Clock): FolderLock {
     try {
       utimesSync(file, now, now);
     } catch {
-      // The next write will report the problem.
+      // If the disk rejects changes, the next write reports it.
     }
   });
   return {

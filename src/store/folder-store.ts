@@ -1,7 +1,7 @@
 /**
  * Implements a store in a local folder. It keeps all data in memory and also writes each change to a journal. Resolved
- * changes survive `kill -9`. A power failure loses at most the last second, and nothing that `sync` waited for.
- * Changes are rejected while the disk does not accept writes.
+ * changes survive `kill -9`. A power failure loses about the last second, but nothing that `sync` waited for. Changes
+ * are rejected while the disk does not accept writes.
  */
 import { mkdirSync } from "node:fs";
 import type { Clock, Timer } from "../base/clock.ts";
@@ -14,7 +14,7 @@ import { type Change, Table, type TableLimits } from "./table.ts";
 const SYNC_AFTER_MS = 1_000;
 const RETRY_AFTER_MS = 1_000;
 const MAX_WAITING_BYTES = 8 * 1024 * 1024;
-/** The store compacts a journal of this size if most of its records are obsolete. */
+/** Smaller journals are not compacted. */
 const COMPACT_FROM_BYTES = 4 * 1024 * 1024;
 const COMPACT_FROM_TIMES = 2;
 
@@ -36,7 +36,7 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
   let problem: string | undefined;
   let isCompacting = false;
   let isClosed = false;
-  /** The estimated size of a complete snapshot. */
+  /** The size of a snapshot: an estimate at startup, and then the size of the last snapshot. */
   let usefulBytes = 0;
 
   const record = (change: Change): void => {
@@ -71,7 +71,7 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
     throw error;
   }
 
-  /** Runs one write at a time. Concurrent changes are included in the next write. */
+  /** Runs one write at a time. Changes that arrive during a write are appended after it. */
   function write(): Promise<void> {
     writing ??= writeAll().finally(() => {
       writing = undefined;

@@ -1,6 +1,6 @@
 /**
- * Opens the configured store and counts its operations. Policies and backends receive the store while the
- * configuration is compiled, before the store is open. Until then, operations are rejected.
+ * Opens the configured store and measures its operations. Policies and backends receive the store while the
+ * configuration is compiled, before the store is open. Until it is open, operations are rejected.
  */
 
 import type { Clock } from "../base/clock.ts";

@@ -6,7 +6,7 @@ import type { Redis } from "ioredis";
 import type { Clock, Timer } from "../base/clock.ts";
 import { type Bus, type BusChannel, MAX_MESSAGE_BYTES } from "./store.ts";
 
-/** Pings distinguish an idle connection from a dead one. */
+/** Pings detect a dead connection, because an idle subscription receives no data. */
 const PING_MS = 10_000;
 const CHANNELS_PER_COMMAND = 500;
 
@@ -55,7 +55,7 @@ export function createRedisBus(env: BusEnv): ClosableBus {
   }
 
   /**
-   * Resolves when the subscription is active or the timeout has passed. A later reconnect activates the subscription.
+   * Resolves when the subscription is active, has failed, or has timed out. A later reconnect subscribes again.
    */
   async function begin(connection: Redis, channel: string): Promise<void> {
     if (connection.status !== "ready") await readiness(connection);

@@ -14,7 +14,7 @@ import { checkAmount, checkEntry, PAGE_SIZE, type Store, StoreUnavailable } from
 export interface RedisSettings {
   /** The URL is `redis://` or `rediss://`, optionally with user, password, and database. */
   readonly url: string;
-  /** The prefix allows other applications to use the same database. */
+  /** Precedes every key, so that other applications can use the same database. */
   readonly prefix: string;
   readonly timeoutMs: number;
   /** The trusted certificate authorities are in PEM format. By default, Node's list applies. */
@@ -23,7 +23,7 @@ export interface RedisSettings {
 
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 5_000;
-/** The connection is closed if no response arrives within this multiple of the timeout. */
+/** The connection is closed if no data arrives within this multiple of the timeout. */
 const DEAD_AFTER_LIMITS = 2;
 const NOT_YET = "not connected yet";
 

@@ -1,13 +1,13 @@
 /**
- * Implements a store over a channel to another process. During an in-place upgrade, the old process counts in the
- * store of the new process until its last request has ended. An operation without a timely response rejects as
- * unavailable.
+ * Implements a store over a channel to its owner. Worker threads use the store of the main thread, and during an
+ * in-place upgrade the old process uses the store of the new process. An operation without a timely response rejects
+ * with StoreUnavailable.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import { entryKind, type Store, type StoreKind, StoreUnavailable } from "./store.ts";
 
 const TIMEOUT_MS = 5_000;
-/** Values in flight occupy memory in both processes. */
+/** Values in flight occupy memory on both sides of the channel. */
 const MAX_SENT_BYTES = 8 * 1024 * 1024;
 const OPERATIONS = ["get", "set", "delete", "replace", "add", "list", "sync"] as const;
 type Operation = (typeof OPERATIONS)[number];
@@ -28,7 +28,7 @@ export interface StoreResponse {
 
 export interface RemoteStore extends Store {
   answered(answer: StoreResponse): void;
-  /** Rejects pending operations because the other process has exited. */
+  /** Rejects pending and later operations, because the channel is closed. */
   gone(reason: string): void;
 }
 
@@ -39,7 +39,7 @@ interface Waiting {
   timer: Timer;
 }
 
-/** `isShort` returns true if the other process is too low on memory to accept entries that are not protected. */
+/** `isShort` returns true if the owner is too low on memory to accept entries that are not protected. */
 export function createRemoteStore(
   kind: StoreKind,
   clock: Clock,

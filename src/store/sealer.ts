@@ -1,6 +1,6 @@
 /**
  * Encrypts (AES-256-GCM) values that other systems store or carry for the gateway. A sealed value is bound to a
- * location, so that it cannot be opened in another one.
+ * location, such as its key in the store, and cannot be opened with a different one.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
 

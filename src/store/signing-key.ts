@@ -1,7 +1,7 @@
 /**
  * Signs values that clients return, such as session ids. The key comes from the configuration, or the first replica
- * generates it and keeps it in the store, so that all replicas use it and it survives restarts. While the store is
- * unavailable, the process signs with a temporary key, whose signatures remain valid only in this process.
+ * generates it and saves it in the store, which shares it with other replicas. While the store is unavailable, the
+ * process signs with a temporary key, whose signatures are valid only in this process.
  */
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Clock, Timer } from "../base/clock.ts";

@@ -1,14 +1,14 @@
 /**
  * Holds data that must outlive a process or be shared by all replicas, such as sessions, budgets, and tokens of users.
- * Memory, a folder, and Redis implement the interface. Every operation settles within a time limit. It resolves or
- * rejects with StoreUnavailable, and the caller decides whether to fail open or fail closed.
+ * Memory, a folder, and Redis implement the interface. An operation rejects with StoreUnavailable while the store
+ * cannot be used, and the caller decides whether to fail open or fail closed.
  */
 
 export interface Store {
   readonly kind: StoreKind;
   /** The bus is undefined if the store is not shared by replicas. */
   readonly bus?: Bus | undefined;
-  /** Whether other processes use the same data: replicas (Redis), or both processes of an upgrade. */
+  /** True if other processes use the same data: replicas (Redis), or the other process of an in-place upgrade. */
   readonly isShared?: boolean;
   get(key: string): Promise<string | undefined>;
   set(key: string, value: string, options?: SetOptions): Promise<void>;
@@ -22,8 +22,8 @@ export interface Store {
   /**
    * Adds to a counter atomically across replicas. A positive amount that would exceed `limit` is rejected and changes
    * nothing. A negative amount is a refund and stops at 0. `add(key, 0)` reads the counter. The call that creates the
-   * counter sets its expiry. Amounts are integers, so count money in millionths. If the promise rejects, the amount
-   * may have been counted.
+   * counter sets its expiry. Amounts are integers, so count money in millionths. If the error has `isUncertain`, the
+   * amount may have been counted.
    */
   add(key: string, amount: number, options?: AddOptions): Promise<AddResult>;
   /**
@@ -31,11 +31,11 @@ export interface Store {
    * one.
    */
   list(prefix: string, cursor?: string): Promise<Page>;
-  /** Resolves when all completed changes survive a power failure, as far as this kind of store can guarantee it. */
+  /** Resolves when completed changes survive a power failure. In memory and Redis stores, it resolves immediately. */
   sync(): Promise<void>;
   health(): StoreHealth;
   close(): Promise<void>;
-  /** The memory that entries occupy in this process. Redis and remote stores omit it. */
+  /** Estimates the memory that entries occupy in this process. Redis and remote stores omit it. */
   readonly bytes?: number;
   /** Removes cached responses, which can be fetched again. Returns whether there were any. */
   dropCache?(): boolean;
@@ -62,7 +62,7 @@ export type StoreKind = "memory" | "folder" | "redis";
 
 /** A message is delivered immediately or not at all. */
 export interface Bus {
-  /** Resolves with the number of listeners. Rejects with StoreUnavailable. */
+  /** Resolves with the number of subscribed connections. Rejects with StoreUnavailable while Redis is unavailable. */
   publish(channel: string, text: string): Promise<number>;
   /** Never fails. While Redis is unavailable, no messages arrive. */
   listen(channel: string, receive: (text: string) => void): BusChannel;
@@ -75,7 +75,7 @@ export interface BusChannel {
 }
 
 export interface SetOptions {
-  /** The time is in milliseconds since the epoch. If it is undefined, the entry does not expire. */
+  /** If it is undefined, the entry does not expire. */
   readonly expiresAtMs?: number;
 }
 
@@ -119,15 +119,12 @@ export class StoreUnavailable extends Error {
   }
 }
 
-/** Keys contain names of users and servers, not documents. */
 export const MAX_KEY_BYTES = 1024;
-/** The limit allows an encrypted token or the parameters of a session. */
 export const MAX_VALUE_BYTES = 1024 * 1024;
-/** The limit allows a large response of an MCP server. */
 export const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 export const PAGE_SIZE = 500;
 
-/** Throws a RangeError, because a key or value that exceeds the limits of all stores is a defect of the caller. */
+/** Throws a RangeError instead of StoreUnavailable, because an oversized key or value is a defect of the caller. */
 export function checkEntry(key: string, value = ""): void {
   if (key === "" || Buffer.byteLength(key) > MAX_KEY_BYTES)
     throw new RangeError(`a key of the store has 1 to ${MAX_KEY_BYTES} bytes`);
@@ -147,7 +144,7 @@ export function checkAmount(amount: number): void {
   if (!Number.isSafeInteger(amount)) throw new RangeError("the amount must be an integer");
 }
 
-/** Returns a view of the store that is limited to its own keys. `name` must not contain a slash. */
+/** Returns a view of the keys that start with `name/`, without that prefix. `name` must not contain a slash. */
 export function storeNamespace(store: Store, name: string): Store {
   const prefix = `${name}/`;
   const inner = (key: string): string => prefix + key;

@@ -1,8 +1,8 @@
 /**
  * Holds keys, values, and expiry times in memory for the memory store and the folder store. Each change is reported in
  * a format that can be replayed from a journal. A full table evicts the least recently used cached responses to make
- * room for new ones and for protected entries, and rejects other new entries. Budgets and API keys may use twice the
- * limit, and existing ones can always be changed.
+ * room for new ones and for protected entries, and rejects other new entries. Protected entries, such as budgets and
+ * API keys, may use twice the limit, and existing ones can always be changed.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import {
@@ -20,18 +20,18 @@ import {
 
 const MAX_ENTRIES = 1_000_000;
 const PROTECTED_TIMES = 2;
-/** The estimated overhead of an entry beyond its key and value. */
+/** Estimates the memory overhead of an entry in addition to its key and value. */
 const ROW_BYTES = 160;
 const SWEEP_EVERY_MS = 1_000;
 /** Limits the work per sweep, to keep the event loop responsive. */
 const ENTRIES_PER_SWEEP = 5_000;
 
-/** A change that sets a key, or removes it if there is no value. An expiry of 0 means never. */
+/** Sets a key, or removes it if there is no value. An entry with an expiry of 0 does not expire. */
 export type Change = readonly [key: string, value: string, expiresAtMs: number] | readonly [key: string];
 
 export interface TableLimits {
   readonly maxBytes: number;
-  /** The limit of cached responses is included in `maxBytes`. */
+  /** Limits cached responses, which also count toward `maxBytes`. */
   readonly cacheBytes: number;
 }
 
@@ -127,8 +127,8 @@ export class Table {
   }
 
   /**
-   * Replays an earlier change without reporting it. Returns false if a cached or expendable entry does not fit,
-   * because an earlier process may have had more memory.
+   * Replays an earlier change without reporting it. Returns false and removes the key if a cached or expendable entry
+   * does not fit, for example because an earlier process had more memory.
    */
   load(change: Change): boolean {
     const [key, value, expiresAtMs = 0] = change;
@@ -178,7 +178,7 @@ export class Table {
     const kind = entryKind(key);
     if (kind === "cache" || kind === "protected") this.#evictFor(key, bytes);
     if (!this.#fits(key, bytes, kind)) throw new StoreUnavailable("it is full");
-    // If the journal throws, nothing has changed.
+    // The journal comes first, so that the entry is unchanged if the journal throws.
     this.#changed([key, value, expiresAtMs]);
     this.#put(key, { value, expiresAtMs, bytes });
   }
@@ -186,7 +186,7 @@ export class Table {
   #fits(key: string, bytes: number, kind: EntryKind): boolean {
     const before = this.#rows.get(key);
     const grownBytes = bytes - (before?.bytes ?? 0);
-    // Existing budget counters, and values that shrink, stay writable in a full table.
+    // Existing protected entries and values that do not grow stay writable in a full table.
     if (before !== undefined && (kind === "protected" || grownBytes <= 0)) return true;
     if (before === undefined && this.#rows.size >= MAX_ENTRIES) return false;
     const { maxBytes, cacheBytes } = this.#limits;
@@ -194,7 +194,6 @@ export class Table {
     return this.#bytes + grownBytes <= (kind === "protected" ? PROTECTED_TIMES * maxBytes : maxBytes);
   }
 
-  /** Evicts cached responses to make room for the entry. */
   #evictFor(key: string, bytes: number): void {
     const { maxBytes, cacheBytes } = this.#limits;
     const isCached = entryKind(key) === "cache";
@@ -211,8 +210,7 @@ export class Table {
     try {
       this.#changed([key]);
     } catch {
-      // The journal rejects changes at the moment, but freeing memory is more important. The next start evicts the
-      // entry again.
+      // Memory is freed even if the journal rejects the change. A restart may then load the entry again.
     }
     this.#forget(key);
   }
@@ -266,11 +264,11 @@ function isExpired({ expiresAtMs }: Row, nowMs: number): boolean {
   return expiresAtMs !== 0 && expiresAtMs <= nowMs;
 }
 
-/** V8 stores a string with any character beyond Latin-1 as two bytes per character. */
 function rowBytes(key: string, value: string): number {
   return ROW_BYTES + stringBytes(key) + stringBytes(value);
 }
 
+/** V8 stores a string with any character beyond Latin-1 as two bytes per character. */
 function stringBytes(text: string): number {
   return /[^\0-\xff]/.test(text) ? 2 * text.length : text.length;
 }
