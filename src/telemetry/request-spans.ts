@@ -1,6 +1,6 @@
 /**
- * Builds the spans of a request after it has ended, which are those of the request, the policy phases, the call to an
- * LLM or MCP servers, and each attempt.
+ * Builds the spans of a request after it has ended: one for the request and, if spans are detailed, one for each
+ * policy phase, for the LLM or MCP call, and for each attempt.
  */
 
 import {
@@ -224,8 +224,8 @@ function asReadable(
   return span as ReadableSpan;
 }
 
-// Span attributes follow the semantic conventions for HTTP, generative AI, and MCP. They include no header except the
-// user agent, no body, and no argument. Queries, reasons, and URIs are redacted as in the trace.
+// Span attributes follow the semantic conventions for HTTP, generative AI, and MCP. They include no header except
+// `host` and `user-agent`, no body, and no tool argument. Queries and URIs are redacted as in the trace.
 
 function httpAttributes(exchange: Exchange, outcome: Outcome, redaction: Redaction): Attributes {
   const { arrived, failure } = exchange;
@@ -299,7 +299,6 @@ function addMcp(to: Attributes, mcp: McpAttributes): void {
   if (mcp.outcome !== undefined && mcp.outcome !== "ok") to[ATTR_ERROR_TYPE] = mcp.outcome;
 }
 
-/** Assigns into one object, because spreading several objects costs more than writing the span. */
 function add(to: Attributes, name: string, value: string | number | undefined): void {
   if (value !== undefined) to[name] = value;
 }

@@ -1,6 +1,6 @@
 /**
- * `config.telemetry`: the collector that receives traces, metrics, and log records over OTLP, and the share of requests
- * that are traced.
+ * Defines the schema of `config.telemetry`: the collector that receives traces, metrics, and log records over OTLP, and
+ * the share of requests that are traced.
  */
 import { z } from "zod";
 import { duration, headerName, headerValue } from "../core/schema.ts";

@@ -90,7 +90,7 @@ export function logExport({ level, name, epochMs, fields, spans }: LogEntry, res
 
 type MetricData = ResourceMetrics["scopeMetrics"][number]["metrics"][number];
 
-/** These are enumeration values of `sdk-metrics`, which is not loaded for a few numbers. */
+/** Repeats enumeration values of `sdk-metrics`, so that the package is not loaded for a few numbers. */
 const CUMULATIVE = 1;
 const DOUBLE = 1;
 const TYPE = { histogram: 0, gauge: 2, sum: 3 } as const;
