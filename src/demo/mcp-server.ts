@@ -1,6 +1,6 @@
 /**
- * The demo MCP server of the built-in configuration, over stdio and without dependencies. It exits when its stdin
- * closes.
+ * Implements the demo MCP server of the built-in configuration over stdio. It exits when its stdin closes and its
+ * pending calls have ended.
  */
 import type { Readable } from "node:stream";
 import { systemClock, wait } from "../base/clock.ts";
