@@ -1,6 +1,7 @@
 /**
  * Sends the caller's identity to remote servers (`targets[].mcp.identity`). Only the token that authenticated the
- * request is forwarded or exchanged. Without such a token, or if the exchange fails, the server receives no identity.
+ * request is forwarded or exchanged. Without such a token, or if the exchange fails, the server receives no token. If it
+ * is the only server, the request is rejected.
  */
 import type { Expression } from "../cel/expression.ts";
 import type { BackendEnv } from "../core/backend.ts";
@@ -22,7 +23,7 @@ interface CompiledIdentity {
 
 export interface CallerIdentity {
   /**
-   * Attaches the identity headers. Rejects with a `RequestRejection` if the token exchange fails for the only server.
+   * Attaches the identity headers. Rejects with a `RequestRejection` if there is no token for the only server.
    */
   attach(exchange: Exchange): Promise<void>;
 }

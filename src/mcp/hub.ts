@@ -142,7 +142,7 @@ export class Hub {
     for (const target of this.targets) target.warmUp();
   }
 
-  /** Frees a process slot by stopping a spare process or ending a session with a running process. */
+  /** Frees a process slot by stopping a spare process or ending an idle session with a running process. */
   #makeRoom(client: string | undefined, isOwn: boolean): boolean {
     if (client !== undefined && isOwn) return this.sessions.makeRoomWithin(client, ownsProcess);
     return this.targets.some((target) => target.dropSpare()) || this.sessions.makeRoom(ownsProcess, client);

@@ -2,7 +2,7 @@
  * Relays the login of a remote server behind a route without authentication, where clients log in themselves. Clients
  * compare URLs with the one that they called, so the metadata documents contain the gateway's address. Authorize and
  * token requests pass through the gateway only to restore the server's resource, because tokens are issued for the
- * server. The gateway stores nothing.
+ * server. The gateway stores no tokens.
  */
 
 import type { Duplex } from "node:stream";

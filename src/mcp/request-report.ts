@@ -22,7 +22,6 @@ export interface ReportServices {
   names(): Names;
 }
 
-/** A class is used because V8 retains the scope of object literals with getters until a full collection. */
 export class RequestReport implements CallReport {
   readonly #env: ReportServices;
   readonly #exchange: Exchange;

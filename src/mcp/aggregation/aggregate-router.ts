@@ -304,7 +304,7 @@ export interface SlowTargetsOptions {
  */
 export class SlowTargets {
   readonly #env: SlowTargetsOptions;
-  /** Contains the targets that the session opened without, until they are up or have failed. */
+  /** The targets that were not up when the session opened, until they are up or have failed. */
   readonly #missing = new Set<Upstream>();
   readonly #waiting = new Map<Upstream, Set<() => void>>();
   readonly #waitingLists = new Set<() => void>();
@@ -378,7 +378,7 @@ export class SlowTargets {
     };
   }
 
-  /** Calls `run` when no target is starting or `startWait` has passed, and reports the targets that still start. */
+  /** Calls `run` when no target is starting or `startWait` has passed, and reports the targets that are missing. */
   waitForAll(run: () => CallHandle): CallHandle {
     const remainingMs = this.#openedMs + this.#env.startWaitMs() - this.#env.clock.monotonicMs();
     if (remainingMs <= 0 || !this.#isWorthWaiting()) {

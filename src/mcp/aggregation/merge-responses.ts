@@ -153,13 +153,13 @@ export function mergeInstructions(
   return blocks.length === 0 ? undefined : blocks.join("\n\n");
 }
 
-/** All targets support the oldest version. Versions are dates, so string order is correct. */
+/** Versions are dates, so string order is correct. */
 export function lowestVersion(versions: readonly string[]): string {
   return [...versions].sort()[0] ?? "";
 }
 
 export interface ListPage {
-  /** Contains the items as JSON, in the order of the targets. */
+  /** The items as JSON. */
   readonly items: readonly string[];
   readonly nextCursor: string | undefined;
   readonly failed: ReadonlyMap<string, string>;
@@ -198,7 +198,7 @@ export function encodeCursor(cursors: Readonly<Record<string, string>>): string 
   return Buffer.from(JSON.stringify(cursors)).toString("base64url");
 }
 
-/** Returns undefined if the gateway did not create this cursor. */
+/** Returns undefined if the cursor is malformed. */
 export function decodeCursor(cursor: unknown): Readonly<Record<string, string>> | undefined {
   if (typeof cursor !== "string") return undefined;
   try {

@@ -1,6 +1,7 @@
 /**
  * Prefixes names with their target, as `<target>_<name>` for tools and prompts and `<target>+<uri>` for resources.
- * Removing a prefix needs no table, because no target name is a prefix of another. Messages are edited in place.
+ * Removing a prefix needs no table, because the configuration rejects a target name that starts with another target's
+ * prefix.
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";

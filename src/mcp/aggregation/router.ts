@@ -1,6 +1,6 @@
 /**
- * Routes the messages of a session to its targets. With one target, messages pass unchanged. With several targets,
- * `AggregateRouter` presents them as one server.
+ * Routes the messages of a session to its targets. `SingleRouter` serves one target whose names have no prefix. In all
+ * other cases, `AggregateRouter` presents the targets as one server.
  */
 import type { ResponseReceiver } from "../../core/backend.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
@@ -166,8 +166,8 @@ export interface ChangedUpstreams {
 }
 
 /**
- * Keeps upstreams with an unchanged definition, replaces changed ones, and removes the others. Returns undefined if
- * nothing changes.
+ * Keeps upstreams with an unchanged definition, replaces changed ones, and removes those without a target. Adds
+ * upstreams for new targets if `takesNew` is true. Returns undefined if nothing changes.
  */
 export function changedUpstreams(
   current: readonly Upstream[],

@@ -285,7 +285,7 @@ export class SharedUpstream implements Upstream {
   }
 
   resume(): void {
-    // See `pause`.
+    // The connection is never paused.
   }
 
   close(): Promise<void> {
@@ -306,8 +306,8 @@ export class SharedUpstream implements Upstream {
   }
 
   /**
-   * The server was initialized with the latest version, so a client that requested an older version receives that
-   * version.
+   * The server was initialized with the latest legacy version, so a client that requested an older version receives
+   * that version.
    */
   #negotiated(answer: ServerMessage, about: ServerAbout): OpenOutcome {
     const protocolVersion = lowestVersion([about.protocolVersion, this.#version]);

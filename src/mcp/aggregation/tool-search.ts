@@ -1,6 +1,6 @@
 /**
  * Implements tool search (`toolMode: search`). Clients see three tools that find, describe, and call the others. A
- * search covers exactly the tools that `tools/list` would return for the same request.
+ * search covers the tools that `tools/list` would return to the client without this mode.
  */
 import type { Steps } from "../../base/sliced-work.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";

@@ -36,7 +36,7 @@ import { type EventPlace, parseEventId } from "../session/event-log.ts";
 import type { Session } from "../session/session.ts";
 
 const MAX_BATCH = 100;
-/** Limits client names and versions, which appear in logs and metrics and are sent to servers. */
+/** Limits client names and versions, which sessions retain and servers receive. */
 const MAX_CLIENT_NAME_CHARS = 256;
 /** One UTF-16 code unit takes at most this many bytes in UTF-8. */
 const BYTES_PER_CHAR = 3;
@@ -304,7 +304,7 @@ export function statelessOther({ method }: GatewayRequest): never {
   });
 }
 
-/** A message is modern if its header contains a modern version or its body contains any version. */
+/** A message is modern if the version header contains a modern version or its `_meta` contains any version. */
 export function isModern(request: GatewayRequest, message: ClientMessage | readonly ClientMessage[]): boolean {
   if (isModernVersion(request.headers.get("mcp-protocol-version") ?? "")) return true;
   return isBatch(message) ? message.some(claims) : claims(message);

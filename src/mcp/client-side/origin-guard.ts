@@ -1,7 +1,7 @@
 /**
  * Protects MCP servers against requests from web pages (DNS rebinding and cross-site requests). A request with an
  * `Origin` passes if the route's `cors` allows it, or if the origin is the gateway's own or a loopback one. A request
- * to a loopback address must have a loopback host or a configured host in its `Host`, unless the route requires a
+ * over a loopback connection must have a loopback host or a configured host in its `Host`, unless the route requires a
  * credential, which a page cannot attach.
  */
 import { GatewayError } from "../../core/errors.ts";

@@ -1,6 +1,7 @@
 /**
- * Represents one running request of a modern client. The response is JSON with the status of its error, or an event
- * stream if the server sends a message first or is slow. If the client disconnects, the call is canceled at the server.
+ * Represents one running request of a client without a session. The response is JSON with the status of its error, or
+ * an event stream if the server sends a message first or is slow. If the client disconnects, the call is canceled at
+ * the server.
  */
 
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
@@ -71,7 +72,7 @@ const HTTP_STATUS_BY_CODE: Readonly<Record<number, number>> = {
 
 export interface SessionlessCallHost {
   readonly report: CallReport;
-  /** Legacy clients receive errors with status 200. */
+  /** Legacy clients receive errors with status 200 instead of 400 or 404. */
   readonly hidesStatus?: boolean;
   nowMs(): number;
   ended(call: SessionlessCall): void;

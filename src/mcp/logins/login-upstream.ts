@@ -45,7 +45,7 @@ export interface LoginUpstreamOptions {
   readonly version: string;
 }
 
-/** Contains the token that is sent with every request to the server. A renewal replaces the token. */
+/** Holds the token that is sent with every request to the server. A renewal replaces the token. */
 export interface Bearer {
   token: string | undefined;
 }

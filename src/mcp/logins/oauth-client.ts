@@ -27,7 +27,7 @@ export interface Tokens {
   readonly scope?: string | undefined;
 }
 
-/** The authorization server rejected the grant permanently, so the user must log in again. */
+/** Reports that the authorization server rejected the grant permanently, so the user must log in again. */
 export class GrantRefused extends Error {}
 
 export async function registerClient(server: OauthServer, redirectUri: string, fetch: Fetch): Promise<OauthClient> {
@@ -227,7 +227,7 @@ export function confinedFetch(serverUrl: string, fetch: Fetch): Fetch {
     );
 }
 
-/** Throws an Error that completes the sentence "the login of target x …". */
+/** Rejects with an Error whose message completes the sentence "the login of target x …". */
 export async function discoverOauthServer(
   serverUrl: string,
   issuer: string | undefined,
@@ -238,9 +238,9 @@ export async function discoverOauthServer(
 
 export interface LoginDocuments {
   readonly server: OauthServer;
-  /** Contains the protected resource metadata (RFC 9728), if the server has any. */
+  /** The protected resource metadata (RFC 9728), if the server has any. */
   readonly resourceMetadata: Document | undefined;
-  /** Contains the metadata of the authorization server (RFC 8414 or OpenID Connect). */
+  /** The metadata of the authorization server (RFC 8414 or OpenID Connect). */
   readonly serverMetadata: Document;
 }
 
@@ -350,7 +350,7 @@ async function document(url: string, fetch: Fetch): Promise<Document | undefined
   return parseBoundedObject(answer.body);
 }
 
-/** Rejects URLs of a public server that point into the gateway's network. */
+/** Rejects URLs without HTTPS, and URLs of a public server that point into the gateway's network. */
 function checkedUrl(url: string, may: { mayHttp: boolean; mayLocal: boolean }, what: string): string {
   const parsed = URL.canParse(url) ? new URL(url) : undefined;
   const isAllowed = parsed?.protocol === "https:" || (parsed?.protocol === "http:" && may.mayHttp);
@@ -375,7 +375,7 @@ function texts(value: unknown): string[] {
 const MAX_EXCHANGED_TOKENS = 10_000;
 /** A token is not used this shortly before it expires, because the request takes time. */
 const EARLY_MS = 15_000;
-/** Limits how long a revoked token is reused. */
+/** Limits how long a token is reused, because it may have been revoked. */
 const KEPT_MS = 300_000;
 
 export class TokenExchange {

@@ -42,7 +42,7 @@ export interface Connection {
 export interface Invitation {
   readonly principal: string;
   readonly login: string;
-  /** Contains a display name of the user. Records of older versions have none. */
+  /** A display name of the user. Records of older versions have none. */
   readonly person?: string;
 }
 
@@ -50,7 +50,7 @@ export interface Flow extends Invitation {
   readonly verifier: string;
   readonly issuer: string;
   readonly client: OauthClient;
-  /** Contains a digest of the secret in the cookie of the browser that started the flow. */
+  /** A digest of the secret in the cookie of the browser that started the flow. */
   readonly browser: string;
 }
 
@@ -141,7 +141,7 @@ export class ServerLogin {
     return { url: authorizationUrl(server, { client, redirectUri, state, verifier, scopes }), state };
   }
 
-  /** Finishes a flow after the redirect. The message of a thrown Error may be shown to the user. */
+  /** Finishes a flow after the redirect. Rejects if the authorization server differs or rejects the code. */
   async finish(flow: Flow, answer: { code: string; issuer: string | undefined }): Promise<void> {
     const server = await this.#discovered();
     if (server.issuer !== flow.issuer || (answer.issuer ?? (server.sendsIssuer ? "" : flow.issuer)) !== flow.issuer)

@@ -1,6 +1,6 @@
 /**
- * Stores user tokens encrypted with AES-256-GCM. Each record is bound to its store key, so a record copied to another
- * user's key cannot be decrypted. The store reveals neither tokens nor users without the vault key.
+ * Stores values, such as the tokens of users, encrypted with AES-256-GCM. Each record is bound to its store key, so a
+ * record copied to another user's key cannot be decrypted.
  */
 import { createHash } from "node:crypto";
 import { Sealer } from "../../store/sealer.ts";
@@ -10,7 +10,7 @@ export class Vault {
   readonly #store: Store;
   readonly #sealer: Sealer;
 
-  /** `secret` must have at least 32 characters. */
+  /** `secret` must be long and random. */
   constructor(store: Store, secret: string) {
     this.#store = store;
     this.#sealer = new Sealer(secret, "mcp vault");
@@ -32,7 +32,7 @@ export class Vault {
   /** Returns and deletes the value. At most one caller receives it. */
   async take<Value>(place: string): Promise<Value | undefined> {
     const value = await this.get<Value>(place);
-    // A record written after this read stays for the next call.
+    // Deletes nothing if there was no value, so that a record written after this read is kept.
     if (value === undefined) return undefined;
     return (await this.#store.delete(place)) ? value : undefined;
   }

@@ -16,7 +16,7 @@ export interface OpenApiDocument {
   readonly title: string;
   readonly version: string;
   readonly description: string | undefined;
-  /** Contains the first server that is an absolute URL without variables. */
+  /** The first server that is an absolute URL without variables. */
   readonly server: string | undefined;
 }
 

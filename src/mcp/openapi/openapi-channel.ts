@@ -68,7 +68,7 @@ export class OpenApiChannel implements Channel {
   }
 
   resume(): void {
-    // See `pause`.
+    // Results are delivered whole, so there is no stream to resume.
   }
 
   close(): Promise<void> {

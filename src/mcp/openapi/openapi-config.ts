@@ -63,8 +63,8 @@ export const openApiSchema = exactlyOneOf(
 });
 
 /**
- * Contains a description that was loaded with the configuration. `toJSON` returns a fingerprint, so that reloads detect
- * a change.
+ * Holds a description that was loaded with the configuration. `toJSON` returns a fingerprint, so that reloads detect a
+ * change.
  */
 export interface OpenApiSource {
   readonly document: OpenApiDocument;

@@ -14,7 +14,7 @@ const MAX_DESCRIPTION_CHARS = 2_000;
 const MAX_OPERATION_NAME_CHARS = 64;
 
 export interface Parameter {
-  /** The name has a suffix if another argument has the same name. */
+  /** The name of the tool's argument, with a suffix if another argument has the same name. */
   readonly argument: string;
   readonly name: string;
   readonly in: "path" | "query" | "header" | "cookie";
@@ -298,7 +298,7 @@ function errorMessage(error: unknown): string {
 const MAX_SCHEMA_CHARS = 64 * 1024;
 const MAX_SCHEMA_DEPTH = 64;
 
-/** These keywords do not validate JSON. */
+/** JSON Schema validators do not use these keywords. `nullable` is converted separately. */
 const DROPPED: ReadonlySet<string> = new Set([
   "xml",
   "externalDocs",

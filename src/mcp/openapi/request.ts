@@ -1,6 +1,6 @@
 /**
- * Builds the HTTP request of a tool call from its arguments. The configuration defines the address, so no argument can
- * select another host, path, or header. Missing, unknown, and unrepresentable arguments are rejected with a reason.
+ * Builds the HTTP request of a tool call from its arguments. Arguments set only declared parameters and cannot change
+ * the host or add path segments. Missing, unknown, and unrepresentable arguments are rejected with a reason.
  */
 
 import { ExpectedError } from "../../base/errors.ts";
@@ -11,7 +11,7 @@ import { type Operation, type Parameter, placeholders } from "./operations.ts";
 
 export interface ApiRequest {
   readonly method: string;
-  /** Contains the path and the query, relative to the path of the base URL. */
+  /** The path and the query, relative to the path of the base URL. */
   readonly path: string;
   readonly headers: HeaderList;
   readonly body: Buffer | undefined;

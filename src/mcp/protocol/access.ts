@@ -114,8 +114,8 @@ export function* filterList(
 const LIST_SCALARS: ReadonlySet<string> = new Set(["nextCursor", "resultType", "ttlMs", "cacheScope"]);
 
 /**
- * Builds a list result from the given items. Non-scalar members of the server's result, such as `_meta` or a second
- * list, are dropped because they were not checked and could contain withheld items.
+ * Builds a list result from the given items. It keeps only the known scalar members of the server's result, because
+ * other members, such as `_meta` or a second list, were not checked and could contain withheld items.
  */
 export function* buildListResult(
   message: ServerMessage,

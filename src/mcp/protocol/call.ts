@@ -15,7 +15,7 @@ export type ServerError = "backend_unavailable" | "backend_timeout" | "overloade
 export interface LoginRequired {
   /** Status 403 means that the token is valid but has insufficient scope. */
   readonly status: 401 | 403;
-  /** Contains the server's `www-authenticate` value if the gateway relays it to the client. */
+  /** The server's `www-authenticate` value, if the gateway relays it to the client. */
   readonly challenge: string | undefined;
 }
 
@@ -31,7 +31,7 @@ export interface Failure {
   /** The HTTP status applies only if the response head has not been sent yet. */
   readonly status: number;
   readonly data?: unknown;
-  /** The error code for the request records. Protocol errors have none. */
+  /** Classifies the failure for the request records. Protocol errors have no class. */
   readonly error?: ServerError | LoginRequired | "authorization_denied";
   /** Replaces `message` in the request records. */
   readonly detail?: string;
@@ -47,19 +47,17 @@ export interface RoutedTarget {
 export type ShadowReporter = (detail: string, rule: string) => void;
 
 export interface Call {
-  /** Contains the names that the server uses, without the prefixes of aggregation. */
   readonly request: ClientRequest;
-  /** Contains all headers of the client's HTTP request. A target forwards only the configured ones. */
+  /** All headers of the client's HTTP request. A target forwards only the configured ones. */
   readonly headers?: HeaderList | undefined;
-  /** Calls that the gateway makes for itself have no caller. */
   readonly caller?: CelAttributes | undefined;
   readonly watched?: ShadowReporter | undefined;
   readonly wire?: WireTap | undefined;
-  /** Reports the target that serves the call. It is not called for calls that several targets serve. */
+  /** Reports the target that receives the call. It is not called if several targets receive the call at once. */
   routed?(target: RoutedTarget): void;
   notified(message: ServerMessage): void;
   asked(question: Question): void;
-  /** Receives the result or the error. The id of the message is not the client's id. */
+  /** Receives the result or the error. The id of the message may differ from the client's id. */
   answered(message: ServerMessage): void;
   failed(failure: Failure): void;
 }
@@ -78,8 +76,8 @@ export interface Question {
 }
 
 /**
- * Rejects a server's request during a call that the gateway makes for itself. Ignoring the request would disable
- * timeouts, because they are paused while a request is open.
+ * Rejects a server's request that cannot be forwarded to the client. Ignoring the request would disable timeouts,
+ * because they are paused while a request is open.
  */
 export function refuseQuestion(question: Question): void {
   question.answer('"error":{"code":-32601,"message":"The client cannot be asked now"}');
@@ -111,8 +109,8 @@ export function failureHeaders({ status, error }: Failure): readonly string[] {
 export const NO_CALL: CallHandle = { cancel: () => undefined };
 
 /**
- * Processes large messages in slices. Exceptions in slices are passed to `failed`. Other exceptions are thrown to the
- * caller.
+ * Processes large messages in slices. An exception is reported to `failed` if the message is large, and thrown to the
+ * caller otherwise.
  */
 export function runMessageSteps<T>(
   { text }: Pick<ServerMessage, "text">,
@@ -141,7 +139,7 @@ export function runSteps<T>(
     });
 }
 
-/** Applies `change` to the result of the call. Errors and notifications pass through. */
+/** Applies `change` to the result of the call. Other messages pass through. */
 export function mapResult(call: Call, change: (message: ServerMessage) => ServerMessage): Call {
   return {
     request: call.request,

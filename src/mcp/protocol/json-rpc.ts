@@ -166,7 +166,8 @@ export function messageId(message: ServerMessage): string | undefined {
 }
 
 /**
- * Returns 0 if the id cannot be a wire id. The function allocates no string, because every response passes through it.
+ * Returns the number that the gateway assigned to the request, or 0 if the id is not such a number. Allocates no
+ * string, because every response passes through it.
  */
 export function parseWireId(message: Common): number {
   const { text, idStart, idEnd } = message;
@@ -240,7 +241,7 @@ function parseParams(value: unknown, id: string | undefined): Params {
   throw new JsonRpcProblem(INVALID_REQUEST, 'Invalid Request: "params" must be an object', id);
 }
 
-/** Also matches keys with escapes (`"\\u0069d"`), because the client's parser decodes them. */
+/** Also matches keys with escapes (`"\u0069d"`), because the client's parser decodes them. */
 function isKey(text: string, start: number, end: number, key: string): boolean {
   if (end - start === key.length + 2) return text.startsWith(key, start + 1);
   if (end - start < key.length + 7 || !text.slice(start, end).includes("\\")) return false;

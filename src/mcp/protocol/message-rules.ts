@@ -74,7 +74,6 @@ export function isRequestMethod(method: string): boolean {
   return REQUESTS.has(method);
 }
 
-/** Messages without an id that are not notifications are rejected if authorization applies. */
 export function isNotificationMethod(method: string): boolean {
   return method.startsWith(NOTIFICATION_PREFIX);
 }
@@ -132,7 +131,7 @@ export function paramsProblem(method: string, params: Params): string | undefine
   return method === "subscriptions/listen" ? listenProblem(params.notifications) : undefined;
 }
 
-/** Limits only top-level strings. Objects carry the content, which this check does not limit. */
+/** Limits top-level strings and the progress token. Nested objects carry the content and are not limited here. */
 function longParam(params: Params, keys: readonly string[]): string | undefined {
   for (const key of keys) {
     const value = params[key];
@@ -183,7 +182,6 @@ function textProblem(where: string, value: unknown): string | undefined {
   return value.isWellFormed() ? undefined : `"${where}" is not valid Unicode`;
 }
 
-/** Finds a key that a case-insensitive decoder would confuse with a known key. */
 function ambiguousKeyProblem(known: Keys, keys: Iterable<string>): string | undefined {
   for (const key of keys) {
     if (known.exact.has(key)) continue;

@@ -1,6 +1,6 @@
 /**
- * Sends messages about sessions and calls between replicas over the store's bus. Messages are encrypted and bound to
- * their channel, so access to Redis is not enough to read or forge one. Without a bus, nothing is sent.
+ * Sends messages about sessions and calls between replicas over the store's bus. Messages are encrypted with the
+ * signing key and bound to their channel. Without a bus, nothing is sent.
  */
 import { randomBytes } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
@@ -138,7 +138,7 @@ export class ReplicaBus {
     this.#env.logger.warn("message of another replica could not be processed", { kind, reason: error.message });
   }
 
-  /** Creates the sealer on use, because the key may be loaded from the store after the first message. */
+  /** Replaces the sealer if the signing key has changed, because the key may be loaded after the first message. */
   #sealed(): Sealer {
     const secret = this.#env.key.sign("mcp replicas");
     if (this.#sealer?.secret !== secret) this.#sealer = { secret, sealer: new Sealer(secret, "mcp replicas") };

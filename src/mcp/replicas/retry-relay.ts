@@ -10,7 +10,7 @@ import { type Call, type CallHandle, type Failure, refuseQuestion, serverFailure
 import { asServerMessage, INVALID_PARAMS, parseClientMessage } from "../protocol/json-rpc.ts";
 import type { ReplicaBus, ReplicaMessage } from "./replica-bus.ts";
 
-/** Larger responses are not sent over the bus, and the call fails. */
+/** A call with a larger response fails, and larger notifications are dropped. */
 const MAX_RELAYED_CHARS = 2 * 1024 * 1024;
 /** How often a relayed retry checks whether the replica with the call is alive. */
 const PROBE_MS = 5_000;
@@ -40,7 +40,7 @@ interface Retry {
   readonly request: string;
 }
 
-/** The channel name includes the owner and the target, so the token of another user matches no call. */
+/** The channel name is derived from the owner and the target, so the token of another user matches no call. */
 export function createRetryRelays(env: RetryRelayOptions, backend: string) {
   return (target: { readonly name: string }, owner: string): RetryRelay | undefined => {
     if (!env.bus.isThere) return undefined;

@@ -1,7 +1,7 @@
 /**
  * Synchronizes one session between replicas, because a load balancer may send each message of the client to another
- * replica. All replicas apply a setting before the client receives the response. Client notifications are sent to all
- * replicas with the session, and server notifications are sent to the replica with the client's stream.
+ * replica. The response to a changed setting waits until all replicas have applied it. Client notifications are sent to
+ * all replicas with the session, and server notifications are sent to the replica with the client's stream.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { BusChannel } from "../../store/store.ts";
@@ -10,7 +10,7 @@ import { type ClientNotification, type ClientRequest, parseClientMessage } from 
 import type { ReplicaBus, ReplicaListener, ReplicaMessage } from "./replica-bus.ts";
 import { isSetting, type SessionSettings } from "./session-settings.ts";
 
-/** Larger messages are not replicated. Client notifications are usually small. */
+/** Larger messages are not sent to other replicas. */
 const MAX_TOLD_CHARS = 256 * 1024;
 
 export interface SessionReplication {
@@ -78,7 +78,7 @@ export class SessionPeers {
     if (this.#name !== undefined) notifyReplicas(this.#env.bus, this.#name, message);
   }
 
-  /** Delays the response to a call that changes a setting until all replicas have applied the setting. */
+  /** Delays the response to a call that changes a setting until all replicas have applied it, or until a timeout. */
   replicateSetting(call: Call): Call {
     const name = this.#name;
     if (name === undefined || !isSetting(call.request.method)) return call;

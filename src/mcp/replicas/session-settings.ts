@@ -38,8 +38,7 @@ export class SessionSettings {
   }
 
   /**
-   * Stores the setting of a successful request. Never rejects. While the store is unavailable, the setting is not
-   * shared.
+   * Stores the setting of a successful request. Never rejects. If the store is unavailable, the setting is not stored.
    */
   async add(name: string, request: ClientRequest, expiresAtMs: number): Promise<void> {
     try {
@@ -80,7 +79,7 @@ export class SessionSettings {
     this.#store.delete(name).catch(() => undefined);
   }
 
-  /** A record that cannot be decrypted is replaced. */
+  /** A record that cannot be decrypted counts as empty. */
   #read(name: string, sealed: string | undefined): Settings {
     return (sealed === undefined ? undefined : this.#sealer().open<Settings>(name, sealed)) ?? { uris: [] };
   }

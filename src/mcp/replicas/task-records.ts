@@ -12,7 +12,7 @@ const MAX_TASKS = 500;
 const MAX_RECORD_CHARS = 128 * 1024;
 /** Longer arguments are not stored, so authorization rules that read them deny the request. */
 const MAX_ARGUMENT_CHARS = 4 * 1024;
-/** The lifetime of a record after the last creation or use of a task. */
+/** The lifetime of a record after its last write. Reading a task writes its record again, at most once per hour. */
 const KEPT_MS = 24 * 3_600_000;
 const REFRESHED_AFTER_MS = 3_600_000;
 /** Other calls of the client may change the record at the same time, so writes are retried. */

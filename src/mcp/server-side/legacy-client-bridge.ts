@@ -1,7 +1,8 @@
 /**
- * Connects a legacy client (2025 and older) to a 2026-07-28 server. Each request gets the envelope that the client sent
- * once in `initialize`. A result with `input_required` becomes requests to the client, and the call is repeated with
- * the client's responses. The client's subscriptions become one subscription at the server.
+ * Connects a legacy client (2025 and older) to a 2026-07-28 server. Each request gets an envelope with the identity and
+ * the capabilities that the client sent in `initialize`. A result with `input_required` becomes requests to the client,
+ * and the call is repeated with the client's responses. The client's subscriptions become one subscription at the
+ * server.
  */
 import { find, findInSteps, members, slice } from "../../json/json-text.ts";
 import {

@@ -222,7 +222,7 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
     this.#restore(io);
   }
 
-  /** Sends the client's settings to a restarted server before it accepts calls. */
+  /** Sends the client's settings to a restarted server before any call is sent. */
   #restore(io: Handshake): void {
     if (this.#bridge) {
       io.ready();

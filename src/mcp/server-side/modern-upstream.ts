@@ -50,7 +50,7 @@ export interface ModernUpstreamOptions {
   startWaitMs(): number;
 }
 
-/** All fields contain JSON. */
+/** `envelope` contains `"key":value` pairs joined by commas. The other fields contain JSON values. */
 export interface ClientIdentity {
   readonly envelope: string;
   readonly clientInfo: string;

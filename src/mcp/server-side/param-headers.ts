@@ -16,7 +16,7 @@ const ANNOTATION = "x-mcp-header";
 /** No known tool has parameters that are nested deeper. */
 const MAX_DEPTH = 8;
 const MAX_TOOLS = 10_000;
-/** Limits tool lists, because parsing one blocks the event loop. */
+/** Larger tool lists are not parsed, because parsing would block the event loop. */
 const MAX_LEARNED_CHARS = 1024 * 1024;
 
 interface MirroredParam {

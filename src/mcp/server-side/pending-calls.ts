@@ -24,7 +24,7 @@ export class PendingCall implements CallHandle {
   activityMs: number;
   /** The id is 0 until the call is sent. */
   wireId = 0;
-  /** Contains the client's token as JSON. */
+  /** The client's token as JSON. */
   progressToken: string | undefined = undefined;
   wasRepeated = false;
   isOver = false;

@@ -61,8 +61,8 @@ export class ProcessLimiter {
   }
 
   /**
-   * Calls `start` immediately or when a slot is free. Calls `reject` if the queue is full or the wait times out.
-   * Returns a function that removes the request from the queue.
+   * Calls `start` immediately or when a slot is free. Calls `reject` if a limit is reached, the queue is full, or the
+   * wait times out. Returns a function that removes the request from the queue.
    */
   enter(client: string | undefined, start: (slot: ProcessSlot) => void, reject: (reason: string) => void): () => void {
     // The client exceeds its limit by one until the process of the evicted session exits.

@@ -44,7 +44,7 @@ const MAX_QUESTIONS = 1_000;
 
 const FIRST_BACKOFF_MS = 100;
 const MAX_BACKOFF_MS = 10_000;
-/** Resets the backoff of a connection that stayed up this long. */
+/** A connection that stayed up this long resets the backoff. */
 const HEALTHY_MS = 30_000;
 
 export interface ConnectionOptions {
@@ -162,7 +162,7 @@ export class ServerConnection {
     else this.#open();
   }
 
-  /** Releases an idle connection until the next call. Returns undefined if the connection is in use. */
+  /** Releases an idle connection until the next call. Returns undefined if the connection is in use or not up. */
   park(): Promise<void> | undefined {
     const isBusy = this.#waiting.length > 0 || this.#calls.all().some((pending) => !pending.isSubscription);
     if (this.#state !== "up" || isBusy || this.#hasOpenQuestions) return undefined;
@@ -459,8 +459,8 @@ export class ServerConnection {
   }
 
   /**
-   * Returns the only pending call, which a message without a call id must relate to, or undefined if several are
-   * pending.
+   * Returns the only pending call, which a message without a call id must relate to, or undefined if none or several
+   * are pending.
    */
   #onlyCall(): PendingCall | undefined {
     let only: PendingCall | undefined;

@@ -62,7 +62,7 @@ export function supportedFilter(filter: SubscriptionFilter, about: ServerAbout |
   return result;
 }
 
-/** Matches all notifications of a server, because legacy clients receive them without a subscription. */
+/** Includes all list changes, because legacy clients receive them without a subscription. */
 export function fullFilter(about: ServerAbout | undefined, uris: readonly string[]): SubscriptionFilter {
   return supportedFilter(
     {

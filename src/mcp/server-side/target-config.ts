@@ -90,7 +90,7 @@ export const oauthSchema = z
 
 export type OauthConfig = z.output<typeof oauthSchema>;
 
-/** The specification recommends these characters and this length (2025-11-25, tools). */
+/** The specification recommends this length and these characters, except the slash (2025-11-25, tools). */
 const TOOL_NAME = /^[A-Za-z0-9_./-]{1,128}$/;
 
 const json: z.ZodType<unknown> = z.unknown();

@@ -1,6 +1,6 @@
 /**
  * Represents one configured server. It opens channels and stores what all sessions share, such as the supported
- * protocol versions. The sessions own the connections.
+ * protocol versions. The upstreams own the connections.
  */
 import { cpus } from "node:os";
 import type { Clock } from "../../base/clock.ts";
@@ -91,7 +91,7 @@ export class Target implements RoutedTarget {
     return this.config.stdio ? withoutSecrets(text, this.#secrets) : this.#remote().shown(text);
   }
 
-  /** Returns alternating names and values of the client headers that the configuration forwards. */
+  /** Returns alternating names and values of the headers that the server receives from the client's request. */
   forwarded(headers: HeaderList): readonly string[] | undefined {
     const remote = this.config.mcp ?? this.config.sse ?? this.config.openapi;
     if (!remote) return undefined;

@@ -22,7 +22,6 @@ export interface ServerAbout {
 }
 
 export type OpenOutcome =
-  /** `answer` is the unmodified response from the server. */
   | { readonly ok: true; readonly answer: ServerMessage; readonly about: ServerAbout }
   | { readonly ok: false; readonly answer: ServerMessage }
   | {
@@ -78,7 +77,7 @@ export function readInitialized(answer: ServerMessage): ServerAbout | undefined 
   return about && VERSION.test(about.protocolVersion) ? about : undefined;
 }
 
-/** Returns undefined if the server does not support 2026-07-28. */
+/** Returns undefined if the result is malformed or lists no modern version. */
 export function readDiscovered(answer: ServerMessage): ServerAbout | undefined {
   const about = readAbout(answer);
   const span = about && find(answer.text, 0, "result", "supportedVersions");

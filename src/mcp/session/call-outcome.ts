@@ -29,7 +29,6 @@ export interface CallOutcome {
 /** Receives the outcome once per request, before the response is sent. */
 export interface CallReport {
   readonly caller: CelAttributes;
-  /** The getter is read at the start of the call, and only if guards in shadow mode check the response. */
   readonly watched: ShadowReporter;
   ended(request: ClientRequest, target: RoutedTarget | undefined, outcome: CallOutcome, answer?: string): void;
 }
@@ -105,7 +104,7 @@ const IS_ERROR_CHARS = 9;
 
 export interface LargeAnswer {
   readonly outcome: CallOutcome;
-  /** Contains the response with the client's id and without line breaks. */
+  /** The response with the client's id and without line breaks. */
   readonly bytes: readonly Buffer[];
 }
 

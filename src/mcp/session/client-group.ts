@@ -144,7 +144,7 @@ export function sessionOwner(exchange: Exchange): string | undefined {
 
 /**
  * Identifies the client of a request without a session. Requests with the same result share servers. A client without a
- * principal is identified by its address and by the client headers that targets forward.
+ * principal is identified by its address, its `authorization` header, and the client headers that targets forward.
  */
 export function clientGroupOwner(exchange: Exchange, headers: readonly string[]): string {
   if (exchange.identity.principal !== undefined) return exchange.identity.principal;

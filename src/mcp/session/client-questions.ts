@@ -15,8 +15,8 @@ import type { Question } from "../protocol/call.ts";
 import { type ClientResponse, notificationText, withId } from "../protocol/json-rpc.ts";
 
 /**
- * Ids start at a random multiple of this number, below 2^53, so that a response never matches a question from another
- * process.
+ * Ids start at a random multiple of this number, below 2^53, so that a response is unlikely to match a question from
+ * another process.
  */
 const IDS_PER_SESSION = 2_000_000;
 const ID_BASES = 2 ** 32;
@@ -174,7 +174,7 @@ export class ForwardedAnswers {
     }
   }
 
-  /** Creates the vault on use, because the key may be loaded from the store after the first question. */
+  /** Replaces the vault if the signing key has changed, because the key may be loaded after the first question. */
   #sealed(): Vault {
     const secret = this.#env.key.sign("mcp answers");
     if (this.#vault?.secret !== secret) this.#vault = { secret, vault: new Vault(this.#store, secret) };

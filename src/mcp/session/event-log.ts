@@ -80,8 +80,7 @@ export interface EventPlace {
   /** Marks the last event of a stream, so that every process can respond without the log. */
   readonly isLast?: true;
   /**
-   * Contains the id of the stream's only request as JSON, so that a process without the stream can send an error for
-   * it.
+   * The id of the stream's only request as JSON, so that a process without the stream can send an error for it.
    */
   readonly answers?: string;
 }

@@ -13,11 +13,11 @@ import { sendJson } from "../aggregation/router.ts";
 import { type Failure, failureHeaders } from "../protocol/call.ts";
 import { type EventLog, eventId, eventSuffix } from "./event-log.ts";
 
-/** Prevents proxies from closing an idle connection (threats R17). */
+/** Keep-alive comments prevent proxies from closing an idle connection. */
 export const KEEP_ALIVE_MS = 15_000;
 /** If a response takes longer, its head and an event id are sent first, so that the client can resume. */
 const PRIME_AFTER_MS = 100;
-/** Tells clients how long to wait before they reconnect. */
+/** Clients wait this long before they reconnect. */
 const RETRY_MS = 1_000;
 /** Pauses the server when this many bytes are queued for a slow client. */
 const PAUSE_BYTES = 1024 * 1024;

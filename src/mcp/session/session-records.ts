@@ -1,7 +1,8 @@
 /**
  * Manages the records of live sessions in the store that all processes share. A record expires with the idle timeout of
- * its session and is deleted when the client ends the session. A signed session id without a record is no longer valid.
- * The record also contains `initialize` parameters that do not fit into the id.
+ * its session and is deleted when the client ends the session. A signed session id without a record is rejected, unless
+ * the signing key is configured and the store is only in memory. The record also contains `initialize` parameters that
+ * do not fit into the id.
  */
 
 import { deflateRawSync, inflateRawSync } from "node:zlib";
@@ -21,13 +22,13 @@ const ENDED = "0";
 
 export interface SessionRecord {
   readonly name: string;
-  /** Contains a marker, or the parameters if they do not fit into the id. */
+  /** A marker, or the parameters if they do not fit into the id. */
   readonly value: string;
 }
 
 export interface KnownSession {
   readonly record: SessionRecord;
-  /** Contains the parameters of `initialize` as JSON. */
+  /** The parameters of `initialize` as JSON. */
   readonly params: string;
 }
 
@@ -141,7 +142,7 @@ export interface SessionIdentity {
   /** Identifies the session in the store and, truncated, in logs. */
   readonly name: string;
   readonly issuedAtMs: number;
-  /** Contains the parameters of `initialize` as JSON. The value is undefined if they are in the store. */
+  /** The parameters of `initialize` as JSON, or undefined if they are in the store. */
   readonly params: string | undefined;
 }
 

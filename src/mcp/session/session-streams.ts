@@ -36,7 +36,7 @@ export class SessionStreams implements StreamOwner {
   readonly #undelivered: UndeliveredMessages;
   readonly #listeners = new Listeners(this);
   #resumable: Map<number, EventStream> | undefined = undefined;
-  /** Contains the numbers of streams whose request was canceled, so that nothing can be resumed. */
+  /** The numbers of completed streams without logged events, such as those of canceled requests. */
   #silent: readonly number[] = [];
   #next: number;
 
@@ -247,7 +247,7 @@ class Listener implements BackendRun {
 
 export class Listeners {
   readonly #owner: StreamOwner;
-  /** Contains the connections of all streams, oldest first. */
+  /** The connections of all streams, oldest first. */
   #all: Listener[] = [];
 
   constructor(owner: StreamOwner) {

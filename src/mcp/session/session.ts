@@ -1,8 +1,7 @@
 /**
  * Represents one session of a legacy client with its servers, event streams, calls in flight, and open questions. A
- * session ends with a DELETE, after the idle timeout, or when its only server cannot be restarted. Later requests get
- * status 404, and the client initializes a new session. Several replicas can have the same session, and each forwards
- * the client's notifications and settings to the others.
+ * session ends, for example, with a DELETE, after the idle timeout, or when its only server cannot be restarted.
+ * Several replicas can have the same session, and each forwards the client's notifications and settings to the others.
  */
 import { LinkedList } from "../../base/linked-list.ts";
 import type { MemoryAccount } from "../../base/memory-budget.ts";
@@ -152,7 +151,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     report: CallReport,
     wire: WireTap | undefined,
   ): BackendRun {
-    // The response head contains the session id, so it must wait for the outcome.
+    // The head contains the session id, so it is sent with the outcome or with the first keep-alive.
     const stream = this.createStream(KEEP_ALIVE_MS);
     stream.attach(sink);
     const done = (outcome: RouterOutcome): void => {
@@ -168,7 +167,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     return {
       abort: () => {
         stream.abort();
-        // The client never received the id, so no request can use this session.
+        // The client has no response to `initialize`, so it cannot use the session.
         if (!this.isOpening) return;
         report.ended(request, undefined, CANCELLED);
         this.end("the client disconnected before the session was open");
@@ -192,7 +191,6 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     });
   }
 
-  /** Resolves when the subscription to messages from other replicas is active. */
   joinReplicas(): Promise<void> {
     return this.peers.join();
   }

@@ -9,7 +9,7 @@ import { pinnedDefinition, type ToolDefinition, type ToolLock } from "./tool-loc
 
 /** Limits memory, because a server may send new names each time. */
 const MAX_QUARANTINED = 1_000;
-/** Larger definitions are not stored and cannot be accepted. */
+/** Larger definitions are not stored, so they cannot be accepted from the quarantine. */
 const MAX_DEFINITION_CHARS = 64 * 1024;
 
 /** Withholds larger definitions, because parsing one blocks the event loop. */
@@ -69,7 +69,7 @@ export class Quarantine {
   }
 }
 
-/** Limits how much of a string is checked. A longer description is itself suspicious. */
+/** Limits how much of a string is checked. A longer definition is itself reported as suspicious. */
 const MAX_LOOKED_AT_CHARS = 20_000;
 
 const MARKERS: readonly { readonly says: string; readonly pattern: RegExp }[] = [

@@ -1,8 +1,8 @@
 /**
- * Applies result guards to the messages of a server. Every string is checked in the form that a client and its model
- * read, and is masked or rejected. A message that is too large to check is rejected. Consecutive `text` members at the
- * same depth, such as the items of `content`, are checked as one text. Base64 in `data` and `blob` is decoded and
- * checked if it contains text. Images and other binary data are not checked.
+ * Applies result guards to the messages of a server. Strings are checked in the form that a client and its model read.
+ * Matches are masked, or the message is rejected. A message that is too large to check is rejected. The `text` members
+ * at the same depth, such as those in the items of `content`, are checked as one text. Base64 in `data` and `blob` is
+ * decoded and checked if it contains text. Images and other binary data are not checked.
  */
 
 import { decodeText, isBinary, SAMPLED_CHARACTERS } from "../../base/encoded-text.ts";
@@ -35,14 +35,20 @@ const STEP_CHARS = 16 * 1024;
 
 const ENCODED: ReadonlySet<string> = new Set(["data", "blob"]);
 
-/** These members are not content. They are returned to the server unchanged or select the message format. */
+/**
+ * These members are returned to the server unchanged or select the message format. They are checked only if they
+ * contain white space.
+ */
 const OPAQUE: ReadonlySet<string> = new Set(["nextCursor", "progressToken", "requestState", "resultType", "taskId"]);
 
 /** Users and models read these members of a server description. */
 const DESCRIBED = ["instructions", "serverInfo", "_meta"];
 const DESCRIPTIONS: ReadonlySet<string> = new Set(["initialize", "server/discover"]);
 
-/** For a result or an error, `method` is the method of its request. Returns undefined if the message is rejected. */
+/**
+ * For a result or an error, `method` is the method of its request. A rejected result or error is replaced with the
+ * refusal. Returns undefined if a notification or a request is rejected.
+ */
 export function* guardedMessage(
   message: ServerMessage,
   guard: ResultGuard,
@@ -137,7 +143,7 @@ function emptyLike({ text }: ServerMessage, { start }: Span): string {
   return text.charCodeAt(start) === OPEN_OBJECT ? '{"name":"","version":""}' : '""';
 }
 
-/** Returns the edits that mask matches, or undefined if a guard rejects a string. */
+/** Returns the edits that mask matches, or undefined if the guard rejects a string. */
 function* checkedSpans(
   text: string,
   spans: readonly Span[],

@@ -225,8 +225,8 @@ export function lockFileText(locked: LockedTools): string {
 }
 
 /**
- * Sorts the changes by tool name. A server that could not be inspected may still offer its tools, so none of them is
- * reported as gone.
+ * Sorts the changes of each target by tool name. A server that could not be inspected may still offer its tools, so
+ * none of them is reported as gone.
  */
 export function changesSince(locked: LockedTools, inspected: readonly InspectedTarget[]): ToolChange[] {
   return inspected.flatMap(({ target, tools, error }) => {

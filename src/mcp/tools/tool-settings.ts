@@ -16,7 +16,7 @@ import { Quarantine } from "./quarantine.ts";
 import type { ToolLock } from "./tool-lock.ts";
 
 export interface OfferedTool {
-  /** Contains the name that the server uses. */
+  /** The name that the server uses. */
   readonly name: string;
   readonly arguments: readonly CompiledArgument[];
   readonly timeoutMs: number | undefined;
@@ -32,7 +32,7 @@ export interface ResultGuard {
 export interface ResultWatch {
   /** Returns the rules and actions that the guards would apply, but never the text. */
   found(parts: readonly string[]): Steps<readonly WatchFinding[]>;
-  /** Contains the actions for a result that is too large to check. */
+  /** The findings for a result that is too large to check. */
   readonly unread: readonly WatchFinding[];
 }
 

@@ -45,7 +45,7 @@ import { guardedMessage, refusedAnswer, watchedMessage } from "./result-guard.ts
 import { INSTRUCTIONS_ENTRY, instructionsDefinition } from "./tool-lock.ts";
 import { filledRequest, type OfferedTool, type ResultGuard, type ToolSettings } from "./tool-settings.ts";
 
-/** Limits the pages that are read per list. Tools on later pages cannot be called. */
+/** Limits the pages that are compared with the lock file. Tools on later pages cannot be called. */
 const MAX_LIST_PAGES = 50;
 /** A remote server may change without a notification, so its list is compared again after this time. */
 const COMPARED_MS = 60_000;
@@ -68,7 +68,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   readonly inner: Upstream;
   readonly #env: ToolUpstreamOptions;
   readonly #user: UpstreamListener;
-  /** Contains the tools that match the lock file. The value is undefined until the list is read. */
+  /** The tools that match the lock file. The value is undefined until the list is read. */
   #accepted: { readonly names: Set<string>; readonly atMs: number } | undefined = undefined;
   /** Caches the description that clients receive for the server's original description. */
   #shown: { readonly of: ServerAbout; readonly about: ServerAbout } | undefined = undefined;

@@ -25,7 +25,8 @@ const MAX_RESUMES = 10;
 const ACCEPT_MS = 30_000;
 
 /**
- * Limits how long messages wait for the general stream to open. Requests that the server sends earlier would be lost.
+ * Limits how long messages wait for the general stream to open. A server may drop its requests if the stream is not
+ * open.
  */
 const GENERAL_STREAM_MS = 250;
 
@@ -299,7 +300,7 @@ export class HttpChannel implements Channel {
 }
 
 function ignore(): void {
-  // This function is intentionally empty.
+  // Some events need no reaction.
 }
 
 const FIRST_RETRY_MS = 1_000;
@@ -401,7 +402,7 @@ function afterTexts({ texts }: HttpExchange, last: () => void): void {
   else texts.afterwards(last);
 }
 
-/** Delivers the messages. Returns a reason if they contain no valid response. */
+/** Delivers the messages. Returns the last problem that it found, if any. */
 function takeMessages(
   exchange: HttpExchange,
   messages: ParsedMessages,

@@ -1,6 +1,6 @@
 /**
  * Implements the HTTP client for one remote MCP server, with connection pool, configured headers, size limits, and
- * memory accounting. The gateway forwards only the client headers that the configuration lists.
+ * memory accounting.
  */
 
 import {
@@ -51,7 +51,7 @@ export interface RemoteRequest {
   readonly method: "GET" | "POST" | "DELETE";
   /** Defaults to the path of the configured URL. */
   readonly path?: string;
-  /** Contains alternating names and values, which override configured headers. */
+  /** Alternating names and values, which override configured headers. */
   readonly headers: readonly string[];
   readonly body?: string;
   readonly mayRepeat?: boolean;
@@ -126,7 +126,7 @@ function requiredLogin(status: number, headers: HeaderList, isRelayed: boolean):
   return challenge === undefined ? LOGIN_REQUIRED : { status, challenge };
 }
 
-/** Reports the head of a response to the trace, or why there is none. */
+/** Reports to the trace the head of a response, or the reason for a missing response. */
 class ResponseTap {
   readonly #wire: WireTap;
   readonly #address: string;

@@ -1,7 +1,7 @@
 /**
- * Parses the output of a server into messages. An accepted message is valid JSON-RPC without repeated keys, so code
- * that reads parts of it cannot fail. A rejected message contains the reason and, if readable, the id of its call, so
- * that the call fails immediately.
+ * Parses the output of a server into messages. An accepted message is valid JSON without repeated keys and has the
+ * members of a JSON-RPC message, so code that reads parts of it does not check them again. A rejected message contains
+ * the reason and, if readable, the id of its call, so that the call fails immediately.
  */
 
 import { finish, type Steps } from "../../base/sliced-work.ts";
@@ -31,7 +31,7 @@ export interface BrokenMessage {
   readonly kind: "broken";
   /** Identifies the call that the message responds to. The value is 0 if the call is unknown. */
   readonly wireId: number;
-  /** Contains the id as JSON if the message is a request from the server. */
+  /** The id as JSON, if the message is a request from the server. */
   readonly questionId: string | undefined;
   /** The reason completes the sentence "target x …". */
   readonly reason: string;

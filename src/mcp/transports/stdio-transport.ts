@@ -148,7 +148,7 @@ export interface StdioHandlers {
    * delivered.
    */
   afterParsing?(parsed: () => void): void;
-  /** Runs once after all output. `reason` completes the sentence "the process …". */
+  /** Called once, after the last line. `reason` completes the sentence "the process …". */
   exited(reason: string): void;
 }
 
@@ -217,8 +217,8 @@ export class StdioProcess {
   }
 
   /**
-   * Writes the first line of an event-loop iteration immediately and the others as one batch, which takes 2.3 times
-   * less CPU under load. `isAlone` means that no other line is expected, so no batch is started.
+   * Writes the first line of an event-loop iteration immediately and the others as one batch, which takes less CPU time
+   * under load. `isAlone` means that no other line is expected, so no batch is started.
    */
   write(line: string, isAlone = false): void {
     if (this.#isOver) return;
@@ -644,7 +644,8 @@ export function childSecrets(
 
 /**
  * Builds the child's environment from an allowlist of the gateway's variables and the configured ones. The child is
- * untrusted code, so it receives what `npx`, `uvx`, and most programs need, but no credentials of the gateway.
+ * untrusted code, so it receives what `npx`, `uvx`, and most programs need, but no credentials of the gateway. With
+ * `inheritEnv`, it receives all of the gateway's variables.
  */
 export function childEnvironment(
   own: Environment,
@@ -659,7 +660,7 @@ export function childEnvironment(
 }
 
 function isAllowed(name: string, value: string): boolean {
-  // An exported shell function would be executed by any shell that the child starts.
+  // Any shell that the child starts would import an exported shell function.
   if (value.startsWith("()")) return false;
   const upper = name.toUpperCase();
   if (ALLOWED.has(upper)) return true;

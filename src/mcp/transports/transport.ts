@@ -1,6 +1,5 @@
 /**
- * Defines the contract of all transports. A channel carries whole JSON-RPC messages to and from one server instance and
- * does not interpret them.
+ * Defines the contract of all transports. A channel carries whole JSON-RPC messages to and from one server instance.
  */
 import type { WireTap } from "../../core/wire.ts";
 import type { LoginRequired } from "../protocol/call.ts";
@@ -12,7 +11,7 @@ export interface Outgoing {
   /** The id that the gateway assigned, if the message is a request. */
   readonly wireId?: number;
   readonly method?: string;
-  /** Contains alternating names and values of additional HTTP headers. */
+  /** Alternating names and values of additional HTTP headers. */
   readonly headers?: readonly string[];
   readonly wire?: WireTap | undefined;
   readonly isAlone?: boolean;
