@@ -51,7 +51,8 @@ export const systemClock: Clock = {
 };
 
 /**
- * Returns the `process.hrtime` value at which this thread's monotonic clock is 0. All threads share that time base.
+ * Returns the time of `process.hrtime`, in milliseconds, at which this thread's monotonic clock is 0. All threads share
+ * that time base.
  */
 export function clockStartMs(): number {
   return Number(process.hrtime.bigint()) / 1e6 - performance.now();

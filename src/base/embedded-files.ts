@@ -7,7 +7,7 @@ import { getAsset, isSea } from "node:sea";
 /** Lists the names of the embedded files, because Node 20 cannot enumerate them. */
 export const EMBEDDED_LIST = "files.json";
 
-/** The single executable has no files next to it and starts itself for child processes. */
+/** Returns whether this is the single executable, which has no files next to it and starts itself as its children. */
 export function isOneFile(): boolean {
   return isSea();
 }

@@ -16,8 +16,8 @@ const TEXT_TYPE =
   /^(?:text\/|application\/(?:[\w.+-]*\+)?(?:json|xml|yaml|javascript|x-ndjson|csv)\b|(?:txt|md|csv|html|json|xml)$)/i;
 
 /**
- * Decides by the first bytes. A value declared as text is never binary. `isBase64` states that a value without a data
- * URL is base64.
+ * Decides by its first bytes whether a value is binary. A value declared as text is never binary. `isBase64` states
+ * that a value that is not a data URL is base64.
  */
 export function isBinary(start: string, isBase64: boolean, mediaType: string): boolean {
   const header = DATA_URL.exec(start);

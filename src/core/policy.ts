@@ -305,7 +305,7 @@ export interface CompiledPolicy {
   readonly hooks: Hooks;
 }
 
-/** Sorts the policies of one scope at load into the lists that the pipeline runs. */
+/** Holds the policies of one scope, sorted at load into the lists that the pipeline runs. */
 export interface CompiledScope {
   readonly phase: Phase;
   readonly of?: string;

@@ -85,7 +85,7 @@ export interface LlmAttributes extends LlmCallAttributes {
   readonly maxOutputTokens?: number | undefined;
 }
 
-/** CEL uses the same names. */
+/** CEL expressions read the attributes under the same names. */
 export interface RequestAttributes {
   jwt?: Claims;
   apiKey?: Readonly<Record<string, unknown>>;

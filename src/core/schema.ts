@@ -145,7 +145,7 @@ export function markExactlyOne<Schema extends z.ZodType>(schema: Schema, exactly
   return schema;
 }
 
-/** Redaction then inspects the constants of the CEL expression, not text that resembles an assignment. */
+/** In values of a marked schema, redaction inspects the constants of the CEL expression instead of assignments. */
 export function markExpression<Schema extends z.ZodType>(schema: Schema): Schema {
   (schema as z.ZodType).register(marks, { ...marks.get(schema), isExpression: true });
   return schema;

@@ -13,7 +13,9 @@ export type Sent =
       /** The configuration adds credentials to every request in these lowercase headers and query parameters. */
       readonly hiddenHeaders?: readonly string[];
       readonly hiddenQuery?: readonly string[];
-      /** The backend reports the response or its absence, so the head for the client is not the backend's. */
+      /**
+       * True if the backend reports the server's response or its absence, because the client's head differs from it.
+       */
       readonly isReported?: boolean;
     }
   /**

@@ -11,7 +11,6 @@ const CHARSET = /charset\s*\*?\s*=([^;,]*)/gi;
 /** Returns the first charset of the content-type headers that is not UTF-8 or US-ASCII, or undefined. */
 export function foreignCharset(headers: HeaderList): string | undefined {
   for (const value of headers.getAll("content-type")) {
-    // Skips the regular expression for the most common value.
     if (value === "application/json") continue;
     for (const [, name = ""] of value.matchAll(CHARSET)) {
       const charset = name

@@ -115,7 +115,6 @@ export function imitatesReservedHeader(name: string): boolean {
   return !hasPlainSpelling(name) && RESERVED.test(foldHeaderName(name));
 }
 
-/** Returns whether an external service may set or remove the header on a request or a response. */
 export function canServiceChange(name: string): boolean {
   return !includesHeader(GATEWAY_HEADERS, name) && !foldHeaderName(name).startsWith("x-gateway-");
 }

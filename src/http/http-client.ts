@@ -56,8 +56,8 @@ export interface OutgoingRequest {
  * - `abort` and `resume` may be called at any time, including inside callbacks, and do nothing once the call is over. A
  *   `resume` inside `data` takes effect even if that `data` then returns false.
  * - After `data` has returned false, bytes from the same socket read may still follow.
- * - If a callback throws, `fail` follows with the kind `internal`, even after `end`. An exception in `fail` is logged as
- *   an unexpected error.
+ * - If a callback throws, `fail` follows with the kind `internal`, even after `end`. An exception in `fail` is logged
+ *   as an unexpected error.
  */
 export interface HttpResponseReceiver {
   head(status: number, headers: HeaderList): void;

@@ -15,8 +15,8 @@ const INCOMPLETE = /%(?![0-9A-Fa-f]{2})/;
 /** Matches an octet from 0x20 to 0x7F that is encoded once or several times. */
 const ENCODED_ASCII = /%(?:25)*([2-7][0-9A-Fa-f])/g;
 /**
- * Each round decodes any number of repeated `%25` encodings. Further rounds decode the encodings that the previous round
- * produced.
+ * Each round decodes any number of repeated `%25` encodings. Further rounds decode the encodings that the previous
+ * round produced.
  */
 const DECODING_ROUNDS = 4;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: DEL is one of the rejected characters.

@@ -163,9 +163,8 @@ export interface ConnectionOwner {
 }
 
 export class Connection implements ParserEvents, Carrier {
-  /** The connection became free at this monotonic time. */
   idleSinceMs = 0;
-  /** The keep-alive timeout in the server's first response is undefined if the response contained none. */
+  /** Contains the keep-alive timeout of the server's first response, or undefined if the response had none. */
   serverKeepsMs: number | undefined = undefined;
   readonly #owner: ConnectionOwner;
   readonly #parser = new ResponseParser(this);

@@ -43,7 +43,6 @@ export class FairReads {
     return this.#acceptsFirst || this.#fullReads > FULL_READS_PER_ITERATION;
   }
 
-  /** Called when a listener accepted a connection in this iteration. */
   accepted(): void {
     this.#hasAccepted = true;
     this.#watch();

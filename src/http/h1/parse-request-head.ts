@@ -36,7 +36,6 @@ export interface ParsedRequest {
   readonly areLinesSafe: true;
   readonly isChunked: boolean;
   readonly contentLength: number | undefined;
-  /** True if another request may follow on the connection. */
   readonly keepAlive: boolean;
   /** The value is always `nothing` for HTTP/1.0, which has no `expect` header. */
   readonly expects: "nothing" | "continue" | "unknown";

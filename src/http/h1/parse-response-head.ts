@@ -11,7 +11,6 @@ import { trimmed } from "./message-framing.ts";
 export interface ParsedHead {
   readonly status: number;
   readonly headers: HeaderList;
-  /** True if the connection may serve another request after this response. */
   readonly keepAlive: boolean;
 }
 
@@ -28,7 +27,7 @@ const LENGTH = /^[0-9]{1,15}$/;
 
 export interface Framing {
   readonly chunked: boolean;
-  /** If undefined, the body ends when the connection closes. */
+  /** If the length is undefined and the body is not chunked, the body ends when the connection closes. */
   readonly length: number | undefined;
 }
 
@@ -37,7 +36,7 @@ export function parseResponseHead(text: string): { head: ParsedHead; framing: Fr
   const status = STATUS_LINE.exec(lineEnd < 0 ? text : text.slice(0, lineEnd));
   if (!status) throw new ResponseError("the response does not begin with an HTTP/1.1 status line");
   const isOld = status[1] === "0";
-  // HTTP/1.0 has no interim responses. Its clients would parse the final response as the body of the interim one.
+  // HTTP/1.0 has no interim responses. Its clients would parse the final response as the body of an interim response.
   if (isOld && (status[2] as string) < "200") throw new ResponseError("an interim response in HTTP/1.0");
   const pairs: string[] = [];
   let length: number | undefined;

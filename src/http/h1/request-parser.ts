@@ -36,7 +36,6 @@ const MAX_EMPTY_LINES = 8;
  */
 export class EmptyLines {
   #lines = 0;
-  /** True if a CR has been read and its LF has not arrived. */
   #sawCr = false;
 
   /** Returns the offset of the request, or the end of the chunk if the request has not started. */
@@ -106,7 +105,6 @@ export class RequestParser extends ChunkedParser<RequestState> {
     return this.state === "head" ? this.line.held : undefined;
   }
 
-  /** True if the head has been parsed and the body is incomplete. */
   get isInBody(): boolean {
     return this.state !== "between" && this.state !== "head" && this.state !== "stopped";
   }

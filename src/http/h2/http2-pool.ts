@@ -123,7 +123,7 @@ export function openHttp2Pool(
   function fail(link: Link, error: HttpClientError): void {
     const calls = [...link.calls];
     drop(link);
-    // The streams of calls in progress report the failure.
+    // On a ready connection, the streams of its calls report the failure.
     if (!link.isReady) for (const call of calls) call.fail(error.kind, error.message, error);
   }
 

@@ -138,7 +138,6 @@ export class StreamCall implements Carrier {
   }
 }
 
-/** Sends the body with backpressure from the server. */
 function pump(body: BodyStream, stream: ClientHttp2Stream, failed: (error: Error) => void): void {
   const onData = (chunk: Buffer): void => {
     if (chunk.length === 0 || stream.write(chunk)) return;

@@ -1,6 +1,6 @@
 /**
- * Reads a credential from its location in a request, which is a header with an optional scheme or a query parameter. Two
- * values count as an invalid credential, because the gateway and a backend could each use a different value.
+ * Reads a credential from its location in a request, which is a header with an optional scheme or a query parameter.
+ * Two values count as an invalid credential, because the gateway and a backend could each use a different value.
  */
 import { z } from "zod";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";

@@ -45,7 +45,7 @@ export function keysFor(token: ParsedToken, table: KeyTable): readonly Verificat
   const candidates = token.kid === undefined ? [...table.values()].flat() : (table.get(token.kid) ?? []);
   const fitting = candidates.filter((key) => key.algorithms.includes(token.algorithm));
   if (token.kid === undefined) {
-    // Each attempt costs a verification, so the number of keys limits the cost of a bad token.
+    // Each key costs a verification, so the limit bounds the cost of a bad token.
     if (fitting.length > 0) return fitting.slice(0, MAX_KEYS_TRIED);
     return failure("key", "the token's key is not known", `the token has no kid and no key fits ${token.algorithm}`)
       .problem;

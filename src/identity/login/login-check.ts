@@ -92,7 +92,7 @@ function tenantIssuerLeg(issuer: string, provider: IdentityProvider): LoginLeg |
   );
 }
 
-/** With clock skew, the gateway rejects new tokens or accepts expired ones. */
+/** With clock skew, the gateway rejects new tokens or accepts expired tokens. */
 function* clockLeg(date: string | undefined, nowMs: number): Generator<LoginLeg> {
   const aheadSeconds = date === undefined ? Number.NaN : Math.round((Date.parse(date) - nowMs) / 1000);
   if (!(Math.abs(aheadSeconds) > LEEWAY_SECONDS)) return;

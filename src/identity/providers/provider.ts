@@ -40,7 +40,6 @@ export interface IdentityProvider {
   readonly name: "idp_realm" | "idp_tenant" | "plain";
   /** If undefined, the `jwks_uri` of the metadata is used. */
   readonly keySetUrl: string | undefined;
-  /** The URLs are tried in this order. */
   readonly discoveryUrls: readonly string[];
   /** The `issuer` of the metadata must have this value, which differs from the tokens' issuer for v1 tenants. */
   readonly discoveredIssuer: string;

@@ -353,7 +353,7 @@ function splitClauses(source: string): string[] {
   return [...clauses, source.slice(from)];
 }
 
-/** A shared key is one word with letters and digits that is not a date, version, address, or path. */
+/** Returns whether a value is one word with letters and digits and not a date, version, address, or path. */
 function couldBeSecret(value: string): boolean {
   const bare = value.replace(/^["']|["']$/g, "");
   if (bare.length < 6 || /[\s/(){}[\]]/.test(bare) || !/\d/.test(bare) || !/[A-Za-z]/.test(bare)) return false;

@@ -19,7 +19,7 @@ export type HeaderAction = "replace" | "append" | "addIfAbsent" | "overwrite" | 
 
 export interface HeaderChange {
   readonly name: string;
-  /** The value is undefined if HTTP does not allow the value that the service sent. */
+  /** If it is undefined, the service sent a value that HTTP does not allow. */
   readonly value: string | undefined;
   readonly action: HeaderAction;
 }

@@ -8,9 +8,9 @@ import { randomFillSync } from "node:crypto";
 import { MAX_KEY_LENGTH } from "../../cel/limit-key.ts";
 
 export interface BucketRule {
-  /** The units in a full bucket. The capacity is the limit plus the burst. */
+  /** A full bucket holds this many units, which is the limit plus the burst. */
   readonly capacity: number;
-  /** The units that each window adds. A burst does not increase them. */
+  /** Each window adds this many units, regardless of the burst. */
   readonly refill: number;
   readonly windowMs: number;
 }

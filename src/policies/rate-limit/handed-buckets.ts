@@ -54,7 +54,7 @@ export function createHandedBuckets(name: string, store: BucketStore, clock: Clo
   };
 }
 
-/** Returns how much of an earlier usage later refills have not restored. A refund counts only in its own window. */
+/** Returns the part of an earlier usage that refills have not restored. A refund counts only in its own window. */
 function stillUsed(rule: BucketRule, used: number, windowStartMs: number, nowMs: number): number {
   const windows = windowsEnded(rule, windowStartMs, nowMs);
   if (windows === 0) return used;
