@@ -18,7 +18,6 @@ export interface AdminAddressParts {
 }
 
 export interface AdminAddresses {
-  /** Resolves with the URL of the admin interface, or undefined if it is disabled. */
   open(endpoints: readonly AdminEndpoint[], statistics: readonly AdminEndpoint[]): Promise<string | undefined>;
   readonly ports: { readonly admin: number | undefined; readonly stats: number | undefined };
   close(): void;

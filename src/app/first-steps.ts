@@ -20,7 +20,6 @@ interface Step {
 
 type Running = Pick<App, "ports" | "adminUrl"> & { topology(): Topology };
 
-/** `command` is the command that started this gateway. */
 export function firstSteps(app: Running, isDemo: boolean, command = "gateway"): string {
   const served = app
     .topology()

@@ -47,7 +47,6 @@ export interface ValidationReport {
   readonly code: 0 | 1;
 }
 
-/** With `strict`, warnings fail the validation. */
 export function validationReport(
   findings: readonly Finding[],
   format: ReportFormat,
@@ -165,7 +164,6 @@ function differencesOf({ expect }: ConfigTest, report: DryReport): Difference[] 
   return found;
 }
 
-/** Runs one request per tool. */
 async function itemDifferences(test: ConfigTest, runner: DryRunner): Promise<Difference[]> {
   const found: Difference[] = [];
   for (const field of ["visible", "hidden"] as const) {

@@ -127,7 +127,6 @@ function wrongUse(message: string): never {
   process.exit(2);
 }
 
-/** Returns undefined unless `--validate-only` or `--test` is set. */
 function validateFlags(flags: ReturnType<typeof readFlags>) {
   const lone = (["admin", "recording"] as const).find((name) => name in flags);
   if (lone !== undefined) return wrongUse(`--${lone} can only be used with --rehearse`);
@@ -158,7 +157,6 @@ function rehearseFlags(flags: ReturnType<typeof readFlags>, after: readonly stri
   return { after, before: flags.file, admin, recording, strict, format, allowMissingEnv, readStdin } as const;
 }
 
-/** Returns undefined unless `--gateway` is set. */
 function clusterFlags(flags: ReturnType<typeof readFlags>) {
   const { gateway, kubeconfig, context, from, "token-file": tokenFile, "state-folder": stateFolder } = flags;
   if (gateway === undefined) {

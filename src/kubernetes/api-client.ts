@@ -26,7 +26,6 @@ export interface ApiRequest {
   readonly path: string;
   readonly body?: unknown;
   readonly type?: PatchType;
-  /** Default: 30 s. */
   readonly timeoutMs?: number;
 }
 

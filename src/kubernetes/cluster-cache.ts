@@ -284,7 +284,7 @@ export interface WatchedKind {
   readonly isOptional?: boolean;
   /** Deletions are confirmed, and the objects stay if the kind disappears, so that routes do not lose their protection. */
   readonly isProtection?: boolean;
-  /** True if the controller often writes the status of this kind and derives nothing from it. */
+  /** True if the controller often writes the status of this kind. A change of only the status calls `statusChanged`. */
   readonly isReported?: boolean;
   readonly query?: string;
   /** Selects the fields in use. Undefined drops the object. */

@@ -32,7 +32,7 @@ import { createStatusWriter, desiredStatuses, type GatewayState, waitingStatuses
 const QUIET_MS = 50;
 const LONGEST_MS = 500;
 const RETRY_MS = 2_000;
-/** Data planes have this long to acknowledge a new version before the Gateway status shows a missing acknowledgment. */
+/** After a new version, the Gateway status is written when all data planes have acknowledged it, or after this time. */
 const SETTLING_MS = 2_000;
 /**
  * A Gateway stays Programmed for this time without a known data plane. In this time, data planes reconnect to another
@@ -53,7 +53,6 @@ export interface ControllerOptions {
   readonly listen: { readonly host: string; readonly port: number };
   /** The host at which other replicas reach this one. */
   readonly host: string;
-  /** The URL by which data planes reach the controller. */
   readonly url: string;
   /** Undefined if the controller does not deploy data planes. */
   readonly deploy: Pick<DeployOptions, "image" | "replicas" | "serviceType"> | undefined;

@@ -196,7 +196,6 @@ const PATHS: Readonly<Record<string, string>> = {
 export interface DeployResult {
   /** True if an apply failed and must be retried. */
   readonly isIncomplete: boolean;
-  /** The reason why the API server refused a manifest. */
   readonly refused: Verdict | undefined;
 }
 

@@ -27,7 +27,6 @@ export interface Leader {
   isLeader(): boolean;
   /** The `host:port` of the leader if it is another replica. */
   leaderAddress(): string | undefined;
-  /** False if the API server did not respond for 15 s. */
   isConnected(): boolean;
   /** Releases the Lease, so that another replica takes over immediately. */
   stop(): Promise<void>;

@@ -52,7 +52,7 @@ export interface SnapshotServerOptions {
   readonly logger: Logger;
   /** True once the cluster has been read. */
   isReady(): boolean;
-  /** False while the API server does not respond, so that another replica may have newer snapshots. */
+  /** False while the API server does not respond. Another replica may then have newer snapshots. */
   isConnected(): boolean;
   /** Returns the user that may read the snapshot of a Gateway, or undefined if the Gateway does not exist. */
   accountOf(gateway: string): string | undefined;

@@ -17,7 +17,6 @@ export interface AdminRequest {
   readonly left?: AbortSignal | undefined;
   /** Worker threads share two counters: requests that may still be traced, and traces that must still end. */
   readonly quota?: SharedArrayBuffer | undefined;
-  /** The request histories of all worker threads. */
   readonly requestHistory?: readonly Uint8Array[] | undefined;
   /** The MCP tools that sessions of all worker threads saw but withheld from clients. */
   readonly withheld?: readonly InspectedBackend[] | undefined;

@@ -80,7 +80,6 @@ function compareLists(what: Change["what"], before: unknown, after: unknown, ign
   return changes;
 }
 
-/** Policies are compared by kind, and other fields as a whole. */
 function differingParts(before: Item, after: Item, ignored: readonly string[]): string[] {
   const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
   return [...keys].flatMap((key) => {

@@ -94,7 +94,6 @@ export function createRehearsalCount(isSensitive: (name: string) => boolean): Re
   let firstAt: number | undefined;
   let lastAt: number | undefined;
 
-  /** Returns undefined if the maximum number of rows is reached. */
   function rowOf<Row>(rows: Map<string, Row>, key: string, make: () => Row): Row | undefined {
     const known = rows.get(key);
     if (known !== undefined) return known;

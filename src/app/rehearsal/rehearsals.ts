@@ -52,7 +52,6 @@ export function createRehearsals(clock: Clock, start: () => RehearsalProcess = s
   let isRunning = false;
   let kept: { readonly child: RehearsalProcess; readonly timer: Timer } | undefined;
 
-  /** Returns undefined if no process can be started. */
   function takeProcess(): { readonly child: RehearsalProcess; readonly isNew: boolean } | undefined {
     if (kept) {
       const { child, timer } = kept;

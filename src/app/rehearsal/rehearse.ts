@@ -26,7 +26,6 @@ export type Rehearsal =
   | { readonly ok: true; readonly report: RehearsalReport }
   | { readonly ok: false; readonly problems: readonly string[] };
 
-/** `yieldThread` is called after each request. */
 export async function rehearse(
   input: RehearsalInput,
   traffic: RecordedTraffic,

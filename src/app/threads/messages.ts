@@ -38,7 +38,6 @@ export type Order =
   /** Serves the prepared configuration. `ports` contains the listener ports that other threads use. */
   | { readonly kind: "commit"; readonly ports: ReadonlyMap<string, number> }
   | { readonly kind: "discard" }
-  /** Stops accepting connections and drains requests. */
   | { readonly kind: "drain"; readonly drainMs: number; readonly lingerMs: number }
   /** Shuts the thread down after all threads have drained. */
   | { readonly kind: "end" };

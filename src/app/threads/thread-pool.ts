@@ -123,7 +123,6 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
     });
   }
 
-  /** Rejects if one thread fails. */
   async function orderAll(threads: readonly Thread[], order: Order): Promise<Report[]> {
     return Promise.all(threads.map(async (thread) => requireSuccess(await thread.order(order))));
   }

@@ -136,7 +136,6 @@ export function portForwardPath(cluster: Cluster, pod: string, port: number): st
   return `/api/v1/namespaces/${encodeURIComponent(cluster.namespace)}/pods/${pod}/portforward?ports=${port}`;
 }
 
-/** Rejects if the WebSocket upgrade fails. */
 export async function openPortForward(cluster: Cluster, pod: string, port: number): Promise<Duplex> {
   const seen = new Set<number>();
 

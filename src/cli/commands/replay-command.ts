@@ -263,7 +263,6 @@ export interface RecordFlags extends TargetFlags {
   readonly last?: boolean;
 }
 
-/** Recording stops at this file size. */
 const MAX_RECORDING_BYTES = 256 * 1024 * 1024;
 
 export async function record(name: string | undefined, flags: RecordFlags, terminal: Terminal): Promise<void> {
@@ -335,7 +334,6 @@ export interface RecordedLine {
   readonly headers: readonly string[];
 }
 
-/** Returns undefined for an empty line. */
 export function readLine(text: string, where: string): RecordedLine | undefined {
   if (text.trim() === "") return undefined;
   let value: Partial<RecordedLine> | null;

@@ -53,7 +53,6 @@ export function defined(values: Values): Values {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
 }
 
-/** Reports the fields that the converter did not use. */
 export function leaveOutOthers(
   into: Conversion,
   at: string,

@@ -65,7 +65,6 @@ export type Tone = "good" | "warn" | "bad" | "dim" | "bold";
 
 export interface Paint {
   (text: string, tone: Tone | undefined): string;
-  /** The width of the terminal. Undefined if the output is a pipe or a file. */
   readonly columns?: number | undefined;
 }
 

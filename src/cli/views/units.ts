@@ -23,7 +23,6 @@ export function msText(ms: number): string {
   return ms < 1000 ? `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms` : `${(ms / 1000).toFixed(2)} s`;
 }
 
-/** Formats a count with its noun, for example `1 request` or `2 requests`. */
 export function counted(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }

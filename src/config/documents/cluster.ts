@@ -11,7 +11,6 @@ interface ClusterService {
 }
 
 export interface Cluster {
-  /** Returns undefined if the Service does not exist. */
   service(namespace: string, name: string, port: unknown): ClusterService | undefined;
   object(kind: string, namespace: string, name: string): KubernetesObject | undefined;
   objects(kind: string): readonly KubernetesObject[];

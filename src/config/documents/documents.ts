@@ -48,7 +48,6 @@ export interface ResourceInput {
   };
   readonly policies: readonly PolicyDefinition[];
   readonly routeSchema: z.ZodType;
-  /** Redacts the specs in the result, which are displayed. */
   readonly redaction?: Redaction;
   /** The wall clock is used for lastTransitionTime. */
   readonly nowMs: number;

@@ -60,7 +60,6 @@ const PLACE = /^<default>:\d+:\d+: /;
 const LISTENER = /^gateways\.(default|llm)\.port: cannot listen on /;
 const PROCESS = /^config\.(?:adminAddr|statsAddr): cannot listen on /;
 
-/** Returns other lines unchanged. */
 export function defaultListenHint(line: string): string {
   const message = line.replace(PLACE, "");
   const [, name] = LISTENER.exec(message) ?? [];

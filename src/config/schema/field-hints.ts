@@ -11,7 +11,6 @@ import { below, knownKeys, unwrap } from "./schema-walk.ts";
 /** A file with one of these names at the top level belongs to a program whose configuration `gwctl import` converts. */
 const IMPORTED_NAMES: ReadonlySet<string> = new Set(["mcpServers", "model_list", "binds", "mcpProxy"]);
 
-/** Maps names in other programs to the field to use here. */
 const FOREIGN_NAMES = lookupTable<string>({
   mcpServers: "mcp.targets",
   servers: "mcp.targets",
