@@ -30,7 +30,9 @@ import { createUpgrade } from "./upgrade/upgrade.ts";
  * connection is lost.
  */
 const UPGRADE_LINGER_MS = 10_000;
-/** The limit for a process that stops is shorter than after an upgrade, because a service manager waits for the exit. */
+/**
+ * The limit for a process that stops is shorter than after an upgrade, because a service manager waits for the exit.
+ */
 const STOP_LINGER_MS = 5_000;
 
 /** Rejects with a StartError after closing everything that it opened. */

@@ -15,7 +15,7 @@ export interface Watch {
 
 export interface WatchOptions {
   readonly clock: Clock;
-  /** Returns all paths to watch. The files of a directory can change. */
+  /** Returns the paths to watch now. New files can appear in a directory. */
   paths(): readonly string[];
   read(): string;
   /** The watcher compares the files with this content to detect changes made since the load. */

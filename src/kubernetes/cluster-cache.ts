@@ -282,7 +282,9 @@ export interface WatchedKind {
   readonly plural: string;
   /** True if the cluster may lack the CRD of this kind. */
   readonly isOptional?: boolean;
-  /** Deletions are confirmed, and the objects stay if the kind disappears, so that routes do not lose their protection. */
+  /**
+   * Deletions are confirmed, and the objects stay if the kind disappears, so that routes do not lose their protection.
+   */
   readonly isProtection?: boolean;
   /** True if the controller often writes the status of this kind. A change of only the status calls `statusChanged`. */
   readonly isReported?: boolean;

@@ -64,7 +64,9 @@ export function followController(options: FollowOptions): Following {
   let latestAck: Buffer | undefined;
   let ackRetry: Timer | undefined;
   let ackSequence = 0;
-  /** Changes with each connection, so that the controller does not attribute an old acknowledgment to a new connection. */
+  /**
+   * Changes with each connection, so that the controller does not attribute an old acknowledgment to a new connection.
+   */
   let streamId = "";
   let abort = (): void => undefined;
   let arrived = (): void => undefined;

@@ -1,7 +1,8 @@
 /**
  * Every controller replica serves data planes, but only the leader writes status. The other replicas therefore report
  * their connected data planes and the acknowledgments they received to the leader. A report is always complete, so a
- * lost or repeated report does no harm. Replicas authenticate with a value derived from the private key that they share.
+ * lost or repeated report does no harm. Replicas authenticate with a value derived from the private key that they
+ * share.
  */
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { isIP } from "node:net";

@@ -184,7 +184,8 @@ export function mcpLockEndpoint({ logger, mayEdit, topology }: McpLockParts): Ad
       if (lockFile === undefined) return textResponse(409, "this backend has no lock file that could be written\n");
       const only = accept && new Set(accept.map(({ target }) => target));
       const inspected = await inspectedTargets(backend, request.withheld, only);
-      // The code from here to the file write is synchronous, so concurrent requests cannot overwrite each other's changes.
+      // The code from here to the file write is synchronous, so concurrent requests cannot overwrite each other's
+      // changes.
       const locked = lockedTools(lockFile);
       if ("problem" in locked) return textResponse(409, `${locked.problem}\n`);
       const changes = changesSince(locked.tools, inspected);

@@ -65,7 +65,7 @@ function forward(request: CallRequest, address: ListenerAddress, sink: AdminSink
   const body = request.body === undefined ? undefined : Buffer.from(request.body);
   if (body) headers.set("content-length", String(body.length));
 
-  // The certificate is not verified, because this is the gateway's own listener over loopback.
+  // The certificate is not verified, because this is the gateway's own listener on the same machine.
   const pool = openHttpPool({ ...address, ...(address.protocol === "https" ? { tls: { insecure: true } } : {}) });
   const decoder = new StringDecoder("utf8");
   const line = (value: unknown): void => void sink.write(`${JSON.stringify(value)}\n`);

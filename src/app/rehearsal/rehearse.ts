@@ -150,7 +150,9 @@ export function withoutVariables<Value>(value: Value, variables: readonly Variab
   return hidden(value) as Value;
 }
 
-/** Ignores case, because header names are lowercase. Also hides the start of a value at the end of a truncated string. */
+/**
+ * Ignores case, because header names are lowercase. Also hides the start of a value at the end of a truncated string.
+ */
 function hider(name: string, secret: string): (text: string) => string {
   const shown = `\${${name}}`;
   const pattern = new RegExp(secret.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "gi");

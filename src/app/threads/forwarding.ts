@@ -1,8 +1,8 @@
 /**
  * Forwards requests to the worker thread that owns the route. MCP sessions and child processes exist in one thread, so
  * one thread owns each route with MCP backends, selected by a hash of the route name. If such a listener has policies
- * that can change the request before its route is known, one thread owns the whole listener. The accepting thread serves
- * all other requests. Requests are forwarded before any policy runs, and the owning thread records them.
+ * that can change the request before its route is known, one thread owns the whole listener. The accepting thread
+ * serves all other requests. Requests are forwarded before any policy runs, and the owning thread records them.
  */
 import type { Duplex } from "node:stream";
 import type { MessagePort } from "node:worker_threads";
@@ -392,7 +392,7 @@ class RemoteClient implements ClientSink, BodyCarrier {
   #awaitsDrain = false;
   #isBodyWanted = false;
   #hasBody: boolean;
-  /** Body bytes that were read in this thread but not yet reported. */
+  /** Body bytes that this thread received and has not yet reported as read. */
   #read = 0;
   #moved = 0;
   #lastMoved = -1;

@@ -54,7 +54,7 @@ export function listeningInodes(table: string): { inode: string; port: number }[
     });
 }
 
-/** Throws if a socket cannot be handed over. */
+/** Throws if the configuration or a socket cannot be handed over. */
 export function handedSockets(
   sources: SourceList,
   { adminAddr, statsAddr }: WrittenProcess,

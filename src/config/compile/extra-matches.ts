@@ -8,9 +8,9 @@ import { pathMatch } from "../load/normalize.ts";
 import { definitionOf } from "./compiled-scope.ts";
 
 /**
- * Adds the paths that policies and backends serve in addition, such as well-known documents. If several routes of a gateway would
- * serve the same path, the route whose resource the path names gets it, otherwise the route at `/mcp`, otherwise the
- * first route in the file.
+ * Adds the paths that policies and backends serve in addition, such as well-known documents. If several routes of a
+ * gateway would serve the same path, the route whose resource the path names gets it, otherwise the route at `/mcp`,
+ * otherwise the first route in the file.
  */
 export function claimExtraMatches(config: NormalConfig): void {
   const claimed = new Set<string>();

@@ -13,7 +13,9 @@ export interface ConfigGeneration {
     retire?: (resource: Resource) => Promise<void>,
   ): Resource;
   serving(action: () => void): void;
-  /** Call this when the new configuration serves. Retires or closes the resources that only the old configuration used. */
+  /**
+   * Call this when the new configuration serves. Retires or closes the resources that only the old configuration used.
+   */
   commit(): void;
   /** Call this when the new configuration is rejected. Closes the resources that were opened for it. */
   discard(): void;

@@ -49,7 +49,7 @@ export function tracedExpression(expression: Expression, redaction: Redaction, i
   };
 }
 
-/** Another header may contain the value of a sensitive one. */
+/** Another header may contain the value of a sensitive header. */
 function isCopy(result: EvaluationResult, secrets: readonly string[]): boolean {
   if (!result.ok || secrets.length === 0) return false;
   const text = typeof result.value === "string" ? result.value : (JSON.stringify(result.value) ?? "");

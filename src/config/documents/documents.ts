@@ -86,7 +86,9 @@ export interface WrittenGateway {
   readonly protocol: "HTTP" | "HTTPS";
   readonly tls?: {
     readonly certificates: readonly ListenerCertificate[];
-    /** Lists the host names of listeners on the same port. A connection for one host name cannot be used for another. */
+    /**
+     * Lists the host names of listeners on the same port. A connection for one host name cannot be used for another.
+     */
     readonly parts?: readonly string[];
     readonly clientAuth?: { readonly ca: string; readonly mode: "require" };
   };
@@ -98,7 +100,7 @@ export interface WrittenGateway {
 /** One of several listeners on a port, with its own policies. */
 export interface WrittenSection {
   readonly name: string;
-  /** Undefined for the listener that serves every host name without its own listener. */
+  /** Undefined for a listener without a host name, which serves all host names that no other listener has. */
   readonly hostname: string | undefined;
 }
 
@@ -125,7 +127,7 @@ export interface WrittenRoute {
   readonly except?: readonly string[];
   /** The section of the gateway that serves the route. */
   readonly section?: string;
-  /** Maps the index of each unresolved backend reference to the reason. */
+  /** Maps the index of each backend that rejects its requests to the reason. */
   readonly closedBackends?: ReadonlyMap<number, string>;
   readonly document: ResourceDocument;
   readonly path: Path;

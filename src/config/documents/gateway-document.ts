@@ -33,7 +33,7 @@ interface TranslatedGateway {
 const NO_CONFLICT: Verdict = { isTrue: false, reason: "NoConflicts", message: "No conflicts" };
 const ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "Gateway accepted" };
 
-/** Adds the ports of this document to `takenPorts`. In a cluster, each Gateway has its own address. */
+/** Adds the ports of this document to `takenPorts`. In a cluster, each Gateway has its own address and its own set. */
 export function translateGateway(
   document: ResourceDocument,
   takenPorts: Set<number>,
@@ -173,7 +173,7 @@ function writtenGateway(
 const GATEWAY_FIELDS = new Set(["gatewayClassName", "listeners", "addresses", "infrastructure", "tls"]);
 const LISTENER_FIELDS = new Set(["name", "hostname", "port", "protocol", "tls", "allowedRoutes"]);
 
-/** Returns the condition for a field that is not supported, because serving the Gateway without it would not match the intent. */
+/** Returns the condition for an unsupported field. Serving the Gateway without the field would not match the intent. */
 function refusedField(spec: Fields): Verdict | undefined {
   const no = (reason: string, message: string): Verdict => ({ isTrue: false, reason, message });
   const unsupported = (field: string): Verdict => no("UnsupportedValue", `spec.${field} is not supported`);

@@ -162,7 +162,7 @@ function withNotes(verdict: Verdict, notes: readonly string[]): Verdict {
   return notes.length === 0 ? verdict : { ...verdict, message: [verdict.message, ...notes].join("; ") };
 }
 
-/** An API server counts generations. For documents in files, each change of the spec counts. */
+/** The API server sets `generation`. For documents in files, each change of the spec increments it. */
 function metadataOf(
   value: Readonly<Record<string, unknown>>,
   identity: { readonly namespace: string; readonly name: string },
@@ -262,7 +262,9 @@ interface ResolvedTarget {
 interface ResolvedTargets {
   readonly outcomes: readonly TargetOutcome[];
   readonly targets: readonly ResolvedTarget[];
-  /** The existing targets that invalid references most likely mean. A security policy makes them reject all requests. */
+  /**
+   * The existing targets that invalid references most likely mean. A security policy makes them reject all requests.
+   */
   readonly meant: readonly ResolvedTarget[];
   /** Describes the entries that repeat an earlier target, which counts once. */
   readonly repeated: readonly string[];

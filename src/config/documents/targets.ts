@@ -21,7 +21,9 @@ export interface GatewayListener {
   readonly sectionName: string | undefined;
   /** Contains the key under `gateways`, or undefined if the listener cannot be served. */
   readonly gateway: string | undefined;
-  /** The section with this listener's policies. Set if listeners share the port and a policy names a single listener. */
+  /**
+   * The section with this listener's policies. Set if listeners share the port and a policy names a single listener.
+   */
   readonly section?: string | undefined;
   readonly port: number | undefined;
   readonly hostname: string | undefined;

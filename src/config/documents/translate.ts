@@ -298,7 +298,7 @@ function takenKindsOf({ standalone }: ResourceInput): (target: TargetName) => Ma
   };
 }
 
-// Redacts the spec of a GatewayPolicy for display (dump, UI, status). The schema marks secrets, so unknown fields and
+// Redacts the spec of a GatewayPolicy for display (dump, UI, status). The schema marks secrets. Unknown fields and
 // invalid security parts are hidden completely, because a misspelled field may contain a key.
 
 function shownSpec(

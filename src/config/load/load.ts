@@ -1,7 +1,7 @@
 /**
  * Reads the configuration from files, directories, standard input, or a built-in string. The document without `kind` is
- * the standalone configuration, documents with a `kind` are resources, and other documents may contain only `tests`. Loading reports all problems together and
- * never returns a partial configuration.
+ * the standalone configuration, documents with a `kind` are resources, and other documents may contain only `tests`.
+ * Loading reports all problems together and never returns a partial configuration.
  */
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -199,7 +199,7 @@ export interface Sources {
   readonly canChange: boolean;
   /** Throws a ConfigError if a path cannot be read. */
   read(): SourceText[];
-  /** Returns all paths to watch. The files of a directory can change. */
+  /** Returns the paths to watch now. New files can appear in a directory. */
   paths(): string[];
   /** Joins the content of all sources and of the files that they name (keys, certificates), to detect changes. */
   content(namedFiles: Iterable<string>): string;

@@ -17,7 +17,7 @@ export interface PlacedPolicy {
   readonly config: unknown;
   /** Contains the policy as written under `policies`, if the source has another form. */
   readonly written?: unknown;
-  /** Set for a resource document, whose status reports a failure. */
+  /** True if the policy comes from a resource document, whose status reports a failure. */
   readonly isResource?: boolean;
   /** The owner, for example `route tools`, is part of the key of resources that survive reloads. */
   readonly owner: string;
@@ -56,7 +56,7 @@ export interface NormalGateway {
 
 export interface NormalSection {
   readonly name: string;
-  /** Undefined for the listener that serves every host name without its own listener. */
+  /** Undefined for a listener without a host name, which serves all host names that no other listener has. */
   readonly hostname: string | undefined;
   readonly policies: PlacedPolicy[];
   closed?: string;

@@ -1,7 +1,7 @@
 /**
- * Hints for values of the wrong shape, derived from the schema: `timeout: 5s` becomes `timeout: { requestTimeout: 5s }`,
- * `provider: openAI` becomes `provider: { openAI: {} }`, and an object becomes the entry of a list. A value is quoted
- * only if it cannot be a secret.
+ * Hints for values of the wrong shape, derived from the schema: `timeout: 5s` becomes `timeout: { requestTimeout: 5s
+ * }`, `provider: openAI` becomes `provider: { openAI: {} }`, and an object becomes the entry of a list. A value is
+ * quoted only if it cannot be a secret.
  */
 import { z } from "zod";
 import { nearestName } from "../../cel/values/nearest-name.ts";

@@ -1,7 +1,7 @@
 /**
  * Parses a configuration file into YAML documents, in which every value has a path and a position. It replaces `${VAR}`
- * in values and names, and rejects documents that are too large, nested too deeply, use too many aliases, or repeat a key. Error
- * messages never quote the file, because a misplaced value may be a secret.
+ * in values and names, and rejects documents that are too large, nested too deeply, use too many aliases, or repeat a
+ * key. Error messages never quote the file, because a misplaced value may be a secret.
  */
 import {
   Alias,
@@ -48,8 +48,8 @@ export interface SourceDocument {
    */
   position(path: Path, at?: "key" | "value"): Position | undefined;
   /**
-   * Returns the string with resolved variables, before it was converted to a YAML type, or undefined if the value has no
-   * variables.
+   * Returns the string with resolved variables, before it was converted to a YAML type, or undefined if the value has
+   * no variables.
    */
   fromEnvironment(path: Path): EnvironmentText | undefined;
   /**
@@ -432,8 +432,8 @@ export const MAX_DEPTH = 64;
 export const TOO_DEEP = `nested deeper than ${MAX_DEPTH} levels`;
 
 /**
- * Runs a cheap check before the parser, which recurses for nested brackets and indentation. It does not distinguish strings
- * and comments, so the limit is generous.
+ * Runs a cheap check before the parser, which recurses for nested brackets and indentation. The check does not
+ * distinguish strings and comments, so its limit is generous.
  */
 export function firstTooDeepLine(text: string): number | undefined {
   const limit = MAX_DEPTH * 4;
