@@ -50,7 +50,6 @@ const EXPENDABLE_NAMESPACES = ["mcp-sessions", "mcp-settings", "mcp-tasks", "mcp
 
 export type EntryKind = "cache" | "protected" | "expendable" | "other";
 
-/** The kind determines how a full store treats the entry. */
 export function entryKind(key: string): EntryKind {
   const namespace = key.slice(0, key.indexOf("/"));
   if (namespace === CACHE_NAMESPACE) return "cache";
@@ -108,7 +107,7 @@ export interface StoreHealth {
 
 export class StoreUnavailable extends Error {
   /**
-   * True if the operation may have been applied or may still be, so that repeating an addition could count it twice.
+   * True if the operation may have been applied or may be applied later, so that a repeated addition could count twice.
    */
   readonly isUncertain: boolean;
 

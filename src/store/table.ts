@@ -23,7 +23,6 @@ const PROTECTED_TIMES = 2;
 /** Estimates the memory overhead of an entry in addition to its key and value. */
 const ROW_BYTES = 160;
 const SWEEP_EVERY_MS = 1_000;
-/** Limits the work per sweep, to keep the event loop responsive. */
 const ENTRIES_PER_SWEEP = 5_000;
 
 /** Sets a key, or removes it if there is no value. An entry with an expiry of 0 does not expire. */

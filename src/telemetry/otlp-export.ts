@@ -25,7 +25,6 @@ import type { OtlpSettings } from "./settings.ts";
 import type { ReadableLogRecord, ReadableSpan, ResourceMetrics } from "./signals.ts";
 
 interface Sender<Payload> {
-  /** Rejects if the collector did not accept the batch. */
   send(payload: Payload): Promise<void>;
   close(): void;
 }

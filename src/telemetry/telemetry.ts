@@ -42,7 +42,7 @@ export interface TelemetryEnv {
 export interface Telemetry {
   begin(exchange: Exchange): void;
   settled(exchange: Exchange, outcome: Outcome): void;
-  /** Undefined if log records are not exported. */
+  /** The function is undefined if log records are not exported. */
   readonly log: ((entry: LogEntry) => void) | undefined;
   close(limitMs: number): Promise<void>;
 }
