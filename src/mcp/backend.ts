@@ -304,7 +304,6 @@ export class PreparedActions {
   }
 }
 
-/** Replaces calls of `call_tool` with the calls that their arguments describe (`toolMode: search`). */
 export function unwrappedAction(action: ClientAction): ClientAction {
   switch (action.kind) {
     case "requests":

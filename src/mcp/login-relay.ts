@@ -83,7 +83,6 @@ export class LoginRelay {
     this.#endpoints = relayEndpoints(this.#suffixes);
   }
 
-  /** Returns undefined if the path is not a login path. */
   answer(exchange: Exchange): Promise<Reply> | undefined {
     const endpoint = this.#endpoints.get(exchange.originalPath);
     return endpoint && this.#answer(endpoint, exchange);

@@ -172,7 +172,6 @@ export class RouterFactory {
     };
   }
 
-  /** All sessions use the same options of a target. */
   connectionOptions(target: Target): ConnectionOptions {
     const known = this.#connectionOptions.get(target);
     if (known) return known;
@@ -193,7 +192,6 @@ export class RouterFactory {
   }
 }
 
-/** Removes the login and tool settings that wrap the upstream. */
 export function unwrapUpstream(upstream: Upstream): Upstream {
   return upstream instanceof ToolUpstream || upstream instanceof LoginUpstream
     ? unwrapUpstream(upstream.inner)

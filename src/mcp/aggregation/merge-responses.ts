@@ -159,7 +159,6 @@ export function lowestVersion(versions: readonly string[]): string {
 }
 
 export interface ListPage {
-  /** The items as JSON. */
   readonly items: readonly string[];
   readonly nextCursor: string | undefined;
   readonly failed: ReadonlyMap<string, string>;
@@ -198,7 +197,6 @@ export function encodeCursor(cursors: Readonly<Record<string, string>>): string 
   return Buffer.from(JSON.stringify(cursors)).toString("base64url");
 }
 
-/** Returns undefined if the cursor is malformed. */
 export function decodeCursor(cursor: unknown): Readonly<Record<string, string>> | undefined {
   if (typeof cursor !== "string") return undefined;
   try {

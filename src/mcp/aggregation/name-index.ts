@@ -95,7 +95,6 @@ export class NameIndex {
     );
   }
 
-  /** Records which target has each name and returns the cursors of the next pages. */
   *#learn(method: string, outcomes: readonly TargetResponse[]): Steps<{ upstream: Upstream; cursor: string }[]> {
     const list = LISTS[method] as (typeof LISTS)[string];
     const more: { upstream: Upstream; cursor: string }[] = [];

@@ -20,7 +20,7 @@ export interface Names {
   inward(kind: NamedKind, name: string): { readonly target: string; readonly name: string } | undefined;
 }
 
-/** Hosts recognize UI resources by this scheme, so the prefix follows it. */
+/** MCP hosts recognize UI resources by this scheme, so the prefix follows it. */
 const UI_SCHEME = "ui://";
 
 export function createNames(targets: readonly string[], mode: "conditional" | "always" | "never"): Names {

@@ -46,7 +46,6 @@ export interface Router {
    * Returns a server's notification with the names that clients use, or undefined if the client must not receive it.
    */
   notificationText(upstream: Upstream, message: ServerMessage): string | undefined;
-  /** Applies a new configuration and returns the removed upstreams. */
   change(change: TargetChange): readonly Upstream[];
 }
 

@@ -85,7 +85,8 @@ function window(bytes: Buffer, side: "start" | "end"): Buffer {
 }
 
 /**
- * Matches the id as the last member of the message. At the end of the body, it cannot be inside a string or an object.
+ * Matches the id as the last member of the message. At the end of the body, it cannot be inside a string or a nested
+ * object.
  */
 const LAST_MEMBER = /[,{]\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d{1,20})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$/;
 

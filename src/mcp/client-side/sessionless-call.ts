@@ -241,7 +241,6 @@ const ENVELOPE = new Map([
   [PROTOCOL_VERSION, JSON.stringify(LATEST_MODERN)],
   [CLIENT_CAPABILITIES, "{}"],
 ]);
-/** Lists the server capabilities that work without a session. */
 const CAPABILITIES = ["tools", "prompts", "resources", "completions"];
 
 /** Returns undefined if a server must handle the request. */

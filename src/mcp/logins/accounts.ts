@@ -64,7 +64,6 @@ function shown(login: ServerLogin, { principal, tokens, connectedAtMs }: Connect
   };
 }
 
-/** The id is a digest, so that it does not reveal the user. */
 function accountId(login: ServerLogin, principal: string): string {
   return placeName(login.id, login.serverUrl, principal).slice(0, 16);
 }

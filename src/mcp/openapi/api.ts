@@ -197,7 +197,6 @@ export class OpenApi {
     return answer.body.toString();
   }
 
-  /** Yields to other requests between slices. */
   async #inSlices<Result>(steps: Generator<undefined, Result>): Promise<Result> {
     for (;;) {
       const endMs = this.#env.clock.monotonicMs() + SLICE_MS;

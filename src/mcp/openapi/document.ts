@@ -20,7 +20,6 @@ export interface OpenApiDocument {
   readonly server: string | undefined;
 }
 
-/** Throws an Error with the reason if the description is not supported. */
 export function parseOpenApi(text: string): OpenApiDocument {
   const root = parsed(text);
   if (!isObject(root)) throw new Error("it is not an OpenAPI description");

@@ -310,7 +310,6 @@ const DROPPED: ReadonlySet<string> = new Set([
 
 export class SchemaTooLarge extends Error {}
 
-/** Converts the schemas of one tool and collects the definitions that they reference. */
 export class ToolSchemas {
   readonly definitions: Record<string, unknown> = Object.create(null);
   readonly #document: OpenApiDocument;

@@ -26,7 +26,6 @@ export const LISTS = lookupTable<{ readonly member: string; readonly key: string
   "resources/templates/list": { member: "resourceTemplates", key: "uriTemplate", kind: "resource" },
 });
 
-/** Returns the tool, prompt, or resource that a request addresses, with the name that the client sent. */
 export function addressedItem(request: ClientRequest): Named | undefined {
   const { params } = request;
   switch (request.method) {
@@ -49,7 +48,6 @@ export function addressedItem(request: ClientRequest): Named | undefined {
 
 const TITLES: Readonly<Record<NamedKind, string>> = { tool: "tool", prompt: "prompt", resource: "resource" };
 
-/** Returns the same failure for unknown and for denied names. */
 export function unknownName(kind: NamedKind, shown: string): Failure {
   return { code: INVALID_PARAMS, status: 200, message: `Unknown ${TITLES[kind]}: ${shown}` };
 }

@@ -11,7 +11,6 @@ import { type Call, type Failure, mapResult, runMessageSteps, serverFailure } fr
 import type { ClientRequest, ServerMessage } from "./json-rpc.ts";
 import { itemKeyProblem, listKeyProblem } from "./message-rules.ts";
 
-/** Returns undefined if the response is valid or the request did not list items. */
 export function* listProblem(
   request: ClientRequest,
   message: ServerMessage,

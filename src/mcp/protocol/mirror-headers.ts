@@ -21,7 +21,6 @@ export function mirrorHeader(value: string): string {
   return isPlain ? value : `${PREFIX}${Buffer.from(value).toString("base64")}${SUFFIX}`;
 }
 
-/** Returns undefined if the header is malformed. */
 export function readMirrorHeader(header: string): string | undefined {
   if (!header.startsWith(PREFIX) || !header.endsWith(SUFFIX))
     return /^[\x20-\x7e\t]*$/.test(header) ? header : undefined;

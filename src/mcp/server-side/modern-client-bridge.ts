@@ -268,7 +268,6 @@ export class ModernClientBridge {
   }
 }
 
-/** Returns undefined if the level is missing or unknown. */
 function requestedLevel(call: Call): string | undefined {
   const level = (call.request.params._meta as Record<string, unknown> | undefined)?.[LOG_LEVEL];
   return typeof level === "string" && LEVELS.includes(level) ? level : undefined;

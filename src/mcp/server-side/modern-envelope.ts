@@ -79,7 +79,6 @@ export function asModernResult(message: ServerMessage, method: string, serverInf
   return finish(modernResult(message, method, serverInfo));
 }
 
-/** Adds the missing 2026-07-28 fields to a legacy result, in slices. */
 export function* modernResult(message: ServerMessage, method: string, serverInfo: unknown): Steps<ServerMessage> {
   const { text } = message;
   const result = yield* findInSteps(text, 0, "result");

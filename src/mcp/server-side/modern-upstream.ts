@@ -209,7 +209,7 @@ export class ModernUpstream implements Upstream, ConnectionListener {
   #probe(io: Handshake): void {
     const state: Probe = { isDecided: false, isLegacyTried: false };
     const { clock } = this.#env;
-    // The ping has the envelope too, because a server of both versions would take a ping without it as a legacy client.
+    // The ping also has the envelope, because a server of both versions would treat a client without it as legacy.
     const params = `{"_meta":{${this.#client.envelope}}}`;
     const tryLegacy = (): void => {
       stopTimers();
@@ -220,7 +220,7 @@ export class ModernUpstream implements Upstream, ConnectionListener {
       if (!state.isDecided) graceTimer = clock.after(GRACE_MS, tryLegacy);
     };
     const pingTimer = clock.after(PROBE_MS, () => {
-      // A server that supported 2026-07-28 earlier is probably slow.
+      // A server that supported 2026-07-28 in an earlier handshake is probably slow, so it needs no ping.
       if (this.target.speaksModern === undefined) io.request("ping", params, afterPing);
     });
     const silentTimer = clock.after(Math.max(SILENT_MS, this.#env.startWaitMs()), tryLegacy);

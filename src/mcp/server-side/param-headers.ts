@@ -44,7 +44,6 @@ export class ParamHeaders {
     }
   }
 
-  /** Returns undefined if the headers are valid. */
   problem(request: ClientRequest, headers: HeaderList): Failure | undefined {
     const args = request.params.arguments;
     for (const { header, path } of this.#tools.get(String(request.params.name)) ?? []) {
@@ -86,7 +85,6 @@ function collect(schema: unknown, path: readonly string[], found: MirroredParam[
   }
 }
 
-/** Returns undefined if the value is missing or not a scalar. */
 function textAt(args: unknown, path: readonly string[]): string | undefined {
   let at = args;
   for (const key of path) {

@@ -55,7 +55,7 @@ export interface ConnectionOptions {
   up(): void;
   /** Returns the user's access token for this server, which is sent with every message. */
   authorization?(): string | undefined;
-  /** Returns alternating names and values of the client headers that the configuration forwards. */
+  /** Returns alternating names and values of the headers that the server receives from the client's request. */
   forwarded(headers: HeaderList): readonly string[] | undefined;
   /** Opens a channel now or later, or calls `refused` with the reason. Returns a function that cancels the attempt. */
   connect(

@@ -360,7 +360,6 @@ function identityProblem(shared: boolean, mcp: TargetConfig["mcp"]): string | un
   return twice === undefined ? undefined : `the header "${twice}" is set in \`headers\` or \`forwardHeaders\` too`;
 }
 
-/** Defines the fields next to `targets` in `backends[].mcp` and in the `mcp` section. */
 export const mcpSettingsShape = {
   prefixMode: z
     .enum(["conditional", "always", "never"])

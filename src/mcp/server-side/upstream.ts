@@ -33,7 +33,6 @@ export type OpenOutcome =
 
 export interface Upstream {
   readonly target: Target;
-  /** The value is undefined until the upstream is open. */
   readonly about: ServerAbout | undefined;
   readonly pendingCalls: number;
   readonly isBackingOff: boolean;
@@ -45,7 +44,6 @@ export interface Upstream {
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void;
   call(call: Call): CallHandle;
   notify(message: ClientNotification, wire?: WireTap): void;
-  /** Reconnects without waiting for a call. */
   reconnect(): void;
   /**
    * Stops an idle process until the next call. Returns undefined if the upstream owns no process or the process is in
@@ -71,7 +69,6 @@ const MAX_ABOUT_TOKENS = 20_000;
 /** Restricts the characters, because HTTP repeats the version in a header. */
 const VERSION = /^[\w.-]{1,64}$/;
 
-/** Returns undefined if the result is malformed. */
 export function readInitialized(answer: ServerMessage): ServerAbout | undefined {
   const about = readAbout(answer);
   return about && VERSION.test(about.protocolVersion) ? about : undefined;
@@ -97,7 +94,6 @@ export function handshakeRefusal(answer: ServerMessage): string {
 }
 
 function readAbout(answer: ServerMessage): ServerAbout | undefined {
-  // Limits the response, because parsing it blocks the event loop.
   if (answer.kind !== "result" || exceedsTokens(answer.text, MAX_ABOUT_TOKENS)) return undefined;
   const result = parseResult(answer);
   if (aboutKeyProblem(Object.keys(result)) !== undefined) return undefined;

@@ -147,7 +147,6 @@ function* outcomeInSteps(
   // Errors are small, so they need no slicing.
   if (message.kind !== "result") return responseOutcome(request, target, message);
   if (request.method !== "tools/call") return SUCCEEDED;
-  // A native search is much faster than traversing a large result, and most results are not errors.
   if (!(yield* occursInSteps(message.text, IS_ERROR, IS_ERROR_CHARS))) return SUCCEEDED;
   const flag = yield* findInSteps(message.text, 0, "result", "isError");
   if (flag === undefined || slice(message.text, flag) !== "true") return SUCCEEDED;

@@ -82,7 +82,6 @@ const KEPT_MS = 30_000;
 const FIRST_LOOK_MS = 50;
 /** Limits the polling interval. A user takes several seconds to respond anyway. */
 const LAST_PAUSE_MS = 1_000;
-/** Leaves room for form input and generated text. */
 const MAX_CARRIED_CHARS = 256 * 1024;
 /** Limits concurrent writes to the store. Responses beyond the limit are dropped. */
 const MAX_WRITES = 64;

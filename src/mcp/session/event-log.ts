@@ -108,7 +108,6 @@ export function parseEventId(text: string): EventPlace | undefined {
   };
 }
 
-/** Returns undefined if the text is not a JSON string. */
 function quoted(text: string): string | undefined {
   try {
     const value: unknown = JSON.parse(text);

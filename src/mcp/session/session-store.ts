@@ -174,7 +174,6 @@ export class SessionStore implements SessionHost {
     this.#ended(server, reason);
   }
 
-  /** Calls `beat` periodically until `stopHeartbeat` is called. */
   startHeartbeat(one: Heartbeat): void {
     this.#heartbeats.add(one);
     this.#heartbeatTimer ??= this.#env.clock.every(BEAT_MS, this.#beat);
@@ -184,7 +183,6 @@ export class SessionStore implements SessionHost {
     this.#heartbeats.remove(one);
   }
 
-  /** Returns undefined if the session is not open or has another owner. */
   find(id: string, owner: string | undefined): Session | undefined {
     const session = this.#sessions.get(id);
     return session?.isOpen === true && session.owner === owner ? session : undefined;

@@ -121,7 +121,6 @@ export class SessionStreams implements StreamOwner {
     return replay;
   }
 
-  /** Connects a client to the general stream after the last event that the client received. */
   listen(sink: ResponseReceiver, after: EventPlace | undefined, lifeMs?: number): BackendRun {
     const number = after?.stream === GENERAL_STREAM ? after.number : undefined;
     const run = this.#listeners.join(this.general, sink, number, lifeMs);

@@ -127,7 +127,6 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     return this.#state === "open" && !this.#isRetiring;
   }
 
-  /** The value is undefined until the session has a server. */
   get names(): Names | undefined {
     return this.#router?.names;
   }
@@ -275,7 +274,6 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     };
   }
 
-  /** Switches to the targets of a new configuration and returns the upstreams that are no longer used. */
   change(change: TargetChange): readonly Upstream[] {
     if (this.#state !== "open" || this.#router === undefined) return [];
     const before = this.#router.upstreams;

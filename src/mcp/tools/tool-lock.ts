@@ -34,7 +34,6 @@ export const lockSchema = z.strictObject({
 
 export interface ToolLock {
   readonly fingerprint: string;
-  /** Files of version 1 do not pin instructions. */
   readonly pinsInstructions: boolean;
   /** Returns undefined if the definition matches the accepted one. */
   difference(name: string, definition: ToolDefinition): readonly string[] | undefined;
@@ -149,9 +148,7 @@ function compared(a: readonly string[], b: readonly string[]): string[] {
   return lines;
 }
 
-/**
- * The limit is large enough for about ten thousand tools. The gateway does not read larger files, so none is written.
- */
+/** The gateway does not read larger files, so none is written. */
 export const MAX_LOCK_BYTES = 16 * 1024 * 1024;
 
 export type LockedTools = ReadonlyMap<string, ReadonlyMap<string, ToolDefinition>>;
@@ -172,7 +169,6 @@ export interface ToolChange {
   readonly hash: string;
 }
 
-/** Returns undefined if the file does not exist. Throws an Error if it is invalid. */
 export function readLockFile(file: string): LockedTools | undefined {
   const status = statSync(file, { throwIfNoEntry: false });
   if (status === undefined) return undefined;

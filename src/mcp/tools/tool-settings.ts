@@ -269,7 +269,6 @@ function filling(
   return result.value === null ? { problem: "its value is null" } : { json: JSON.stringify(result.value) };
 }
 
-/** Targets without tool settings have no entry. */
 export type ToolSettingsByTarget = ReadonlyMap<string, ToolSettings>;
 
 export class TargetTools {

@@ -72,7 +72,6 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   #accepted: { readonly names: Set<string>; readonly atMs: number } | undefined = undefined;
   /** Caches the description that clients receive for the server's original description. */
   #shown: { readonly of: ServerAbout; readonly about: ServerAbout } | undefined = undefined;
-  /** Each event that invalidates an earlier comparison increments this counter. */
   #changes = 0;
 
   constructor(env: ToolUpstreamOptions, user: UpstreamListener, make: (user: UpstreamListener) => Upstream) {

@@ -41,7 +41,6 @@ export interface RemoteServer {
   /** Has the form `host:port`. */
   readonly address: string;
   shown(text: string): string;
-  /** Returns undefined unless the response requires a login. */
   requiredLogin(status: number, headers: HeaderList): LoginRequired | undefined;
   send(request: RemoteRequest, handler: RemoteHandler): HttpCall;
   close(): void;
@@ -172,7 +171,6 @@ class ResponseTap {
   }
 }
 
-/** Returns the query values without percent-decoding. */
 function rawValues(search: string): string[] {
   return search.split("&").map((part) => part.slice(part.indexOf("=") + 1));
 }
