@@ -13,7 +13,7 @@ import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { parseBoundedObject } from "../../json/json.ts";
 import type { Logger } from "../../observe/log/logger.ts";
-import type { Discovery } from "../providers/discovery.ts";
+import { type Discovery, mayCall } from "../providers/discovery.ts";
 import {
   type ClientRegistration,
   type Discovered,
@@ -143,6 +143,8 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
   async function findEndpoint(name: "authorization_endpoint" | "token_endpoint"): Promise<string> {
     const url = (await discovered())[name];
     if (typeof url !== "string") throw metadataUnavailable(invalidProviderResponse(`the metadata has no ${name}`));
+    if (name === "token_endpoint" && !mayCall(url, provider.discoveredIssuer))
+      throw invalidProviderResponse(`${name} is ${urlLabel(url)}; without TLS it must be at the issuer's own origin`);
     return url;
   }
 

@@ -63,6 +63,21 @@ test("the secret is added to the operator's client only", async () => {
   }
 });
 
+test("the secret is not sent to a token endpoint without TLS at another origin [D6]", async () => {
+  const document = { ...DOCUMENT, token_endpoint: "http://10.0.0.1/token" };
+  const { refused, env } = await compile(
+    { ...own, clientSecret: "planted" },
+    {
+      ...ANSWERS,
+      "https://id.example.com/.well-known/oauth-authorization-server/oauth": { body: document },
+      [document.token_endpoint]: { body: { access_token: "a" } },
+    },
+  );
+  const error = await refused(tokenRequest("grant_type=authorization_code&client_id=own-1&code=x"));
+  assert.equal(error.code, "backend_response_invalid");
+  assert.ok(env.provider.requests.every(({ method }) => method !== "POST"));
+});
+
 const authorize = (query: string) => ({ method: "GET", path: `${AS}/mcp/authorize`, query });
 const asked = (client: string, redirect: string): string =>
   new URLSearchParams({ client_id: client, redirect_uri: redirect, state: "s" }).toString();
