@@ -282,7 +282,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
 
   flushHead(endStream = false): void {
     const head = this.#unsent;
-    if (head === undefined || this.#isClosed || this.#stream.destroyed) return;
+    if (head === undefined || this.#isClosed || this.#isReset) return;
     this.#unsent = undefined;
     const isWhole = endStream || !this.#sendsBody;
     this.#stream.respond(responseFields(head.status, head.headers), {
@@ -323,7 +323,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
     this.#trailers = trailers;
     const chunk = this.#sendsBody && lastChunk !== undefined && lastChunk.length > 0 ? lastChunk : undefined;
     this.flushHead(chunk === undefined && (trailers ?? []).length === 0);
-    if (this.#stream.destroyed) return;
+    if (this.#isReset) return;
     // The rest of the body is not read, so the client can stop sending (RFC 9113 section 8.1).
     if (!this.#hasBody) this.#stream.once("finish", () => closeStreamLater(this.#stream, NGHTTP2_NO_ERROR));
     if (chunk === undefined) this.#stream.end();
@@ -333,7 +333,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
   }
 
   #sendTrailers(): void {
-    if (!this.#hasEnded || this.#isClosed) return;
+    if (!this.#hasEnded || this.#isClosed || this.#isReset) return;
     this.#stream.sendTrailers(trailerFields(this.#request.wantsTrailers ? this.#trailers : undefined));
   }
 
@@ -351,7 +351,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
 
   askForBody(): void {
     if (this.#hasBody) return;
-    if (this.#mustAskForBody && !this.#hasHead && !this.#stream.destroyed) {
+    if (this.#mustAskForBody && !this.#hasHead && !this.#isReset) {
       this.#mustAskForBody = false;
       this.#stream.additionalHeaders({ ":status": 100 });
     }
@@ -418,6 +418,11 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
       if (!this.#hasBody) this.body?.abort();
       this.#owner.streamEnded(wasReset);
     }
+  }
+
+  /** A reset or malformed stream accepts no frames, although its close event may follow much later. */
+  get #isReset(): boolean {
+    return this.#stream.destroyed || this.#stream.closed;
   }
 
   #watch(): void {
