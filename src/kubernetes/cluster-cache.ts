@@ -153,7 +153,7 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
       objects.delete(key);
       parts.changed();
     } else if (isWatching) {
-      // Lists the kind again until it exists.
+      // The retry lists the kind again until it exists.
       endWatch();
       scheduleRetry(removedKind());
     }

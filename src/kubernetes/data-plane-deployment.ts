@@ -216,9 +216,9 @@ function ownerOf({ metadata }: KubernetesObject): { readonly name: unknown; read
 }
 
 /**
- * Returns the Deployments to delete of Gateways that moved to another class. If the new class also belongs to this
- * controller, the old data planes keep serving until the new ones are available. The API server deletes the Deployments
- * of deleted Gateways.
+ * Returns the Deployments to delete, which belong to Gateways that moved to another class. If the new class also belongs
+ * to this controller, the old data planes keep serving until the new ones are available. The API server deletes the
+ * Deployments of deleted Gateways.
  */
 export function staleDeployments(
   deployments: readonly KubernetesObject[],

@@ -5,7 +5,7 @@
 export function nearestName(name: string, known: Iterable<string>): string | undefined {
   const candidates = [...known];
   let best: string | undefined;
-  // At most a third of the letters may differ, so `baz` is not a misspelling of `has`.
+  // One letter or a third of the letters may differ, so `baz` is not a misspelling of `has`.
   let bestDistance = Math.max(1, Math.floor(name.length / 3)) + 1;
   for (const candidate of candidates) {
     const distance = sameWord(name, candidate) ? 0 : editDistance(name.toLowerCase(), candidate.toLowerCase());

@@ -11,7 +11,7 @@ import type { TargetFlags } from "../instance/target.ts";
 import { CliError, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";
 
-/** Every response starts with this prefix (spec 4.2). */
+/** Every successful response starts with this prefix (spec 4.2). */
 const CURRENT = "current log level is ";
 
 export interface LogFlags extends TargetFlags {
