@@ -9,9 +9,6 @@ export const MODERN_VERSIONS = ["2026-07-28"] as const;
 export const LATEST_LEGACY = "2025-11-25";
 export const LATEST_MODERN = "2026-07-28";
 
-/** Applies to requests without a version header and without a session (2025-06-18, transports). */
-export const DEFAULT_VERSION = "2025-03-26";
-
 export const PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion";
 export const CLIENT_INFO = "io.modelcontextprotocol/clientInfo";
 export const CLIENT_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities";
