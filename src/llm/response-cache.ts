@@ -1,8 +1,7 @@
 /**
  * Caches responses of LLM calls. Entries are separate per user unless the operator shares them. If the store is
- * unavailable, the cache is skipped. Incomplete, oversized, and error responses are not stored. The cache key covers
- * everything that affects the response or who may read it, so requests without an identity are cached only in a shared
- * cache or under the client's own provider key.
+ * unavailable, the cache is skipped. Incomplete, oversized, and error responses are not stored. Requests without an
+ * identity are cached only in a shared cache or under the client's own provider key.
  */
 
 import { createHash } from "node:crypto";
@@ -43,7 +42,8 @@ const HEADER = "x-gateway-cache";
 const REPLAY_CHUNK_BYTES = 16 * 1024;
 
 /**
- * `backend` is the serialized configuration. It is part of the key, so a configuration change invalidates all entries.
+ * `backend` is the serialized configuration of the backend. It is part of the key, so a change to it invalidates all
+ * entries of the backend.
  */
 export function createResponseCache({ ttl, scope }: CacheConfig, backend: string, env: BackendEnv): ResponseCache {
   const store = storeNamespace(env.store, CACHE_NAMESPACE);
@@ -99,7 +99,7 @@ export function createResponseCache({ ttl, scope }: CacheConfig, backend: string
         .catch(() => undefined)
         .then((text) => {
           const entry = text === undefined ? undefined : parseCached(text);
-          // An entry from the future was written under a different clock.
+          // A timestamp in the future was written by a clock that was ahead, so the age of the entry is unknown.
           const isOver = entry === undefined || entry.keptAtMs > clock.now() || entry.keptAtMs + ttl <= clock.now();
           return isOver ? callProviders : () => replay(entry);
         });
@@ -148,7 +148,7 @@ class ReplayedResponse implements BackendRun {
   }
 }
 
-/** The responses of these formats depend only on the request. */
+/** Requests in other formats may create objects at the provider, so they always reach it. */
 const CACHED_FORMATS: ReadonlySet<Format> = new Set([
   ...(["chat", "messages", "responses", "generateContent", "converse", "embeddings"] as const),
 ]);
@@ -183,7 +183,7 @@ export function cacheKey(input: CacheKeyInput, exchange: Exchange): string | und
   const owner = cacheOwner(exchange, scope, candidates);
   if (owner === undefined) return undefined;
   const hash = createHash("sha256");
-  // The length prefix prevents different inputs from producing the same hash.
+  // The length prefix prevents different lists of parts from being joined to the same bytes.
   const add = (part: string | Buffer): void => {
     hash.update(`${Buffer.byteLength(part)}:`);
     hash.update(part);
@@ -232,11 +232,11 @@ function withoutKeys(query: string): string {
     .join("&");
 }
 
-/** The JSON encoding of a body of this size stays below the value size limit of every store. */
+/** The JSON encoding of such a body usually fits into a store value. If it does not, the store rejects the entry. */
 const MAX_KEPT_BYTES = 512 * 1024;
 /** A buffered chunk has about this much memory overhead. */
 const CHUNK_BYTES = 128;
-/** Only these headers are replayed. All others describe a single provider call. */
+/** Other response headers are not stored, because they describe a single provider call. */
 const KEPT_HEADERS = ["content-type", "x-gateway-dropped"];
 const ERROR_EVENT = /^(?:event: ?(?:error|response\.failed)|data: ?\{"(?:error|type": ?"error)")/m;
 
@@ -269,7 +269,6 @@ export interface CacheSink {
   save(response: Pick<CachedResponse, "headers" | "body" | "isBase64">): void;
 }
 
-/** Forwards a response and collects a copy for the cache. */
 export class CachingResponse extends ResponseFilter {
   readonly #outcome: "miss" | "bypass";
   readonly #sink: CacheSink | undefined;
@@ -277,7 +276,7 @@ export class CachingResponse extends ResponseFilter {
   #chunks: Buffer[] = [];
   #bytes = 0;
 
-  /** If `sink` is omitted, only the `x-gateway-cache` header is set. */
+  /** If `sink` is omitted, the response is not stored, and only the `x-gateway-cache` header is set. */
   constructor(call: ResponseReceiver, outcome: "miss" | "bypass", sink?: CacheSink) {
     super(call);
     this.#outcome = outcome;

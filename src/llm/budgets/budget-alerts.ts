@@ -1,6 +1,6 @@
 /**
- * Sends an alert when a key's spending reaches a percentage of its budget. Each alert is sent once per key, percentage,
- * and period, by the replica that first writes its marker to the store.
+ * Sends an alert when a key's spending reaches a percentage of its budget. Each alert is sent at most once per key,
+ * percentage, limit, and period, by the replica that first writes its marker to the store.
  */
 
 import { type Clock, wait } from "../../base/clock.ts";

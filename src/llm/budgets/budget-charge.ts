@@ -201,7 +201,7 @@ export interface BudgetReading {
 
 const NAMES = ["x-budget-name", "x-budget-unit", "x-budget-limit", "x-budget-remaining", "x-budget-reset"] as const;
 
-/** Several scopes can add readings. The response headers show the reading with the smallest share. */
+/** Several scopes can add readings. The response headers show the reading with the smallest remaining share. */
 const readings = new WeakMap<Exchange, BudgetReading[]>();
 
 export function createReading({ budget, period }: Account, total: number, nowMs: number): BudgetReading {

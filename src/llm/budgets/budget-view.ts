@@ -1,6 +1,6 @@
 /**
- * Reports the spending of a budget in the current period for the admin interface. The default view lists the keys with
- * the highest spending, and a search covers all keys.
+ * Reports the spending of a budget in the current period for the admin interface. The report lists the keys with the
+ * highest spending, optionally only those that contain a search text.
  */
 
 import type { Clock } from "../../base/clock.ts";

@@ -10,7 +10,7 @@ export interface Budget {
   /** The limit is in tokens or billionths of a dollar. */
   readonly limit: number;
   readonly per: PeriodUnit;
-  /** A soft budget only sends alerts. */
+  /** A soft budget records spending and sends alerts, but it never rejects a call. */
   readonly isHard: boolean;
   /** If true, a call is admitted only if its maximum output also fits. */
   readonly reservesOutput: boolean;
@@ -71,7 +71,7 @@ export function periodAt(unit: PeriodUnit, nowMs: number): Period {
     return { name: isoDay(startMs).slice(0, "2026-11".length), startMs, endMs: Date.UTC(year, month + 1, 1) };
   }
   const today = Date.UTC(year, month, date);
-  // JavaScript weeks start on Sunday.
+  // `getUTCDay` returns 0 for Sunday, but weeks start on Monday.
   const startMs = unit === "day" ? today : today - ((now.getUTCDay() + 6) % 7) * DAY_MS;
   return { name: isoDay(startMs), startMs, endMs: startMs + (unit === "day" ? DAY_MS : 7 * DAY_MS) };
 }

@@ -1,6 +1,6 @@
 /**
  * Records spending in the store, which all replicas share. An addition that definitely failed is queued and retried
- * every second. An addition with an unknown outcome is not retried, because it might count twice. Each process has one
+ * every second. An addition with an unknown outcome is not retried, because it might count twice. All budgets share one
  * ledger, which survives configuration reloads.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -42,12 +42,12 @@ export class Ledger {
     return this.#waiting.size;
   }
 
-  /** Adds the amount only if the total stays within `ceiling`. Rejects with `StoreUnavailable`. */
+  /** Adds the amount only if the total stays within `ceiling`. Rejects if the store is unavailable. */
   reserve(counter: SpendingCounter, amount: number, ceiling: number): Promise<AddResult> {
     return this.#store.add(counter.key, amount, { limit: ceiling, expiresAtMs: counter.expiresAtMs });
   }
 
-  /** `amount` may be negative or 0. Resolves with the total, or undefined if the store returned none. Never rejects. */
+  /** `amount` may be negative or 0. Resolves with the total, or with undefined if the addition failed. Never rejects. */
   async add(counter: SpendingCounter, amount: number): Promise<number | undefined> {
     try {
       return (await this.#store.add(counter.key, amount, { expiresAtMs: counter.expiresAtMs })).total;

@@ -16,7 +16,7 @@ export type Source = EncodedData | { readonly url: string };
 export interface TextPart {
   readonly kind: "text";
   readonly text: string;
-  /** Holds Anthropic's `cache_control`. Bedrock has an equivalent; other providers cache automatically. */
+  /** Holds the client's `cache_control`, which is written only for Anthropic and Bedrock. */
   readonly cacheControl?: unknown;
 }
 
@@ -126,7 +126,7 @@ export interface Conversation {
   readonly settings: Settings;
 }
 
-/** Merges adjacent turns of the same role, because most providers reject them. */
+/** Merges adjacent turns of the same role, because some providers reject them. */
 export class TurnList {
   readonly turns: { readonly role: Turn["role"]; readonly parts: Part[] }[] = [];
 
@@ -138,8 +138,8 @@ export class TurnList {
 }
 
 /**
- * Removes unsupported parts, and turns that become empty. Every provider rejects an empty turn, so keeping one would
- * make the conversation impossible to continue.
+ * Removes unsupported parts, empty text, and turns that become empty. Providers reject an empty turn, so keeping it
+ * would make the conversation impossible to continue.
  */
 export function keepSupportedParts(turns: readonly Turn[], isSupported: (part: Part) => boolean): readonly Turn[] {
   const kept = new TurnList();
@@ -179,7 +179,7 @@ export function readSignature(text: unknown, native: Signer | undefined): Signat
   return native && { signer: native, value: text };
 }
 
-/** These budgets match those of Google's OpenAI-compatible API. */
+/** The budgets of `low`, `medium`, and `high` are those of Google's OpenAI-compatible API. */
 const BUDGETS = lookupTable<number>({
   none: 0,
   minimal: 512,

@@ -127,7 +127,8 @@ export class Losses {
 }
 
 /**
- * Rejects a request that the provider's dialect cannot express. The gateway responds with 400 and names the parameter.
+ * Thrown for a request that is invalid or that the provider's dialect cannot express. The gateway responds with 400 and
+ * names the parameter.
  */
 export class TranslationError extends ExpectedError {
   readonly param: string;
@@ -139,7 +140,7 @@ export class TranslationError extends ExpectedError {
   }
 }
 
-/** Reports an invalid provider response, or an error inside a stream. */
+/** Thrown for an invalid provider response, or for an error inside a stream. */
 export class UpstreamResponseError extends ExpectedError {
   readonly status: number;
 

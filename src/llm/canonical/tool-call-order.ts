@@ -40,7 +40,7 @@ export class ToolCallSequencer {
   }
 
   start(call: OrderedCall): void {
-    // Some providers do not mark the end of a call, so a later call can complete an earlier one.
+    // Some providers do not mark the end of a call, so a new call ends the calls before it whose JSON is complete.
     this.#queue.push({
       ...call,
       balance: new BracketBalance(),

@@ -5,7 +5,7 @@
  */
 import { createHash } from "node:crypto";
 
-/** Bedrock, Gemini and OpenAI accept at most 64 characters, and Bedrock and Anthropic only these characters. */
+/** Bedrock, Gemini, and OpenAI limit names to 64 characters. Anthropic and Bedrock reject the characters in `UNSAFE`. */
 const FLAT_NAME_CHARS = 64;
 const UNSAFE = /[^A-Za-z0-9_-]/g;
 const HASH_CHARS = 12;
@@ -27,7 +27,7 @@ export class ToolNames {
 
   /**
    * Returns the same flat name for the same tool in every request of a conversation, because providers cache the tools.
-   * A name that is too long, has other characters, or belongs to another tool gets a hash.
+   * A hash is appended to a name that is too long, has unsafe characters, or belongs to another tool.
    */
   flatten(namespace: string, name: string): string {
     const plain = `${namespace}__${name}`;

@@ -32,7 +32,7 @@ export interface Translation {
   response(body: Members, context: TranslationContext): Members;
   request(body: Members, context: TranslationContext): Members;
   stream(context: TranslationContext): StreamTranslation;
-  /** Reads and writes token counts of responses that the stream reader does not support, such as embeddings. */
+  /** Set for embeddings, because providers report their input tokens in different fields. */
   readonly counts?: {
     inputTokens(response: Members): number | undefined;
     withInputTokens(body: Members, tokens: number): Members;

@@ -123,7 +123,7 @@ export async function webIdentityKeys(options: AwsSourceOptions): Promise<Lease<
     Version: "2011-06-15",
     RoleArn: variables.AWS_ROLE_ARN ?? "",
     RoleSessionName: variables.AWS_ROLE_SESSION_NAME || `gateway-${clock.now()}`,
-    // Kubernetes rotates the token file, so it is read for each request.
+    // Kubernetes rotates the token file, so it is read for each token request.
     WebIdentityToken: readFileSync(variables.AWS_WEB_IDENTITY_TOKEN_FILE ?? "", "utf8").trim(),
   });
   const text = await fetchText(options, "the AWS token service", {
@@ -195,7 +195,7 @@ function fromXml(text: string): Members {
 function parseKeys(body: Members | undefined, tokenName: string): Lease<AwsKeys> {
   const { AccessKeyId: accessKeyId, SecretAccessKey: secretAccessKey, Expiration } = body ?? {};
   const sessionToken = body?.[tokenName];
-  // The token service returns seconds in JSON. The other sources return a date.
+  // The token service returns seconds in JSON. All other responses contain a date.
   const expiresAtMs = typeof Expiration === "number" ? Expiration * 1000 : Date.parse(String(Expiration));
   if (
     typeof accessKeyId !== "string" ||
@@ -217,7 +217,7 @@ export interface SignedRequest {
   readonly body: readonly Buffer[];
 }
 
-/** Adds the signature to the headers. Rejects with `CredentialError`. */
+/** Adds the signature to the headers. Rejects with `CredentialError` if no keys are available. */
 export type AwsSigner = (request: SignedRequest) => Promise<void>;
 
 export function createAwsSigner(keys: Renewable<AwsKeys>, region: string, clock: Clock): AwsSigner {
@@ -259,7 +259,7 @@ async function load(
         port,
         path: pathname,
         query: Object.fromEntries(new URLSearchParams(query)),
-        // Only headers that the gateway writes are signed, because proxies may change the others.
+        // Other headers are not signed, because proxies may change them.
         headers: {
           host,
           "content-type": headers.get("content-type") ?? "application/json",
@@ -272,7 +272,7 @@ async function load(
   };
 }
 
-/** Adapts Node's hashes to the signer's interface. The signer's JavaScript hash takes a second for a 20 MB body. */
+/** Adapts Node's hashes to the interface that the signer requires. */
 class NodeSha256 {
   #hash: Hash | Hmac;
   readonly #secret: string | Uint8Array | undefined;

@@ -17,7 +17,7 @@ export interface EntraSettings {
   readonly clientSecret?: string | undefined;
 }
 
-/** Throws if only part of an application's credentials is configured. */
+/** Throws if `clientSecret` is configured without a tenant and client ID. */
 export function entraTokenSource(
   settings: EntraSettings,
   environment: Readonly<Record<string, string | undefined>>,
@@ -35,7 +35,7 @@ export function entraTokenSource(
     if (secret) return () => exchangeForm(options, TOKEN_SERVER, url, { ...form, client_secret: secret });
     if (tokenFile) {
       return async () => {
-        // Kubernetes rotates the token file, so it is read for each request.
+        // Kubernetes rotates the token file, so it is read for each token request.
         const assertion = readFileSync(tokenFile, "utf8").trim();
         const proof = { client_assertion_type: ASSERTION_TYPE, client_assertion: assertion };
         return exchangeForm(options, TOKEN_SERVER, url, { ...form, ...proof });

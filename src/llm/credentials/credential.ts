@@ -109,7 +109,7 @@ function fileReader(path: string, clock: Clock): () => string {
       try {
         key = readFileSync(path, "utf8").trim() || key;
       } catch {
-        // The file is being replaced, so the last key stays in use.
+        // The file may be missing while it is replaced, so the last key stays in use.
       }
     }
     return key;

@@ -8,12 +8,12 @@ import type { Logger } from "../../observe/log/logger.ts";
 
 export interface Lease<Value> {
   readonly value: Value;
-  /** Undefined for a value without a fixed expiry, such as a file. */
+  /** Undefined for a value without a known expiry, such as keys from a file. */
   readonly expiresAtMs: number | undefined;
 }
 
 export interface Renewable<Value> {
-  /** Returns synchronously while the value is valid. Rejects with `CredentialError`. */
+  /** Returns synchronously while the value is valid. Rejects with `CredentialError` if no value can be obtained. */
   get(): Value | Promise<Value>;
   /**
    * Reports that the provider rejected the value. The next `get` obtains a new value, unless the current one is recent.
@@ -39,7 +39,7 @@ export class CredentialError extends Error {
   }
 }
 
-/** Token servers return the same token until a few minutes before it expires, so an earlier renewal has no effect. */
+/** Some servers return the same token until a few minutes before it expires, so an earlier renewal has no effect. */
 const RENEW_BEFORE_MS = 4 * 60_000;
 /** Allows for clock skew and the time until the request arrives. */
 const USABLE_UNTIL_MS = 15_000;

@@ -158,7 +158,7 @@ const NOVA: EmbeddingFormat = {
   }),
 };
 
-/** Other Bedrock models report the count only in a header. */
+/** Only Titan reports the count in the body. Other Bedrock models report it in a header. */
 function bedrockTokens({ inputTextTokenCount: tokens }: Members): number | undefined {
   return toCount(tokens);
 }

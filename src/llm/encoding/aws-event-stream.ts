@@ -1,6 +1,6 @@
 /**
- * Parses the AWS binary event stream (`application/vnd.amazon.eventstream`) incrementally. The reader buffers at most
- * one message and verifies both checksums.
+ * Parses the AWS binary event stream (`application/vnd.amazon.eventstream`) incrementally. Between chunks, the reader
+ * buffers at most one incomplete message. It verifies the checksums of the prelude and of the message.
  */
 import { crc32 } from "node:zlib";
 
@@ -11,7 +11,7 @@ export interface EventStreamMessage {
 }
 
 export interface EventStreamReader {
-  /** Calls back for each message that the chunk completes. Throws if the bytes are not a valid stream. */
+  /** Calls `onMessage` for each message that the chunk completes. Throws if the bytes are not a valid stream. */
   push(chunk: Buffer): void;
   atBoundary(): boolean;
 }
@@ -20,14 +20,14 @@ const PRELUDE_BYTES = 12;
 const CHECKSUM_BYTES = 4;
 const BYTES_HEADER = 6;
 const STRING_HEADER = 7;
-/** Other header types have a variable size. */
+/** Maps a header type to the size of its value. `BYTES_HEADER` and `STRING_HEADER` values have a variable size. */
 const FIXED_BYTES: Readonly<Record<number, number>> = { 0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16 };
 
 export function createEventStreamReader(
   onMessage: (message: EventStreamMessage) => void,
   maxMessageBytes: number,
 ): EventStreamReader {
-  /** Chunks are joined only when a message is complete, to avoid a copy per chunk. */
+  /** Chunks are joined only when the prelude or the message is complete, which avoids a copy per chunk. */
   let pieces: Buffer[] = [];
   let heldBytes = 0;
   let neededBytes = PRELUDE_BYTES;

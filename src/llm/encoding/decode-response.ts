@@ -4,14 +4,17 @@
  */
 import { brotliDecompressSync, constants, gunzipSync, inflateSync } from "node:zlib";
 
-/** Decoding this many bytes takes about 40 ms. */
+/** Decoding is synchronous, and this many bytes can take 100 ms. */
 const MAX_DECODED_BYTES = 16 * 1024 * 1024;
 
 export function isEncoded(contentEncoding: string | undefined): boolean {
   return contentEncoding !== undefined && contentEncoding !== "" && contentEncoding.toLowerCase() !== "identity";
 }
 
-/** Accepts a truncated response. Returns undefined if the response cannot be decoded. */
+/**
+ * Accepts a truncated response. Returns undefined if the encoding is not supported, the data is corrupt, or the output
+ * exceeds `maxBytes`.
+ */
 export function decodeResponse(
   bytes: Buffer,
   contentEncoding: string | undefined,

@@ -8,7 +8,7 @@ import { type Members, parseMembers } from "../../json/json.ts";
 import { exceedsTokens } from "../../json/parse-cost.ts";
 import { parseMembersInSteps, stringifyInSteps } from "../../json/parse-in-steps.ts";
 
-/** Reading, translating, and writing an event with this many tokens (see `parse-cost.ts`) takes about 40 ms. */
+/** Reading, translating, and writing an event with this many tokens takes about 40 ms. See `src/json/parse-cost.ts`. */
 const MAX_EVENT_TOKENS = 40_000;
 
 export class EventTooComplex extends ExpectedError {
@@ -22,7 +22,7 @@ export function isTooComplex(data: string): boolean {
   return exceedsTokens(data, MAX_EVENT_TOKENS);
 }
 
-/** Returns undefined if the data is not a JSON object. Throws `EventTooComplex`. */
+/** Returns undefined if the data is not a JSON object. Throws `EventTooComplex` if it has too many values and names. */
 export function parseEvent(data: string): Members | undefined {
   if (isTooComplex(data)) throw new EventTooComplex();
   return parseMembers(data);
@@ -35,7 +35,7 @@ export function* parseEventInSteps(data: string): Steps<Members | undefined> {
   return yield* parseMembersInSteps(Buffer.from(data));
 }
 
-/** `isLarge` refers to the original event. */
+/** `isLarge` is true if the event as received was too large to process without yielding. */
 export function* writeEventInSteps(body: Members, isLarge: boolean): Steps<string> {
   return isLarge ? yield* stringifyInSteps(body) : JSON.stringify(body);
 }
@@ -61,7 +61,7 @@ function endByLineFeeds(bytes: Buffer, from: number): number {
   return -1;
 }
 
-/** The standard allows CR line endings, although no known server uses them. Ignores events that end after `stop`. */
+/** Finds a blank line between CR line endings, which the SSE standard allows. Ignores events that end after `stop`. */
 function endByReturns(bytes: Buffer, from: number, stop: number): number {
   for (let i = bytes.indexOf(CR, from); i >= 0 && i + 2 <= stop; i = bytes.indexOf(CR, i + 1)) {
     if (bytes[i + 1] === CR) return i + 2;

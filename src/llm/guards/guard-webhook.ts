@@ -1,6 +1,6 @@
 /**
  * Implements external guards. A webhook receives the texts of a request or response as JSON and returns pass, mask, or
- * reject. A timeout or an invalid verdict is a failure, which rejects or passes the call depending on `failureMode`.
+ * reject. If the webhook fails or its verdict is invalid, `failureMode` decides whether the call is rejected.
  */
 
 import { z } from "zod";
@@ -9,7 +9,7 @@ import { parseBounded } from "../../json/json.ts";
 import { GuardRejection } from "./guarded-text.ts";
 
 export interface GuardWebhook {
-  /** Returns the texts to use instead. Throws `GuardRejection`. */
+  /** Resolves with the texts to use instead. Rejects with `GuardRejection` to block the call. */
   check(input: GuardInput): Promise<readonly string[]>;
 }
 
@@ -42,7 +42,7 @@ const verdict = z.discriminatedUnion("action", [
   }),
 ]);
 
-/** A verdict contains one text per checked text and few other values, so more tokens are rejected. */
+/** A verdict contains one text per checked text and few other values, so a verdict with more tokens is rejected. */
 function parseVerdict(text: string, texts: number): unknown {
   try {
     return parseBounded(text, texts + MAX_VERDICT_TOKENS);

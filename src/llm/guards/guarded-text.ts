@@ -18,24 +18,24 @@ export class GuardRejection extends ExpectedError {
   }
 }
 
-/** Called for guards in shadow mode, which reject nothing. */
+/** Called when a guard in shadow mode finds a match. A guard in shadow mode rejects nothing. */
 export type GuardFound = (guard: TextGuard) => void;
 
 /** Card numbers, email addresses, and most keys are shorter than this. */
 const HELD_CHARACTERS = 128;
-/** A match that reaches the end of the received text may continue, so it is held back. At this size it is masked. */
+/** A match that reaches the end of the received text may continue, so it is held back until it has this size. */
 const MAX_OPEN_CHARACTERS = 4 * 1024;
 /** The time budget of a pattern applies to one chunk of this size. */
 const PIECE_CHARACTERS = 16 * 1024;
 const BORDER_CHARACTERS = 2 * 1024;
 
-/** Guards a text that arrives in chunks. It retains at most `MAX_OPEN_CHARACTERS + HELD_CHARACTERS` characters. */
+/** Guards a text that arrives in chunks. It retains about `MAX_OPEN_CHARACTERS + HELD_CHARACTERS` at most. */
 export class GuardedText {
   readonly #guards: readonly TextGuard[];
   readonly #verdict: Verdict;
   /** The next search uses the end of the released text as context. */
   #released = "";
-  /** A match may start at this offset in `#released`. The character before it affects `^` and `\b`. */
+  /** The next match may start at or after this offset of `#released`. The character before it affects `^` and `\b`. */
   #searchFrom = 0;
   #held = "";
 

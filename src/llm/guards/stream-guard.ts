@@ -21,7 +21,7 @@ export interface StreamGuard {
   end(): Steps<SseEvent[]>;
 }
 
-/** Each channel retains some characters. Providers return at most 128 choices with a few texts each. */
+/** Limits the memory for held text. A response of 128 choices with several texts each fits. */
 const MAX_CHANNELS = 1_024;
 const END_OF_STREAM = "[DONE]";
 
@@ -119,7 +119,7 @@ export function createStreamGuard(guards: readonly TextGuard[], found?: GuardFou
 export interface StreamPlace {
   readonly text: string;
   readonly channel: string | undefined;
-  /** True if clients use each chunk immediately, so that it cannot be held back. */
+  /** True if the text must be sent with its own event, so it cannot be held back. */
   readonly isImmediate: boolean;
   /** Strings with the same value are parts of one text. */
   readonly run: string;
@@ -153,7 +153,7 @@ export function endedChannels(body: Members): ((channel: string) => boolean) | u
   return prefixes.length === 0 ? undefined : (channel) => prefixes.some((prefix) => channel.startsWith(prefix));
 }
 
-/** Builds events for the rest of a channel. It retains a few short strings of the original event. */
+/** Builds an event for the held text of a channel. It retains a few short strings of the original event. */
 export interface ChannelTemplate {
   event(event: SseEvent, text: string): SseEvent;
 }
@@ -188,7 +188,7 @@ function channelOf(body: Members, { path, name, holder }: TextPlace): string | u
         : `.candidates.${second}.${String(holder.jsonPath)}`;
     case "delta":
       if (second === "") return responseChannel(body, String(body.type));
-      // A citation is complete, and final message events carry no text.
+      // A citation is never split across events, and `message_delta` carries no text.
       if (second === "citation" || body.type === "message_delta") return undefined;
       return `.block.${blockOf(body)}.${path}`;
     case "content_block":

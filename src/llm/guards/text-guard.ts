@@ -17,7 +17,7 @@ interface CompiledRule {
   readonly mask: string;
   /** True if the pattern matches the empty string anywhere and therefore every text. */
   readonly matchesAnything: boolean;
-  /** Must be fast, because it rules out most texts before the regular expression runs. */
+  /** Quickly rules out texts without a match, so that the regular expression need not run on them. */
   mayMatch(text: string): boolean;
 }
 
@@ -39,7 +39,7 @@ const BUILTINS: Readonly<
   caSin: { pattern: "\\b\\d{3}[ -]\\d{3}[ -]\\d{3}\\b", mask: "<CA_SIN>", hint: /\d{3}[ -]\d{3}[ -]\d/ },
 };
 
-/** One unit is about 0.1 µs, so one pattern takes at most 40 ms per chunk of text. */
+/** One unit is about 0.1 µs, so one pattern takes at most about 40 ms per chunk of text. */
 const BUDGET_PER_PIECE = 400_000;
 
 export function compileTextGuard(
@@ -58,7 +58,7 @@ export function compileTextGuard(
         if (!mayMatch(text)) continue;
         if (matchesAnything && action === "reject") return [{ start: from, end: text.length, mask, isCertain: true }];
         try {
-          // A mask needs characters to replace, but a rule such as `^` or `\b` rejects without any.
+          // A mask needs characters to replace, but a rejecting rule such as `^` or `\b` may match an empty string.
           const budget = { left: BUDGET_PER_PIECE };
           for (const { start, end } of yield* regex.finding(text, from, budget, action === "reject"))
             matches.push({ start, end, mask, isCertain: !regex.hasConditions });

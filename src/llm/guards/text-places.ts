@@ -80,7 +80,7 @@ const WITHHELD_MEMBERS: ReadonlySet<string> = new Set([
   ...["logprobs", "logprobsResult", "logprobs_result", "prompt_logprobs", "token_ids", "prompt_token_ids"],
 ]);
 
-/** Returns the same object if no text changed. */
+/** Returns the same object if nothing changed. */
 export function mapTexts(body: Members, options: PlaceOptions, visit: Visit): Members {
   return new Walk(options, visit).members(body, { path: "", run: "", mediaType: "", isFree: false });
 }

@@ -50,7 +50,7 @@ function checkFields(name: string, policies: Readonly<Record<string, unknown>>):
     refuse("transformations.request.body", "the body was read already: use `ai.overrides`");
 }
 
-/** Returns the scopes of targets that are never used for failover, because they have their own policies. */
+/** Returns the scopes of targets to which no call fails over, because they have their own policies. */
 export function scopesWithoutFailover(groups: readonly TargetGroup[]): readonly CompiledScope[] {
   const scopes = [...new Set(groups.flatMap(({ targets }) => targets.map(({ scope }) => scope)))];
   return scopes.length < 2 ? [] : scopes.flatMap((scope) => (scope === undefined || isRulesOnly(scope) ? [] : [scope]));

@@ -1,5 +1,5 @@
 /**
- * Maps model names to targets. Exact names match first, then patterns with one `*` in configuration order.
+ * Maps model names to targets. Exact names match first, then patterns with one `*` in the order of the entries.
  */
 import type { AttributeSource } from "../../cel/expression.ts";
 import type { CompiledScope } from "../../core/policy.ts";
@@ -21,7 +21,7 @@ export interface ModelEntry {
   readonly aliases: readonly string[];
   readonly isPublic: boolean;
   readonly groups: readonly TargetGroup[];
-  /** One condition per group. If undefined, every group accepts every call. */
+  /** Holds one condition per group. If undefined, every group accepts every call. */
   readonly accepts?: readonly ((input: ConditionInput) => boolean)[];
   readonly isCheapestFirst?: boolean;
   /** These policies apply in addition to those of the targets. Only virtual models have them. */
@@ -49,7 +49,7 @@ export interface ModelTable {
   candidates(model: string | undefined, input?: ConditionInput): readonly Candidate[] | undefined;
   /** If true, `candidates` needs the condition input. */
   readonly hasConditions: boolean;
-  /** Returns the same targets in configuration order, without advancing the rotation or checking conditions. */
+  /** Returns the targets of the model in configuration order, without advancing the rotation or checking conditions. */
   possible(model: string | undefined): readonly Candidate[];
   /** Returns the policies of the virtual model itself, without those of its targets. */
   ownScope(model: string | undefined): CompiledScope | undefined;

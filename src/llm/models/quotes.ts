@@ -53,7 +53,7 @@ export function createQuotes(table: ModelTable, prices: PriceCatalogue | undefin
       if (price !== undefined && (highest === undefined || price > highest)) highest = price;
       for (const name of alternatives?.() ?? []) {
         const other = priceOf(prices, target.provider.name, [name], inputTokens, outputTokens);
-        // The provider may choose the unpriced alternative, so the call has no upper bound.
+        // The provider may choose the unpriced alternative, so the price has no upper bound.
         if (other === undefined) return undefined;
         if (highest === undefined || other > highest) highest = other;
       }

@@ -1,6 +1,6 @@
 /**
- * Describes Azure OpenAI. With no API version or `v1`, the model is in the body. A dated API version selects the older
- * API, which has the deployment in the path.
+ * Describes Azure OpenAI. Without an API version, or with `v1` or `preview`, the model is in the body. A dated API
+ * version selects the older API, which has the deployment in the path.
  */
 import { modelSegment, type Provider, withQuery } from "../request/provider.ts";
 import { OPENAI_CHAT, openAiCompatible } from "./openai.ts";

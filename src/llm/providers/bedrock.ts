@@ -1,6 +1,6 @@
 /**
  * Describes Amazon Bedrock. The Converse and InvokeModel APIs are native. Embeddings, and Anthropic messages for Claude
- * models, are sent to InvokeModel. All other dialects are translated to Converse. The model is in the path.
+ * models, are sent to InvokeModel. Other conversations are translated to Converse. The model is in the path.
  */
 import { pathSegment, slashedName } from "../../http/request-path.ts";
 import { type Format, isConversation } from "../request/dialect.ts";
@@ -38,7 +38,7 @@ function upstreamVerb({ format, stream }: UpstreamCall): string {
   return stream ? "converse-stream" : "converse";
 }
 
-/** Also matches region prefixes and the ARNs of inference profiles. */
+/** Also matches model names with a region prefix and the ARNs of inference profiles. */
 const CLAUDE = /(?:^|[./])anthropic\.claude/;
 
 function bedrockFormat(client: Format, model: string): Format | undefined {

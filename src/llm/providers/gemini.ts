@@ -19,7 +19,7 @@ export function gemini(): Provider {
     upgrades: (path) => path.startsWith("/ws/google.ai.generativelanguage."),
     path(call, basePath) {
       if (call.format === "embedContent") return `${basePath}/models/${encodeModel(call.model)}:batchEmbedContents`;
-      // These paths do not call a model, for example files and cached contents.
+      // A path without a verb, such as one of files or cached contents, does not call a model.
       if (call.format === "opaque" && !call.suffix.includes(":")) return withQuery(basePath + call.suffix, call.query);
       return geminiPath(call, `${basePath}/models/${encodeModel(call.model)}`);
     },

@@ -52,7 +52,7 @@ function pathBelow(basePath: string, suffix: string): string {
 interface Preset {
   readonly baseUrl: string;
   readonly responses?: true;
-  /** The server rejects `stream_options` but always sends usage in streams. */
+  /** Set if the server rejects `stream_options` but always sends usage in streams. */
   readonly streamUsage?: false;
 }
 

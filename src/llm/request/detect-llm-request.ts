@@ -120,7 +120,7 @@ function isBlank(unit: number): boolean {
   return unit === 32 || unit === 10 || unit === 13 || unit === 9;
 }
 
-/** Finds the word in any case, and any escaped letters, because a parser could decode them to the word. */
+/** Returns true if the body has `model` in any case or an escaped letter, which a parser could decode to `model`. */
 export function* mayNameModel(bytes: Buffer): Steps<boolean> {
   for (let from = 0; from < bytes.length; from += STEP_BYTES) {
     if (from > 0) yield;

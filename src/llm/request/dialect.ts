@@ -32,8 +32,8 @@ export interface Dialect {
   /** True if the path belongs to an LLM API. Requests to other paths are parsed as OpenAI chat. */
   readonly isKnown: boolean;
   /**
-   * False for batches, files, and fine-tuning. They run stored requests, so the model in the request does not determine
-   * the model that runs.
+   * False for stored objects, such as batches and files. They may run stored requests, so the model in the request does
+   * not determine the model that runs.
    */
   readonly runsRequestedModel: boolean;
 }
@@ -69,10 +69,10 @@ const GEMINI =
   /\/((?:models|tunedModels)\/([^:]+)):(generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents|asyncBatchEmbedContent|batchGenerateContent|predict|predictLongRunning|rawPredict|streamRawPredict)$/;
 /** Matches `/model/<id>/<verb>`. The id is percent-encoded. */
 const BEDROCK = /\/model\/([^/]+)\/(converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)$/;
-/** Requests for stored objects, such as files and batches, generate no tokens. */
+/** Requests for stored objects, such as files and batches, are treated as free. */
 const STORED =
   /\/(?:v1|v1beta)(\/(?:(?:files|uploads|batches|cachedContents|fileSearchStores|operations|vector_stores|fine_tuning|assistants|threads|conversations|containers|evals|videos|skills)(?:\/.*)?|responses\/[^/]+\/cancel|messages\/batches(?:\/.*)?))$/;
-/** Realtime sessions name their model inside `session`. */
+/** Realtime sessions name their model inside `session`, so the gateway recognizes them by their path. */
 const REALTIME = /\/realtime(?:\/|$)/;
 const GOOGLE_ONLY = /\/v1beta\/|\/(?:interactions$|cachedContents|fileSearchStores|operations)/;
 /** Objects under these paths may use any model. The base path and the case are ignored. */
@@ -97,7 +97,7 @@ export function detectDialect(path: string): Dialect {
         runsRequestedModel: true,
       };
   }
-  // Google's servers decode an encoded colon, so the gateway must find the model before it too.
+  // Google's servers decode `%3A`, so a model before an encoded colon counts too.
   const gemini = GEMINI.exec(path.includes("%3A") ? path.replaceAll("%3A", ":") : path);
   if (gemini) return geminiDialect(gemini[0], gemini[2] as string, gemini[3] as string);
   const bedrock = BEDROCK.exec(path);

@@ -103,7 +103,7 @@ export class LlmRequestAttributes extends LlmCallAttributes implements LlmAttrib
     return models.length > 1 || (models.length === 1 && models[0] !== llm?.requestModel);
   }
 
-  /** Per-model limits and budgets cannot charge a request with several models. */
+  /** Throws `GatewayError`, because limits and budgets by model cannot charge a request with several models. */
   static requireOneModel(llm: LlmAttributes | undefined): void {
     if (LlmRequestAttributes.hasOtherModels(llm))
       throw new GatewayError("bad_request", {
@@ -120,7 +120,7 @@ export class LlmRequestAttributes extends LlmCallAttributes implements LlmAttrib
     return llm instanceof LlmRequestAttributes && llm.#isFree;
   }
 
-  /** Returns undefined if another backend serves the request. */
+  /** Returns undefined if the `ai` backend has not read the request as an LLM call. */
   static callOf(exchange: Exchange): LlmCall | undefined {
     const { llm } = exchange.attributes;
     return llm instanceof LlmRequestAttributes ? llm.#call : undefined;

@@ -54,8 +54,8 @@ export interface PromptMessage {
   readonly content: string;
 }
 
-/** Resolves with the texts to use instead, in the same order. Rejects to block the call. */
 export interface WebhookGuard {
+  /** Resolves with the texts to use instead, in the same order. Rejects to block the call. */
   check(question: {
     readonly direction: "request" | "response";
     readonly model: string | undefined;

@@ -75,13 +75,12 @@ const AMAZON_TYPES: Readonly<Record<number, string>> = {
   504: "ModelTimeoutException",
 };
 
-/** The AWS SDKs read the error name only from a header. */
+/** The AWS SDKs read the name of an error from this header. */
 export function errorHeaders(format: Format, status: number): Readonly<Record<string, string>> {
   if (format !== "converse" && format !== "invoke") return {};
   return { "x-amzn-errortype": AMAZON_TYPES[status] ?? "InternalServerException" };
 }
 
-/** The SDKs treat the error event like a response with that status. */
 export function errorEvent(format: Format, error: LlmError): { event?: string; data: string } {
   const data = JSON.stringify(errorBody(format, error));
   if (format === "messages") return { event: "error", data };
@@ -112,7 +111,7 @@ export function errorMessage(body: Members | undefined, text: string): string {
     : text.slice(0, 500) || "the provider answered with an error";
 }
 
-/** The code and the words by which clients recognize that they must shorten the conversation. */
+/** Clients recognize by this code or these words that they must shorten the conversation. */
 const TOO_LONG_CODE = "context_length_exceeded";
 const TOO_LONG_WORDS = "prompt is too long";
 
@@ -120,7 +119,7 @@ const TOO_LONG_WORDS = "prompt is too long";
 export function clientError(format: Format, status: number, body: Members | undefined, text: string): LlmError {
   const message = errorMessage(body, text);
   if ((status !== 400 && status !== 413) || !isContextLengthError(text)) return { status, message };
-  // Anthropic's clients look for the words, and have no code.
+  // Anthropic's errors have no code, so clients look for the words.
   if (format !== "messages") return { status, message, code: TOO_LONG_CODE };
   const isNamed = message.toLowerCase().includes(TOO_LONG_WORDS);
   return { status, message: isNamed ? message : `${TOO_LONG_WORDS}: ${message}` };

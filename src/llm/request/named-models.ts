@@ -40,7 +40,7 @@ const CONTENT: ReadonlySet<string> = new Set([
 /** Under these keys, an array is content, but an object may be a nested request. */
 const CONTENT_LISTS: ReadonlySet<string> = new Set(["input", "inputs", "prompt"]);
 
-/** Matches the path layouts of Azure, OpenAI engines, Hugging Face, Triton, and Vertex. Names may contain slashes. */
+/** Matches the path layouts of Azure, Bedrock, Hugging Face, OpenAI engines, Triton, and Vertex. Names may contain `/`. */
 const IN_PATH =
   /\/(?:models|model|tunedModels|engines|deployments)\/(.+?)(?::[A-Za-z]+$|\/(?:v\d\w*|chat|completions|embeddings|responses|messages|images|audio|realtime|rerank|converse|converse-stream|invoke|invoke-with-response-stream|count-tokens|infer|generate|generate_stream|predictions|versions)(?:\/.*)?$|$)/;
 
@@ -70,7 +70,7 @@ export class ModelNames {
  * The JSON must be balanced.
  */
 export function* modelsInJson(bytes: Buffer, isCall: boolean, found: ModelNames): Steps<void> {
-  /** Both arrays are stacks with one entry per open container. */
+  /** `objects` and `naming` are stacks with one entry per open container. */
   const objects: boolean[] = [];
   const naming: boolean[] = [];
   let depth = 0;

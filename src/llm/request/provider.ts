@@ -74,7 +74,7 @@ export function withQuery(path: string, query: string): string {
   return query === "" ? path : `${path}?${query}`;
 }
 
-/** `nowMs` is wall-clock time. Returns undefined if the header is absent, invalid, or in the past. */
+/** `nowMs` is wall-clock time. Returns undefined if the headers are absent, invalid, or in the past. */
 export function retryAfterSeconds(headers: HeaderList, nowMs: number): number | undefined {
   const fine = positive(Number(headers.get("retry-after-ms")) / 1000);
   if (fine !== undefined) return fine;

@@ -17,8 +17,8 @@ type Kind = "sign" | "lower" | "upper" | "digit" | "blank" | "break" | "other";
 const KINDS: readonly Kind[] = ["sign", "lower", "upper", "digit", "blank", "break", "other"];
 
 /**
- * The cost of a byte in tokens depends on its kind and on the kind of the byte before it. `begin` applies unless
- * `after` has an entry.
+ * The cost of an ASCII byte in tokens depends on its kind and on the kind of the byte before it. `begin` applies unless
+ * `after` has an entry for the kind of that byte.
  */
 const COSTS: Readonly<Record<Kind, { readonly begin: number; readonly after?: Partial<Record<Kind, number>> }>> = {
   // The first letter has the cost of the word. Later letters have the probability that the word is split.
@@ -32,7 +32,10 @@ const COSTS: Readonly<Record<Kind, { readonly begin: number; readonly after?: Pa
   other: { begin: 0 },
 };
 
-/** These values were measured with the o200k vocabulary and include a margin. `from` and `to` are first UTF-8 bytes. */
+/**
+ * The tokens per character were measured with the o200k vocabulary and include a margin. `from` and `to` bound the
+ * first UTF-8 byte of the character.
+ */
 const SCRIPTS: readonly { readonly from: number; readonly to: number; readonly tokens: number }[] = [
   { from: 0xc2, to: 0xca, tokens: 0.5 }, // Latin with accents
   { from: 0xcb, to: 0xcf, tokens: 0.4 }, // Greek
@@ -47,11 +50,11 @@ const SCRIPTS: readonly { readonly from: number; readonly to: number; readonly t
   { from: 0xf0, to: 0xf4, tokens: 1.5 }, // emoji and rare characters
 ];
 
-/** Shifted for use as an index into `COST`. */
+/** Holds the kind of each byte, shifted to the high bits of an index into `COST`. */
 const ROW_OF = Uint16Array.from({ length: 256 }, (_, byte) => KINDS.indexOf(byteKind(byte)) << 8);
 /**
- * Indexed by the kind of the previous byte (high bits) and the byte (low bits). The unit is a thousandth of a token,
- * because adding integers is faster.
+ * The index consists of the kind of the previous byte (high bits) and the byte (low 8 bits). The unit is a thousandth
+ * of a token, because adding integers is faster than adding fractions.
  */
 const COST = Int32Array.from({ length: KINDS.length * 256 }, (_, index) =>
   Math.round(byteCost(KINDS[index >> 8] as Kind, index & 255) * 1000),
@@ -59,7 +62,7 @@ const COST = Int32Array.from({ length: KINDS.length * 256 }, (_, index) =>
 const START = KINDS.indexOf("blank") << 8;
 
 const BACKSLASH = 92;
-/** Maps the letter after a backslash to the byte it represents. Other escapes count as a sign. */
+/** Maps the letter after a backslash to the byte it represents. Other escapes except `\u` count as a sign. */
 const ESCAPED: Readonly<Record<number, number>> = { 110: 10, 114: 13, 116: 9 };
 const SIGN = 34;
 const LETTER_U = 117;
@@ -68,14 +71,14 @@ export function estimateTextTokens(bytes: Uint8Array, start = 0, end = bytes.len
   return estimate(bytes, start, end, false, SAMPLED_BYTES);
 }
 
-/** `start` and `end` are the offsets between the quotes of a JSON string. At most `sampledBytes` bytes are read. */
+/** `start` and `end` are the offsets between the quotes of a JSON string. At most `sampledBytes` bytes are sampled. */
 export function estimateJsonTextTokens(
   bytes: Buffer,
   start: number,
   end: number,
   sampledBytes = SAMPLED_BYTES,
 ): number {
-  // Most text has no escapes, and the loop without escape handling is twice as fast.
+  // Most text has no escapes, and the loop without escape handling is faster.
   return estimate(bytes, start, end, bytes.subarray(start, end).includes(BACKSLASH), sampledBytes);
 }
 
@@ -128,7 +131,7 @@ function addJsonCosts(bytes: Uint8Array, start: number, end: number, before: num
   return thousandths;
 }
 
-/** The first UTF-8 byte of a character determines its cost. */
+/** Returns the first UTF-8 byte of the character after `\u`, because that byte determines the cost of a character. */
 function leadByte(bytes: Uint8Array, at: number): number {
   let code = 0;
   for (let i = at; i < at + 4; i++) code = (code << 4) | hexValue(bytes[i] ?? 0);
@@ -166,7 +169,7 @@ export const PROMPT = 1;
 export const DEFINITIONS = 2;
 /** Marks protocol fields that are not part of the prompt. */
 export const SILENT = 4;
-/** Marks fields that hold an image, a file, or a URL of one. */
+/** Marks fields that hold an image or a file, or its URL or ID. */
 export const MEDIA = 8;
 /** Marks fields that hold an image or a file only inside a `HOLDER`, because a tool argument may have the same name. */
 export const CONTENT = 16;
@@ -230,12 +233,12 @@ function buildTable(): (readonly Entry[] | undefined)[] {
 }
 
 const MESSAGE_TOKENS = 4;
-/** Corresponds to an image of ordinary size. Providers charge 85 to 1,600 tokens. */
+/** An image of ordinary size costs about this many tokens. */
 const MEDIA_TOKENS = 1000;
 const BASE_TOKENS = 3;
-/** Longer property names cost one token more per 16 bytes. */
+/** A property name in a definition costs this many tokens, plus one per 16 bytes. */
 const KEY_TOKENS = 2;
-/** After this many bytes, only a twelfth of each string is sampled. */
+/** After this many bytes, only a twelfth of each string is sampled, but at least `SHORT_TEXT_BYTES`. */
 const READ_WHOLE_BYTES = 1024;
 const SHORT_TEXT_BYTES = 64;
 /** No dialect nests its own fields deeper than this. */
@@ -304,7 +307,7 @@ function readOn(bytes: Buffer, reading: Reading, until: number): void {
     if (bytes[i] === COLON) {
       key = flagsOfKey(bytes, start, quote);
       if (depth < REMEMBERED_DEPTH) names[depth] = key;
-      // A key with escapes is not recognized, so its value counts as prompt.
+      // A top-level key with escapes is not recognized, so its value counts as prompt.
       if (depth === 1) top = key === 0 && hasEscape(bytes, start, quote) ? PROMPT : key;
       else if ((top & DEFINITIONS) !== 0) tokens += KEY_TOKENS + ((quote - start) >> 4);
       if ((key & ROLE) !== 0 && depth > 1) tokens += MESSAGE_TOKENS;
@@ -397,7 +400,7 @@ function jsonTokens(bytes: Buffer, from: number, scale: number): number {
       } else text += estimateJsonTextTokens(bytes, start, end);
     }
   }
-  // If the sample ends inside an image, the rest of the response is not text.
+  // If the sample ends inside encoded media, the remaining bytes are assumed to be media too.
   return Math.ceil(endsInMedia ? text : text * scale) + media;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Reads usage, model, and output text from one stream event in any dialect. Only fields at their documented positions
- * count, so `usage` or `[DONE]` inside the model's output is ignored.
+ * count, so `usage` inside the model's output is ignored.
  */
 import { isMembers, type Members } from "../../json/json.ts";
 
@@ -10,7 +10,7 @@ export function mayHoldUsage(data: string): boolean {
   return MAY_HOLD_USAGE.test(data);
 }
 
-/** The pattern omits the quote, because the native search looks for the first byte and quotes are frequent in JSON. */
+/** The pattern omits the quote, because `indexOf` searches for the first byte, and quotes are frequent in JSON. */
 const NAME = Buffer.from("usage");
 const QUOTE = 34;
 const OPEN_BRACE = 123;
@@ -18,14 +18,14 @@ const CLOSE_BRACE = 125;
 const COMMA = 44;
 const LF = 10;
 const CR = 13;
-/** This distance covers the rest of the name, the quote, the colon, and white space. */
+/** This distance covers the suffix `Metadata`, the quote, the colon, and whitespace. */
 const NAME_TO_BRACE_BYTES = 24;
 
 const BLANK_LINE = Buffer.from("\n\n");
 
 /**
- * Applies the same test to raw server-sent events. Returns the offset of the first event that may hold usage, or -1.
- * `bytes` must start with an event.
+ * Searches raw server-sent events for a `usage` or `usageMetadata` object without decoding them. Returns the offset of
+ * the first event that may hold usage, or -1. `bytes` must start with an event.
  */
 export function usageEventAt(bytes: Buffer): number {
   for (let at = bytes.indexOf(NAME); at >= 0; at = bytes.indexOf(NAME, at + NAME.length)) {
@@ -34,20 +34,23 @@ export function usageEventAt(bytes: Buffer): number {
     const stop = Math.min(bytes.length, from + NAME_TO_BRACE_BYTES);
     for (let i = from; i < stop; i++) {
       if (bytes[i] === OPEN_BRACE) return startOfEvent(bytes, at);
-      // Many servers send `"usage": null` in each event, so the next brace belongs to another member or event.
+      // Many servers send `"usage": null` in each event. The next brace then belongs to another member or event.
       if (bytes[i] === COMMA || bytes[i] === CLOSE_BRACE) break;
     }
   }
   return -1;
 }
 
-/** With other line endings, the result is the start of an earlier event, which is safe. */
+/** Recognizes only LF line endings. With CRLF or CR, the result is 0 or the start of an earlier event, which is safe. */
 function startOfEvent(bytes: Buffer, at: number): number {
   const blank = bytes.lastIndexOf(BLANK_LINE, at);
   return blank < 0 ? 0 : blank + BLANK_LINE.length;
 }
 
-/** Returns the length of the complete events within the first `max` bytes. `bytes` must start with an event. */
+/**
+ * Returns the length of `bytes` if it is at most `max`, and otherwise the length of the complete events within the
+ * first `max` bytes. `bytes` must start with an event.
+ */
 export function wholeEvents(bytes: Buffer, max: number): number {
   if (bytes.length <= max) return bytes.length;
   const blank = bytes.lastIndexOf(BLANK_LINE, max - BLANK_LINE.length);
@@ -75,7 +78,7 @@ export function findModel(event: Members): string | undefined {
   return typeof model === "string" && model !== "" ? model : undefined;
 }
 
-/** The text includes reasoning and tool arguments. */
+/** The text includes reasoning, tool names, and tool arguments. */
 export function findOutputText(event: Members): string {
   let text = "";
   for (const choice of list(event.choices)) {

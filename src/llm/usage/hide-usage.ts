@@ -1,7 +1,7 @@
 /**
- * Removes the usage from a chat stream if the client did not request it: the chunk, or only the member if the chunk
- * carries a choice. All other bytes pass through unchanged, and only an incomplete event at the end of a chunk is
- * buffered.
+ * Removes the usage from a chat stream if the client did not request it. A usage event without choices is removed. An
+ * event with choices loses only its `usage` member. Other events pass through unchanged, and only an incomplete event
+ * at the end of a chunk is buffered.
  */
 
 import { isMembers, parseMembers } from "../../json/json.ts";
@@ -14,11 +14,11 @@ export interface UsageHider {
    * `usageAt` is the result of `usageEventAt` for the chunk. Returns undefined if no bytes are ready for the client.
    */
   pass(chunk: Buffer, usageAt: number): Buffer | undefined;
-  /** Must be called at the end of the stream. Returns the buffered bytes. */
+  /** Must be called at the end of the stream. Returns the buffered bytes without usage. */
   flush(): Buffer | undefined;
 }
 
-/** A usage chunk is smaller than this, so longer events are forwarded without buffering. */
+/** A usage event is assumed to be smaller than this, so longer incomplete events are forwarded without buffering. */
 const MAX_HELD_BYTES = 16 * 1024;
 
 export function createUsageHider(): UsageHider {
@@ -90,7 +90,7 @@ function behindBlankLines(bytes: Buffer, from: number): number {
   return at;
 }
 
-/** Avoids splitting an event that has a single data line. */
+/** Returns the data of an event with a single line, so that `dataLines` need not split it, or undefined. */
 function onlyLine(event: string): string | undefined {
   const end = event.length - 2;
   return event.startsWith("data:") && event.indexOf("\n") === end && event.endsWith("\n\n") && !event.includes("\r")
@@ -105,7 +105,7 @@ function dataLines(event: string): string {
     .join("\n");
 }
 
-/** Returns the event unchanged if it has no usage, and an empty string if it has nothing else. */
+/** Returns the event unchanged if it has no usage, and an empty string if it has usage but no choices. */
 function withoutUsage(event: string): string {
   if (!mayHoldUsage(event)) return event;
   const data = onlyLine(event) ?? dataLines(event);

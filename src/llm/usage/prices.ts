@@ -47,7 +47,7 @@ interface Rates {
   readonly reasoning: number;
 }
 
-/** The last tier whose threshold the prompt exceeds applies to the whole call. */
+/** The tier with the highest threshold that the prompt exceeds applies to the whole call. */
 export interface ModelPrices extends Rates {
   readonly tiers?: readonly (Rates & { readonly above: number })[];
 }
@@ -64,7 +64,7 @@ export interface PriceCatalogue {
   prices(provider: string, models: readonly string[]): ModelPrices | undefined;
 }
 
-/** Throws an error that lists all problems. */
+/** Throws a `SyntaxError` if the text is not JSON, and otherwise an error that lists all schema problems. */
 export function parsePriceCatalogue(text: string): PriceCatalogue {
   const parsed = catalogueSchema.safeParse(JSON.parse(text));
   if (!parsed.success)
@@ -88,7 +88,7 @@ export function createCatalogue(byName: ReadonlyMap<string, ModelPrices>): Price
   };
 }
 
-/** Prices from `own` take precedence for all names of a model. */
+/** A price in `own` under any of a model's names takes precedence over `other`. */
 export function eitherCatalogue(own: PriceCatalogue, other: PriceCatalogue): PriceCatalogue {
   return { prices: (provider, models) => own.prices(provider, models) ?? other.prices(provider, models) };
 }
@@ -136,7 +136,8 @@ export function priceOf(
 }
 
 /**
- * Returns US dollars, or undefined if the model has no price. `sentModel` is the model name that was sent to the provider.
+ * Returns US dollars, or undefined if the model has no price or its token counts are unknown. `sentModel` is the model
+ * name that was sent to the provider.
  */
 export function costOf(catalogue: PriceCatalogue, attributes: LlmAttributes, sentModel?: string): number | undefined {
   const { provider = "", inputTokens, outputTokens } = attributes;

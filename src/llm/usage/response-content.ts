@@ -13,12 +13,12 @@ import { awsEventText } from "./response-usage.ts";
 
 const MAX_CONTENT_BYTES = 4 * 1024 * 1024;
 const MAX_CONTENT_EVENT_BYTES = 2 * 1024 * 1024;
-/** Parsing a response with this many tokens (see `parse-cost.ts`) takes up to 40 ms. */
+/** Parsing a response with this many tokens takes up to 40 ms. See `src/json/parse-cost.ts`. */
 const MAX_CONTENT_TOKENS = 100_000;
 /** A response without any of these keys, such as embeddings, has no text and is not parsed. */
 const MAY_HAVE_TEXT =
   /"(?:\w*[fF]inish_?[rR]eason|stop_?[rR]eason|status|text|content|parts|output|delta|candidates|choices)"/;
-/** Avoids parsing events if only the finish reason is needed. */
+/** If only the finish reason is needed, events that do not match are not parsed. */
 const MAY_FINISH =
   /"(?:finish_reason|stop_reason|finishReason|stopReason)"\s*:\s*"|"response\.(?:completed|incomplete|failed)"/;
 
@@ -30,7 +30,7 @@ export interface ContentReader {
 
 export interface ContentReport {
   readonly finish: string | undefined;
-  /** False if some content was too large to be read. */
+  /** False if some content was too large or could not be decoded. */
   readonly isWhole: boolean;
 }
 
@@ -166,7 +166,7 @@ function finishOfResponse({ status, incomplete_details }: Members): string | und
   return isWord(status) && status !== "in_progress" && status !== "queued" ? status : undefined;
 }
 
-/** Complete Messages, Responses, and Converse responses hold their text in other fields than their stream events. */
+/** Complete Messages, Responses, and Converse responses and their stream events hold their text in different fields. */
 function wholeText(body: Members): string {
   const { output } = body;
   const converse = isMembers(output) && isMembers(output.message) ? list(output.message.content) : [];

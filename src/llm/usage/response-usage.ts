@@ -26,7 +26,7 @@ export interface TapReport extends UsageReport {
   readonly complete: boolean;
 }
 
-/** `report` is called exactly once, at the end of the response. */
+/** `report` is called once, at the first call of `end` or `abort`. */
 export function createUsageTap(
   contentType: string | undefined,
   contentEncoding: string | undefined,
@@ -69,15 +69,15 @@ export function settleUsage(attributes: LlmAttributes, report: TapReport): void 
   }
 }
 
-/** Larger events are forwarded without being read. */
+/** In larger server-sent events, only the last `TAIL_BYTES` are searched for usage. */
 const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 const MAX_VALUE_BYTES = 64 * 1024;
 /** Compressed responses up to this size are decoded when they end. */
 const MAX_ENCODED_BYTES = 4 * 1024 * 1024;
-/** Decoding and reading this many bytes take 20 ms each, without yielding. */
+/** Decoding and reading do not yield, so the decoded size is limited. */
 const MAX_READ_DECODED_BYTES = 8 * 1024 * 1024;
 const DECODED_PIECE_BYTES = 64 * 1024;
-/** Reading every event would take a tenth of a stream's CPU time, so events after the first bytes are sampled. */
+/** Parsing every event would cost too much CPU time, so events after the first bytes are sampled. */
 const FIRST_BYTES = 2 * 1024;
 const SAMPLE_EVERY = 16;
 const MAX_SAMPLED_BYTES = 4 * 1024;
@@ -107,7 +107,7 @@ function createSseReader(): UsageReader {
   let atBoundary = true;
   let bytesSeen = 0;
   let bytesLooked = 0;
-  /** Samples hold complete events, which are read only if the stream ends without usage. */
+  /** Samples hold complete events. They are read if the model or the usage is missing, or the stream is interrupted. */
   let samples: Buffer[] = [];
   let sampledBytes = 0;
   let namedSamples = 0;
@@ -161,7 +161,7 @@ function createSseReader(): UsageReader {
     }
   }
 
-  /** The end of an oversized event may hold usage, because OpenAI repeats whole images in its last event. */
+  /** OpenAI's last event repeats whole images before its usage, so the end of an oversized event is searched. */
   function passLarge(chunk: Buffer): void {
     if (large === undefined) return;
     const end = large.push(chunk);
@@ -302,7 +302,6 @@ function createEncodedReader(contentType: string | undefined, contentEncoding: s
         size <= MAX_ENCODED_BYTES
           ? decodeResponse(Buffer.concat(chunks), contentEncoding, MAX_READ_DECODED_BYTES)
           : undefined;
-      // The readers buffer only one event, so they receive small chunks.
       for (let at = 0; decoded !== undefined && at < decoded.length; at += DECODED_PIECE_BYTES)
         reader.data(decoded.subarray(at, at + DECODED_PIECE_BYTES));
       return reader.finish(complete);
@@ -313,7 +312,7 @@ function createEncodedReader(contentType: string | undefined, contentEncoding: s
 export interface UsageReport {
   readonly usage: Usage | undefined;
   readonly responseModel: string | undefined;
-  /** Covers the text after the last usage, or all text if there is no usage. */
+  /** Estimates the tokens of the text after the last usage, or of all text if there is no usage. */
   readonly uncountedTokens: number;
 }
 
@@ -324,7 +323,7 @@ export function createEventMeter() {
   let bytes = 0;
   let bytesRead = 0;
   let tokensRead = 0;
-  /** Anthropic's first event counts only the input and one output token. */
+  /** True if the last usage is from Anthropic's `message_start`, which does not count the output that follows. */
   let isFirstWord = false;
   return {
     bytes(size: number, isRead: boolean): void {
@@ -355,7 +354,7 @@ export function createEventMeter() {
     knowsModel(): boolean {
       return model !== undefined;
     },
-    /** Reads only the model name, because the text was already counted. */
+    /** Reads only the model name. `event` counts the text at the end of the stream if it is needed. */
     nameIn(data: string): void {
       const event = model === undefined && !isTooComplex(data) ? parseMembers(data) : undefined;
       if (event !== undefined) model = findModel(event);
@@ -455,8 +454,8 @@ export function quickUsage(bytes: Buffer): QuickUsage | undefined {
 }
 
 /**
- * Returns the offset after the object at `start`, or -1. Braces inside strings are not skipped, but the resulting slice
- * is then invalid JSON and is rejected.
+ * Returns the offset after the object at `start`, or -1. Braces inside strings count too. If they are not balanced, the
+ * resulting slice is invalid JSON, and the caller rejects it.
  */
 export function endOfObject(bytes: Buffer, start: number): number {
   if (bytes[start] !== OPEN_BRACE) return -1;

@@ -36,7 +36,7 @@ export function readUsage(value: unknown): Usage | undefined {
   return total === undefined ? undefined : { inputTokens: total, outputTokens: 0, totalTokens: total };
 }
 
-/** Reads Bedrock's metrics for `invoke`, because the model's own response may have no usage. */
+/** Reads the token counts from Bedrock's `invoke` headers, because the model's own response may have no usage. */
 export function readHeaderUsage(headers: HeaderList): Usage | undefined {
   const value = (name: string): number | undefined => {
     const text = headers.get(`x-amzn-bedrock-${name}-token-count`);
@@ -50,7 +50,7 @@ export function readHeaderUsage(headers: HeaderList): Usage | undefined {
   });
 }
 
-/** Later counts replace earlier ones, because Anthropic's counts increase in `message_delta`. */
+/** Later counts replace earlier counts, because Anthropic's `message_delta` updates the counts of `message_start`. */
 export function mergeUsage(earlier: Members | undefined, later: Members): Members {
   if (earlier === undefined) return later;
   const merged: Record<string, unknown> = { ...earlier };

@@ -1,6 +1,6 @@
 /**
- * Selects the Anthropic beta features that another host supports. Bedrock rejects the whole request if it contains an
- * unknown beta name, so only supported names are forwarded.
+ * Selects the Anthropic beta features that Bedrock supports. Bedrock rejects the whole request if it contains an unknown
+ * beta name, so only supported names are forwarded.
  */
 
 const BEDROCK = new Set([

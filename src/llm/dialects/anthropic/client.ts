@@ -40,7 +40,7 @@ const KNOWN = new Set([
 ]);
 const WITHOUT_EFFECT = new Set(["cache_control", "service_tier"]);
 const TOOL_KNOWN = new Set(["type", "name", "description", "input_schema", "strict", "cache_control"]);
-/** Other providers ignore these streaming hints for tool input. */
+/** Other providers have no equivalent of these tool options, so they are dropped without being reported. */
 const TOOL_WITHOUT_EFFECT = new Set(["eager_input_streaming", "defer_loading", "allowed_callers"]);
 
 export function readMessagesRequest(body: Members, { losses }: TranslationContext): Conversation {

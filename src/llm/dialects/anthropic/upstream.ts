@@ -1,6 +1,6 @@
 /**
- * Implements the provider side of Anthropic's Messages API, including the output limits and thinking modes of each
- * Claude model. Unknown model names are treated as new models.
+ * Implements the provider side of Anthropic's Messages API, including the output limits and thinking modes of Claude
+ * models. Unknown model names are treated as new models.
  */
 import { isMembers, type Members } from "../../../json/json.ts";
 import {
@@ -78,7 +78,8 @@ function isForClaude(part: Part): boolean {
 }
 
 /**
- * Thinking models require signed reasoning before a tool call in the history, which the history of other models lacks.
+ * If thinking is enabled, Anthropic requires signed reasoning before the last tool calls. A history from another
+ * provider lacks it.
  */
 function lacksThoughts(turns: readonly Turn[]): boolean {
   const last = turns.findLast(({ role }) => role === "assistant");
@@ -157,7 +158,7 @@ function toolChoice({ toolChoice: choice, parallelTools, tools }: Conversation):
   return { type: "tool", name: choice.name, ...oneAtATime };
 }
 
-/** Anthropic requires `max_tokens`. If the client sets no limit, the model's maximum applies. */
+/** Anthropic requires `max_tokens`. If the client sets no limit, the limit of the model family is sent. */
 const LIMITS: readonly (readonly [RegExp, number])[] = [
   [/claude-3-(?:opus|sonnet|haiku)|claude-(?:2|instant)/, 4096],
   [/claude-3-5/, 8192],

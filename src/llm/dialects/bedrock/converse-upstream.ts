@@ -142,7 +142,7 @@ function writeContent(part: ContentPart): Members {
     : { document: { format, name: documentName(part.name), source: { bytes: data } } };
 }
 
-/** The provider allows only letters, digits, single spaces, hyphens, parentheses, and brackets. */
+/** Converse allows only letters, digits, single spaces, hyphens, parentheses, and brackets. */
 function documentName(name: string | undefined): string {
   const cleaned = (name ?? "")
     .replace(/\.[^.]*$/, "")
@@ -215,7 +215,7 @@ function outputConfig({ format }: Conversation, losses: Losses): Members | undef
   return { textFormat: { type: "json_schema", structure: { jsonSchema } } };
 }
 
-/** Each model family has its own parameter. */
+/** Each model family has its own parameter for reasoning. */
 function thinkingFields({ thinking }: Conversation, model: string, losses: Losses): Members {
   if (thinking === undefined || thinking.effort === "none") return {};
   const budget = thinkingBudget(thinking);

@@ -1,6 +1,6 @@
 /**
  * Sends requests of the Messages API to Claude models on Amazon Bedrock, which accept nearly the same body through
- * `invoke`. This preserves content that Converse cannot express, such as signed thinking and Anthropic's own tools.
+ * `invoke`. This preserves content that the translation to Converse rejects, such as Anthropic's own tools.
  */
 
 import { type Members, parseMembers } from "../../../json/json.ts";

@@ -67,8 +67,8 @@ function isForGemini(part: Part): boolean {
 }
 
 /**
- * Gemini's thinking models require a signature on the first call of a turn. Google documents this value for a history
- * that another model created.
+ * Gemini 3 models require a signature on the first tool call of a turn. Google documents this value for a history that
+ * another model created.
  */
 const UNSIGNED = "skip_thought_signature_validator";
 

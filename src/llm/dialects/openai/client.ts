@@ -76,7 +76,7 @@ const WITHOUT_EFFECT = new Set([
   "prompt_cache_retention",
   "safety_identifier",
 ]);
-/** Parameters with these values are equivalent to absent ones. */
+/** A parameter with one of these values has the same effect as an absent parameter. */
 const NEUTRAL = lookupTable<(value: unknown) => boolean>({
   logprobs: (value) => value === false,
   top_logprobs: (value) => value === 0,
@@ -292,7 +292,7 @@ function readToolCalls(message: Members, at: string): ToolCallPart[] {
   });
 }
 
-/** Google's OpenAI-compatible API stores Gemini's reasoning signature in the same field. */
+/** Google's OpenAI-compatible API stores the signature of Gemini's reasoning in `extra_content` too. */
 function googleSignature(call: Members): Signature | undefined {
   const google = isMembers(call.extra_content) ? call.extra_content.google : undefined;
   return isMembers(google) ? readSignature(google.thought_signature, "google") : undefined;
@@ -458,7 +458,7 @@ export function openChatStream(context: TranslationContext): StreamWriter {
       if (text !== "") chunk(choice, { reasoning_content: text }, null);
     },
     signed() {
-      // The chat format has no field for signatures.
+      // The chat format has no field for the signature of reasoning.
     },
     redacted() {
       // The chat format has no field for redacted reasoning.

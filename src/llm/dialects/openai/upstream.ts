@@ -220,7 +220,7 @@ export function openChatReader(sink: ResponseSink): StreamReader {
 function findCall(known: readonly { index: unknown; id: unknown }[], { index, id }: Members): number {
   const named = nonEmptyString(id);
   if (index === undefined || index === null)
-    // Servers that omit the index send the id of each call once.
+    // Without an index, a fragment without an id extends the last call.
     return named === undefined
       ? Math.max(0, known.length - 1)
       : orNew(
