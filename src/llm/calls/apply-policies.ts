@@ -32,12 +32,12 @@ export function requestedModel({ dialect, scan, rules: list }: LlmCall): string 
   return (model !== undefined && rules.aliases?.(model)) || model;
 }
 
-/** Throws `LlmRejection`. `watch` receives the matches of shadow guards. */
+/** Throws `LlmRejection` if a policy rejects the request. `watch` receives the matches of shadow guards. */
 export function* applyPolicies(llm: LlmCall, env: PlanOptions, watch: ShadowGuards): Steps<PreparedRequest> {
   const rules = mergeRules(llm.rules);
   // Opaque requests, such as images and speech, have no messages, but guards check their strings.
   const applicable = llm.dialect.format === "opaque" ? { requestGuards: rules.requestGuards } : rules;
-  // A multipart form is never edited, because only its model was read.
+  // A multipart form is never edited, because its fields are not parsed into a tree.
   const edited = editsRequest(applicable) && !llm.scan.isForm ? yield* edit(llm, applicable, env) : llm;
   if (rules.watchedRequests && !edited.scan.isForm) yield* watchRequest(edited, rules.watchedRequests, env, watch);
   const model = edited.dialect.pathModel ?? edited.scan.model;
@@ -105,7 +105,7 @@ function* edit(llm: LlmCall, rules: PromptRules, env: PlanOptions): Steps<LlmCal
   }
 }
 
-/** Replaces strings with those that the webhook guards return. Rejects with `LlmRejection`. */
+/** Replaces strings with those that the webhook guards return. Rejects with `LlmRejection` if a guard blocks the call. */
 export async function applyWebhooks(
   policed: PreparedRequest,
   env: PlanOptions,
@@ -135,7 +135,7 @@ function rejectTokenNumbers(body: Members): void {
   throw new LlmRejection({ status: 400, message, code: "unsupported_format" });
 }
 
-/** Reads the same strings as an enforced guard. An unreadable body is reported as a rejection. */
+/** Reads the same strings as an enforced guard. A body that cannot be read is reported as a rejection. */
 function* watchRequest(llm: LlmCall, guards: readonly TextGuard[], env: PlanOptions, watch: ShadowGuards): Steps<void> {
   const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
   if (tree === "not JSON") watch.unread(guards, "the body is not valid JSON");

@@ -343,7 +343,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     });
   }
 
-  /** Breaks off a committed response. Otherwise tries the next target, unless `failure` is undefined. */
+  /** Aborts a committed response. Otherwise tries the next target, unless `failure` is undefined. */
   #targetFailed(error: HttpClientError | GatewayError, failure: TargetFailure | undefined): void {
     const attempt = this.#attempt;
     if (attempt?.response) {
@@ -556,7 +556,7 @@ class TargetQueue {
 
 const QUOTA_EXHAUSTED = "the model's requests or tokens per minute are exhausted";
 
-/** Returns undefined unless the request counts tokens. */
+/** Returns undefined unless the request counts tokens in the Messages or Gemini API. */
 function tokenCountFormat({ free, format, suffix }: Dialect): Format | undefined {
   if (!free) return undefined;
   if (format === "messages") return format;

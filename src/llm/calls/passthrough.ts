@@ -22,7 +22,7 @@ import { NO_BETAS, NO_LOSSES, NO_TOOLS, type PlanOptions, upstreamRequest, witho
 /** The provider's base path replaces the client's base path including the version. */
 const VERSION = /^.*?\/(?:v1|v1beta)(?=\/|$)/;
 
-/** `settlement` is defined if token limits count the request, which is true for every request with a body. */
+/** `settlement` is undefined if the request has no LLM attributes, for example because it has no body. */
 export function forwardUnread(
   table: ModelTable,
   exchange: Exchange,

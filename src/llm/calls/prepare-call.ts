@@ -103,7 +103,7 @@ function prepareUpgrade(exchange: Exchange, table: ModelTable): Reply | undefine
   const { path } = exchange.request;
   const [target] = table.targets;
   if (table.targets.length === 1 && target?.provider.upgrades?.(path) === true) {
-    // The gateway does not read the tunnel, so only exhausted budgets can reject it.
+    // The gateway does not read the tunnel, so no tokens are charged for it.
     noteFreeRequest(exchange, modelsInHead(exchange));
     return undefined;
   }
@@ -115,9 +115,9 @@ function prepareUpgrade(exchange: Exchange, table: ModelTable): Reply | undefine
 }
 
 /**
- * Returns true for requests that store data instead of calling a model. All other bodies are read as JSON regardless of
- * their content type, because many servers ignore it. If a rule needs the model, stored data is read too, except
- * uploads.
+ * Returns true for opaque requests without a body and for stored data that is not JSON, such as files. Other bodies are
+ * read as JSON regardless of their content type, because many servers ignore it. If a rule needs the model, stored data
+ * is read too, except uploads and forms.
  */
 function isUnread({ headers, body, path }: GatewayRequest, { format, free }: Dialect, isJudged: boolean): boolean {
   if (format !== "opaque") return false;
@@ -166,7 +166,7 @@ const FORMS: ReadonlySet<string> = new Set([
   ...["/videos", "/images/edits", "/images/variations", "/audio/transcriptions", "/audio/translations"],
 ]);
 
-/** Token limits count unread requests by size. */
+/** Token limits count unread requests by size, unless they are free. */
 function noteUnread(exchange: Exchange, { free }: Dialect): void {
   if (exchange.request.body.kind === "none") return;
   if (free) noteFreeRequest(exchange);

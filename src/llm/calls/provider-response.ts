@@ -1,7 +1,7 @@
 /**
- * Delivers a provider's response to the client. `NativeResponse` forwards it unchanged and reads the usage from a copy.
- * `TranslatedResponse` buffers JSON until it is complete and translates streams event by event. If a stream breaks off,
- * the client receives an error event in its dialect.
+ * Delivers a provider's response to the client. `NativeResponse` forwards it and counts the usage.
+ * `TranslatedResponse` buffers JSON until it is complete and translates streams event by event. If a stream of
+ * server-sent events is interrupted, the client receives an error event in its dialect.
  */
 
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
@@ -129,9 +129,7 @@ export function brokenStreamEvent(format: Format): Buffer {
 
 const MAX_RESPONSE_BYTES = 16 * 1024 * 1024;
 const MAX_EVENT_BYTES = 2 * 1024 * 1024;
-/**
- * Each object takes about 0.25 µs of one event-loop iteration. Arrays of numbers, as in embeddings, are not inspected.
- */
+/** Limits the time to translate a response. Arrays of numbers, as in embeddings, do not count. */
 const MAX_RESPONSE_OBJECTS = 200_000;
 const COUNTED_BYTES = 64 * 1024;
 const OPEN_BRACE = 123;

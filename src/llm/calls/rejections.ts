@@ -11,7 +11,8 @@ import { type Dialect, detectDialect } from "../request/dialect.ts";
 import { errorBody, errorHeaders, type LlmError } from "../request/llm-errors.ts";
 
 /**
- * Provider SDKs parse only their provider's error format. A rate-limited stream gets the gateway's plain-text error.
+ * Uses the error format of the client's API, because SDKs parse no other. A rate-limited request gets the gateway's
+ * plain-text error instead, unless it is known not to stream.
  */
 export function errorReply(exchange: Exchange, error: GatewayError): Reply | undefined {
   const { status, message, code } = error;

@@ -390,7 +390,7 @@ interface Reader {
   end(onDone: () => void): void;
 }
 
-/** Returns `call` itself if there are no shadow guards. */
+/** Returns `call` itself if there are no shadow guards or they cannot read the stream. */
 export function shadowGuarded(
   call: ResponseReceiver,
   exchange: Exchange,

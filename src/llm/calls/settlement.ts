@@ -96,7 +96,7 @@ export class Settlement {
   }
 
   /**
-   * Settles the call with zero tokens. `errorType` is an error code, an HTTP status, or empty if there was no error.
+   * Settles the call with zero tokens. `errorType` is an error code or an HTTP status, or empty if there is none.
    */
   unused(errorType: string): void {
     if (this.#settled) return;

@@ -231,7 +231,7 @@ class Part implements HttpResponseReceiver {
   }
 }
 
-/** Bedrock reports the token count of models with one text per call in this header. */
+/** Bedrock reports the input tokens of a call in this header. */
 const COUNT_HEADER = "x-amzn-bedrock-input-token-count";
 
 export interface SplitCallHandler extends HttpResponseReceiver {

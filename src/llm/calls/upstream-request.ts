@@ -1,6 +1,7 @@
 /**
  * Builds the request for a target. A native request keeps the client's bytes except for the model name, the stream
- * usage option, and prompt-cache markers. Any other request is translated into the provider's dialect.
+ * usage option, prompt-cache markers, and members that the provider requires. Any other request is translated into the
+ * provider's dialect.
  */
 import { Readable } from "node:stream";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
@@ -38,7 +39,7 @@ export interface UpstreamPlan {
   /** Holds the bodies of further calls if the request was split. `body` is the first. */
   readonly more: readonly (readonly Buffer[])[];
   readonly clientFormat: Format;
-  /** Undefined if the response is forwarded unchanged. */
+  /** Undefined if the provider uses the client's dialect. */
   readonly translation: Translation | undefined;
   readonly context: TranslationContext;
   /** Google's clients can request one JSON array instead of server-sent events. */
@@ -226,7 +227,7 @@ export function upstreamRequest(exchange: Exchange, plan: UpstreamPlan, { target
   if (plan.translation) {
     headers.set("content-type", "application/json");
     headers.set("accept", "*/*");
-    // For other formats, the beta names are in the body.
+    // Only Anthropic reads this header. Bedrock receives the beta names in the body.
     if (plan.call.format !== "messages") headers.delete("anthropic-beta");
   }
   const size = plan.body.reduce((sum, piece) => sum + piece.length, 0);

@@ -32,7 +32,7 @@ export interface Target {
   readonly basePath: string;
   readonly pathOverride: string | undefined;
   readonly credential: Credential;
-  /** Adds a credential that must be fetched or computed per request. Undefined if the credential is a plain key. */
+  /** Adds a credential that is fetched or computed per request. Undefined for a plain key and for the client's key. */
   readonly sign: RequestSigner | undefined;
   readonly health: Health;
   readonly quota: Quota | undefined;
@@ -50,7 +50,7 @@ export interface TargetTimeouts {
   readonly idleMs: number | undefined;
 }
 
-/** Returns undefined if it completed synchronously. Rejects with `CredentialError`. */
+/** Returns undefined if it completed synchronously. Rejects with `CredentialError` if no credential is available. */
 export type RequestSigner = (request: SignedRequest) => Promise<void> | undefined;
 
 export interface TargetOptions {

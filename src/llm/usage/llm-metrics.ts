@@ -1,6 +1,6 @@
 /**
- * Records LLM metrics under the OpenTelemetry semantic conventions for generative AI. The model label is the name from
- * the provider or the configuration, so that clients cannot create series with arbitrary names.
+ * Records LLM metrics under the OpenTelemetry semantic conventions for generative AI. The model label is the name in
+ * the response or a name that the provider accepted, so that clients cannot create series with arbitrary names.
  */
 import type { LlmAttributes } from "../../core/request-attributes.ts";
 import type { Histogram, Metrics } from "../../observe/log/metrics.ts";
