@@ -73,16 +73,16 @@ export class AttemptTrace {
   }
 
   /**
-   * Reports the head for the client as the received one, unless the backend reports its responses. An MCP backend may
-   * send the head before the server responds.
+   * Reports the head for the client as the received head, unless the backend reports its responses itself. An MCP
+   * backend may send the head before the server responds.
    */
   head(status: number, headers: HeaderList): void {
     if (!this.#hasResult && !this.#isReported) this.received(status, headers);
   }
 
   /**
-   * Reports that a target did not respond. Concurrent targets are reported by name. Of sequential targets, only the
-   * last one is.
+   * Reports that a target did not respond. `target` is set if several targets are called concurrently. Without it, a
+   * target that already has a result is not reported again.
    */
   missed(reason: string, target: string | undefined): void {
     if (!this.#hasResult || target !== undefined) this.#result(null, reason, target);
@@ -152,7 +152,7 @@ export function headLimitMs(
   return perTargetMs === UNLIMITED ? leftMs : Math.min(perTargetMs, leftMs);
 }
 
-/** RFC 9110 section 9.2.2, without TRACE, which the gateway rejects. */
+/** Lists the idempotent methods of RFC 9110 section 9.2.2, without TRACE, which the gateway rejects. */
 const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
 
 export function isIdempotent({ method }: GatewayRequest): boolean {
@@ -169,14 +169,14 @@ export function mayRepeat(request: GatewayRequest, nothingSent: boolean, error?:
   if (isIdempotent(request)) return true;
   const connectFailed =
     error instanceof HttpClientError && (error.kind === "connect" || error.kind === "connect-timeout");
-  // The operator listed this status for retries, so the backend did not process the request.
+  // The operator listed this status for retries, so the request may be repeated.
   return connectFailed || (nothingSent && error === undefined);
 }
 
 /** Error messages may quote a server's response, so their length is limited. */
 const MAX_PROBLEM_CHARS = 500;
 
-/** The owner is notified if the attempt ends without a response head. */
+/** Receives the events of an attempt that the delivery does not handle. */
 export interface AttemptOwner {
   readonly clock: Clock;
   readonly redaction: Redaction;
@@ -242,7 +242,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
     else if (this.#state === "waiting") this.#arm(isUploading);
   }
 
-  /** Called by the pipeline. The owner is not notified afterwards. */
+  /** Ends the attempt without notifying the owner. */
   abort(): void {
     if (!this.#transition("abort")) return;
     this.#timer?.cancel();

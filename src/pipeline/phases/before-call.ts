@@ -54,7 +54,7 @@ function prepare(run: BeforeCallRun, backend: Backend, entered: readonly Compile
   else done(result);
 }
 
-/** A rejection by the backend reveals nothing, so it skips the rules. Any other response must pass them. */
+/** A rejection by the backend reveals nothing, so it skips the rules, but limits count it. Other responses must pass. */
 function answer(run: BeforeCallRun, entered: readonly CompiledScope[], reply: Reply): void {
   if (reply.status >= 400) run.rules.admit(entered, () => run.reply(reply));
   else
@@ -72,8 +72,8 @@ export interface InnerRun extends RequestRun {
 
 /**
  * Runs the policies of scopes inside a backend, for example of one model, after all outer policies have accepted the
- * request. Each scope runs completely before the next one starts. The rules run for each attempt, and a scope's limits
- * are charged once.
+ * request. Each scope runs completely before the next scope starts. The rules run for each attempt, and a scope's
+ * limits are charged once.
  */
 export function passInner(run: InnerRun, backend: Backend, call: () => void): void {
   const scopes = backend.inner?.(run.exchange) ?? [];

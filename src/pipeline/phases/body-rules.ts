@@ -1,7 +1,7 @@
 /**
  * Runs the rules that read the request's body, limits whose key reads it, and token limits, before the backend is
- * called. The rules run for each attempt, because each may use another backend, and limits are charged once. They also
- * run before a response that replaces the backend's, such as a cached one, so that it cannot bypass them.
+ * called. The rules run for each attempt, because each attempt may use another backend, and limits are charged once.
+ * Before a response that replaces the backend's, everything except the token limits runs.
  */
 import type { CompiledScope } from "../../core/policy.ts";
 import { type AdmissionHook, type HookRun, runAdmission, runParsedHooks, type ScopedPolicy } from "./run-hooks.ts";
@@ -21,12 +21,12 @@ export class BodyRules {
     if (this.#judge(entered)) this.admit(entered, () => this.#charge(charged, next));
   }
 
-  /** Runs before a response that replaces the backend's. */
+  /** Called before a response that replaces the backend's, which uses no tokens. */
   passUncalled(entered: readonly CompiledScope[], next: () => void): void {
     if (this.#judge(entered)) this.admit(entered, next);
   }
 
-  /** Runs alone before the rejection of an unreadable request, because a rejection reveals nothing but counts. */
+  /** Charges the limits whose key reads the body. Called alone before a rejection, because limits count it too. */
   admit(entered: readonly CompiledScope[], next: () => void): void {
     const isIdle = this.#isAdmitted || !entered.some(({ admitParsed }) => admitParsed.length > 0);
     this.#isAdmitted = true;

@@ -80,7 +80,7 @@ export class Delivery {
     this.#sendHead(response);
   }
 
-  /** Starts the backend's response. `said` is the gateway's own error, if the response is one. */
+  /** Starts the backend's response. `said` is the error code if the response is the gateway's own error. */
   head(status: number, headers: HeaderList, said?: ErrorCode): void {
     headers.removeHopByHop();
     // Only the gateway sets this header.
@@ -109,7 +109,7 @@ export class Delivery {
       this.#paused = true;
       return false;
     }
-    // The body is too large to hold, so it is forwarded and the expression gets no body.
+    // A body that is too large to hold is forwarded, and the expression gets no body.
     const mayHold = this.#heldBytes <= MAX_HELD_BYTES && this.#exchange.holdResponse(chunk.length);
     if (!mayHold && this.#exchange.response) this.#respond(this.#exchange.response, undefined);
     return true;
@@ -125,7 +125,7 @@ export class Delivery {
       this.#respond(this.#exchange.response, Buffer.concat(this.#held));
   }
 
-  /** Ends the connection because the backend's response failed after its head was sent. */
+  /** Closes the connection, because no error response can be sent. */
   breakOff(): void {
     this.run = undefined;
     if (this.#state === "done") return;

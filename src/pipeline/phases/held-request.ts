@@ -1,6 +1,6 @@
 /**
- * Holds the request for repeated attempts. Every attempt starts from the request as it left the route phase. All
- * attempts use a buffered body, but a streamed body can be sent only once.
+ * Holds the request for repeated attempts. Every attempt starts from the request as it left the route phase. A buffered
+ * body can be sent in every attempt, but a streamed body only once.
  */
 import { GatewayError } from "../../core/errors.ts";
 import { type Exchange, forkRequest, type GatewayRequest } from "../../core/exchange.ts";

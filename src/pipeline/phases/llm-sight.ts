@@ -26,10 +26,10 @@ import { scanForm } from "../../llm/request/read-request.ts";
 import { createUsageTap, settleUsage } from "../../llm/usage/response-usage.ts";
 import type { RequestRun } from "./run-hooks.ts";
 
-/** LLM routes have the same limit, because JSON may contain images. */
+/** The default limit of the `ai` backend is the same, because JSON may contain images. */
 const MAX_LLM_BODY_BYTES = 32 * 1024 * 1024;
 
-/** These content types may be LLM calls in another format. */
+/** A body of these content types may be an LLM call, even if the gateway cannot decode it. */
 const JSON_TYPE = /^\s*(?:$|application\/(?:[\w.-]+\+)?json\b)/i;
 const FORM_TYPE = /^\s*multipart\/form-data\b/i;
 const FIELDS_TYPE = /^\s*application\/x-www-form-urlencoded\b/i;
@@ -50,7 +50,7 @@ export function inspectBody(
   const { exchange } = run;
   const { request, attributes } = exchange;
   const needs = combinedNeeds(scopes, exchange);
-  // A second attempt skips this, because the first one has already read the body.
+  // A second attempt skips this step, because the first attempt has already read the body.
   if (attributes.backend?.type !== "static" || attributes.llm !== undefined || !(needs.counts || needs.model)) {
     next(scopes);
     return;
@@ -130,7 +130,7 @@ function* readCall(
 /** Handles a model in the head if the body names none, for example for a WebSocket, audio, or an empty body. */
 function noteHead(exchange: Exchange): void {
   const { request } = exchange;
-  // Requests without a body only read, for example the list of models or a stored response.
+  // Such a request only reads or deletes, for example the list of models or a stored response.
   if (request.body.kind === "none" && READING.has(request.method) && !request.headers.has("upgrade")) return;
   const models = modelsInHead(requestHead(exchange));
   if (models.length === 0) return;

@@ -15,7 +15,7 @@ export interface PipelineEnv {
   readonly clock: Clock;
   readonly redaction: Redaction;
   random(): number;
-  /** Returns a trace if a watcher's filter matches the exchange. */
+  /** Returns a trace if a watcher's filter matches the exchange or its trace is recorded. */
   trace(exchange: Exchange): Trace | undefined;
   /** Called after the settle hooks, for the access log, the metrics, and the recent requests. */
   settled(exchange: Exchange, outcome: Outcome): void;

@@ -257,7 +257,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
 
   broke(error: unknown): void {
     this.fail(error);
-    // The response was marked as delivered but was not, so the client must not wait for the rest.
+    // The response was marked as delivered but was not, so the client must not wait for more data.
     if (this.#delivery.isDone) this.#sink.destroy();
   }
 

@@ -46,7 +46,7 @@ function fieldValue(expression: Expression, exchange: Exchange, redaction: Redac
 
 /**
  * Redacts the request's credentials in a value of a log expression. `found` collects the values that were redacted in
- * JSON members. `alsoHidden` lists values found in another text of the same call.
+ * JSON members. `alsoHidden` lists further values to redact, such as those found in another text of the same call.
  */
 export function shown(
   text: string,
@@ -77,7 +77,7 @@ export interface ShownOptions {
 
 export type AccessLog = (exchange: Exchange, outcome: Outcome, durationMs: number) => void;
 
-/** Receives every record, independently of the log filter. */
+/** Receives every record that passes `AccessSettings.filter`, independently of the log level. */
 export type AccessLogCopy = (level: "info" | "warn", fields: LogFields, exchange: Exchange) => void;
 
 export interface AccessLogOptions {

@@ -1,6 +1,6 @@
 /**
  * Writes the audit stream, one record for each call of an MCP tool, prompt, or resource and of an LLM, with the caller,
- * the arguments, and the outcome. Recording never delays a call unless `required` is set.
+ * the arguments, and the outcome. If `required` is set, calls are rejected while the file cannot be written.
  */
 
 import { createHash, createHmac } from "node:crypto";
@@ -245,7 +245,7 @@ class Trail implements AuditTrail {
         ...end,
       });
     }
-    // On the HTTP+SSE transport the response arrives later. A rejected call has none.
+    // On the HTTP+SSE transport, the response arrives later. A rejected call has no response.
     if (this.#open === undefined || (failure === undefined && outcome.end === "complete")) return;
     for (const asked of this.#open.values())
       this.#write({

@@ -1,5 +1,5 @@
 /**
- * Captures the first 64 KiB of a body for the trace without delaying it. Tokens and secrets of OAuth endpoints are
+ * Captures the first 64 KiB of a body for the trace without delaying it. Tokens and secrets in OAuth fields are
  * redacted.
  */
 

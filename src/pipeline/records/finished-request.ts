@@ -127,7 +127,6 @@ export function toRequestRecord(one: FinishedRequest): RequestRecord {
   };
 }
 
-/** Uses the same order of precedence as the principal of an MCP session. */
 export function requestSubject({ jwt, apiKey, basicAuth }: Exchange["attributes"]): string | null {
   const { sub, azp, client_id, appid } = jwt ?? NOTHING;
   const { user_id, name } = apiKey ?? NOTHING;

@@ -25,7 +25,7 @@ export interface MirrorEntry {
   readonly unread: number;
   /** The number of responses for which the mirror took more than 50% and 10 ms longer than the backend. */
   readonly slower: number;
-  /** The two values are mean times to the response head. */
+  /** `backendMs` and `mirrorMs` are mean times to the response head. */
   readonly backendMs: number;
   readonly mirrorMs: number;
   readonly differences: readonly {
@@ -33,7 +33,7 @@ export interface MirrorEntry {
     readonly requests: number;
     readonly examples: readonly { readonly id: string; readonly request: string }[];
   }[];
-  /** The number of differences that are not listed. */
+  /** The number of occurrences of differences that are not listed. */
   readonly others: number;
 }
 

@@ -14,8 +14,8 @@ import { type RequestHistory, readSegments } from "./request-history.ts";
 /** Clients can choose request ids, so an id can occur many times. */
 const MAX_FOUND = 20;
 /**
- * Records are in order of completion, so a long request can follow newer ones. A segment is skipped only if its first
- * request is newer by more than this.
+ * Records are in order of completion, so a long request can follow newer requests. A segment is skipped only if its
+ * first request is newer by more than this.
  */
 const SLACK_MS = 600_000;
 
@@ -67,7 +67,7 @@ function recordFrom(recorded: RecordedRequest): RequestRecord {
   const { at, source, client, status, code, mcp, llm, policies } = recorded;
   const { id, durationMs, listener, route, method, host, path, subject } = recorded;
   return {
-    // Sorts before all records with a sequence number.
+    // The value sorts before the sequence numbers of recent requests.
     seq: -1,
     id,
     time: new Date(at).toISOString(),

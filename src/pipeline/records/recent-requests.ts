@@ -24,7 +24,7 @@ import {
 
 /** With request heads of at most 16 KiB this uses at most about 10 MB, and usually less than 1 MB. */
 export const RECENT_REQUESTS = 500;
-/** The newest requests and all failed ones keep their headers. Others drop them early to reduce garbage collection. */
+/** The newest requests and all failed requests keep their headers. Others drop them to reduce garbage collection. */
 const WITH_HEADERS = 64;
 
 export interface RecentRequestsOptions {
@@ -38,7 +38,7 @@ export interface RecentRequestsOptions {
 }
 
 export interface RecentRequests {
-  /** Called at the start of every request. Returns a trace if the request is watched. */
+  /** Called at the start of every request. Returns a trace if the request is watched or recorded. */
   begin(exchange: Exchange): Trace | undefined;
   settled(exchange: Exchange, outcome: Outcome, durationMs: number): void;
   list(options: { readonly limit: number; readonly since?: number }): RequestRecord[];

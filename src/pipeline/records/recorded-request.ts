@@ -183,8 +183,8 @@ function llmText(llm: LlmAttributes | undefined): string {
 }
 
 /**
- * Redacts copies of removed header values. Long values are redacted anywhere, short ones only if they are a whole
- * field.
+ * Redacts copies of removed header values. Long values are redacted anywhere, and short values only if they are a whole
+ * header value.
  */
 function withoutRepeated(text: string, secrets: readonly string[]): string {
   const shown = withoutCopies(text, secrets);

@@ -59,7 +59,7 @@ export function createRequestHistory(redaction: Redaction, perSecond = RECORDED_
     return inWindow > perWindow;
   }
 
-  /** Returns a segment with this many free bytes, and reuses the oldest one if the limit is reached. */
+  /** Returns a segment with this many free bytes, and reuses the oldest segment if the limit is reached. */
   function roomFor(bytes: number): Segment {
     const last = segments[segments.length - 1];
     if (last !== undefined && last.used + bytes <= SEGMENT_BYTES) return last;

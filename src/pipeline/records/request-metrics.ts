@@ -1,5 +1,5 @@
 /**
- * Counts requests and their durations per gateway, route, backend, method, and status.
+ * Records the metrics of finished requests: counts, durations, and response bytes, and counts per API key.
  */
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
@@ -82,7 +82,7 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
     const backend = attributes.backend?.name ?? "";
     const status = outcome.status === undefined ? "" : String(outcome.status);
     const error = failure?.code ?? "";
-    // Most requests have the same labels as the previous one, and comparing is cheaper than building a key.
+    // Most requests have the same labels as the previous request, and comparing is cheaper than building a key.
     let series = last;
     if (series === undefined || !hasLabels(series.labels, listener, route, backend, request.method, status, error))
       series = last = getOrCreateSeries([listener, route, backend, request.method, status, error]);
@@ -121,7 +121,7 @@ function hasLabels(
   );
 }
 
-/** The first `most` values get their own label, and later ones share `other`. */
+/** The first `most` values get their own label, and later values share `other`. */
 function boundedLabel(most: number): (value: string) => string {
   const known = new Set<string>();
   return (value) => {

@@ -13,14 +13,13 @@ const FINE = { slotMs: 10_000, slots: 180 };
 const COARSE = { slotMs: 300_000, slots: 288 };
 export const HISTORY_SECONDS = (COARSE.slotMs * COARSE.slots) / 1000;
 
-/** Upper bounds of the duration histogram, with five bins per decade from 1 ms to about 100 s. */
+/** Upper bounds of the duration histogram, with five bins per decade from 1 ms to 100 s. */
 const BOUNDS_MS: readonly number[] = Array.from({ length: 26 }, (_unused, i) => 10 ** (i / 5));
 const P95 = 0.95;
 
 export interface TrafficHistory {
   count(exchange: Exchange, outcome: Outcome, durationMs: number): void;
   report(rangeSeconds: number): HistoryReport;
-  /** The result is about 10 KB long. */
   packed(): string;
   /** Adds the statistics of an earlier process, and ignores outdated and invalid input. */
   unpack(text: string): void;
@@ -182,7 +181,7 @@ function histogramBin(durationMs: number): number {
   return Math.min(bin, BOUNDS_MS.length);
 }
 
-/** Returns the upper bound of the bin with the 95th percentile, so that the result is never too low. */
+/** Returns the upper bound of the bin with the 95th percentile, or 100 s if the percentile is higher. */
 function percentile95(durations: Uint32Array, requests: number): number {
   let seen = 0;
   for (let i = 0; i < durations.length; i++) {

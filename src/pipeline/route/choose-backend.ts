@@ -1,5 +1,6 @@
 /**
- * Chooses a backend of a route at random by weight. Ejected backends are skipped if others are available.
+ * Chooses a backend of a route. A canary that takes the request comes first. Otherwise the choice is random by weight.
+ * Ejected backends are skipped if others are available.
  */
 import type { Exchange } from "../../core/exchange.ts";
 import type { Route, WeightedBackend } from "../../core/topology.ts";

@@ -14,8 +14,8 @@ import { createServerNames, type NamedEntries } from "../../http/tls-listener.ts
 
 export interface RouteTable {
   /**
-   * `path` is the canonical path, if it differs from the request's path. Throws a GatewayError if a backend could
-   * interpret the matched values differently.
+   * `path` replaces the request's path in the match. Throws a GatewayError if a backend could interpret the matched
+   * values differently.
    */
   match(request: GatewayRequest, path?: string): Route | undefined;
   /** Returns the names of all routes whose host name matches, for traces and errors. */
