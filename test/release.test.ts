@@ -142,3 +142,18 @@ test("the version of the package has a section in CHANGELOG.md, below the unrele
   assert.equal(headings[0], "## Unreleased");
   assert.ok(headings.some((heading) => heading.startsWith(`## [${version}] - `)));
 });
+
+for (const name of ["package-lock.json", "site/package-lock.json"]) {
+  test(`${name} lists the packages of every platform`, () => {
+    const { packages } = JSON.parse(readFileSync(join(root, name), "utf8")) as {
+      packages: Record<string, { readonly optionalDependencies?: Record<string, string> }>;
+    };
+    const missing = Object.entries(packages).flatMap(([path, { optionalDependencies = {} }]) =>
+      Object.keys(optionalDependencies).filter(
+        (dependency) =>
+          !(`${path}/node_modules/${dependency}` in packages) && !(`node_modules/${dependency}` in packages),
+      ),
+    );
+    assert.deepEqual(missing, [], "npm ci fails without them");
+  });
+}
