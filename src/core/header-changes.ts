@@ -13,10 +13,8 @@ export const headerChanges = {
   schema: z.strictObject({
     add: values
       .optional()
-      .describe("Headers to add; existing headers of exactly this name stay, other spellings of it are removed."),
-    set: values
-      .optional()
-      .describe("Headers to set; existing headers of the same name are replaced in every spelling."),
+      .describe("Headers to add. Existing headers with exactly this name stay; other spellings are removed."),
+    set: values.optional().describe("Headers to set. They replace existing headers in every spelling of the name."),
     remove: z.array(changeableHeaderName()).optional().describe("Names of headers to remove, in every spelling."),
   }),
 

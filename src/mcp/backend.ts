@@ -78,7 +78,7 @@ const OWN_ACTIONS: ReadonlySet<ClientAction["kind"]> = new Set([
 
 export const mcp = defineBackend({
   key: "mcp",
-  doc: "MCP servers: child processes over stdio, streamable HTTP and HTTP+SSE servers; several are offered as one.",
+  doc: "MCP servers over stdio, streamable HTTP, or HTTP+SSE. Clients see several servers as one.",
   schema: mcpSchema,
   defaultPaths: MCP_PATHS,
   section: { name: "mcp", defaultPort: 3000, paths: MCP_PATHS },

@@ -24,12 +24,12 @@ const otlp = z.strictObject({
   headers: z
     .record(headerName(), headerValue().meta({ secret: true }))
     .optional()
-    .describe("Sent with every export, for example a key of the collector. Never shown."),
+    .describe("Headers of every export, for example an API key for the collector. Values are never shown."),
   signals: z
     .array(z.enum(SIGNALS))
     .min(1)
     .default(["traces", "metrics"])
-    .describe("What is exported. `logs` are the access log and, with `config.audit`, the audit records."),
+    .describe("The signals to export. `logs` are the access log and, with `config.audit`, the audit records."),
   spans: z
     .enum(["request", "all"])
     .default("all")
@@ -43,7 +43,7 @@ const otlp = z.strictObject({
         .min(0)
         .max(1)
         .default(1)
-        .describe("Share of the requests that are traced, decided when a request arrives. Default: 1."),
+        .describe("The fraction of requests to trace, decided when a request arrives. Default: 1."),
       followClient: z
         .boolean()
         .default(true)
@@ -56,7 +56,7 @@ const otlp = z.strictObject({
   resource: z
     .record(z.string().min(1).max(255), z.string().max(1024))
     .optional()
-    .describe("Attributes of everything that is exported, for example `deployment.environment.name: prod`."),
+    .describe("Resource attributes of all exported data, for example `deployment.environment.name: prod`."),
   metricsInterval: duration()
     .refine((ms) => ms >= 1000, "expected at least 1s")
     .default(60_000)
@@ -64,7 +64,7 @@ const otlp = z.strictObject({
   timeout: duration()
     .refine((ms) => ms >= 100, "expected at least 100ms")
     .default(10_000)
-    .describe("How long one export may take, with its retries. Default: 10s."),
+    .describe("How long one export may take, including retries. Default: 10s."),
 });
 
 export const telemetrySchema = z.strictObject({

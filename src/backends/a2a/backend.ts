@@ -35,12 +35,12 @@ const METHOD_NOT_FOUND = -32601;
 
 export const a2a = defineBackend({
   key: "a2a",
-  doc: "An agent that speaks A2A (JSON-RPC): its card, calls and event streams.",
+  doc: "An A2A agent (JSON-RPC): its agent card, calls, and event streams.",
   schema: z.strictObject({
     url: httpUrl().describe("The agent's JSON-RPC endpoint, for example `https://agent.example.com/a2a`."),
     card: httpUrl()
       .optional()
-      .describe("The URL of its card. Default: `.well-known/agent-card.json` below `url`, or at its host."),
+      .describe("The URL of the agent card. Default: `.well-known/agent-card.json` below `url`, or at its host."),
   }),
 
   compile(config, env): Backend {

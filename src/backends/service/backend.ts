@@ -21,7 +21,7 @@ export const service = defineBackend({
       .string()
       .min(1)
       .max(400)
-      .describe("For logs and traces; in a cluster `namespace/name:port` of the Service."),
+      .describe("The name in logs and traces. In a cluster, `namespace/name:port` of the Service."),
     endpoints: z
       .array(
         z.string().superRefine((text, context) => {
@@ -33,7 +33,7 @@ export const service = defineBackend({
       .min(1)
       .max(1000)
       .optional()
-      .describe("`host:port` of each server. Default: what the cluster says."),
+      .describe("`host:port` of each server. Default: the endpoints of the Service in the cluster."),
   }),
 
   compile({ name, endpoints }, env): Backend {

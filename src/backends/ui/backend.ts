@@ -30,13 +30,15 @@ interface UiBackendEnv extends BackendEnv {
 
 export const ui = defineBackend({
   key: "ui",
-  doc: "The web UI; read-only but for operators.",
+  doc: "The web UI. It is read-only except for operators.",
   schema: z.strictObject({
     loopbackOnly: z
       .boolean()
       .default(true)
-      .describe("Whether only peers on a loopback address are answered. Default: true."),
-    operator: celSource().optional().describe("True for users who may change something. Default: nobody."),
+      .describe("Whether to accept only clients on a loopback address. Default: true."),
+    operator: celSource()
+      .optional()
+      .describe("A CEL expression that is true for operators, who may make changes. Default: no operators."),
   }),
   defaultPaths: [{ pathPrefix: BASE }],
 

@@ -286,9 +286,7 @@ export const routeSchema = z.strictObject({
     .array(routeMatch)
     .min(1)
     .optional()
-    .describe(
-      "The conditions of the route, one of which must match. Default: every path, or `/mcp` and `/sse` for MCP backends.",
-    ),
+    .describe("Conditions; at least one must match. Default: every path, or `/mcp` and `/sse` for MCP backends."),
   backends: z
     .array(backend)
     .refine(...hasOther)
@@ -463,7 +461,7 @@ export const configSchema = z.strictObject({
   routes: z.array(routeSchema).optional().describe("Routes, which select the backends for requests."),
   services: services
     .optional()
-    .describe("The targets of Service references in HTTPRoute documents: `host:port` or a backend."),
+    .describe("The backends of the Services that HTTPRoute documents name: `host:port`, or a backend."),
   ui: ui.optional().describe("Serves the web UI on gateways under `/ui`. It is read-only except for operators."),
   tests: configTests.optional().describe("Tests of this configuration, which `gateway --test` runs."),
   ...sections,

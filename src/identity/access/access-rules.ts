@@ -11,12 +11,12 @@ import { celSource } from "../../core/schema.ts";
 export const enforcement = z
   .enum(["enforce", "shadow"])
   .describe(
-    "`shadow`: the rules are evaluated and what they would deny is recorded (`gwctl shadow report`), but nothing is denied. Default: enforce.",
+    "`shadow`: evaluates the rules and records the requests that they would deny (`gwctl shadow report`), but denies nothing. Default: enforce.",
   );
 
 export const accessRule = z.union([
   celSource(),
-  z.strictObject({ allow: celSource().describe("At least one allow rule must be true, if there are any.") }),
+  z.strictObject({ allow: celSource().describe("If set, at least one of these must be true.") }),
   z.strictObject({ deny: celSource().describe("Must be false.") }),
   z.strictObject({ require: celSource().describe("Must be true.") }),
 ]);

@@ -23,7 +23,7 @@ import { type CredentialLocation, readCredential, withhold } from "./credential-
 export const authenticationMode = z
   .enum(["strict", "optional", "permissive"])
   .describe(
-    "`strict`: a valid credential is required. `optional`: a request without a credential passes, one with an invalid credential does not. `permissive`: every request passes; an invalid credential is neither readable nor forwarded. What `strict` would deny is in `gwctl shadow report`.",
+    "`strict`: a valid credential is required. `optional`: requests without a credential are allowed; invalid credentials are rejected. `permissive`: all requests are allowed; an invalid credential is neither readable nor forwarded. `gwctl shadow report` shows the requests that `strict` would deny.",
   );
 export type AuthenticationMode = z.output<typeof authenticationMode>;
 

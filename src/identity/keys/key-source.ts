@@ -26,7 +26,7 @@ export const jwksSetting = z
     keySetObject,
   ])
   .describe(
-    "The key set: an http(s) URL, a file, inline JSON, or `{url}`, `{file}`, `{inline}`. Default: the provider's own.",
+    "The key set: an http(s) URL, a file, inline JSON, or `{url}`, `{file}`, `{inline}`. Default: the one in the provider's metadata.",
   );
 
 export type KeySource =

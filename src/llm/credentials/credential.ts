@@ -170,10 +170,10 @@ export const MISSING_AWS_KEYS: LlmError = {
 const awsAuth = markLocal(
   z
     .strictObject({
-      accessKeyId: z.string().min(1).optional().describe("The id of the access key."),
-      secretAccessKey: secret().optional().describe("The secret of the access key."),
-      sessionToken: secret().optional().describe("For temporary credentials."),
-      profile: watchedFilePath().optional().describe("A profile of the shared credentials file, instead of keys."),
+      accessKeyId: z.string().min(1).optional().describe("The access key ID."),
+      secretAccessKey: secret().optional().describe("The secret access key."),
+      sessionToken: secret().optional().describe("The session token of temporary credentials."),
+      profile: watchedFilePath().optional().describe("A profile in the shared credentials file, instead of keys."),
     })
     .refine(
       ({ accessKeyId, secretAccessKey, sessionToken, profile }) =>
@@ -183,7 +183,7 @@ const awsAuth = markLocal(
     ),
   { what: "credentials of this machine", isLocal: (value) => !hasOwn(value, "secretAccessKey") },
 ).describe(
-  "Signs requests to Amazon Bedrock (Signature Version 4). `{}`: keys from where AWS's tools look (environment, shared credentials file, web identity, container, instance).",
+  "Signs requests to Amazon Bedrock (Signature Version 4). `{}` uses the default AWS credential chain (environment, shared credentials file, web identity, container, instance).",
 );
 
 const googleAuth = markLocal(
@@ -191,11 +191,11 @@ const googleAuth = markLocal(
     keyFile: watchedFilePath()
       .optional()
       .describe(
-        "The JSON key of a service account (or what `gcloud auth application-default login` wrote). Default: the file in GOOGLE_APPLICATION_CREDENTIALS, else the machine's metadata server.",
+        "The JSON key file of a service account, or the file that `gcloud auth application-default login` writes. Default: the file in GOOGLE_APPLICATION_CREDENTIALS, otherwise the metadata server of the machine.",
       ),
   }),
   { what: "credentials of this machine", isLocal: (value) => !hasOwn(value, "keyFile") },
-).describe("An access token for Google Cloud (Vertex), renewed before it ends.");
+).describe("An access token for Google Cloud (Vertex AI), renewed before it expires.");
 
 const azureAuth = markLocal(
   z.strictObject({
@@ -209,7 +209,7 @@ const azureAuth = markLocal(
   }),
   { what: "credentials of this machine", isLocal: (value) => !hasOwn(value, "clientSecret") },
 ).describe(
-  "An access token of Microsoft Entra ID (Azure), renewed before it ends. `{}`: from where Azure's tools look (application, workload identity, managed identity).",
+  "An access token from Microsoft Entra ID (Azure), renewed before it expires. `{}` uses the default Azure credential chain (application, workload identity, managed identity).",
 );
 
 function hasOwn(value: unknown, field: string): boolean {
@@ -221,11 +221,11 @@ export const authSchema = exactlyOneOf(
     key: secret().optional().describe("The provider's key, usually from an environment variable."),
     file: watchedFilePath()
       .optional()
-      .describe("A file that holds the key; read again when it changes, so that short-lived tokens work."),
+      .describe("A file that contains the key. It is read again when it changes, so short-lived tokens work."),
     passthrough: z
       .strictObject({})
       .optional()
-      .describe("The client's own credential goes to the provider, also where the gateway has read it."),
+      .describe("Forwards the client's credential to the provider, even if the gateway used it for authentication."),
     aws: awsAuth.optional(),
     google: googleAuth.optional(),
     azure: azureAuth.optional(),

@@ -14,7 +14,7 @@ export const failoverOn = z
   )
   .optional()
   .describe(
-    "Which answers send a call on to the next provider: `rateLimit` (429), `serverError` (5xx), `timeout` (408), `authentication` (401 and 403, unless the client's own key was used), `notFound` (404), `contextLength` (a prompt that is too long for the model), or a status. Default: all of these words. Providers that cannot be reached or are too slow are always passed over.",
+    "Responses that cause failover to the next provider: `rateLimit` (429), `serverError` (5xx), `timeout` (408), `authentication` (401 and 403, unless the client's own key was used), `notFound` (404), `contextLength` (a prompt that is too long for the model), or a status code. Default: all of these names. Connection failures and timeouts always cause failover.",
   );
 
 export type FailoverCause = (typeof FAILOVER_CAUSES)[number] | number;

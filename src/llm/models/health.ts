@@ -8,13 +8,18 @@ import { duration } from "../../core/schema.ts";
 
 export const cooldown = z
   .strictObject({
-    allowedFailures: z.int().min(0).max(1000).default(0).describe("Failures in a row without a pause. Default: 0."),
+    allowedFailures: z
+      .int()
+      .min(0)
+      .max(1000)
+      .default(0)
+      .describe("Consecutive failures to allow before a pause. Default: 0."),
     initial: duration().default(1_000).describe("The first pause; each further failure doubles it. Default: 1s."),
-    max: duration().default(30_000).describe("The longest pause. Default: 30s."),
-    maxRetryAfter: duration().default(600_000).describe("The longest `retry-after` that is followed. Default: 10m."),
+    max: duration().default(30_000).describe("The maximum pause. Default: 30s."),
+    maxRetryAfter: duration().default(600_000).describe("The maximum `retry-after` to honor. Default: 10m."),
   })
   .prefault({})
-  .describe("How long a provider that failed is tried last.");
+  .describe("How long a failed provider is tried last.");
 
 export interface Cooldown {
   readonly allowedFailures: number;

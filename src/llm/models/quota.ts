@@ -17,7 +17,7 @@ export const perMinute = z
   })
   .optional()
   .describe(
-    "Caps what is sent to this deployment per minute. When the quota is exhausted, the next deployment is tried; if there is none, the client gets 429.",
+    "Limits the calls to this deployment per minute. When the quota is exhausted, the next deployment is tried; if there is none, the client gets 429.",
   );
 
 export interface PerMinute {

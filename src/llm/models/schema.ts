@@ -49,27 +49,29 @@ const PROVIDERS = {
         .string()
         .min(1)
         .optional()
-        .describe("A dated version of the older API, which names deployments in its path. Default: v1."),
+        .describe("A dated version of the older API, which has deployment names in its paths. Default: v1."),
     })
     .optional()
     .describe("Azure OpenAI."),
   openAICompatible: z
     .strictObject({
       model,
-      baseUrl: httpUrl().describe("Where the server's API begins, for example http://localhost:8000/v1."),
+      baseUrl: httpUrl().describe("The base URL of the API, for example http://localhost:8000/v1."),
       name: z
         .string()
         .min(1)
         .optional()
-        .describe("The provider's name in logs, metrics and price catalogues. Default: the host."),
+        .describe("The provider's name in logs, metrics, and price catalogs. Default: the host."),
       streamUsage: z
         .boolean()
         .default(true)
-        .describe("Whether the server understands `stream_options.include_usage`. Default: true."),
+        .describe("Whether the server supports `stream_options.include_usage`. Default: true."),
       responses: z
         .boolean()
         .default(true)
-        .describe("Whether the server has the Responses API; if not, such requests become chat. Default: true."),
+        .describe(
+          "Whether the server supports the Responses API. If not, these requests are translated to chat completions. Default: true.",
+        ),
     })
     .optional()
     .describe("Any server with an OpenAI-compatible API."),
@@ -79,7 +81,7 @@ const PROVIDERS = {
       delay: duration().optional().describe("The pause between two chunks of a stream. Default: none."),
     })
     .optional()
-    .describe("A demo provider inside the gateway, without network or key."),
+    .describe("A demo provider inside the gateway. It needs no network and no key."),
 };
 
 export const providerSchema = exactlyOneOf(z.strictObject(PROVIDERS), Object.keys(PROVIDERS));
@@ -105,7 +107,7 @@ const overrides = {
     .startsWith("/")
     .refine(isSafePath, UNSAFE_PATH)
     .optional()
-    .describe("Sends every call to this path."),
+    .describe("Sends all calls to this path."),
   pathPrefix: z
     .string()
     .regex(/^\/.*[^/]$|^$/, "expected a path without a slash at its end")
@@ -117,25 +119,27 @@ const overrides = {
     .strictObject({
       firstByte: duration()
         .optional()
-        .describe("How long it may take until the first byte of an answer's body. Then the next provider is tried."),
+        .describe(
+          "How long the provider may take to send the first byte of the response body. After that, the next provider is tried.",
+        ),
       idle: duration()
         .optional()
-        .describe("How long an answer may pause between two pieces. Then the answer ends with an error."),
+        .describe("How long a response may pause between two chunks. After that, the response ends with an error."),
     })
     .optional()
-    .describe("Time limits of this provider alone. Default: the route's `timeout`, and none between pieces."),
+    .describe("Timeouts of this provider. Default: the route's `timeout`, and no limit between chunks."),
 };
 
 const namedProvider = {
-  provider: providerSchema.describe("Which provider; exactly one."),
+  provider: providerSchema.describe("The provider. Set exactly one."),
   auth: authSchema
     .optional()
-    .describe("The credential for the provider. Default: what the client sent passes through."),
+    .describe("The credential for the provider. Default: the client's credential is forwarded."),
   ...overrides,
 };
 
 export const targetSchema = z.strictObject({
-  name: z.string().min(1).optional().describe("For logs and dumps."),
+  name: z.string().min(1).optional().describe("The name in logs and dumps."),
   ...namedProvider,
   weight: z.int().min(1).max(10_000).default(1).describe("The share of calls within its group. Default: 1."),
 });
@@ -160,19 +164,19 @@ const modelPattern = z
 
 export const modelSchema = z.strictObject({
   name: modelPattern.describe(
-    "What clients ask for: a name, `prefix*`, `*suffix` or `*`. The first that matches is taken; entries of the same name share the calls.",
+    "The model name that clients request: a name, `prefix*`, `*suffix`, or `*`. The first match is used. Entries with the same name share the calls.",
   ),
-  aliases: z.array(modelPattern).optional().describe("Other names of the same model."),
+  aliases: z.array(modelPattern).optional().describe("Additional names for the model."),
   weight: z
     .int()
     .min(1)
     .max(10_000)
     .default(1)
-    .describe("The share of calls, where several entries have the same name. Default: 1."),
+    .describe("The share of calls among entries with the same name. Default: 1."),
   visibility: z
     .enum(["public", "internal"])
     .default("public")
-    .describe("`internal`: only as a target of virtual models. Default: public."),
+    .describe("`internal`: clients cannot request the model; only virtual models use it. Default: public."),
   provider: z
     .union([providerName, providerSchema])
     .describe("A provider's name, or the object as under `ai.provider`."),
@@ -183,16 +187,18 @@ export const modelSchema = z.strictObject({
         .min(1)
         .max(256)
         .optional()
-        .describe("The provider's name of the model; `*` stands for what matched. Default: the requested name."),
+        .describe(
+          "The provider's name for the model. `*` is replaced by the text that matched the `*` in `name`. Default: the requested name.",
+        ),
       apiKey: apiKeySchema.describe(
         "The provider's key, `{file}`, `{passthrough: {}}`, `{aws}`, `{google}` or `{azure}` as under `ai.auth`.",
       ),
-      baseUrl: httpUrl().optional().describe("Where the provider's API begins."),
+      baseUrl: httpUrl().optional().describe("The base URL of the provider's API."),
       ...overrides,
       awsRegion: region.optional().describe("For bedrock."),
       awsAccessKeyId: z.string().min(1).optional().describe("For bedrock."),
       awsSecretAccessKey: secret().optional().describe("For bedrock."),
-      awsSessionToken: secret().optional().describe("For bedrock, with temporary credentials."),
+      awsSessionToken: secret().optional().describe("For bedrock: the session token of temporary credentials."),
       vertexRegion: region.optional().describe("For vertex."),
       vertexProject: z.string().min(1).optional().describe("For vertex."),
       azureResourceName: z.string().min(1).optional().describe("For azure."),
@@ -200,13 +206,13 @@ export const modelSchema = z.strictObject({
       azureApiVersion: z.string().min(1).optional().describe("For azure."),
     })
     .default({})
-    .describe("How to reach it."),
+    .describe("Connection settings of the provider."),
 });
 
-const targetModel = z.string().min(1).max(256).describe("The name of one of `models`.");
+const targetModel = z.string().min(1).max(256).describe("The name of an entry in `models`.");
 
 export const virtualModelSchema = z.strictObject({
-  name: z.string().min(1).max(256).describe("What clients ask for."),
+  name: z.string().min(1).max(256).describe("The model name that clients request."),
   routing: exactlyOneOf(
     z.strictObject({
       weighted: z
@@ -215,20 +221,26 @@ export const virtualModelSchema = z.strictObject({
             .array(
               z.strictObject({
                 model: targetModel,
-                weight: z.int().min(0).max(10_000).default(1).describe("Its share. Default: 1."),
+                weight: z.int().min(0).max(10_000).default(1).describe("The share of calls. Default: 1."),
               }),
             )
             .min(1),
         })
         .optional()
-        .describe("Spreads calls over models."),
+        .describe("Distributes calls over models by weight."),
       failover: z
         .strictObject({
           targets: z
             .array(
               z.strictObject({
                 model: targetModel,
-                priority: z.int().min(0).default(0).describe("Lower comes first; equal ones share. Default: 0."),
+                priority: z
+                  .int()
+                  .min(0)
+                  .default(0)
+                  .describe(
+                    "Lower numbers are tried first. Models with the same priority share the calls. Default: 0.",
+                  ),
                 weight: z
                   .int()
                   .min(1)
@@ -247,7 +259,7 @@ export const virtualModelSchema = z.strictObject({
             .enum(["listed", "cheapest"])
             .default("listed")
             .describe(
-              "Which of the models that fit comes first: the first in the list, or the one whose price for this call is lowest (models without a price come last). The others stand in for it. Default: listed.",
+              "The order of the matching models: as listed, or by price for this call, lowest first (models without a price last). The later ones are used for failover. Default: listed.",
             ),
           targets: z
             .array(
@@ -256,23 +268,25 @@ export const virtualModelSchema = z.strictObject({
                 when: celSource()
                   .optional()
                   .describe(
-                    'CEL: the calls that it takes, for example `request.headers["x-tier"] == "gold"` or `jwt.team == "research"`. Default: all.',
+                    'CEL: the calls that can use the model, for example `request.headers["x-tier"] == "gold"` or `jwt.team == "research"`. Default: all.',
                   ),
                 maxPromptTokens: z
                   .int()
                   .min(1)
                   .optional()
-                  .describe("The largest prompt that it takes, in estimated tokens. Default: any."),
+                  .describe("The maximum prompt size for the model, in estimated tokens. Default: no limit."),
               }),
             )
             .min(1)
-            .describe("A call goes to those whose conditions it meets; if it meets none, it is rejected with 400."),
+            .describe(
+              "A call can use the models whose conditions it meets. If it meets none, it is rejected with 400.",
+            ),
         })
         .optional()
-        .describe("Chooses models by what is asked, by whom, and by the price."),
+        .describe("Selects models by request, caller, and price."),
     }),
     ["weighted", "failover", "conditional"],
-  ).describe("How a model is chosen."),
+  ).describe("How the gateway selects a model."),
 });
 
 const MAX_CACHE_MS = 30 * 86_400_000;
@@ -281,14 +295,14 @@ const cache = z
   .strictObject({
     ttl: duration()
       .refine((ms) => ms >= 1_000 && ms <= MAX_CACHE_MS, "expected 1s to 30d")
-      .describe("How long an answer may be used again, up to 30d."),
+      .describe("How long a response stays cached, at most 30d."),
     scope: z
       .enum(["user", "shared"])
       .default("user")
-      .describe("Whether each user has answers of their own, or all share them. Default: user."),
+      .describe("Whether each user has a separate cache, or all users share one. Default: user."),
   })
   .optional()
-  .describe("Answers equal requests again from the store.");
+  .describe("Caches responses in the store and returns them for identical requests.");
 
 export const DEFAULT_MAX_BODY_BYTES = 32 * 1024 * 1024;
 export const DEFAULT_MAX_TREE_BYTES = 2 * 1024 * 1024;
@@ -296,46 +310,55 @@ export const DEFAULT_MAX_TREE_BYTES = 2 * 1024 * 1024;
 function createAiSchema<Model extends z.ZodType, Virtual extends z.ZodType>(modelOf: Model, virtualModelOf: Virtual) {
   return exactlyOneOf(
     z.strictObject({
-      name: z.string().min(1).optional().describe("For logs and dumps."),
-      provider: providerSchema.optional().describe("Which provider; exactly one."),
+      name: z.string().min(1).optional().describe("The name in logs and dumps."),
+      provider: providerSchema.optional().describe("The provider. Set exactly one."),
       auth: namedProvider.auth,
       ...overrides,
       groups: z
-        .array(z.strictObject({ providers: z.array(targetSchema).min(1).describe("Share the calls by weight.") }))
+        .array(
+          z.strictObject({
+            providers: z
+              .array(targetSchema)
+              .min(1)
+              .describe("The providers of the group, which share its calls by weight."),
+          }),
+        )
         .min(1)
         .optional()
-        .describe("Groups of providers in order of priority: the next is tried when all of one fail."),
+        .describe(
+          "Groups of providers in order of priority. If all providers of a group fail, the next group is tried.",
+        ),
       models: z.array(modelOf).min(1).optional().describe("Models by name, each with its provider."),
-      virtualModels: z.array(virtualModelOf).optional().describe("Names that stand for several of `models`."),
+      virtualModels: z.array(virtualModelOf).optional().describe("Model names that route to one of several `models`."),
       failoverOn,
       cooldown,
       unsupported: z
         .enum(["drop", "pass", "refuse"])
         .default("drop")
         .describe(
-          "What happens to parameters that a provider's API does not have: `drop` leaves them out and names them in `x-gateway-dropped`, `pass` sends them unchanged, `refuse` rejects the request. Default: drop.",
+          "What happens to parameters that the provider's API does not support: `drop` omits them and lists them in `x-gateway-dropped`, `pass` sends them unchanged, `refuse` rejects the request. Default: drop.",
         ),
-      modelCatalog: filePath().optional().describe("A JSON file with prices per model; adds the cost to each call."),
+      modelCatalog: filePath()
+        .optional()
+        .describe("A JSON file with prices per model, used to compute the cost of each call."),
       shippedPrices: z
         .boolean()
         .default(true)
-        .describe(
-          "Whether models that `modelCatalog` does not name have the prices of the shipped list. Default: true.",
-        ),
+        .describe("Whether models that are not in `modelCatalog` use the built-in price list. Default: true."),
       cache,
       maxBodyBytes: z
         .int()
         .min(1024)
         .max(256 * 1024 * 1024)
         .default(DEFAULT_MAX_BODY_BYTES)
-        .describe("The largest request body. Default: 32 MiB."),
+        .describe("The maximum size of a request body. Default: 32 MiB."),
       maxTreeBytes: z
         .int()
         .min(1024)
         .max(DEFAULT_MAX_BODY_BYTES)
         .default(DEFAULT_MAX_TREE_BYTES)
         .describe(
-          "The largest request, encoded images not counted, that is translated or edited; a larger one gets 413. Default: 2 MiB.",
+          "The maximum size of a request that is translated or edited, not counting encoded images. Larger requests get 413. Default: 2 MiB.",
         ),
     }),
     ["provider", "groups", "models"],
@@ -347,7 +370,7 @@ export const aiSchema = createAiSchema(modelSchema, virtualModelSchema);
 export function aiSchemaWith(policies: z.ZodType<Readonly<Record<string, unknown>>>) {
   const field = policies
     .optional()
-    .describe("Policies of the calls of this model; they run after those of the route and the backend.");
+    .describe("Policies for calls to this model. They run after those of the route and the backend.");
   return createAiSchema(modelSchema.extend({ policies: field }), virtualModelSchema.extend({ policies: field }));
 }
 

@@ -50,7 +50,7 @@ export function createLlmMetrics(metrics: Metrics): LlmMetrics {
   );
   const cost = metrics.counter(
     "gen_ai_client_cost_usd_total",
-    "Cost of calls by the price catalogue, in US dollars.",
+    "Cost of calls by the price catalog, in US dollars.",
     labels,
   );
 

@@ -346,7 +346,7 @@ export const targetsSchema = z
         });
     });
   })
-  .describe("MCP servers. Several are offered to clients as one.");
+  .describe("MCP servers. Clients see several servers as one.");
 
 function identityProblem(shared: boolean, mcp: TargetConfig["mcp"]): string | undefined {
   if (mcp?.identity === undefined) return undefined;
@@ -396,7 +396,7 @@ export const mcpSettingsShape = {
     ),
   sessionIdleTtl: duration()
     .prefault("30m")
-    .describe("A session without requests and open streams ends after this time."),
+    .describe("A session ends after this time without requests or open streams."),
   parkAfter: duration()
     .prefault("60s")
     .describe(
@@ -405,7 +405,7 @@ export const mcpSettingsShape = {
   requestTimeout: duration()
     .prefault("300s")
     .describe("How long a server may take without sending a message. Progress notifications restart the timeout."),
-  maxSessions: z.int().min(1).default(10_000).describe("Maximum number of sessions. Further ones get status 503."),
+  maxSessions: z.int().min(1).default(10_000).describe("Maximum number of sessions. Requests for more get status 503."),
   maxSessionsPerClient: z
     .int()
     .min(1)
@@ -438,7 +438,7 @@ export const mcpSettingsShape = {
     .max(64 * 1024 * 1024)
     .default(4 * 1024 * 1024)
     .describe(
-      "The largest message of a client. Messages are parsed whole, so a much larger limit can delay other requests.",
+      "The maximum size of a message from a client. Messages are parsed whole, so a much larger limit can delay other requests.",
     ),
   maxInitializeBytes: z
     .int()
@@ -453,7 +453,9 @@ export const mcpSettingsShape = {
     .min(1024)
     .max(256 * 1024 * 1024)
     .default(32 * 1024 * 1024)
-    .describe("The largest message of a server, for example a result with images. A call with a larger one fails."),
+    .describe(
+      "The maximum size of a message from a server, for example a result with images. Calls with larger results fail.",
+    ),
   allowedHosts: z
     .array(z.string().min(1))
     .default([])

@@ -57,36 +57,38 @@ export const auditSchema = z
           .int()
           .min(64 * 1024)
           .default(100 * MIB)
-          .describe("A larger file is renamed to `<path>.1` and a new one begins. Default: 104857600."),
-        keep: z.int().min(0).max(1000).default(10).describe("How many renamed files are kept. Default: 10."),
+          .describe(
+            "The file size in bytes at which the file is renamed to `<path>.1` and a new one is started. Default: 104857600.",
+          ),
+        keep: z.int().min(0).max(1000).default(10).describe("The number of renamed files to keep. Default: 10."),
       })
       .optional()
       .describe("Writes records to a file. A relative path is resolved from the working directory."),
     otlp: z
       .boolean()
       .optional()
-      .describe("Exports records as OTLP log records; needs `config.telemetry.otlp` with `logs` among its `signals`."),
+      .describe("Exports records as OTLP log records. Requires `config.telemetry.otlp` with `logs` in `signals`."),
     arguments: z
       .enum(["none", "hash", "whole"])
       .default("hash")
       .describe(
-        "Arguments of MCP calls and bodies of LLM requests: left out, their SHA-256, or redacted text. Default: hash.",
+        "How to record the arguments of MCP calls and the bodies of LLM requests: not at all, as a SHA-256 hash, or as redacted text. Default: hash.",
       ),
     results: z
       .enum(["none", "hash", "whole"])
       .default("none")
       .describe(
-        "Results of MCP calls and texts of LLM answers: left out, their SHA-256, or redacted text. Default: none.",
+        "How to record the results of MCP calls and the text of LLM responses: not at all, as a SHA-256 hash, or as redacted text. Default: none.",
       ),
     hashKey: secret()
       .optional()
-      .describe("Key of the hashes (HMAC-SHA-256), so that short arguments cannot be guessed from their hash."),
+      .describe("The key of the hashes (HMAC-SHA-256), which prevents guessing short arguments from their hashes."),
     maxValueChars: z
       .int()
       .min(64)
       .max(1024 * 1024)
       .default(16_384)
-      .describe("Longer arguments and results are cut in the record. Default: 16384."),
+      .describe("The maximum length of recorded arguments and results. Longer ones are truncated. Default: 16384."),
     required: z
       .boolean()
       .default(false)

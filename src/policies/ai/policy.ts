@@ -39,7 +39,7 @@ const guard = exactlyOneOf(
       .enum(["enforce", "shadow"])
       .optional()
       .describe(
-        "`shadow`: what the guard would mask or reject is recorded (`gwctl shadow report`), but nothing is changed or rejected. Default: enforce.",
+        "`shadow`: records what the guard would mask or reject (`gwctl shadow report`), but changes nothing. Default: enforce.",
       ),
     regex: z
       .strictObject({
@@ -53,17 +53,17 @@ const guard = exactlyOneOf(
       .describe("Regular expressions, matched in linear time."),
     webhook: z
       .strictObject({
-        url: httpUrl().describe("Receives the texts as a POST and responds with pass, mask or reject."),
+        url: httpUrl().describe("Receives the text as a POST request and responds with pass, mask, or reject."),
         headers: z
           .record(headerName(), headerValue().meta({ secret: true }))
           .default({})
-          .describe("Headers of that request, for example a token."),
+          .describe("Headers of these requests, for example a token."),
         timeout: duration().default(DEFAULT_WEBHOOK_TIMEOUT_MS).describe("How long it may take. Default: 2s."),
         failureMode: z
           .enum(["closed", "open"])
           .default("closed")
           .describe(
-            "If it fails or is too slow: `closed` rejects with 503, `open` lets the texts pass. Default: closed.",
+            "What happens if the guard fails or times out: `closed` rejects with 503, `open` lets the text pass. Default: closed.",
           ),
       })
       .optional()
@@ -90,14 +90,14 @@ const DEFAULT_REJECTION = { status: 403, body: "The request was rejected due to 
 
 export const ai = definePolicy({
   kind: "ai",
-  doc: "Defaults, overrides, prompts, prompt caching, model aliases and guards for LLM calls.",
+  doc: "Default and fixed parameters, prompts, prompt caching, model aliases, and guards for LLM calls.",
   scopes: ["gateway", "route", "backend", "model"],
   schema: z.strictObject({
     defaults: z
       .record(z.string(), z.unknown())
       .optional()
-      .describe("Fields of the request body, set if the client sets none."),
-    overrides: z.record(z.string(), z.unknown()).optional().describe("Fields of the request body, always set."),
+      .describe("Request body fields to set if the client omits them."),
+    overrides: z.record(z.string(), z.unknown()).optional().describe("Request body fields to set always."),
     prompts: z
       .strictObject({
         prepend: z.array(message).min(1).optional().describe("Messages before the client's."),
@@ -111,7 +111,7 @@ export const ai = definePolicy({
         z.string().min(1),
       )
       .optional()
-      .describe("Aliases of models; a `*` in the name matches anything and replaces a `*` in the value."),
+      .describe("Model aliases. A `*` in the alias matches any text, which replaces the `*` in the value."),
     promptCaching: z
       .strictObject({
         system: z.boolean().default(true).describe("Mark the end of the system prompt. Default: true."),
@@ -128,14 +128,14 @@ export const ai = definePolicy({
         ttl: z.enum(["5m", "1h"]).default("5m").describe("How long the provider keeps it. Default: 5m."),
       })
       .optional()
-      .describe("Tell Anthropic and Bedrock what to keep in their prompt cache; `{}` marks everything."),
+      .describe("Marks what Anthropic and Bedrock should keep in their prompt cache. `{}` marks everything."),
     promptGuard: z
       .strictObject({
-        request: z.array(guard).min(1).optional().describe("Check the texts of a request."),
-        response: z.array(guard).min(1).optional().describe("Check the texts of a response, also while it streams."),
+        request: z.array(guard).min(1).optional().describe("Checks the text of requests."),
+        response: z.array(guard).min(1).optional().describe("Checks the text of responses, including streamed ones."),
       })
       .optional()
-      .describe("Mask or reject matching texts."),
+      .describe("Masks or rejects matching text."),
   }),
 
   compile(config, env) {

@@ -77,14 +77,14 @@ const writtenKey = exactlyOneOf(
 
 export const apiKey = definePolicy({
   kind: "apiKey",
-  doc: "Requires one of the configured API keys; its metadata is readable as `apiKey.<field>`.",
+  doc: "Requires one of the configured API keys. Expressions read its metadata as `apiKey.<field>`.",
   scopes: ["gateway", "route"],
   role: "security",
   requiresCredential: ({ mode }) => mode === undefined || mode === "strict",
   schema: z
     .strictObject({
       mode: authenticationMode.optional(),
-      keys: z.array(writtenKey).min(1).optional().describe("Keys of the configuration."),
+      keys: z.array(writtenKey).min(1).optional().describe("The API keys."),
       stored: z.boolean().optional().describe("Accepts keys created with `gwctl keys make`. Default: false."),
       location: credentialLocation
         .optional()

@@ -24,7 +24,7 @@ import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
 
 export const authorization = definePolicy({
   kind: "authorization",
-  doc: "Admits a request only if its rules are satisfied.",
+  doc: "Allows a request only if it satisfies the rules.",
   scopes: ["gateway", "route", "backend", "model"],
   role: "security",
   schema: z.strictObject({
@@ -33,7 +33,7 @@ export const authorization = definePolicy({
       .array(accessRule)
       .min(1)
       .describe(
-        'CEL expressions that must all be true, for example `"admin" in jwt.roles`; or `{allow}`, `{deny}`, `{require}`.',
+        'CEL expressions, all of which must be true, for example `"admin" in jwt.roles`; or `{allow}`, `{deny}`, `{require}`.',
       ),
   }),
 

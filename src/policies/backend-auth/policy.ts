@@ -22,7 +22,10 @@ export const backendAuth = definePolicy({
         .strictObject({})
         .optional()
         .describe("Forwards the credential that an authentication policy read."),
-      key: z.union([secret(), keyFile]).optional().describe("The key (use an environment variable), or `{file}`."),
+      key: z
+        .union([secret(), keyFile])
+        .optional()
+        .describe("The key, usually from an environment variable, or `{file}`."),
       header: z
         .strictObject({
           name: changeableHeaderName().describe("The header for the key."),

@@ -23,7 +23,7 @@ export const backendTls = definePolicy({
         .min(1)
         .max(16)
         .optional()
-        .describe("Names of which the certificate must have one, instead of `hostname`: DNS names or URIs."),
+        .describe("DNS names or URIs, at least one of which the certificate must contain. Replaces `hostname`."),
       insecure: z.boolean().optional().describe("Accepts any certificate. Only for development."),
     })
     .refine((config) => (config.cert === undefined) === (config.key === undefined), {

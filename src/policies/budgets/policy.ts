@@ -47,7 +47,7 @@ const budget = exactlyOneOf(
       .min(1)
       .max(MAX_BUDGET_TOKENS)
       .optional()
-      .describe("Tokens per period: input and output, cached ones included."),
+      .describe("Tokens per period: input and output, including cached tokens."),
     per: z.enum(["day", "week", "month"]).describe("The period, in UTC; weeks begin on Monday."),
     key: celSource()
       .optional()
@@ -64,7 +64,9 @@ const budget = exactlyOneOf(
     reserveOutput: z
       .boolean()
       .default(false)
-      .describe("Reserves the request's own output maximum too, and admits only what fits. Default: false."),
+      .describe(
+        "Also reserves the maximum output of the request, and rejects requests that do not fit. Default: false.",
+      ),
   }),
   ["cost", "tokens"],
 );
@@ -78,18 +80,20 @@ export const budgetsSchema = z.strictObject({
     .describe("The budgets. A call must pass all of them."),
   webhook: z
     .strictObject({
-      url: httpUrl().describe("The URL that receives alerts as a POST."),
+      url: httpUrl().describe("The URL that receives alerts as POST requests."),
       headers: z
         .record(headerName(), headerValue().meta({ secret: true }))
         .default({})
-        .describe("Headers of that request, for example a token."),
+        .describe("Headers of these requests, for example a token."),
     })
     .optional()
     .describe("Receives the alerts."),
   unpriced: z
     .enum(["refuse", "allow"])
     .default("refuse")
-    .describe("Calls of models without a price, where a budget is in dollars: rejected, or free. Default: refuse."),
+    .describe(
+      "Whether a dollar budget rejects calls to models without a price, or treats them as free. Default: refuse.",
+    ),
   failureMode: z
     .enum(["closed", "open"])
     .default("closed")

@@ -14,7 +14,7 @@ const DEFAULT_METHODS = ["GET", "POST", "DELETE", "OPTIONS"];
 
 export const cors = definePolicy({
   kind: "cors",
-  doc: "Answers CORS preflights and adds the headers that let browsers read the responses.",
+  doc: "Responds to CORS preflight requests and adds the headers that let browsers read responses.",
   scopes: ["gateway", "route"],
   merge: "innermost",
   schema: z

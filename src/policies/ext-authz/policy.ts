@@ -36,22 +36,22 @@ const schema = exactlyOneOf(
     url: httpUrl()
       .optional()
       .describe(
-        "A service over plain HTTP: 2xx admits the request, 5xx is a failure, and any other response is sent to the client.",
+        "A service over plain HTTP: 2xx allows the request, 5xx is a failure, and any other response is sent to the client.",
       ),
     headers: z
       .array(headerName())
       .optional()
-      .describe("Request headers that the service gets. Default: all, with the credentials."),
+      .describe("Request headers to send to the service. Default: all, including credentials."),
     context: z
       .record(z.string().min(1).max(128), celSource())
       .optional()
       .describe(
-        "Additional CEL values for the service: `context_extensions` over gRPC, headers over HTTP. A client's header of such a name is not sent; a value whose expression fails is left out.",
+        "Additional CEL values for the service: `context_extensions` over gRPC, headers over HTTP. Client headers with these names are not sent. If an expression fails, its value is omitted.",
       ),
     accept: z
       .array(headerName())
       .optional()
-      .describe("Headers that the service may set on the request. Default: over gRPC any, over HTTP none."),
+      .describe("Headers that the service may set on the request. Default: any over gRPC, none over HTTP."),
     timeout: duration()
       .default(DEFAULT_TIMEOUT_MS)
       .describe("How long a request waits for the service. Default: 200ms."),

@@ -25,7 +25,7 @@ import { AUDIENCE_HINT } from "../../identity/providers/provider.ts";
 const audiences = z
   .array(z.string().min(1))
   .min(1)
-  .describe("Accepted values of the `aud` claim; one of them must be in it.");
+  .describe("Accepted audiences. The `aud` claim must contain at least one of them.");
 const validation = z.strictObject({
   requiredClaims: z.array(z.string().min(1)).describe("Required claims besides `exp`."),
 });

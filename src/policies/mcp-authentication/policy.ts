@@ -72,7 +72,7 @@ const resourceMetadata = z
         "Overrides the gateway as the authorization server, for strict clients of a provider that sends `iss`.",
       ),
   })
-  .describe("The protected resource metadata; other keys are added in snake_case.");
+  .describe("The protected resource metadata. Other keys are added in snake_case.");
 
 /** Suggests the right field for common mistakes: a product's name, or the field name without braces. */
 function wrongProvider({ code, input, keys }: { code?: string; input?: unknown; keys?: string[] }): string | undefined {
@@ -94,7 +94,7 @@ const schema = z
     audiences: z
       .array(z.string().min(1))
       .min(1)
-      .describe("Accepted values of the `aud` claim; one of them must be in it."),
+      .describe("Accepted audiences. The `aud` claim must contain at least one of them."),
     provider: z
       .strictObject(PROVIDERS, { error: wrongProvider })
       .superRefine((provider, context) => {
@@ -110,9 +110,16 @@ const schema = z
     issuers: z
       .array(
         z.strictObject({
-          issuer: z.string().min(1).describe("Exactly as in the `iss` claim of its tokens; it need not be a URL."),
+          issuer: z
+            .string()
+            .min(1)
+            .describe("The issuer, exactly as in the `iss` claim of its tokens. It does not have to be a URL."),
           jwks: jwksSetting,
-          audiences: z.array(z.string().min(1)).min(1).optional().describe("Default: those of the policy."),
+          audiences: z
+            .array(z.string().min(1))
+            .min(1)
+            .optional()
+            .describe("Accepted audiences. Default: those of the policy."),
         }),
       )
       .optional()
@@ -122,14 +129,14 @@ const schema = z
       .min(1)
       .optional()
       .describe(
-        "A client that you created at the provider. All MCP clients use it: the gateway returns it for every registration. Not with `idp_realm`.",
+        "The ID of a client that you created at the provider. All MCP clients use it: the gateway returns it for every registration. Not with `idp_realm`.",
       ),
     clientSecret: secret().optional().describe("The client's secret, if it has one. The gateway adds it."),
     clientMetadataHosts: z
       .array(z.string().regex(/^(?:\*\.)?[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/i, "expected a host name or `*.` and one"))
       .min(1)
       .optional()
-      .describe("Hosts of client id metadata documents that are accepted; such clients log in as `clientId`."),
+      .describe("Accepted hosts of client ID metadata documents. These clients log in as `clientId`."),
     redirectUris: z
       .array(z.union([z.literal(LOOPBACK), httpUrl()]))
       .min(1)

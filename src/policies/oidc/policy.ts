@@ -24,10 +24,8 @@ const SAFE_METHODS: readonly string[] = ["GET", "HEAD", "OPTIONS"];
 
 const schema = z.strictObject({
   issuer: httpUrl().describe("The provider's issuer, exactly as in its metadata and its ID tokens."),
-  clientId: z.string().min(1).describe("The client that is registered at the provider for this gateway."),
-  clientSecret: secret()
-    .optional()
-    .describe("The secret of a confidential client. Absent: a public client; PKCE is always used."),
+  clientId: z.string().min(1).describe("The client ID of this gateway at the provider."),
+  clientSecret: secret().optional().describe("The client secret. Omit it for a public client. PKCE is always used."),
   clientAuth: z
     .enum(["basic", "post"])
     .optional()
@@ -45,7 +43,9 @@ const schema = z.strictObject({
     .string()
     .regex(/^\/[A-Za-z0-9._~/-]+$/, "expected a path")
     .optional()
-    .describe("A POST to this path signs out. Default: `logout` beside the path of `redirectUri`."),
+    .describe(
+      "A POST request to this path signs the user out. Default: the path of `redirectUri` with `logout` as its last segment.",
+    ),
   scopes: z
     .array(z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, "not a scope"))
     .refine((scopes) => scopes.includes("openid"), "`openid` is required")

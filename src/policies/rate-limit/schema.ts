@@ -16,7 +16,7 @@ const HOST_AND_PORT = /^(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;
 const mode = z
   .enum(["enforce", "shadow"])
   .describe(
-    "`shadow`: the limit counts and records what it would reject (`gwctl shadow report`), but rejects nothing and adds no headers. Default: enforce.",
+    "`shadow`: counts, and records the requests that the limit would reject (`gwctl shadow report`), but rejects nothing and adds no headers. Default: enforce.",
   );
 
 export const UNIT_MS = { Seconds: 1_000, Minutes: 60_000, Hours: 3_600_000 } as const;
@@ -34,8 +34,10 @@ export const localLimitSchema = exactlyOneOf(
       .min(1)
       .max(MAX_LIMIT)
       .optional()
-      .describe("LLM tokens allowed per unit: input and output, cached ones included."),
-    unit: z.enum(["Seconds", "Minutes", "Hours"]).describe("The window after which the budget is restored."),
+      .describe("LLM tokens allowed per unit: input and output, including cached tokens."),
+    unit: z
+      .enum(["Seconds", "Minutes", "Hours"])
+      .describe("The window. The limit is added to the bucket again when a window ends."),
     burst: z
       .int()
       .min(0)
@@ -52,7 +54,7 @@ export const localLimitSchema = exactlyOneOf(
       .boolean()
       .optional()
       .describe(
-        "Charges the request's own output maximum (`max_tokens` and the like) at admission too, and admits only what fits. Only with `tokens`. Default: false.",
+        "Also charges the maximum output of the request (`max_tokens` or its equivalent) at admission, and rejects requests that do not fit. Only with `tokens`. Default: false.",
       ),
   }),
   ["requests", "tokens"],
@@ -70,13 +72,13 @@ const descriptorSchema = z.strictObject({
   entries: z
     .array(
       z.strictObject({
-        key: z.string().min(1).max(256).describe("The entry's key, as the service's configuration names it."),
-        value: celSource().describe("CEL: the entry's value, for example `jwt.sub`."),
+        key: z.string().min(1).max(256).describe("The key of the entry, as in the configuration of the service."),
+        value: celSource().describe("CEL: the value of the entry, for example `jwt.sub`."),
       }),
     )
     .min(1)
     .max(MAX_ENTRIES)
-    .describe("The descriptor, from its outermost entry to its innermost."),
+    .describe("The entries of the descriptor, outermost first."),
   type: z
     .enum(["requests", "tokens"])
     .default("requests")

@@ -35,11 +35,13 @@ const mirror = exactlyOneOf(
     service: markLocal(z.strictObject({ name: z.string().min(1).max(400) }), { what: "a Service by its name" })
       .optional()
       .describe("A Service of the cluster, as `namespace/name:port`."),
-    percent: z.number().min(0).max(100).optional().describe("The share of requests. Default: 100."),
+    percent: z.number().min(0).max(100).optional().describe("The percentage of requests to mirror. Default: 100."),
     compare: z
       .boolean()
       .optional()
-      .describe("Compares its responses with the backend's: status, JSON shape, time. See `gwctl mirror report`."),
+      .describe(
+        "Compares the responses with those of the backend: status, JSON structure, and time. See `gwctl mirror report`.",
+      ),
   }),
   ["host", "service"],
 );

@@ -16,14 +16,14 @@ export const requestRedirect = definePolicy({
   doc: "Redirects to another scheme, authority or path; the query is kept.",
   scopes: ["route"],
   schema: z.strictObject({
-    scheme: z.enum(["http", "https"]).optional().describe("Default: that of the request."),
-    authority: authority().optional().describe("Default: that of the request."),
+    scheme: z.enum(["http", "https"]).optional().describe("Default: the one of the request."),
+    authority: authority().optional().describe("Default: the one of the request."),
     port: z
       .int()
       .min(1)
       .max(65_535)
       .optional()
-      .describe("Default: that of the authority; with another scheme, the scheme's own."),
+      .describe("Default: the port of the authority, or the default port of a new scheme."),
     path: pathChange.schema.optional(),
     status: z
       .union([z.literal(301), z.literal(302), z.literal(303), z.literal(307), z.literal(308)])

@@ -19,7 +19,7 @@ export const retry = definePolicy({
     attempts: z.int().min(1).max(MAX_ATTEMPTS).default(1).describe("Attempts after the first (1 to 10)."),
     backoff: duration()
       .optional()
-      .describe("Wait before the first retry; doubled for each further one. Default: 25ms."),
+      .describe("The wait before the first retry. It doubles for each further retry. Default: 25ms."),
     codes: z
       .array(z.int().min(400).max(599))
       .optional()

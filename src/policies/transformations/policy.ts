@@ -16,16 +16,18 @@ const changes = z.strictObject({
     .record(changeableHeaderName(), celSource())
     .optional()
     .describe(
-      "Headers to set from CEL values, in place of every spelling of the name. If an expression fails, its header is removed.",
+      "Headers to set from CEL values. They replace existing headers in every spelling of the name. If an expression fails, its header is removed.",
     ),
   add: z
     .record(changeableHeaderName(), celSource())
     .optional()
     .describe(
-      "Headers to add from CEL values to those of exactly this name; other spellings are removed. If an expression fails, nothing is added.",
+      "Headers to add from CEL values. Existing headers with exactly this name stay; other spellings are removed. If an expression fails, nothing is added.",
     ),
   remove: z.array(changeableHeaderName()).optional().describe("Names of headers to remove, in every spelling."),
-  body: celSource().optional().describe("The body, from a CEL value; other values are written as JSON."),
+  body: celSource()
+    .optional()
+    .describe("The body, as a CEL expression. Values other than strings are written as JSON."),
 });
 
 export const transformations = definePolicy({
