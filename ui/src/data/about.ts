@@ -17,7 +17,7 @@ export interface About {
    * unavailable.
    */
   readonly readOnly: boolean;
-  /** True if the user may end sessions, create keys and set the log level. */
+  /** True if the user may end sessions, create keys, and set the log level. */
   readonly mayOperate: boolean;
   readonly mayEdit: boolean;
   /** True if the documentation is served beside this page. */
@@ -62,5 +62,5 @@ export const state = computed<State>(() => {
 
 export const isReadOnly = computed(() => about.value.value?.readOnly ?? false);
 
-/** Only hides controls. The server enforces the permission. */
+/** The value only hides controls. The server enforces the permission. */
 export const mayOperate = computed(() => about.value.value?.mayOperate ?? false);

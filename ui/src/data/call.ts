@@ -15,7 +15,7 @@ export interface ListenerRequest {
 export interface ListenerResponse {
   readonly status: number;
   readonly headers: ReadonlyMap<string, string>;
-  /** The whole body, even if it was streamed. */
+  /** Contains the whole body, even if it was streamed. */
   readonly text: string;
 }
 

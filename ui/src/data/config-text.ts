@@ -1,5 +1,5 @@
 /**
- * The configuration files with secrets redacted, for the editor and for links to a file and line.
+ * Polls the configuration files with secrets redacted, for the editor and for links to a file and line.
  */
 import { about, isReadOnly } from "./about.ts";
 import { getJson } from "./api.ts";

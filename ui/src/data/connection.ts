@@ -3,7 +3,7 @@
  */
 import { signal } from "@preact/signals";
 
-/** The time of the first failed request in milliseconds. Undefined while the gateway responds. */
+/** Contains the time of the first failed request in milliseconds, or undefined while the gateway responds. */
 export const unavailableSince = signal<number | undefined>(undefined);
 
 /** True if the gateway responds but the user is no longer signed in. */

@@ -1,5 +1,5 @@
 /**
- * The fields of `/config_dump` that the page uses.
+ * Defines the fields of `/config_dump` that the page uses.
  */
 import { computed } from "@preact/signals";
 import { getJson } from "./api.ts";
@@ -57,7 +57,7 @@ export interface DumpBackend {
   readonly [field: string]: unknown;
 }
 
-/** Either a standalone policy with its target, or a GatewayPolicy document with its status. */
+/** Represents a standalone policy with its target, or a GatewayPolicy document with its status. */
 export interface DumpPolicy {
   readonly kind: string;
   readonly target?: Readonly<Record<string, string>>;
@@ -103,7 +103,7 @@ export interface Leaf {
   readonly state: "ok" | "warn" | "bad" | "idle";
 }
 
-/** Returns the MCP servers, LLM providers and models behind a backend, and its canary state. */
+/** Returns the MCP servers, LLM providers, and models behind a backend, and its canary state. */
 export function leavesOf(backend: DumpBackend): Leaf[] {
   const targets = listOf(backend.targets).map((target) => ({
     name: textOf(target.name),

@@ -10,7 +10,7 @@ export interface Endpoint {
   readonly port: number;
   readonly route: string;
   readonly path: string;
-  /** A host name that the route matches, if it requires one. */
+  /** Contains the first host name of the route without a wildcard, or undefined if there is none. */
   readonly host: string | undefined;
   readonly backends: readonly string[];
 }

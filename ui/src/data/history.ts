@@ -24,7 +24,7 @@ const KEPT_METRICS = new Set(["gateway_requests_total", "gen_ai_client_token_usa
 
 export interface Moment {
   readonly at: number;
-  /** Requests by listener, route, backend, and pairs of them (see `keyOf`). */
+  /** Counts requests by listener, route, backend, and pairs of them (see `keyOf`). */
   readonly counts: ReadonlyMap<string, Counts>;
   readonly durations: ReadonlyMap<string, Buckets> | undefined;
   readonly samples: readonly Sample[];
@@ -36,12 +36,12 @@ interface Counts {
   rejections: number;
 }
 
-/** Cumulative counts by upper bound in seconds. */
+/** Maps upper bounds in seconds to cumulative counts. */
 type Buckets = Map<number, number>;
 
 export interface Rate {
   readonly requests: number;
-  /** Fractions of the requests, from 0 to 1. */
+  /** Shares are fractions of the requests, from 0 to 1. */
   readonly errorShare: number;
   readonly rejectedShare: number;
 }
@@ -187,7 +187,9 @@ function add(map: Map<string, number>, key: string, value: number): void {
   map.set(key, (map.get(key) ?? 0) + value);
 }
 
-/** The labels of `gateway_requests_total` do not contain the source of an error, so errors below 500 count as rejected. */
+/**
+ * The labels of `gateway_requests_total` do not contain the source of an error, so errors below 500 count as rejected.
+ */
 export function resultOfLabels({ status = "", error = "" }: Sample["labels"]): RequestResult {
   return resultOf({
     status: status === "" ? null : Number(status),

@@ -11,7 +11,7 @@ import { createPoll } from "./poll.ts";
 export type { RequestDetail, RequestRecord };
 
 export interface RequestRow extends RequestRecord {
-  /** A short description: an MCP method and name, a model, or method and path. */
+  /** Describes the request by its MCP method and name, its model, or its method and path. */
   readonly what: string;
 }
 

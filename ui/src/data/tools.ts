@@ -1,5 +1,5 @@
 /**
- * The tools that the playground has listed, for the palette.
+ * Holds the tools that the playground has listed, for the palette.
  */
 import { signal } from "@preact/signals";
 

@@ -107,7 +107,7 @@ function isText({ key, ctrlKey, metaKey, altKey }: KeyboardEvent): boolean {
   return key.length === 1 && !ctrlKey && !metaKey && !altKey;
 }
 
-/** Also fires an `input` event, as typing does. */
+/** Fires an `input` event, as typing does. */
 function insert(field: HTMLInputElement, text: string): void {
   field.setRangeText(text, field.selectionStart ?? 0, field.selectionEnd ?? 0, "end");
   field.dispatchEvent(new Event("input", { bubbles: true }));

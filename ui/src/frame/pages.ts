@@ -4,7 +4,7 @@
 export interface Page {
   readonly name: string;
   readonly title: string;
-  /** The key to press after `g`. */
+  /** Pressing this key after `g` opens the page. */
   readonly key: string;
   readonly doc: string;
 }

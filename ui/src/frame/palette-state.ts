@@ -1,5 +1,5 @@
 /**
- * Whether the command palette is open. A separate module lets shortcuts open the palette without importing it.
+ * Stores whether the command palette is open. A separate module lets shortcuts open the palette without importing it.
  */
 import { signal } from "@preact/signals";
 

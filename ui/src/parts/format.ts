@@ -59,7 +59,6 @@ export function visible(text: string): string {
   });
 }
 
-/** Returns the last segment of a path. */
 export function fileName(path: string): string {
   return visible(path.slice(path.lastIndexOf("/") + 1));
 }

@@ -93,7 +93,7 @@ function inline(text: string): ComponentChildren[] {
   return parts;
 }
 
-/** Keeps line breaks. */
+/** Keeps line breaks, which `visible` would replace. */
 function shown(text: string): string {
   return text.split("\n").map(visible).join("\n");
 }

@@ -17,7 +17,7 @@ export function Panel({
   children: ComponentChildren;
   /** Removes the padding, for tables. */
   flush?: boolean;
-  /** Content below a table that does not scroll sideways with it. */
+  /** This content is below a table and does not scroll sideways with it. */
   below?: ComponentChildren;
   id?: string;
 }) {

@@ -21,7 +21,7 @@ export function PickList({
   empty,
 }: {
   entries: readonly PickEntry[];
-  /** Pixels. Must match the style sheet. */
+  /** The height is in pixels and must match the style sheet. */
   rowHeight: 28 | 44;
   empty: string;
 }) {

@@ -12,7 +12,7 @@ const MIN_ROWS = 60;
 export interface Windowed {
   readonly from: number;
   readonly to: number;
-  /** The heights of the spacers in pixels. */
+  /** `before` and `after` are the heights of the spacers in pixels. */
   readonly before: number;
   readonly after: number;
 }

@@ -3,7 +3,7 @@
  * browser asks for confirmation before the tab is closed.
  */
 export interface Draft {
-  /** The version of the file that was edited. */
+  /** Identifies the version of the file that was edited. */
   readonly base: string;
   readonly text: string;
 }

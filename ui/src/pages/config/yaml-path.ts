@@ -6,7 +6,7 @@
 interface KeyLine {
   readonly key: string;
   readonly column: number;
-  /** The columns of the dashes before the key. */
+  /** Contains the columns of the dashes before the key. */
   readonly dashes: readonly number[];
 }
 

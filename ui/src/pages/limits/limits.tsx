@@ -72,7 +72,7 @@ export function Limits() {
   );
 }
 
-/** With many rules, shows the ones with the most rejections first and adds a search. */
+/** With many rules, shows the rules with the most rejections first and adds a search. */
 function Rules({ rules }: { rules: readonly Rule[] }) {
   const [limit, setLimit] = useState(SHOWN_RULES);
   const text = param("rule").toLowerCase();

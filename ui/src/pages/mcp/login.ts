@@ -14,7 +14,7 @@ export interface Leg {
 
 export type Report = (legs: readonly Leg[]) => void;
 
-/** The message from the sign-in window to the page that opened it. */
+/** Represents the message from the sign-in window to the page that opened it. */
 export interface LoginResult {
   readonly state: string | null;
   readonly code: string | null;

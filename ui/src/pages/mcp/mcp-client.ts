@@ -29,7 +29,7 @@ export interface CallOptions {
 
 export interface CallResult {
   readonly result: unknown;
-  /** The `x-request-id` of the response, which identifies the trace. */
+  /** Contains the `x-request-id` of the response, which identifies the trace. */
   readonly requestId: string | undefined;
 }
 

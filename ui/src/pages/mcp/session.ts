@@ -45,7 +45,7 @@ export type Connection =
       readonly resources: readonly Resource[];
     };
 
-/** A question that the server sends to the user during a call. */
+/** Represents a question that the server sends to the user during a call. */
 export interface Question {
   readonly message: string;
   readonly schema: JsonSchema;

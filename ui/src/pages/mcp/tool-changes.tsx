@@ -21,7 +21,7 @@ export function ToolChanges({
 }: {
   changes: readonly ToolChange[];
   isOpen: boolean;
-  /** Undefined if the user may not accept changes. */
+  /** The value is undefined if the user may not accept changes. */
   onAccept: Accept | undefined;
   servers: number;
 }) {

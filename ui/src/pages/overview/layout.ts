@@ -68,7 +68,7 @@ export interface DrawnOptions {
   readonly search: string;
   readonly limit: number;
   readonly selected: string;
-  /** The number of requests that the route has served. */
+  /** Returns the number of requests that the route has served. */
   busy(route: string): number;
 }
 

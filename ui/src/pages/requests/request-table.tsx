@@ -9,7 +9,7 @@ import { levelOfRequest, Status } from "../../parts/status.tsx";
 import { ClockTime } from "../../parts/time.tsx";
 import { useWindowed } from "../../parts/windowed.ts";
 
-/** Pixels. Must match the style sheet. */
+/** The height is in pixels and must match the style sheet. */
 const ROW_HEIGHT = 28;
 
 export function RequestTable({ rows, selected = "" }: { rows: readonly RequestRow[]; selected?: string }) {

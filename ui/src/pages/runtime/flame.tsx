@@ -122,7 +122,7 @@ function shortFile(file: string): string {
   return file.split("/").slice(-2).join("/");
 }
 
-/** The color shows whether the function is part of the gateway, a package, Node.js or the system. */
+/** The color shows whether the function is part of the gateway, a package, Node.js, or the system. */
 function colorOf({ file, name }: Frame): string {
   if (name === "(program)" || name === "(garbage collector)" || file === "") return "other";
   if (file.startsWith("node:")) return "node";

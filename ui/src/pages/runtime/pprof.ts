@@ -4,7 +4,7 @@
 export interface Frame {
   readonly name: string;
   readonly file: string;
-  /** In the profile's unit, including all children. */
+  /** The total is in the profile's unit and includes all children. */
   total: number;
   self: number;
   readonly children: Map<string, Frame>;
