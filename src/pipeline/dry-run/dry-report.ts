@@ -31,7 +31,7 @@ export interface DryReport {
   readonly policies: readonly DryStep[];
   readonly shadow: readonly ShadowDenial[];
   readonly limits: readonly Pick<LimitReading, "limit" | "remaining" | "resetSeconds">[];
-  /** Lists all backends of the route. `chosen` marks the selected one. */
+  /** Lists all backends of the route. `chosen` marks the selected backend. */
   readonly backends: readonly { readonly name: string; readonly weight: number; readonly chosen: boolean }[];
   readonly item?: DryItem;
   readonly request?: {

@@ -1,6 +1,6 @@
 /**
- * Builds an exchange from a described or recorded request for a dry run. It uses the same request parser as a real
- * connection, so that requests are rejected for the same reasons.
+ * Builds an exchange from a described or recorded request for a dry run. It validates the head like a listener, so that
+ * requests are rejected for the same reasons.
  */
 import type { Clock } from "../../base/clock.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -24,7 +24,7 @@ export interface DryRequest {
   readonly method: string;
   /** The URL is absolute or a path. Its port selects the listener. */
   readonly url: string;
-  /** Selects the listener by name if the URL does not. */
+  /** Selects the listener by name and takes precedence over the port of the URL. */
   readonly listener?: string | undefined;
   readonly headers?: Readonly<Record<string, string>> | undefined;
   /** The peer's address is 127.0.0.1 by default. */
@@ -45,7 +45,7 @@ const DEFAULT_SOURCE = "127.0.0.1";
 /** These headers frame a body, which a recorded request does not have. The host is a separate field. */
 const FRAMING: ReadonlySet<string> = new Set([...MESSAGE_HEADERS, "host", "expect"]);
 
-/** Returns the listener for the URL. Throws an Error that lists the existing listeners if there is none. */
+/** Returns the listener by name, or by the port of the URL. Throws an Error that lists the listeners if none matches. */
 export function selectListener(listeners: readonly Listener[], request: DryRequest): Listener {
   if (request.listener !== undefined) {
     const named = listeners.find(({ name }) => name === request.listener);
@@ -161,8 +161,8 @@ function listed(listeners: readonly Listener[]): string {
 
 export interface DryMessage {
   /**
-   * By default `tools/call` with a tool, `prompts/get` with a prompt, `resources/read` with a resource, and otherwise
-   * `tools/list`.
+   * The default is `tools/call` with a tool, `prompts/get` with a prompt, `resources/read` with a resource, and
+   * otherwise `tools/list`.
    */
   readonly method?: string | undefined;
   readonly tool?: string | undefined;

@@ -1,7 +1,7 @@
 /**
  * Runs a described or recorded request through the real pipeline without sending anything. Charges of a described
- * request are refunded. Most runs finish synchronously, without a promise or a timer, because a rehearsal makes
- * thousands of them.
+ * request are refunded unless `keep` is set. Most runs of recorded requests finish synchronously, without a promise or a
+ * timer, because a rehearsal makes thousands of them.
  */
 import type { Clock } from "../../base/clock.ts";
 import { ERRORS, GatewayError } from "../../core/errors.ts";
@@ -42,8 +42,8 @@ export interface DryRunner {
 }
 
 /**
- * `topology` must be compiled with separate services (see `dry-topology.ts`). `clock` only bounds the wait.
- * `trustedProxies` decides whether the `x-forwarded-*` headers of a described request are trusted.
+ * `topology` must be compiled with separate services (see `dry-topology.ts`). `trustedProxies` decides whether the
+ * `x-forwarded-*` headers of a described request are trusted.
  */
 export function createDryRunner(
   topology: Topology,

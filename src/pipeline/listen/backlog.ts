@@ -1,7 +1,7 @@
 /**
- * Charges the bytes of one exchange that wait in buffers to the client, which are the request body until its reader or
- * the backend takes it, and the response until the client reads it. If streams use too much memory, the exchange is
- * cut.
+ * Charges the bytes of one exchange that wait in buffers to its client. The request body waits until its reader or the
+ * backend takes it, and the response until the client reads it. If streams use too much memory, the exchange is
+ * aborted.
  */
 import type { StreamAccount, StreamPool } from "../../base/memory-budget.ts";
 import { clientKey } from "../../core/principal.ts";

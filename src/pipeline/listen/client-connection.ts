@@ -101,11 +101,11 @@ function ignore(): void {
 }
 
 /**
- * The connection is closed after this time without transferred bytes. A client that reads the response slowly still
- * receives it.
+ * A lingering connection is closed after this time without transferred bytes. A client that reads the response slowly
+ * still receives it.
  */
 export const LINGER_SILENCE_MS = 2_000;
-/** A client that keeps sending is disconnected after this time. */
+/** A lingering connection is closed after this time, even if the client keeps sending. */
 const LINGER_MS = 30_000;
 const MAX_LINGER_BYTES = 64 * 1024 * 1024;
 
@@ -329,7 +329,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
   }
 
   #broken(error: RequestError): void {
-    // A response is in progress, and the client would read a second one as part of it.
+    // If a response is in progress, the client would read a second response as part of it.
     if (this.#response?.hasHead === true) this.#socket.destroy();
     else this.#reject(rejectionOf(error), error.head);
   }

@@ -69,10 +69,10 @@ export interface ConnectionOwner extends ResponseOwner, Sweeper {
   readonly silentPeerMs: number;
   /**
    * Returns whether kept-alive connections are closed even if their last response did not announce it. This is false
-   * while a request may be in flight.
+   * during the linger time of a drain, because the next request may be in flight.
    */
   closesKept(): boolean;
-  /** Called when a request has arrived. `response` is notified of its end. */
+  /** Called when the head of a request has arrived. */
   begin(request: EnteringHead, body: RequestBody, response: EntrySink, socket: Socket): void;
   readonly speaksHttp2: boolean;
   /** Called when the client uses HTTP/2. The socket is paused, and the bytes that were read are unshifted. */

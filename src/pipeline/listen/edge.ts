@@ -1,7 +1,6 @@
 /**
- * Converts a parsed head to a request, or rejects it. The parser has rejected heads that cannot be framed safely. This
- * file rejects heads that two servers could interpret differently (RFC 9112 section 11), in one pass over the header
- * lines because it runs for every request.
+ * Converts a parsed head to a request, or rejects it if two servers could interpret it differently (RFC 9112 section
+ * 11). The header lines are checked in one pass, because the check runs for every request.
  */
 
 import { isHeaderName } from "../../base/header-names.ts";
@@ -87,7 +86,7 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
 
   if (raw.length > MAX_HEADER_LINES * 2) throw new GatewayError("too_many_headers");
   if (read.fault !== undefined) throw reject(read.fault);
-  // The list is copied when the first line is removed. Usually none is.
+  // The list is copied when the first line is removed. Usually no line is removed.
   let kept: string[] | undefined;
   let host: string | undefined;
   let listed = "";
@@ -198,7 +197,7 @@ function reject(reason: string): GatewayError {
 const MAX_SHOWN_CHARS = 256;
 const MAX_SHOWN_LINES = 100;
 const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) (\S*)(?: HTTP\/(\d\.\d))?$/;
-/** Methods are a metric label, so unknown ones are omitted. */
+/** Methods are a metric label, so unknown methods are omitted. */
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"]);
 
 export interface RejectedHead {
@@ -209,7 +208,6 @@ export interface RejectedHead {
 }
 
 export interface Rejection {
-  /** The reply includes its length and `x-request-id`. */
   readonly reply: Reply;
   settle(isComplete: boolean): void;
 }

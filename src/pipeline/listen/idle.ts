@@ -31,8 +31,8 @@ export interface IdleConnections {
 }
 
 export function watchIdle(clock: Clock): IdleConnections {
-  // Entries store their index in this array. A map that every request enters and leaves made objects outlive their
-  // request and tripled the work of the garbage collector.
+  // Entries store their index in this array. A map that every request enters and leaves would keep objects alive
+  // beyond their request, which costs more garbage collection.
   const entries: WatchedPlace[] = [];
 
   function remove(entry: WatchedPlace): void {
@@ -45,7 +45,7 @@ export function watchIdle(clock: Clock): IdleConnections {
 
   const timer = clock.every(LOOK_EVERY_MS, () => {
     const nowMs = clock.monotonicMs();
-    // The loop runs backwards, because the last entry, which was already checked, replaces an expired one.
+    // The loop runs backwards, because the last entry, which was already checked, replaces an expired entry.
     for (let i = entries.length - 1; i >= 0; i--) {
       const entry = entries[i] as WatchedPlace;
       const progress = entry.watched.progress();

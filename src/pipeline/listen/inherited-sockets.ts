@@ -1,11 +1,11 @@
 /**
- * Finds sockets that the service manager opened (systemd socket activation). A listener whose name or port matches one
- * uses it instead of binding, so that connections wait while the gateway restarts, and low ports need no privilege.
- * Sockets meant for another process (LISTEN_PID) are ignored.
+ * Finds sockets that the service manager opened (systemd socket activation). A listener whose name or port matches a
+ * socket uses it instead of binding, so that connections wait while the gateway restarts, and low ports need no
+ * privilege. Sockets meant for another process (LISTEN_PID) are ignored.
  */
 import { readFileSync, readlinkSync } from "node:fs";
 
-/** systemd passes sockets from this descriptor on, after the standard ones. */
+/** systemd passes sockets from this descriptor on, after the standard streams. */
 const FIRST_FD = 3;
 const LISTENING = "0A";
 
@@ -69,7 +69,7 @@ function portOfDescriptor(fd: number): number | undefined {
   return undefined;
 }
 
-/** The columns of `/proc/net/tcp` are number, local address, remote address, state, four more, and inode. */
+/** The columns of `/proc/net/tcp` are number, local address, remote address, state, five others, and inode. */
 export function portOfInode(table: string, inode: string): number | undefined {
   for (const line of table.split("\n").slice(1)) {
     const columns = line.trim().split(/\s+/);

@@ -1,5 +1,5 @@
 /**
- * Defines the settings, dependencies and limits of a listener.
+ * Defines the settings, dependencies, and limits of a listener.
  */
 
 import type { Clock } from "../../base/clock.ts";

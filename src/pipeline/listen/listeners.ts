@@ -1,6 +1,6 @@
 /**
- * Manages all open listeners. Applying a configuration opens new listeners, switches existing ones to their new
- * routes, and drains removed ones. If a port cannot be bound, nothing changes.
+ * Manages all open listeners. Applying a configuration opens new listeners, switches existing listeners to their new
+ * routes, and drains removed listeners. If a port cannot be bound, the previous configuration stays in effect.
  */
 
 import { wait } from "../../base/clock.ts";

@@ -29,7 +29,7 @@ import { forwardedClient } from "./trusted-peers.ts";
 const RETRY_SECONDS = "2";
 
 export interface EntrySink extends ClientSink {
-  /** True if the request asks for a protocol upgrade. */
+  /** True if the request asks for a protocol upgrade that the gateway forwards. */
   readonly isUpgrade: boolean;
   /**
    * The memory of the request and its response is charged to this client, which is undefined until there is an
@@ -49,8 +49,8 @@ export interface EnteringHead extends ReadHead {
 export interface RequestEntry {
   begin(served: Served, request: EnteringHead, body: RequestBody, sink: EntrySink, socket: Socket): void;
   /**
-   * Rejects input that is not a request. `bytes` holds the received bytes of its head. Without any, nothing is
-   * reported.
+   * Rejects input that is not a request. `bytes` holds the received bytes of its head. If it is undefined, the rejection
+   * is not logged or counted.
    */
   reject(served: Served, bytes: Buffer | undefined, error: GatewayError, socket: Socket): Rejection;
 }

@@ -38,8 +38,8 @@ export interface HeadOptions {
 }
 
 /**
- * Writes the head of a response. Only the gateway sets framing and connection headers. A value that could end its line
- * early is rejected, as the last check before the client.
+ * Writes the head of a response. Only the gateway sets `transfer-encoding` and connection headers. A value that could
+ * end its line early is rejected, as the last check before the client.
  */
 export function responseHead(status: number, headers: HeaderList, options: HeadOptions): string {
   let text = statusLine(status);
@@ -99,8 +99,8 @@ function dateLine(now: number): string {
 }
 
 /**
- * Writes a large chunk without copying it, in one system call with the text around it. Returns false if the client's
- * buffer is full.
+ * Writes a large chunk without copying it, in one system call with the text around it. Returns false if the socket's
+ * write buffer is full.
  */
 export function writeAround(
   socket: Socket,
@@ -118,7 +118,7 @@ export function writeAround(
 }
 
 export const KEEP_ALIVE_MS = 65_000;
-/** A rejected body up to this size is read to its end, so that the connection stays usable. */
+/** An unread body up to this size is read to its end, so that the connection stays usable. */
 const SMALL_BODY_BYTES = 64 * 1024;
 /** Up to this size, copying a body into a string costs less than a second write. */
 const ONE_WRITE_BYTES = 16 * 1024;
@@ -152,7 +152,7 @@ export interface ResponseOwner {
   readonly streams: LinkedList<OpenEndedResponse>;
   /** Returns whether responses close their connections, because the listener shuts down or memory is short. */
   isDraining(): boolean;
-  /** Called once, after the exchange has been notified of the end. */
+  /** Called once per response, after the exchange has been notified of the end. */
   ended(): void;
 }
 
@@ -198,7 +198,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     this.isLast = isUpgrade || !request.keepAlive || request.fault !== undefined;
   }
 
-  /** True if the head has been written, so that the client would read another response as part of this one. */
+  /** True after `head` was called. The client would then read another response as part of this response. */
   get hasHead(): boolean {
     return this.#hasHead;
   }

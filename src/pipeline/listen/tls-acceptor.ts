@@ -1,6 +1,6 @@
 /**
  * Performs the TLS handshakes of a listener. A new configuration creates a new acceptor while the listener stays open,
- * and handshakes in progress finish with the old one.
+ * and handshakes in progress finish with the old acceptor.
  */
 import type { X509Certificate } from "node:crypto";
 import type { Socket } from "node:net";
@@ -48,7 +48,7 @@ export function createTlsAcceptor(
   });
   server.on("secureConnection", (socket) => {
     const shown = clientAuth === undefined ? undefined : socket.getPeerX509Certificate();
-    // `optional` accepts clients without a certificate, but not those with an invalid one.
+    // `optional` accepts clients without a certificate, but not clients with an invalid certificate.
     if (shown !== undefined && !socket.authorized) socket.destroy();
     else opened(socket, shown && formatSubject(shown));
   });

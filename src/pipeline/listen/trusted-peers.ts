@@ -27,8 +27,8 @@ export function trustedPeers(ranges: readonly string[]): IsTrustedPeer {
 }
 
 /**
- * Returns the last address in `x-forwarded-for` that is not a trusted proxy, or the first one if all are. Returns
- * undefined, so that the peer counts as the client, if the header is absent or an entry on the way is not an IP
+ * Returns the last address in `x-forwarded-for` that is not a trusted proxy, or the first address if all are trusted.
+ * Returns undefined, so that the peer counts as the client, if the header is absent, too long, or malformed up to that
  * address.
  */
 export function forwardedClient(forwardedFor: string | undefined, isTrustedPeer: IsTrustedPeer): string | undefined {
@@ -38,8 +38,8 @@ export function forwardedClient(forwardedFor: string | undefined, isTrustedPeer:
     const comma = forwardedFor.lastIndexOf(",", end - 1);
     const address = parseForwardedAddress(forwardedFor.slice(comma + 1, end).trim());
     if (address === undefined) return undefined;
-    // A leading comma is malformed.
     if (comma < 0 || !isTrustedPeer(address)) return address;
+    // A leading comma is malformed.
     if (comma === 0) return undefined;
     end = comma;
   }

@@ -131,7 +131,7 @@ export class Tunnel implements Watched {
     const { from, to, frames } = direction;
     this.#relayedBytes += chunk.length;
     if (direction.state === "left") {
-      // The peer sent its own close frame, so the WebSocket is closed and the gateway closes the connection.
+      // After the peer's own close frame, the WebSocket is closed, and the gateway ends the connection.
       frames.read(chunk);
       if (frames.hasClosed) from.end();
       return;

@@ -1,6 +1,6 @@
 /**
- * Runs hooks in order. Hooks that return synchronously continue without a promise, which most requests would otherwise
- * pay for. Each hook's verdict and time are added to the exchange's steps.
+ * Runs hooks in order. After a synchronous hook, the next hook runs without a promise, which keeps most requests fast.
+ * The verdict and the time of each hook, except response hooks, are added to the exchange's steps.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -19,7 +19,7 @@ export interface HookRun {
 }
 
 export interface RequestRun extends HookRun {
-  /** Buffers the request's body before `next`. Throws a 413 if it is larger than `maxBytes`. */
+  /** Buffers the request's body before `next`. Throws or fails with a 413 if it is larger than `maxBytes`. */
   holdBody(maxBytes: number, next: () => void): void;
 }
 
@@ -91,9 +91,9 @@ interface Admitted extends ScopedPolicy {
 }
 
 /**
- * Admits a request in three steps, so that a rejected request is not charged. The first step checks every hook. The
- * second one charges all local counters synchronously, so that concurrent requests never exceed a limit. The third one
- * calls external services, which count when they respond. Charges are refunded if a later step rejects the request.
+ * Admits a request in three steps, so that a rejected request is not charged. The first step runs every hook. The
+ * second step charges all local counters synchronously, so that concurrent requests never exceed a limit. The third
+ * step calls external services, which count when they respond. Charges are refunded if a later step rejects the request.
  */
 export function runAdmission(
   run: HookRun,

@@ -78,7 +78,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     session.on("ping", () => this.#countControl());
     session.on("remoteSettings", () => this.#countControl());
     session.on("error", ignore);
-    // After its session is destroyed, Node before 20.20 leaves errors of a TLS socket unhandled.
+    // After its session is destroyed, some versions of Node leave errors of a TLS socket unhandled.
     socket.on("error", ignore);
     session.on("close", () => owner.closed(this));
   }
@@ -101,7 +101,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
       this.#goAway();
   }
 
-  /** Lets active streams finish and rejects new ones. */
+  /** Lets active streams finish and rejects new streams. */
   closeIfIdle(): void {
     this.#goAway();
   }

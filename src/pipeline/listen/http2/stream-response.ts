@@ -57,8 +57,8 @@ export interface StreamHead extends EnteringHead {
 
 /**
  * Converts the head of an HTTP/2 request (RFC 9113 section 8.3) to the format of HTTP/1.1 requests. nghttp2 has
- * rejected malformed heads, and this function rejects heads that HTTP/1.1 would interpret differently. `raw`
- * alternates names and values as received.
+ * rejected malformed heads, and `fault` is set for a head that HTTP/1.1 would interpret differently. `raw` alternates
+ * names and values as received.
  */
 export function readStreamHead(raw: readonly string[]): StreamHead {
   let method = "";
