@@ -38,7 +38,7 @@ import { PROMPT_ONLY, type Settlement } from "./settlement.ts";
 import { type SplitCallHandler, sendSplitRequest } from "./split-request.ts";
 import { type PlanOptions, planRequest, type UpstreamPlan, upstreamRequest } from "./upstream-request.ts";
 
-/** Longer error bodies are streamed to the client without checking for a context-length error. */
+/** Longer error bodies are streamed to the client without being checked. */
 const MAX_ERROR_BYTES = 64 * 1024;
 
 export interface FailoverOptions extends PlanOptions {
@@ -62,7 +62,7 @@ interface Attempt {
 interface HeldHead {
   readonly status: number;
   readonly headers: HeaderList;
-  /** Holds the body of an error that decides what follows. Undefined if the call only waits for the first byte. */
+  /** Holds the body of an error that may cause another call. Undefined if the call only waits for the first byte. */
   readonly error: Buffer[] | undefined;
   /** True if the server may have rejected `stream_options`, which is checked before any other rule. */
   readonly isOptionsCheck: boolean;

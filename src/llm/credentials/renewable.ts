@@ -16,7 +16,8 @@ export interface Renewable<Value> {
   /** Returns synchronously while the value is valid. Rejects with `CredentialError` if no value can be obtained. */
   get(): Value | Promise<Value>;
   /**
-   * Reports that the provider rejected the value. The next `get` obtains a new value, unless the current one is recent.
+   * Reports that the provider rejected the value. The next `get` obtains a new value, unless the current value is
+   * recent.
    */
   invalidate(): void;
 }

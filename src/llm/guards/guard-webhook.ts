@@ -91,7 +91,7 @@ export function createGuardWebhook(
   };
 }
 
-/** Runs the webhooks in order. Each webhook receives the output of the previous one. */
+/** Runs the webhooks in order. Each webhook receives the output of the previous webhook. */
 export async function checkAll(webhooks: readonly GuardWebhook[], input: GuardInput): Promise<readonly string[]> {
   let { texts } = input;
   for (const webhook of webhooks) texts = await webhook.check({ ...input, texts });

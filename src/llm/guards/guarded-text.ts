@@ -29,7 +29,7 @@ const MAX_OPEN_CHARACTERS = 4 * 1024;
 const PIECE_CHARACTERS = 16 * 1024;
 const BORDER_CHARACTERS = 2 * 1024;
 
-/** Guards a text that arrives in chunks. It retains about `MAX_OPEN_CHARACTERS + HELD_CHARACTERS` at most. */
+/** Guards a text that arrives in chunks. It retains about `MAX_OPEN_CHARACTERS + HELD_CHARACTERS` characters at most. */
 export class GuardedText {
   readonly #guards: readonly TextGuard[];
   readonly #verdict: Verdict;

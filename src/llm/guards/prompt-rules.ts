@@ -44,7 +44,7 @@ export function editsRequest(rules: PromptRules): boolean {
   );
 }
 
-/** `resolve` has the meaning of `PlaceOptions.resolve`. Throws `GuardRejection`. */
+/** For `resolve`, see `PlaceOptions`. Throws `GuardRejection` if a guard rejects the request. */
 export function* applyRules(body: Members, format: Format, rules: PromptRules, resolve?: Resolve): Steps<Members> {
   let edited = yield* withoutNulls(body);
   if (rules.defaults || rules.overrides) edited = { ...rules.defaults, ...edited, ...rules.overrides };

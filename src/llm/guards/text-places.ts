@@ -36,7 +36,7 @@ export type Resolve = (text: string, maxBytes?: number) => string;
 
 type Visit = (text: string, place: TextPlace) => string;
 
-/** These members hold identifiers and protocol keywords. A value with white space is guarded as text. */
+/** These members hold identifiers and protocol keywords. A value with whitespace is guarded as text. */
 const STRUCTURAL_MEMBERS: ReadonlySet<string> = new Set([
   ...["id", "type", "role", "model", "object", "status", "event_type"],
   ...["tool_call_id", "call_id", "tool_use_id", "toolUseId", "item_id", "file_id", "container_id", "response_id"],

@@ -40,7 +40,7 @@ export interface Target {
   readonly memory: TargetMemory;
 }
 
-/** Holds what earlier responses showed about the server. A reload that changes the backend starts again. */
+/** Stores properties of the server that earlier responses revealed. A reload that changes the backend resets them. */
 export interface TargetMemory {
   rejectsStreamOptions: boolean;
 }

@@ -19,7 +19,7 @@ export interface LlmMetrics {
 }
 
 const MAX_KNOWN_SERIES = 1000;
-/** The semantic conventions recommend these buckets and two larger ones. */
+/** The semantic conventions recommend these buckets and two larger buckets. */
 const TOKEN_BUCKETS = [1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304];
 const DURATION_BUCKETS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 
