@@ -25,7 +25,6 @@ export interface SocketReceiver {
   received(chunk: Buffer): void;
   /** Called when the client closed its side. */
   receivedEnd(): void;
-  /** Called when the socket's write buffer has drained. */
   drained(): void;
   closed(): void;
   /** Called when a handler threw. The connection must be closed. */
@@ -122,7 +121,6 @@ export class Linger {
   #silentMs = 0;
   #allMs = 0;
 
-  /** `sweepMs` is the interval between sweeps. */
   constructor(socket: Socket, sweepMs: number) {
     this.#socket = socket;
     this.#sweepMs = sweepMs;

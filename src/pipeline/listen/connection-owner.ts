@@ -48,7 +48,7 @@ export class SweepDeadline {
 export interface OpenConnection extends Linked<OpenConnection> {
   /** Called periodically. Closes the connection if the client exceeds its deadline. */
   sweep(): void;
-  /** Called when the listener shuts down. Closes the connection if no response is pending. */
+  /** Called when the listener shuts down. Closes an idle connection. HTTP/2 connections finish their streams first. */
   closeIfIdle(): void;
   destroy(): void;
 }

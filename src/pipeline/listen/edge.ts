@@ -236,7 +236,7 @@ export function rejectedRequest(head: RejectedHead, scheme: "http" | "https"): G
   };
 }
 
-/** Parses a head that the parser rejected line by line, as far as possible. */
+/** Reads as many lines as possible of a head that the parser rejected. */
 export function parseRejectedHead(bytes: Buffer | undefined): RejectedHead {
   const [first = "", ...lines] = (bytes ?? Buffer.alloc(0)).toString("latin1").split(/\r?\n/);
   const [, method = "", target = "", version = ""] = REQUEST_LINE.exec(first) ?? [];

@@ -374,7 +374,6 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     else this.#contain(this.onStalled);
   }
 
-  /** Called when the socket's write buffer has drained. */
   drained(): void {
     if (!this.#awaitsDrain) return;
     this.#awaitsDrain = false;

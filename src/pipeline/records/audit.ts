@@ -1,6 +1,6 @@
 /**
- * Writes the audit stream, one record for each call of an MCP tool, prompt, or resource and of an LLM, with the caller,
- * the arguments, and the outcome. If `required` is set, calls are rejected while the file cannot be written.
+ * Writes the audit stream, one record for each MCP tool call, prompt, resource read, and LLM call, with the caller, the
+ * arguments, and the outcome. If `required` is set, calls are rejected while the file cannot be written.
  */
 
 import { createHash, createHmac } from "node:crypto";

@@ -30,7 +30,6 @@ const WITH_HEADERS = 64;
 export interface RecentRequestsOptions {
   readonly clock: Clock;
   readonly redaction: Redaction;
-  /** Returns the watcher whose filter matches the request. */
   watcher(exchange: Exchange): TraceWatcher | undefined;
   readonly kept: KeptTraces | undefined;
   /** Returns the sequence number of the next finished request, which all threads share. */

@@ -1,7 +1,7 @@
 /**
- * Keeps the attributes of the most recent requests for rehearsals and recordings. Records are serialized into byte
- * buffers, which the garbage collector does not traverse. Buffers are allocated on demand up to a limit, and then the
- * oldest buffer is reused.
+ * Keeps records of the most recent requests for rehearsals and recordings. Records are serialized into byte buffers,
+ * which the garbage collector does not traverse. Buffers are allocated on demand up to a limit, and then the oldest
+ * buffer is reused.
  */
 import { Buffer } from "node:buffer";
 import type { Exchange } from "../../core/exchange.ts";
