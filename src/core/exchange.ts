@@ -326,7 +326,7 @@ export class Exchange implements Linked<Exchange> {
     return this.trace !== undefined || this.records.spans !== undefined;
   }
 
-  /** Copies the headers before policies change `arrived`, because rehearsals need them as the client sent them. */
+  /** Copies the headers before policies change `arrived`, because later steps need them as the client sent them. */
   keepHeaders(): void {
     this.#sentPairs ??= this.arrived.headers.pairs.slice();
   }

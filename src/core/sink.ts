@@ -16,7 +16,9 @@ export interface ClientSink {
   upgrade(status: number, headers: HeaderList, socket: Duplex): void;
   /** Sends `100 Continue` if the client waits for it. */
   askForBody(): void;
-  /** Returns true if bytes arrived since the last call, or if everything received was consumed. */
+  /**
+   * Returns true if the body is incomplete, and bytes arrived since the last call or everything received was consumed.
+   */
   isUploading(): boolean;
   onDrain: (() => void) | undefined;
   /** Called if the client stops sending its body before a response has started. */

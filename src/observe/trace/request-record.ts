@@ -5,7 +5,7 @@
 import type { JsonObject, Phase, TraceEvent } from "./events.ts";
 
 export interface RequestRecord {
-  /** `?since=` takes this number, which increases by one per request. */
+  /** `?since=` takes this number, which increases by one per request. It is -1 if `isShort` is set. */
   readonly seq: number;
   /** A client may choose the `x-request-id`, so it is not necessarily unique. */
   readonly id: string;
@@ -30,7 +30,7 @@ export interface RequestRecord {
   readonly upstreamMs: number | null;
   readonly subject: string | null;
   /**
-   * True if the record was read from the compact history, which does not store reasons, policy times, and the backend.
+   * True if the record was read from the compact history, which does not store all fields, for example the backend.
    */
   readonly isShort?: true;
   readonly mcp?: {
