@@ -16,6 +16,7 @@ import type { RecentRequests } from "../pipeline/records/recent-requests.ts";
 import type { RequestHistory } from "../pipeline/records/request-history.ts";
 import type { ShadowReport } from "../pipeline/records/shadow-report.ts";
 import type { TrafficHistory } from "../pipeline/records/traffic-history.ts";
+import { type AccessParts, accessEndpoint } from "./endpoints/access.ts";
 import { celEndpoint, configDumpEndpoint } from "./endpoints/config.ts";
 import { type KeyStore, keysEndpoint } from "./endpoints/keys.ts";
 import { mcpConnectionsEndpoint, mcpLockEndpoint, mcpSessionsEndpoint, mcpToolsEndpoint } from "./endpoints/mcp.ts";
@@ -64,6 +65,7 @@ export interface AdminParts {
   mirrors(): MirrorReport;
   readonly requestHistory: RequestHistory;
   readonly rehearsals: RehearseParts;
+  readonly access: Omit<AccessParts, "topology">;
   whatIf(question: WhatIf): Promise<DryReport>;
   active(): { connections: number; requests: number };
   shutDown(): void;
@@ -99,6 +101,7 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
     mcpSessionsEndpoint(parts.topology),
     celEndpoint(recent),
     whatIfEndpoint(parts.whatIf),
+    accessEndpoint({ ...parts.access, topology: parts.topology }),
     shadowEndpoint(parts.shadow),
     mirrorsEndpoint(parts.mirrors),
     recordingEndpoint(parts.requestHistory, clock),

@@ -11,7 +11,7 @@ import type { HeapPressure } from "../base/heap-pressure.ts";
 import { configDumpInParts } from "../config/dump.ts";
 import type { Sources } from "../config/load/load.ts";
 import type { WrittenProcess } from "../config/schema/schema.ts";
-import { createStoredKeys } from "../identity/passwords/stored-keys.ts";
+import { createStoredKeys, storedKeyIdentity } from "../identity/passwords/stored-keys.ts";
 import type { Listeners } from "../pipeline/listen/listeners.ts";
 import { keySpending } from "../policies/api-key/policy.ts";
 import type { RequestRecords } from "./observability.ts";
@@ -109,6 +109,16 @@ export function operatorEndpoints(services: Services, parts: OperatorParts): Ope
         const before = reloads.running().sources;
         const input = { before, after, ...variablesForRehearsal(before, after, environment) };
         return rehearsals.run({ input, segments: requestHistory ?? records.requestHistory.segments() }, left);
+      },
+    },
+    access: {
+      isBusy: (error) => error instanceof RehearsalBusy,
+      async review({ claimSets, items, after, tools }, requestHistory, clientGone) {
+        const { sources } = reloads.running();
+        const variables = after === undefined ? { environment } : variablesForRehearsal(sources, after, environment);
+        const storedKeys = (await createStoredKeys(store, clock).list()).map(storedKeyIdentity);
+        const access = { sources, after, environment: variables.environment, storedKeys, claimSets, tools, items };
+        return rehearsals.run({ access, segments: requestHistory ?? records.requestHistory.segments() }, clientGone);
       },
     },
     whatIf: (question) => whatIf(question, reloads.running().sources, { clock, environment }),

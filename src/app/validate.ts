@@ -8,10 +8,19 @@ import type { Clock } from "../base/clock.ts";
 import { type DryConfigOptions, openDryConfig } from "../config/dry-config.ts";
 import { openSources, type PlacedTest, type SourceList, type SourceText } from "../config/load/load.ts";
 import type { Finding } from "../config/prepare.ts";
-import type { ConfigTest, DescribedRequest } from "../config/schema/tests-schema.ts";
+import type { AccessTest, DescribedRequest, RequestTest } from "../config/schema/tests-schema.ts";
 import type { Environment } from "../config/text/env.ts";
 import { ConfigError } from "../core/config-error.ts";
 import type { GivenToken } from "../core/policy.ts";
+import type { Topology } from "../core/topology.ts";
+import {
+  ANONYMOUS,
+  claimPrincipals,
+  configuredPrincipals,
+  namedItems,
+  reviewAccess,
+  withUniqueNames,
+} from "../pipeline/dry-run/access-review.ts";
 import type { DryReport } from "../pipeline/dry-run/dry-report.ts";
 import type { DryRequest } from "../pipeline/dry-run/dry-request.ts";
 import { createDryRunner, type DryRunner } from "../pipeline/dry-run/dry-run.ts";
@@ -108,11 +117,25 @@ interface Difference {
   readonly message: string;
 }
 
-async function runConfigTests(tests: readonly PlacedTest[], runner: DryRunner): Promise<TestResult[]> {
+async function runConfigTests(
+  tests: readonly PlacedTest[],
+  topology: Topology,
+  runner: DryRunner,
+  clock: Clock,
+): Promise<TestResult[]> {
   const results: TestResult[] = [];
   for (const { test, document, path } of tests) {
     const at = (field: readonly string[], message: string): ConfigError =>
       new ConfigError(document.position([...path, ...field]), "", `${JSON.stringify(test.name)}: ${message}`);
+    if ("expectAccess" in test) {
+      const differences = await accessDifferences(test, topology, runner, clock);
+      results.push({
+        name: test.name,
+        differences: differences.map(({ field, message }) => at(["expectAccess", field], message)),
+        report: undefined,
+      });
+      continue;
+    }
     try {
       const report = await runner.run(dryRequestOf(test.request, givenOf(test)), { repeat: test.repeat ?? 1 });
       const differences = [...differencesOf(test, report), ...(await itemDifferences(test, runner))];
@@ -134,11 +157,46 @@ export function dryRequestOf(described: DescribedRequest, given: GivenToken | un
   return { ...described, method: method ?? (hasBody ? "POST" : "GET"), given };
 }
 
-function givenOf({ claims }: ConfigTest): GivenToken | undefined {
+/** Compares the clients that may use each named item with the expected ones. */
+async function accessDifferences(
+  { expectAccess, principals: sets = [] }: AccessTest,
+  topology: Topology,
+  runner: DryRunner,
+  clock: Clock,
+): Promise<Difference[]> {
+  const { items, principals, reasons, results } = await reviewAccess({
+    topology,
+    runner,
+    principals: withUniqueNames([...configuredPrincipals(topology), ...claimPrincipals(sets, clock.now()), ANONYMOUS]),
+    named: namedItems(Object.keys(expectAccess)),
+    isWanted: (kind, name) => Object.hasOwn(expectAccess, `${kind}:${name}`),
+  });
+  return Object.entries(expectAccess).flatMap(([item, expected]): Difference[] => {
+    const rows = items.flatMap(({ kind, name }, i) => (`${kind}:${name}` === item ? [results[i] ?? []] : []));
+    if (rows.length === 0) return [{ field: item, message: `${item} does not exist` }];
+    const reasonOf = (p: number) => {
+      const found = rows.map((row) => reasons[row[p] ?? -1]);
+      return found.find((reason) => reason?.allowed) ?? found[0];
+    };
+    const differences = principals.flatMap(({ name }, p) => {
+      const reason = reasonOf(p);
+      const isExpected = expected.includes(name);
+      if (reason === undefined || reason.allowed === isExpected) return [];
+      return [{ field: item, message: `${name} ${isExpected ? "may not" : "may"} use ${item}: ${reason.text}` }];
+    });
+    const unknown = expected.filter((one) => !principals.some(({ name }) => name === one));
+    return [
+      ...differences,
+      ...unknown.map((name) => ({ field: item, message: `there is no client named ${show(name)}` })),
+    ];
+  });
+}
+
+function givenOf({ claims }: RequestTest): GivenToken | undefined {
   return claims === undefined ? undefined : { claims };
 }
 
-function differencesOf({ expect }: ConfigTest, report: DryReport): Difference[] {
+function differencesOf({ expect }: RequestTest, report: DryReport): Difference[] {
   const found: Difference[] = [];
   const differ = (field: string, wanted: unknown, got: unknown): void => {
     const why = field === "reason" ? "" : reasonText(report);
@@ -164,7 +222,7 @@ function differencesOf({ expect }: ConfigTest, report: DryReport): Difference[] 
   return found;
 }
 
-async function itemDifferences(test: ConfigTest, runner: DryRunner): Promise<Difference[]> {
+async function itemDifferences(test: RequestTest, runner: DryRunner): Promise<Difference[]> {
   const found: Difference[] = [];
   for (const field of ["visible", "hidden"] as const) {
     for (const tool of test.expect[field] ?? []) {
@@ -211,7 +269,7 @@ export async function testConfig(options: TestOptions): Promise<ValidationReport
       const { tests, topology, redaction, process } = prepared;
       if (tests.length === 0) return invalid([errorOf(new ConfigError(undefined, "", NO_TESTS))]);
       const runner = createDryRunner(topology, redaction, clock, process.trustedProxies);
-      return testReport(await runConfigTests(tests, runner), format);
+      return testReport(await runConfigTests(tests, topology, runner, clock), format);
     } finally {
       close();
     }

@@ -44,6 +44,12 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   gwctl prices import model_prices_and_context_window.json --provider openai anthropic > prices.json`,
   "gateway list": `
   gwctl gateway list -A                              of all namespaces`,
+  access: `
+  gwctl access                                       each route, tool and model, and who may use it
+  gwctl access --who-can tool:files/delete_file      who may call this tool, and by which rule
+  gwctl access --what-can team:research --denied     what a team may use, and what not
+  gwctl access --principals people.yaml -o csv       for auditors, with claim sets of a file
+  gwctl access --diff new.yaml --exit-code           in CI: fails if anybody gains or loses access`,
   "shadow report": `
   gwctl shadow report                                whom policies in shadow mode would deny`,
   "mirror report": `

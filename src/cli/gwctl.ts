@@ -205,6 +205,17 @@ Common commands:
       (await import("./commands/what-if-command.ts")).whatIf(method, url, flags, terminal),
     );
 
+  withTarget(program.command("access [instance]"))
+    .description("show which routes, tools and models each known client may use, and why, without traffic")
+    .option("--who-can <item...>", "only these: route:name, tool:server/name or model:name")
+    .option("--what-can <client>", "only clients with this name, or with this claim or key metadata: team:research")
+    .option("--principals <file>", "also review the claim sets of a file: a list of {name, claims}")
+    .option("--diff <file...>", "compare with a new configuration: who gains and who loses access")
+    .option("--denied", "with --who-can and --what-can, also show denials")
+    .option("--exit-code", "with --diff, exit with 1 if access changes")
+    .option("-o, --output <format>", "text, json or csv", "text")
+    .action(async (name, flags) => (await import("./commands/access-command.ts")).access(name, flags, terminal));
+
   const mcp = withTarget(program.command("mcp"))
     .enablePositionalOptions()
     .description("manage the tools and accounts of MCP servers");

@@ -92,6 +92,8 @@ export interface Backend {
 /** Describes a tool that was listed outside of client sessions and compared with the loaded lock file. */
 export interface InspectedTool {
   readonly name: string;
+  /** The name under which clients see the tool, or null if it is hidden or withheld. */
+  readonly shown: string | null;
   readonly state: "accepted" | "changed" | "new";
   /** The server's definition contains only the pinned members. */
   readonly definition: Readonly<Record<string, unknown>>;

@@ -45,6 +45,25 @@ export type GivenToken = { readonly claims: Claims } | { readonly token: string 
 export interface RecordedIdentity {
   readonly claims?: Claims | undefined;
   readonly principals: readonly string[];
+  /** Replaces the lookup in the store, which dry runs cannot read. */
+  readonly storedKey?: StoredKeyIdentity | undefined;
+}
+
+export interface StoredKeyIdentity {
+  /** The SHA-256 of the key. */
+  readonly digest: Uint8Array;
+  readonly metadata: Readonly<Record<string, unknown>>;
+  readonly expiresAtMs?: number | undefined;
+  readonly models?: readonly string[] | undefined;
+}
+
+/** Describes a client that the configuration itself names: an API key or a user with a password. */
+export interface ConfiguredPrincipal {
+  readonly kind: "key" | "user";
+  /** The principal as outputs show it, for example `basic:"alice"`. */
+  readonly principal: string;
+  /** The metadata of the key, or the user's name. */
+  readonly attributes: Readonly<Record<string, unknown>>;
 }
 
 /**
@@ -81,6 +100,8 @@ export interface Hooks {
   recall?(exchange: Exchange, identity: RecordedIdentity): HookResult;
   /** Set if the request hook sends outgoing requests, so that a dry run skips it. */
   readonly sends?: true;
+  /** Lists the clients that the policy's configuration names, for access reviews. */
+  principals?(): readonly ConfiguredPrincipal[];
   /** The pipeline buffers these bodies before the hook runs, because an expression reads them. */
   readonly reads?: { readonly requestBody?: boolean; readonly responseBody?: boolean };
   /** Requests LLM attributes on backends that do not parse bodies themselves. */
@@ -303,6 +324,8 @@ export interface CompiledPolicy {
   /** Names the entity inside a backend that has the policy, for example `model fast`. Traces and records show it. */
   readonly of?: string;
   readonly hooks: Hooks;
+  /** Returns the position of the policy, or of the rule with this source, for example `config.yaml:12:5`. */
+  writtenAt?(rule?: string): string;
 }
 
 /** Holds the policies of one scope, sorted at load into the lists that the pipeline runs. */

@@ -100,6 +100,7 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
     },
     describe: () => ({
       models: table.names,
+      ...(table.patterns.length === 0 ? {} : { modelPatterns: table.patterns }),
       ...(table.scopes.length === 0
         ? {}
         : { modelPolicies: table.scopes.map(({ of, effectivePolicy }) => ({ of, policies: effectivePolicy })) }),

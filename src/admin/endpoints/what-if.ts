@@ -86,7 +86,7 @@ export interface RehearseParts {
 }
 
 /** The limit allows large generated configurations, which grow when encoded as JSON. */
-const MAX_REHEARSED_BYTES = 16 * 1024 * 1024;
+export const MAX_REHEARSED_BYTES = 16 * 1024 * 1024;
 
 export function rehearseEndpoint(parts: RehearseParts): AdminEndpoint {
   return {

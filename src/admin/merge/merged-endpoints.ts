@@ -115,12 +115,8 @@ const MERGES: Readonly<Record<string, Merge>> = {
     const { status, type } = responses.find((response) => response.status !== 200) ?? responses[0] ?? noThread();
     return { status, type, stream: (sink) => concatenated(responses, sink) };
   },
-  [ADMIN_PATHS.rehearse]: async (request, own, forward) => {
-    const query = new URLSearchParams({ form: "segments" });
-    const historyRequest = { ...request, method: "GET", path: ADMIN_PATHS.recording, query };
-    const requestHistory = (await forward(historyRequest)).filter(({ status }) => status === 200).map(bodyBytes);
-    return own({ ...request, requestHistory });
-  },
+  [ADMIN_PATHS.rehearse]: withHistories,
+  [ADMIN_PATHS.access]: withHistories,
   [ADMIN_PATHS.cpuProfile]: profiles,
   [ADMIN_PATHS.heapProfile]: profiles,
 };
@@ -136,6 +132,17 @@ export function mergedEndpoints(endpoints: readonly AdminEndpoint[], forward: Re
       ...(POST ? { POST: (request) => merge(request, POST, forward) } : {}),
     };
   });
+}
+
+async function withHistories(
+  request: AdminRequest,
+  own: AdminHandler,
+  forward: RequestThreads,
+): Promise<AdminResponse> {
+  const query = new URLSearchParams({ form: "segments" });
+  const historyRequest = { ...request, method: "GET", path: ADMIN_PATHS.recording, query };
+  const requestHistory = (await forward(historyRequest)).filter(({ status }) => status === 200).map(bodyBytes);
+  return own({ ...request, requestHistory });
 }
 
 /**

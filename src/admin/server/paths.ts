@@ -25,6 +25,7 @@ export const ADMIN_PATHS = {
   recording: "/debug/recording",
   rehearse: "/debug/rehearse",
   whatIf: "/debug/what-if",
+  access: "/debug/access",
   cpuProfile: "/debug/pprof/profile",
   heapProfile: "/debug/pprof/heap",
   quit: "/quitquitquit",

@@ -3,9 +3,9 @@
  * disconnects.
  */
 import { keepAwake, systemClock } from "../../base/clock.ts";
-import { readTraffic } from "../../pipeline/records/request-history.ts";
-import type { FromRehearsal, RehearsalData } from "./rehearsals.ts";
-import { createPause, type Rehearsal, rehearse } from "./rehearse.ts";
+import type { FromRehearsal } from "./rehearsals.ts";
+import { createPause } from "./rehearse.ts";
+import { type Job, runJob } from "./run-job.ts";
 
 /** After this time, the event loop runs once, so that a disconnect is noticed. */
 const WORK_MS = 50;
@@ -14,8 +14,8 @@ const WORK_MS = 50;
 Error.stackTraceLimit = 0;
 
 process.on("disconnect", () => process.exit());
-process.on("message", (data: RehearsalData) => {
-  void run(data).then(
+process.on("message", (job: Job) => {
+  void run(job).then(
     (found) => send({ found }),
     (error: Error) => send({ error: error.message }),
   );
@@ -26,12 +26,12 @@ function send(message: FromRehearsal): void {
   process.send?.(message);
 }
 
-async function run({ input, segments }: RehearsalData): Promise<Rehearsal> {
+async function run(job: Job): ReturnType<typeof runJob> {
   const pause = createPause(systemClock, WORK_MS, () => new Promise((resolve) => setImmediate(resolve)));
   // The timers of policies are unreferenced and would not keep the process alive.
   const awake = keepAwake();
   try {
-    return await rehearse(input, readTraffic(segments), systemClock, pause);
+    return await runJob(job, systemClock, pause);
   } finally {
     awake.cancel();
   }

@@ -8,8 +8,9 @@ import { setPriority } from "node:os";
 import { fileURLToPath } from "node:url";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { isOneFile } from "../../base/embedded-files.ts";
-import { readTraffic } from "../../pipeline/records/request-history.ts";
-import { createPause, type Rehearsal, type RehearsalInput, rehearse } from "./rehearse.ts";
+import type { AccessFound } from "./access.ts";
+import { createPause, type Rehearsal } from "./rehearse.ts";
+import { type Found, type Job, runJob } from "./run-job.ts";
 
 const MAX_REHEARSAL_MS = 60_000;
 const KEEP_PROCESS_MS = 60_000;
@@ -29,21 +30,19 @@ const NODE_FLAGS: readonly string[] = ["--single-threaded", "--max-semi-space-si
 const NEVER = new AbortController().signal;
 const CLIENT_GONE = "the client closed the connection";
 
-export interface RehearsalData {
-  readonly input: RehearsalInput;
-  readonly segments: readonly Uint8Array[];
-}
-
-export type FromRehearsal = { readonly isReady: true } | { readonly found: Rehearsal } | { readonly error: string };
+export type FromRehearsal =
+  | { readonly isReady: true }
+  | { readonly found: Rehearsal | AccessFound }
+  | { readonly error: string };
 
 export type RehearsalProcess = Pick<ChildProcess, "on" | "off" | "kill" | "ref" | "unref"> & {
   readonly channel?: { ref(): void; unref(): void } | null | undefined;
-  send(data: RehearsalData, sent: (error: Error | null) => void): boolean;
+  send(data: Job, sent: (error: Error | null) => void): boolean;
 };
 
 export interface Rehearsals {
   /** Rejects if there is no report. Stops when `clientGone` is aborted. */
-  run(data: RehearsalData, clientGone?: AbortSignal): Promise<Rehearsal>;
+  run<Data extends Job>(data: Data, clientGone?: AbortSignal): Promise<Found<Data>>;
 }
 
 export class RehearsalBusy extends Error {}
@@ -90,14 +89,14 @@ export function createRehearsals(clock: Clock, start: () => RehearsalProcess = s
   }
 
   return {
-    async run(data, clientGone = NEVER) {
+    async run<Data extends Job>(data: Data, clientGone = NEVER) {
       if (isRunning) throw new RehearsalBusy("a rehearsal is running; try again when it has ended");
       isRunning = true;
       try {
         const taken = takeProcess();
         const found = taken && (await runInProcess(taken.child, taken.isNew, data, clock, clientGone));
         if (taken && found) keep(taken.child);
-        return found ?? (await runHere(data, clock, clientGone));
+        return (found ?? (await runHere(data, clock, clientGone))) as Found<Data>;
       } finally {
         isRunning = false;
       }
@@ -126,10 +125,10 @@ function startProcess(): RehearsalProcess {
 function runInProcess(
   child: RehearsalProcess,
   isNew: boolean,
-  data: RehearsalData,
+  data: Job,
   clock: Clock,
   clientGone: AbortSignal,
-): Promise<Rehearsal | undefined> {
+): Promise<Rehearsal | AccessFound | undefined> {
   return new Promise((resolve, reject) => {
     let isReady = !isNew;
     const giveUp = (reason: string): void => {
@@ -173,10 +172,10 @@ function kill(child: RehearsalProcess): void {
   child.kill("SIGKILL");
 }
 
-function runHere({ input, segments }: RehearsalData, clock: Clock, clientGone: AbortSignal): Promise<Rehearsal> {
+function runHere(data: Job, clock: Clock, clientGone: AbortSignal): Promise<Rehearsal | AccessFound> {
   const pause = createPause(clock, SHARED_WORK_MS, async () => {
     await new Promise((resolve) => setImmediate(resolve));
     if (clientGone.aborted) throw new Error(CLIENT_GONE);
   });
-  return rehearse(input, readTraffic(segments), clock, pause);
+  return runJob(data, clock, pause);
 }

@@ -177,7 +177,7 @@ function namesIn(sources: readonly SourceText[]): Set<string> {
 const ITEMS_PER_CHECK = 8;
 
 /** Called after each work item. Returns a promise at the end of a time slice. */
-type YieldThread = () => Promise<void> | undefined;
+export type YieldThread = () => Promise<void> | undefined;
 
 export function createPause(clock: Clock, workMs: number, yieldToLoop: () => Promise<void>): YieldThread {
   let items = 0;

@@ -19,6 +19,7 @@ export interface McpLockFlags extends TargetFlags {
 
 interface Tool {
   readonly name: string;
+  readonly shown: string | null;
   readonly definition: Readonly<Record<string, unknown>>;
   readonly state: "accepted" | "changed" | "new";
   readonly difference: readonly string[];

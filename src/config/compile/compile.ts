@@ -213,7 +213,12 @@ function createCompiler(context: CompileContext) {
       if (hooks?.credentials) context.redaction.hideAlso(hooks.credentials);
       if (hooks) {
         const shown = rememberReplaced(hooks, context.redaction);
-        compiled.set(policy, { kind: policy.kind, hooks: shown, ...(of === undefined ? {} : { of }) });
+        compiled.set(policy, {
+          kind: policy.kind,
+          hooks: shown,
+          ...(of === undefined ? {} : { of }),
+          writtenAt: (rule) => policyPosition(policy, rule),
+        });
       }
       // An invalid security policy must not leave its target unprotected, so the target rejects all requests.
       else if (policy.isResource && definitionOf(policy.kind).role === "security")
@@ -314,6 +319,18 @@ function createCompiler(context: CompileContext) {
   }
 
   return { listener, problems, failures, warnings };
+}
+
+/** Returns the position of the policy, or of its rule with the source `rule`. */
+function policyPosition({ place: { document, path }, config }: PlacedPolicy, rule: string | undefined): string {
+  const { rules } = config as { readonly rules?: readonly unknown[] };
+  const index = rule === undefined || !Array.isArray(rules) ? -1 : rules.findIndex((one) => ruleSource(one) === rule);
+  const at = (index < 0 ? undefined : document.position([...path, "rules", index])) ?? document.position(path, "key");
+  return at === undefined ? document.file : `${at.file}:${at.line}:${at.column}`;
+}
+
+function ruleSource(rule: unknown): unknown {
+  return typeof rule === "object" && rule !== null ? Object.values(rule)[0] : rule;
 }
 
 function policiesOf({ policies, inner = [] }: NormalBackend): readonly PlacedPolicy[] {

@@ -66,8 +66,32 @@ const expectation = z
   })
   .refine((expect) => Object.keys(expect).length > 0, "expected at least one field");
 
-export const configTest = z.strictObject({
-  name: z.string().min(1).max(200).describe("A sentence that describes the expected behavior."),
+const testName = z.string().min(1).max(200).describe("A sentence that describes the expected behavior.");
+
+export const accessItem = z
+  .string()
+  .regex(/^(?:route:.+|model:.+|tool:[^/]+\/.+)$/s, "expected `route:name`, `tool:server/name`, or `model:name`");
+
+const accessTest = z.strictObject({
+  name: testName,
+  principals: z
+    .array(
+      z.strictObject({
+        name: z.string().min(1).describe("The name that `expectAccess` uses."),
+        claims: z.record(z.string(), z.unknown()).describe("The claims of a valid token."),
+      }),
+    )
+    .optional()
+    .describe("Clients with tokens, in addition to the API keys and users of the configuration."),
+  expectAccess: z
+    .record(accessItem, z.array(z.string().min(1)))
+    .describe(
+      "Exactly these clients may use the item, for example `tool:files/delete_file: [alice]`. `anonymous` sends no credential.",
+    ),
+});
+
+const requestTest = z.strictObject({
+  name: testName,
   request: describedRequest.describe("The request, which is not sent to a backend."),
   claims: z
     .record(z.string(), z.unknown())
@@ -84,9 +108,14 @@ export const configTest = z.strictObject({
   expect: expectation.describe("The expected result."),
 });
 
+/** A test expects the result of one request, or the clients that may use an item. */
+export const configTest = z.union([requestTest, accessTest]);
+
 export const configTests = z.array(configTest);
 
 export const testsDocument = z.strictObject({ tests: configTests });
 
 export type ConfigTest = z.output<typeof configTest>;
+export type RequestTest = z.output<typeof requestTest>;
+export type AccessTest = z.output<typeof accessTest>;
 export type DescribedRequest = z.output<typeof describedRequest>;

@@ -12,7 +12,7 @@ const exchange = anExchange({
 });
 
 function why(...rules: AccessRule[]): string | undefined {
-  return denial(compileAccessRules(rules, "require", compileExpression), exchange.celAttributes);
+  return denial(compileAccessRules(rules, "require", compileExpression), exchange.celAttributes)?.detail;
 }
 
 const reasons: [name: string, rule: AccessRule, reason: string | undefined][] = [

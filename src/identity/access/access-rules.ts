@@ -45,30 +45,45 @@ export function compileAccessRules(
   return compiled;
 }
 
-/** Returns the reason for a denial, which is only for the operator, or undefined if the request is admitted. */
-export function denial(rules: AccessRules, attributes: CelAttributes): string | undefined {
+/** Explains a denial to the operator. */
+export interface Denial {
+  readonly detail: string;
+  /** The source of the rule that denied, or undefined if no `allow` rule was true. */
+  readonly rule: string | undefined;
+}
+
+/** Returns undefined if the request is admitted. `allowedBy` then receives the `allow` rule that is true. */
+export function denial(
+  rules: AccessRules,
+  attributes: CelAttributes,
+  allowedBy?: (rule: string) => void,
+): Denial | undefined {
   const budget = createBudget();
+  const deniedBy = (rule: Expression, name: string, verdict?: string): Denial => ({
+    detail: `the ${name} ${explained(rule, attributes, verdict)}`,
+    rule: rule.source,
+  });
   for (const rule of rules.deny) {
     const result = rule.evaluate(attributes, budget);
-    if (!result.ok) return `the deny rule ${explained(rule, attributes, failed(result.error))}`;
-    if (result.value !== false)
-      return `the deny rule ${explained(rule, attributes, result.value === true ? "is true" : "is not false")}`;
+    if (!result.ok) return deniedBy(rule, "deny rule", failed(result.error));
+    if (result.value !== false) return deniedBy(rule, "deny rule", result.value === true ? "is true" : "is not false");
   }
   for (const rule of rules.require) {
     const result = rule.evaluate(attributes, budget);
-    if (!result.ok) return `the rule ${explained(rule, attributes, failed(result.error))}`;
-    if (result.value !== true) return `the rule ${explained(rule, attributes)}`;
+    if (!result.ok) return deniedBy(rule, "rule", failed(result.error));
+    if (result.value !== true) return deniedBy(rule, "rule");
   }
   if (rules.allow.length === 0) return undefined;
-  const admitted = rules.allow.some((rule) => {
+  const admitting = rules.allow.find((rule) => {
     const result = rule.evaluate(attributes, budget);
     return result.ok && result.value === true;
   });
-  if (admitted) return undefined;
-  return `no allow rule is true: ${rules.allow
-    .slice(0, 3)
-    .map((rule) => explained(rule, attributes))
-    .join("; ")}`;
+  if (admitting !== undefined) {
+    allowedBy?.(admitting.source);
+    return undefined;
+  }
+  const shown = rules.allow.slice(0, 3).map((rule) => explained(rule, attributes));
+  return { detail: `no allow rule is true: ${shown.join("; ")}`, rule: undefined };
 }
 
 /** These values may be secrets, so the reason shows only the source of a rule that reads them. */

@@ -31,6 +31,7 @@ export interface Htpasswd {
    */
   check(user: string, password: string, address: string): boolean | Promise<boolean>;
   entryOf(user: string): string | undefined;
+  users(): readonly string[];
 }
 
 export function createHtpasswd(text: string, checks: PasswordChecks): Htpasswd {
@@ -42,6 +43,7 @@ export function createHtpasswd(text: string, checks: PasswordChecks): Htpasswd {
   const cache = new LRUCache<string, true>({ max: MAX_CACHED_PASSWORDS });
   return {
     entryOf: (user) => users.get(user)?.line,
+    users: () => [...users.keys()],
     check(user, password, address) {
       if (Buffer.byteLength(password) > MAX_PASSWORD_BYTES) return false;
       const digest = createHmac("sha256", secret).update(`${user.length}:${user}${password}`).digest("base64");

@@ -5,6 +5,7 @@
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
+import type { StoredKeyIdentity } from "../../core/policy.ts";
 import { type Store, storeNamespace } from "../../store/store.ts";
 import { keyDigest } from "./api-keys.ts";
 
@@ -128,6 +129,11 @@ export function createStoredKeys(whole: Store, clock: Clock): StoredKeys {
       return found.length > 0;
     },
   };
+}
+
+/** Rules can read the id and the name of the key like its metadata. */
+export function storedKeyIdentity({ id, name, digest, metadata, expiresAtMs, models }: StoredKey): StoredKeyIdentity {
+  return { digest, metadata: { ...metadata, id, name }, expiresAtMs, models };
 }
 
 /** Returns undefined for an invalid record, so its key is not accepted. */

@@ -55,6 +55,8 @@ export interface ModelTable {
   ownScope(model: string | undefined): CompiledScope | undefined;
   readonly scopes: readonly CompiledScope[];
   readonly names: readonly string[];
+  /** Model names with a `*`. */
+  readonly patterns: readonly string[];
   /** If true, the configuration lists all models, so the gateway responds to `/v1/models` itself. */
   readonly isClosed: boolean;
   /** If true, every target has a fixed model, so clients may omit it. */
@@ -86,6 +88,7 @@ export function createModelTable(entries: readonly ModelEntry[], isClosed: boole
     isClosed,
     hasFixedModels: !isClosed && targets.every(({ model }) => model !== undefined),
     names: [...exact.keys()],
+    patterns: patterns.map(({ pattern }) => pattern),
     targets,
     hasConditions: entries.some(({ accepts }) => accepts !== undefined),
     candidates(model = "", input) {

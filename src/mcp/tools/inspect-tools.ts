@@ -15,14 +15,8 @@ import type { ConnectionOptions } from "../server-side/server-connection.ts";
 import type { Target } from "../server-side/target.ts";
 import type { Upstream, UpstreamListener } from "../server-side/upstream.ts";
 import { injectionMarkers, type QuarantinedTool } from "./quarantine.ts";
-import {
-  INSTRUCTIONS_ENTRY,
-  instructionsDefinition,
-  pinnedDefinition,
-  type ToolDefinition,
-  type ToolLock,
-} from "./tool-lock.ts";
-import type { TargetTools } from "./tool-settings.ts";
+import { INSTRUCTIONS_ENTRY, instructionsDefinition, pinnedDefinition, type ToolDefinition } from "./tool-lock.ts";
+import type { TargetTools, ToolSettings } from "./tool-settings.ts";
 
 /** Leaves time for `npx` to download the server. */
 const INSPECTION_MS = 60_000;
@@ -36,7 +30,7 @@ export interface Inspection {
 
 interface InspectionOptions {
   readonly link: ConnectionOptions;
-  readonly lock: ToolLock | undefined;
+  readonly settings: ToolSettings | undefined;
   readonly quarantined: readonly QuarantinedTool[];
 }
 
@@ -50,7 +44,7 @@ export function inspectTargets(
       .map((target) => {
         const own = tools.of(target);
         const quarantined = own?.quarantine.tools ?? [];
-        return inspectTarget(target, { link: link(target), lock: own?.settings.lock, quarantined });
+        return inspectTarget(target, { link: link(target), settings: own?.settings, quarantined });
       }),
   );
 }
@@ -58,12 +52,12 @@ export function inspectTargets(
 async function inspectTarget(target: Target, env: InspectionOptions): Promise<InspectedTarget> {
   try {
     const { tools, instructions } = await loadOffer(target, env);
-    const entries = tools.map((one) => inspected(String(one.name), one, env.lock));
+    const entries = tools.map((one) => inspected(String(one.name), one, env.settings));
     if (instructions !== undefined)
-      entries.push(inspected(INSTRUCTIONS_ENTRY, instructionsDefinition(instructions), env.lock));
+      entries.push(inspected(INSTRUCTIONS_ENTRY, instructionsDefinition(instructions), env.settings));
     return { target: target.name, tools: entries };
   } catch (error) {
-    const seen = withheldTools(env.quarantined, env.lock);
+    const seen = withheldTools(env.quarantined, env.settings);
     return { target: target.name, tools: seen, error: error instanceof Error ? error.message : String(error) };
   }
 }
@@ -72,19 +66,23 @@ async function inspectTarget(target: Target, env: InspectionOptions): Promise<In
 export function withheldTargets({ targets, tools }: Inspection): readonly InspectedTarget[] {
   return targets.map((target) => {
     const own = tools.of(target);
-    return { target: target.name, tools: withheldTools(own?.quarantine.tools ?? [], own?.settings.lock) };
+    return { target: target.name, tools: withheldTools(own?.quarantine.tools ?? [], own?.settings) };
   });
 }
 
-function withheldTools(quarantined: readonly QuarantinedTool[], lock: ToolLock | undefined): InspectedTool[] {
-  return quarantined.flatMap(({ name, definition }) => (definition ? [inspected(name, definition, lock)] : []));
+function withheldTools(quarantined: readonly QuarantinedTool[], settings: ToolSettings | undefined): InspectedTool[] {
+  return quarantined.flatMap(({ name, definition }) => (definition ? [inspected(name, definition, settings)] : []));
 }
 
-function inspected(name: string, definition: ToolDefinition, lock: ToolLock | undefined): InspectedTool {
+function inspected(name: string, definition: ToolDefinition, settings: ToolSettings | undefined): InspectedTool {
+  const lock = settings?.lock;
   const difference = lock === undefined ? ["there is no lock file"] : lock.difference(name, definition);
   const isNew = difference?.every((line) => !/^[-+] /.test(line));
+  const isOffered = name !== INSTRUCTIONS_ENTRY && (lock === undefined || difference === undefined);
+  const shown = settings === undefined ? name : settings.shownName(name);
   return {
     name,
+    shown: isOffered ? (shown ?? null) : null,
     state: difference === undefined ? "accepted" : isNew ? "new" : "changed",
     definition: pinnedDefinition(definition),
     difference: difference ?? [],

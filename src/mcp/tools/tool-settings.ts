@@ -47,6 +47,8 @@ export interface ToolSettings {
   readonly guard: ResultGuard | undefined;
   readonly watch: ResultWatch | undefined;
   called(shown: string): OfferedTool | undefined;
+  /** Returns the name under which clients see the server's tool, or undefined if the tool is hidden. */
+  shownName(name: string): string | undefined;
   /** Returns the JSON of the tool that clients receive, or undefined if the tool is hidden. */
   listed(text: string, item: Span, name: string): string | undefined;
 }
@@ -99,16 +101,22 @@ export function compileToolSettings({ tools = {}, lock, guard, watch, key, cel }
     return { name: shown, arguments: [], timeoutMs: tools.timeout };
   }
 
+  function shownName(name: string): string | undefined {
+    const shown = overrides[name]?.shown ?? name;
+    // If another tool was renamed to this name, this tool cannot be called, so it is hidden.
+    return called(shown)?.name === name ? shown : undefined;
+  }
+
   return {
     fingerprint: JSON.stringify([tools, lock?.fingerprint ?? null, key]),
     lock,
     guard,
     watch,
     called,
+    shownName,
     listed(text, item, name) {
+      if (shownName(name) === undefined) return undefined;
       const override = overrides[name];
-      // If another tool was renamed to this name, this tool cannot be called, so it is not listed.
-      if (called(override?.shown ?? name)?.name !== name) return undefined;
       return override === undefined ? slice(text, item) : shownTool(text, item, override);
     },
   };

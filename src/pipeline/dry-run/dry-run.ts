@@ -6,6 +6,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { ERRORS, GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
+import type { Charge } from "../../core/policy.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import type { Listener, Topology } from "../../core/topology.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
@@ -28,6 +29,12 @@ export interface DryOptions {
   readonly keep?: boolean;
 }
 
+export interface WalkOptions {
+  readonly isFree?: boolean;
+  /** The client's identity, if it is not the recorded one. */
+  readonly client?: Pick<DryRequest, "given" | "recorded">;
+}
+
 export interface Walked {
   readonly exchange: Exchange;
   readonly called: Exchange["request"] | undefined;
@@ -36,8 +43,11 @@ export interface Walked {
 export interface DryRunner {
   /** Rejects with an Error that explains why the request cannot be run. */
   run(request: DryRequest, options?: DryOptions): Promise<DryReport>;
-  /** Keeps the charges of limits. Throws or rejects if the listener rejects the request or it cannot be run. */
-  walk(recorded: RecordedRequest): Walked | Promise<Walked>;
+  /**
+   * Keeps the charges of limits unless `isFree`. Throws or rejects if the listener rejects the request or it cannot be
+   * run.
+   */
+  walk(recorded: RecordedRequest, options?: WalkOptions): Walked | Promise<Walked>;
   readonly redaction: Redaction;
 }
 
@@ -122,20 +132,18 @@ export function createDryRunner(
         for (const { charges } of taken) for (const charge of charges ?? []) charge.giveBack();
       }
     },
-    walk(recorded) {
+    walk(recorded, { isFree = false, client } = {}) {
       const listener = selectListener(listeners, { method: recorded.method, url: "/", listener: recorded.listener });
       const { claims, principals, mcp, llm } = recorded;
-      const walk: Walk = {
-        given: undefined,
-        recorded: { claims, principals },
-        attributes: { mcp, llm },
-        charges: undefined,
-      };
+      const charges: Charge[] | undefined = isFree ? [] : undefined;
+      const walk: Walk = { ...(client ?? { recorded: { claims, principals } }), attributes: { mcp, llm }, charges };
       const exchange = recordedExchange(recorded, listener, clock);
+      const walked = (): Walked => {
+        for (const charge of charges ?? []) charge.giveBack();
+        return { exchange, called: walk.called };
+      };
       const waiting = finish(listener, exchange, walk);
-      return waiting === undefined
-        ? { exchange, called: walk.called }
-        : waiting.then(() => ({ exchange, called: walk.called }));
+      return waiting === undefined ? walked() : waiting.then(walked);
     },
   };
 }

@@ -8,7 +8,7 @@ import type { Clock } from "../../base/clock.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { type Charge, type CompileEnv, definePolicy, type Hooks } from "../../core/policy.ts";
+import { type Charge, type CompileEnv, definePolicy, type Hooks, type StoredKeyIdentity } from "../../core/policy.ts";
 import { keyPrincipal, shownPrincipal } from "../../core/principal.ts";
 import type { ModelAccess } from "../../core/request-attributes.ts";
 import { exactlyOneOf, missingChoice, secret } from "../../core/schema.ts";
@@ -23,7 +23,13 @@ import {
   withhold,
 } from "../../identity/access/credential-location.ts";
 import { type ApiKeyEntry, createApiKeys, type KeyBudget, keyDigest } from "../../identity/passwords/api-keys.ts";
-import { createStoredKeys, keyBudget, keyId, keyModels, type StoredKey } from "../../identity/passwords/stored-keys.ts";
+import {
+  createStoredKeys,
+  keyBudget,
+  keyId,
+  keyModels,
+  storedKeyIdentity,
+} from "../../identity/passwords/stored-keys.ts";
 import { accountFor, type Budget, fromStoredAmount, toStoredAmount } from "../../llm/budgets/budget.ts";
 import {
   BudgetCharge,
@@ -126,6 +132,8 @@ export const apiKey = definePolicy({
 
     const byShownPrincipal = new Map(entries.map((entry) => [shownPrincipal(entry.principal), entry]));
     const admit = (exchange: Exchange, entry: ApiKeyEntry): undefined => {
+      if (entry.expiresAtMs !== undefined && entry.expiresAtMs <= env.clock.now())
+        return reject(exchange, "the API key has expired");
       exchange.attributes.apiKey = entry.metadata;
       exchange.identity.modelAccess = intersectAccess(exchange.identity.modelAccess, entry.access);
       exchange.authenticated(entry.principal);
@@ -144,8 +152,6 @@ export const apiKey = definePolicy({
         matched ??= entry;
         if (matched === undefined) problems.push(problem ?? "the API key is not one of the configured keys");
       }
-      if (matched?.expiresAtMs !== undefined && matched.expiresAtMs <= env.clock.now())
-        return reject(exchange, "the API key has expired");
       if (matched !== undefined) return admit(exchange, matched);
       if (problems.length > 0) return reject(exchange, problems.join("; "));
       if (mode !== "optional") reject(exchange, "no API key was sent");
@@ -169,7 +175,7 @@ export const apiKey = definePolicy({
         if (credential.entry !== undefined || stored === undefined) continue;
         lookups.push(
           stored.find(read.value).then((key) => {
-            credential.entry = key && toEntry(key);
+            credential.entry = key && toEntry(storedKeyIdentity(key), key.budget);
           }),
         );
       }
@@ -193,10 +199,17 @@ export const apiKey = definePolicy({
     return {
       ...(config.location ? { credentials: credentialPlaces(config.location) } : {}),
       request,
-      recall(exchange, { principals }) {
+      principals: () =>
+        entries.map(({ principal, metadata, id }) => ({
+          kind: "key",
+          principal: shownPrincipal(principal),
+          attributes: { id, ...metadata },
+        })),
+      recall(exchange, { principals, storedKey }) {
         const key = principals.find((principal) => principal.startsWith("key:"));
         const matched = key === undefined ? undefined : byShownPrincipal.get(key);
         if (matched !== undefined) return admit(exchange, matched);
+        if (storedKey !== undefined && stored !== undefined) return admit(exchange, toEntry(storedKey));
         if (key !== undefined && stored !== undefined) return exchange.skip("the key may be one of the store");
         if (key !== undefined) return reject(exchange, "the API key is not one of the configured keys");
         return mode === "strict" ? reject(exchange, "no API key was sent") : undefined;
@@ -216,12 +229,16 @@ interface FoundKey {
   readonly problem: string | undefined;
 }
 
-function toEntry({ id, name, digest, metadata, expiresAtMs, models, budget }: StoredKey): ApiKeyEntry {
+function toEntry(
+  { digest, metadata, expiresAtMs, models }: StoredKeyIdentity,
+  budget?: KeyBudget | undefined,
+): ApiKeyEntry {
+  const bytes = Buffer.from(digest);
   return {
-    id,
-    digest,
-    principal: keyPrincipal(digest),
-    metadata: Object.freeze({ ...metadata, id, name }),
+    id: keyId(bytes),
+    digest: bytes,
+    principal: keyPrincipal(bytes),
+    metadata: Object.freeze({ ...metadata }),
     expiresAtMs,
     access: modelAccess(models),
     budget,

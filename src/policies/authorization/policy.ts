@@ -49,10 +49,12 @@ export const authorization = definePolicy({
     const { early, late } = splitRules(rules);
     const isShadow = config.mode === "shadow";
     const check = (checked: AccessRules, attributes: CelAttributes, exchange: Exchange): undefined => {
-      const detail = denial(checked, attributes);
-      if (detail === undefined) return undefined;
-      if (!isShadow) throw new GatewayError("authorization_denied", { detail });
-      exchange.deniedInShadow("authorization", detail);
+      const denied = denial(checked, attributes, (rule) => {
+        exchange.allowedBy = { policy: "authorization", rule };
+      });
+      if (denied === undefined) return undefined;
+      if (!isShadow) throw new GatewayError("authorization_denied", denied);
+      exchange.deniedInShadow("authorization", denied.detail);
       return undefined;
     };
     if (late === undefined) return { reads, request: (exchange) => check(early, exchange.celAttributes, exchange) };

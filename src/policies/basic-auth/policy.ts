@@ -86,6 +86,12 @@ export const basicAuth = definePolicy({
         if (typeof result === "boolean") return decide(exchange, pair.username, result);
         return result.then((isCorrect) => decide(exchange, pair.username, isCorrect));
       },
+      principals: () =>
+        passwords.users().map((username) => ({
+          kind: "user",
+          principal: `${BASIC}${JSON.stringify(username)}`,
+          attributes: { username },
+        })),
       // A recorded identity has no password, so only the existence of the user can be checked.
       recall(exchange, { principals }) {
         const user = principals.find((principal) => principal.startsWith(BASIC));

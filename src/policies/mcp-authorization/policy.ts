@@ -13,6 +13,7 @@ import {
   type AccessRules,
   accessRule,
   compileAccessRules,
+  type Denial,
   denial,
   enforcement,
 } from "../../identity/access/access-rules.ts";
@@ -48,10 +49,10 @@ export const mcpAuthorization = definePolicy({
         exchange.mcp.access = {
           allows: (kind, name, target, call) => {
             if (outer?.allows(kind, name, target, call) === false) return false;
-            const reason = evaluateDenial(exchange, byKind[kind], itemAttributes(kind, name, target, call));
-            if (reason !== undefined && isCalled(exchange.attributes.mcp, kind, name))
-              recordDenial(exchange, kind, name, reason);
-            return reason === undefined;
+            const denied = evaluateDenial(exchange, byKind[kind], itemAttributes(kind, name, target, call));
+            if (denied !== undefined && isCalled(exchange.attributes.mcp, kind, name))
+              recordDenial(exchange, kind, name, denied);
+            return denied === undefined;
           },
         };
         return undefined;
@@ -70,11 +71,9 @@ function shadowHooks(byKind: Record<ItemKind, AccessRules>): Hooks {
       const item = attributes?.[kind];
       if (item === undefined) continue;
       const name = "uri" in item ? item.uri : item.name;
-      const reason = evaluateDenial(exchange, byKind[kind], { target: item.target, [kind]: item });
-      if (reason !== undefined)
-        exchange.deniedInShadow("mcpAuthorization", `the ${kind} ${JSON.stringify(name)} is hidden: ${reason}`, {
-          isCounted: true,
-        });
+      const denied = evaluateDenial(exchange, byKind[kind], { target: item.target, [kind]: item });
+      if (denied !== undefined)
+        exchange.deniedInShadow("mcpAuthorization", hiddenText(kind, name, denied), { isCounted: true });
     }
   };
   return {
@@ -116,11 +115,13 @@ function itemAttributes(
 }
 
 /** The attributes contain the item only during the evaluation, which is synchronous. */
-function evaluateDenial(exchange: Exchange, rules: AccessRules, item: McpAttributes): string | undefined {
+function evaluateDenial(exchange: Exchange, rules: AccessRules, item: McpAttributes): Denial | undefined {
   const before = exchange.attributes.mcp;
   exchange.attributes.mcp = { ...withoutItems(before), ...item };
   try {
-    return denial(rules, exchange.celAttributes);
+    return denial(rules, exchange.celAttributes, (rule) => {
+      exchange.allowedBy = { policy: "mcpAuthorization", rule };
+    });
   } finally {
     if (before === undefined) delete exchange.attributes.mcp;
     else exchange.attributes.mcp = before;
@@ -133,15 +134,20 @@ function isCalled(attributes: McpAttributes | undefined, kind: ItemKind, name: s
 }
 
 /** Records the denying rule for the log and `explain`. The client sees only an unknown name. */
-function recordDenial(exchange: Exchange, kind: ItemKind, name: string, detail: string): void {
+function recordDenial(exchange: Exchange, kind: ItemKind, name: string, denied: Denial): void {
   exchange.failure ??= {
     code: "authorization_denied",
     source: "client",
     message: `the ${kind} ${JSON.stringify(name)} is hidden`,
-    detail: `the ${kind} ${JSON.stringify(name)} is hidden: ${detail}`,
+    detail: hiddenText(kind, name, denied),
+    ...(denied.rule === undefined ? {} : { rule: denied.rule }),
   };
   const step = exchange.steps.findLast(({ policy }) => policy === "mcpAuthorization");
   if (step) step.verdict = "refused";
+}
+
+function hiddenText(kind: ItemKind, name: string, { detail }: Denial): string {
+  return `the ${kind} ${JSON.stringify(name)} is hidden: ${detail}`;
 }
 
 function withoutItems(attributes: McpAttributes | undefined): McpAttributes {

@@ -1,0 +1,106 @@
+/**
+ * `POST /debug/access`: which routes, MCP tools, and models each known principal may use, evaluated with the policies
+ * of the running configuration and optionally of a new one. No request is sent; the MCP servers are asked only for
+ * their tools.
+ */
+import { z } from "zod";
+import type { SourceText } from "../../config/load/load.ts";
+import { accessItem } from "../../config/schema/tests-schema.ts";
+import type { Topology } from "../../core/topology.ts";
+import type { ClaimSet, NamedTool } from "../../pipeline/dry-run/access-review.ts";
+import { type AdminEndpoint, type AdminRequest, jsonResponse, textResponse } from "../server/endpoint.ts";
+import { ADMIN_PATHS } from "../server/paths.ts";
+import { inspectedBackends, inspectedTargets } from "./mcp.ts";
+import { MAX_REHEARSED_BYTES } from "./what-if.ts";
+
+const USAGE =
+  'send JSON: {"principals": [{"name", "claims"}], "items": ["tool:server/name"], "sources": [{"file", "text"}]}';
+
+const question = z.strictObject({
+  principals: z
+    .array(z.strictObject({ name: z.string().min(1), claims: z.record(z.string(), z.unknown()) }))
+    .max(10_000)
+    .optional(),
+  items: z.array(accessItem).min(1).max(10_000).optional(),
+  sources: z
+    .array(z.strictObject({ file: z.string().min(1), text: z.string() }))
+    .min(1)
+    .optional(),
+});
+
+export interface AccessQuestion {
+  readonly claimSets: readonly ClaimSet[];
+  readonly items: readonly string[] | undefined;
+  /** A new configuration, to compare with the running one. */
+  readonly after: readonly SourceText[] | undefined;
+  readonly tools: readonly NamedTool[];
+}
+
+export type AccessResult =
+  | { readonly ok: true; readonly review: object; readonly after?: object }
+  | { readonly ok: false; readonly problems: readonly string[] };
+
+export interface AccessParts {
+  topology(): Topology;
+  review(
+    question: AccessQuestion,
+    requestHistory: readonly Uint8Array[] | undefined,
+    clientGone: AbortSignal | undefined,
+  ): Promise<AccessResult>;
+  isBusy(error: unknown): boolean;
+}
+
+export function accessEndpoint(parts: AccessParts): AdminEndpoint {
+  return {
+    path: ADMIN_PATHS.access,
+    doc: 'POST {"principals", "items", "sources"}: which routes, tools and models each principal may use. Nothing is sent.',
+    maxBodyBytes: MAX_REHEARSED_BYTES,
+    async POST(request) {
+      const parsed = question.safeParse(await readJson(request));
+      if (!parsed.success) {
+        const [issue] = parsed.error.issues;
+        return textResponse(400, `${issue?.path.join(".") ?? ""}: ${issue?.message ?? ""}\n${USAGE}\n`);
+      }
+      const { principals = [], items, sources } = parsed.data;
+      // Items that the caller names need no list of tools.
+      const listed = items === undefined ? await listTools(parts.topology(), request) : { tools: [], problems: [] };
+      try {
+        const asked = { claimSets: principals, items, after: sources, tools: listed.tools };
+        const found = await parts.review(asked, request.requestHistory, request.left);
+        if (!found.ok) return textResponse(422, `${found.problems.join("\n")}\n`);
+        const { review, after } = found;
+        return jsonResponse({ review, ...(after === undefined ? {} : { after }), problems: listed.problems });
+      } catch (error) {
+        return textResponse(parts.isBusy(error) ? 409 : 500, `${(error as Error).message}\n`);
+      }
+    },
+  };
+}
+
+async function readJson(request: AdminRequest): Promise<unknown> {
+  try {
+    return JSON.parse((await request.body()).toString());
+  } catch {
+    return undefined;
+  }
+}
+
+async function listTools(
+  topology: Topology,
+  { withheld }: AdminRequest,
+): Promise<{ readonly tools: readonly NamedTool[]; readonly problems: readonly string[] }> {
+  const lists = await Promise.all(
+    inspectedBackends(topology).map(async (backend) =>
+      (await inspectedTargets(backend, withheld)).map((target) => ({ backend: backend.attributes.name, ...target })),
+    ),
+  );
+  const targets = lists.flat();
+  return {
+    tools: targets.flatMap(({ backend, target, tools }) =>
+      tools.flatMap(({ shown }) => (shown === null ? [] : [{ backend, target, tool: shown }])),
+    ),
+    problems: targets.flatMap(({ target, error }) =>
+      error === undefined ? [] : [`the tools of ${target} are unknown: ${error}`],
+    ),
+  };
+}

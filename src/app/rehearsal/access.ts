@@ -1,0 +1,92 @@
+/**
+ * Runs an access review of a configuration, and optionally of a new one for comparison, in the rehearsal process.
+ */
+import type { Clock } from "../../base/clock.ts";
+import { type DryConfig, openDryConfig } from "../../config/dry-config.ts";
+import type { SourceText } from "../../config/load/load.ts";
+import type { Environment } from "../../config/text/env.ts";
+import type { StoredKeyIdentity } from "../../core/policy.ts";
+import {
+  type AccessReview,
+  ANONYMOUS,
+  type ClaimSet,
+  claimPrincipals,
+  configuredPrincipals,
+  type NamedTool,
+  namedItems,
+  type Principal,
+  recordedPrincipals,
+  reviewAccess,
+  storedPrincipals,
+  withUniqueNames,
+} from "../../pipeline/dry-run/access-review.ts";
+import { createDryRunner } from "../../pipeline/dry-run/dry-run.ts";
+import type { RecordedTraffic } from "../../pipeline/records/request-history.ts";
+import { valuesIn, withoutVariables, type YieldThread } from "./rehearse.ts";
+
+export interface AccessInput {
+  readonly sources: readonly SourceText[];
+  /** A new configuration, to compare with `sources`. */
+  readonly after?: readonly SourceText[] | undefined;
+  readonly environment: Environment;
+  readonly storedKeys: readonly StoredKeyIdentity[];
+  readonly claimSets: readonly ClaimSet[];
+  readonly tools: readonly NamedTool[];
+  /** Limits the review to these items, for example `tool:files/delete_file`. */
+  readonly items?: readonly string[] | undefined;
+}
+
+export type AccessFound =
+  | { readonly ok: true; readonly review: AccessReview; readonly after?: AccessReview }
+  | { readonly ok: false; readonly problems: readonly string[] };
+
+export async function runAccessReview(
+  input: AccessInput,
+  traffic: RecordedTraffic,
+  clock: Clock,
+  yieldThread?: YieldThread,
+): Promise<AccessFound> {
+  const recorded = recordedPrincipals(traffic, clock.now());
+  const review = await reviewSources(input.sources, input, recorded, clock, yieldThread);
+  if (!("results" in review)) return { ok: false, problems: review };
+  if (input.after === undefined) return { ok: true, review };
+  const after = await reviewSources(input.after, input, recorded, clock, yieldThread);
+  return "results" in after ? { ok: true, review, after } : { ok: false, problems: after };
+}
+
+async function reviewSources(
+  sources: readonly SourceText[],
+  { environment, storedKeys, claimSets, tools, items }: AccessInput,
+  recorded: readonly Principal[],
+  clock: Clock,
+  yieldThread: YieldThread | undefined,
+): Promise<AccessReview | readonly string[]> {
+  const dry: DryConfig = openDryConfig(sources, { environment, clock });
+  try {
+    const { prepared } = dry;
+    if (!prepared.ok) return prepared.problems;
+    const { topology, redaction, process } = prepared;
+    const principals = withUniqueNames([
+      ...configuredPrincipals(topology),
+      ...storedPrincipals(storedKeys),
+      ...claimPrincipals(claimSets, clock.now()),
+      ...recorded,
+      ANONYMOUS,
+    ]);
+    const byName = namedItems(items ?? []);
+    const wanted = items === undefined ? undefined : new Set(items);
+    const review = await reviewAccess(
+      {
+        topology,
+        runner: createDryRunner(topology, redaction, clock, process.trustedProxies),
+        principals,
+        named: { ...byName, tools: [...tools, ...byName.tools] },
+        ...(wanted === undefined ? {} : { isWanted: (kind, name) => wanted.has(`${kind}:${name}`) }),
+      },
+      yieldThread,
+    );
+    return withoutVariables(review, valuesIn(sources, environment));
+  } finally {
+    dry.close();
+  }
+}
