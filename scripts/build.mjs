@@ -27,6 +27,7 @@ const { metafile } = await build({
     "demo-mcp-server": "src/demo/mcp-server.ts",
     "rehearsal-process": "src/app/rehearsal/rehearsal-process.ts",
     "password-worker": "src/identity/passwords/password-worker.ts",
+    "history-worker": "src/history/history-worker.ts",
   },
   outdir: out,
   splitting: true,

@@ -2,7 +2,7 @@
  * The options that all bundles of the programs share: the target, external packages, and the embedded version.
  */
 import { readFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { root } from "./steps.mjs";
 
 export const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
@@ -22,6 +22,7 @@ export const bundleOptions = {
   define: { PACKAGE_VERSION: JSON.stringify(version), "process.env.NODE_ENV": '"production"' },
   // Native code loads its prebuilt files from its own folder, and only when a profile is requested.
   external: ["@datadog/pprof"],
+  loader: { ".wasm": "binary" },
   plugins: [{ name: "left-out", setup: leaveOut }],
   logLevel: "warning",
 };
@@ -37,5 +38,18 @@ function leaveOut(bundler) {
   bundler.onResolve({ filter: /\/locales\/index\.js$/ }, ({ path, importer }) =>
     importer.includes("zod") ? { path, namespace: "empty" } : undefined,
   );
+  // The PostgreSQL client names an optional native library, which is not used.
+  bundler.onResolve({ filter: /^pg-native$/ }, ({ path }) => ({ path, namespace: "empty" }));
+  // SQLite reads its WebAssembly file from its own folder, which a bundle does not have.
+  bundler.onLoad({ filter: /node-sqlite3-wasm\.js$/ }, ({ path }) => ({
+    contents: embedWasm(readFileSync(path, "utf8")),
+    resolveDir: dirname(path),
+  }));
   bundler.onLoad({ filter: /.*/, namespace: "empty" }, () => ({ contents: "export default {};" }));
+}
+
+function embedWasm(text) {
+  const place = "var wasmBinary;";
+  if (text.split(place).length !== 2) throw new Error("node-sqlite3-wasm: the place of its WebAssembly file changed");
+  return `const __dirname = "";${text.replace(place, 'var wasmBinary = require("./node-sqlite3-wasm.wasm");')}`;
 }

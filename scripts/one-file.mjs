@@ -100,5 +100,6 @@ async function assets(work) {
   const list = join(work, "files.json");
   writeFileSync(list, JSON.stringify(Object.keys(files)));
   const threads = await bundleThread(work, "password-worker.js", "src/identity/passwords/password-worker.ts");
-  return { ...files, ...threads, "files.json": list };
+  const history = await bundleThread(work, "history-worker.js", "src/history/history-worker.ts");
+  return { ...files, ...threads, ...history, "files.json": list };
 }

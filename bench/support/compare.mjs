@@ -7,7 +7,7 @@ import { cpuMicros } from "./cpu.mjs";
 /** Of the rounds, how many count as quiet. */
 const QUIET = 0.2;
 
-export async function compare({ contestants, warmUp, rounds, perRound, run: load, baseline, title }) {
+export async function compare({ contestants, warmUp, rounds, perRound, run: load, baseline, title, cpu = cpuMicros }) {
   const run = (contestant, count) =>
     Promise.race([load(contestant, count), contestant.died ?? new Promise(() => undefined)]);
   for (const contestant of contestants) await run(contestant, warmUp);
@@ -17,10 +17,10 @@ export async function compare({ contestants, warmUp, rounds, perRound, run: load
     for (const contestant of contestants) {
       // A short run first: connections and caches are warm when the measured one begins.
       await run(contestant, Math.ceil(perRound / 10));
-      const before = cpuMicros(contestant.pid);
+      const before = cpu(contestant.pid);
       const failed = await run(contestant, perRound);
       errors.set(contestant.name, errors.get(contestant.name) + failed);
-      samples.get(contestant.name).push((cpuMicros(contestant.pid) - before) / perRound);
+      samples.get(contestant.name).push((cpu(contestant.pid) - before) / perRound);
     }
   }
   const baseSamples = samples.get(baseline);

@@ -16,6 +16,12 @@ export function cpuMicros(pid) {
   return Number(nanos / 1000n);
 }
 
+/** Microseconds of the main thread only. */
+export function mainThreadMicros(pid) {
+  const nanos = BigInt(readFileSync(`/proc/${pid}/task/${pid}/schedstat`, "utf8").split(" ", 1)[0]);
+  return Number(nanos / 1000n);
+}
+
 export function residentBytes(pid) {
   const pages = Number(readFileSync(`/proc/${pid}/statm`, "utf8").split(" ")[1]);
   return pages * 4096;

@@ -7,6 +7,7 @@ import type { Tasks } from "../base/tasks.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { LimitRegistry } from "../core/policy.ts";
 import type { Topology } from "../core/topology.ts";
+import type { History } from "../history/history.ts";
 import type { Logger, Logging } from "../observe/log/logger.ts";
 import type { KeptTraces } from "../observe/trace/kept-traces.ts";
 import type { TraceHub } from "../observe/trace/trace.ts";
@@ -32,6 +33,7 @@ import { type HeapSampling, profileEndpoints } from "./endpoints/profile.ts";
 import { budgetsEndpoint, limitsEndpoint, mirrorsEndpoint, shadowEndpoint } from "./endpoints/reports.ts";
 import { historyEndpoint, requestsEndpoint, traceEndpoint } from "./endpoints/requests.ts";
 import { countTasks, tasksEndpoint } from "./endpoints/tasks.ts";
+import { usageDeleteEndpoint, usageEndpoint, usageStatusEndpoint } from "./endpoints/usage.ts";
 import {
   type RehearseParts,
   recordingEndpoint,
@@ -49,6 +51,8 @@ export interface AdminParts {
   readonly hub: TraceHub<Exchange>;
   readonly recent: RecentRequests;
   readonly history: TrafficHistory;
+  /** Undefined unless `config.history` is set, and in worker threads. */
+  readonly historyDatabase: History | undefined;
   readonly kept: KeptTraces | undefined;
   readonly limits: LimitRegistry;
   readonly keys: KeyStore;
@@ -83,6 +87,9 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
     traceEndpoint(parts.hub, clock),
     requestsEndpoint(recent, parts.requestHistory, clock),
     historyEndpoint(parts.history),
+    usageEndpoint(parts.historyDatabase, clock),
+    usageStatusEndpoint(parts.historyDatabase),
+    usageDeleteEndpoint(parts.historyDatabase),
     limitsEndpoint(limits),
     budgetsEndpoint(limits),
     keysEndpoint(parts.keys),

@@ -1,6 +1,7 @@
 /**
  * The composition root. It creates the components of the gateway in order and passes their dependencies to them.
  */
+import { requestsWithHistory } from "../admin/endpoints/usage.ts";
 import { mergedEndpoints } from "../admin/merge/merged-endpoints.ts";
 import type { AdminEndpoint } from "../admin/server/endpoint.ts";
 import { ADMIN_PATHS } from "../admin/server/paths.ts";
@@ -15,7 +16,7 @@ import type { App, AppOptions } from "./app-options.ts";
 import { fittingLimits } from "./capacity.ts";
 import type { Loaded } from "./config-loader.ts";
 import { loadAtStart, openConfiguredStore } from "./load-at-start.ts";
-import { type Measuring, startMeasuring } from "./observability.ts";
+import { checkHistory, type Measuring, startMeasuring } from "./observability.ts";
 import { operatorEndpoints } from "./operator-endpoints.ts";
 import { createReloads, followCluster, watchConfig } from "./reload.ts";
 import { openServices, type Services } from "./services.ts";
@@ -71,8 +72,11 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
   // With several threads, the worker threads listen, and the main thread runs reloads, the admin interface and the
   // shutdown.
   const measuring = await startMeasuring(options, services, shutdown, config);
-  const { records, heap } = measuring;
-  const pool = openThreadPool(() => endpoints);
+  const { records, heap, historyDatabase } = measuring;
+  const pool = openThreadPool(
+    () => endpoints,
+    (text) => historyDatabase?.addBatch(text),
+  );
   const listeners = pool ?? ownListeners(services, config, measuring, inherited, options.listenerLimits);
 
   const reloads = createReloads({
@@ -124,10 +128,15 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
   });
 
   const parts = { version, startedMs, ui, sources, settings, records, heap, listeners, reloads, shutdown, stop };
-  const { all, statistics } = operatorEndpoints(services, { ...parts, upgrade: upgrade.run });
+  const { all, statistics } = operatorEndpoints(services, { ...parts, historyDatabase, upgrade: upgrade.run });
   const shown = (list: readonly AdminEndpoint[]) => (pool ? mergedEndpoints(list, pool.ask) : list);
-  endpoints.push(...shown(all));
+  endpoints.push(
+    ...shown(all).map((endpoint) =>
+      endpoint.path === ADMIN_PATHS.requests ? requestsWithHistory(endpoint, historyDatabase) : endpoint,
+    ),
+  );
 
+  await checkHistory(historyDatabase, config);
   const adminUrl = await admin.open(endpoints, shown(statistics));
   await predecessor?.takeBuckets(services.limits);
   await listeners.apply(config.topology);

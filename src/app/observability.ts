@@ -10,6 +10,7 @@ import type { HeapPressure } from "../base/heap-pressure.ts";
 import { createIdSource, type IdSource } from "../base/ids.ts";
 import type { WrittenProcess } from "../config/schema/schema.ts";
 import type { Exchange } from "../core/exchange.ts";
+import { type History, openHistory } from "../history/history.ts";
 import { registerProcessMetrics } from "../observe/log/process-metrics.ts";
 import { openRotatingFile } from "../observe/log/rotating-file.ts";
 import { createKeptTraces, type KeptTraces } from "../observe/trace/kept-traces.ts";
@@ -18,6 +19,7 @@ import { createTraceHub, type TraceHub } from "../observe/trace/trace.ts";
 import type { ListenersEnv } from "../pipeline/listen/listeners.ts";
 import { type AccessLogCopy, compileAccessFields, createAccessLog } from "../pipeline/records/access-log.ts";
 import { type Audit, createAudit } from "../pipeline/records/audit.ts";
+import { createHistoryRecorder, type HistoryRecorder } from "../pipeline/records/history-record.ts";
 import { createMirrorRecords, type MirrorRecords } from "../pipeline/records/mirror-report.ts";
 import { createRecentRequests, type RecentRequests } from "../pipeline/records/recent-requests.ts";
 import { createRequestHistory, type RequestHistory } from "../pipeline/records/request-history.ts";
@@ -38,6 +40,8 @@ export interface Measuring {
   readonly ids: IdSource;
   readonly records: RequestRecords;
   readonly heap: HeapPressure;
+  /** Undefined unless `config.history` is set. */
+  readonly historyDatabase: History | undefined;
   random(): number;
 }
 
@@ -55,11 +59,39 @@ export async function startMeasuring(
   shutdown.at("measuring", registerProcessMetrics(metrics, { version, startedAtMs: clock.now() }));
   const audit = openAudit(settings, services, redaction, telemetry?.log);
   if (audit !== undefined) shutdown.at("measuring", audit.close);
-  const records = createRequestRecords(services, config, telemetry, audit);
+  const historyDatabase = openHistoryDatabase(services, config);
+  if (historyDatabase !== undefined) shutdown.at("measuring", historyDatabase.close);
+  const recorder = historyDatabase && historyRecorder(config, historyDatabase.add);
+  const records = createRequestRecords(services, config, telemetry, audit, { recorder });
   keepHistory(services, records.history, shutdown);
   const heap = watchHeapAndLog(services, heapSize);
   shutdown.at("measuring", heap.stop);
-  return { ids, random, records, heap };
+  return { ids, random, records, heap, historyDatabase };
+}
+
+function openHistoryDatabase({ clock, logger, metrics }: Services, config: Loaded): History | undefined {
+  const { history: settings } = config.process;
+  if (settings === undefined) return undefined;
+  const { postgres, keepRows, keepUsage, maxQueueRows, maxSpoolBytes } = settings;
+  const folder = config.processPath(settings.folder);
+  const retention = { rowsMs: keepRows, usageMs: keepUsage };
+  return openHistory(
+    { folder, postgres, retention, maxQueueRows, maxSpoolBytes },
+    { clock, metrics, logger: logger.for("history") },
+  );
+}
+
+/** Rejects with a StartError if the database was migrated by a newer gateway. An unavailable database is no error. */
+export async function checkHistory(history: History | undefined, config: Loaded): Promise<void> {
+  const refusal = await history?.started;
+  if (refusal !== undefined) throw new StartError([`${config.processWrittenAt("history")}: ${refusal}`]);
+}
+
+export function historyRecorder(
+  { process, redaction }: Loaded,
+  add: (line: string) => void,
+): HistoryRecorder | undefined {
+  return process.history && createHistoryRecorder({ redaction, team: process.history.team, add });
 }
 
 export interface RequestRecords extends Pick<ListenersEnv, "trace" | "settled" | "defect"> {
@@ -73,12 +105,17 @@ export interface RequestRecords extends Pick<ListenersEnv, "trace" | "settled" |
   readonly kept: KeptTraces | undefined;
 }
 
+export interface RecordOptions {
+  nextSeq?(): number;
+  readonly recorder?: HistoryRecorder | undefined;
+}
+
 export function createRequestRecords(
   { clock, logger, metrics, unexpected }: Services,
   { process, redaction }: Loaded,
   telemetry: Omit<Telemetry, "close"> | undefined,
   audit: Audit | undefined,
-  nextSeq?: () => number,
+  { nextSeq, recorder }: RecordOptions = {},
 ): RequestRecords {
   const hub = createTraceHub<Exchange>();
   const keepFailed = process.tracing?.keepFailed;
@@ -122,6 +159,7 @@ export function createRequestRecords(
         history.count(exchange, outcome, durationMs);
         accessLog(exchange, outcome, durationMs);
         requestHistory.note(exchange, outcome, durationMs);
+        recorder?.(exchange, outcome, durationMs);
       }
       if (exchange.records.spans !== undefined) telemetry?.settled(exchange, outcome);
       audit?.settled(exchange, outcome, durationMs);

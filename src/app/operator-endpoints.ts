@@ -11,6 +11,7 @@ import type { HeapPressure } from "../base/heap-pressure.ts";
 import { configDumpInParts } from "../config/dump.ts";
 import type { Sources } from "../config/load/load.ts";
 import type { WrittenProcess } from "../config/schema/schema.ts";
+import type { History } from "../history/history.ts";
 import { createStoredKeys, storedKeyIdentity } from "../identity/passwords/stored-keys.ts";
 import type { Listeners } from "../pipeline/listen/listeners.ts";
 import { keySpending } from "../policies/api-key/policy.ts";
@@ -33,6 +34,7 @@ export interface OperatorParts {
   readonly sources: Pick<Sources, "canChange" | "read">;
   readonly settings: WrittenProcess;
   readonly records: RequestRecords;
+  readonly historyDatabase?: History | undefined;
   readonly heap: HeapPressure;
   readonly listeners: Listeners;
   readonly reloads: Pick<Reloads, "running" | "state">;
@@ -71,6 +73,7 @@ export function operatorEndpoints(services: Services, parts: OperatorParts): Ope
     hub: records.hub,
     recent: records.recent,
     history: records.history,
+    historyDatabase: parts.historyDatabase,
     kept: records.kept,
     limits,
     keys: {

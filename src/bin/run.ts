@@ -2,6 +2,8 @@
  * Runs the gateway as a process, with signals, exit codes, and the final log output.
  */
 import { writeSync } from "node:fs";
+import { tmpdir, userInfo } from "node:os";
+import { join } from "node:path";
 import { Worker } from "node:worker_threads";
 import { startApp } from "../app/app.ts";
 import type { App } from "../app/app-options.ts";
@@ -44,10 +46,10 @@ export interface RunOptions {
 
 export async function run(options: RunOptions): Promise<number> {
   const isDefault = options.files === undefined && options.cluster === undefined;
-  const sources = options.files ?? {
-    text: options.cluster ? clusterConfig(options.cluster) : defaultConfig(demoProgram()),
-  };
   const environment = processEnvironment();
+  const sources = options.files ?? {
+    text: options.cluster ? clusterConfig(options.cluster) : defaultConfig(demoProgram(), demoHistory(environment)),
+  };
   setFastReads(environment.GATEWAY_FAST_READS !== "off");
   const common = { sources, environment, clock: systemClock, readStdin: options.readStdin };
   try {
@@ -66,6 +68,15 @@ export async function run(options: RunOptions): Promise<number> {
     writeSync(2, `${(isDefault ? error.lines.map(defaultListenHint) : error.lines).join("\n")}\n`);
     return 1;
   }
+}
+
+/** Only `npm start` records a history, because the embedded default writes no files otherwise. */
+function demoHistory(environment: Environment): string | undefined {
+  return isNpmStart(environment) ? join(tmpdir(), `gateway-demo-history-${userInfo().uid}`) : undefined;
+}
+
+function isNpmStart({ npm_lifecycle_event: event }: Environment): boolean {
+  return event === "start";
 }
 
 /** The timers of the system clock do not keep the process alive while a policy waits. */
@@ -141,8 +152,7 @@ async function serve(
   // The text is for a user at a terminal and is not part of the log.
   if (isDefault || process.stdout.isTTY) {
     output.flushSync();
-    const isNpmStart = common.environment.npm_lifecycle_event === "start";
-    print(1, firstSteps(app, isDefault, isNpmStart ? "npm start --" : "gateway"));
+    print(1, firstSteps(app, isDefault, isNpmStart(common.environment) ? "npm start --" : "gateway"));
   }
   await app.stopped;
   // A stalled reader must not delay the exit.

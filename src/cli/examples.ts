@@ -21,8 +21,17 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   requests: `
   gwctl requests                                     the last 20
   gwctl requests --failed --limit 100                those that were rejected or failed
+  gwctl requests --before 2026-11-17T03:00:00Z       older ones, from the history database
   gwctl requests --follow                            each one as it ends
   gwctl requests --follow --failed -o json | jq .id  JSON lines`,
+  usage: `
+  gwctl usage --by team,model --since 30d            what each team used and paid
+  gwctl usage --by day --filter user=ada --since 7d  one user by day
+  gwctl usage --by user -o csv > usage.csv           for a spreadsheet`,
+  "history status": `
+  gwctl history status                               rows that are stored, waiting and dropped`,
+  "history delete": `
+  gwctl history delete --subject ada                 after a privacy request`,
   policies: `
   gwctl policies
   gwctl policies --file dump.json -o yaml            of a saved dump`,

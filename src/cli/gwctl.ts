@@ -89,6 +89,7 @@ Common commands:
     .option("--failed", "only requests that were rejected or failed")
     .option("--follow", "go on with each request as it ends, until Ctrl-C")
     .option("--limit <n>", "number of requests (default 20)")
+    .option("--before <time>", "older requests, for example 2026-11-17T03:00:00Z; config.history keeps them")
     .option("-o, --output <format>", "text or json", "text")
     .action(async (name, flags) => (await import("./commands/requests-command.ts")).requests(name, flags, terminal));
 
@@ -97,6 +98,28 @@ Common commands:
     .option("-f, --file <dump.json>", "read a saved /config_dump instead of a gateway")
     .option("-o, --output <format>", "short, yaml or json", "short")
     .action(async (name, flags) => (await import("./commands/config-command.ts")).policies(name, flags, terminal));
+
+  withTarget(program.command("usage [instance]"))
+    .description("report requests, tokens and cost from the history database (config.history)")
+    .option("--by <names>", "team, key, user, route, model, provider, server, tool, hour, day; comma-separated")
+    .option("--since <time>", "a time, a date, or an age such as 30d (default 24h)")
+    .option("--until <time>", "a time, a date, or an age (default: now)")
+    .option("--filter <name=value...>", "only requests with this value, for example team=research")
+    .option("--limit <n>", "number of rows (default 1000)")
+    .option("-o, --output <format>", "table, json or csv", "table")
+    .action(async (name, flags) => (await import("./commands/usage-command.ts")).usage(name, flags, terminal));
+
+  const history = withTarget(program.command("history"))
+    .enablePositionalOptions()
+    .description("the history database of a gateway");
+  withTarget(history.command("status [instance]"))
+    .description("show whether the database can be used, and how many rows are stored, waiting and dropped")
+    .option("-o, --output <format>", "text or json", "text")
+    .action(async (name, flags) => (await import("./commands/usage-command.ts")).historyStatus(name, flags, terminal));
+  withTarget(history.command("delete [instance]"))
+    .description("delete the rows of a user")
+    .requiredOption("--subject <name>", "the subject of the requests")
+    .action(async (name, flags) => (await import("./commands/usage-command.ts")).deleteHistory(name, flags, terminal));
 
   withTarget(program.command("budgets [instance]"))
     .description("show budgets and their spending")

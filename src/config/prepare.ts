@@ -38,7 +38,7 @@ export type Prepared =
       readonly topology: Topology;
       readonly process: WrittenProcess;
       /** Returns the position of a process address, or only its path if the file does not contain it. */
-      processWrittenAt(field: "adminAddr" | "statsAddr" | "store"): string;
+      processWrittenAt(field: "adminAddr" | "statsAddr" | "store" | "history"): string;
       processPath(path: string): string;
       /** Hides the secrets of this configuration, and the headers and parameters that carry credentials. */
       readonly redaction: Redaction;

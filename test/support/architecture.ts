@@ -15,6 +15,7 @@ export const LAYERS: readonly (readonly string[])[] = [
   ["json"],
   ["observe"],
   ["store", "http"],
+  ["history"],
   ["cel"],
   ["core"],
   ["identity"],

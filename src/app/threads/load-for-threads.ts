@@ -37,7 +37,7 @@ export interface ThreadedLoad {
   readonly first: FirstLoad;
   readonly loader: ConfigLoader;
   /** Returns undefined if the main thread serves requests itself. */
-  openThreadPool(endpoints: () => readonly AdminEndpoint[]): ThreadPool | undefined;
+  openThreadPool(endpoints: () => readonly AdminEndpoint[], history: (text: string) => void): ThreadPool | undefined;
 }
 
 export function loadForThreads(
@@ -64,7 +64,7 @@ export function loadForThreads(
   return {
     first: loader.first(),
     loader,
-    openThreadPool: (endpoints) =>
+    openThreadPool: (endpoints, history) =>
       openThreadPool({
         threads: count,
         clock,
@@ -83,6 +83,7 @@ export function loadForThreads(
         texts: loader.texts,
         logFilter: () => logging.filter.text,
         endpoints,
+        history,
         start: startThread,
       }),
   };

@@ -57,6 +57,8 @@ export interface Report {
 export type FromThread =
   | { readonly kind: "report"; readonly id: number; readonly report: Report }
   | { readonly kind: "log"; readonly text: string }
+  /** Rows of the history. The main thread owns the database. */
+  | { readonly kind: "history"; readonly text: string }
   /** The main thread holds the in-memory store, so that all threads share it. */
   | { readonly kind: "store"; readonly question: StoreRequest }
   | { readonly kind: "admin"; readonly request: RemoteRequest; readonly port: MessagePort };

@@ -13,6 +13,7 @@ import { createIdSource } from "../../base/ids.ts";
 import { givenSharedMemory } from "../../base/shared-memory.ts";
 import type { ConfigGeneration } from "../../config/compile/resource-registry.ts";
 import type { Prepared } from "../../config/prepare.ts";
+import { RowQueue } from "../../history/row-queue.ts";
 import type { LogOutput } from "../../observe/log/log-output.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
 import { createInheritedSockets } from "../../pipeline/listen/inherited-sockets.ts";
@@ -24,7 +25,7 @@ import { createRemoteStore, type StoreRequest } from "../../store/remote-store.t
 import { fittingLimits, watchHeapAndLog } from "../capacity.ts";
 import { createConfigLoader, type Loaded } from "../config-loader.ts";
 import { openConfiguredStore } from "../load-at-start.ts";
-import { createRequestRecords, keepHistory } from "../observability.ts";
+import { createRequestRecords, historyRecorder, keepHistory } from "../observability.ts";
 import { operatorEndpoints } from "../operator-endpoints.ts";
 import { firstLoad } from "../reload.ts";
 import { logFilter, openServices } from "../services.ts";
@@ -132,13 +133,32 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     shutdown.at("store", services.signingKey.close);
   }
 
+  /** The main thread limits the number of rows that wait. */
+  function historyRows(): RowQueue {
+    const rows: RowQueue = new RowQueue({
+      clock,
+      maxRows: Number.POSITIVE_INFINITY,
+      send(text) {
+        send({ kind: "history", text });
+        rows.accepted();
+      },
+      dropped: () => undefined,
+    });
+    return rows;
+  }
+
   function open(config: Loaded): Listeners {
     const { process: settings, redaction } = config;
     logging.setFilter(logFilter(data.logFilter));
     logging.setFormat(settings.logging?.format ?? "text");
     logging.setRedactor(redaction.text);
     const sequence = new Int32Array(data.sequence);
-    const records = createRequestRecords(services, config, undefined, undefined, () => Atomics.add(sequence, 0, 1));
+    const rows = historyRows();
+    shutdown.at("measuring", () => rows.flush());
+    const records = createRequestRecords(services, config, undefined, undefined, {
+      nextSeq: () => Atomics.add(sequence, 0, 1),
+      recorder: historyRecorder(config, (line) => rows.add(line)),
+    });
     keepHistory(services, records.history, shutdown, thread);
     const heap = withSharedLevel(watchHeapAndLog(services), mainLevel);
     shutdown.at("measuring", heap.stop);

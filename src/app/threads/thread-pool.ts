@@ -43,6 +43,8 @@ export interface ThreadPoolOptions {
   /** Used by copies of the UI in worker threads. */
   endpoints(): readonly AdminEndpoint[];
   start(data: ThreadData): Worker;
+  /** Receives rows of the history. */
+  history(text: string): void;
 }
 
 export interface ThreadPool extends Listeners {
@@ -87,6 +89,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
     };
     const thread = openThread(parts.start(data), {
       log: (text) => parts.output.write(text),
+      history: parts.history,
       admin: (request, port) => void handleRemote(request, parts.endpoints(), port),
       store: (question) => serveStoreRequest(parts.store, question),
       ended(reason) {
@@ -224,6 +227,7 @@ function requireSuccess(report: Report): Report {
 
 export interface ThreadHandlers {
   log(text: string): void;
+  history(text: string): void;
   admin(request: RemoteRequest, port: MessagePort): void;
   store(question: StoreRequest): Promise<StoreResponse>;
   /** Called once, when the thread exits. */
@@ -245,6 +249,7 @@ export function openThread(worker: Worker, handlers: ThreadHandlers): Thread {
 
   worker.on("message", (message: FromThread) => {
     if (message.kind === "log") handlers.log(message.text);
+    else if (message.kind === "history") handlers.history(message.text);
     else if (message.kind === "admin") handlers.admin(message.request, message.port);
     else if (message.kind === "store")
       void handlers

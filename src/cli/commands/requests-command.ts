@@ -28,6 +28,7 @@ export interface RequestsFlags extends TargetFlags {
   readonly limit?: string;
   readonly failed?: boolean;
   readonly follow?: boolean;
+  readonly before?: string;
   readonly output?: string;
 }
 
@@ -39,6 +40,9 @@ export async function requests(name: string | undefined, flags: RequestsFlags, t
   const limit = flags.limit === undefined ? DEFAULT_LIMIT : Number(flags.limit);
   if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT)
     throw usageError(`invalid --limit ${flags.limit}: expected a number from 1 to ${MAX_LIMIT}`);
+  if (flags.before !== undefined && Number.isNaN(Date.parse(flags.before)))
+    throw usageError(`invalid --before ${flags.before}: expected a time such as 2026-11-17T03:00:00Z`);
+  if (flags.before !== undefined && flags.follow) throw usageError("--before cannot be combined with --follow");
   const { admin } = await openTarget(name, flags, terminal);
   try {
     if (flags.follow) {
@@ -47,10 +51,8 @@ export async function requests(name: string | undefined, flags: RequestsFlags, t
       return;
     }
     const fetched = flags.failed ? MAX_LIMIT : limit;
-    const response = await admin.json<{ requests: RequestRecord[] }>(
-      `${ADMIN_PATHS.requests}?limit=${fetched}`,
-      "requests",
-    );
+    const query = new URLSearchParams({ limit: String(fetched), ...(flags.before ? { before: flags.before } : {}) });
+    const response = await admin.json<{ requests: RequestRecord[] }>(`${ADMIN_PATHS.requests}?${query}`, "requests");
     const shown = response.requests.filter((record) => !flags.failed || didNotSucceed(record)).slice(0, limit);
     if (flags.output === "json") terminal.out(printable(`${JSON.stringify(shown, null, 2)}\n`));
     else if (shown.length === 0) terminal.err(flags.failed ? "no failed requests\n" : "no requests yet\n");

@@ -52,7 +52,7 @@ export interface CallOptions {
 const TIMEOUT_MS = 15_000;
 const IS_IT_A_GATEWAY = "is that a gateway's admin interface? (-p <port>, --admin-socket <path>)";
 /** Matches 404 messages of the admin interface, as opposed to those of another server. */
-const OWN_NOT_FOUND = /^(?:not found; the list of endpoints|no request |no connection has )/;
+const OWN_NOT_FOUND = /^(?:not found; the list of endpoints|no request |no connection has |the history is off)/;
 
 export function createAdminClient(address: AdminAddress): AdminClient {
   async function open(method: string, path: string, options: CallOptions): Promise<IncomingMessage> {

@@ -9,9 +9,12 @@ export interface DemoProgram {
   readonly args: readonly string[];
 }
 
-export function defaultConfig({ command, args }: DemoProgram): string {
+/** With a folder, the demo also records its requests in a history database there. */
+export function defaultConfig({ command, args }: DemoProgram, historyFolder?: string): string {
+  const history =
+    historyFolder === undefined ? "" : `config:\n  history: { folder: ${JSON.stringify(historyFolder)} }\n`;
   return `# The embedded default: loopback only, no network needed.
-gateways:
+${history}gateways:
   default:
     port: \${PORT:-3000}
     address: 127.0.0.1

@@ -12,6 +12,7 @@ import { pathFault } from "../../http/request-path.ts";
 import { parseLogFilter } from "../../observe/log/log-filter.ts";
 import { isAddressRange } from "../../pipeline/listen/trusted-peers.ts";
 import { auditSchema } from "../../pipeline/records/audit.ts";
+import { historySchema } from "../../pipeline/records/history-record.ts";
 import { policies } from "../../policies/index.ts";
 import { telemetrySchema } from "../../telemetry/settings.ts";
 import { configTests } from "./tests-schema.ts";
@@ -404,6 +405,11 @@ const processSection = z.strictObject({
   audit: auditSchema
     .optional()
     .describe("Records who called which tool or model with which arguments. Read at startup only."),
+  history: historySchema
+    .optional()
+    .describe(
+      "Records every finished request, without bodies, and the usage by hour in a database. Read at startup only.",
+    ),
   telemetry: telemetrySchema
     .optional()
     .describe("OpenTelemetry: traces, metrics and log records over OTLP. Read at startup only."),

@@ -1,0 +1,161 @@
+/**
+ * Measures the cost of the history for chat requests (off and SQLite), by the CPU time of the thread that serves
+ * requests and of the whole process, and the time of a report over a million rows of 30 days.
+ */
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+import { bundleOptions } from "../../scripts/bundle.mjs";
+import { compare, median } from "../support/compare.mjs";
+import { mainThreadMicros } from "../support/cpu.mjs";
+import { httpRequest, sendLoad } from "../support/load.mjs";
+import { freePort, start } from "../support/process.mjs";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const root = join(here, "../..");
+const OFF = "history off";
+const ROWS = 1_000_000;
+const DAYS = 30;
+const HOUR_MS = 3_600_000;
+
+export async function benchHistory({ quick = false } = {}) {
+  const folder = mkdtempSync(join(tmpdir(), "gateway-bench-history-"));
+  try {
+    await benchChat(folder, quick);
+    await benchReport(folder, quick ? ROWS / 10 : ROWS);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function benchChat(folder, quick) {
+  const running = [];
+  try {
+    const providerPort = await freePort();
+    running.push(
+      await start(process.execPath, [join(here, "../llm/provider.mjs"), String(providerPort)], providerPort),
+    );
+    const contestants = [];
+    for (const name of [OFF, "history off (again)", "history on"]) {
+      const port = await freePort();
+      const history = name === "history on" ? `, history: { folder: "${join(folder, "chat")}" }` : "";
+      const file = join(folder, `${port}.yaml`);
+      writeFileSync(file, config(port, providerPort, history));
+      const started = await start(process.execPath, [join(root, "dist/gateway.js"), "-f", file], port);
+      running.push(started);
+      contestants.push({ name, ...started });
+    }
+    const body = JSON.stringify({ model: "small", messages: [{ role: "user", content: "word ".repeat(130) }] });
+    const headers = { authorization: `Bearer ${"b".repeat(160)}` };
+    const options = {
+      contestants,
+      warmUp: quick ? 4000 : 12_000,
+      rounds: quick ? 5 : 9,
+      perRound: 2000,
+      baseline: OFF,
+      run: ({ port }, count) =>
+        sendLoad({
+          port,
+          connections: 32,
+          count,
+          request: httpRequest({ method: "POST", path: "/v1/chat/completions", body, headers }),
+        }),
+    };
+    await compare({ ...options, title: "chat JSON, 1 KB: the thread that serves requests", cpu: mainThreadMicros });
+    await compare({ ...options, title: "chat JSON, 1 KB: the whole process" });
+  } finally {
+    for (const one of running) await one.stop();
+  }
+}
+
+async function benchReport(folder, rows) {
+  const target = join(folder, "report");
+  const now = Math.floor(Date.now() / HOUR_MS) * HOUR_MS;
+  const { openSqliteEngine, migrate, writeRows, COLUMNS, systemClock } = await historyModules(folder);
+  const engine = await openSqliteEngine(target, systemClock);
+  await migrate(engine);
+  const cpu = process.cpuUsage();
+  for (let at = 0; at < rows; at += 1000)
+    await writeRows(
+      engine,
+      Array.from({ length: 1000 }, (_, i) => aRow(COLUMNS, at + i, rows, now)),
+    );
+  const { user, system } = process.cpuUsage(cpu);
+  await engine.close();
+  console.log(`\n${rows} rows of ${DAYS} days: ${((user + system) / rows).toFixed(1)} µs of CPU time per row written`);
+
+  const [port, adminPort] = [await freePort(), await freePort()];
+  const file = join(folder, "report.yaml");
+  writeFileSync(
+    file,
+    `config: { adminAddr: "127.0.0.1:${adminPort}", history: { folder: "${target}", keepRows: 90d } }\ngateways: { default: { port: ${port} } }\n`,
+  );
+  const gateway = await start(process.execPath, [join(root, "dist/gateway.js"), "-f", file], adminPort);
+  try {
+    for (const by of ["team,model", "user", "day"]) {
+      const times = [];
+      for (let round = 0; round < 7; round++) {
+        const began = performance.now();
+        const response = await fetch(`http://127.0.0.1:${adminPort}/debug/usage?by=${by}&since=${DAYS + 1}d`);
+        const { total } = await response.json();
+        times.push(performance.now() - began);
+        if (total.requests !== rows) throw new Error(`${total.requests} of ${rows} rows`);
+      }
+      console.log(
+        `  /debug/usage?by=${by}: median ${median(times).toFixed(0)} ms, most ${Math.max(...times).toFixed(0)} ms`,
+      );
+    }
+  } finally {
+    await gateway.stop();
+  }
+}
+
+/** The modules of the history are bundled for this run, because the program exports none of them. */
+async function historyModules(folder) {
+  const outfile = join(folder, "modules.mjs");
+  const contents = ["sqlite-engine", "migrations", "write-rows", "history-row"]
+    .map((name) => `export * from "./src/history/${name}.ts";`)
+    .concat('export { systemClock } from "./src/base/clock.ts";')
+    .join("\n");
+  const stdin = { contents, resolveDir: root, loader: "ts" };
+  const banner = { js: 'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);' };
+  await build({ ...bundleOptions, stdin, outfile, banner });
+  return import(outfile);
+}
+
+function aRow(columns, index, rows, now) {
+  const row = Object.fromEntries(columns.map((name) => [name, ""]));
+  const sums = { input_tokens: 120, output_tokens: 40, cached_tokens: 0, cache_write_tokens: 0, reasoning_tokens: 0 };
+  return {
+    ...row,
+    ...sums,
+    id: `0123456789abcdef-${index.toString(36)}`,
+    time: Math.floor(now - DAYS * 24 * HOUR_MS * (1 - index / rows)),
+    duration_us: 1500,
+    first_byte_us: 900,
+    route: `route${index % 5}`,
+    method: "POST",
+    path: "/v1/chat/completions",
+    request_id: (index * 2654435761).toString(16),
+    client: "10.0.0.1",
+    subject: `user${index % 40}`,
+    team: `team${index % 10}`,
+    model: `model${index % 4}`,
+    provider: "openai",
+    status: 200,
+    response_end: "complete",
+    result: "ok",
+    cost_nano: 12_345,
+    response_bytes: 400,
+  };
+}
+
+function config(port, providerPort, history) {
+  return `config: { adminAddr: off, logging: { level: "info,access=off" }${history} }
+gateways: { default: { port: ${port}, address: 127.0.0.1 } }
+routes:
+  - backends: [{ ai: { provider: { openAI: {} }, auth: { key: k }, hostOverride: "127.0.0.1:${providerPort}" } }]
+`;
+}

@@ -1,0 +1,178 @@
+/**
+ * `gwctl usage` reports usage from the history database. `gwctl history status` shows the state of the database, and
+ * `gwctl history delete` deletes the rows of a user.
+ */
+import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import type { AdminClient } from "../instance/admin-client.ts";
+import type { TargetFlags } from "../instance/target.ts";
+import { table } from "../terminal/table.ts";
+import { paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
+import { bytesText, counted } from "../views/units.ts";
+import { openTarget } from "./open-target.ts";
+
+export interface UsageFlags extends TargetFlags {
+  readonly by?: string;
+  readonly since?: string;
+  readonly until?: string;
+  readonly filter?: readonly string[];
+  readonly limit?: string;
+  readonly output?: string;
+}
+
+type UsageRow = Readonly<Record<string, string | number>>;
+
+interface UsageReport {
+  readonly since: string;
+  readonly until: string;
+  readonly by: readonly string[];
+  readonly rows: readonly UsageRow[];
+  readonly total: UsageRow;
+  readonly next: number | null;
+}
+
+const OUTPUTS = ["table", "json", "csv"];
+const PAGE = 1_000;
+/** Rows are deleted in small steps. */
+const DELETE_LIMIT_MS = 300_000;
+const MAX_LIMIT = 100_000;
+const SHOWN = {
+  requests: "REQUESTS",
+  ok: "OK",
+  rejected: "REJECTED",
+  failed: "FAILED",
+  aborted: "ABORTED",
+  inputTokens: "INPUT",
+  outputTokens: "OUTPUT",
+  cost: "COST",
+} as const;
+
+export async function usage(name: string | undefined, flags: UsageFlags, terminal: Terminal): Promise<void> {
+  const output = flags.output ?? "table";
+  if (!OUTPUTS.includes(output)) throw usageError(`output format "${output}" is not table, json or csv`);
+  const limit = flags.limit === undefined ? PAGE : Number(flags.limit);
+  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT)
+    throw usageError(`invalid --limit ${flags.limit}: expected a number from 1 to ${MAX_LIMIT}`);
+  const query = usageQuery(flags);
+  const { admin } = await openTarget(name, flags, terminal);
+  try {
+    const report = await readPages(admin, query, limit);
+    if (output === "json") terminal.out(printable(`${JSON.stringify(report, null, 2)}\n`));
+    else if (output === "csv") terminal.out(printable(csv(report)));
+    else terminal.out(table(tableRows(report), { paint: paintOf(terminal) }));
+    if (report.next !== null) terminal.err(`there are more rows; use --limit ${Math.min(MAX_LIMIT, limit * 10)}\n`);
+  } finally {
+    admin.close();
+  }
+}
+
+function usageQuery({ by, since, until, filter = [] }: UsageFlags): URLSearchParams {
+  const query = new URLSearchParams();
+  if (by !== undefined) query.set("by", by);
+  if (since !== undefined) query.set("since", since);
+  if (until !== undefined) query.set("until", until);
+  for (const text of filter) {
+    const at = text.indexOf("=");
+    if (at < 1) throw usageError(`invalid --filter ${text}: expected name=value, for example team=research`);
+    query.set(text.slice(0, at), text.slice(at + 1));
+  }
+  return query;
+}
+
+async function readPages(admin: AdminClient, query: URLSearchParams, limit: number): Promise<UsageReport> {
+  const rows: UsageRow[] = [];
+  for (let cursor = 0; ; ) {
+    query.set("limit", String(Math.min(PAGE, limit - rows.length)));
+    query.set("cursor", String(cursor));
+    const page = await admin.json<UsageReport>(`${ADMIN_PATHS.usage}?${query}`, "rows");
+    rows.push(...page.rows);
+    if (page.next === null || rows.length >= limit) return { ...page, rows };
+    cursor = page.next;
+  }
+}
+
+function tableRows({ by, rows, total }: UsageReport): string[][] {
+  const sums = Object.keys(SHOWN) as (keyof typeof SHOWN)[];
+  const cells = (row: UsageRow): string[] =>
+    sums.map((sum) => (sum === "cost" ? costText(row.cost) : String(row[sum])));
+  const head = [...by.map((name) => name.toUpperCase()), ...Object.values(SHOWN)];
+  const listed = rows.map((row) => [...by.map((name) => String(row[name] || "-")), ...cells(row)]);
+  if (by.length === 0) return [head, cells(total)];
+  return [head, ...listed, [...by.map((_, i) => (i === 0 ? "total" : "")), ...cells(total)]];
+}
+
+function costText(cost: string | number | undefined): string {
+  return String(Math.round(Number(cost) * 1e6) / 1e6);
+}
+
+function csv({ by, rows, total }: UsageReport): string {
+  const names = [...by, ...Object.keys(total)];
+  const shown = by.length === 0 ? [total] : rows;
+  return [names, ...shown.map((row) => names.map((name) => row[name] ?? ""))]
+    .map((cells) => `${cells.map(csvCell).join(",")}\n`)
+    .join("");
+}
+
+/** Spreadsheets run a cell that starts with one of these characters as a formula. */
+const FORMULA = /^[=+\-@\t\r]/;
+
+function csvCell(value: string | number): string {
+  if (typeof value === "number") return String(value);
+  const text = FORMULA.test(value) ? `'${value}` : value;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+interface HistoryStatus {
+  readonly database: string;
+  readonly state: string;
+  readonly reason?: string;
+  readonly queuedRows: number;
+  readonly spoolBytes: number;
+  readonly written: number;
+  readonly spooled: number;
+  readonly dropped: number;
+  readonly stored: { readonly rows: number; readonly oldest: string | null; readonly newest: string | null } | null;
+}
+
+export interface HistoryFlags extends TargetFlags {
+  readonly output?: string;
+}
+
+export async function historyStatus(name: string | undefined, flags: HistoryFlags, terminal: Terminal): Promise<void> {
+  const { admin } = await openTarget(name, flags, terminal);
+  try {
+    const status = await admin.json<HistoryStatus>(ADMIN_PATHS.usageStatus, "database");
+    if (flags.output === "json") {
+      terminal.out(printable(`${JSON.stringify(status, null, 2)}\n`));
+      return;
+    }
+    const { stored, reason } = status;
+    const rows = [
+      ["DATABASE", `${status.database}, ${status.state}${reason === undefined ? "" : `: ${reason}`}`],
+      [
+        "STORED",
+        stored === null ? "-" : `${counted(stored.rows, "row")}, ${stored.oldest ?? "-"} to ${stored.newest ?? "-"}`,
+      ],
+      ["WAITING", `${counted(status.queuedRows, "row")} in memory, ${bytesText(status.spoolBytes)} on disk`],
+      ["SINCE START", `${status.written} written, ${status.spooled} spooled, ${status.dropped} dropped`],
+    ];
+    terminal.out(table(rows, { paint: paintOf(terminal) }));
+  } finally {
+    admin.close();
+  }
+}
+
+export interface DeleteFlags extends TargetFlags {
+  readonly subject: string;
+}
+
+export async function deleteHistory(name: string | undefined, flags: DeleteFlags, terminal: Terminal): Promise<void> {
+  const { admin } = await openTarget(name, flags, terminal);
+  try {
+    const body = JSON.stringify({ subject: flags.subject });
+    const response = await admin.post(ADMIN_PATHS.usageDelete, { body, what: "history", timeoutMs: DELETE_LIMIT_MS });
+    const { deleted } = JSON.parse(response.body.toString()) as { deleted: number };
+    terminal.out(printable(`deleted ${counted(deleted, "row")} of ${flags.subject}\n`));
+  } finally {
+    admin.close();
+  }
+}

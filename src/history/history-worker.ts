@@ -1,0 +1,124 @@
+/**
+ * The thread that owns the history database. It receives batches of rows and questions from the main thread, so that
+ * neither the database nor the spool ever delays a request.
+ */
+import { rmSync } from "node:fs";
+import { join } from "node:path";
+import { parentPort, workerData } from "node:worker_threads";
+import { systemClock } from "../base/clock.ts";
+import { type HistoryEngine, NewerSchema } from "./engine.ts";
+import type {
+  FromHistoryThread,
+  HistoryAnswers,
+  HistoryQuestion,
+  HistoryThreadData,
+  HistoryThreadState,
+  ToHistoryThread,
+} from "./messages.ts";
+import { migrate } from "./migrations.ts";
+import { deleteSubject, requestsBefore, requestsWithId } from "./request-query.ts";
+import { Spool } from "./spool.ts";
+import { readUsage } from "./usage-query.ts";
+import { HistoryWriter, type WriterOptions } from "./writer.ts";
+
+const STATE_EVERY_MS = 1_000;
+
+if (parentPort !== null) run(workerData as HistoryThreadData, (message) => parentPort?.postMessage(message));
+
+function run(data: HistoryThreadData, send: (message: FromHistoryThread) => void): void {
+  const counts = { written: 0, spooled: 0, dropped: 0 };
+  const log: WriterOptions["log"] = (level, message, fields) => send({ kind: "log", level, message, fields });
+  // The lock names this process, so it would look like it is in use.
+  if (data.isReplacement) rmSync(join(data.folder, "lock"), { force: true });
+  const spool = new Spool({
+    folder: join(data.folder, "spool"),
+    maxBytes: data.maxSpoolBytes,
+    clock: systemClock,
+    dropped(rows) {
+      counts.dropped += rows;
+      log("error", "history rows dropped", { rows, reason: "the spool is full" });
+    },
+  });
+  const { retention } = data;
+  const open: WriterOptions["open"] = (lost) => openEngine(data, lost);
+  const writer = new HistoryWriter({ clock: systemClock, spool, retention, counts, open, log });
+  const state = (): HistoryThreadState => {
+    const { unavailableReason } = writer;
+    return { counts: { ...counts }, spoolBytes: spool.bytes, unavailableReason };
+  };
+  let accepting: Promise<void> = Promise.resolve();
+
+  async function answer(question: HistoryQuestion): Promise<HistoryAnswers[keyof HistoryAnswers]> {
+    // A question sees all rows that were sent before it.
+    await accepting;
+    await writer.flush();
+    return answerQuestion(writer.engine(), question);
+  }
+
+  parentPort?.on("message", (message: ToHistoryThread) => {
+    if (message.kind === "rows") {
+      accepting = accepting.then(() => writer.accept(message.text));
+      void accepting.then(() => send({ kind: "accepted", state: state() }));
+    } else if (message.kind === "ask") {
+      const { id } = message;
+      void answer(message.question).then(
+        (found) => send({ kind: "answer", id, answer: found }),
+        (error: Error) => send({ kind: "failed", id, message: error.message }),
+      );
+    } else {
+      void accepting
+        .then(() => writer.close())
+        .catch((error: Error) => log("error", "could not close the history database", { reason: error.message }))
+        .then(() => send({ kind: "closed", state: state() }));
+    }
+  });
+  systemClock.every(STATE_EVERY_MS, () => send({ kind: "state", state: state() }));
+  void writer.start().then(
+    () => send({ kind: "started", state: state() }),
+    (error: Error) => send({ kind: "started", refusal: error.message, state: state() }),
+  );
+}
+
+async function openEngine(data: HistoryThreadData, lost: (error: Error) => void): Promise<HistoryEngine> {
+  const engine = await openDatabase(data, lost);
+  try {
+    await migrate(engine);
+    return engine;
+  } catch (error) {
+    await engine.close();
+    throw error instanceof NewerSchema ? error : new Error(`could not prepare the tables: ${(error as Error).message}`);
+  }
+}
+
+async function openDatabase({ folder, postgres }: HistoryThreadData, lost: (error: Error) => void) {
+  // Only the library of the configured database is loaded.
+  if (postgres === undefined) return (await import("./sqlite-engine.ts")).openSqliteEngine(folder, systemClock);
+  return (await import("./postgres-engine.ts")).openPostgresEngine(postgres, lost);
+}
+
+async function answerQuestion(
+  engine: HistoryEngine,
+  question: HistoryQuestion,
+): Promise<HistoryAnswers[keyof HistoryAnswers]> {
+  switch (question.kind) {
+    case "usage":
+      return readUsage(engine.reader, question.query);
+    case "before":
+      return requestsBefore(engine.reader, question.beforeMs, question.limit);
+    case "id":
+      return requestsWithId(engine.reader, question.id);
+    case "stored": {
+      const [found] = await engine.reader.all(
+        "SELECT COUNT(*) AS n, MIN(time) AS first, MAX(time) AS last FROM gateway_requests",
+      );
+      const at = (ms: unknown): string | null => (ms === null || ms === undefined ? null : timeText(Number(ms)));
+      return { rows: Number(found?.n ?? 0), oldest: at(found?.first), newest: at(found?.last) };
+    }
+    case "delete":
+      return { deleted: await deleteSubject(engine, question.subject) };
+  }
+}
+
+function timeText(ms: number): string {
+  return new Date(ms).toISOString();
+}

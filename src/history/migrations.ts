@@ -1,0 +1,107 @@
+/**
+ * The tables of the history and their versions. A newer gateway runs the missing migrations when it opens the database.
+ * Migrations only add tables and columns, so that replicas of the previous version can write until they are replaced.
+ */
+import { type HistoryEngine, NewerSchema, type Sql } from "./engine.ts";
+
+/** Absent dimensions are empty strings, because NULL values would not be unique in a key. */
+export const DIMENSIONS = ["team", "key", "user_name", "route", "model", "provider", "server", "tool"] as const;
+
+/** These columns of `gateway_usage` are sums over the requests of an hour. */
+export const SUMS = [
+  "requests",
+  "ok",
+  "rejected",
+  "failed",
+  "aborted",
+  "input_tokens",
+  "output_tokens",
+  "cached_tokens",
+  "cache_write_tokens",
+  "reasoning_tokens",
+  "cost_nano",
+  "duration_us",
+  "response_bytes",
+] as const;
+
+const REQUESTS = `CREATE TABLE gateway_requests (
+  id TEXT NOT NULL,
+  time BIGINT NOT NULL,
+  duration_us BIGINT NOT NULL,
+  first_byte_us BIGINT,
+  listener TEXT NOT NULL,
+  route TEXT NOT NULL,
+  backend TEXT NOT NULL,
+  method TEXT NOT NULL,
+  host TEXT NOT NULL,
+  path TEXT NOT NULL,
+  request_id TEXT NOT NULL,
+  client TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  key TEXT NOT NULL,
+  team TEXT NOT NULL,
+  mcp_method TEXT NOT NULL,
+  server TEXT NOT NULL,
+  tool TEXT NOT NULL,
+  session TEXT NOT NULL,
+  mcp_outcome TEXT NOT NULL,
+  model TEXT NOT NULL,
+  provider TEXT NOT NULL,
+  status INTEGER,
+  response_end TEXT NOT NULL,
+  result TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  message TEXT NOT NULL,
+  input_tokens BIGINT NOT NULL,
+  output_tokens BIGINT NOT NULL,
+  cached_tokens BIGINT NOT NULL,
+  cache_write_tokens BIGINT NOT NULL,
+  reasoning_tokens BIGINT NOT NULL,
+  cost_nano BIGINT NOT NULL,
+  response_bytes BIGINT NOT NULL,
+  policies TEXT NOT NULL,
+  trace_id TEXT NOT NULL,
+  PRIMARY KEY (time, id)
+)`;
+
+const USAGE = `CREATE TABLE gateway_usage (
+  hour BIGINT NOT NULL,
+  ${DIMENSIONS.map((name) => `${name} TEXT NOT NULL,`).join("\n  ")}
+  ${SUMS.map((name) => `${name} BIGINT NOT NULL,`).join("\n  ")}
+  PRIMARY KEY (hour, ${DIMENSIONS.join(", ")})
+)`;
+
+/** The index in the list plus 1 is the version. Released entries never change. */
+export const MIGRATIONS: readonly (readonly string[])[] = [
+  [
+    // Each further index would slow down every write. A user's rows are rarely deleted, so a scan is enough for that.
+    REQUESTS,
+    "CREATE INDEX gateway_requests_request_id ON gateway_requests (request_id)",
+    USAGE,
+  ],
+];
+
+/** PostgreSQL serializes the migrations of replicas that start at the same time with this lock. */
+const LOCK = 7_204_116;
+
+/** Rejects with NewerSchema if the database has a version that this gateway does not know. */
+export async function migrate(engine: HistoryEngine, migrations = MIGRATIONS): Promise<void> {
+  await engine.transaction(async (sql) => {
+    if (engine.kind === "postgres") await sql.all(`SELECT pg_advisory_xact_lock(${LOCK})`);
+    await sql.all("CREATE TABLE IF NOT EXISTS gateway_schema (version INTEGER NOT NULL)");
+    const version = await schemaVersion(sql);
+    if (version > migrations.length)
+      throw new NewerSchema(
+        `the history database has schema version ${version}, but this gateway supports up to version ${migrations.length}. Use the newer gateway, or another database`,
+      );
+    for (const statement of migrations.slice(version).flat()) await sql.all(statement);
+    if (version === migrations.length) return;
+    await sql.all("DELETE FROM gateway_schema");
+    await sql.all("INSERT INTO gateway_schema (version) VALUES ($1)", [migrations.length]);
+  });
+}
+
+export async function schemaVersion(sql: Sql): Promise<number> {
+  const [row] = await sql.all("SELECT version FROM gateway_schema");
+  return Number(row?.version ?? 0);
+}

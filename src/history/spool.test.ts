@@ -1,0 +1,76 @@
+import assert from "node:assert/strict";
+import { appendFileSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { fakeClock } from "../../test/support/fake-clock.ts";
+import { parseRows } from "./history-row.ts";
+import { Spool } from "./spool.ts";
+
+function aSpool(t: TestContext, { folder = newFolder(t), maxBytes = 1_000_000 } = {}) {
+  let dropped = 0;
+  const options = {
+    folder,
+    maxBytes,
+    clock: fakeClock(),
+    dropped: (rows: number) => {
+      dropped += rows;
+    },
+  };
+  const spool = new Spool(options);
+  t.after(() => spool.close());
+  return { spool, folder, dropped: () => dropped };
+}
+
+function newFolder(t: TestContext): string {
+  const folder = mkdtempSync(join(tmpdir(), "spool-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+test("rows are read in order and removed with their file", (t) => {
+  const { spool, folder } = aSpool(t);
+  spool.append("a\nb");
+  spool.append("c");
+  const oldest = spool.oldest();
+  assert.equal(oldest?.text, "a\nb\nc\n");
+  spool.append("d");
+  oldest?.remove();
+  assert.equal(spool.oldest()?.text, "d\n");
+  spool.oldest()?.remove();
+  assert.ok(spool.isEmpty);
+  assert.equal(spool.bytes, 0);
+  spool.close();
+  assert.deepEqual(readdirSync(folder), []);
+});
+
+test("the oldest rows are dropped if the files are too large", (t) => {
+  const { spool, dropped } = aSpool(t, { maxBytes: 10 });
+  spool.append("one\ntwo");
+  assert.equal(spool.oldest()?.text, "one\ntwo\n");
+  spool.append("three");
+  assert.equal(dropped(), 2);
+  assert.equal(spool.oldest()?.text, "three\n");
+});
+
+test("the files of another process are taken over when it has exited", (t) => {
+  const first = aSpool(t);
+  first.spool.append("a");
+  const second = aSpool(t, { folder: first.folder });
+  second.spool.adopt();
+  assert.ok(second.spool.isEmpty);
+  first.spool.close();
+  second.spool.adopt();
+  assert.equal(second.spool.oldest()?.text, "a\n");
+  second.spool.oldest()?.remove();
+  assert.deepEqual(readdirSync(first.folder), []);
+});
+
+test("a line that was cut off is skipped", (t) => {
+  const { spool, folder } = aSpool(t);
+  spool.append('["too short"]');
+  const [own = ""] = readdirSync(folder);
+  const [file = ""] = readdirSync(join(folder, own)).filter((name) => name.endsWith(".rows"));
+  appendFileSync(join(folder, own, file), '["cut o');
+  assert.deepEqual(parseRows(spool.oldest()?.text ?? ""), []);
+});

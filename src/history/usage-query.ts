@@ -1,0 +1,131 @@
+/**
+ * Reads the usage of a time range from the hourly sums, grouped by up to four dimensions.
+ */
+import type { Sql } from "./engine.ts";
+import type { RowValue } from "./history-row.ts";
+import { SUMS } from "./migrations.ts";
+import { HOUR_MS } from "./write-rows.ts";
+
+/** The names in requests and responses, and their columns. */
+export const USAGE_DIMENSIONS = {
+  team: "team",
+  key: "key",
+  user: "user_name",
+  route: "route",
+  model: "model",
+  provider: "provider",
+  server: "server",
+  tool: "tool",
+} as const;
+export type UsageDimension = keyof typeof USAGE_DIMENSIONS;
+
+const DAY_MS = 24 * HOUR_MS;
+const TIME_GROUPS = { hour: "hour", day: `(hour - hour % ${DAY_MS})` } as const;
+export const USAGE_GROUPS = [...Object.keys(USAGE_DIMENSIONS), ...Object.keys(TIME_GROUPS)] as readonly UsageGroup[];
+export type UsageGroup = UsageDimension | keyof typeof TIME_GROUPS;
+
+export interface UsageQuery {
+  readonly by: readonly UsageGroup[];
+  /** Milliseconds since the epoch. `sinceMs` is rounded down to an hour and `untilMs` up. */
+  readonly sinceMs: number;
+  readonly untilMs: number;
+  readonly filter: Readonly<Partial<Record<UsageDimension, string>>>;
+  readonly limit: number;
+  readonly offset: number;
+}
+
+export interface UsageSums {
+  readonly requests: number;
+  readonly ok: number;
+  readonly rejected: number;
+  readonly failed: number;
+  readonly aborted: number;
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+  readonly cachedTokens: number;
+  readonly cacheWriteTokens: number;
+  readonly reasoningTokens: number;
+  /** US dollars. */
+  readonly cost: number;
+  /** The sum of all durations. */
+  readonly durationMs: number;
+  readonly responseBytes: number;
+}
+
+export interface UsageReport {
+  readonly since: string;
+  readonly until: string;
+  readonly by: readonly UsageGroup[];
+  /** Each row has the values of `by`. Hours and days are RFC 3339 times. */
+  readonly rows: readonly (UsageSums & Partial<Record<UsageGroup, string>>)[];
+  readonly total: UsageSums;
+  /** The offset of the next page, or null. */
+  readonly next: number | null;
+}
+
+export async function readUsage(sql: Sql, query: UsageQuery): Promise<UsageReport> {
+  const sinceMs = Math.floor(query.sinceMs / HOUR_MS) * HOUR_MS;
+  const untilMs = Math.ceil(query.untilMs / HOUR_MS) * HOUR_MS;
+  const parameters: RowValue[] = [sinceMs, untilMs];
+  const conditions = ["hour >= $1", "hour < $2"];
+  for (const [name, value] of Object.entries(query.filter)) {
+    parameters.push(value);
+    conditions.push(`${USAGE_DIMENSIONS[name as UsageDimension]} = $${parameters.length}`);
+  }
+  const from = `FROM gateway_usage WHERE ${conditions.join(" AND ")}`;
+  const sums = SUMS.map((name) => `COALESCE(SUM(${name}), 0) AS ${name}`).join(", ");
+  const [total] = await sql.all(`SELECT ${sums} ${from}`, parameters);
+  const report = {
+    since: new Date(sinceMs).toISOString(),
+    until: new Date(untilMs).toISOString(),
+    by: query.by,
+    total: sumsOf(total ?? {}),
+  };
+  if (query.by.length === 0) return { ...report, rows: [], next: null };
+  const groups = query.by.map(expressionOf);
+  const names = query.by.map((_, i) => `g${i}`);
+  // Time series are in order of time, and other groups by cost and requests. The names make the order of pages stable.
+  const times = query.by.flatMap((name, i) => (name in TIME_GROUPS ? [`g${i}`] : []));
+  const order = [...times, "cost_nano DESC", "requests DESC", ...names].join(", ");
+  const rows = await sql.all(
+    `SELECT ${groups.map((group, i) => `${group} AS g${i}`).join(", ")}, ${sums} ${from} GROUP BY ${groups.join(", ")} ORDER BY ${order} LIMIT ${query.limit + 1} OFFSET ${query.offset}`,
+    parameters,
+  );
+  return {
+    ...report,
+    rows: rows.slice(0, query.limit).map((row) => ({
+      ...Object.fromEntries(query.by.map((name, i) => [name, groupText(name, row[`g${i}`])])),
+      ...sumsOf(row),
+    })),
+    next: rows.length > query.limit ? query.offset + query.limit : null,
+  };
+}
+
+function expressionOf(group: UsageGroup): string {
+  return group in TIME_GROUPS
+    ? TIME_GROUPS[group as keyof typeof TIME_GROUPS]
+    : USAGE_DIMENSIONS[group as UsageDimension];
+}
+
+function groupText(group: UsageGroup, value: unknown): string {
+  return group in TIME_GROUPS ? new Date(Number(value)).toISOString() : String(value);
+}
+
+function sumsOf(row: Readonly<Record<string, unknown>>): UsageSums {
+  const sum = (name: (typeof SUMS)[number]): number => Number(row[name] ?? 0);
+  return {
+    requests: sum("requests"),
+    ok: sum("ok"),
+    rejected: sum("rejected"),
+    failed: sum("failed"),
+    aborted: sum("aborted"),
+    inputTokens: sum("input_tokens"),
+    outputTokens: sum("output_tokens"),
+    cachedTokens: sum("cached_tokens"),
+    cacheWriteTokens: sum("cache_write_tokens"),
+    reasoningTokens: sum("reasoning_tokens"),
+    cost: sum("cost_nano") / 1e9,
+    durationMs: sum("duration_us") / 1000,
+    responseBytes: sum("response_bytes"),
+  };
+}

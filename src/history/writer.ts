@@ -1,0 +1,225 @@
+/**
+ * Writes batches of rows to the database. A batch is acknowledged when it is stored or spooled, so that it survives a
+ * crash of the process. While the database is unavailable or slow, batches go to the spool, and the writer reconnects
+ * in the background. Rows in the spool are written when the database is available.
+ */
+import { type Clock, type Timer, wait } from "../base/clock.ts";
+import { type HistoryEngine, NewerSchema, UnstorableRow } from "./engine.ts";
+import { type HistoryRow, parseRows } from "./history-row.ts";
+import { expireSome, type Retention } from "./request-query.ts";
+import type { Spool } from "./spool.ts";
+import { writeRows } from "./write-rows.ts";
+
+const RECONNECT_MS = 1_000;
+const EXPIRE_EVERY_MS = 60_000;
+/** A batch that is not stored after this time is also spooled, so that it survives a crash. */
+const SLOW_WRITE_MS = 300;
+const ROWS_PER_TRANSACTION = 1_000;
+
+export interface WriterCounts {
+  written: number;
+  spooled: number;
+  dropped: number;
+}
+
+export interface WriterOptions {
+  readonly clock: Clock;
+  readonly spool: Spool;
+  readonly retention: Retention;
+  readonly counts: WriterCounts;
+  /** Opens and migrates the database. `lost` reports a connection that broke later. */
+  open(lost: (error: Error) => void): Promise<HistoryEngine>;
+  log(level: "info" | "warn" | "error", message: string, fields: Readonly<Record<string, string | number>>): void;
+}
+
+export class HistoryWriter {
+  readonly #options: WriterOptions;
+  #engine: HistoryEngine | undefined = undefined;
+  #reason: string | undefined = "not connected yet";
+  #isClosed = false;
+  #isBusy = false;
+  #isDraining = false;
+  #timers: Timer[] = [];
+  #connecting: Promise<void> | undefined = undefined;
+
+  constructor(options: WriterOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves after the first attempt to connect. Rejects with NewerSchema. */
+  async start(): Promise<void> {
+    const { clock } = this.#options;
+    this.#timers = [
+      clock.every(RECONNECT_MS, () => void this.#connect().catch(() => undefined)),
+      clock.every(EXPIRE_EVERY_MS, () => void this.#expire()),
+    ];
+    await this.#connect();
+    void this.#expire();
+  }
+
+  /** Undefined while the database can be used. */
+  get unavailableReason(): string | undefined {
+    return this.#reason;
+  }
+
+  /** Throws if the database is unavailable. */
+  engine(): HistoryEngine {
+    if (this.#engine === undefined) throw new Error(`the history database is unavailable: ${this.#reason}`);
+    return this.#engine;
+  }
+
+  /** Resolves when the batch is stored, spooled, or dropped. Never rejects. */
+  async accept(text: string): Promise<void> {
+    const { clock, counts } = this.#options;
+    const engine = this.#engine;
+    if (engine === undefined || this.#isBusy) {
+      this.#spool(text);
+      return;
+    }
+    this.#isBusy = true;
+    let isStored = false;
+    const writing = this.#write(engine, parseRows(text)).then(
+      (added) => {
+        isStored = true;
+        counts.written += added;
+        this.#isBusy = false;
+        void this.#drain();
+      },
+      (error) => {
+        this.#isBusy = false;
+        this.#lost(engine, error);
+      },
+    );
+    await Promise.race([writing, wait(clock, SLOW_WRITE_MS)]);
+    if (!isStored) this.#spool(text);
+  }
+
+  /** Waits for rows that are being written, and for the spool if the database is available. */
+  async flush(): Promise<void> {
+    await this.#drain();
+  }
+
+  async close(): Promise<void> {
+    for (const timer of this.#timers) timer.cancel();
+    await this.#drain();
+    this.#isClosed = true;
+    const engine = this.#engine;
+    this.#engine = undefined;
+    await engine?.close();
+    this.#options.spool.close();
+  }
+
+  async #connect(): Promise<void> {
+    if (this.#engine !== undefined || this.#isClosed) return;
+    this.#connecting ??= this.#open().finally(() => {
+      this.#connecting = undefined;
+    });
+    await this.#connecting;
+  }
+
+  async #open(): Promise<void> {
+    const { log, spool } = this.#options;
+    try {
+      const engine: HistoryEngine = await this.#options.open((error) => this.#lost(engine, error));
+      if (this.#isClosed) {
+        await engine.close();
+        return;
+      }
+      this.#engine = engine;
+      if (this.#reason !== undefined) log("info", "history database available", { database: engine.kind });
+      this.#reason = undefined;
+      spool.adopt();
+      void this.#drain();
+    } catch (error) {
+      const { message } = error as Error;
+      if (this.#reason !== message) log("error", "history database unavailable", { reason: message });
+      this.#reason = message;
+      if (error instanceof NewerSchema) throw error;
+    }
+  }
+
+  #lost(engine: HistoryEngine, error: Error): void {
+    if (this.#engine !== engine) return;
+    this.#engine = undefined;
+    this.#reason = error.message;
+    this.#options.log("error", "history database unavailable", { reason: error.message });
+    void engine.close().catch(() => undefined);
+  }
+
+  async #write(engine: HistoryEngine, rows: readonly HistoryRow[]): Promise<number> {
+    let added = 0;
+    for (let at = 0; at < rows.length; at += ROWS_PER_TRANSACTION)
+      added += await this.#writeStorable(engine, rows.slice(at, at + ROWS_PER_TRANSACTION));
+    return added;
+  }
+
+  /** Splits a batch that the database rejects until only the rejected rows are left, and drops them. */
+  async #writeStorable(engine: HistoryEngine, rows: readonly HistoryRow[]): Promise<number> {
+    try {
+      return await writeRows(engine, rows);
+    } catch (error) {
+      if (!(error instanceof UnstorableRow)) throw error;
+      const [row] = rows;
+      if (row !== undefined && rows.length === 1) {
+        this.#drop(1, `the database rejects the row ${row.id}: ${error.message}`);
+        return 0;
+      }
+      const middle = Math.ceil(rows.length / 2);
+      const first = await this.#writeStorable(engine, rows.slice(0, middle));
+      return first + (await this.#writeStorable(engine, rows.slice(middle)));
+    }
+  }
+
+  #spool(text: string): void {
+    const rows = text.split("\n").length;
+    try {
+      this.#options.spool.append(text);
+      this.#options.counts.spooled += rows;
+    } catch (error) {
+      this.#drop(rows, (error as Error).message);
+    }
+  }
+
+  #drop(rows: number, reason: string): void {
+    this.#options.counts.dropped += rows;
+    this.#options.log("error", "history rows dropped", { rows, reason });
+  }
+
+  /** Writes spooled rows until none are left or the database is unavailable. New batches are spooled meanwhile. */
+  async #drain(): Promise<void> {
+    const { spool, counts } = this.#options;
+    if (this.#isDraining) return;
+    this.#isDraining = true;
+    try {
+      for (;;) {
+        const engine = this.#engine;
+        if (engine === undefined || this.#isBusy || spool.isEmpty) return;
+        const oldest = spool.oldest();
+        if (oldest === undefined) return;
+        this.#isBusy = true;
+        try {
+          counts.written += await this.#write(engine, parseRows(oldest.text));
+          oldest.remove();
+        } catch (error) {
+          this.#lost(engine, error as Error);
+        } finally {
+          this.#isBusy = false;
+        }
+      }
+    } finally {
+      this.#isDraining = false;
+    }
+  }
+
+  async #expire(): Promise<void> {
+    const { retention, clock } = this.#options;
+    const engine = this.#engine;
+    if (engine === undefined) return;
+    try {
+      while (this.#engine === engine && (await expireSome(engine, retention, clock.now())))
+        await new Promise((resolve) => setImmediate(resolve));
+    } catch (error) {
+      this.#lost(engine, error as Error);
+    }
+  }
+}
