@@ -3,7 +3,7 @@
  * parameters redacted. A snapshot is built only for a traced request, or when a recent request is viewed.
  */
 import type { Clock } from "../base/clock.ts";
-import { writtenHeaders } from "../http/h1/request-head.ts";
+import { writtenHeaders } from "../http/h1/write-request-head.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { pathAndQuery } from "../http/request-path.ts";
 import type { JsonObject } from "../observe/trace/events.ts";

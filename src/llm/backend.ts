@@ -25,8 +25,8 @@ import { FailoverCall, type FailoverOptions, sendJson } from "./calls/failover-c
 import { forwardUnread } from "./calls/passthrough.ts";
 import { prepareCall, type Reading, restoreRecordedCall } from "./calls/prepare-call.ts";
 import {
-  errorReply,
   LlmRejection,
+  llmErrorReply,
   MISSING_MODEL,
   modelNotFound,
   noModelFits,
@@ -87,7 +87,7 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
   return {
     attributes: { name: config.name ?? env.name, type: "ai", protocol: "llm" },
     defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
-    errorReply: errorReply,
+    errorReply: llmErrorReply,
     prepare: (exchange, needsModel) => prepareCall(exchange, reading, needsModel),
     recall: (exchange, recorded) => restoreRecordedCall(exchange, recorded, quotes),
     ...(policies ? { inner: (exchange: Exchange) => policies.inner(exchange) } : {}),

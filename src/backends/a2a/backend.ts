@@ -163,7 +163,7 @@ export const a2a = defineBackend({
         if (method !== "POST") throw new GatewayError("method_not_allowed", { headers: { allow: "POST" } });
         return parseCall(exchange);
       },
-      errorReply,
+      errorReply: a2aErrorReply,
       call: (exchange, call) => sendTo(pool, url.host, scheme, exchange, call, health),
       describe: () => ({
         a2a: { url: url.origin + url.pathname },
@@ -200,7 +200,7 @@ function refusal(code: number, message: string, id: string | undefined): Reply {
 }
 
 /** Formats errors with a 5xx status as JSON-RPC if the request is a call. Other errors use the common format. */
-function errorReply({ request }: Exchange, error: GatewayError): Reply | undefined {
+function a2aErrorReply({ request }: Exchange, error: GatewayError): Reply | undefined {
   if (error.status < 500 || request.method !== "POST") return undefined;
   const headers = { "x-gateway-error": error.code, ...error.headers };
   const id = request.body.kind === "bytes" ? idOf(request.body.bytes.toString("utf8")) : undefined;

@@ -20,9 +20,9 @@ import {
 import { fairReads } from "./fair-reads.ts";
 import { describeSocketError, openSocket } from "./open-socket.ts";
 import { type ParsedHead, ResponseError } from "./parse-response-head.ts";
-import { framingOf, requestHead } from "./request-head.ts";
 import { type ParserEvents, ResponseParser } from "./response-parser.ts";
 import { copied } from "./socket-reads.ts";
+import { framingOf, requestHead } from "./write-request-head.ts";
 
 /** Bodies and chunks up to this size are copied into one write with the text around them. */
 const ONE_WRITE_BYTES = 16 * 1024;

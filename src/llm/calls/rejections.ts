@@ -14,7 +14,7 @@ import { errorBody, errorHeaders, type LlmError } from "../request/llm-errors.ts
  * Uses the error format of the client's API, because SDKs parse no other. A rate-limited request gets the gateway's
  * plain-text error instead, unless it is known not to stream.
  */
-export function errorReply(exchange: Exchange, error: GatewayError): Reply | undefined {
+export function llmErrorReply(exchange: Exchange, error: GatewayError): Reply | undefined {
   const { status, message, code } = error;
   if (code === "rate_limited" && exchange.attributes.llm?.streaming !== false) return undefined;
   const { errorFormat } = detectDialect(exchange.request.path);
