@@ -61,6 +61,9 @@ export const LLM_LIMITS = {
     ],
     ["MAX_KNOWN_KEY_BYTES", "llm/request/named-models.ts", "such a key", "compared each time"],
     ["MAX_KEY_BYTES", "llm/request/named-models.ts", "a key that can name a model", "it names none"],
+    ["MAX_BYTES", "llm/models/listed-models.ts", "a provider's list of models", "the list is not used"],
+    ["MAX_MODELS", "llm/models/listed-models.ts", "models of a provider's list", "further ones are left out"],
+    ["MAX_NAME_LENGTH", "llm/models/listed-models.ts", "characters of a name in that list", "it is left out"],
     ["MAX_DOUBLINGS", "llm/models/health.ts", "doublings of a failed provider's pause", "the pause stays"],
     ["MAX_DEPTH", "llm/request/read-request.ts", "nesting of a request", "400 `invalid_request_body`"],
     [

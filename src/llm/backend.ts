@@ -38,6 +38,7 @@ import { Settlement, type SettlementOptions } from "./calls/settlement.ts";
 import { createShadowGuards } from "./guards/guarded-text.ts";
 import { compileModels } from "./models/compile-models.ts";
 import { compileFailoverRules, DEFAULT_FAILOVER_ON } from "./models/failover-rules.ts";
+import { createListedModels } from "./models/listed-models.ts";
 import { createModelPolicies, innerPolicies, type ModelPolicies } from "./models/model-policies.ts";
 import type { Candidate, ConditionInput, ModelTable } from "./models/model-table.ts";
 import { conditionInput, createQuotes, loadPrices } from "./models/quotes.ts";
@@ -71,7 +72,8 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
   const conditions = (exchange: Exchange): ConditionInput | undefined =>
     table.hasConditions ? conditionInput(exchange, settling.prices) : undefined;
   const policies = createModelPolicies(table, requestedModel, conditions);
-  const reading: Reading = { table, policies, maxBodyBytes: config.maxBodyBytes, quotes };
+  const listed = createListedModels(table, { ...env, logger: env.logger.for("llm") });
+  const reading: Reading = { table, policies, maxBodyBytes: config.maxBodyBytes, quotes, listed };
   const ids = createIdSource();
   const failover: FailoverOptions = {
     logger: env.logger.for("llm"),

@@ -9,6 +9,7 @@ import { readBody } from "../../core/read-body.ts";
 import { jsonReply, type Reply } from "../../core/reply.ts";
 import type { LlmAttributes, ModelAccess } from "../../core/request-attributes.ts";
 import { foreignCharset } from "../../http/charset.ts";
+import type { ListedModels } from "../models/listed-models.ts";
 import type { ModelPolicies } from "../models/model-policies.ts";
 import type { ModelTable } from "../models/model-table.ts";
 import type { Quotes } from "../models/quotes.ts";
@@ -30,6 +31,7 @@ export interface Reading {
   readonly policies: ModelPolicies | undefined;
   readonly maxBodyBytes: number;
   readonly quotes: Quotes | undefined;
+  readonly listed: ListedModels | undefined;
 }
 
 export function prepareCall(exchange: Exchange, reading: Reading, needsModel: boolean): HookResult {
@@ -53,7 +55,11 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
     if (isWebsocket(request)) return prepareUpgrade(exchange, table);
     if (models === undefined) noteUnread(exchange, detectDialect(request.path));
     const mayUse = (model: string): boolean => policies?.mayUse(exchange, model) !== false;
-    return models && modelsReply(table, models, exchange.identity.modelAccess, mayUse, modelListFormat(request));
+    if (models === undefined) return undefined;
+    const reply = (listed: readonly string[]): Reply =>
+      modelsReply(table, listed, models, exchange.identity.modelAccess, mayUse, modelListFormat(request));
+    const { listed } = reading;
+    return models.name === undefined && table.isClosed && listed ? listed.names().then(reply) : reply(NO_NAMES);
   }
   const { body } = request;
   // On a retry, the body was already read.
@@ -267,9 +273,13 @@ export function restoreRecordedCall(exchange: Exchange, recorded: LlmAttributes,
   exchange.attributes.llm = attributes;
 }
 
-/** `access` limits the models to those of the client's key. `rules` checks the authorization of each model. */
+/**
+ * `listed` are the names behind patterns. `access` limits the models to those of the client's key. `rules` checks the
+ * authorization of each model.
+ */
 export function modelsReply(
   table: ModelTable,
+  listed: readonly string[],
   path: ModelsPath,
   access: ModelAccess | undefined,
   rules: (model: string) => boolean,
@@ -278,7 +288,7 @@ export function modelsReply(
   const { name } = path;
   const mayUse = (model: string): boolean => (access === undefined || access.allows(model)) && rules(model);
   // Without configured models, the only available list is that of the client's key.
-  const names = table.isClosed ? table.names.filter(mayUse) : (access?.names ?? []);
+  const names = table.isClosed ? [...new Set([...table.names, ...listed])].filter(mayUse) : (access?.names ?? []);
   if (name === undefined) return jsonReply(200, modelList(format, names));
   if (mayUse(name) && table.possible(name).length > 0) return jsonReply(200, modelObject(format, name));
   return jsonReply(

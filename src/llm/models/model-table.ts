@@ -57,6 +57,8 @@ export interface ModelTable {
   readonly names: readonly string[];
   /** Model names with a `*`. */
   readonly patterns: readonly string[];
+  /** The targets of each pattern. */
+  readonly patternTargets: readonly { readonly pattern: string; readonly members: TargetGroup["targets"] }[];
   /** If true, the configuration lists all models, so the gateway responds to `/v1/models` itself. */
   readonly isClosed: boolean;
   /** If true, every target has a fixed model, so clients may omit it. */
@@ -89,6 +91,7 @@ export function createModelTable(entries: readonly ModelEntry[], isClosed: boole
     hasFixedModels: !isClosed && targets.every(({ model }) => model !== undefined),
     names: [...exact.keys()],
     patterns: patterns.map(({ pattern }) => pattern),
+    patternTargets: patterns.map(({ pattern, entry }) => ({ pattern, members: entry.members })),
     targets,
     hasConditions: entries.some(({ accepts }) => accepts !== undefined),
     candidates(model = "", input) {

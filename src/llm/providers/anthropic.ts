@@ -16,6 +16,7 @@ export function anthropic(): Provider {
     modelInBody: true,
     asksForStreamUsage: false,
     chat: STANDARD_CHAT,
+    modelList: { path: "/models?limit=1000", member: "data", id: "id" },
     upstreamFormat: (client) => (client === "opaque" ? "opaque" : isConversation(client) ? "messages" : undefined),
     path: (call, basePath) =>
       withQuery(

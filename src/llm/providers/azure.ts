@@ -19,7 +19,8 @@ export function azure(options: AzureOptions): Provider {
     chat: OPENAI_CHAT,
   });
   const { apiVersion } = options;
-  const shared: Provider = { ...base, credential: "api-key" };
+  // Azure lists the models of the region, which are not deployed.
+  const shared: Provider = { ...base, credential: "api-key", modelList: undefined };
   if (apiVersion === undefined || apiVersion === "v1") return shared;
   const version = `api-version=${encodeURIComponent(apiVersion)}`;
   if (apiVersion === "preview")

@@ -15,6 +15,7 @@ export function gemini(): Provider {
     modelInBody: false,
     asksForStreamUsage: false,
     chat: STANDARD_CHAT,
+    modelList: { path: "/models?pageSize=1000", member: "models", id: "name" },
     upstreamFormat: geminiFormat,
     upgrades: (path) => path.startsWith("/ws/google.ai.generativelanguage."),
     path(call, basePath) {

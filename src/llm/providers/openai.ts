@@ -35,6 +35,7 @@ export function openAiCompatible(name: string, baseUrl: string, options: Compati
     modelInBody: true,
     asksForStreamUsage: options.streamUsage,
     chat: options.chat,
+    modelList: { path: "/models", member: "data", id: "id" },
     upstreamFormat(client) {
       if (NATIVE.has(client) || (client === "responses" && options.responses)) return client;
       return isConversation(client) ? "chat" : undefined;

@@ -37,6 +37,14 @@ export const STANDARD_CHAT: ChatVariant = {
   required: "required",
 };
 
+export interface ModelListEndpoint {
+  readonly path: string;
+  /** Names the member of the response that contains the list. */
+  readonly member: string;
+  /** Names the member of each entry that contains the name of the model. */
+  readonly id: string;
+}
+
 export interface Provider {
   /** Telemetry (`gen_ai.provider.name`) and price catalogs use this name. */
   readonly name: string;
@@ -50,6 +58,8 @@ export interface Provider {
   readonly modelInBody: boolean;
   readonly asksForStreamUsage: boolean;
   readonly chat: ChatVariant;
+  /** Set if the provider lists its models below the base path. */
+  readonly modelList?: ModelListEndpoint | undefined;
   /** Set if the path names the model of multipart forms too, so the gateway must parse them. */
   readonly readsForms?: true;
   upgrades?(path: string): boolean;
