@@ -20,7 +20,7 @@ import { checkHistory, type Measuring, startMeasuring } from "./observability.ts
 import { operatorEndpoints } from "./operator-endpoints.ts";
 import { createReloads, followCluster, watchConfig } from "./reload.ts";
 import { openServices, type Services } from "./services.ts";
-import { createShutdown, drainBackends, type Shutdown } from "./shutdown.ts";
+import { createShutdown, drainBackends, type Shutdown, suspendedCallsEnded } from "./shutdown.ts";
 import { asStartError } from "./start-error.ts";
 import { handedSockets } from "./upgrade/handed-sockets.ts";
 import { createUpgrade } from "./upgrade/upgrade.ts";
@@ -93,6 +93,7 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
   shutdown.at("backends", () => drainBackends(reloads.running().topology));
 
   let lingerMs = STOP_LINGER_MS;
+  let isUpgraded = false;
   const stop = (closesIdle = false): Promise<void> => {
     if (closesIdle) lingerMs = 0;
     if (!shutdown.hasBegun) logger.info("draining", { limitMs: settings.drainTimeout, ...listeners.active() });
@@ -117,13 +118,17 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
     isShuttingDown: () => shutdown.hasBegun,
     leave() {
       lingerMs = UPGRADE_LINGER_MS;
+      isUpgraded = true;
       // The new process already listens on this address.
       admin.close();
       void stop();
     },
   });
   shutdown.at("listeners", async (drainMs) => {
+    const untilMs = clock.monotonicMs() + drainMs;
     await listeners.close(drainMs, lingerMs);
+    // The new process forwards the retries of these calls.
+    if (isUpgraded) await suspendedCallsEnded(reloads.running().topology, clock, untilMs);
     upgrade.allRequestsEnded();
   });
 

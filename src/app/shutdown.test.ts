@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../test/support/fake-clock.ts";
+import type { Topology } from "../core/topology.ts";
 import { silentLogger } from "../observe/log/logger.ts";
-import { createShutdown, SHUTDOWN_STEPS } from "./shutdown.ts";
+import { createShutdown, SHUTDOWN_STEPS, suspendedCallsEnded } from "./shutdown.ts";
 
 test("steps run in the order of the list, whatever the order in which things were opened", async () => {
   const shutdown = createShutdown(fakeClock(), silentLogger);
@@ -74,4 +75,21 @@ test("a child that does not end holds the process for a few seconds only", async
   assert.equal(isOver, false);
   await clock.advance(1);
   await ended;
+});
+
+test("suspended calls are awaited until they end or the time is over", async () => {
+  const clock = fakeClock();
+  let isWaiting = true;
+  const backend = { hasSuspendedCalls: () => isWaiting };
+  const topology = { listeners: [{ routes: [{ backends: [{ backend }] }] }] } as unknown as Topology;
+  const seen: string[] = [];
+  void suspendedCallsEnded(topology, clock, 60_000).then(() => seen.push("ended"));
+  void suspendedCallsEnded(topology, clock, 5_000).then(() => seen.push("timeout"));
+  await clock.advance(4_000);
+  assert.deepEqual(seen, []);
+  await clock.advance(2_000);
+  assert.deepEqual(seen, ["timeout"]);
+  isWaiting = false;
+  await clock.advance(1_000);
+  assert.deepEqual(seen, ["timeout", "ended"]);
 });

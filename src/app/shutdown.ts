@@ -2,6 +2,7 @@
  * Runs the steps of a shutdown in order. If a step fails, the failure is logged and the next step runs.
  */
 import { type Clock, wait } from "../base/clock.ts";
+import type { Backend } from "../core/backend.ts";
 import type { Topology } from "../core/topology.ts";
 import type { Logger } from "../observe/log/logger.ts";
 
@@ -73,6 +74,18 @@ export function createShutdown(clock: Clock, logger: Logger): Shutdown {
       resolveEnded();
     },
   };
+}
+
+const SUSPENDED_CHECK_MS = 100;
+
+/** Resolves when no call of a backend waits for its client, or at `untilMs` of the monotonic clock. */
+export async function suspendedCallsEnded(topology: Topology, clock: Clock, untilMs: number): Promise<void> {
+  const isWaiting = ({ backend }: { readonly backend: Backend }): boolean => backend.hasSuspendedCalls?.() === true;
+  while (
+    clock.monotonicMs() < untilMs &&
+    topology.listeners.some(({ routes }) => routes.some(({ backends }) => backends.some(isWaiting)))
+  )
+    await wait(clock, SUSPENDED_CHECK_MS);
 }
 
 export function drainBackends({ listeners }: Topology): void {

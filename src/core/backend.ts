@@ -72,6 +72,11 @@ export interface Backend {
   /** Ends endless streams at shutdown. Other calls in flight continue. */
   drain?(): void;
   /**
+   * Returns true while calls without a request in flight wait for their clients. The old process of an upgrade waits
+   * for them.
+   */
+  hasSuspendedCalls?(): boolean;
+  /**
    * Lists the current tools of the servers for the admin interface. The call opens connections and starts processes.
    */
   inspect?(only?: ReadonlySet<string>): Promise<readonly InspectedTarget[]>;

@@ -255,6 +255,7 @@ function createBackend(
     },
 
     drain: () => hub.sessions.drain(),
+    hasSuspendedCalls: () => hub.suspendedCalls > 0,
 
     inspect: (only) => inspectTargets(hub.inspection(), only),
     withheld: () => withheldTargets(hub.inspection()),

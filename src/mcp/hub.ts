@@ -223,6 +223,10 @@ export class Hub {
     return { report, sessions: this.sessions, nowMs: () => this.#services.clock.monotonicMs() };
   }
 
+  get suspendedCalls(): number {
+    return this.#routers.suspendedCalls;
+  }
+
   inspection(): Inspection {
     return {
       targets: this.targets,

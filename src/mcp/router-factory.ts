@@ -20,7 +20,7 @@ import {
   type McpProtocol,
   PROTOCOL_VERSION,
 } from "./protocol/protocol-version.ts";
-import { createRetryRelays, type RetryRelay } from "./replicas/retry-relay.ts";
+import { createRetryRelays, type RetryRelays } from "./replicas/retry-relay.ts";
 import type { SessionReplication } from "./replicas/session-peers.ts";
 import type { ClientTasks, TaskRecords } from "./replicas/task-records.ts";
 import { LegacyUpstream } from "./server-side/legacy-upstream.ts";
@@ -38,7 +38,7 @@ export class RouterFactory {
   readonly #state: BackendState;
   readonly #sessions: SessionStore;
   readonly #tasks: TaskRecords;
-  readonly #relay: (target: Target, owner: string) => RetryRelay | undefined;
+  readonly #relays: RetryRelays;
   readonly #ids = createIdSource();
   readonly #connectionOptions = new Map<Target, ConnectionOptions>();
   readonly #sharedServers = new Map<Target, SharedConnection>();
@@ -47,10 +47,14 @@ export class RouterFactory {
     this.#state = state;
     this.#sessions = sessions;
     this.#tasks = tasks;
-    this.#relay = createRetryRelays(
+    this.#relays = createRetryRelays(
       { ...replication, requestTimeoutMs: () => state.config.requestTimeout },
       state.services.name,
     );
+  }
+
+  get suspendedCalls(): number {
+    return this.#relays.suspendedCalls;
   }
 
   legacy(session: Session, initialize: ClientRequest, headers: HeaderList): Router {
@@ -82,7 +86,7 @@ export class RouterFactory {
     const token = (): string => this.#ids.hex(16);
     const startWaitMs = (): number => this.#state.config.startWait;
     const upstreams = this.#state.targets.map((target) => {
-      const relay = this.#relay(target, group.owner);
+      const relay = this.#relays.relay(target, group.owner);
       return this.#loggedIn(target, group, "modern", LATEST_MODERN, group, (own, link) =>
         this.#offered(target, own, (user) =>
           target.config.shared

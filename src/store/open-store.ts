@@ -9,6 +9,7 @@ import type { Logger } from "../observe/log/logger.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../observe/log/metrics.ts";
 import { openFolderStore } from "./folder-store.ts";
 import { createMemoryStore } from "./memory-store.ts";
+import { createProcessBus, type ProcessBus } from "./process-bus.ts";
 import { type Store, StoreUnavailable } from "./store.ts";
 import type { Change, TableLimits } from "./table.ts";
 
@@ -37,6 +38,8 @@ export interface ConfigurableStore extends Store {
   switchTo(store: Store): Store | undefined;
   /** Sets whether another process uses this store through this process. */
   setServed(isServed: boolean): void;
+  /** Connects the processes of an upgrade. A store with its own bus does not use it. */
+  readonly processBus: ProcessBus;
 }
 
 type Operation = "get" | "set" | "delete" | "replace" | "add" | "list" | "sync";
@@ -45,6 +48,7 @@ export function createConfigurableStore(env: StoreEnv): ConfigurableStore {
   const { clock, metrics } = env;
   let inner: Store | undefined;
   let isServed = false;
+  const processBus = createProcessBus();
   let stopReclaiming: () => void = () => undefined;
   const outcomes = metrics.counter("gateway_store_operations_total", "Operations of the store by outcome.", [
     "operation",
@@ -77,11 +81,12 @@ export function createConfigurableStore(env: StoreEnv): ConfigurableStore {
       return inner?.kind ?? "memory";
     },
     get bus() {
-      return inner?.bus;
+      return inner?.bus ?? processBus;
     },
     get isShared() {
       return isServed || inner?.isShared === true;
     },
+    processBus,
     setServed(isNowServed) {
       isServed = isNowServed;
     },

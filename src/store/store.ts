@@ -65,6 +65,8 @@ export interface Bus {
   publish(channel: string, text: string): Promise<number>;
   /** Never fails. While Redis is unavailable, no messages arrive. */
   listen(channel: string, receive: (text: string) => void): BusChannel;
+  /** False if no other process is connected. Undefined if that is unknown. */
+  readonly hasPeers?: boolean;
 }
 
 export interface BusChannel {
@@ -160,6 +162,7 @@ export function storeNamespace(store: Store, name: string): Store {
         bus && {
           publish: (channel: string, text: string) => bus.publish(inner(channel), text),
           listen: (channel: string, receive: (text: string) => void) => bus.listen(inner(channel), receive),
+          ...(bus.hasPeers === undefined ? {} : { hasPeers: bus.hasPeers }),
         }
       );
     },

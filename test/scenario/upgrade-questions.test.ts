@@ -1,27 +1,33 @@
 /**
  * An upgrade while clients of several sessions decide on requests of their servers (elicitation, sampling, roots). Their
- * responses arrive at the new process and reach the calls, which run in the old process.
+ * responses, cancellations and retries arrive at the new process and reach the calls, which run in the old process.
+ * `UPGRADE_CLIENTS=50` sets the number of clients that wait.
  */
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { eventually } from "../support/eventually.ts";
 import { startGatewayProcess } from "../support/gateway-process.ts";
 import { LEGACY_HEADERS, type OpenStream, type RawClient, rawClient } from "../support/mcp/client.ts";
 import { stdioFixture } from "../support/mcp/fixture.ts";
+import { modernPost, modernRequest } from "../support/mcp/modern-client.ts";
 import { skipWithoutRedis, startRedis } from "../support/store/redis-server.ts";
 
 const skip = process.platform !== "linux" && "sockets are handed over on Linux only";
-const METHODS = ["elicitation/create", "sampling/createMessage", "roots/list"];
+const METHODS = ["elicitation/create", "sampling/createMessage", "roots/list"] as const;
+const CLIENTS = Number(process.env.UPGRADE_CLIENTS ?? 6);
 
 for (const store of ["memory", "folder", "redis"]) {
-  test(`${store} store: responses to server requests survive an upgrade`, {
-    skip: skip || (store === "redis" && skipWithoutRedis),
-  }, async (t) => {
+  const options = { skip: skip || (store === "redis" && skipWithoutRedis) };
+
+  test(`${store} store: responses to server requests survive an upgrade`, options, async (t) => {
     const { url, upgrade } = await start(t, store);
-    const waiting = await Promise.all(METHODS.map((method) => askedClient(url, method)));
+    const waiting = await Promise.all(
+      Array.from({ length: CLIENTS }, (_, i) => askedClient(url, METHODS[i % METHODS.length] as string)),
+    );
     await upgrade();
     for (const { client, questionId, method } of waiting)
       assert.equal(await respondOnNewConnection(client, questionId, { said: method }), 202);
@@ -31,9 +37,41 @@ for (const store of ["memory", "folder", "redis"]) {
       stream.close();
     }
   });
+
+  test(`${store} store: a call of the old process can be cancelled`, options, async (t) => {
+    const { url, upgrade, cancelledFile } = await start(t, store);
+    const { client, stream } = await askedClient(url, "elicitation/create");
+    await upgrade();
+    const cancel = { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: 1 } };
+    assert.equal((await postOnNewConnection(url, sessionHeaders(client), JSON.stringify(cancel))).status, 202);
+    await eventually("the server is notified", () => existsSync(cancelledFile));
+    stream.close();
+  });
+
+  test(`${store} store: a 2026-07-28 client retries a call after an upgrade`, options, async (t) => {
+    const { url, upgrade } = await start(t, store);
+    const capabilities = { sampling: {} };
+    const ask = { name: "ask", arguments: {} };
+    const { message } = await modernPost(url, "tools/call", ask, { capabilities });
+    assert.equal(message.result.resultType, "input_required");
+    await upgrade();
+    const { requestState, inputRequests } = message.result;
+    const inputResponses = Object.fromEntries(Object.keys(inputRequests).map((key) => [key, { said: "later" }]));
+    const { body, headers } = modernRequest("tools/call", { ...ask, inputResponses, requestState }, { capabilities });
+    const { status, text } = await postOnNewConnection(url, headers, body);
+    assert.equal(status, 200);
+    assert.match(text, /said.*later/);
+  });
 }
 
-async function start(t: TestContext, store: string): Promise<{ url: string; upgrade(): Promise<void> }> {
+interface Started {
+  readonly url: string;
+  /** The server writes it when a call is cancelled. */
+  readonly cancelledFile: string;
+  upgrade(): Promise<void>;
+}
+
+async function start(t: TestContext, store: string): Promise<Started> {
   const folder = mkdtempSync(join(tmpdir(), "upgrade-questions-"));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   const redis = store === "redis" ? await startRedis() : undefined;
@@ -44,6 +82,7 @@ async function start(t: TestContext, store: string): Promise<{ url: string; upgr
     redis: { store: { redis: redis?.url } },
   };
   const file = join(folder, "config.yaml");
+  const cancelledFile = join(folder, "cancelled");
   const config = {
     config: {
       adminAddr: "127.0.0.1:0",
@@ -52,7 +91,14 @@ async function start(t: TestContext, store: string): Promise<{ url: string; upgr
       ...stores[store as keyof typeof stores],
     },
     gateways: { default: { port: 0, address: "127.0.0.1" } },
-    routes: [{ name: "tools", backends: [{ mcp: { targets: [{ name: "odd", stdio: stdioFixture("odd-server") }] } }] }],
+    routes: [
+      {
+        name: "tools",
+        backends: [
+          { mcp: { targets: [{ name: "odd", stdio: stdioFixture("odd-server", `--cancelled=${cancelledFile}`) }] } },
+        ],
+      },
+    ],
   };
   writeFileSync(file, JSON.stringify(config));
   const gateway = startGatewayProcess(t, ["-f", file]);
@@ -60,6 +106,7 @@ async function start(t: TestContext, store: string): Promise<{ url: string; upgr
   const adminUrl = await gateway.adminUrl();
   return {
     url,
+    cancelledFile,
     async upgrade() {
       const response = await fetch(`${adminUrl}/upgrade`, { method: "POST" });
       const text = await response.text();
@@ -96,18 +143,29 @@ async function askedClient(url: string, method: string): Promise<AskedClient> {
   return { client, stream, method, questionId: message.id };
 }
 
-function respondOnNewConnection(client: RawClient, id: number, result: object): Promise<number | undefined> {
+async function respondOnNewConnection(client: RawClient, id: number, result: object): Promise<number | undefined> {
+  const body = JSON.stringify({ jsonrpc: "2.0", id, result });
+  return (await postOnNewConnection(client.url, sessionHeaders(client), body)).status;
+}
+
+function sessionHeaders({ sessionId = "", version }: RawClient): Record<string, string> {
+  return { ...LEGACY_HEADERS, "mcp-session-id": sessionId, "mcp-protocol-version": version };
+}
+
+function postOnNewConnection(
+  url: string,
+  headers: Record<string, string>,
+  body: string,
+): Promise<{ status: number | undefined; text: string }> {
   return new Promise((resolve, reject) => {
-    const headers = {
-      ...LEGACY_HEADERS,
-      "mcp-session-id": client.sessionId ?? "",
-      "mcp-protocol-version": client.version,
-    };
-    const sent = request(client.url, { method: "POST", headers, agent: false }, (response) => {
-      response.resume();
-      resolve(response.statusCode);
+    const sent = request(url, { method: "POST", headers, agent: false }, (response) => {
+      let text = "";
+      response.setEncoding("utf8").on("data", (chunk: string) => {
+        text += chunk;
+      });
+      response.once("end", () => resolve({ status: response.statusCode, text }));
     });
     sent.once("error", reject);
-    sent.end(JSON.stringify({ jsonrpc: "2.0", id, result }));
+    sent.end(body);
   });
 }

@@ -2,6 +2,7 @@
  * Messages between the old and the new process of an upgrade.
  */
 import type { UsedBucket } from "../../core/policy.ts";
+import type { BusMessage } from "../../store/process-bus.ts";
 import type { StoreRequest, StoreResponse } from "../../store/remote-store.ts";
 import type { Change } from "../../store/table.ts";
 
@@ -24,7 +25,8 @@ export type FromSuccessor =
   | { readonly type: "store wanted" }
   | { readonly type: "ready"; readonly version: string }
   | { readonly type: "failed"; readonly reason: string }
-  | StoreResponse;
+  | StoreResponse
+  | BusMessage;
 
 export type FromPredecessor =
   /** `content` is set for an in-memory store. */
@@ -32,4 +34,7 @@ export type FromPredecessor =
   /** Contains the buckets of one rule: in the first message all of them, later those used since the last message. */
   | { readonly type: "buckets used"; readonly name: string; readonly buckets: readonly UsedBucket[] }
   | { readonly type: "buckets given" }
-  | StoreRequest;
+  /** The old process accepts `BusMessage`. Older versions do not. */
+  | { readonly type: "bus open" }
+  | StoreRequest
+  | BusMessage;

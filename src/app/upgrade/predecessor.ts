@@ -5,6 +5,7 @@
 import type { Environment } from "../../config/text/env.ts";
 import type { LimitRegistry } from "../../core/policy.ts";
 import type { ConfigurableStore } from "../../store/open-store.ts";
+import type { BusPeer } from "../../store/process-bus.ts";
 import { serveStoreRequest } from "../../store/remote-store.ts";
 import type { Change } from "../../store/table.ts";
 import { type FromPredecessor, type FromSuccessor, HANDED_SOCKETS, type HandedSocket } from "./messages.ts";
@@ -33,6 +34,11 @@ export function openPredecessor(environment: Environment, channel: ParentChannel
   const written = environment[HANDED_SOCKETS];
   if (written === undefined || channel === undefined) return undefined;
   let store: ConfigurableStore | undefined;
+  let peer: BusPeer | undefined;
+  let hasBus = false;
+  const connectBus = (): void => {
+    if (hasBus) peer ??= store?.processBus.connect(channel.send);
+  };
   let storeGiven: ((content: readonly Change[] | undefined) => void) | undefined;
   let limits: LimitRegistry | undefined;
   let bucketsGiven: (() => void) | undefined;
@@ -45,10 +51,17 @@ export function openPredecessor(environment: Environment, channel: ParentChannel
         ?.handed()
         .find(({ name }) => name === message.name)
         ?.add(message.buckets);
+    else if (message.type === "bus open") {
+      hasBus = true;
+      connectBus();
+    } else if (message.type === "bus message" || message.type === "bus receipt") peer?.received(message);
     else if (store !== undefined) void serveStoreRequest(store, message).then((answer) => channel.send(answer));
     else channel.send({ type: "store result", id: message.id, error: ["StoreUnavailable", "it is not open yet"] });
   });
-  channel.onClose(() => store?.setServed(false));
+  channel.onClose(() => {
+    store?.setServed(false);
+    peer?.close();
+  });
   return {
     sockets: JSON.parse(written) as HandedSocket[],
     takeStore: () =>
@@ -59,6 +72,7 @@ export function openPredecessor(environment: Environment, channel: ParentChannel
     serveStore: (opened) => {
       store = opened;
       opened.setServed(true);
+      connectBus();
     },
     takeBuckets: (registry) =>
       new Promise((resolve) => {

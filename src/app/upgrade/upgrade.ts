@@ -7,6 +7,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { LimitRegistry } from "../../core/policy.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import type { ConfigurableStore } from "../../store/open-store.ts";
+import type { BusPeer } from "../../store/process-bus.ts";
 import { createRemoteStore, type RemoteStore } from "../../store/remote-store.ts";
 import type { Store } from "../../store/store.ts";
 import type { FromSuccessor, HandedSocket } from "./messages.ts";
@@ -76,16 +77,19 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
 
   async function attempt(): Promise<UpgradeOutcome> {
     let remote: RemoteStore | undefined;
+    let peer: BusPeer | undefined;
     let before: Store | undefined;
     let successor: Successor | undefined;
     const outcome = await new Promise<UpgradeOutcome>((resolve) => {
       const fail = (reason: string): void => {
         remote?.gone(reason);
+        peer?.close();
         resolve({ ok: false, reason });
       };
       const limit = clock.after(START_LIMIT_MS, () => fail("it was not ready within 60 s"));
       const onMessage = (message: FromSuccessor): void => {
         if (message.type === "store result") remote?.answered(message);
+        else if (message.type === "bus message" || message.type === "bus receipt") peer?.received(message);
         else if (message.type === "failed") fail(message.reason);
         else if (message.type === "ready") {
           limit.cancel();
@@ -100,6 +104,8 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
           const to = successor as Successor;
           remote = createRemoteStore(env.store.kind, clock, (question) => to.send(question));
           before = env.store.switchTo({ ...remote, isShared: true });
+          peer = env.store.processBus.connect(to.send);
+          to.send({ type: "bus open" });
           void releaseStore(before).then((content) =>
             to.send({ type: "store given", ...(content ? { content } : {}) }),
           );

@@ -1,6 +1,7 @@
 /**
- * Sends messages about sessions and calls between replicas over the store's bus. Messages are encrypted with the
- * signing key and bound to their channel. Without a bus, nothing is sent.
+ * Sends messages about sessions and calls between replicas, or between the processes of an upgrade, over the store's
+ * bus. Messages are encrypted with the signing key and bound to their channel. Without a bus or another process,
+ * nothing is sent.
  */
 import { randomBytes } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
@@ -50,8 +51,10 @@ export class ReplicaBus {
     this.#store = storeNamespace(env.store, "mcp-replicas");
   }
 
+  /** True if other processes can receive messages. Listening is possible before that. */
   get isThere(): boolean {
-    return this.#bus !== undefined;
+    const bus = this.#bus;
+    return bus !== undefined && bus.hasPeers !== false;
   }
 
   get #bus(): Bus | undefined {
@@ -64,7 +67,7 @@ export class ReplicaBus {
    */
   async send(channel: string, message: ReplicaMessage, ask?: number): Promise<number> {
     const bus = this.#bus;
-    if (bus === undefined) return 0;
+    if (bus === undefined || bus.hasPeers === false) return 0;
     if (this.#sends >= MAX_SENDS) {
       this.#env.logger.warn("message to other replicas dropped: too many in flight", { kind: message.kind });
       return 0;
@@ -85,7 +88,7 @@ export class ReplicaBus {
   /** Resolves when all receivers have confirmed the message, or after a timeout. */
   async ask(channel: string, message: ReplicaMessage): Promise<void> {
     const bus = this.#bus;
-    if (bus === undefined) return;
+    if (bus === undefined || bus.hasPeers === false) return;
     await this.#listenForReplies(bus);
     const id = this.#nextAsk++;
     let done = 0;

@@ -6,7 +6,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { BusChannel } from "../../store/store.ts";
-import { type Call, type CallHandle, type Failure, refuseQuestion, serverFailure } from "../protocol/call.ts";
+import { type Call, type CallHandle, type Failure, NO_CALL, refuseQuestion, serverFailure } from "../protocol/call.ts";
 import { asServerMessage, INVALID_PARAMS, parseClientMessage } from "../protocol/json-rpc.ts";
 import type { ReplicaBus, ReplicaMessage } from "./replica-bus.ts";
 
@@ -40,18 +40,40 @@ interface Retry {
   readonly request: string;
 }
 
+export interface RetryRelays {
+  /** Counts the calls that wait for a retry, and those that run for a retry that another process received. */
+  readonly suspendedCalls: number;
+  relay(target: { readonly name: string }, owner: string): RetryRelay;
+}
+
 /** The channel name is derived from the owner and the target, so the token of another user matches no call. */
-export function createRetryRelays(env: RetryRelayOptions, backend: string) {
-  return (target: { readonly name: string }, owner: string): RetryRelay | undefined => {
-    if (!env.bus.isThere) return undefined;
+export function createRetryRelays(env: RetryRelayOptions, backend: string): RetryRelays {
+  const suspended = new Set<SuspendedCallListener>();
+  const relay = (target: { readonly name: string }, owner: string): RetryRelay => {
     const callChannel = (token: string): string =>
       `turn/${createHash("sha256")
         .update(JSON.stringify([backend, target.name, owner, token]))
         .digest("hex")}`;
     return {
-      wait: (token, resume) => new SuspendedCallListener(env.bus, callChannel(token), resume),
-      resume: (token, call) => new RelayedRetry(env, callChannel(token), call),
+      wait(token, resume) {
+        const listener = new SuspendedCallListener(env.bus, callChannel(token), resume, () =>
+          suspended.delete(listener),
+        );
+        suspended.add(listener);
+        return listener;
+      },
+      resume(token, call) {
+        if (env.bus.isThere) return new RelayedRetry(env, callChannel(token), call);
+        call.failed(UNKNOWN_STATE);
+        return NO_CALL;
+      },
     };
+  };
+  return {
+    relay,
+    get suspendedCalls() {
+      return suspended.size;
+    },
   };
 }
 
@@ -59,29 +81,39 @@ class SuspendedCallListener {
   readonly #bus: ReplicaBus;
   readonly #channel: BusChannel | undefined;
   readonly #resume: (call: Call) => CallHandle;
+  readonly #ended: () => void;
   #running: CallHandle | undefined = undefined;
   #isTaken = false;
 
-  constructor(bus: ReplicaBus, channel: string, resume: (call: Call) => CallHandle) {
+  constructor(bus: ReplicaBus, channel: string, resume: (call: Call) => CallHandle, ended: () => void) {
     this.#bus = bus;
     this.#resume = resume;
+    this.#ended = ended;
     this.#channel = bus.listen(channel, (message) => this.#received(message));
   }
 
   /** Stops listening for retries. A call that another replica resumed stays connected until it ends. */
   close(): void {
-    if (!this.#isTaken) this.#channel?.close();
+    if (!this.#isTaken) this.#end();
+  }
+
+  #end(): void {
+    this.#channel?.close();
+    this.#ended();
   }
 
   #received({ kind, text = "" }: ReplicaMessage): void {
-    if (kind === "cancel") this.#running?.cancel("the client closed the connection");
+    if (kind === "cancel" && this.#running !== undefined) {
+      this.#running.cancel("the client closed the connection");
+      this.#end();
+    }
     if (kind !== "retry" || this.#isTaken) return;
-    this.#isTaken = true;
     const { reply, request: requestText } = JSON.parse(text) as Retry;
     const request = parseClientMessage(requestText);
     if (request.kind !== "request") return;
+    this.#isTaken = true;
     const end = (message: ReplicaMessage): void => {
-      this.#channel?.close();
+      this.#end();
       const isTooLarge = (message.text?.length ?? 0) > MAX_RELAYED_CHARS;
       void this.#bus.send(reply, isTooLarge ? failed(serverFailure("the response is too large")) : message);
     };

@@ -3,8 +3,8 @@
  * stalling and flooding. Arguments: `--name=x`, `--version=2025-03-26`, `--page=2` (items per list page), `--refuse`
  * (fails initialize), `--greet` (first prints a line that is not JSON), `--stubborn` (ignores the end of stdin and
  * SIGTERM), `--mute` (ignores unknown methods), `--brittle` (exits on unknown methods), `--asked=file` (writes the
- * file on an unknown method), `--opened=file` (writes the file after initialize), `--tools=1000` (adds that many
- * tools).
+ * file on an unknown method), `--opened=file` (writes the file after initialize), `--cancelled=file` (writes the file
+ * when a call is cancelled), `--tools=1000` (adds that many tools).
  */
 import { writeFileSync } from "node:fs";
 import { error, huge, type Message, notify, result, send, sleep, text } from "./odd-lines.ts";
@@ -48,7 +48,10 @@ function received(message: Message): void {
 
 function notified(method: string, params: Record<string, unknown>): void {
   seen.push(method);
-  if (method === "notifications/cancelled") cancelled.push(params.requestId);
+  if (method === "notifications/cancelled") {
+    cancelled.push(params.requestId);
+    if (flags.has("cancelled")) writeFileSync(flags.get("cancelled") ?? "", "");
+  }
   if (method === "notifications/initialized") initializedCount += 1;
 }
 
