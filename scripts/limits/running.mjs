@@ -8,6 +8,12 @@ export const RUNNING_LIMITS = {
     ["MAX_CHARS", "pipeline/records/history-record.ts", "a name in a row, such as a model or a tool", "it is cut off"],
     ["MAX_LONG_CHARS", "pipeline/records/history-record.ts", "the path and the reason in a row", "they are cut off"],
     ["MAX_GROUPS", "admin/endpoints/usage.ts", "names in `by` of `/debug/usage`", "400"],
+    [
+      "MAX_ACCOUNTS",
+      "admin/endpoints/usage-budgets.ts",
+      "accounts that `/debug/usage/budgets` lists",
+      "those with the smallest difference are omitted",
+    ],
   ],
   Configuration: [
     ["MAX_FILE_BYTES", "config/text/yaml-source.ts", "a configuration file", "the configuration is rejected"],

@@ -17,6 +17,7 @@ import type { RecentRequests } from "../pipeline/records/recent-requests.ts";
 import type { RequestHistory } from "../pipeline/records/request-history.ts";
 import type { ShadowReport } from "../pipeline/records/shadow-report.ts";
 import type { TrafficHistory } from "../pipeline/records/traffic-history.ts";
+import type { Store } from "../store/store.ts";
 import { type AccessParts, accessEndpoint } from "./endpoints/access.ts";
 import { celEndpoint, configDumpEndpoint } from "./endpoints/config.ts";
 import { type KeyStore, keysEndpoint } from "./endpoints/keys.ts";
@@ -34,6 +35,7 @@ import { budgetsEndpoint, limitsEndpoint, mirrorsEndpoint, shadowEndpoint } from
 import { historyEndpoint, requestsEndpoint, traceEndpoint } from "./endpoints/requests.ts";
 import { countTasks, tasksEndpoint } from "./endpoints/tasks.ts";
 import { usageDeleteEndpoint, usageEndpoint, usageStatusEndpoint } from "./endpoints/usage.ts";
+import { usageBudgetsEndpoint } from "./endpoints/usage-budgets.ts";
 import {
   type RehearseParts,
   recordingEndpoint,
@@ -53,6 +55,7 @@ export interface AdminParts {
   readonly history: TrafficHistory;
   /** Undefined unless `config.history` is set, and in worker threads. */
   readonly historyDatabase: History | undefined;
+  readonly store: Store;
   readonly kept: KeptTraces | undefined;
   readonly limits: LimitRegistry;
   readonly keys: KeyStore;
@@ -89,6 +92,7 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
     historyEndpoint(parts.history),
     usageEndpoint(parts.historyDatabase, clock),
     usageStatusEndpoint(parts.historyDatabase),
+    usageBudgetsEndpoint(parts.historyDatabase, parts.store, clock),
     usageDeleteEndpoint(parts.historyDatabase),
     limitsEndpoint(limits),
     budgetsEndpoint(limits),

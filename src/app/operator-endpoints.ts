@@ -74,6 +74,7 @@ export function operatorEndpoints(services: Services, parts: OperatorParts): Ope
     recent: records.recent,
     history: records.history,
     historyDatabase: parts.historyDatabase,
+    store,
     kept: records.kept,
     limits,
     keys: {

@@ -30,6 +30,8 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   gwctl usage --by user -o csv > usage.csv           for a spreadsheet`,
   "history status": `
   gwctl history status                               rows that are stored, waiting and dropped`,
+  "history budgets": `
+  gwctl history budgets                              accounts whose budget and history differ`,
   "history delete": `
   gwctl history delete --subject ada                 after a privacy request`,
   policies: `

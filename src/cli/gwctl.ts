@@ -116,6 +116,10 @@ Common commands:
     .description("show whether the database can be used, and how many rows are stored, waiting and dropped")
     .option("-o, --output <format>", "text or json", "text")
     .action(async (name, flags) => (await import("./commands/usage-command.ts")).historyStatus(name, flags, terminal));
+  withTarget(history.command("budgets [instance]"))
+    .description("compare the spending of budgets with the history database")
+    .option("-o, --output <format>", "text or json", "text")
+    .action(async (name, flags) => (await import("./commands/usage-command.ts")).historyBudgets(name, flags, terminal));
   withTarget(history.command("delete [instance]"))
     .description("delete the rows of a user")
     .requiredOption("--subject <name>", "the subject of the requests")

@@ -77,6 +77,13 @@ export interface LimitReading {
   readonly share: number;
 }
 
+export interface SpentAmount {
+  /** The key of the counter in the store. */
+  readonly account: string;
+  /** Tokens or billionths of a dollar. */
+  readonly amount: number;
+}
+
 export interface ChargeTaken {
   giveBack(): void;
 }
@@ -163,6 +170,8 @@ class ExchangeLimits {
   charges: ChargeTaken[] | undefined = undefined;
   /** The limits settle these charges when the tokens have been counted. */
   tokenCharges: ChargeTaken[] | undefined = undefined;
+  /** Amounts that budgets charged for this request, for the history. */
+  spent: SpentAmount[] | undefined = undefined;
 }
 
 /** `Exchange.deniedInShadow` and limits in shadow mode write these fields. */

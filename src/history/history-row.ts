@@ -41,7 +41,12 @@ export const COLUMNS = [
   "response_bytes",
   "policies",
   "trace_id",
+  /** A JSON array of accounts and amounts, or an empty string. */
+  "charges",
 ] as const;
+
+/** A spool can have rows of an earlier version, which lack the columns after these. */
+const FIRST_COLUMNS = COLUMNS.indexOf("trace_id") + 1;
 
 export type Column = (typeof COLUMNS)[number];
 
@@ -87,8 +92,24 @@ export function parseRow(line: string): HistoryRow | undefined {
   } catch {
     return undefined;
   }
-  if (!Array.isArray(values) || values.length < COLUMNS.length || typeof values[0] !== "string") return undefined;
-  return Object.fromEntries(COLUMNS.map((name, i) => [name, values[i] as RowValue])) as unknown as HistoryRow;
+  if (!Array.isArray(values) || values.length < FIRST_COLUMNS || typeof values[0] !== "string") return undefined;
+  return Object.fromEntries(
+    COLUMNS.map((name, i) => [name, (values[i] ?? (i < FIRST_COLUMNS ? null : "")) as RowValue]),
+  ) as unknown as HistoryRow;
+}
+
+export interface Charge {
+  readonly account: string;
+  readonly amount: number;
+}
+
+export function chargesText(charges: readonly Charge[] | undefined): string {
+  return charges === undefined ? "" : JSON.stringify(charges.map(({ account, amount }) => [account, amount]));
+}
+
+export function parseCharges(text: string): Charge[] {
+  if (text === "") return [];
+  return (JSON.parse(text) as [string, number][]).map(([account, amount]) => ({ account, amount }));
 }
 
 export function parseRows(text: string): HistoryRow[] {

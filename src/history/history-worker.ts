@@ -16,7 +16,7 @@ import type {
   ToHistoryThread,
 } from "./messages.ts";
 import { migrate } from "./migrations.ts";
-import { deleteSubject, requestsBefore, requestsWithId } from "./request-query.ts";
+import { deleteSubject, readSpending, requestsBefore, requestsWithId } from "./request-query.ts";
 import { Spool } from "./spool.ts";
 import { readUsage } from "./usage-query.ts";
 import { HistoryWriter, type WriterOptions } from "./writer.ts";
@@ -114,6 +114,8 @@ async function answerQuestion(
       const at = (ms: unknown): string | null => (ms === null || ms === undefined ? null : timeText(Number(ms)));
       return { rows: Number(found?.n ?? 0), oldest: at(found?.first), newest: at(found?.last) };
     }
+    case "spending":
+      return readSpending(engine.reader);
     case "delete":
       return { deleted: await deleteSubject(engine, question.subject) };
   }

@@ -1,7 +1,7 @@
 /**
  * Messages between the main thread and the history thread.
  */
-import type { HistoryRow } from "./history-row.ts";
+import type { Charge, HistoryRow } from "./history-row.ts";
 import type { Retention } from "./request-query.ts";
 import type { UsageQuery, UsageReport } from "./usage-query.ts";
 import type { WriterCounts } from "./writer.ts";
@@ -22,6 +22,7 @@ export type HistoryQuestion =
   | { readonly kind: "before"; readonly beforeMs: number; readonly limit: number }
   | { readonly kind: "id"; readonly id: string }
   | { readonly kind: "stored" }
+  | { readonly kind: "spending" }
   | { readonly kind: "delete"; readonly subject: string };
 
 export interface HistoryAnswers {
@@ -29,6 +30,7 @@ export interface HistoryAnswers {
   readonly before: readonly HistoryRow[];
   readonly id: readonly HistoryRow[];
   readonly stored: { readonly rows: number; readonly oldest: string | null; readonly newest: string | null };
+  readonly spending: readonly Charge[];
   readonly delete: { readonly deleted: number };
 }
 

@@ -79,6 +79,10 @@ export const MIGRATIONS: readonly (readonly string[])[] = [
     "CREATE INDEX gateway_requests_request_id ON gateway_requests (request_id)",
     USAGE,
   ],
+  [
+    "ALTER TABLE gateway_requests ADD COLUMN charges TEXT NOT NULL DEFAULT ''",
+    "CREATE TABLE gateway_spending (account TEXT PRIMARY KEY, amount BIGINT NOT NULL, time BIGINT NOT NULL)",
+  ],
 ];
 
 /** PostgreSQL serializes the migrations of replicas that start at the same time with this lock. */

@@ -2,7 +2,7 @@
  * Finds single requests in the history, deletes the rows of a user, and removes rows after their retention.
  */
 import type { HistoryEngine, Sql } from "./engine.ts";
-import { COLUMNS, type HistoryRow } from "./history-row.ts";
+import { type Charge, COLUMNS, type HistoryRow } from "./history-row.ts";
 import { DIMENSIONS, SUMS } from "./migrations.ts";
 
 /** Clients can choose request ids, so an id can occur many times. */
@@ -36,7 +36,19 @@ export async function deleteSubject(engine: HistoryEngine, subject: string): Pro
   // The name of an API key without a user is both the user and the key.
   await renameUser(engine, "user_name", subject);
   await renameUser(engine, "key", subject);
+  await engine.transaction((sql) =>
+    sql.all(
+      "DELETE FROM gateway_spending WHERE substr(account, length(account) - length(CAST($1 AS TEXT)) + 1) = CAST($1 AS TEXT)",
+      [`/=${subject}`],
+    ),
+  );
   return deleted;
+}
+
+/** Returns what budgets charged, by the keys of their counters in the store. */
+export async function readSpending(sql: Sql): Promise<Charge[]> {
+  const rows = await sql.all("SELECT account, amount FROM gateway_spending");
+  return rows.map(({ account, amount }) => ({ account: String(account), amount: Number(amount) }));
 }
 
 async function renameUser(engine: HistoryEngine, column: "user_name" | "key", subject: string): Promise<void> {
@@ -60,6 +72,7 @@ export interface Retention {
 export async function expireSome(engine: HistoryEngine, { rowsMs, usageMs }: Retention, nowMs: number) {
   const rows = await deleteSome(engine, "gateway_requests", "time < $1", nowMs - rowsMs);
   const usage = await deleteSome(engine, "gateway_usage", "hour < $1", nowMs - usageMs);
+  await deleteSome(engine, "gateway_spending", "time < $1", nowMs - usageMs);
   if (rows + usage > 0) await engine.reclaim();
   return rows >= ROWS_PER_STEP || usage >= ROWS_PER_STEP;
 }

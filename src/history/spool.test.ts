@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fakeClock } from "../../test/support/fake-clock.ts";
-import { parseRows } from "./history-row.ts";
+import { COLUMNS, parseRows } from "./history-row.ts";
 import { Spool } from "./spool.ts";
 
 function aSpool(t: TestContext, { folder = newFolder(t), maxBytes = 1_000_000 } = {}) {
@@ -73,4 +73,9 @@ test("a line that was cut off is skipped", (t) => {
   const [file = ""] = readdirSync(join(folder, own)).filter((name) => name.endsWith(".rows"));
   appendFileSync(join(folder, own, file), '["cut o');
   assert.deepEqual(parseRows(spool.oldest()?.text ?? ""), []);
+});
+
+test("a row of an earlier version has no charges", () => {
+  const values = COLUMNS.slice(0, COLUMNS.indexOf("charges")).map((name) => (name === "id" ? "a" : 0));
+  assert.equal(parseRows(JSON.stringify(values))[0]?.charges, "");
 });

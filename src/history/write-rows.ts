@@ -3,7 +3,7 @@
  * counted again, so a batch can be written any number of times.
  */
 import type { HistoryEngine, Sql } from "./engine.ts";
-import { COLUMNS, type HistoryRow, type RowValue } from "./history-row.ts";
+import { COLUMNS, type HistoryRow, parseCharges, type RowValue } from "./history-row.ts";
 import { DIMENSIONS, SUMS } from "./migrations.ts";
 
 export const HOUR_MS = 3_600_000;
@@ -14,6 +14,9 @@ const ADDED = SUMS.map((name) => `${name} = gateway_usage.${name} + excluded.${n
 const USAGE_COLUMNS = ["hour", ...DIMENSIONS, ...SUMS];
 const INSERT_ROWS = `INSERT INTO gateway_requests (${COLUMNS.join(", ")}) VALUES`;
 const INSERT_USAGE = `INSERT INTO gateway_usage (${USAGE_COLUMNS.join(", ")}) VALUES`;
+const INSERT_SPENDING = "INSERT INTO gateway_spending (account, amount, time) VALUES";
+const SPENDING_CONFLICT =
+  "ON CONFLICT (account) DO UPDATE SET amount = gateway_spending.amount + excluded.amount, time = excluded.time";
 const USAGE_CONFLICT = `ON CONFLICT (hour, ${DIMENSIONS.join(", ")}) DO UPDATE SET ${ADDED}`;
 
 /** Resolves with the number of rows that were not stored before. */
@@ -21,6 +24,7 @@ export function writeRows(engine: HistoryEngine, rows: readonly HistoryRow[]): P
   return engine.transaction(async (sql) => {
     const added = await insertRows(sql, rows);
     await addUsage(sql, added);
+    await addSpending(sql, added);
     return added.length;
   });
 }
@@ -45,6 +49,23 @@ async function addUsage(sql: Sql, rows: readonly HistoryRow[]): Promise<void> {
   const entries = [...sums].sort(([one], [other]) => (one < other ? -1 : 1));
   const values = entries.map(([key, sum]) => [...(JSON.parse(key) as RowValue[]), ...sum]);
   await insert(sql, INSERT_USAGE, values, USAGE_CONFLICT);
+}
+
+/** The sums of what budgets charged, which `/debug/usage/budgets` compares with the counters in the store. */
+async function addSpending(sql: Sql, rows: readonly HistoryRow[]): Promise<void> {
+  const sums = new Map<string, [amount: number, time: number]>();
+  for (const { charges, time } of rows)
+    for (const { account, amount } of parseCharges(charges)) {
+      const [sum, latest] = sums.get(account) ?? [0, 0];
+      sums.set(account, [sum + amount, Math.max(latest, time)]);
+    }
+  const entries = [...sums].sort(([one], [other]) => (one < other ? -1 : 1));
+  await insert(
+    sql,
+    INSERT_SPENDING,
+    entries.map(([account, [amount, time]]) => [account, amount, time]),
+    SPENDING_CONFLICT,
+  );
 }
 
 function dimensionsOf(row: HistoryRow): string[] {

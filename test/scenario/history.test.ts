@@ -3,14 +3,15 @@
  * stays correct through migrations, retention, deletion, and several writers. Each scenario runs on both databases.
  */
 import assert from "node:assert/strict";
-import { type TestContext, test } from "node:test";
+import { test } from "node:test";
 import { NewerSchema } from "../../src/history/engine.ts";
 import { MIGRATIONS, migrate, schemaVersion } from "../../src/history/migrations.ts";
-import { deleteSubject, expireSome } from "../../src/history/request-query.ts";
+import { deleteSubject, expireSome, readSpending } from "../../src/history/request-query.ts";
 import { readUsage, type UsageQuery } from "../../src/history/usage-query.ts";
 import { writeRows } from "../../src/history/write-rows.ts";
 import { eventually } from "../support/eventually.ts";
 import { gwctl } from "../support/gwctl.ts";
+import { startChatProvider } from "../support/history/chat-provider.ts";
 import { aRow, HISTORY_DATABASES, openedDatabase, usageOf } from "../support/history/history-database.ts";
 import { modernPost } from "../support/mcp/modern-client.ts";
 import { startToolsServer } from "../support/mcp/tools-server.ts";
@@ -39,49 +40,12 @@ class ClientCount {
 
 const COUNTED = ["requests", "ok", "rejected", "failed", "aborted", "inputTokens", "outputTokens"] as const;
 
-async function provider(t: TestContext) {
-  let calls = 0;
-  return backendFor(t, (request, response) => {
-    let text = "";
-    request.on("data", (chunk) => {
-      text += String(chunk);
-    });
-    request.on("end", () => {
-      const { model, stream } = JSON.parse(text) as { model: string; stream?: boolean };
-      calls += 1;
-      // Every second call of this model fails once, and the gateway retries it.
-      if (model === "flaky" && calls % 2 === 1) {
-        response.writeHead(503, { "content-type": "application/json" }).end('{"error":{"message":"busy"}}');
-        return;
-      }
-      if (model === "broken") {
-        response.writeHead(500, { "content-type": "application/json" }).end('{"error":{"message":"broken"}}');
-        return;
-      }
-      const usage = { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 };
-      if (stream !== true) {
-        const choices = [{ index: 0, message: { role: "assistant", content: "ok" }, finish_reason: "stop" }];
-        response.writeHead(200, { "content-type": "application/json" });
-        response.end(JSON.stringify({ id: "1", object: "chat.completion", model, choices, usage }));
-        return;
-      }
-      response.writeHead(200, { "content-type": "text/event-stream" });
-      const chunk = { id: "1", object: "chat.completion.chunk", model };
-      response.write(`data: ${JSON.stringify({ ...chunk, choices: [{ index: 0, delta: { content: "a" } }] })}\n\n`);
-      // The stream of this model stays open until the client leaves.
-      if (model === "endless") return;
-      response.write(`data: ${JSON.stringify({ ...chunk, choices: [], usage })}\n\n`);
-      response.end("data: [DONE]\n\n");
-    });
-  });
-}
-
 for (const kind of HISTORY_DATABASES) {
   const { name, skip } = kind;
 
   test(`${name}: usage equals what clients count in mixed traffic`, { skip }, async (t) => {
     const database = await kind.create(t);
-    const llm = await provider(t);
+    const llm = await startChatProvider(t);
     const web = await backendFor(t, (request, response) => {
       if (request.url === "/reset") request.socket.destroy();
       else response.writeHead(Number(request.url?.slice(1))).end("x");
@@ -331,6 +295,29 @@ routes: [{ name: web, policies: { directResponse: { status: 418, body: no } } }]
     assert.deepEqual(await engine.reader.all("SELECT id, region FROM gateway_requests"), [{ id: "1", region: "" }]);
     await assert.rejects(migrate(engine), NewerSchema);
     await assert.rejects(migrate(engine), /has schema version \d+, but this gateway supports up to version \d+/);
+  });
+
+  test(`${name}: a database of version 1 keeps its rows when it is migrated`, { skip }, async (t) => {
+    const engine = await (await kind.create(t)).open();
+    t.after(() => engine.close());
+    await migrate(engine, MIGRATIONS.slice(0, 1));
+    const { charges: _, ...old } = aRow({ id: "1", time: NOW, team: "red" });
+    const names = Object.keys(old);
+    await engine.transaction((sql) =>
+      sql.all(
+        `INSERT INTO gateway_requests (${names.join(", ")}) VALUES (${names.map((_name, i) => `$${i + 1}`).join(", ")})`,
+        Object.values(old),
+      ),
+    );
+    await migrate(engine);
+    assert.equal(await schemaVersion(engine.reader), MIGRATIONS.length);
+    const charges = JSON.stringify([["all/tokens/month/2026-11/-", 12]]);
+    await writeRows(engine, [aRow({ id: "1", time: NOW, charges }), aRow({ id: "2", time: NOW, charges })]);
+    assert.deepEqual(await engine.reader.all("SELECT id, team, charges FROM gateway_requests ORDER BY id"), [
+      { id: "1", team: "red", charges: "" },
+      { id: "2", team: "", charges },
+    ]);
+    assert.deepEqual(await readSpending(engine.reader), [{ account: "all/tokens/month/2026-11/-", amount: 12 }]);
   });
 
   test(`${name}: an older gateway does not start on a newer schema`, { skip }, async (t) => {

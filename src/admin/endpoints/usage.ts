@@ -38,14 +38,14 @@ const PARAMETERS: ReadonlySet<string> = new Set([
   "cursor",
 ]);
 
-const NOT_CONFIGURED = textResponse(404, "the history is off; set `config.history` to record requests\n");
+export const HISTORY_OFF = textResponse(404, "the history is off; set `config.history` to record requests\n");
 
 export function usageEndpoint(history: History | undefined, clock: Clock): AdminEndpoint {
   return {
     path: ADMIN_PATHS.usage,
     doc: "Usage from the history database: ?by=team,model&since=30d&until=<time>, ?team=<name> and other filters, ?limit=, ?cursor=.",
     async GET(request) {
-      if (history === undefined) return NOT_CONFIGURED;
+      if (history === undefined) return HISTORY_OFF;
       const query = parseUsageQuery(request.query, clock.now());
       return "status" in query ? query : answered(() => history.ask({ kind: "usage", query }));
     },
@@ -57,7 +57,7 @@ export function usageStatusEndpoint(history: History | undefined): AdminEndpoint
     path: ADMIN_PATHS.usageStatus,
     doc: "The state of the history database: rows stored, waiting and dropped.",
     async GET() {
-      if (history === undefined) return NOT_CONFIGURED;
+      if (history === undefined) return HISTORY_OFF;
       const stored = await history.ask({ kind: "stored" }).catch(() => null);
       return jsonResponse({ ...history.status(), stored });
     },
@@ -69,7 +69,7 @@ export function usageDeleteEndpoint(history: History | undefined): AdminEndpoint
     path: ADMIN_PATHS.usageDelete,
     doc: 'POST {"subject":"<name>"} deletes the rows of a user from the history database.',
     async POST(request) {
-      if (history === undefined) return NOT_CONFIGURED;
+      if (history === undefined) return HISTORY_OFF;
       const subject = parseSubject((await request.body()).toString("utf8"));
       if (subject === undefined) return textResponse(400, 'send JSON such as {"subject":"ada"}\n');
       return answered(() => history.ask({ kind: "delete", subject }));

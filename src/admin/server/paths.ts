@@ -13,6 +13,7 @@ export const ADMIN_PATHS = {
   history: "/debug/history",
   usage: "/debug/usage",
   usageStatus: "/debug/usage/status",
+  usageBudgets: "/debug/usage/budgets",
   usageDelete: "/debug/usage/delete",
   limits: "/debug/limits",
   budgets: "/debug/budgets",

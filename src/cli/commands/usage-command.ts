@@ -8,7 +8,7 @@ import type { TargetFlags } from "../instance/target.ts";
 import { table } from "../terminal/table.ts";
 import { paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { bytesText, counted } from "../views/units.ts";
-import { openTarget } from "./open-target.ts";
+import { openTarget, showReport } from "./open-target.ts";
 
 export interface UsageFlags extends TargetFlags {
   readonly by?: string;
@@ -159,6 +159,46 @@ export async function historyStatus(name: string | undefined, flags: HistoryFlag
   } finally {
     admin.close();
   }
+}
+
+interface BudgetComparison {
+  readonly compared: number;
+  readonly differing: number;
+  readonly queuedRows: number;
+  readonly spoolBytes: number;
+  readonly dropped: number;
+  readonly accounts: readonly {
+    readonly budget: string;
+    readonly unit: string;
+    readonly per: string;
+    readonly period: string;
+    readonly key: string;
+    readonly ledger: number;
+    readonly history: number;
+    readonly difference: number;
+  }[];
+}
+
+export function historyBudgets(name: string | undefined, flags: HistoryFlags, terminal: Terminal): Promise<void> {
+  return showReport<BudgetComparison>(name, flags, terminal, {
+    path: ADMIN_PATHS.usageBudgets,
+    list: "accounts",
+    isEmpty: ({ differing }) => differing === 0,
+    nothing: ({ compared }) => `${counted(compared, "account")} compared: budgets and history agree`,
+    draw: ({ accounts, queuedRows, dropped }, paint) => {
+      const rows = accounts
+        .filter(({ difference }) => difference !== 0)
+        .map(({ budget, per, period, key, unit, ledger, history, difference }) => [
+          budget,
+          `${per} ${period}`,
+          key,
+          unit,
+          ...[ledger, history, difference].map(String),
+        ]);
+      const head = ["BUDGET", "PERIOD", "KEY", "UNIT", "BUDGET SPENT", "HISTORY", "DIFFERENCE"];
+      return `${table([head, ...rows], { paint })}${counted(queuedRows, "row")} waiting, ${counted(dropped, "row")} dropped\n`;
+    },
+  });
 }
 
 export interface DeleteFlags extends TargetFlags {

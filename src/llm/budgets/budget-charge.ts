@@ -91,6 +91,9 @@ export class BudgetCharge implements Charge {
       const amount = used(claim) ?? (this.#taken[i] as number);
       this.#add(i, amount - (this.#taken[i] as number));
       this.#settings.books.spent(claim.account, amount);
+      if (amount === 0) continue;
+      this.#exchange.limits.spent ??= [];
+      this.#exchange.limits.spent.push({ account: claim.account.key, amount });
     }
   }
 

@@ -49,6 +49,23 @@ export function parseOwner(rest: string): string {
   return rest === SHARED ? NO_KEY : rest.slice(OWN.length);
 }
 
+export interface ParsedAccount {
+  readonly budget: string;
+  readonly unit: BudgetUnit;
+  readonly per: PeriodUnit;
+  readonly period: string;
+  readonly owner: string;
+}
+
+const ACCOUNT = /^(.*)\/(cost|tokens)\/(day|week|month)\/(\d{4}-\d\d(?:-\d\d)?)\/(-$|=.*)$/s;
+
+/** Parses the key of a counter. Returns undefined for other keys in the store. */
+export function parseAccount(key: string): ParsedAccount | undefined {
+  const [, budget, unit, per, period, rest] = ACCOUNT.exec(key) ?? [];
+  if (budget === undefined || period === undefined || rest === undefined) return undefined;
+  return { budget, unit: unit as BudgetUnit, per: per as PeriodUnit, period, owner: parseOwner(rest) };
+}
+
 const SHARED = "-";
 const OWN = "=";
 

@@ -7,7 +7,7 @@ import { compileExpression, type Expression } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import { celSource, duration } from "../../core/schema.ts";
-import type { HistoryRow } from "../../history/history-row.ts";
+import { chargesText, type HistoryRow } from "../../history/history-row.ts";
 import { explainRequest } from "../../observe/trace/explain.ts";
 import { type Redaction, redactUrl, shortSessionId } from "../../observe/trace/redact.ts";
 import { type RequestDetail, type RequestRecord, resultOf } from "../../observe/trace/request-record.ts";
@@ -142,6 +142,7 @@ function historyLine(
     outcome.responseBytes,
     policiesText(exchange),
     exchange.records.spans?.traceId ?? "",
+    chargesText(exchange.limits.spent),
   ]);
 }
 
