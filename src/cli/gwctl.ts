@@ -386,10 +386,7 @@ function addProfile(proxy: Command, terminal: Terminal): void {
     );
 }
 
-/**
- * Suggests full commands for a shortened one, such as `gwctl proxy trace` for `gwctl trace`. Returns an empty list if
- * any argument is a top-level command.
- */
+/** Returns the full commands for a shortened one, such as `gwctl proxy trace` for `gwctl trace`. */
 function misplacedCommand(program: Command, argv: readonly string[]): readonly string[] {
   const tops = new Set(["help", ...program.commands.flatMap((one) => [one.name(), ...one.aliases()])]);
   const word = argv.find((argument) => !argument.startsWith("-"));

@@ -36,7 +36,7 @@ export function reasonOf(body: Buffer): string {
     const { message } = JSON.parse(body.toString()) as { message?: unknown };
     if (typeof message === "string") return printable(message);
   } catch {
-    // The body is not a Kubernetes Status object. Use its first line instead.
+    // The body is not JSON, so its first line is used.
   }
   return printable(body.toString().slice(0, 200).split("\n", 1)[0] ?? "");
 }

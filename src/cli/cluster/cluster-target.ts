@@ -1,7 +1,6 @@
 /**
- * Connects to a gateway in a cluster. `gateway/<name>` finds a running pod by its Gateway API label, and `pod/<name>`
- * names the pod. The admin interface usually listens on loopback, so gwctl connects through the API server's
- * port-forward.
+ * Connects to a gateway in a cluster through the port-forward of the API server. `gateway/<name>` selects a running
+ * pod by its Gateway API label, and `pod/<name>` names the pod.
  */
 import { createServer, type Server } from "node:net";
 import { Duplex } from "node:stream";
@@ -12,7 +11,7 @@ import type { Target, TargetFlags } from "../instance/target.ts";
 import { CliError, type Terminal, usageError } from "../terminal/terminal.ts";
 import { reasonOf, requestCluster } from "./cluster-request.ts";
 
-/** The label is set on the pods of a Gateway (GEP-1762). */
+/** GEP-1762 defines this label. */
 const GATEWAY_LABEL = "gateway.networking.k8s.io/gateway-name";
 const NAME = /^(?:(gateway|gateways|gtw|pod|pods)\/)?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)$/;
 
@@ -68,9 +67,7 @@ async function findPod(cluster: Cluster, gateway: string, terminal: Terminal): P
   );
 }
 
-/**
- * A rejected WebSocket upgrade carries no error message, so gwctl repeats the request without the upgrade to get one.
- */
+/** Repeats the request without the WebSocket upgrade to get the reason from the API server. */
 async function rejectionReason(cluster: Cluster, path: string, error: Error, terminal: Terminal): Promise<string> {
   const { status, body } = await requestCluster(cluster, path, terminal);
   if (status === 401 || status === 404) return `the cluster responded with ${status}: ${reasonOf(body)}`;
@@ -103,7 +100,7 @@ function isReady({ status }: Pod): boolean {
   return status?.conditions?.some(({ type, status: is }) => type === "Ready" && is !== "True") !== true;
 }
 
-/** Listens on a loopback port and forwards its connections to the pod. curl connects to this port in inject mode. */
+/** Listens on a loopback port and forwards its connections to the pod. */
 function forwardLocally(forward: () => Promise<Duplex>): Promise<{ server: Server; port: number }> {
   const server = createServer((client) => {
     client.on("error", () => undefined);
@@ -125,7 +122,7 @@ function forwardLocally(forward: () => Promise<Duplex>): Promise<{ server: Serve
   });
 }
 
-// Kubernetes port-forwarding over a WebSocket (subprotocol v4.channel.k8s.io). The first byte of each message is the
+// Port-forwarding uses a WebSocket with the subprotocol v4.channel.k8s.io. The first byte of each message is the
 // channel: 0 for data, 1 for errors. The first message of each channel contains only the port.
 
 const DATA_CHANNEL = 0;
@@ -159,7 +156,7 @@ export async function openPortForward(cluster: Cluster, pod: string, port: numbe
     },
   );
 
-  // The WebSocket buffers without a limit, so the stream applies no backpressure.
+  // The stream applies no backpressure.
   const duplex = new Duplex({
     read: () => undefined,
     write(chunk: Buffer, _encoding, done) {

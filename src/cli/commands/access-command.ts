@@ -1,6 +1,5 @@
 /**
- * `gwctl access`: which routes, MCP tools and models each known principal may use, and why. The gateway evaluates its
- * configuration; no request is sent.
+ * `gwctl access` shows which routes, MCP tools, and models each known principal may use, and why.
  */
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
@@ -45,7 +44,7 @@ interface AccessReview {
   readonly principals: readonly Principal[];
   readonly items: readonly AccessItem[];
   readonly reasons: readonly AccessReason[];
-  /** The index of the reason for each item and principal. */
+  /** `results[item][principal]` is an index into `reasons`. */
   readonly results: readonly (readonly number[])[];
   readonly notes: readonly string[];
 }
@@ -63,9 +62,7 @@ interface Row {
 }
 
 const FORMATS = ["text", "json", "csv"];
-/** The gateway limits a review to one minute, and listing the tools of slow servers to another. */
 const TIMEOUT_MS = 150_000;
-/** A text table of all principals of an item would be too wide. */
 const MAX_NAMES = 8;
 
 export async function access(name: string | undefined, flags: AccessFlags, terminal: Terminal): Promise<void> {
@@ -111,7 +108,7 @@ function checkedItem(item: string): string {
   throw usageError(`invalid --who-can ${item}: expected route:name, tool:server/name, or model:name`);
 }
 
-/** `name` selects one principal, and `field:value` all principals with this claim or key metadata. */
+/** Matches a principal by `name`, by `kind:name`, or by `field:value` for a claim or key metadata. */
 function principalFilter(text: string): (principal: Principal) => boolean {
   const colon = text.indexOf(":");
   const field = text.slice(0, Math.max(colon, 0));
@@ -260,7 +257,7 @@ function csv(rows: readonly (readonly string[])[]): string {
   return rows.map((row) => `${row.map(csvCell).join(",")}\r\n`).join("");
 }
 
-/** Spreadsheets run a cell that starts like a formula, and users choose some of these texts. */
+/** A leading quote prevents spreadsheets from running the cell as a formula. */
 function csvCell(text: string): string {
   const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;

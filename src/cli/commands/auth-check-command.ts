@@ -1,6 +1,6 @@
 /**
- * `gwctl auth check -f <config>`: checks each step of every `mcpAuthentication` login against the real provider,
- * without a running gateway. The configuration loader is imported on demand to keep gwctl fast to start.
+ * `gwctl auth check -f <config>` checks every `mcpAuthentication` login of the configuration without a running
+ * gateway.
  */
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";

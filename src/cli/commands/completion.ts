@@ -123,7 +123,7 @@ function fishSource(values: readonly string[] | string): string {
 }
 
 const MAX_NAMES = 100;
-/** The shell evaluates completions, so names with other characters are skipped. */
+/** The shell evaluates completions, so names with other characters are omitted. */
 const SAFE_NAME = /^[A-Za-z0-9][A-Za-z0-9._:/@=-]*$/;
 
 const READERS: Readonly<Record<string, (admin: AdminClient) => Promise<string[]>>> = {

@@ -16,7 +16,6 @@ export interface ConfigFlags extends TargetFlags {
   readonly output?: string;
 }
 
-/** gwctl reads the declared fields and prints all other fields unchanged. */
 export interface ConfigDump {
   readonly listeners?: readonly { name: string; port: number; protocol: string; routes: readonly string[] }[];
   readonly routes?: readonly {
@@ -57,7 +56,6 @@ export async function configTable(
   const dump = await loadDump(name, flags, terminal);
   if (format !== "short") terminal.out(await rendered(dump[part] ?? [], format));
   else {
-    // A backend without `host` is shown as a JSON summary.
     const maxLastChars = part === "backends" ? SUMMARY_CHARS : MESSAGE_CHARS;
     terminal.out(table(rowsOf(part, dump), { paint: paintOf(terminal), maxLastChars }));
   }

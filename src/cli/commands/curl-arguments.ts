@@ -1,6 +1,6 @@
 /**
- * Parses the curl arguments of inject mode (spec 4.4). Only options that shape the request are accepted, because an
- * option could otherwise send the request to another host, write files or read a configuration file.
+ * Parses the curl arguments of inject mode (spec 4.4). Unlisted options are rejected, because some of them send the
+ * request to another host or write files.
  */
 import { usageError } from "../terminal/terminal.ts";
 
@@ -74,10 +74,8 @@ const SHORT: Readonly<Record<string, string>> = {
 };
 
 export interface InjectedRequest {
-  /** The URL is kept as typed. curl normalizes paths such as `/a/../b`, unless `--path-as-is` is set. */
   readonly url: string;
   readonly args: readonly string[];
-  /** Undefined unless the user set the `x-request-id` header. */
   readonly requestId: string | undefined;
 }
 
@@ -156,7 +154,7 @@ export interface CurlCall {
   readonly url: string;
   readonly args: readonly string[];
   readonly port: number;
-  /** The protocol of the listener, which overrides the scheme of the URL. Undefined if it is not known. */
+  /** If set, it replaces the scheme of the URL. */
   readonly scheme: "http" | "https" | undefined;
   readonly requestId: string;
   readonly hasRequestId: boolean;

@@ -1,6 +1,6 @@
 /**
- * `gwctl import <kind> <file>`: converts another program's configuration and prints the result, which the gateway's
- * own loader has validated. Comments at the top list omitted fields and differences in behavior.
+ * `gwctl import <kind> <file>` converts another program's configuration, validates the result with the gateway's
+ * loader, and prints it. Comments at the top list what was omitted or works differently.
  */
 import { readFileSync } from "node:fs";
 import { importAgentgateway } from "../import/agentgateway.ts";
@@ -50,7 +50,7 @@ function readText(file: string, terminal: Terminal): string {
   return file === "-" ? terminal.readStdin() : readFileSync(file, "utf8");
 }
 
-/** Editors allow whole-line comments in their JSON files. */
+/** Removes whole-line comments, which some editors allow in JSON files. */
 function withoutComments(text: string): string {
   return text.replaceAll(/^\s*\/\/.*$/gm, "");
 }
@@ -67,7 +67,7 @@ function commentsOf({ leftOut, differs, closed }: Conversion, kind: string): str
   ].join("");
 }
 
-/** A line break in a name from the source would end the YAML comment. */
+/** A line break would end the YAML comment. */
 function oneLine(text: string): string {
   return printable(text.replaceAll(/\s+/g, " "));
 }

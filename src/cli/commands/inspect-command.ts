@@ -1,6 +1,5 @@
 /**
- * `gwctl proxy memory|tasks|limits`, `gwctl budgets` and `gwctl cel`: prints data from the admin interface as tables
- * or JSON.
+ * `gwctl proxy memory|tasks|limits`, `gwctl budgets`, and `gwctl cel` print data from the admin interface.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
@@ -18,7 +17,7 @@ import { limitsText } from "../views/limits-view.ts";
 import { ageText, bytesText, counted, type Fields, fieldsOf, listOf, numberOf } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
-/** Each response must contain this field, which shows that a gateway sent it. */
+/** The response must contain this field; otherwise gwctl assumes that it did not come from a gateway. */
 const FIELDS = { memory: "process", tasks: "tasks", limits: "rules", budgets: "budgets" } as const;
 
 export interface InspectFlags extends TargetFlags {

@@ -1,6 +1,6 @@
 /**
- * `gwctl keys make|list|revoke`: manages API keys in the store of a running gateway. A new key is printed only once.
- * Standard output contains nothing else, so the key can be piped to a file.
+ * `gwctl keys make|list|revoke` manages API keys in the store of a running gateway. `make` writes only the key to
+ * standard output, so the key can be piped to a file.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";

@@ -1,7 +1,6 @@
 /**
- * `gwctl mcp lock` writes the tools of an MCP backend's servers to the lock file, so that a gateway with `toolsLock`
- * withholds later changes. `gwctl mcp connections` lists, tests and revokes the accounts that users connected at MCP
- * servers.
+ * `gwctl mcp lock` writes the tools of an MCP backend's servers to a lock file. `gwctl mcp connections` lists, tests,
+ * and revokes accounts that users connected at MCP servers.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
@@ -40,7 +39,6 @@ interface Change {
   readonly suspicious: readonly string[];
 }
 
-/** Allows time for servers to start, which can take a minute. */
 const LOCK_TIMEOUT_MS = 90_000;
 
 export async function mcpLock(name: string | undefined, flags: McpLockFlags, terminal: Terminal): Promise<void> {
@@ -66,7 +64,7 @@ export async function mcpLock(name: string | undefined, flags: McpLockFlags, ter
     terminal.err(`all tools match ${flags.lockFile}\n`);
     return;
   }
-  // Servers that are no longer configured are dropped. With --backend, servers of other backends are kept.
+  // Without --backend, entries of servers that were not inspected are dropped.
   const present = new Map(inspected.map(({ target }) => [target, locked.get(target) ?? new Map()]));
   const tools = withChanges(flags.backend === undefined ? present : new Map([...locked, ...present]), accepted);
   orFail(() => writeLockFile(flags.lockFile, tools), `cannot write ${flags.lockFile}: `);
@@ -144,7 +142,6 @@ interface Connection {
   readonly renews: boolean;
 }
 
-/** Allows time for one request to the MCP server and one to its authorization server. */
 const CONNECTION_TIMEOUT_MS = 60_000;
 
 export async function mcpConnections(

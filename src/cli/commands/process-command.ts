@@ -53,7 +53,6 @@ function merged(response: string, changes: readonly string[]): string {
   return [...clauses.values()].join(",");
 }
 
-/** The gateway cancels an upgrade after 60 s. */
 const UPGRADE_TIMEOUT_MS = 70_000;
 
 export async function upgrade(name: string | undefined, flags: TargetFlags, terminal: Terminal): Promise<void> {

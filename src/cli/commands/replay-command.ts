@@ -1,6 +1,6 @@
 /**
- * `gwctl record` saves requests of a gateway to a file, without bodies and credentials. `gwctl replay` sends them to
- * a gateway and compares the statuses, and with `--policies` also the routes and policy results.
+ * `gwctl record` saves requests of a gateway to a file. `gwctl replay` sends them to a gateway and compares the
+ * statuses, and with `--policies` also the routes and policy results.
  */
 import { randomBytes } from "node:crypto";
 import { closeSync, openSync, readFileSync, writeSync } from "node:fs";
@@ -24,7 +24,7 @@ export interface ReplayFlags extends TargetFlags {
   readonly output?: string;
 }
 
-/** Throws if a response differs, so that gwctl exits with code 1. */
+/** Also throws if a result differs from the recording, so that gwctl exits with code 1. */
 export async function replay(file: string, flags: ReplayFlags, terminal: Terminal): Promise<void> {
   const speed = flags.speed === "max" ? undefined : numberOf("--speed", flags.speed, 0.01, 1000);
   const concurrency = numberOf("--concurrency", flags.concurrency, 1, 256);
@@ -83,7 +83,6 @@ function readRecording(file: string): RecordedLine[] {
   return text.split("\n").flatMap((line, index) => readLine(line, `${file}:${index + 1}`) ?? []);
 }
 
-/** Reads the gateway's own records of the replayed requests, which have the ID prefix. */
 async function recordedBy(flags: ReplayFlags, terminal: Terminal, prefix: string): Promise<Map<string, RecordedLine>> {
   const { admin } = await openTarget(undefined, flags, terminal);
   try {
@@ -199,7 +198,7 @@ export function replayText({ sent, same, leftOut, differences }: ReplayReport, p
   return `${table([head, ...rows], { paint, maxLastChars: MESSAGE_CHARS })}${summary}`;
 }
 
-/** These headers describe the connection, the missing body, or the recording gateway. */
+/** The replay omits or replaces these headers of the recording. */
 const NOT_SENT: ReadonlySet<string> = new Set([
   ...MESSAGE_HEADERS,
   "expect",
@@ -316,7 +315,7 @@ function openFile(path: string): number {
   }
 }
 
-// A recording contains one of these JSON objects per line.
+// A recording contains one `RecordedLine` as JSON per line.
 
 export interface RecordedLine {
   readonly id: string;

@@ -1,6 +1,6 @@
 /**
- * `gwctl status`: shows the gateway on one screen. The exit code is 0 even if there are problems. Scripts can read
- * the problems with `-o json`.
+ * `gwctl status` shows the gateway on one screen. Problems of the gateway do not change the exit code; scripts can
+ * read them with `-o json`.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { RequestRecord } from "../../observe/trace/request-record.ts";
@@ -100,7 +100,6 @@ function jsonOf(data: StatusData): Fields {
   };
 }
 
-/** Tables show at most this many rows and name the command that shows all of them. */
 const MAX_ROWS = 8;
 
 export interface StatusData {
@@ -137,7 +136,6 @@ export function providersOf(dump: Fields): Provider[] {
     }));
 }
 
-/** Returns the most urgent problems first. */
 export function problemsOf({ readiness, dump, report, rules, traffic }: StatusData): Problem[] {
   const reload = fieldsOf(dump.reload);
   const servers = mcpServersOf(dump, listOf(report.tasks)).filter(({ state }) => state === "failing");

@@ -1,6 +1,5 @@
 /**
- * `gwctl top`: shows the busiest routes, tools, models and keys of the last minute until Ctrl-C. Each refresh reads
- * at most 500 new requests and derives the total from sequence numbers, so its cost does not grow with traffic.
+ * `gwctl top` shows the busiest routes, tools, models, and keys of the last minute.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";

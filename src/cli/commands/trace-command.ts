@@ -1,6 +1,5 @@
 /**
- * `gwctl proxy trace` (spec 4.4): waits for the next request, or sends one, and shows its trace as JSON lines, as a
- * plain list, or in the terminal UI. The trace is experimental (spec 9).
+ * `gwctl proxy trace` (spec 4.4) shows the trace of a request as JSON lines, as a plain list, or in the terminal UI.
  */
 import { randomBytes } from "node:crypto";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
@@ -20,9 +19,6 @@ export interface TraceFlags extends TargetFlags {
   readonly file?: string;
 }
 
-/**
- * If no trace arrives in this time, the request reached another gateway or was rejected before its head was parsed.
- */
 const TRACE_LIMIT_MS = 3_000;
 const BROKEN_OFF = "the trace ended early and later events are missing: is the gateway still running?";
 const PROXY_VARIABLE = /^(?:https?|all|ftp|no)_proxy$/i;

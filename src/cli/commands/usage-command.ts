@@ -32,7 +32,6 @@ interface UsageReport {
 
 const OUTPUTS = ["table", "json", "csv"];
 const PAGE = 1_000;
-/** Rows are deleted in small steps. */
 const DELETE_LIMIT_MS = 300_000;
 const MAX_LIMIT = 100_000;
 const SHOWN = {

@@ -1,6 +1,5 @@
 /**
- * Converts a configuration of agentgateway, in either of its layouts. Fields with another name or shape are
- * rewritten, and drop-invalid.ts removes fields without a counterpart.
+ * Converts a configuration of agentgateway, in either of its layouts, by rewriting fields with another name or shape.
  */
 import {
   asList,
@@ -44,7 +43,10 @@ export function importAgentgateway(source: unknown): Conversion {
   return conversion;
 }
 
-/** Listeners of one bind share its port and differ by host name. In this gateway, routes have the host names. */
+/**
+ * Adds a listener for each bind. The host name of an agentgateway listener becomes the default host name of its
+ * routes.
+ */
 function addBinds(binds: readonly unknown[], listeners: Values, routes: Values[], conversion: Conversion): void {
   for (const [index, bind] of binds.entries()) {
     const { port, listeners: list, ...others } = asObject(bind);
@@ -129,7 +131,7 @@ function routeOf(route: Values, at: string, conversion: Conversion): Values {
   };
 }
 
-/** Rewrites `value: { exact }` to `exact`. */
+/** Rewrites `value: { exact }` to `exact` in conditions on headers and the query. */
 function matchOf(match: unknown): unknown {
   if (!isObject(match)) return match;
   const flat = (list: unknown): unknown[] =>
@@ -151,7 +153,7 @@ function backendOf(backend: Values, at: string, conversion: Conversion): Values 
   };
 }
 
-/** Moves the API key of a provider from its policies to `auth`. */
+/** Moves `backendAuth` of a provider from its policies to `auth`. */
 function aiOf(ai: Values, at: string, conversion: Conversion): Values {
   if (ai.groups !== undefined) {
     const groups = asList(ai.groups).map((group) => ({
@@ -228,7 +230,7 @@ function withBraces(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, withBraces(one)]));
 }
 
-/** Reports fields that mean something else in agentgateway and cannot be rewritten. */
+/** Adds notes for source fields that work differently in this gateway. */
 function note(conversion: Conversion, text: string): void {
   const notes: [pattern: RegExp, line: string][] = [
     [
@@ -259,10 +261,7 @@ const WINDOWS: Readonly<Record<string, string>> = {
 
 type Convert = (value: unknown, at: string, conversion: Conversion) => unknown;
 
-/**
- * These policies have the same name but different fields. All other policies are copied, and the loader validates
- * them.
- */
+/** These policies have the same name but different fields. */
 const SAME_NAME: Readonly<Record<string, Convert>> = {
   authorization: (value) => withRules(value),
   mcpAuthorization: (value) => withRules(value),
@@ -286,7 +285,7 @@ export function convertPolicies(policies: Values, at: string, conversion: Conver
   return converted;
 }
 
-/** A rule without a keyword allows requests in agentgateway, but is a required condition in this gateway. */
+/** Rewrites rules without a keyword to `allow`, because they are required conditions in this gateway. */
 function withRules(value: unknown): unknown {
   const rules = asList(asObject(value).rules).map((rule) => (typeof rule === "string" ? { allow: rule } : rule));
   return { ...asObject(value), rules };
@@ -300,7 +299,7 @@ function withProvider(value: unknown): unknown {
   return { ...others, provider: ours === undefined ? provider : { [ours]: asObject(provider)[name ?? ""] ?? {} } };
 }
 
-/** `attempts` includes the first attempt in agentgateway, but counts only retries in this gateway. */
+/** Subtracts the first attempt, which agentgateway counts and this gateway does not. */
 function withAttempts(value: unknown, at: string, conversion: Conversion): unknown {
   const { attempts, ...others } = asObject(value);
   if (attempts === undefined) return value;
@@ -318,10 +317,7 @@ function withAuthority(value: unknown): unknown {
     : { ...others, authority: isObject(authority) ? (full ?? authority) : authority };
 }
 
-/**
- * In agentgateway, the policy has one mirror with a fraction from 0 to 1. In this gateway, it has a list with
- * percentages.
- */
+/** Converts the single mirror to a list, and its fraction (0 to 1) to a percentage. */
 function withShare(value: unknown): unknown {
   const { backend, percentage } = asObject(value);
   const share = percentage === undefined ? {} : { percent: Number(percentage) * 100 };
@@ -366,7 +362,7 @@ function globalLimit(value: Values, at: string, conversion: Conversion): Values 
   return { ...others, failureMode: mode, descriptors: list };
 }
 
-/** Some fields of a model in agentgateway are policies of the model in this gateway. */
+/** Moves the fields of a model that are policies in this gateway to `policies`. */
 export function modelPolicies(model: Values, conversion: Conversion): Values {
   const { authorization, defaults, overrides, guardrails, promptCaching, requestHeaders, responseHeaders, ...rest } =
     model;
@@ -384,7 +380,7 @@ export function modelPolicies(model: Values, conversion: Conversion): Values {
 function cachingOf(value: unknown): Values | undefined {
   if (!isObject(value)) return undefined;
   const { cacheSystem, cacheMessages, cacheTools, minTokens, ...others } = value;
-  // agentgateway does not cache tools by default.
+  // agentgateway does not cache tools by default, so this default is written out.
   return present({ system: cacheSystem, messages: cacheMessages, tools: cacheTools ?? false, minTokens, ...others });
 }
 
@@ -392,8 +388,8 @@ function present(values: Values): Values {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
 }
 
-// Listeners that share a port become certificates that are selected by server name. This gateway configures client
-// certificates per port, so listeners with conflicting settings are closed.
+// Listeners that share a port become certificates that are selected by server name. If their settings for client
+// certificates differ, the routes of listeners with `root` are closed.
 
 const TAKEN = ["cert", "key", "root", "minTLSVersion"];
 const CLIENTS = "client certificates (`root`) differ between the listeners of a port";

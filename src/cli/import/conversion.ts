@@ -1,6 +1,5 @@
 /**
- * The result of converting another program's configuration, with notes for the user. A route is closed if one of its
- * protecting policies has no counterpart, because an import must never open a protected route.
+ * Holds the result of converting another program's configuration, with notes for the user.
  */
 
 export type Values = Record<string, unknown>;
@@ -63,7 +62,7 @@ export function leaveOutOthers(
   for (const name of Object.keys(source)) if (!taken.includes(name)) into.leftOut.push(`${at}${name}: ${why}`);
 }
 
-/** Returns the protecting policy that contains the path, because removing any field can weaken that policy. */
+/** Returns the protecting policy or route condition that contains the path. */
 export function protectingPolicy(path: readonly (string | number)[]): string | undefined {
   const found = path.find((part, index) => index > 0 && PROTECTS.has(String(part)));
   return found === undefined ? undefined : String(found);

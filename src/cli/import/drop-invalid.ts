@@ -1,6 +1,5 @@
 /**
- * Removes fields that the gateway's loader rejects, one at a time, until it accepts the configuration. Each removed
- * field is reported with the loader's reason.
+ * Removes fields that the gateway's loader rejects, one at a time, until it accepts the configuration.
  */
 import { type Conversion, close, isObject, protectingPolicy, type Values } from "./conversion.ts";
 
@@ -34,7 +33,7 @@ export function dropInvalid(conversion: Conversion, check: Check): void {
     const inside = path.slice(present.length);
     addDropped(dropped, { path: present, label: labelOf(config, present), inside, reason: reasonOf(problem) });
     remove(config, present);
-    // A route with fewer conditions matches more requests, and other routes match the requests of a removed route.
+    // A route with fewer conditions could match more requests, so it is closed.
     const policy = present.includes("matches") ? "condition (matches)" : protectingPolicy(present);
     if (policy !== undefined) closeScope(conversion, present, policy);
   }
@@ -105,7 +104,7 @@ export function pathParts(path: string): Part[] {
   );
 }
 
-/** Returns the longest existing prefix of the path. For a missing field, this is its parent. */
+/** Returns the longest existing prefix of the path. */
 function presentPart(config: Values, path: readonly Part[]): Part[] {
   for (let length = path.length; length > 0; length -= 1) {
     const part = path.slice(0, length);

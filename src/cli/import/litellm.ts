@@ -134,13 +134,13 @@ function llmOf(deployments: ReadonlyMap<string, Deployment[]>, document: Values,
   };
 }
 
-/** LiteLLM's master key grants access to models and to MCP servers. */
+/** Converts LiteLLM's master key to an API key policy. */
 function protection(document: Values): Values {
   const key = asObject(document.general_settings).master_key;
   return key === undefined ? {} : { policies: { apiKey: { mode: "strict", keys: [{ key: secret(key) }] } } };
 }
 
-/** A fallback is another model. Its deployments have the next priority, in the listed order. */
+/** The model's own deployments get priority 0, and those of its n-th fallback get priority n. */
 function failover(
   own: readonly { model: string }[],
   others: readonly string[],

@@ -1,5 +1,5 @@
 /**
- * Converts an MCP client's list of servers (`mcpServers`, or `servers` in VS Code). All servers become targets of one
+ * Converts an MCP client's list of servers (`mcpServers`, or `servers` in VS Code). The servers become targets of one
  * endpoint.
  */
 import {
@@ -99,7 +99,7 @@ function textValues(values: unknown, conversion: Conversion): Record<string, str
   );
 }
 
-/** Rewrites `${env:NAME}` and `${input:name}` of editors to `${NAME}`. */
+/** Rewrites variables of editors, such as `${env:NAME}` and `${input:name}`, to environment variables. */
 function variables(text: string, conversion: Conversion): string {
   return text.replaceAll(
     /\$\{(env|input):([^}]+)\}|\$\{(\w+)\}/g,

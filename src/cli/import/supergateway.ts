@@ -6,7 +6,7 @@ import { targetName, words } from "./mcp-servers.ts";
 
 const DEFAULT_PORT = 8000;
 const NEEDS_SHELL = /[|&;<>`]|\$\(/;
-/** The gateway always supports the features of these options. */
+/** These options need no counterpart. */
 const ALWAYS = new Set(["outputTransport", "stateful"]);
 
 type Flags = ReadonlyMap<string, readonly string[]>;

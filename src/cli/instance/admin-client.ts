@@ -1,13 +1,11 @@
 /**
- * HTTP client for a gateway's admin interface, over loopback, a Unix socket, or a Kubernetes port-forward. Messages
- * about connection failures suggest a fix.
+ * Sends requests to a gateway's admin interface over loopback, a Unix socket, or a Kubernetes port-forward.
  */
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
 import type { Duplex } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
 import { CliError, printable } from "../terminal/terminal.ts";
 
-/** A dump with 5,000 routes is a few megabytes. */
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
 
 export interface AdminAddress {
@@ -16,7 +14,6 @@ export interface AdminAddress {
   readonly port?: number;
   readonly socketPath?: string;
   connect?(): Promise<Duplex>;
-  /** Releases what `connect` opened, such as port-forwards. */
   close?(): void;
 }
 
@@ -30,14 +27,14 @@ export interface AdminClient {
   /** Rejects unless the status is 2xx. */
   get(path: string, options?: CallOptions): Promise<AdminResponse>;
   post(path: string, options?: CallOptions): Promise<AdminResponse>;
-  /** Rejects if `field` is not in the response, because the server is then not a gateway. */
+  /** Also rejects if `field` is not in the response. */
   json<T>(path: string, field: keyof T & string): Promise<T>;
   stream(path: string, onChunk: (chunk: Buffer) => void): Promise<AdminStream>;
   close(): void;
 }
 
 export interface AdminStream {
-  /** Resolves with true if the gateway ended the stream normally. Rejects with the error thrown by `onChunk`. */
+  /** Resolves with whether the response was complete. Rejects with the error thrown by `onChunk`. */
   readonly ended: Promise<boolean>;
   stop(): void;
 }
@@ -61,7 +58,7 @@ export function createAdminClient(address: AdminAddress): AdminClient {
       const call: ClientRequest = request({
         method,
         path,
-        // The admin interface rejects other Host headers to prevent DNS rebinding.
+        // The admin interface checks the Host header to prevent DNS rebinding.
         headers: {
           host: "localhost",
           connection: "close",
@@ -151,7 +148,6 @@ function follow(response: IncomingMessage, onChunk: (chunk: Buffer) => void): Ad
   return { ended, stop: () => void response.destroy() };
 }
 
-/** The limit is high because messages of the gateway often end with instructions for a fix. */
 const MAX_MESSAGE_CHARS = 4_000;
 
 function responseError(what: string, { statusCode = 0, statusMessage = "" }: IncomingMessage, body: Buffer): CliError {

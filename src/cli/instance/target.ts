@@ -1,6 +1,6 @@
 /**
  * Selects the gateway that a command uses: the gateway on this machine (the default), on another port or socket, or
- * in a cluster (`gateway/<name>`). All commands that use a gateway have the same flags for this.
+ * in a cluster (`gateway/<name>`).
  */
 import type { Command } from "commander";
 import { DEFAULT_ADMIN_PORT } from "../../admin/server/paths.ts";
@@ -18,7 +18,7 @@ export interface TargetFlags {
 
 export interface Target {
   readonly admin: AdminClient;
-  /** Returns a port on 127.0.0.1 that forwards to the given port of the gateway. */
+  /** Resolves with a port on 127.0.0.1 that reaches the given port of the gateway. */
   listenerPort(port: number): Promise<number>;
 }
 

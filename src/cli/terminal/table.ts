@@ -1,12 +1,9 @@
 /**
- * Formats tables. On a narrow terminal, cells wrap at words, empty columns are dropped, and a long last cell moves
- * below its row, so that nothing is truncated to fit.
+ * Formats tables. On a narrow terminal, cells wrap, and a long last cell moves below its row.
  */
 import { type Paint, printable, type Tone } from "./terminal.ts";
 
-/** Names are rarely longer, and users search for whole names. */
 const MAX_CELL_CHARS = 200;
-/** Used for cells that summarize a value, such as a policy as JSON. */
 export const SUMMARY_CHARS = 60;
 export const MESSAGE_CHARS = 10_000;
 const GAP = "  ";
@@ -49,10 +46,7 @@ export function table(rows: readonly (readonly Cell[])[], options: TableOptions 
   return narrowTable(cells, fixedWidths(widths, minWidths, columns), columns, paint);
 }
 
-/**
- * Rows that are printed one at a time align because their widths do not depend on other rows. The last cell gets the
- * rest of the line or moves below.
- */
+/** Rows that are printed one at a time align because their widths do not depend on other rows. */
 function fixedWidths(widths: readonly number[], minWidths: readonly number[], columns: number): number[] {
   const others = widths.slice(0, -1).map((width, column) => minWidths[column] ?? width);
   return [...others, Math.max(MIN_LAST_COLUMNS, columns - total(others) - GAP.length)];
@@ -108,7 +102,7 @@ function fit(widths: readonly number[], columns: number): number[] {
   return fitted;
 }
 
-/** Drops columns that are empty or contain a dash in every row. */
+/** Drops columns that are empty or contain a dash in every row after the header. */
 function withoutEmptyColumns(
   cells: readonly (readonly ShownCell[])[],
   widths: readonly number[],
@@ -132,8 +126,8 @@ function cellText(text: string, maxChars: number): string {
   return shown.length <= maxChars ? shown : `${shown.slice(0, maxChars - 1)}…`;
 }
 
-// Widths are in terminal columns and approximate. East Asian characters and emoji are two columns wide, combining
-// marks zero.
+// Widths are approximate and in terminal columns. East Asian characters and emoji are two columns wide, and combining
+// marks have no width.
 
 const PART_END = /[-_./:,;=&?|]$/;
 const PARTS_END = /[-_./:,;=&?|][^-_./:,;=&?|]*$/;
@@ -174,7 +168,7 @@ export function breakLines(text: string, width: number): string[] {
   return [...lines, line];
 }
 
-/** Wraps at spaces if possible. A word longer than a line is split at separators, or anywhere if it has none. */
+/** Wraps at spaces if possible. */
 export function wrapWords(text: string, width: number): string[] {
   const lines: string[] = [];
   let line = "";
@@ -198,7 +192,7 @@ function wordPieces(line: string, word: string, width: number): string[] {
   return [...(line.trim() === "" ? [] : [line.trimEnd()]), ...breakWord(word, width)];
 }
 
-/** Splits after a separator, unless more than two thirds of the line would stay empty. */
+/** Splits after a separator, unless two thirds or more of the line would stay empty. */
 function breakWord(word: string, width: number): string[] {
   const lines: string[] = [];
   let rest = word;

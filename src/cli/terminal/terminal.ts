@@ -1,5 +1,5 @@
 /**
- * The standard streams, environment variables, and clock of gwctl. Tests pass their own.
+ * Defines the standard streams, environment variables, clock, errors, and colors of gwctl.
  */
 import { readFileSync } from "node:fs";
 import { parse, stringify } from "yaml";
@@ -9,7 +9,7 @@ import { escapeControls } from "../../observe/log/logger.ts";
 export interface Terminal {
   out(text: string): void;
   err(text: string): void;
-  /** True if standard output is a terminal and keys can be read. */
+  /** True if the terminal UI can be used. */
   readonly isInteractive: boolean;
   readonly hasColor: boolean;
   /** The width in columns. Undefined if the output is a pipe or a file. */

@@ -68,10 +68,7 @@ function snapshotAt(events: readonly TraceEvent[], index: number, type?: Snapsho
   return undefined;
 }
 
-/**
- * Maps paths such as `request.headers.x-id` to JSON values. Durations are skipped, because they differ in every
- * snapshot.
- */
+/** Maps paths such as `request.headers.x-id` to JSON values. Skips fields whose name ends with `Duration`. */
 function flatten(value: unknown, path = "", found = new Map<string, string>()): Map<string, string> {
   if (typeof value === "object" && value !== null && !Array.isArray(value)) {
     for (const [key, item] of Object.entries(value)) {
@@ -128,7 +125,7 @@ export interface Bar {
   readonly failed: boolean;
 }
 
-/** Returns the rows of the waterfall in order of start. Each retry has its own row. */
+/** Returns the rows of the waterfall in order of start. */
 export function barsOf(events: readonly TraceEvent[]): Bar[] {
   const bars: Bar[] = [];
   let phaseStart = 0;

@@ -233,7 +233,7 @@ export interface OpenScreen extends TraceView {
   close(): void;
 }
 
-/** Takes over the terminal until the user quits, then restores the previous screen. */
+/** Takes over the terminal until the screen is closed, then restores the previous screen. */
 export function openTraceScreen({ title, hasColor }: { title: string; hasColor: boolean }): OpenScreen {
   const store = createTraceStore();
   process.stdout.write(ENTER_SCREEN);

@@ -6,7 +6,6 @@ import { printable } from "../terminal/terminal.ts";
 
 /** Rows of the list are short, because the detail pane shows the full event. */
 const MAX_ROW_CHARS = 120;
-/** The limit is high, because a rejection reason often ends with a fix. */
 const MAX_LINE_CHARS = 1_000;
 
 const LABELS: Readonly<Record<TraceMessage["type"], string>> = {
@@ -81,7 +80,6 @@ function result(status: number | null, error: string | null): string {
 function requestLine(state: { readonly [key: string]: unknown }): string {
   const request = state.request as { method?: unknown; path?: unknown; uri?: unknown } | undefined;
   if (request?.method !== undefined) return `: ${request.method} ${request.path}`;
-  // A request to a stdio process has no method, and may have no URI.
   return request?.uri === undefined ? "" : `: ${request.uri}`;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Reads the state of the MCP servers behind a gateway, which its MCP backends report in `/debug/tasks`.
+ * Reads the state of a gateway's MCP servers from `/config_dump` and `/debug/tasks`.
  */
 import { counted, type Fields, fieldsOf, listOf, numberOf, stringsOf } from "./units.ts";
 
