@@ -238,8 +238,6 @@ export interface GatewayErrorOptions {
   readonly message?: string;
   /** Only the log and the trace show the detail. */
   readonly detail?: string;
-  /** The source of the authorization rule that denied the request. */
-  readonly rule?: string | undefined;
   readonly headers?: Readonly<Record<string, string>>;
   readonly cause?: unknown;
 }
@@ -249,7 +247,6 @@ export class GatewayError extends ExpectedError {
   readonly status: number;
   readonly source: ErrorSource;
   readonly detail: string | undefined;
-  readonly rule: string | undefined;
   readonly headers: Readonly<Record<string, string>> | undefined;
 
   constructor(code: ErrorCode, options: GatewayErrorOptions = {}) {
@@ -259,7 +256,6 @@ export class GatewayError extends ExpectedError {
     this.status = ERRORS[code].status;
     this.source = ERRORS[code].source;
     this.detail = options.detail;
-    this.rule = options.rule;
     this.headers = options.headers;
   }
 }

@@ -104,8 +104,6 @@ export interface Failure {
   readonly source: ErrorSource;
   readonly message: string;
   readonly detail: string | undefined;
-  /** The source of the authorization rule that denied the request. */
-  readonly rule?: string | undefined;
 }
 
 export interface ShadowDenial {
@@ -239,8 +237,8 @@ export class Exchange implements Linked<Exchange> {
   readonly records = new ExchangeRecords();
   readonly steps: Step[] = [];
   failure: Failure | undefined = undefined;
-  /** The last `allow` rule that admitted the request or the called item, for access reviews. */
-  allowedBy: { readonly policy: string; readonly rule: string } | undefined = undefined;
+  /** Names the last rule that decided about the request or an item, for access reviews. */
+  decidedBy: { readonly policy: string; readonly rule: string | undefined } | undefined = undefined;
   /**
    * True if the response has been sent or the client has disconnected, so the results of pending work are discarded.
    */

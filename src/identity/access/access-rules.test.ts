@@ -12,7 +12,7 @@ const exchange = anExchange({
 });
 
 function why(...rules: AccessRule[]): string | undefined {
-  return denial(compileAccessRules(rules, "require", compileExpression), exchange.celAttributes)?.detail;
+  return denial(compileAccessRules(rules, "require", compileExpression), exchange.celAttributes)?.explain();
 }
 
 const reasons: [name: string, rule: AccessRule, reason: string | undefined][] = [

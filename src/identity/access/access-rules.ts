@@ -45,11 +45,11 @@ export function compileAccessRules(
   return compiled;
 }
 
-/** Explains a denial to the operator. */
 export interface Denial {
-  readonly detail: string;
   /** The source of the rule that denied, or undefined if no `allow` rule was true. */
   readonly rule: string | undefined;
+  /** Explains the denial to the operator. Call it before the attributes change. */
+  explain(): string;
 }
 
 /** Returns undefined if the request is admitted. `allowedBy` then receives the `allow` rule that is true. */
@@ -60,8 +60,8 @@ export function denial(
 ): Denial | undefined {
   const budget = createBudget();
   const deniedBy = (rule: Expression, name: string, verdict?: string): Denial => ({
-    detail: `the ${name} ${explained(rule, attributes, verdict)}`,
     rule: rule.source,
+    explain: () => `the ${name} ${explained(rule, attributes, verdict)}`,
   });
   for (const rule of rules.deny) {
     const result = rule.evaluate(attributes, budget);
@@ -82,8 +82,11 @@ export function denial(
     allowedBy?.(admitting.source);
     return undefined;
   }
-  const shown = rules.allow.slice(0, 3).map((rule) => explained(rule, attributes));
-  return { detail: `no allow rule is true: ${shown.join("; ")}`, rule: undefined };
+  const shown = rules.allow.slice(0, 3);
+  return {
+    rule: undefined,
+    explain: () => `no allow rule is true: ${shown.map((rule) => explained(rule, attributes)).join("; ")}`,
+  };
 }
 
 /** These values may be secrets, so the reason shows only the source of a rule that reads them. */

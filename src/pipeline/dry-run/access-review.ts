@@ -19,7 +19,6 @@ import type { Listener, Route, RouteMatch, Topology } from "../../core/topology.
 import { matchPattern } from "../../llm/request/named-models.ts";
 import { policies } from "../../policies/index.ts";
 import type { RecordedRequest } from "../records/recorded-request.ts";
-import { checkItem } from "./dry-report.ts";
 import type { DryRunner, Walked } from "./dry-run.ts";
 
 export type AccessKind = "route" | "tool" | "model";
@@ -117,13 +116,14 @@ export async function reviewAccess(
     for (const principal of principals) {
       let walked: Walked | undefined;
       for (const [index, item] of group.items.entries()) {
-        if (walked === undefined || !reusesWalk(walked, item)) {
+        if (walked === undefined || item.kind !== "tool") {
           const walking = walkItem(runner, group, item, principal);
           walked = walking instanceof Promise ? await walking : walking;
           const { route } = walked.exchange;
           if (route !== undefined && route !== group.route.name) elsewhere = route;
         }
         columns[index]?.push(reasons.add(decide(walked, item), group));
+        if (!holdsForTools(walked, item)) walked = undefined;
         const pause = yieldThread();
         if (pause !== undefined) await pause;
       }
@@ -278,19 +278,21 @@ function walkItem(
 }
 
 /**
- * Tells whether only `mcpAuthorization` depends on the tool, so that the run for another tool of the route also holds
- * for this one. A rule of `authorization` that reads the message needs a run for each tool.
+ * Tells whether the run for a tool also holds for other tools of the route, because only `mcpAuthorization` depends on
+ * the tool. A rule of `authorization` that reads the message needs a run for each tool.
  */
-function reusesWalk({ exchange, called }: Walked, { kind }: GroupItem): boolean {
-  return (
-    kind === "tool" && called !== undefined && exchange.attributes.mcp?.tool !== undefined && !exchange.mcp.isJudged
-  );
+function holdsForTools({ exchange }: Walked, { kind }: GroupItem): boolean {
+  return kind === "tool" && !exchange.mcp.isJudged;
 }
 
 interface Decision {
   readonly isAllowed: boolean;
   readonly exchange: Exchange;
+  /** The policy that decided, if its step does not tell. */
+  readonly policy?: string;
 }
+
+const ITEM_RULES = "mcpAuthorization";
 
 function decide({ exchange, called }: Walked, { attributes: { mcp } }: GroupItem): Decision {
   if (mcp?.tool === undefined || called === undefined) {
@@ -298,11 +300,13 @@ function decide({ exchange, called }: Walked, { attributes: { mcp } }: GroupItem
     const isStopped = exchange.steps.some(({ policy, verdict }) => verdict === "answered" && SECURITY.has(policy));
     return { isAllowed: called !== undefined || (exchange.failure === undefined && !isStopped), exchange };
   }
-  // An earlier tool of the same run may have been denied.
-  exchange.attributes.mcp = { ...mcp };
-  exchange.failure = undefined;
-  exchange.allowedBy = undefined;
-  return { isAllowed: checkItem(exchange, true)?.visible === true, exchange };
+  const { access } = exchange.mcp;
+  if (access === undefined) return { isAllowed: true, exchange };
+  const { name, target } = mcp.tool;
+  // The run may have been for another tool. Denials of listed items are not recorded, which would cost more.
+  exchange.attributes.mcp = { methodName: "tools/call" };
+  exchange.decidedBy = undefined;
+  return { isAllowed: access.allows("tool", name, target, {}), exchange, policy: ITEM_RULES };
 }
 
 const SECURITY: ReadonlySet<string> = new Set(
@@ -328,14 +332,19 @@ function createReasons({ listeners }: Topology) {
 
   return {
     all,
-    add({ isAllowed, exchange }: Decision, group: ItemGroup): number {
-      const { failure, steps, allowedBy } = exchange;
-      const step = isAllowed ? admittingStep(exchange) : steps.findLast(({ verdict }) => verdict !== "passed");
-      const allowRule = allowedBy !== undefined && allowedBy.policy === step?.policy ? allowedBy.rule : undefined;
-      const rule = isAllowed ? allowRule : failure?.rule;
+    add({ isAllowed, exchange, policy }: Decision, group: ItemGroup): number {
+      const { failure, steps, decidedBy } = exchange;
+      const step =
+        policy === undefined
+          ? isAllowed
+            ? admittingStep(exchange)
+            : steps.findLast(({ verdict }) => verdict !== "passed")
+          : steps.findLast((one) => one.policy === policy);
+      const rule = decidedBy !== undefined && decidedBy.policy === step?.policy ? decidedBy.rule : undefined;
+      const code = policy === undefined ? (failure?.code ?? null) : "authorization_denied";
       const reason = {
         allowed: isAllowed,
-        code: isAllowed ? null : (failure?.code ?? null),
+        code: isAllowed ? null : code,
         policy: step?.policy ?? null,
         rule: rule ?? null,
         at: step === undefined ? null : position(group, step.phase, step.policy, rule),
@@ -353,7 +362,7 @@ function createReasons({ listeners }: Topology) {
 function admittingStep({ steps }: Exchange): Step | undefined {
   const passed = steps.filter(({ verdict }) => verdict === "passed");
   return (
-    passed.findLast(({ policy }) => policy === "mcpAuthorization" || policy === "authorization") ??
+    passed.findLast(({ policy }) => policy === ITEM_RULES || policy === "authorization") ??
     passed.findLast(({ policy }) => SECURITY.has(policy))
   );
 }

@@ -67,12 +67,12 @@ export class Failures {
   }
 
   /** A reason may quote the client's request, so credentials are redacted in the log and the trace. */
-  #note({ code, source, message, detail, rule }: GatewayError): void {
+  #note({ code, source, message, detail }: GatewayError): void {
     const {
       request,
       credentials: { secrets },
     } = this.#exchange;
     const shown = detail && this.#env.redaction.scrub(detail, request.headers.pairs, secrets);
-    this.#exchange.failure = { code, source, message, detail: shown, rule };
+    this.#exchange.failure = { code, source, message, detail: shown };
   }
 }

@@ -49,12 +49,15 @@ export const authorization = definePolicy({
     const { early, late } = splitRules(rules);
     const isShadow = config.mode === "shadow";
     const check = (checked: AccessRules, attributes: CelAttributes, exchange: Exchange): undefined => {
-      const denied = denial(checked, attributes, (rule) => {
-        exchange.allowedBy = { policy: "authorization", rule };
-      });
+      const decided = (rule: string | undefined): void => {
+        exchange.decidedBy = { policy: "authorization", rule };
+      };
+      const denied = denial(checked, attributes, decided);
       if (denied === undefined) return undefined;
-      if (!isShadow) throw new GatewayError("authorization_denied", denied);
-      exchange.deniedInShadow("authorization", denied.detail);
+      decided(denied.rule);
+      const detail = denied.explain();
+      if (!isShadow) throw new GatewayError("authorization_denied", { detail });
+      exchange.deniedInShadow("authorization", detail);
       return undefined;
     };
     if (late === undefined) return { reads, request: (exchange) => check(early, exchange.celAttributes, exchange) };

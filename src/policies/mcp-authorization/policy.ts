@@ -49,10 +49,10 @@ export const mcpAuthorization = definePolicy({
         exchange.mcp.access = {
           allows: (kind, name, target, call) => {
             if (outer?.allows(kind, name, target, call) === false) return false;
-            const denied = evaluateDenial(exchange, byKind[kind], itemAttributes(kind, name, target, call));
-            if (denied !== undefined && isCalled(exchange.attributes.mcp, kind, name))
-              recordDenial(exchange, kind, name, denied);
-            return denied === undefined;
+            const isCall = isCalled(exchange.attributes.mcp, kind, name);
+            return isAdmitted(exchange, byKind[kind], itemAttributes(kind, name, target, call), (denied) => {
+              if (isCall) recordDenial(exchange, kind, name, denied.explain());
+            });
           },
         };
         return undefined;
@@ -71,9 +71,9 @@ function shadowHooks(byKind: Record<ItemKind, AccessRules>): Hooks {
       const item = attributes?.[kind];
       if (item === undefined) continue;
       const name = "uri" in item ? item.uri : item.name;
-      const denied = evaluateDenial(exchange, byKind[kind], { target: item.target, [kind]: item });
-      if (denied !== undefined)
-        exchange.deniedInShadow("mcpAuthorization", hiddenText(kind, name, denied), { isCounted: true });
+      isAdmitted(exchange, byKind[kind], { target: item.target, [kind]: item }, (denied) =>
+        exchange.deniedInShadow("mcpAuthorization", hiddenText(kind, name, denied.explain()), { isCounted: true }),
+      );
     }
   };
   return {
@@ -114,14 +114,24 @@ function itemAttributes(
   return { target, [kind]: call === undefined ? item : withArguments(item, call.arguments) };
 }
 
-/** The attributes contain the item only during the evaluation, which is synchronous. */
-function evaluateDenial(exchange: Exchange, rules: AccessRules, item: McpAttributes): Denial | undefined {
+/** Calls `onDenied` while the attributes contain the item, which is only during the evaluation. */
+function isAdmitted(
+  exchange: Exchange,
+  rules: AccessRules,
+  item: McpAttributes,
+  onDenied: (denied: Denial) => void,
+): boolean {
   const before = exchange.attributes.mcp;
   exchange.attributes.mcp = { ...withoutItems(before), ...item };
+  const decided = (rule: string | undefined): void => {
+    exchange.decidedBy = { policy: "mcpAuthorization", rule };
+  };
   try {
-    return denial(rules, exchange.celAttributes, (rule) => {
-      exchange.allowedBy = { policy: "mcpAuthorization", rule };
-    });
+    const denied = denial(rules, exchange.celAttributes, decided);
+    if (denied === undefined) return true;
+    decided(denied.rule);
+    onDenied(denied);
+    return false;
   } finally {
     if (before === undefined) delete exchange.attributes.mcp;
     else exchange.attributes.mcp = before;
@@ -134,20 +144,19 @@ function isCalled(attributes: McpAttributes | undefined, kind: ItemKind, name: s
 }
 
 /** Records the denying rule for the log and `explain`. The client sees only an unknown name. */
-function recordDenial(exchange: Exchange, kind: ItemKind, name: string, denied: Denial): void {
+function recordDenial(exchange: Exchange, kind: ItemKind, name: string, reason: string): void {
   exchange.failure ??= {
     code: "authorization_denied",
     source: "client",
     message: `the ${kind} ${JSON.stringify(name)} is hidden`,
-    detail: hiddenText(kind, name, denied),
-    ...(denied.rule === undefined ? {} : { rule: denied.rule }),
+    detail: hiddenText(kind, name, reason),
   };
   const step = exchange.steps.findLast(({ policy }) => policy === "mcpAuthorization");
   if (step) step.verdict = "refused";
 }
 
-function hiddenText(kind: ItemKind, name: string, { detail }: Denial): string {
-  return `the ${kind} ${JSON.stringify(name)} is hidden: ${detail}`;
+function hiddenText(kind: ItemKind, name: string, reason: string): string {
+  return `the ${kind} ${JSON.stringify(name)} is hidden: ${reason}`;
 }
 
 function withoutItems(attributes: McpAttributes | undefined): McpAttributes {
