@@ -1,6 +1,5 @@
 /**
- * Implements the `ai` backend, which forwards requests to LLM providers. It applies the prompt policies, selects the
- * targets for the requested model, and translates the request if the provider uses another dialect.
+ * Implements the `ai` backend, which forwards requests to LLM providers.
  */
 
 import { createIdSource } from "../base/ids.ts";
@@ -143,7 +142,7 @@ class ModelCall {
     this.#settlement = new Settlement(services.settling, exchange.attributes.llm ?? {}, llm.dialect);
   }
 
-  /** Handles small requests without webhooks synchronously, and large requests in slices. */
+  /** Handles a small request without webhooks synchronously. */
   run(): BackendRun {
     const { failover, table } = this.#services;
     const isAborted = (): boolean => this.#isAborted;

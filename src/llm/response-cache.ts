@@ -1,7 +1,5 @@
 /**
- * Caches responses of LLM calls. Entries are separate per user unless the operator shares them. If the store is
- * unavailable, the cache is skipped. Incomplete, oversized, and error responses are not stored. Requests without an
- * identity are cached only in a shared cache or under the client's own provider key.
+ * Caches complete, successful responses of LLM calls, separately per user unless the operator shares them.
  */
 
 import { createHash } from "node:crypto";
@@ -75,7 +73,7 @@ export function createResponseCache({ ttl, scope }: CacheConfig, backend: string
         return cached.callProviders(new CachingResponse(call, "bypass"));
       }
       const callProviders = (): BackendRun => {
-        // Compressed responses cannot be cached.
+        // Compressed responses are not cached.
         exchange.request.headers.set("accept-encoding", "identity");
         outcomes.labels("miss").add();
         return cached.callProviders(
@@ -99,7 +97,7 @@ export function createResponseCache({ ttl, scope }: CacheConfig, backend: string
         .catch(() => undefined)
         .then((text) => {
           const entry = text === undefined ? undefined : parseCached(text);
-          // A timestamp in the future was written by a clock that was ahead, so the age of the entry is unknown.
+          // A future timestamp was written with a different clock, so the age of the entry is unknown.
           const isOver = entry === undefined || entry.keptAtMs > clock.now() || entry.keptAtMs + ttl <= clock.now();
           return isOver ? callProviders : () => replay(entry);
         });
@@ -148,15 +146,12 @@ class ReplayedResponse implements BackendRun {
   }
 }
 
-/** Requests in other formats may create objects at the provider, so they always reach it. */
+/** Requests in other formats may create objects at the provider, so their responses are not cached. */
 const CACHED_FORMATS: ReadonlySet<Format> = new Set([
   ...(["chat", "messages", "responses", "generateContent", "converse", "embeddings"] as const),
 ]);
 
-/**
- * These headers vary between calls without changing the response. Any other forwarded header may select an account,
- * carry a credential, or change the response, so it is part of the key.
- */
+/** These headers do not select an account or change the response, so they are not part of the key. */
 const IRRELEVANT_HEADERS: ReadonlySet<string> = new Set([
   ...["cache-control", "content-type", "date", "dnt", "idempotency-key", "pragma", "priority", "user-agent", "via"],
   ...["b3", "request-id", "sentry-trace", "traceparent", "tracestate", "x-amzn-trace-id", "x-client-request-id"],
@@ -232,7 +227,6 @@ function withoutKeys(query: string): string {
     .join("&");
 }
 
-/** The JSON encoding of such a body usually fits into a store value. If it does not, the store rejects the entry. */
 const MAX_KEPT_BYTES = 512 * 1024;
 /** A buffered chunk has about this much memory overhead. */
 const CHUNK_BYTES = 128;

@@ -1,10 +1,6 @@
 /**
- * Backends of routes in resource documents. A Backend document (our own API group) describes MCP servers, an LLM
- * provider, or an HTTP server outside the cluster. A backendRef names a Backend or a Service (in files, an entry of
- * `services`), and a BackendTLSPolicy sets the TLS of a Service. In a cluster, a Backend cannot read files, start
- * processes, or use unix sockets, and `secretRef` names its secrets. An invalid reference keeps its share of the
- * requests, which fail with 500, because redistributing them would hide the mistake. Requests to a Service with an
- * invalid TLS policy are rejected rather than sent without TLS.
+ * Reads Backend documents, resolves each backendRef to a Backend or a Service, and reads the BackendTLSPolicy of a
+ * Service.
  */
 import { z } from "zod";
 import { backends } from "../../backends/index.ts";
@@ -53,7 +49,7 @@ export type ReadBackend =
   | { readonly backend: Readonly<Record<string, unknown>> }
   | { readonly path: readonly (string | number)[]; readonly message: string };
 
-/** `reader` is the document that is compiled with the backend and may read its granted secrets. */
+/** Secrets of the backend are granted to `reader`. */
 export function readBackend(
   value: unknown,
   namespace: string,
@@ -146,7 +142,7 @@ export function readRoot({ group = "", kind, name }: Fields, namespace: string, 
   }
 }
 
-/** Returns undefined if any name is invalid, because it could have been the matching one. */
+/** Returns undefined if any name is invalid. */
 function readNames(written: unknown): string[] | undefined {
   const names = listOf(written).map((one) => {
     const { type, hostname, uri } = fieldsOf(one);
@@ -335,7 +331,7 @@ function resolved(
   if (found === undefined) return { reason: "BackendNotFound", message: `Backend ${key} was not found` };
   const read = readBackend(found, namespace, route, cluster);
   if ("backend" in read) return read;
-  // Problems of a document in another namespace are shown only in its own status.
+  // The problem of a document in another namespace is not shown to the referrer.
   const why = namespace === referrer ? `: ${pathText(read.path)}: ${read.message}` : "";
   return { reason: "InvalidBackend", message: `Backend ${key} is not valid${why}` };
 }

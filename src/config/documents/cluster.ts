@@ -1,7 +1,5 @@
 /**
- * An immutable view of the objects of a cluster, for the translation of documents: Services and their endpoints,
- * Secrets, namespace labels, and ReferenceGrants. Without a grant, a reference across namespaces is rejected, which
- * protects the secrets of one tenant from another.
+ * Provides an immutable view of the objects of a cluster for the translation of documents.
  */
 import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
 
@@ -74,7 +72,7 @@ export function targetedServices(policy: KubernetesObject): TargetedService[] {
   });
 }
 
-/** Maps `namespace/name:port` of all Service ports to their addresses, which change more often than other objects. */
+/** Maps `namespace/name:port` of each TCP port of a Service to its addresses. */
 export function allEndpoints(objects: readonly KubernetesObject[]): ReadonlyMap<string, readonly string[]> {
   const slices = new Map<string, KubernetesObject[]>();
   for (const object of objects) {
@@ -102,8 +100,6 @@ function textsOf({ data }: KubernetesObject): ReadonlyMap<string, string> {
     ),
   );
 }
-
-// An invalid label selector selects nothing.
 
 type Labels = Readonly<Record<string, string>>;
 
@@ -140,7 +136,7 @@ function holds(expression: unknown, labels: ReadonlyMap<string, string>): boolea
 const SERVICE_LABEL = "kubernetes.io/service-name";
 
 interface ServicePort {
-  /** Empty if the port has no name, which is allowed for a Service with one port. */
+  /** Empty if the port has no name. */
   readonly name: string;
   readonly port: number;
   readonly appProtocol: string | undefined;
@@ -156,10 +152,10 @@ function portOf(service: KubernetesObject, port: unknown): ServicePort | undefin
   return undefined;
 }
 
-/** Returns the sorted `address:port` of each ready pod, without duplicates. */
+/** Returns sorted `address:port` values without duplicates. */
 function endpointsOf(slices: readonly KubernetesObject[], port: ServicePort): readonly string[] {
   const ready = new Set<string>();
-  // If no pod is ready, pods that are terminating but still serving are used.
+  // If no endpoint is ready, endpoints that still serve are used.
   const ending = new Set<string>();
   for (const slice of slices) {
     if (slice.addressType !== "IPv4" && slice.addressType !== "IPv6") continue;

@@ -1,7 +1,6 @@
 /**
- * Prepares values of a cluster document for validation. It replaces each `{ secretRef: { name, key } }` with the value
- * of the Secret or, in a field for a file, with a name that grants access to it. It rejects values that would access
- * this machine (a file, a process, a unix socket, its credentials). The schema marks both kinds of fields.
+ * Prepares values of a cluster document for validation. It resolves each `secretRef` in a field that allows one, and
+ * rejects values that access the local machine.
  */
 import type { z } from "zod";
 import { getLocalUse, isSecretSchema } from "../../core/schema.ts";
@@ -19,7 +18,7 @@ export interface Confined {
 export interface ConfinedContext {
   readonly cluster: Cluster;
   readonly document: SourceDocument;
-  /** Secrets are read from the namespace of the referring document. Secrets of another namespace need a grant. */
+  /** Secrets are read from this namespace unless the reference names another one, which needs a grant. */
   readonly referrer: Referrer;
 }
 

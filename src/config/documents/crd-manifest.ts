@@ -1,8 +1,6 @@
 /**
- * Generates the CRD manifests in kubernetes/, and a test compares the files. Zod schemas are converted to structural
- * schemas. The gateway checks constraints that structural schemas cannot express (unions, key patterns) and reports
- * violations in the status. An API server drops unknown fields and nulls, which could remove a misspelled security
- * setting before the gateway reads it, so `isOpen` selects the fields that preserve them.
+ * Generates the CRD manifests in kubernetes/ from the Zod schemas. The gateway checks constraints that structural
+ * schemas cannot express.
  */
 import { stringify } from "yaml";
 import { z } from "zod";
@@ -27,8 +25,7 @@ function manifestOf(crd: Schema): string {
   return HEADER + stringify(crd, { lineWidth: 120, aliasDuplicateObjects: false });
 }
 
-// The CRD of Backend, generated from the schemas of `backends[]`. Unknown fields and nulls are preserved everywhere,
-// because dropping a misspelled credential or filter would leave the backend open.
+// Unknown fields and nulls are preserved, so that the gateway can report a misspelled setting.
 
 export function backendCrd(): Schema {
   const condition = (field: string): string => `.status.conditions[?(@.type=="Accepted")].${field}`;
@@ -77,9 +74,7 @@ export function backendCrd(): Schema {
   };
 }
 
-// The CRD of GatewayPolicy, generated from the schemas of its parts. Constraints across fields become validation rules.
-
-/** At these paths, the API server would drop a misspelled or empty security setting. */
+/** Unknown fields and nulls are preserved at these paths, so that the gateway can report them. */
 const OPEN = new Set(["", "traffic", "backend", "backend.mcp", "targetRefs[]"]);
 
 const EXTRA: StructuralOptions["extra"] = {
@@ -138,7 +133,7 @@ export function gatewayPolicyCrd(policies: readonly PolicyDefinition[]): Schema 
           served: true,
           storage: true,
           subresources: { status: {} },
-          // The column shows the first ancestor, and the status lists failed ancestors first.
+          // The first three columns show the first ancestor.
           additionalPrinterColumns: [
             column(
               "Accepted",
@@ -349,8 +344,7 @@ function objectSchema(schema: Schema, path: string, options: StructuralOptions):
 }
 
 /**
- * Uses a rule with a message for two typed fields, and the `oneOf` keyword otherwise, because the API server's cost
- * limit rejects larger rules inside lists.
+ * Uses a validation rule for two typed fields, because the API server's cost limit rejects larger rules inside lists.
  */
 function choice(exactlyOne: unknown, properties: Readonly<Record<string, Schema>>): Schema {
   if (!Array.isArray(exactlyOne)) return {};

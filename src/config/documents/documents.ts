@@ -1,8 +1,5 @@
 /**
- * The input and output of the translation of resource documents, such as GatewayPolicy and HTTPRoute. The functions in
- * this folder are pure: documents come from files or from a cluster, and the caller writes the statuses. An invalid
- * document never throws. It gets a status and a problem with its position and name, and it does not affect other
- * documents.
+ * Defines the input and output of the translation of resource documents, such as GatewayPolicy and HTTPRoute.
  */
 import type { z } from "zod";
 import { ConfigError } from "../../core/config-error.ts";
@@ -64,18 +61,14 @@ export interface ResourceResult {
   readonly gateways: readonly WrittenGateway[];
   /** Contains the rules of HTTPRoute and GRPCRoute documents, in the form of the standalone configuration. */
   readonly routes: readonly WrittenRoute[];
-  /**
-   * Contains policies to compile on a gateway or route in addition to its own, in this order. Their schemas have
-   * validated them.
-   */
+  /** Contains policies to compile on a gateway or route in addition to its own. */
   readonly attachments: readonly Attachment[];
-  /** These targets reject every request with `policy_invalid` until the document is fixed. */
+  /** These targets reject requests with `policy_invalid`. */
   readonly closures: readonly Closure[];
   readonly gatewayOutcomes: readonly GatewayOutcome[];
   readonly routeOutcomes: readonly RouteOutcome[];
   readonly backendOutcomes: readonly BackendOutcome[];
   readonly policies: readonly PolicyResource[];
-  /** Problems are logged as warnings and never prevent the start. */
   readonly problems: readonly ConfigError[];
 }
 
@@ -86,9 +79,7 @@ export interface WrittenGateway {
   readonly protocol: "HTTP" | "HTTPS";
   readonly tls?: {
     readonly certificates: readonly ListenerCertificate[];
-    /**
-     * Lists the host names of listeners on the same port. A connection for one host name cannot be used for another.
-     */
+    /** Lists the host names of the listeners on the same port. */
     readonly parts?: readonly string[];
     readonly clientAuth?: { readonly ca: string; readonly mode: "require" };
   };
@@ -97,10 +88,10 @@ export interface WrittenGateway {
   readonly path: Path;
 }
 
-/** One of several listeners on a port, with its own policies. */
+/** Describes the listeners of a port that have the same host name. */
 export interface WrittenSection {
   readonly name: string;
-  /** Undefined for a listener without a host name, which serves all host names that no other listener has. */
+  /** Undefined for listeners without a host name. */
   readonly hostname: string | undefined;
 }
 
@@ -121,7 +112,7 @@ export interface WrittenRoute {
     readonly policies?: Readonly<Record<string, unknown>>;
     readonly backends?: readonly Record<string, unknown>[];
   };
-  /** Gives the reason for rejecting every request if a part of the rule is not supported. */
+  /** Gives the reason if the route rejects its requests. */
   readonly closed?: string;
   /** Other listeners of the same port handle these host names. */
   readonly except?: readonly string[];
@@ -183,7 +174,7 @@ export interface Attachment {
   readonly target: TargetName;
   readonly kind: string;
   readonly config: unknown;
-  /** Dumps show the configuration as written under `policies`, because the schema marks its secrets. */
+  /** Holds the configuration as written under `policies`, for dumps. */
   readonly written: unknown;
   /**
    * All listeners of a Gateway and all rules of an HTTPRoute have the same owner, so that they share one set of

@@ -1,7 +1,6 @@
 /**
- * Translates a Gateway document (gateway.networking.k8s.io) to gateways of the standalone configuration, one per port,
- * because listeners on the same port differ only in their host names. Listeners that cannot be served (other protocols,
- * ports in use, HTTPS without a certificate, conflicts) are reported and skipped.
+ * Translates a Gateway document to gateways of the standalone configuration, one per port. Listeners that cannot be
+ * served are reported and skipped.
  */
 
 import { checkCertificates } from "../../http/certificates.ts";
@@ -33,7 +32,7 @@ interface TranslatedGateway {
 const NO_CONFLICT: Verdict = { isTrue: false, reason: "NoConflicts", message: "No conflicts" };
 const ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "Gateway accepted" };
 
-/** Adds the ports of this document to `takenPorts`. In a cluster, each Gateway has its own address and its own set. */
+/** Adds the ports that this document uses to `takenPorts`. */
 export function translateGateway(
   document: ResourceDocument,
   takenPorts: Set<number>,
@@ -173,7 +172,7 @@ function writtenGateway(
 const GATEWAY_FIELDS = new Set(["gatewayClassName", "listeners", "addresses", "infrastructure", "tls"]);
 const LISTENER_FIELDS = new Set(["name", "hostname", "port", "protocol", "tls", "allowedRoutes"]);
 
-/** Returns the condition for an unsupported field. Serving the Gateway without the field would not match the intent. */
+/** Returns the condition for an unsupported field. */
 function refusedField(spec: Fields): Verdict | undefined {
   const no = (reason: string, message: string): Verdict => ({ isTrue: false, reason, message });
   const unsupported = (field: string): Verdict => no("UnsupportedValue", `spec.${field} is not supported`);
@@ -259,7 +258,7 @@ function acceptance(listeners: readonly ListenerOutcome[]): Verdict {
   const bad = listeners.filter(({ accepted, resolvedRefs }) => !accepted.isTrue || !resolvedRefs.isTrue);
   if (bad.length === 0 && listeners.length > 0) return ACCEPTED;
   const message = `Listeners that are not valid: ${bad.map(({ name }) => name).join(", ") || "there are none"}`;
-  // The Gateway is accepted if one of its listeners is, because valid listeners are still served.
+  // The Gateway is accepted if any listener is, because valid listeners are still served.
   return { isTrue: listeners.some(({ accepted }) => accepted.isTrue), reason: "ListenersNotValid", message };
 }
 
@@ -282,8 +281,6 @@ function conflictsOf(read: readonly ReadListener[]): Map<ReadListener, Verdict> 
   }
   return conflicts;
 }
-
-// A rejected listener is kept by name, because routes may refer to it and its status shows the problem.
 
 /** Files cannot refer to Secrets, so these keys of `tls.options` name the certificate files of an HTTPS listener. */
 const CERT_OPTION = `${POLICY_API_GROUP}/cert`;
@@ -318,7 +315,7 @@ interface ListenerContext {
   readonly problems: ProblemList;
 }
 
-/** Returns undefined if the listener has no name or no port. */
+/** Returns undefined if the listener has no name or no valid port. */
 function readListener(written: unknown, path: Path, context: ListenerContext): ReadListener | undefined {
   const { problems } = context;
   if (!isObject(written)) {

@@ -23,7 +23,7 @@ export interface PreparedRequest {
   readonly rules: PromptRules;
 }
 
-/** Returns the same model as `applyPolicies`, without editing the request. */
+/** Determines the requested model without editing the request. */
 export function requestedModel({ dialect, scan, rules: list }: LlmCall): string | undefined {
   const rules = mergeRules(list);
   const isEdited = dialect.format !== "opaque" && !scan.isForm;
@@ -32,12 +32,12 @@ export function requestedModel({ dialect, scan, rules: list }: LlmCall): string 
   return (model !== undefined && rules.aliases?.(model)) || model;
 }
 
-/** Throws `LlmRejection` if a policy rejects the request. `watch` receives the matches of shadow guards. */
+/** Throws `LlmRejection` if a policy rejects the request or cannot read its body. */
 export function* applyPolicies(llm: LlmCall, env: PlanOptions, watch: ShadowGuards): Steps<PreparedRequest> {
   const rules = mergeRules(llm.rules);
   // Opaque requests, such as images and speech, have no messages, but guards check their strings.
   const applicable = llm.dialect.format === "opaque" ? { requestGuards: rules.requestGuards } : rules;
-  // A multipart form is never edited, because its fields are not parsed into a tree.
+  // Prompt policies do not edit multipart forms, because form fields are not parsed into a tree.
   const edited = editsRequest(applicable) && !llm.scan.isForm ? yield* edit(llm, applicable, env) : llm;
   if (rules.watchedRequests && !edited.scan.isForm) yield* watchRequest(edited, rules.watchedRequests, env, watch);
   const model = edited.dialect.pathModel ?? edited.scan.model;
@@ -49,7 +49,7 @@ export function* applyPolicies(llm: LlmCall, env: PlanOptions, watch: ShadowGuar
   };
 }
 
-/** Parses a large request in slices if a target needs its tree for a translation. */
+/** Parses the body in slices if a candidate needs its tree. */
 export function* withTree(
   policed: PreparedRequest,
   candidates: readonly Candidate[] | undefined,
@@ -68,7 +68,7 @@ function needsTree({ dialect, caching }: LlmCall, { target: { provider }, model 
   return caching !== undefined && hasCacheMarks(format, model);
 }
 
-/** Throws `LlmRejection` if the body cannot be parsed. `purpose` completes the message after "cannot". */
+/** Throws `LlmRejection` if the body is not valid JSON or is too large. */
 function* parseTree(llm: LlmCall, env: PlanOptions, purpose: string): Steps<Skeleton> {
   const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
   if (tree === "not JSON")
@@ -82,7 +82,6 @@ function* parseTree(llm: LlmCall, env: PlanOptions, purpose: string): Steps<Skel
   return tree;
 }
 
-/** `maker` names the policy in the error if the new body is invalid. */
 function* rewritten(llm: LlmCall, tree: Skeleton, value: Members, maker: string): Steps<LlmCall> {
   yield;
   const bytes = Buffer.concat(tree.write(value));
@@ -105,7 +104,10 @@ function* edit(llm: LlmCall, rules: PromptRules, env: PlanOptions): Steps<LlmCal
   }
 }
 
-/** Replaces strings with those that the webhook guards return. Rejects with `LlmRejection` if a guard blocks the call. */
+/**
+ * Replaces strings with those that the webhook guards return. Rejects with `LlmRejection` if a guard blocks the call or
+ * cannot read the body.
+ */
 export async function applyWebhooks(
   policed: PreparedRequest,
   env: PlanOptions,
@@ -135,7 +137,6 @@ function rejectTokenNumbers(body: Members): void {
   throw new LlmRejection({ status: 400, message, code: "unsupported_format" });
 }
 
-/** Reads the same strings as an enforced guard. A body that cannot be read is reported as a rejection. */
 function* watchRequest(llm: LlmCall, guards: readonly TextGuard[], env: PlanOptions, watch: ShadowGuards): Steps<void> {
   const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
   if (tree === "not JSON") watch.unread(guards, "the body is not valid JSON");

@@ -1,6 +1,5 @@
 /**
- * Defers a backend run until an asynchronous step, such as a cache lookup, is complete. If the client disconnects
- * first, the run never starts.
+ * Defers the start of a backend run until an asynchronous step, such as a cache lookup, is complete.
  */
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 
@@ -9,9 +8,7 @@ export class DeferredRun implements BackendRun {
   #isAborted = false;
   readonly #onAbandoned: () => void;
 
-  /**
-   * `ready` resolves with the function that starts the run. `onAbandoned` is called if the client disconnects first.
-   */
+  /** `onAbandoned` is called if the run is aborted before it starts. */
   constructor(call: ResponseReceiver, ready: Promise<() => BackendRun>, onAbandoned: () => void) {
     this.#onAbandoned = onAbandoned;
     ready

@@ -1,9 +1,6 @@
 /**
- * Runs one LLM call with failover over the targets that can serve it. A call moves on to the next target if a target is
- * unreachable, too slow, or responds with a status in `failoverOn`, until a response is committed to the client. A
- * response is committed with its head, with three exceptions: a target with a first-byte timeout commits with its first
- * byte, and a possible context-length error and a possible rejection of `stream_options` commit after their body was
- * read. Redirects are never followed, because a provider key must not be sent to an address from a response.
+ * Runs one LLM call with failover over the targets that can serve it, until a response is committed to the client.
+ * Redirects are never followed, because a provider key must not be sent to an address from a response.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
@@ -38,7 +35,7 @@ import { PROMPT_ONLY, type Settlement } from "./settlement.ts";
 import { type SplitCallHandler, sendSplitRequest } from "./split-request.ts";
 import { type PlanOptions, planRequest, type UpstreamPlan, upstreamRequest } from "./upstream-request.ts";
 
-/** Longer error bodies are streamed to the client without being checked. */
+/** Longer error bodies are not inspected. */
 const MAX_ERROR_BYTES = 64 * 1024;
 
 export interface FailoverOptions extends PlanOptions {
@@ -51,7 +48,6 @@ export interface FailoverOptions extends PlanOptions {
 interface Attempt {
   readonly candidate: Candidate;
   readonly plan: UpstreamPlan;
-  /** Undefined until the request is sent. Callbacks arrive only after that. */
   http: HttpCall | undefined;
   timer: ResponseTimer | undefined;
   held: HeldHead | undefined;
@@ -64,7 +60,7 @@ interface HeldHead {
   readonly headers: HeaderList;
   /** Holds the body of an error that may cause another call. Undefined if the call only waits for the first byte. */
   readonly error: Buffer[] | undefined;
-  /** True if the server may have rejected `stream_options`, which is checked before any other rule. */
+  /** True if the server may have rejected `stream_options`. */
   readonly isOptionsCheck: boolean;
   errorBytes: number;
 }
@@ -74,7 +70,7 @@ interface TargetFailure {
   /** The cause is a metric label, so it is a status code or a fixed word. */
   readonly cause: string;
   readonly retryAfterSeconds?: number | undefined;
-  /** False if the request caused the failure, so the target stays in rotation. */
+  /** If true, the failure is recorded in the target's health. */
   readonly ejects: boolean;
 }
 
@@ -104,7 +100,6 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     this.#settlement = settlement;
   }
 
-  /** Calls the next target. Rejects the request if no target can serve it. */
   start(): void {
     if (isOver(this.#state)) return;
     try {
@@ -144,7 +139,6 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     return this.#targets.left;
   }
 
-  /** Called when the route's timeout expires before the response head. */
   tryNext(reason: string): boolean {
     if (this.#attempt === undefined || this.#state !== "waiting" || !this.#planNext()) return false;
     this.#failOver({ reason, cause: "timeout", ejects: true });
@@ -169,7 +163,6 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
         });
   }
 
-  /** The next target may have a working credential. */
   #credentialFailed({ target }: Candidate, error: CredentialError): void {
     if (isOver(this.#state)) return;
     if (this.#planNext()) {
@@ -235,7 +228,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     else this.#decide(attempt, status, headers);
   }
 
-  /** Commits the response, tries the next target, or holds the response until more of it is known. */
+  /** Commits, holds, or rejects the response, or tries the next target. */
   #decide(attempt: Attempt, status: number, headers: HeaderList): void {
     const { target } = attempt.candidate;
     const { rules, clock } = this.#options;
@@ -300,7 +293,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     if (this.#transition("end")) attempt.response?.end(trailers);
   }
 
-  /** Returns true if another call replaces the attempt. */
+  /** Returns true if `attempt` is no longer the current attempt. */
   #endOptionsCheck(attempt: Attempt, held: HeldHead): boolean {
     const { candidate } = attempt;
     if (!isStreamOptionsError(Buffer.concat(held.error ?? []).toString("utf8"))) this.#decideHeld(attempt, held);
@@ -343,7 +336,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     });
   }
 
-  /** Aborts a committed response. Otherwise tries the next target, unless `failure` is undefined. */
+  /** Fails the response if it is committed. Otherwise, tries the next target if `failure` is set. */
   #targetFailed(error: HttpClientError | GatewayError, failure: TargetFailure | undefined): void {
     const attempt = this.#attempt;
     if (attempt?.response) {
@@ -379,12 +372,12 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     for (const chunk of error ?? []) attempt.response?.data(chunk);
   }
 
-  /** Returns true if another target can be called, after planning and translating the request for it. */
+  /** Plans the next target. Returns false if there is none or planning fails. */
   #planNext(): boolean {
     try {
       return this.#targets.planNext() !== undefined;
     } catch (error) {
-      // A defect in a translation must not replace the response that is already available.
+      // An error while planning the next target must not replace the outcome of the current one.
       this.#options.logger.error("the next provider does not support the request", {
         error: String(error),
         request: this.#exchange.id,
@@ -502,7 +495,7 @@ class TargetQueue {
     this.#options = options;
   }
 
-  /** Returns an upper bound, because unplanned targets may not support the request. */
+  /** Returns an upper bound, because planning can skip targets. */
   get left(): number {
     return this.#candidates.length - this.#index + this.#lossy.length + (this.#next === undefined ? 0 : 1);
   }
@@ -565,7 +558,6 @@ function tokenCountFormat({ free, format, suffix }: Dialect): Format | undefined
 
 /**
  * Enforces the first-byte and idle timeouts of a target. Time during which the client is not reading does not count.
- * Each chunk costs one clock read instead of a new timer.
  */
 class ResponseTimer {
   readonly #clock: Clock;

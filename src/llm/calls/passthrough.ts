@@ -1,6 +1,5 @@
 /**
- * Forwards requests that are not LLM calls, such as files and WebSockets, to the first target with the provider's base
- * path and credential.
+ * Forwards requests that the gateway does not read, such as files and WebSockets, to the first target.
  */
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -19,10 +18,10 @@ import { createResponseGuards } from "./response-guards.ts";
 import { PROMPT_ONLY, type ResponseSettlement, type Settlement } from "./settlement.ts";
 import { NO_BETAS, NO_LOSSES, NO_TOOLS, type PlanOptions, upstreamRequest, withoutKey } from "./upstream-request.ts";
 
-/** The provider's base path replaces the client's base path including the version. */
+/** Matches the client's base path including the version. */
 const VERSION = /^.*?\/(?:v1|v1beta)(?=\/|$)/;
 
-/** `settlement` is undefined if the request has no LLM attributes, for example because it has no body. */
+/** `settlement` is undefined if the request has no LLM attributes. */
 export function forwardUnread(
   table: ModelTable,
   exchange: Exchange,
@@ -33,7 +32,7 @@ export function forwardUnread(
   const target = table.targets[0];
   const { request } = exchange;
   if (!target) throw new GatewayError("no_backend");
-  // With several providers, the request does not identify the account.
+  // With several targets, the request does not identify the account.
   if (target.credential.kind === "aws" || (table.isClosed && table.targets.length > 1))
     throw new GatewayError("not_found", { message: "only model calls are supported here" });
   const upgrade = isWebsocket(request) ? "websocket" : undefined;
@@ -113,7 +112,6 @@ export function forwardUnread(
   return {
     abort() {
       run.abort();
-      // The provider may have processed the request, so its input and the delivered output are charged.
       if (hasHead) response.abort();
       else settlement?.used(PROMPT_ONLY);
     },

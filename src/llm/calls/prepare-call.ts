@@ -1,6 +1,6 @@
 /**
  * Reads a request before a target is chosen. It validates the body, extracts the LLM call, responds to model list
- * requests, and detects requests that are forwarded unread. Errors use the client's dialect.
+ * requests, and detects requests that are forwarded unread.
  */
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import { type Exchange, type GatewayRequest, NO_BODY } from "../../core/exchange.ts";
@@ -23,7 +23,7 @@ import { modelNotFound, rejection } from "./rejections.ts";
 
 const NO_BYTES = Buffer.alloc(0);
 const NO_NAMES: readonly string[] = [];
-/** These methods have no defined body, so providers may treat a body differently. */
+/** These methods define no meaning for a body, so a provider may interpret it differently than the gateway. */
 const BODILESS: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "DELETE"]);
 
 export interface Reading {
@@ -44,7 +44,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
       code: "unexpected_body",
     });
   }
-  // If a rule needs the model, bodies of other methods are read like those of a POST.
+  // If a rule needs the model or the client's key limits the models, bodies of methods other than POST are read too.
   const isJudged = request.body.kind !== "none" && (needsModel || exchange.identity.modelAccess !== undefined);
   if (request.method !== "POST" && !isJudged) {
     const models =
@@ -104,7 +104,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
   return understood(body.kind === "bytes" ? body.bytes : NO_BYTES);
 }
 
-/** Some clients, such as Codex, try a WebSocket first and need an immediate rejection to fall back to HTTP. */
+/** Some clients, such as Codex, try a WebSocket first and fall back to HTTP if it is rejected. */
 function prepareUpgrade(exchange: Exchange, table: ModelTable): Reply | undefined {
   const { path } = exchange.request;
   const [target] = table.targets;
@@ -120,14 +120,9 @@ function prepareUpgrade(exchange: Exchange, table: ModelTable): Reply | undefine
   });
 }
 
-/**
- * Returns true for opaque requests without a body and for stored data that is not JSON, such as files. Other bodies are
- * read as JSON regardless of their content type, because many servers ignore it. If a rule needs the model, stored data
- * is read too, except uploads and forms.
- */
+/** An opaque request that is not free is read regardless of its content type, because many servers ignore the type. */
 function isUnread({ headers, body, path }: GatewayRequest, { format, free }: Dialect, isJudged: boolean): boolean {
   if (format !== "opaque") return false;
-  // Google's uploads may start with JSON too.
   if (free && UPLOAD.test(path)) return true;
   const type = headers.get("content-type") ?? "";
   if (!free) return body.kind === "none";
@@ -138,7 +133,6 @@ export function isForm({ headers }: GatewayRequest, { suffix }: Dialect): boolea
   return FORMS.has(suffix) && /^multipart\/form-data\s*;/i.test(headers.get("content-type") ?? "");
 }
 
-/** If no rule needs the model, or the form exceeds the body limit, a form to a single provider is streamed unread. */
 function readsForm(
   { identity: { modelAccess }, request }: Exchange,
   { table, maxBodyBytes }: Reading,
@@ -160,26 +154,25 @@ function understandForm(exchange: Exchange, dialect: Dialect, bytes: Buffer): Re
   const call = { dialect, bytes, scan, rules: [] };
   const others = [...(scan.formModels ?? []), ...modelsInHead(exchange)];
   const attributes = new LlmRequestAttributes(scan.model, scan.stream ?? false, NO_BYTES, call, others);
-  // Files are estimated by their size, and fields such as the prompt like the text of a chat.
+  // Files are estimated by their size, and text fields by their text.
   const text = scan.formText ?? { bytes: 0, tokens: 0 };
   attributes.estimatedTokens = Math.ceil((bytes.length - text.bytes) / bytesPerToken(request)) + Math.ceil(text.tokens);
   exchange.attributes.llm = attributes;
   return undefined;
 }
 
-/** Only these paths accept forms. On other paths, a server that ignores the content type may parse the body as JSON. */
+/** These paths accept forms. On other paths, a server that ignores the content type may parse the body as JSON. */
 const FORMS: ReadonlySet<string> = new Set([
   ...["/videos", "/images/edits", "/images/variations", "/audio/transcriptions", "/audio/translations"],
 ]);
 
-/** Token limits count unread requests by size, unless they are free. */
 function noteUnread(exchange: Exchange, { free }: Dialect): void {
   if (exchange.request.body.kind === "none") return;
   if (free) noteFreeRequest(exchange);
   else noteSizedRequest(exchange);
 }
 
-/** Providers receive the client's query and headers, which can name models too. */
+/** The client's query and headers can name models too. */
 function modelsInHead({ request: { query }, sentPairs }: Exchange): readonly string[] {
   const found = new ModelNames();
   modelsInQuery(query, found);
@@ -223,7 +216,6 @@ function* understand(
   return problem && rejection(exchange, dialect, problem);
 }
 
-/** Model lists and model policies apply to every alternative model that the provider may choose. */
 function alternativeProblem(names: readonly string[], table: ModelTable): LlmError | undefined {
   for (const name of names) {
     const possible = table.possible(name);
@@ -263,7 +255,6 @@ export function restoreRecordedCall(exchange: Exchange, recorded: LlmAttributes,
   const attributes = new LlmRequestAttributes(model, recorded.streaming ?? false, bytes, call);
   if (dialect.free) attributes.makeFree();
   attributes.estimatedTokens = recorded.estimatedTokens ?? 0;
-  // Limits are settled with the recorded outcome.
   const { responseModel, provider, inputTokens, outputTokens, totalTokens } = recorded;
   if (responseModel !== undefined) attributes.responseModel = responseModel;
   if (provider !== undefined) attributes.provider = provider;
@@ -304,7 +295,7 @@ export function modelsReply(
 
 type ModelListFormat = "chat" | "messages" | "generateContent";
 
-/** All three APIs list models at the same path, or at one that differs only in the version. */
+/** The OpenAI and Anthropic APIs list models at the same path. */
 export function modelListFormat({ path, headers }: Pick<GatewayRequest, "path" | "headers">): ModelListFormat {
   if (/\/v1beta\/models(?:\/|$)/.test(path)) return "generateContent";
   return headers.has("anthropic-version") ? "messages" : "chat";
@@ -317,7 +308,7 @@ function modelList(format: ModelListFormat, names: readonly string[]): object {
   return { data, has_more: false, first_id: names[0] ?? null, last_id: names.at(-1) ?? null };
 }
 
-/** Clients require the creation time, which configured models do not have. */
+/** Configured models have no creation time, but the Chat and Messages formats require one. */
 function modelObject(format: ModelListFormat, id: string): object {
   switch (format) {
     case "messages":

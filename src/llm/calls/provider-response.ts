@@ -1,7 +1,6 @@
 /**
- * Delivers a provider's response to the client. `NativeResponse` forwards it and counts the usage.
- * `TranslatedResponse` buffers JSON until it is complete and translates streams event by event. If a stream of
- * server-sent events is interrupted, the client receives an error event in its dialect.
+ * Delivers a provider's response to the client. `NativeResponse` forwards it and counts the usage. `TranslatedResponse`
+ * buffers JSON until it is complete and translates streams event by event.
  */
 
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
@@ -29,9 +28,7 @@ export interface ProviderResponse {
   head(status: number, headers: HeaderList): void;
   data(chunk: Buffer): boolean;
   end(trailers: readonly string[]): void;
-  /** Called if the upstream failed in the middle of the response. */
   fail(error: unknown): void;
-  /** Called if the client disconnected. */
   abort(): void;
 }
 
@@ -115,7 +112,7 @@ export function isEventStream(contentType: string | undefined): boolean {
   return contentType?.startsWith("text/event-stream") === true;
 }
 
-/** Fails in a later event-loop iteration, because closing the connection immediately would discard the last chunk. */
+/** Fails in a later event-loop iteration, because closing the connection immediately could discard the last chunk. */
 export function failAfter(call: ResponseReceiver, lastChunk: Buffer, error: unknown): void {
   call.data(lastChunk);
   setImmediate(() => call.fail(error));
@@ -207,7 +204,6 @@ export class TranslatedResponse implements ProviderResponse {
     if (!this.#stream) {
       // `#sendWhole` settles translations that read the usage from the complete response.
       if (this.#translation.counts === undefined || this.#status >= 400) this.#settle(true);
-      // Small responses are sent synchronously, before the connection is reused.
       if (this.#heldBytes <= SLICED_BYTES) finish(this.#sendWhole());
       else runInSlices(this.#sendWhole(), () => this.#source.isClientGone()).catch((error) => this.#call.fail(error));
       return;
@@ -266,7 +262,7 @@ export class TranslatedResponse implements ProviderResponse {
     return this.#sendCollected();
   }
 
-  /** Sends the events translated so far and an error event in the client's dialect, then closes the connection. */
+  /** Sends the events translated so far and an error event in the client's dialect, then fails the response. */
   #breakStream(error: unknown): void {
     this.#over = true;
     this.#source.stop();
@@ -337,7 +333,7 @@ export class TranslatedResponse implements ProviderResponse {
       return;
     }
     const { clientFormat, context } = this.#plan;
-    // Some servers return an error with status 200. Translating it would produce an empty response.
+    // Some servers return an error with status 200.
     if (this.#status < 400 && isMembers(parsed?.error)) this.#status = 502;
     let body: Members;
     try {
@@ -364,7 +360,7 @@ export class TranslatedResponse implements ProviderResponse {
     this.#call.end();
   }
 
-  /** Uses the provider's count from the body or a header. Without a count, the estimate stays charged. */
+  /** Uses the provider's count from the body or a header. */
   #count(counts: NonNullable<Translation["counts"]>, answer: Members | undefined, body: Members): Members {
     const headers = this.#headers;
     const tokens = (answer && counts.inputTokens(answer)) ?? (headers && readHeaderUsage(headers)?.inputTokens);
@@ -380,7 +376,7 @@ export class TranslatedResponse implements ProviderResponse {
   }
 }
 
-/** Braces inside strings count too, but no realistic text has that many. */
+/** Braces inside strings count too. */
 function* hasManyObjects(bytes: Buffer): Steps<boolean> {
   let objects = 0;
   for (let at = 0; at < bytes.length && objects <= MAX_RESPONSE_OBJECTS; at += COUNTED_BYTES) {

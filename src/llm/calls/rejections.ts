@@ -1,6 +1,5 @@
 /**
- * Creates rejections for LLM routes. Clients receive them in their dialect, while the log and `explain` use the codes
- * of the error catalog.
+ * Creates rejections of LLM requests in the client's dialect.
  */
 
 import { ExpectedError } from "../../base/errors.ts";
@@ -11,8 +10,8 @@ import { type Dialect, detectDialect } from "../request/dialect.ts";
 import { errorBody, errorHeaders, type LlmError } from "../request/llm-errors.ts";
 
 /**
- * Uses the error format of the client's API, because SDKs parse no other. A rate-limited request gets the gateway's
- * plain-text error instead, unless it is known not to stream.
+ * Uses the error format of the client's API. Returns undefined for a rate-limited request unless it is known not to
+ * stream.
  */
 export function llmErrorReply(exchange: Exchange, error: GatewayError): Reply | undefined {
   const { status, message, code } = error;

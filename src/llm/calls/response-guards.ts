@@ -1,8 +1,6 @@
 /**
- * Applies response guards in three filters: regular expressions, webhooks, and shadow guards, which inspect the output
- * of the others. Regular expressions buffer JSON and hold back only the end of a stream, because a match may continue
- * in the next event. Webhooks buffer the complete response. Shadow guards never change it. Large events are processed
- * in slices while the provider waits.
+ * Applies response guards in three filters: regular expressions, webhooks, and shadow guards. Shadow guards inspect the
+ * output of the others and do not change it.
  */
 import { InOrder } from "../../base/in-order.ts";
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
@@ -176,8 +174,8 @@ export class GuardedResponse extends ResponseFilter {
   }
 
   /**
-   * Returns undefined if the body is unreadable. Provider errors are guarded too, because they may quote the model's
-   * output.
+   * Returns undefined if a successful response is unreadable. Provider errors are guarded too, because they may quote
+   * the model's output.
    */
   *#guardedWhole(bytes: Buffer, headers: HeaderList): Steps<Buffer | undefined> {
     if (bytes.length === 0) return bytes;
@@ -205,7 +203,6 @@ export class GuardedResponse extends ResponseFilter {
     if (this.#over) return;
     this.#over = true;
     this.#flush();
-    // Stops the provider from generating the rest of a rejected response.
     this.#run?.abort();
     const rejected = error instanceof GuardRejection;
     const rejection = {
@@ -386,7 +383,6 @@ function* writeStream(found: StreamTexts, checked: readonly string[]): Steps<Buf
 
 interface Reader {
   data(chunk: Buffer): void;
-  /** Calls `onDone` when the inspection is complete. For large responses, that is in a later event-loop iteration. */
   end(onDone: () => void): void;
 }
 
@@ -530,15 +526,13 @@ class ShadowGuardedResponse extends ResponseFilter {
 
 export interface GuardedReceiver {
   readonly receiver: ResponseReceiver;
-  /**
-   * Must be called before the first byte. Guards abort the upstream call on a rejection and pause it during inspection.
-   */
+  /** Must be called before the first byte, because guards can abort and resume the upstream call. */
   setUpstream(run: Pick<BackendRun, "abort" | "resume">): void;
 }
 
 export type ResponseGuards = (receiver: ResponseReceiver) => GuardedReceiver;
 
-/** Returns `unreadable` if the guards cannot read the kind of stream that the client requested. */
+/** Returns `unreadable` if an enforced guard cannot read the kind of stream that the client requested. */
 export function createResponseGuards(
   { rules, model }: Pick<PreparedRequest, "rules" | "model">,
   { format, pathStream }: Dialect,

@@ -1,6 +1,5 @@
 /**
- * Settles a call exactly once with the provider's usage, with an estimate of the input and the delivered output, or
- * with zero if the provider rejected the call. Limits, logs, and metrics use the result.
+ * Settles a call at most once: with the provider's usage, with an estimate, or with zero.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -27,7 +26,7 @@ const OPERATIONS: Readonly<Partial<Record<Format, string>>> = {
   generateContent: "generate_content",
 };
 
-/** Used if the provider received the prompt but sent no response, so that only the input is charged. */
+/** Reports a call without a response, so that only the input is charged. */
 export const PROMPT_ONLY: TapReport = {
   usage: undefined,
   responseModel: undefined,
@@ -40,7 +39,7 @@ export type ResponseSettlement = Pick<Settlement, "firstByte" | "used" | "unused
 export class Settlement {
   readonly #env: SettlementOptions;
   readonly #attributes: LlmAttributes;
-  /** Token counting and other requests that generate no tokens are free and have no metrics. */
+  /** Free calls are not recorded in the metrics. */
   readonly #free: boolean;
   readonly #operation: string;
   readonly #startedMs: number;
@@ -59,15 +58,13 @@ export class Settlement {
     this.#startedMs = env.clock.monotonicMs();
   }
 
-  /**
-   * Registers the quota charge of the call that starts now. The charge of a previous, failed target is settled with 0.
-   */
+  /** Registers the quota charge of the current attempt and settles that of the previous attempt with 0. */
   chargeQuota(settle: (usedTokens: number) => void): void {
     this.#settleQuota?.(0);
     this.#settleQuota = settle;
   }
 
-  /** Adds tokens used by a split request that failed or was aborted. They are charged regardless of later attempts. */
+  /** Adds the tokens used by a split request that failed or was aborted. */
   addSpent(tokens: number): void {
     this.#spent += tokens;
   }
@@ -95,9 +92,7 @@ export class Settlement {
     }
   }
 
-  /**
-   * Settles the call with zero tokens. `errorType` is an error code or an HTTP status, or empty if there is none.
-   */
+  /** `errorType` is empty if there was no error. */
   unused(errorType: string): void {
     if (this.#settled) return;
     writeUsage(this.#attributes, { inputTokens: 0, outputTokens: 0, totalTokens: 0 });

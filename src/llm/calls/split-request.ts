@@ -1,7 +1,6 @@
 /**
- * Sends one client request as several provider calls, because the provider accepts only one item per call. Up to eight
- * calls run concurrently, and the responses are joined in order. The response of the first failed part replaces the
- * joined response, and the other calls are aborted.
+ * Sends one client request as several provider calls and joins the responses in order. If a part fails, its error
+ * replaces the joined response, and the other calls are aborted.
  */
 
 import type { Exchange } from "../../core/exchange.ts";
@@ -20,7 +19,7 @@ import { readHeaderUsage } from "../usage/usage.ts";
 import { type UpstreamPlan, upstreamRequest } from "./upstream-request.ts";
 
 const MAX_CALLS_AT_ONCE = 8;
-/** Bounds all responses together, slightly below the limit of one translated response. */
+/** Bounds all responses together, below the limit of one translated response. */
 const MAX_RESPONSES_BYTES = 15 * 1024 * 1024;
 
 export interface SplitRequest {
@@ -114,7 +113,7 @@ export class SplitCall implements HttpCall {
     this.#handler.fail(error);
   }
 
-  /** All embeddings of a model have the same size, so an oversized total is predictable from the first responses. */
+  /** Extrapolates the total size from the responses received so far. */
   exceedsLimit(bytes: number): boolean {
     return (this.#bytes + bytes) * this.#parts.count > MAX_RESPONSES_BYTES * (this.#completed + 1);
   }
@@ -164,7 +163,7 @@ export class SplitCall implements HttpCall {
     this.#isOver = true;
   }
 
-  /** Reports spending at most once. Every part that was sent is charged, unless it failed. */
+  /** Reports spending at most once, with estimates for the parts in flight. */
   #report(): void {
     if (this.#isReported) return;
     this.#isReported = true;

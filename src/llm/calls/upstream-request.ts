@@ -1,7 +1,5 @@
 /**
- * Builds the request for a target. A native request keeps the client's bytes except for the model name, the stream
- * usage option, prompt-cache markers, and members that the provider requires. Any other request is translated into the
- * provider's dialect.
+ * Builds the request for a target. If the provider does not use the client's dialect, the request is translated.
  */
 import { Readable } from "node:stream";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
@@ -42,9 +40,9 @@ export interface UpstreamPlan {
   /** Undefined if the provider uses the client's dialect. */
   readonly translation: Translation | undefined;
   readonly context: TranslationContext;
-  /** Google's clients can request one JSON array instead of server-sent events. */
+  /** `array` is the format of Google's streams without `alt=sse`. */
   readonly framing: "events" | "array";
-  /** True if the gateway requested usage that the client did not, so the usage is removed from the stream. */
+  /** True if the gateway removes the usage from the stream because the client did not request it. */
   readonly hidesUsage: boolean;
   /** True if the request has `stream_options` only because the gateway added them. */
   readonly addsStreamOptions: boolean;
@@ -72,9 +70,9 @@ export function planRequest(
   const { provider } = target;
   const clientFormat = llm.dialect.format;
   const format = provider.upstreamFormat(clientFormat, model);
-  // If another format or path is used, a free request would run as a billed call.
+  // With another format or path, a free request could run as a billed call.
   const wouldBeBilled = llm.dialect.free && (format !== clientFormat || target.pathOverride !== undefined);
-  // Google's and Amazon's paths name the model, which a provider that reads it from the body does not serve.
+  // A provider that reads the model from the body does not serve paths that name the model.
   const isForeignPath = clientFormat === "opaque" && llm.dialect.pathModel !== undefined && provider.modelInBody;
   if (format === undefined || wouldBeBilled || isForeignPath) throw unsupported(clientFormat, provider.name);
   const stream = llm.dialect.pathStream ?? llm.scan.stream ?? false;
@@ -173,7 +171,6 @@ function nativeBody(
   return spliceBytes(llm.bytes, edits);
 }
 
-/** These headers concern only the client's connection or identify the client. */
 const WITHHELD: ReadonlySet<string> = new Set([
   ...MESSAGE_HEADERS,
   ...FORWARDING_HEADERS,
@@ -190,7 +187,7 @@ const WITHHELD: ReadonlySet<string> = new Set([
   "x-method-override",
 ]);
 
-/** `isReplaced` is true if the gateway sends its own credential. */
+/** If `isReplaced` is true, the client's provider credentials are withheld. */
 export function isForwarded(name: string, isReplaced: boolean): boolean {
   return (
     !includesHeader(WITHHELD, name) &&
@@ -205,8 +202,7 @@ export function upstreamRequest(exchange: Exchange, plan: UpstreamPlan, { target
   const headers = new HeaderList();
   const { pairs } = exchange.request.headers;
   const listed = exchange.request.headers.get("connection")?.toLowerCase();
-  // A configured key replaces the client's key. Otherwise the client's key moves to the header that the provider
-  // expects.
+  // A configured key replaces the client's key.
   const key =
     target.credential.kind === "client"
       ? clientKey(exchange, target.credential.explicit)
@@ -227,7 +223,7 @@ export function upstreamRequest(exchange: Exchange, plan: UpstreamPlan, { target
   if (plan.translation) {
     headers.set("content-type", "application/json");
     headers.set("accept", "*/*");
-    // Only Anthropic reads this header. Bedrock receives the beta names in the body.
+    // Only the Messages format reads this header.
     if (plan.call.format !== "messages") headers.delete("anthropic-beta");
   }
   const size = plan.body.reduce((sum, piece) => sum + piece.length, 0);
@@ -247,7 +243,7 @@ function parseStreamOptions(llm: LlmCall): Record<string, unknown> | undefined {
   return isMembers(value) ? { ...value } : undefined;
 }
 
-/** Google's clients may send their key in the query, where it must not be forwarded. */
+/** Removes the key that Google's clients may send in the query. */
 export function withoutKey(query: string): string {
   if (!query.includes("key=")) return query;
   return query
@@ -306,7 +302,7 @@ export function treeBodies(
   }
 }
 
-/** Returns undefined if the body is too large to edit or needs no markers. */
+/** Returns undefined if the body cannot be parsed or needs no markers. */
 export function markedBody(
   llm: LlmCall,
   { format, model }: UpstreamCall,

@@ -1,7 +1,6 @@
 /**
- * Estimates token counts without a tokenizer, because 50 KB of hostile text can block a byte-pair tokenizer for
- * seconds. The estimate adds one table entry per byte and only samples long text. It is within 25% of the actual count
- * for ordinary English, code, and CJK text. The provider's count replaces it.
+ * Estimates token counts without a tokenizer, because hostile text can block a byte-pair tokenizer for seconds. Long
+ * text is sampled.
  */
 
 import { isUtf8 } from "node:buffer";
@@ -9,7 +8,7 @@ import { finish, type Steps } from "../../base/sliced-work.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
 import { endOfString } from "../../json/syntax.ts";
 
-/** Longer text is sampled in evenly spaced chunks that add up to this size. */
+/** By default, longer text is sampled. */
 export const SAMPLED_BYTES = 1536;
 const PIECE_BYTES = 96;
 
@@ -131,7 +130,7 @@ function addJsonCosts(bytes: Uint8Array, start: number, end: number, before: num
   return thousandths;
 }
 
-/** Returns the first UTF-8 byte of the character after `\u`, because that byte determines the cost of a character. */
+/** Returns the first UTF-8 byte of the character after `\u`. */
 function leadByte(bytes: Uint8Array, at: number): number {
   let code = 0;
   for (let i = at; i < at + 4; i++) code = (code << 4) | hexValue(bytes[i] ?? 0);
@@ -238,13 +237,14 @@ const MEDIA_TOKENS = 1000;
 const BASE_TOKENS = 3;
 /** A property name in a definition costs this many tokens, plus one per 16 bytes. */
 const KEY_TOKENS = 2;
-/** After this many bytes, only a twelfth of each string is sampled, but at least `SHORT_TEXT_BYTES`. */
+/**
+ * After this many bytes, a twelfth of each string is sampled, but at least `SHORT_TEXT_BYTES` and at most
+ * `SAMPLED_BYTES`.
+ */
 const READ_WHOLE_BYTES = 1024;
 const SHORT_TEXT_BYTES = 64;
-/** No dialect nests its own fields deeper than this. */
 const REMEMBERED_DEPTH = 32;
 
-/** Scanning this many bytes takes about 0.5 ms. */
 const STEP_BYTES = 64 * 1024;
 
 const QUOTE = 34;

@@ -18,7 +18,7 @@ const CLOSE_BRACE = 125;
 const COMMA = 44;
 const LF = 10;
 const CR = 13;
-/** This distance covers the suffix `Metadata`, the quote, the colon, and whitespace. */
+/** This distance covers the suffix `Metadata`, the quote, the colon, and some whitespace. */
 const NAME_TO_BRACE_BYTES = 24;
 
 const BLANK_LINE = Buffer.from("\n\n");
@@ -41,7 +41,7 @@ export function usageEventAt(bytes: Buffer): number {
   return -1;
 }
 
-/** Recognizes only LF line endings. With CRLF or CR, the result is 0 or the start of an earlier event, which is safe. */
+/** Recognizes only LF line endings. With other line endings, the result can be the start of an earlier event. */
 function startOfEvent(bytes: Buffer, at: number): number {
   const blank = bytes.lastIndexOf(BLANK_LINE, at);
   return blank < 0 ? 0 : blank + BLANK_LINE.length;
@@ -78,7 +78,7 @@ export function findModel(event: Members): string | undefined {
   return typeof model === "string" && model !== "" ? model : undefined;
 }
 
-/** The text includes reasoning, tool names, and tool arguments. */
+/** The text includes reasoning and tool arguments. */
 export function findOutputText(event: Members): string {
   let text = "";
   for (const choice of list(event.choices)) {

@@ -1,7 +1,5 @@
 /**
- * Removes the usage from a chat stream if the client did not request it. A usage event without choices is removed. An
- * event with choices loses only its `usage` member. Other events pass through unchanged, and only an incomplete event
- * at the end of a chunk is buffered.
+ * Removes the usage from a chat stream if the client did not request it.
  */
 
 import { isMembers, parseMembers } from "../../json/json.ts";
@@ -14,7 +12,7 @@ export interface UsageHider {
    * `usageAt` is the result of `usageEventAt` for the chunk. Returns undefined if no bytes are ready for the client.
    */
   pass(chunk: Buffer, usageAt: number): Buffer | undefined;
-  /** Must be called at the end of the stream. Returns the buffered bytes without usage. */
+  /** Must be called at the end of the stream. */
   flush(): Buffer | undefined;
 }
 
@@ -90,7 +88,7 @@ function behindBlankLines(bytes: Buffer, from: number): number {
   return at;
 }
 
-/** Returns the data of an event with a single line, so that `dataLines` need not split it, or undefined. */
+/** Returns the data of an event with a single line, or undefined. */
 function onlyLine(event: string): string | undefined {
   const end = event.length - 2;
   return event.startsWith("data:") && event.indexOf("\n") === end && event.endsWith("\n\n") && !event.includes("\r")
@@ -105,7 +103,7 @@ function dataLines(event: string): string {
     .join("\n");
 }
 
-/** Returns the event unchanged if it has no usage, and an empty string if it has usage but no choices. */
+/** Returns an empty string if the event has usage and an empty list of choices. */
 function withoutUsage(event: string): string {
   if (!mayHoldUsage(event)) return event;
   const data = onlyLine(event) ?? dataLines(event);

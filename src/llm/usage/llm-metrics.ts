@@ -8,7 +8,6 @@ import type { Histogram, Metrics } from "../../observe/log/metrics.ts";
 export interface LlmTimes {
   readonly durationMs: number;
   readonly firstByteMs: number | undefined;
-  /** Undefined if the call succeeded. */
   readonly errorType: string | undefined;
   readonly operation: string;
 }

@@ -15,10 +15,9 @@ const MAXIMA: ReadonlySet<string> = new Set([
 const COUNTS: ReadonlySet<string> = new Set(["n", "best_of", "generationConfig.candidateCount"]);
 const KEYS = jsonKeysOfAnyCase(...MAXIMA, ...COUNTS);
 const MAX_NUMBER_BYTES = 32;
-/** Larger values are clamped. No model generates more tokens. */
+/** Larger values are clamped. */
 const MAX_OUTPUT_TOKENS = 1_000_000_000;
 
-/** Scanning this many bytes takes about 0.5 ms. */
 const STEP_BYTES = 64 * 1024;
 
 export function maxOutputTokens(bytes: Buffer): number | undefined {
@@ -46,7 +45,7 @@ export function* maxOutputTokensSteps(bytes: Buffer): Steps<number | undefined> 
   return maximum === undefined ? undefined : Math.min(MAX_OUTPUT_TOKENS, maximum * choices);
 }
 
-/** Some servers accept numbers as strings. A negative value means no limit, so it is ignored. */
+/** Some servers accept numbers as strings. Negative values are ignored. */
 function parseCount(value: unknown): number | undefined {
   const count = typeof value === "string" && value !== "" ? Number(value) : value;
   return typeof count === "number" && count >= 0 ? Math.ceil(Math.min(count, MAX_OUTPUT_TOKENS)) : undefined;

@@ -64,7 +64,7 @@ export interface PriceCatalogue {
   prices(provider: string, models: readonly string[]): ModelPrices | undefined;
 }
 
-/** Throws a `SyntaxError` if the text is not JSON, and otherwise an error that lists all schema problems. */
+/** Throws a `SyntaxError` if the text is not JSON, or an error that lists the schema problems. */
 export function parsePriceCatalogue(text: string): PriceCatalogue {
   const parsed = catalogueSchema.safeParse(JSON.parse(text));
   if (!parsed.success)
@@ -142,7 +142,7 @@ export function priceOf(
 export function costOf(catalogue: PriceCatalogue, attributes: LlmAttributes, sentModel?: string): number | undefined {
   const { provider = "", inputTokens, outputTokens } = attributes;
   if (inputTokens === undefined || outputTokens === undefined) return undefined;
-  // The dated name in the response is the most exact, followed by the name that was sent and the client's name.
+  // The name in the response is the most exact, followed by the name that was sent and the client's name.
   const names = [attributes.responseModel, sentModel, attributes.requestModel].filter((name) => name !== undefined);
   const prices = catalogue.prices(provider, names);
   if (prices === undefined) return undefined;

@@ -1,6 +1,5 @@
 /**
- * Reads the text and the finish reason from a response in any dialect while it is delivered. Content above the limits
- * is skipped, and the report indicates the omission.
+ * Reads the text and the finish reason from a response in any dialect while it is delivered.
  */
 import { createSseParser } from "../../http/sse.ts";
 import { isMembers, type Members } from "../../json/json.ts";
@@ -13,12 +12,12 @@ import { awsEventText } from "./response-usage.ts";
 
 const MAX_CONTENT_BYTES = 4 * 1024 * 1024;
 const MAX_CONTENT_EVENT_BYTES = 2 * 1024 * 1024;
-/** Parsing a response with this many tokens takes up to 40 ms. See `src/json/parse-cost.ts`. */
+/** Limits the time to parse a response. */
 const MAX_CONTENT_TOKENS = 100_000;
-/** A response without any of these keys, such as embeddings, has no text and is not parsed. */
+/** A response without any of these keys, such as embeddings, is not parsed. */
 const MAY_HAVE_TEXT =
   /"(?:\w*[fF]inish_?[rR]eason|stop_?[rR]eason|status|text|content|parts|output|delta|candidates|choices)"/;
-/** If only the finish reason is needed, events that do not match are not parsed. */
+/** If only the finish reason is needed, server-sent events that do not match are not parsed. */
 const MAY_FINISH =
   /"(?:finish_reason|stop_reason|finishReason|stopReason)"\s*:\s*"|"response\.(?:completed|incomplete|failed)"/;
 

@@ -1,7 +1,6 @@
 /**
  * Reads usage and model from a response while it is delivered, in any provider's format. Tokens of delivered text that
- * no usage covers are estimated, so that an interrupted response can be settled too. JSON is searched from its ends
- * before it is parsed: the bytes `"usage":` cannot occur inside a JSON string, because the quotes would be escaped.
+ * no usage covers are estimated, so that an interrupted response can be settled too.
  */
 import type { LlmAttributes } from "../../core/request-attributes.ts";
 import { createSseParser, type SseEvent } from "../../http/sse.ts";
@@ -18,7 +17,6 @@ export interface UsageTap {
   /** `usageAt` is the result of `usageEventAt` for the chunk, if available. */
   data(chunk: Buffer, usageAt?: number): void;
   end(): void;
-  /** Called if the response was interrupted or the client disconnected. */
   abort(): void;
 }
 
@@ -47,7 +45,7 @@ export function createUsageTap(
   };
 }
 
-/** Uses the provider's counts, or estimates of the input and the delivered output. */
+/** Prefers the provider's counts to estimates. */
 export function settleUsage(attributes: LlmAttributes, report: TapReport): void {
   if (report.responseModel !== undefined) attributes.responseModel = report.responseModel;
   const { usage, uncountedTokens, complete } = report;
@@ -72,7 +70,7 @@ export function settleUsage(attributes: LlmAttributes, report: TapReport): void 
 /** In larger server-sent events, only the last `TAIL_BYTES` are searched for usage. */
 const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 const MAX_VALUE_BYTES = 64 * 1024;
-/** Compressed responses up to this size are decoded when they end. */
+/** Larger compressed responses are not decoded. */
 const MAX_ENCODED_BYTES = 4 * 1024 * 1024;
 /** Decoding and reading do not yield, so the decoded size is limited. */
 const MAX_READ_DECODED_BYTES = 8 * 1024 * 1024;
@@ -88,7 +86,7 @@ const RESPONSE_KEYS = jsonKeys("usage", "usageMetadata", "model", "modelVersion"
 
 export interface UsageReader {
   data(chunk: Buffer, usageAt?: number): void;
-  /** If `complete` is true, the last usage covers the whole response. */
+  /** `complete` is false if the response was interrupted. */
   finish(complete: boolean): UsageReport;
 }
 
@@ -107,7 +105,7 @@ function createSseReader(): UsageReader {
   let atBoundary = true;
   let bytesSeen = 0;
   let bytesLooked = 0;
-  /** Samples hold complete events. They are read if the model or the usage is missing, or the stream is interrupted. */
+  /** Samples hold complete events. */
   let samples: Buffer[] = [];
   let sampledBytes = 0;
   let namedSamples = 0;
@@ -161,7 +159,7 @@ function createSseReader(): UsageReader {
     }
   }
 
-  /** OpenAI's last event repeats whole images before its usage, so the end of an oversized event is searched. */
+  /** An event can hold whole images before its usage, so the end of an oversized event is searched. */
   function passLarge(chunk: Buffer): void {
     if (large === undefined) return;
     const end = large.push(chunk);
@@ -242,7 +240,7 @@ function createJsonReader(contentType: string): UsageReader {
   let model: string | undefined;
   let bytesSeen = 0;
   let scanner: JsonScanner | undefined;
-  /** Most responses are one chunk, which is searched from its ends or parsed instead of scanned. */
+  /** Holds the first chunk until a second chunk arrives. */
   let only: Buffer | undefined;
 
   function scan(chunk: Buffer): void {
@@ -284,9 +282,7 @@ function createJsonReader(contentType: string): UsageReader {
   }
 }
 
-/**
- * Buffers up to `MAX_ENCODED_BYTES` and decodes them synchronously at the end, because settlement follows immediately.
- */
+/** Buffers up to `MAX_ENCODED_BYTES` and decodes them synchronously at the end. */
 function createEncodedReader(contentType: string | undefined, contentEncoding: string | undefined): UsageReader {
   const chunks: Buffer[] = [];
   let size = 0;
@@ -312,7 +308,7 @@ function createEncodedReader(contentType: string | undefined, contentEncoding: s
 export interface UsageReport {
   readonly usage: Usage | undefined;
   readonly responseModel: string | undefined;
-  /** Estimates the tokens of the text after the last usage, or of all text if there is no usage. */
+  /** Estimates the tokens of delivered text that the usage does not cover. */
   readonly uncountedTokens: number;
 }
 
@@ -330,7 +326,7 @@ export function createEventMeter() {
       bytes += size;
       if (isRead) bytesRead += size;
     },
-    /** Returns true if the event's usage covers all text before it. */
+    /** Returns true if the event's usage counts output. */
     event(data: string): boolean {
       const event = isTooComplex(data) ? usageAtEnd(data) : parseMembers(data);
       if (event === undefined) return false;
@@ -350,11 +346,10 @@ export function createEventMeter() {
       if (text !== "") tokensRead += estimateTextTokens(Buffer.from(text));
       return false;
     },
-    // V8 creates object literals with getters slowly and retains them until a full collection, so these are methods.
     knowsModel(): boolean {
       return model !== undefined;
     },
-    /** Reads only the model name. `event` counts the text at the end of the stream if it is needed. */
+    /** Reads only the model name. */
     nameIn(data: string): void {
       const event = model === undefined && !isTooComplex(data) ? parseMembers(data) : undefined;
       if (event !== undefined) model = findModel(event);
@@ -380,9 +375,9 @@ function countsOutput(usage: Members): boolean {
 }
 
 export interface LargeEvent {
-  /** Returns the offset after the blank line that ends the event, or -1. */
+  /** Returns the offset in `chunk` after the blank line that ends the event, or -1. */
   push(chunk: Buffer): number;
-  /** Returns a JSON event that holds only the usage, or undefined if the last `TAIL_BYTES` contain none. */
+  /** Returns a JSON event that holds only the usage, or undefined if none is found. */
   usage(): string | undefined;
 }
 
@@ -453,10 +448,7 @@ export function quickUsage(bytes: Buffer): QuickUsage | undefined {
   return isMembers(usage) ? { usage, model } : undefined;
 }
 
-/**
- * Returns the offset after the object at `start`, or -1. Braces inside strings count too. If they are not balanced, the
- * resulting slice is invalid JSON, and the caller rejects it.
- */
+/** Returns the offset after the object at `start`, or -1. Braces inside strings count too. */
 export function endOfObject(bytes: Buffer, start: number): number {
   if (bytes[start] !== OPEN_BRACE) return -1;
   let depth = 0;

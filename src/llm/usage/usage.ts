@@ -1,7 +1,6 @@
 /**
  * Reads token usage from any provider's usage object. Cached tokens count as input, so they are added for providers
- * that exclude them. Invalid counts are treated as absent, so that a faulty upstream can neither raise a budget nor
- * distort a metric.
+ * that exclude them.
  */
 
 import type { Outcome } from "../../core/policy.ts";
@@ -18,7 +17,7 @@ export interface Usage {
   readonly reasoningTokens?: number;
 }
 
-/** Larger counts are clamped. No model reads or generates more tokens. */
+/** Larger counts are clamped. */
 const MAX_TOKENS = 1_000_000_000;
 
 export function readUsage(value: unknown): Usage | undefined {
@@ -164,7 +163,7 @@ function sum(counts: {
   if (counts.input === undefined && counts.output === undefined && counts.total === undefined) return undefined;
   const inputTokens = counts.input ?? Math.max(0, (counts.total ?? 0) - (counts.output ?? 0));
   const reported = counts.output ?? Math.max(0, (counts.total ?? 0) - inputTokens);
-  // Some servers exclude reasoning from the output count, which is visible in their total.
+  // Some servers exclude reasoning from the output count but not from the total.
   const isApart = counts.reasoning !== undefined && counts.total === inputTokens + reported + counts.reasoning;
   const outputTokens = isApart ? reported + (counts.reasoning ?? 0) : reported;
   const totalTokens = Math.max(inputTokens + outputTokens, counts.total ?? 0);
@@ -175,7 +174,6 @@ function sum(counts: {
   return usage;
 }
 
-/** Clamps values above the limit, because dropping them would make the call free. */
 function count(value: unknown): number | undefined {
   return typeof value === "number" && value >= 0 ? Math.floor(Math.min(value, MAX_TOKENS)) : undefined;
 }
@@ -193,7 +191,7 @@ export function clampCount(value: unknown): number | undefined {
   return Math.trunc(Math.max(0, Math.min(MAX_AMOUNT, value)));
 }
 
-/** A minimum of 1 keeps concurrent calls without an estimate from all passing on the last token. */
+/** A minimum of 1 prevents concurrent calls without an estimate from all passing on the last token. */
 export function estimatedTokens(llm: LlmAttributes | undefined): number {
   return Math.max(1, clampCount(llm?.estimatedTokens) ?? 1);
 }
@@ -206,17 +204,14 @@ export function outputTokens(llm: LlmAttributes | undefined): number {
 export function usedTokens(llm: LlmAttributes | undefined, outcome: Outcome): number | undefined {
   const input = clampCount(llm?.inputTokens);
   const output = clampCount(llm?.outputTokens);
-  // A total above the sum includes tokens that the provider charges but does not itemize, such as reasoning.
+  // A total above the sum can include tokens that the provider charges but does not itemize, such as reasoning.
   if (input !== undefined && output !== undefined) return Math.max(input + output, clampCount(llm?.totalTokens) ?? 0);
   const known = clampCount(llm?.totalTokens) ?? output ?? input;
   if (known !== undefined) return known;
   return usedNoTokens(outcome) ? 0 : undefined;
 }
 
-/**
- * True if the provider used no tokens, because it was unreachable or rejected the request. After a timeout or a client
- * disconnect, the provider may still generate output.
- */
+/** After a timeout or a client disconnect, the provider may still generate output. */
 function usedNoTokens(outcome: Outcome): boolean {
   return outcome.end === "complete" && outcome.status !== undefined && outcome.status >= 400 && outcome.status !== 504;
 }
