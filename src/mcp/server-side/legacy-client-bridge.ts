@@ -1,8 +1,6 @@
 /**
- * Connects a legacy client (2025 and older) to a 2026-07-28 server. Each request gets an envelope with the identity and
- * the capabilities that the client sent in `initialize`. A result with `input_required` becomes requests to the client,
- * and the call is repeated with the client's responses. The client's subscriptions become one subscription at the
- * server.
+ * Connects a legacy client (2025 and older) to a 2026-07-28 server. A result with `input_required` becomes requests to
+ * the client, and the call is repeated with the client's responses.
  */
 import { find, findInSteps, members, slice } from "../../json/json-text.ts";
 import {
@@ -45,7 +43,7 @@ const MAX_INPUTS = 100;
 
 export interface ModernServer {
   call(call: Call): CallHandle;
-  /** Lists the tool parameters that headers repeat. Only servers that are reached over HTTP have them. */
+  /** The tool parameters that are also sent in HTTP headers, if the server uses streamable HTTP. */
   readonly params: ParamHeaders | undefined;
   notified(message: ServerMessage): void;
 }
@@ -122,10 +120,7 @@ export class LegacyClientBridge {
     if (message.method === "notifications/initialized") this.listen();
   }
 
-  /**
-   * Opens one subscription for all notifications. Another call replaces it, because the filter changed or the server
-   * restarted.
-   */
+  /** Replaces the subscription for all notifications of the server. */
   listen(): void {
     this.#listening?.cancel(undefined);
     this.#listening = undefined;
@@ -151,7 +146,7 @@ export class LegacyClientBridge {
     return new Rounds(call, this.#server, (request) => withEnvelope(request, this.envelope()));
   }
 
-  /** Loads the tool list first if needed, because it defines which parameters the headers must repeat. */
+  /** Loads the tool list first if needed, because it defines which parameters the headers must contain. */
   #callTool(call: Call): CallHandle {
     const { params } = this.#server;
     if (params === undefined) return this.#rounds(call);

@@ -1,6 +1,6 @@
 /**
  * Implements the upstream of a legacy session (2025 and older). It stores the client's `initialize`, log level, and
- * subscriptions, and sends them again after the server restarts, so that the session continues.
+ * subscriptions, and sends them again after a reconnect.
  */
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
@@ -60,7 +60,7 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
     this.#initializeParams = params ? slice(initialize.text, params) : "{}";
   }
 
-  /** Joins a session that is already open and takes over the state of `before`. The first call opens the connection. */
+  /** Joins a session that is already open and takes over the state of `before`. */
   join(before: Upstream | undefined): void {
     this.#isInitialized = true;
     if (!(before instanceof LegacyUpstream)) return;
@@ -166,7 +166,7 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
     else this.#user.lost(this, loss);
   }
 
-  /** Tries `server/discover`, because a server that rejects `initialize` may support 2026-07-28. */
+  /** A server that rejects `initialize` may support 2026-07-28. */
   #discover(io: Handshake, refusal: ServerMessage | undefined): void {
     this.#bridge ??= new LegacyClientBridge(this.#initialize.params, {
       call: (call) => this.#connection.call(call),
@@ -212,7 +212,7 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
     } else this.#reopen(io, about);
   }
 
-  /** Rejects a restarted server that no longer supports the protocol version that the client negotiated. */
+  /** Rejects a restarted server that answers with another protocol version. */
   #reopen(io: Handshake, about: ServerAbout): void {
     if (this.about !== undefined && about.protocolVersion !== this.about.protocolVersion) {
       io.refuse(`answers with protocol version ${about.protocolVersion} after a restart`);
@@ -222,7 +222,7 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
     this.#restore(io);
   }
 
-  /** Sends the client's settings to a restarted server before any call is sent. */
+  /** Sends the client's settings to the server before any call. */
   #restore(io: Handshake): void {
     if (this.#bridge) {
       io.ready();

@@ -23,8 +23,8 @@ export type CountedBackends = Set<Counted>;
 export interface McpMetrics {
   request(method: string): void;
   /**
-   * Counts a completed request. `tool` is empty unless the method is `tools/call`. `target` is empty if several targets
-   * were used.
+   * Counts a completed request. `tool` is empty unless the method is `tools/call`. `target` is empty unless exactly one
+   * target was used.
    */
   result(target: string, tool: string, outcome: McpOutcome): void;
 }

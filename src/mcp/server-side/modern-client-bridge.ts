@@ -1,7 +1,6 @@
 /**
- * Connects 2026-07-28 clients to a legacy server (2025 and older). The server is initialized once. Requests lose their
- * envelope, and results gain the fields that 2026-07-28 requires. If the server sends a request during a call, the
- * client receives the result `input_required`, and the call is suspended until the client retries it.
+ * Connects 2026-07-28 clients to a legacy server (2025 and older). A call is suspended while the server waits for input
+ * from the client, which then retries the call.
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
@@ -175,7 +174,7 @@ export class ModernClientBridge {
     };
   }
 
-  /** Continues a suspended call with the client's retry, which may arrive at another replica. */
+  /** Continues a suspended call with the client's retry, or forwards the retry to other replicas. */
   #resume(call: Call, isRelayed = false): CallHandle {
     const token = String(call.request.params.requestState);
     const suspended = this.#suspended.get(token)?.call;
@@ -301,9 +300,8 @@ const REQUIRED_CAPABILITY = lookupTable<string>({
 });
 
 /**
- * Represents one call at a legacy server that may span several requests of a modern client. A request from the server
- * suspends the call under a random token, and the client's retry resumes it. The server's response may arrive while the
- * call is suspended.
+ * Represents one call at a legacy server that may span several requests of a modern client. The server's response may
+ * arrive while the call is suspended.
  */
 class SuspendableCall implements CallHandle {
   readonly method: string;

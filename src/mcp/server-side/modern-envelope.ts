@@ -41,7 +41,7 @@ export function withEnvelope(request: ClientRequest, members: string): ClientReq
   return editedRequest(bare, [intoMeta(bare.text, members)]);
 }
 
-/** Copies the envelope of `request` to the parameters of a request that the gateway sends for the same client. */
+/** Returns the envelope of `request` as parameters for another request of the same client. */
 export function copyEnvelope(request: ClientRequest): { readonly _meta?: Readonly<Record<string, unknown>> } {
   const meta = request.params._meta;
   if (typeof meta !== "object" || meta === null) return {};
@@ -49,7 +49,7 @@ export function copyEnvelope(request: ClientRequest): { readonly _meta?: Readonl
   return kept.length === 0 ? {} : { _meta: Object.fromEntries(kept) };
 }
 
-/** Sets the input responses in `params` and replaces those that the client sent. */
+/** Sets the input responses and the request state in `params`. */
 export function withInput(original: ClientRequest, members: string): ClientRequest {
   const before = find(original.text, 0, "params");
   const request = before

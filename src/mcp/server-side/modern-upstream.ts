@@ -1,6 +1,6 @@
 /**
- * Implements the upstream of modern clients (2026-07-28), which probes the server with `server/discover`. Requests to a
- * modern server pass unchanged. A legacy server is initialized once and called through `ModernClientBridge`.
+ * Implements the upstream of modern clients (2026-07-28), which probes the server with `server/discover`. A legacy
+ * server is called through `ModernClientBridge`.
  */
 
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -31,10 +31,10 @@ import {
 
 const NO_HEADERS = new HeaderList();
 
-/** A legacy server may not respond to an unknown request at all, so the gateway then checks whether it has started. */
+/** After this time without a response to `server/discover`, the gateway sends a ping. */
 const PROBE_MS = 5_000;
 const GRACE_MS = 1_000;
-/** The minimum time before `initialize` is sent to a server that has sent nothing. */
+/** The minimum time before `initialize` is sent to a server that does not respond. */
 const SILENT_MS = 30_000;
 
 interface Probe {
@@ -112,7 +112,7 @@ export class ModernUpstream implements Upstream, ConnectionListener {
   call(call: Call): CallHandle {
     const { params } = this.target;
     const { method } = call.request;
-    // The gateway is the HTTP endpoint of a server without HTTP, so it must check the mirrored headers.
+    // Only streamable HTTP servers check the mirrored headers themselves.
     const problem =
       method === "tools/call" && this.target.config.mcp === undefined
         ? params.problem(call.request, call.headers ?? NO_HEADERS)
@@ -133,7 +133,7 @@ export class ModernUpstream implements Upstream, ConnectionListener {
   }
 
   notify(_message: ClientNotification): void {
-    // 2026-07-28 has no client notifications.
+    // There is no client notification to forward.
   }
 
   reconnect(): void {
@@ -201,15 +201,13 @@ export class ModernUpstream implements Upstream, ConnectionListener {
   }
 
   /**
-   * A server that does not respond may not support the request or may still be starting. A ping distinguishes the two,
-   * because legacy servers answer it before `initialize`, and a modern server answers both requests. If the
-   * server sends nothing at all, the gateway finally sends `initialize` too, and the first response selects the
-   * protocol. A modern server that received both is restarted for a clean handshake.
+   * A server that does not respond may not support the request or may still be starting. A response to a ping shows
+   * that it has started.
    */
   #probe(io: Handshake): void {
     const state: Probe = { isDecided: false, isLegacyTried: false };
     const { clock } = this.#env;
-    // The ping also has the envelope, because a server of both versions would treat a client without it as legacy.
+    // The ping also has the envelope, because a server of both versions may treat a client without it as legacy.
     const params = `{"_meta":{${this.#client.envelope}}}`;
     const tryLegacy = (): void => {
       stopTimers();

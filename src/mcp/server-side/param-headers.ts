@@ -1,7 +1,5 @@
 /**
- * Handles tool parameters that HTTP headers repeat (`x-mcp-header` in a tool's input schema, 2026-07-28). The gateway
- * checks the headers if it is the HTTP endpoint of a server and adds them if it is the HTTP client. It reads the
- * annotations from the tool lists that pass through.
+ * Handles tool parameters that are also sent in HTTP headers (`x-mcp-header` in a tool's input schema, 2026-07-28).
  */
 
 import { isHeaderName } from "../../base/header-names.ts";
@@ -13,7 +11,6 @@ import { mirrorHeader, readMirrorHeader } from "../protocol/mirror-headers.ts";
 import { HEADER_MISMATCH } from "../protocol/protocol-version.ts";
 
 const ANNOTATION = "x-mcp-header";
-/** No known tool has parameters that are nested deeper. */
 const MAX_DEPTH = 8;
 const MAX_TOOLS = 10_000;
 /** Larger tool lists are not parsed, because parsing would block the event loop. */

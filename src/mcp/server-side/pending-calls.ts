@@ -1,6 +1,6 @@
 /**
  * Tracks the calls in flight to one server by their wire id, which is the id that the gateway assigns on the
- * connection. A call is pending from its acceptance until its response, failure, or cancellation.
+ * connection.
  */
 import { type Call, type CallHandle, type Failure, serverFailure } from "../protocol/call.ts";
 import type { ServerMessage } from "../protocol/json-rpc.ts";
@@ -18,11 +18,11 @@ export interface CallOwner {
 export class PendingCall implements CallHandle {
   readonly call: Call;
   readonly startedMs: number;
-  /** Marks requests that the gateway makes for itself, for example during a handshake. Clients cannot cancel them. */
+  /** Marks requests that the gateway makes for itself, for example during a handshake. */
   readonly isInternal: boolean;
   readonly #owner: CallOwner;
   activityMs: number;
-  /** The id is 0 until the call is sent. */
+  /** The id is 0 while the call is not sent. */
   wireId = 0;
   /** The client's token as JSON. */
   progressToken: string | undefined = undefined;
@@ -37,7 +37,6 @@ export class PendingCall implements CallHandle {
     this.isInternal = isInternal;
   }
 
-  /** Subscriptions have no timeout and never receive messages without a call id. */
   get isSubscription(): boolean {
     return this.call.request.method === "subscriptions/listen";
   }
@@ -52,10 +51,7 @@ export class PendingCall implements CallHandle {
     if (!this.isOver) this.#owner.cancel(this, reason);
   }
 
-  /**
-   * Catches exceptions, because responses and failures are delivered from timers, process exits, and sockets that other
-   * calls share. The affected client receives a failure.
-   */
+  /** Catches exceptions, because responses are delivered from callbacks that other calls share. */
   answer(message: ServerMessage): void {
     this.isOver = true;
     try {
@@ -77,9 +73,7 @@ export class PendingCall implements CallHandle {
 }
 
 /**
- * Finds pending calls by wire id. Ids increase by one, because some servers store them in 32 bits. They continue across
- * reconnects, so that a late response from an old connection never matches a new call. A reused array causes less
- * garbage than a Map (see `base/linked-list.ts`).
+ * Finds pending calls by wire id. Ids increase across reconnects, so that a late response does not match a new call.
  */
 export class CallTable {
   /** The length is a power of two, and the low bits of the id are the index of the call. */
@@ -116,7 +110,7 @@ export class CallTable {
     return pending;
   }
 
-  /** Returns the calls oldest first. */
+  /** Returns the calls in the order of their ids. */
   all(): PendingCall[] {
     const all = this.#slots.filter((pending) => pending !== undefined);
     return all.sort((a, b) => a.wireId - b.wireId);

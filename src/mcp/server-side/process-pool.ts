@@ -1,14 +1,12 @@
 /**
- * Limits child processes and starts spare processes before they are needed. Starting a process costs far more CPU than
- * running it, so a burst of sessions waits in a first-come, first-served queue.
+ * Limits child processes and starts spare processes before they are needed.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { ServerMessage } from "../protocol/json-rpc.ts";
 import type { Channel, ChannelHandlers } from "../transports/transport.ts";
 
-/** SDKs time out after one minute. */
+/** The default request timeout of the official SDKs is one minute. */
 const MAX_WAIT_MS = 60_000;
-/** A longer queue could not be served within the maximum wait. */
 const MAX_QUEUED = 1_000;
 
 export interface ProcessLimits {
@@ -34,7 +32,7 @@ interface Waiting {
   hasReservation: boolean;
 }
 
-/** Ends an idle session and returns false if there is none. `isOwn` restricts the search to sessions of this client. */
+/** Frees a process slot and returns false if none can be freed. `isOwn` restricts the search to this client. */
 export type EvictIdle = (client: string | undefined, isOwn: boolean) => boolean;
 
 export class ProcessLimiter {
@@ -65,7 +63,7 @@ export class ProcessLimiter {
    * wait times out. Returns a function that removes the request from the queue.
    */
   enter(client: string | undefined, start: (slot: ProcessSlot) => void, reject: (reason: string) => void): () => void {
-    // The client exceeds its limit by one until the process of the evicted session exits.
+    // The client may exceed its limit by one until the process of the evicted session exits.
     if (!this.hasShare(client) && !this.#makeRoom(client, true)) {
       reject(`the limit of ${this.limits.maxChildrenPerClient} child processes per client is reached`);
       return () => undefined;
@@ -209,9 +207,8 @@ interface Spare {
 }
 
 /**
- * Manages processes that start before a session needs them. A spare process has received no message and serves no user
- * until a session takes it. If a spare exits, it is not replaced until the next session opens, so that a broken program
- * is not restarted in a loop.
+ * Manages processes that start before a session needs them. A spare that exits is not replaced at once, so that a
+ * broken program is not restarted in a loop.
  */
 export class SpareProcesses {
   readonly #count: number;
@@ -259,7 +256,7 @@ export class SpareProcesses {
     };
   }
 
-  /** Stops one spare to free a slot for a waiting session. */
+  /** Stops one spare to free a slot. */
   drop(): boolean {
     const spare = this.#spares.pop();
     if (spare === undefined) return false;

@@ -4,9 +4,6 @@
  *   down ─connect→ connecting ─ready→ up ─loss→ down        (the next call connects again, after a backoff)
  *                                     up ─park→ parked      (released while idle; the next call connects again)
  *   any state ─close→ closed
- *
- * When the connection is lost, all pending calls fail immediately. Calls that arrive while it is not up wait for the
- * handshake.
  */
 
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -44,7 +41,7 @@ const MAX_QUESTIONS = 1_000;
 
 const FIRST_BACKOFF_MS = 100;
 const MAX_BACKOFF_MS = 10_000;
-/** A connection that stayed up this long resets the backoff. */
+/** A connection that was up longer than this restarts the backoff at its first delay. */
 const HEALTHY_MS = 30_000;
 
 export interface ConnectionOptions {
@@ -72,7 +69,7 @@ export interface ConnectionListener {
   asked(question: Question): void;
   /** Returns true if `asked` can deliver a server request that is not part of a call. */
   canDeliverQuestions(): boolean;
-  /** Reports that the connection ended or could not be opened. All pending calls have failed by then. */
+  /** Reports that the connection ended or could not be opened. */
   lost(loss: ConnectionLoss): void;
 }
 
@@ -85,7 +82,6 @@ export interface ConnectionLoss {
 }
 
 export interface Handshake {
-  /** Sets the negotiated version, which HTTP repeats in headers. */
   setProtocol(protocol: McpProtocol, version: string): void;
   /** Without a response, `answer` is undefined and `reason` completes the sentence "target x …". */
   request(
@@ -95,7 +91,7 @@ export interface Handshake {
   ): void;
   notify(method: string, params: string): void;
   ready(): void;
-  /** Rejects a server that responds but cannot be used. `reason` completes the sentence "target x …". */
+  /** Ends the connection. `reason` completes the sentence "target x …". */
   refuse(reason: string, error?: LoginRequired): void;
 }
 
@@ -109,14 +105,14 @@ export class ServerConnection {
   #current: ChannelHandlers | undefined = undefined;
   #reconnectTimer: Timer | undefined = undefined;
   #cancelConnect: (() => void) | undefined = undefined;
-  /** Frees the start slot of a child process after its handshake. */
+  /** Frees the start slot of a child process. */
   #started: (() => void) | undefined = undefined;
   #loss: ConnectionLoss | undefined = undefined;
 
   readonly #calls = new CallTable();
   #waiting: PendingCall[] = [];
   #questions: Map<string, Question> | undefined = undefined;
-  /** Keeps the forwarded headers of the latest request for handshakes and for notifications from the gateway. */
+  /** The forwarded headers of the latest request that had headers. Every message is sent with them. */
   #headers: readonly string[] | undefined;
   #wire: WireTap | undefined = undefined;
 
@@ -261,8 +257,8 @@ export class ServerConnection {
   }
 
   /**
-   * Opens a new session after the server dropped the old one. The request that revealed the loss is sent again, at most
-   * once to avoid a loop.
+   * Handles a session that the server dropped. The request that revealed the loss is sent again at most once, to avoid
+   * a loop.
    */
   #reopenSession(wireId: number | undefined): void {
     const found = wireId === undefined ? undefined : this.#calls.take(wireId);
@@ -325,7 +321,7 @@ export class ServerConnection {
     else if (this.#waiting.length >= MAX_WAITING)
       pending.fail(this.#failure("is not ready and has too many waiting requests", "overloaded"));
     else {
-      // The handshake uses the credentials of this request, because earlier ones may have expired.
+      // The handshake uses the headers of this request, because credentials in earlier ones may have expired.
       if (call.headers) this.#headers = this.#options.forwarded(call.headers);
       this.#waiting.push(pending);
       this.connect();
@@ -333,7 +329,7 @@ export class ServerConnection {
     return pending;
   }
 
-  /** Drops the notification if the connection is down, because the notification is part of the lost session. */
+  /** Drops the notification unless the connection is up. */
   notify(text: string, method: string, wire?: WireTap): void {
     if (this.#state === "up") this.#send({ text, method, wire });
   }
@@ -405,7 +401,6 @@ export class ServerConnection {
     this.#channel?.send(headers === undefined ? message : { ...message, headers });
   }
 
-  /** `about` is the id of the call whose stream carried the message, for transports with one stream per call. */
   #received(message: ServerMessage, about: number | undefined): void {
     if (message.kind === "result" || message.kind === "error") this.#response(message);
     else if (message.kind === "request") this.#question(message, about);
@@ -458,10 +453,7 @@ export class ServerConnection {
     pending.call.notified(message);
   }
 
-  /**
-   * Returns the only pending call, which a message without a call id must relate to, or undefined if none or several
-   * are pending.
-   */
+  /** Returns the pending call if there is exactly one. Subscriptions do not count. */
   #onlyCall(): PendingCall | undefined {
     let only: PendingCall | undefined;
     for (const pending of this.#calls.all()) {
@@ -526,7 +518,7 @@ export class ServerConnection {
   }
 }
 
-/** Delays connection attempts exponentially, so that a server that fails at every start causes little load. */
+/** Increases the delay between connection attempts exponentially, up to a limit. */
 class ReconnectBackoff {
   failedStarts = 0;
   #losses = 0;

@@ -1,6 +1,5 @@
 /**
- * Computes the state of a server across all sessions and keeps the last failure, which outlives the connection and the
- * session. The admin interface reports both. Secrets are already redacted in reasons and stderr lines.
+ * Computes the state of a server across all sessions and keeps its last failure for the admin interface.
  */
 import type { Clock } from "../../base/clock.ts";
 
@@ -55,9 +54,9 @@ export class ServerFailures {
 
 export interface ServerState {
   readonly target: string;
-  /** `idle` means that no session has used the server, or that its processes are stopped. */
+  /** `idle` means that no connection is up and no failure is current. */
   readonly state: "up" | "failing" | "idle";
-  /** Counts the sessions in which the server is up. A shared server counts once. */
+  /** Counts the connections that are up. */
   readonly sessions: number;
   readonly lostSessions: number;
   /** The reason for the last failure, even if the server is up again. It completes the sentence "target x …". */
@@ -119,10 +118,7 @@ function mergeTwo(a: ServerState, b: ServerState): ServerState {
   };
 }
 
-/**
- * Selects the report whose error is shown. A lost connection takes precedence over a recorded failure, and a later
- * failure over an earlier one.
- */
+/** Selects the report whose error is shown. */
 function moreUrgent(a: ServerState, b: ServerState): ServerState {
   const rank = ({ state, lostSessions, lastError }: ServerState): number =>
     lostSessions > 0 ? 3 : state === "failing" ? 2 : lastError === undefined ? 0 : 1;

@@ -200,10 +200,7 @@ export type ToolsConfig = z.output<typeof toolsSchema>;
 export type ToolOverride = z.output<typeof override>;
 export type ArgumentOverride = z.output<typeof argument>;
 
-/**
- * Restricts target names, because they appear in tool names (`<target>_<tool>`), URIs (`<target>+<uri>`), logs, and
- * traces.
- */
+/** Restricts target names, because they appear in tool names and URIs. */
 const TARGET_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
 
 const stdio = z.strictObject({

@@ -1,6 +1,6 @@
 /**
  * Represents one configured server. It opens channels and stores what all sessions share, such as the supported
- * protocol versions. The upstreams own the connections.
+ * protocol versions.
  */
 import { cpus } from "node:os";
 import type { Clock } from "../../base/clock.ts";
@@ -30,7 +30,6 @@ export interface TargetOptions {
   readonly limiter: ProcessLimiter;
   readonly environment: Environment;
   readonly tls: TlsOptions | undefined;
-  /** Restricts the address of a server that is defined by a Kubernetes resource. */
   readonly isConfined?: boolean | undefined;
   readonly fetch: Fetch;
   readonly messages: MessagePool;
@@ -45,11 +44,11 @@ export class Target implements RoutedTarget {
   readonly #options: TargetOptions;
   readonly #childEnv: Record<string, string>;
   readonly #secrets: readonly string[];
-  /** The value is undefined until the first handshake shows whether the server supports `initialize`. */
+  /** Undefined until a handshake shows whether the server supports `initialize`. */
   speaksLegacy: boolean | undefined = undefined;
-  /** The value is undefined until the first handshake shows whether the server supports `server/discover`. */
+  /** Undefined until a handshake shows whether the server supports `server/discover`. */
   speaksModern: boolean | undefined = undefined;
-  /** True if the last start took longer than lists wait. A successful handshake resets the flag. */
+  /** True if lists stopped waiting for a start of this server. A successful handshake resets the flag. */
   exceededStartWait = false;
   readonly params = new ParamHeaders();
   readonly failures: ServerFailures;
@@ -159,7 +158,6 @@ export class Target implements RoutedTarget {
     this.#spares?.fill();
   }
 
-  /** Stops the spares after the target was removed from the configuration. Existing sessions keep their processes. */
   leave(): void {
     this.#spares?.close();
   }
@@ -227,8 +225,8 @@ export type CallerHeaders = ReadonlyMap<string, readonly string[]>;
 const callerHeadersByRequest = new WeakMap<HeaderList, CallerHeaders>();
 
 /**
- * Attaches the caller's identity headers to one request. The request's header object is the key, so the identity
- * headers cannot reach another request and are never printed with the other headers.
+ * Attaches the caller's identity headers to one request. They are not part of the header list, so they are not logged
+ * with it.
  */
 export function setCallerHeaders(headers: HeaderList, given: CallerHeaders): void {
   callerHeadersByRequest.set(headers, given);

@@ -1,7 +1,5 @@
 /**
- * Defines the upstream contract, which presents one target to one session in the session's protocol version. An
- * upstream hides whether the server uses another protocol version or is shared with other sessions. `UpstreamDrain`
- * closes replaced upstreams.
+ * Defines the upstream contract, which presents one target to its clients in their protocol version.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { WireTap } from "../../core/wire.ts";
@@ -64,9 +62,9 @@ export interface UpstreamListener {
   lost(upstream: Upstream, loss: ConnectionLoss): void;
 }
 
-/** No known server description is larger, and parsing one of this size takes milliseconds. */
+/** Limits the cost of parsing a server description. */
 const MAX_ABOUT_TOKENS = 20_000;
-/** Restricts the characters, because HTTP repeats the version in a header. */
+/** Restricts the characters, because the version is sent in an HTTP header. */
 const VERSION = /^[\w.-]{1,64}$/;
 
 export function readInitialized(answer: ServerMessage): ServerAbout | undefined {
@@ -74,7 +72,7 @@ export function readInitialized(answer: ServerMessage): ServerAbout | undefined 
   return about && VERSION.test(about.protocolVersion) ? about : undefined;
 }
 
-/** Returns undefined if the result is malformed or lists no modern version. */
+/** Returns undefined if the result is invalid or lists no modern version. */
 export function readDiscovered(answer: ServerMessage): ServerAbout | undefined {
   const about = readAbout(answer);
   const span = about && find(answer.text, 0, "result", "supportedVersions");
@@ -84,7 +82,7 @@ export function readDiscovered(answer: ServerMessage): ServerAbout | undefined {
     : undefined;
 }
 
-/** Explains why a response to `initialize` opens no session. The result completes the sentence "target x …". */
+/** The result completes the sentence "target x …". */
 export function handshakeRefusal(answer: ServerMessage): string {
   if (answer.kind === "result" && exceedsTokens(answer.text, MAX_ABOUT_TOKENS))
     return `answered initialize with more than ${MAX_ABOUT_TOKENS} values and names`;
@@ -119,7 +117,7 @@ export interface Drainable {
   close(): Promise<void>;
 }
 
-/** Closes upstreams that a new configuration replaced, after their pending calls ended. */
+/** Closes replaced upstreams after their pending calls ended. */
 export class UpstreamDrain {
   readonly #clock: Clock;
   readonly #emptied: () => void;
@@ -172,13 +170,8 @@ export class UpstreamDrain {
   }
 }
 
-/**
- * Owns upstreams. Implementations are a legacy session, a group of modern clients, and a shared connection. The session
- * store evicts idle holders.
- */
 export interface UpstreamHolder {
   readonly lastUsedMs: number;
-  /** True if no client is connected and no call is pending. */
   readonly isIdle: boolean;
   readonly upstreams: readonly Upstream[];
   sweep(nowMs: number): void;

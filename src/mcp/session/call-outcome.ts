@@ -1,6 +1,6 @@
 /**
- * Determines the outcome of a client's request for logs, request records, and metrics. A failure inside a successful
- * HTTP response, such as a tool's `isError` or a JSON-RPC error, is detected by text search. Only the reason is parsed.
+ * Determines the outcome of a client's request for logs, request records, and metrics, including failures inside
+ * successful HTTP responses.
  */
 
 import { surface } from "../../base/errors.ts";
@@ -13,7 +13,7 @@ import type { Span } from "../../json/syntax.ts";
 import { type Failure, type RoutedTarget, type ShadowReporter, serverFailure } from "../protocol/call.ts";
 import { type ClientRequest, INVALID_PARAMS, INVALID_REQUEST, type ServerMessage } from "../protocol/json-rpc.ts";
 
-/** Limits how much of a server's reason is decoded. The displayed reason is shorter. */
+/** A longer reason is truncated and not decoded. */
 const MAX_REASON_TEXT_CHARS = 4_000;
 
 /**
@@ -26,7 +26,7 @@ export interface CallOutcome {
   readonly problem: BackendProblem | undefined;
 }
 
-/** Receives the outcome once per request, before the response is sent. */
+/** Receives the outcome of each request. */
 export interface CallReport {
   readonly caller: CelAttributes;
   readonly watched: ShadowReporter;
@@ -45,7 +45,7 @@ export function responseOutcome(
     const code = Number(textAt(text, find(text, 0, "error", "code")));
     return rpcError(code, shown(target, stringAt(text, find(text, 0, "error", "message"))));
   }
-  // A native search is much faster than traversing a large result, and most results are not errors.
+  // A native search is faster than traversing the result, and most results are not errors.
   if (request.method !== "tools/call" || !IS_ERROR_TRUE.test(text)) return SUCCEEDED;
   const result = find(text, 0, "result");
   const flag = result && member(text, result.start, "isError");
@@ -62,7 +62,6 @@ export function failureOutcome(failure: Failure): CallOutcome {
   const { error, message, detail } = failure;
   if (error === undefined) return rpcError(failure.code, message);
   const reason = detail ?? message;
-  // The client receives the error for an unknown name, so only the records show that access was denied.
   if (error === "authorization_denied" || typeof error === "object")
     return { kind: "denied", problem: { code: "authorization_denied", source: "client", reason } };
   const source = error === "overloaded" ? "gateway" : "upstream";
@@ -144,7 +143,6 @@ function* outcomeInSteps(
   request: ClientRequest,
   target: RoutedTarget | undefined,
 ): Steps<CallOutcome> {
-  // Errors are small, so they need no slicing.
   if (message.kind !== "result") return responseOutcome(request, target, message);
   if (request.method !== "tools/call") return SUCCEEDED;
   if (!(yield* occursInSteps(message.text, IS_ERROR, IS_ERROR_CHARS))) return SUCCEEDED;

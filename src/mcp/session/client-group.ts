@@ -1,7 +1,6 @@
 /**
- * Holds the servers of modern clients (2026-07-28), which have no sessions. Clients with the same identity share a
- * group and its server processes, and other clients do not. The first request starts the servers, and an idle group
- * ends.
+ * Holds the servers of modern clients (2026-07-28), which have no sessions. Requests with the same client identity
+ * share a group.
  */
 
 import { createHash } from "node:crypto";
@@ -143,8 +142,8 @@ export function sessionOwner(exchange: Exchange): string | undefined {
 }
 
 /**
- * Identifies the client of a request without a session. Requests with the same result share servers. A client without a
- * principal is identified by its address, its `authorization` header, and the client headers that targets forward.
+ * Identifies the client of a request without a session. A client without a principal is identified by its address, its
+ * `authorization` header, and the client headers that targets forward.
  */
 export function clientGroupOwner(exchange: Exchange, headers: readonly string[]): string {
   if (exchange.identity.principal !== undefined) return exchange.identity.principal;

@@ -1,7 +1,6 @@
 /**
  * Tracks the server requests ("questions") that wait for one client's response. The gateway assigns their ids, because
- * several servers and replicas may use the same ones. A response with an unknown id is forwarded to other replicas, or
- * to the draining process during an upgrade.
+ * several servers may use the same ones.
  */
 import { randomInt } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
@@ -24,7 +23,6 @@ const ID_BASES = 2 ** 32;
 export class ClientQuestions implements Waiting {
   readonly record: Recorded | undefined;
   readonly #forwarded: ForwardedAnswers;
-  /** The map is created with the first question, because most clients never receive one. */
   #open: Map<string, Question> | undefined = undefined;
   #nextId = 0;
   #isClosed = false;
@@ -70,17 +68,17 @@ export class ClientQuestions implements Waiting {
     if (question && outcome) question.answer(`"${outcome.key}":${slice(response.text, outcome)}`, wire);
   }
 
-  /** Rejects all further questions, because the client disconnected. */
+  /** Rejects all further questions. */
   close(): void {
     this.#isClosed = true;
     this.#open = undefined;
   }
 }
 
-/** Limits how long a response is stored. The replica that sent the question polls far more often. */
+/** Limits how long a response is stored. */
 const KEPT_MS = 30_000;
 const FIRST_LOOK_MS = 50;
-/** Limits the polling interval. A user takes several seconds to respond anyway. */
+/** Limits the polling interval. */
 const LAST_PAUSE_MS = 1_000;
 const MAX_CARRIED_CHARS = 256 * 1024;
 /** Limits concurrent writes to the store. Responses beyond the limit are dropped. */
@@ -173,7 +171,7 @@ export class ForwardedAnswers {
     }
   }
 
-  /** Replaces the vault if the signing key has changed, because the key may be loaded after the first question. */
+  /** Replaces the vault if the signing key has changed. */
   #sealed(): Vault {
     const secret = this.#env.key.sign("mcp answers");
     if (this.#vault?.secret !== secret) this.#vault = { secret, vault: new Vault(this.#store, secret) };

@@ -7,7 +7,6 @@ import type { MemoryAccount } from "../../base/memory-budget.ts";
 
 const MAX_EVENTS = 256;
 const MAX_BYTES = 1024 * 1024;
-/** Clients reconnect well within this time. */
 const KEPT_MS = 60_000;
 
 export interface LoggedEvent {
@@ -36,7 +35,7 @@ export class EventLog {
    */
   append(event: LoggedEvent): void {
     const { length } = event.bytes;
-    // The newest event is kept regardless of its size, because it may be a response.
+    // A single event may exceed `MAX_BYTES`, because it may be a response.
     while (this.#events.length > 0 && (this.#events.length >= MAX_EVENTS || this.#bytes + length > MAX_BYTES)) {
       this.#drop();
     }
@@ -85,7 +84,7 @@ export interface EventPlace {
   readonly answers?: string;
 }
 
-/** Builds the suffix that identifies the request. It is empty if the request id is too long. */
+/** Returns an empty string for ids that event ids cannot contain. */
 export function eventSuffix(answers: string | undefined): string {
   if (answers === undefined || answers.length > MAX_ID_CHARS) return "";
   if (WHOLE_NUMBER.test(answers)) return `-n${answers}`;

@@ -1,7 +1,5 @@
 /**
- * Implements one server-sent event stream of a session, which is either the response to a POST or the general stream of
- * a GET. Events are numbered and logged, so that the stream can continue on another connection. Data for a slow client
- * is queued, and the owner is notified to pause the source.
+ * Implements one server-sent event stream of a session. Logged events let the stream continue on another connection.
  */
 
 import type { Linked } from "../../base/linked-list.ts";
@@ -15,13 +13,13 @@ import { type EventLog, eventId, eventSuffix } from "./event-log.ts";
 
 /** Keep-alive comments prevent proxies from closing an idle connection. */
 export const KEEP_ALIVE_MS = 15_000;
-/** If a response takes longer, its head and an event id are sent first, so that the client can resume. */
+/** If a response takes longer, its head is sent first. */
 const PRIME_AFTER_MS = 100;
-/** Clients wait this long before they reconnect. */
+/** Sent to clients as the delay before they reconnect. */
 const RETRY_MS = 1_000;
-/** Pauses the server when this many bytes are queued for a slow client. */
+/** Pauses the server while more bytes than this are queued for a slow client. */
 const PAUSE_BYTES = 1024 * 1024;
-/** Disconnects the client when this many bytes are queued, because pausing the server had no effect. */
+/** Disconnects a client for which more bytes than this are queued. */
 const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
 
 const END_OF_EVENT = Buffer.from("\n\n");
@@ -128,10 +126,7 @@ export class EventStream implements BackendRun, Heartbeat {
     this.#write(bytes);
   }
 
-  /**
-   * Sends the last event. If it is also the first event, it has no id, because it cannot be resumed. Some clients do
-   * not treat an error as a response and would try to resume.
-   */
+  /** Sends the last event. It has no id if it is the whole response to a connected client. */
   last(json: string | readonly Buffer[]): void {
     this.#isComplete = true;
     if (this.#lastEvent > 0 || this.#sink === undefined || this.#hasHead) {
@@ -152,7 +147,7 @@ export class EventStream implements BackendRun, Heartbeat {
     sink.end();
   }
 
-  /** Ends the stream with an error status, or with an error event if the head was sent. */
+  /** Ends the stream with an error status, or with an error event if a status can no longer be sent. */
   refuse(failure: Failure, json: string): void {
     if (this.#hasHead || this.#lastEvent > 0 || this.#sink === undefined) {
       this.last(json);
@@ -171,7 +166,7 @@ export class EventStream implements BackendRun, Heartbeat {
     this.#finish();
   }
 
-  /** Primes a slow response and keeps an idle connection alive. The owner calls this periodically. */
+  /** Primes a slow response and keeps an idle connection alive. */
   beat(nowMs: number): void {
     if (this.#sink === undefined) return;
     if (!this.#hasHead && nowMs - this.#attachedMs >= this.#primeAfterMs) this.begin();
@@ -251,7 +246,6 @@ export class EventStream implements BackendRun, Heartbeat {
     if (this.#queue !== undefined && this.#queue.length > 0) return;
     const sink = this.#detach();
     if (sink === undefined) {
-      // No client is connected, so the events are only in the log.
       this.#owner.closed(this);
       return;
     }
@@ -289,7 +283,7 @@ function joined(pieces: readonly Buffer[]): Buffer {
   return pieces.length === 1 ? (pieces[0] as Buffer) : Buffer.concat(pieces);
 }
 
-/** `x-accel-buffering` disables buffering in reverse proxies. */
+/** `x-accel-buffering` disables buffering in nginx and compatible proxies. */
 const COMMON = [
   "content-type",
   "text/event-stream",
@@ -307,6 +301,6 @@ export function eventStreamHeaders(sessionId: string | undefined): HeaderList {
 
 export interface Heartbeat extends Linked<Heartbeat> {
   beat(nowMs: number): void;
-  /** Ends a stream that would otherwise stay open during shutdown. */
+  /** Ends a stream that does not end by itself. */
   drain?(): void;
 }

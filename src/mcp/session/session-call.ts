@@ -1,6 +1,5 @@
 /**
- * Represents one running request of a legacy client. Server messages are sent on the stream of the client's POST with
- * the client's id.
+ * Represents one running request of a legacy client.
  */
 
 import type { Linked } from "../../base/linked-list.ts";
@@ -60,7 +59,7 @@ export class SessionCall implements Call, Linked<SessionCall> {
   #target: RoutedTarget | undefined = undefined;
   #isOver = false;
 
-  /** `group` counts the remaining requests of the same POST. The stream ends with the last one. */
+  /** `group` counts the remaining requests of the same POST. The stream ends when it reaches 0. */
   constructor(
     request: ClientRequest,
     session: CallSession,

@@ -1,8 +1,6 @@
 /**
- * Manages the records of live sessions in the store that all processes share. A record expires with the idle timeout of
- * its session and is deleted when the client ends the session. A signed session id without a record is rejected, unless
- * the signing key is configured and the store is only in memory. The record also contains `initialize` parameters that
- * do not fit into the id.
+ * Manages the records of live sessions in the store. A record expires with the idle timeout of its session and contains
+ * `initialize` parameters that do not fit into the id.
  */
 
 import { deflateRawSync, inflateRawSync } from "node:zlib";
@@ -72,15 +70,14 @@ export class SessionRecords {
   }
 
   /**
-   * Extends the record of a session that was used `agoMs` ago. Resolves with false if another process ended the
-   * session.
+   * Extends the record of a session that was used `agoMs` ago. Resolves with false if Redis no longer has the record.
    */
   async touch({ name, value }: SessionRecord, agoMs: number, hasSettings: boolean): Promise<boolean> {
     try {
       if (hasSettings) this.replication.settings.touch(name, this.#expiry(agoMs).expiresAtMs);
       if (await this.#store.replace(name, value, value, this.#expiry(agoMs))) return true;
       if (this.#store.kind === "redis") return false;
-      // No other process can have ended the session, so the store lost its data.
+      // Other stores may have lost the record.
       await this.#store.set(name, value, this.#expiry(agoMs));
       return true;
     } catch {
@@ -89,7 +86,7 @@ export class SessionRecords {
   }
 
   end({ name }: SessionRecord): void {
-    // Without a shared store, other processes accept the id until it expires. This process rejects it from now on.
+    // Without a shared store, the entry marks the id as ended in this process.
     const isUnrecorded = this.#store.kind === "memory" && this.#env.key.isGiven;
     this.#quietly(
       isUnrecorded
@@ -100,7 +97,7 @@ export class SessionRecords {
     endSession(this.replication.bus, name);
   }
 
-  /** Resolves with undefined if the session is not valid for this owner. */
+  /** Resolves with undefined if the session has ended or is not valid for this owner. */
   async find(id: string, owner: string | undefined): Promise<KnownSession | undefined> {
     const { clock, key, backend, logger } = this.#env;
     const found = readSessionId(key, id, { backend, owner });
@@ -131,7 +128,7 @@ export class SessionRecords {
   }
 }
 
-/** Larger parameters are kept in the store, because the id is sent with every request. */
+/** Parameters that are larger after compression are kept in the store, because the id is sent with every request. */
 const MAX_INSIDE_BYTES = 600;
 const MAX_PARAMS_BYTES = 256 * 1024;
 const ID = /^([0-9a-f]{32})\.([A-Za-z0-9_-]{7,1200})\.([A-Za-z0-9_-]{22})$/;
@@ -139,7 +136,7 @@ const TIME_BYTES = 4;
 const FLAG_INSIDE = 1;
 
 export interface SessionIdentity {
-  /** Identifies the session in the store and, truncated, in logs. */
+  /** Identifies the session in the store. */
   readonly name: string;
   readonly issuedAtMs: number;
   /** The parameters of `initialize` as JSON, or undefined if they are in the store. */

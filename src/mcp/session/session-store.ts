@@ -21,26 +21,24 @@ import type { Heartbeat } from "./event-stream.ts";
 import { Session, type SessionHost, type SessionOrigin } from "./session.ts";
 import type { KnownSession, SessionRecords } from "./session-records.ts";
 
-/** The interval is short enough to prime streams in time. The timer runs only while streams are open. */
 const BEAT_MS = 100;
 const SWEEP_MS = 1_000;
-/** A session must be idle for this long before another session may evict it. */
+/** The idle time before a session may be evicted for a limit. Memory shortage and `CROWDING` ignore it. */
 const MIN_EVICTABLE_MS = 10_000;
 /**
- * If a client has this many times the sessions of the new client, its idle sessions are evicted without a minimum idle
- * time.
+ * If a client has this many times the sessions of the client that needs a slot, its idle sessions may be evicted
+ * without a minimum idle time.
  */
 const CROWDING = 10;
-/** The fraction of the largest client's idle sessions that each reclaim ends. */
+/** The fraction of a client's idle sessions that each reclaim ends. */
 const RECLAIMED_SHARE = 0.125;
-/** Limits the groups per client. Modern clients have one group per client name and capabilities. */
 const MAX_GROUPS_PER_CLIENT = 64;
 /** The estimated memory of a session or group without the data that its client sent. */
 const SESSION_BYTES = 8 * 1024;
-/** The parameters of `initialize` are retained several times, as strings and as objects. */
+/** The client's data is retained several times, as strings and as objects. */
 const RETAINED_COPIES = 4;
 const RETRY_AFTER_SECONDS = "5";
-/** How often a session's record is refreshed, and therefore how soon other replicas detect that a session was ended. */
+/** The minimum interval between refreshes of a session's record. */
 const RECORD_EVERY_MS = 30_000;
 
 export interface StoreSettings {
@@ -115,7 +113,8 @@ export class SessionStore implements SessionHost {
   }
 
   /**
-   * Creates a session that is not open yet. Without `params`, other processes cannot resume it. Throws `overloaded`.
+   * Creates a session that is not open yet. Without `params`, other processes cannot resume it. Throws `overloaded` if
+   * a limit is reached.
    */
   create(from: SessionClient, params?: string): Session {
     const account = this.#admit(from, params?.length ?? 0);
@@ -127,7 +126,7 @@ export class SessionStore implements SessionHost {
     );
   }
 
-  /** Creates a session that another process opened. It is not open in this process yet. Throws `overloaded`. */
+  /** Creates a session from its record. It is not open yet. Throws `overloaded` if a limit is reached. */
   adopt(id: string, { record, params }: KnownSession, from: SessionClient): Session {
     const account = this.#admit(from, params.length);
     return this.#add({ id, record, eventsBefore: this.#env.clock.now() }, from, account);
@@ -139,7 +138,7 @@ export class SessionStore implements SessionHost {
 
   /**
    * Creates a group that is not open yet. `identityChars` is the size of the retained client identity. Throws
-   * `overloaded`.
+   * `overloaded` if a limit is reached.
    */
   createGroup(key: string, owner: string, from: SessionClient, identityChars: number): ClientGroup {
     const { client } = from;
@@ -165,7 +164,6 @@ export class SessionStore implements SessionHost {
     if (!this.#groups.has(key)) this.#groups.set(key, group);
   }
 
-  /** Adds a shared server, which ends after the idle timeout of sessions. */
   addShared(server: UpstreamHolder, name: string): void {
     this.#settle(server, "mcp shared server", name, undefined);
   }
@@ -188,15 +186,15 @@ export class SessionStore implements SessionHost {
     return session?.isOpen === true && session.owner === owner ? session : undefined;
   }
 
-  /** Finds a session of the HTTP+SSE transport, which may not be initialized yet. */
+  /** Finds a session with a connected general stream, which may not be initialized yet. */
   findStream(id: string, owner: string | undefined): Session | undefined {
     const session = this.#sessions.get(id);
     return session !== undefined && session.owner === owner && session.general.isConnected ? session : undefined;
   }
 
   /**
-   * Evicts an idle session or group that `mayGo` permits, namely the least recently used one of the client with the
-   * most sessions. `client` needs the slot. Returns false if nothing can be evicted.
+   * Evicts an idle holder that `mayGo` permits, preferably of the client with the most sessions. `client` needs the
+   * slot. Returns false if none can be evicted.
    */
   makeRoom(mayGo: (holder: UpstreamHolder) => boolean = () => true, client?: string): boolean {
     const nowMs = this.#env.clock.monotonicMs();
@@ -215,12 +213,14 @@ export class SessionStore implements SessionHost {
     return chosen !== undefined;
   }
 
-  /** Evicts an idle session of this client to free a child process for the same client. */
   makeRoomWithin(client: string, mayGo: (holder: UpstreamHolder) => boolean): boolean {
     return this.#endIdle((holder) => this.#clientOf(holder) === client && mayGo(holder));
   }
 
-  /** Ends the least recently used idle holder if it has been idle long enough. */
+  /**
+   * Ends the least recently used idle holder that `mayGo` permits, if it has been idle long enough. Returns false
+   * otherwise.
+   */
   #endIdle(mayGo: (holder: UpstreamHolder) => boolean): boolean {
     let oldest: UpstreamHolder | undefined;
     for (const holder of this.#holders.keys())
@@ -232,8 +232,8 @@ export class SessionStore implements SessionHost {
   }
 
   /**
-   * Ends some idle sessions of the client that uses the most memory. If that client has none in this store, the store's
-   * largest client is used.
+   * Ends some idle sessions of `largest`, or of the client with the most sessions in this store if `largest` has none
+   * here.
    */
   #reclaim(largest: string | undefined): boolean {
     const isHere = largest !== undefined && this.#countOf(largest) > 0;
@@ -260,10 +260,7 @@ export class SessionStore implements SessionHost {
     return client === undefined ? 0 : (this.#counts.get(client) ?? 0);
   }
 
-  /**
-   * Applies new targets. Sessions continue with the new targets. Groups are replaced, because they hold no client
-   * state.
-   */
+  /** Applies new targets to the sessions. Groups are retired, and later requests create new ones. */
   change(change: TargetChange): void {
     this.#change = change;
     for (const session of [...this.#sessions.values()]) this.#changeSession(session, change);
@@ -289,13 +286,13 @@ export class SessionStore implements SessionHost {
     return id === undefined ? undefined : this.#sessions.get(id)?.names;
   }
 
-  /** Ends idle streams and subscriptions at shutdown. Calls in flight continue. */
+  /** Ends subscriptions and, in sessions without pending calls, the general streams. Calls in flight continue. */
   drain(): void {
     for (const session of this.#sessions.values()) session.drain();
     this.#heartbeats.each((one) => one.drain?.());
   }
 
-  /** Resolves when all servers have stopped. */
+  /** Ends all holders. Resolves when their servers have stopped. */
   async close(): Promise<void> {
     for (const holder of [...this.#holders.keys()]) holder.end("the gateway closed it", false);
     this.#heartbeatTimer?.cancel();
@@ -312,7 +309,7 @@ export class SessionStore implements SessionHost {
     const groups = new Set(this.#groups.values());
     this.#groups.clear();
     for (const group of groups) group.retire();
-    // Subscriptions do not end without this call. Their clients subscribe again.
+    // Ends subscriptions, which would otherwise keep their retired groups open.
     this.#heartbeats.each((one) => one.drain?.());
   }
 
@@ -329,7 +326,7 @@ export class SessionStore implements SessionHost {
     return found.length;
   }
 
-  /** Charges the session to its client. Throws `overloaded`. */
+  /** Charges the session to its client. Throws `overloaded` if a limit is reached. */
   #admit({ client, headerBytes }: SessionClient, chars: number): MemoryAccount {
     const { maxSessions, maxSessionsPerClient } = this.settings;
     const { memory } = this.#env;

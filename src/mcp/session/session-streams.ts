@@ -1,6 +1,5 @@
 /**
- * Manages the event streams of one session, which are the general stream and the response streams that a client may
- * resume. Event numbers continue after those of an earlier process, so that a `Last-Event-ID` identifies one event.
+ * Manages the event streams of one session: the general stream and the response streams that a client may resume.
  */
 import type { MemoryAccount } from "../../base/memory-budget.ts";
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
@@ -21,7 +20,6 @@ export interface StreamSession {
   readonly id: string;
   readonly nowMs: number;
   readonly primesStreams: boolean;
-  /** Provides access to the other replicas, because the client may be connected to one of them. */
   readonly peers: Pick<SessionPeers, "isShared" | "listening" | "notListening" | "deliver">;
   streamOpened(stream: EventStream): void;
   streamClosed(stream: EventStream): void;
@@ -40,7 +38,7 @@ export class SessionStreams implements StreamOwner {
   #silent: readonly number[] = [];
   #next: number;
 
-  /** Event numbers start after `before`. */
+  /** The event numbers of the general stream and the numbers of the other streams start after `before`. */
   constructor(session: StreamSession, account: MemoryAccount, before = 0) {
     this.account = account;
     this.log = new EventLog(account);
@@ -90,8 +88,8 @@ export class SessionStreams implements StreamOwner {
   }
 
   /**
-   * Resumes the stream of a response. The client receives the remaining events, an error if they are lost, or status
-   * 405 if the stream is complete. Returns undefined if `after` does not identify a response stream.
+   * Resumes the stream of a response, or responds with an error if that is no longer possible. Returns undefined if the
+   * caller should use the general stream instead.
    */
   resumeResponse(sink: ResponseReceiver, after: EventPlace, lifeMs?: number): BackendRun | undefined {
     if (after.isLast || this.#silent.includes(after.stream)) return refuseFinished(sink);
@@ -101,7 +99,7 @@ export class SessionStreams implements StreamOwner {
     return this.#listeners.join(resumed, sink, after.number, lifeMs);
   }
 
-  /** Sends an error for a response that only another process has, so that the client does not wait for it. */
+  /** Sends an error for a response that is no longer available. Returns undefined if its request is unknown. */
   #lost(sink: ResponseReceiver, { stream, number, answers }: EventPlace): EventStream | undefined {
     if (stream === GENERAL_STREAM || answers === undefined) return undefined;
     const lost = new EventStream(stream, this, undefined, number, answers);
@@ -253,7 +251,7 @@ export class Listeners {
     this.#owner = owner;
   }
 
-  /** Connects a client to the stream after the last event that the client received. `lifeMs` limits the connection. */
+  /** Connects a client and sends the events after `after`. `lifeMs` limits the connection. */
   join(
     stream: EventStream,
     sink: ResponseReceiver,
@@ -272,7 +270,7 @@ export class Listeners {
       current.holder = new EventStream(stream.number, this.#owner);
       stream.moveTo(current.holder);
     }
-    // Closes the connection of the original POST, which the client has abandoned.
+    // Closes the connection of the original POST if it is still open.
     stream.disconnect();
     const listener = new Listener(stream, nowMs, nowMs + lifeMs);
     this.#all.push(listener);
@@ -290,7 +288,7 @@ export class Listeners {
     if (holder !== stream) return true;
     const others = this.#of(stream);
     if (stream.isComplete) {
-      // These clients resume the stream and receive the remaining events from the log.
+      // These clients can resume the stream and receive the remaining events from the log.
       for (const other of others) other.holder.disconnect();
       return false;
     }
@@ -301,7 +299,7 @@ export class Listeners {
     return true;
   }
 
-  /** Ends connections whose credential expired. The clients must reconnect with a valid credential. */
+  /** Ends connections whose credential expired. */
   expire(nowMs: number): void {
     for (const { holder } of this.#all.filter((one) => nowMs >= one.untilMs)) holder.disconnect();
   }
@@ -318,10 +316,7 @@ export class Listeners {
   }
 }
 
-/**
- * Responds to a client that has already received the last event. Official clients stop resuming after status 405 and
- * retry after any other status.
- */
+/** Official clients stop resuming after status 405. */
 export function refuseFinished(sink: ResponseReceiver): BackendRun {
   const text = errorText(
     undefined,

@@ -1,7 +1,6 @@
 /**
- * Represents one session of a legacy client with its servers, event streams, calls in flight, and open questions. A
- * session ends, for example, with a DELETE, after the idle timeout, or when its only server cannot be restarted.
- * Several replicas can have the same session, and each forwards the client's notifications and settings to the others.
+ * Represents one session of a legacy client with its servers, event streams, calls in flight, and open questions.
+ * Several replicas can have the same session.
  */
 import { LinkedList } from "../../base/linked-list.ts";
 import type { MemoryAccount } from "../../base/memory-budget.ts";
@@ -37,7 +36,7 @@ import { SessionStreams, type StreamSession } from "./session-streams.ts";
 
 /** Ends a session with one server after this many consecutive failed restarts. */
 const MAX_FAILED_STARTS = 3;
-/** Limits how long a server that does not respond delays a resumed session. */
+/** Limits how long restoring its settings delays a resumed session. */
 const RESTORE_MS = 5_000;
 const REMOVED = "its servers were removed from the configuration";
 const INITIALIZED = "notifications/initialized";
@@ -76,7 +75,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   readonly record: SessionRecord | undefined;
   readonly peers: SessionPeers;
   recordedMs: number;
-  /** The version is empty until the servers have responded. */
+  /** The version is empty until the session is open. */
   version = "";
   lastUsedMs: number;
   readonly #host: SessionHost;
@@ -90,7 +89,6 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   #isParked = false;
   #isDraining = false;
   #isRetiring = false;
-  /** Only a client that had a general stream is considered disconnected when the stream ends. */
   #hadStream: boolean;
 
   constructor(
@@ -107,7 +105,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     this.lastUsedMs = host.nowMs;
     this.recordedMs = this.lastUsedMs;
     this.#isResumed = eventsBefore !== undefined;
-    // The client may have initialized the session and opened a stream in another process.
+    // The client may have done both in another process.
     this.#isInitialized = this.#isResumed;
     this.#hadStream = this.#isResumed;
     this.peers = new SessionPeers(record?.name, host.records.replication, this);
@@ -150,7 +148,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     report: CallReport,
     wire: WireTap | undefined,
   ): BackendRun {
-    // The head contains the session id, so it is sent with the outcome or with the first keep-alive.
+    // The head is sent with the outcome, or after `KEEP_ALIVE_MS`.
     const stream = this.createStream(KEEP_ALIVE_MS);
     stream.attach(sink);
     const done = (outcome: RouterOutcome): void => {
@@ -183,7 +181,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     this.#startServers(router, done, wire, true);
   }
 
-  /** Repeats the handshake of a session that another process opened. Resolves with undefined on success. */
+  /** Repeats the handshake of a session from its record. Resolves with undefined on success. */
   resume(router: Router): Promise<Failure | undefined> {
     return new Promise((resolve) => {
       this.#startServers(router, (outcome) => resolve(outcome.ok ? undefined : outcome.failure), undefined, false);
@@ -234,8 +232,8 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   }
 
   /**
-   * Serves a GET with the general stream, or with the remaining events of a response whose connection was lost.
-   * `lifeMs` is the remaining lifetime of the client's credential.
+   * Serves a GET with the general stream, or resumes the response that `after` identifies. `lifeMs` is the remaining
+   * lifetime of the client's credential.
    */
   listen(sink: ResponseReceiver, after: EventPlace | undefined, lifeMs?: number): BackendRun {
     this.#used();
@@ -319,7 +317,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     if (text !== undefined) this.#streams.send(text);
   }
 
-  /** Notifies the client to list again, because a server that was unavailable when the session opened is up. */
+  /** Notifies the client that the lists changed, because a server became available. */
   arrived(upstream: Upstream): void {
     for (const kind of LISTS)
       if (upstream.about?.capabilities[kind] !== undefined) this.notified(upstream, asServerMessage(listChanged(kind)));
@@ -442,7 +440,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     this.#router?.notify(message, wire);
   }
 
-  /** Sends `notifications/initialized` at most once. */
+  /** Sends `notifications/initialized` unless it was already sent. */
   #initializeServers(): void {
     if (this.#isInitialized) return;
     const text = notificationText(INITIALIZED, "{}");
@@ -452,7 +450,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     );
   }
 
-  /** Repeats a request that the client sent to another replica. Resolves after the response or the failure. */
+  /** Repeats a setting that the client sent to another process. Resolves when the request ends. */
   #repeat(request: ClientRequest): Promise<void> {
     return new Promise((resolve) => {
       if (this.#router === undefined) return resolve();
@@ -464,7 +462,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     });
   }
 
-  /** Applies the log level and the subscriptions that the client set in another process. */
+  /** Applies the stored log level and subscriptions of the client. */
   async #restoreSettings(): Promise<void> {
     const settings = await this.peers.storedSettings();
     if (settings.length === 0) return;
@@ -478,8 +476,8 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   }
 
   /**
-   * Stops the processes of a client whose general stream ended and that sends no requests, because many clients
-   * disconnect without DELETE. The next request starts the processes again and repeats the handshake, as after a crash.
+   * Stops the processes of an idle client, because many clients disconnect without DELETE. The next request starts them
+   * again.
    */
   #park(): void {
     if (!this.#hadStream || !this.isIdle || this.#isRetiring || this.#isParked) return;

@@ -1,6 +1,6 @@
 /**
  * Validates the names of client headers that the configuration forwards to a server. Protocol and connection headers
- * are rejected, because the gateway sets them.
+ * are rejected.
  */
 import { headerName } from "../../core/schema.ts";
 import { foldHeaderName, HOP_BY_HOP_HEADERS } from "../../http/header-rules.ts";

@@ -1,7 +1,6 @@
 /**
- * Implements the streamable HTTP transport for both protocol generations. Each message is a POST whose response is JSON
- * or an event stream, which is resumed if the server supports it. Legacy servers (2025 and older) also have a session
- * and a general stream. The channel reports a session that the server dropped, so that the owner can open a new one.
+ * Implements the streamable HTTP transport for legacy (2025 and older) and modern servers. The channel reports a
+ * session that the server dropped, so that the owner can open a new one.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import { InOrder, type InOrderEvents } from "../../base/in-order.ts";
@@ -21,12 +20,12 @@ import type { Channel, ChannelHandlers, Outgoing } from "./transport.ts";
 const MAX_EXCHANGES = 1_024;
 const MAX_RESUMES = 10;
 
-/** Limits POSTs without a response message, such as notifications. */
+/** Limits how long a POST without a response message, such as a notification, may take. */
 const ACCEPT_MS = 30_000;
 
 /**
- * Limits how long messages wait for the general stream to open. A server may drop its requests if the stream is not
- * open.
+ * Limits how long messages wait for the general stream. A server may drop its requests to the client while that stream
+ * is not open.
  */
 const GENERAL_STREAM_MS = 250;
 
@@ -42,7 +41,7 @@ export class HttpChannel implements Channel {
   #isClosed = false;
   #hasGeneralStream = false;
   #held: Outgoing[] | undefined = undefined;
-  /** Keeps the headers of the last message for the general stream and for the DELETE that ends the session. */
+  /** The additional headers of the last message that had any. Later requests send them too. */
   #headers: readonly string[] = [];
 
   constructor(server: RemoteServer, clock: Clock, handlers: ChannelHandlers) {
@@ -72,7 +71,6 @@ export class HttpChannel implements Channel {
       return;
     }
     if (message.method === "notifications/initialized" && !this.#hasGeneralStream) this.#hold();
-    // New calls are rejected before they reach the channel, so this check drops only messages without a response.
     if (message.wireId === undefined && this.isOverloaded) return;
     const exchange = this.#begin(message.wireId);
     if (message.wireId === undefined) exchange.timer = this.#clock.after(ACCEPT_MS, () => this.#drop(exchange));
@@ -263,10 +261,7 @@ export class HttpChannel implements Channel {
     );
   }
 
-  /**
-   * Handles a 404 for a session that the server dropped. The server did not process the request, so it is safe to
-   * retry.
-   */
+  /** Handles a 404 for a session that the server dropped. */
   #expired(exchange: HttpExchange): void {
     this.#sessionId = undefined;
     this.#exchanges.delete(exchange);
@@ -304,10 +299,7 @@ function ignore(): void {
 }
 
 const FIRST_RETRY_MS = 1_000;
-/**
- * The lower bound for the server's `retry`, so that a server that ends its streams immediately is not polled in a tight
- * loop.
- */
+/** A server that ends its streams immediately is not polled more often than this. */
 const MIN_RETRY_MS = 100;
 const MAX_RETRY_MS = 30_000;
 
@@ -355,7 +347,7 @@ function noteEvent(exchange: HttpExchange, event: SseEvent): void {
   if (event.retry !== undefined) exchange.retryMs = Math.max(MIN_RETRY_MS, Math.min(MAX_RETRY_MS, event.retry));
 }
 
-/** `forwarded` contains alternating names and values of client headers. */
+/** `forwarded` contains alternating names and values. */
 function protocolHeaders(
   message: Outgoing,
   forwarded: readonly string[],
@@ -377,7 +369,7 @@ function protocolHeaders(
   return headers;
 }
 
-/** Limits how much of an error body is searched for secrets. Only the first characters of the result are shown. */
+/** Limits how much of an error body is processed. */
 const MAX_ERROR_BODY_CHARS = 64 * 1024;
 const SHOWN_CHARS = 200;
 
@@ -416,7 +408,7 @@ function takeMessages(
       broken(message);
     } else if (message.kind === "request" || message.kind === "notification")
       handlers.message(message, exchange.wireId);
-    // The stream of a request may carry only the response to that request.
+    // The stream of a request may carry no other response.
     else if (exchange.wireId !== undefined && parseWireId(message) !== exchange.wireId)
       problem = "answered under an id that is not the request's";
     else {
@@ -437,10 +429,7 @@ function bodyFailure(server: RemoteServer, status: number, text: string, problem
   return excerpt === "" ? `answered with status ${status}` : `answered with status ${status}: ${excerpt}`;
 }
 
-/**
- * These methods are safe to send twice. If a pooled connection turns out to be closed, the request is sent again over a
- * new connection. Tool calls are not repeated, because the server may have started them.
- */
+/** These methods are safe to send twice, so they are sent again if a pooled connection turns out to be closed. */
 const REPEATABLE: ReadonlySet<string> = new Set([
   "initialize",
   "notifications/initialized",

@@ -48,7 +48,7 @@ export interface RemoteServer {
 
 export interface RemoteRequest {
   readonly method: "GET" | "POST" | "DELETE";
-  /** Defaults to the path of the configured URL. */
+  /** Defaults to the path and query of the configured URL. */
   readonly path?: string;
   /** Alternating names and values, which override configured headers. */
   readonly headers: readonly string[];
@@ -60,14 +60,11 @@ export interface RemoteRequest {
 export interface RemoteHandler {
   head(status: number, headers: HeaderList): void;
   event(event: SseEvent): void;
-  /** Receives the whole body of a response that is not an event stream. */
+  /** Receives the whole body of a response that is not parsed as an event stream. */
   body(text: string): void;
   /** Returns false to pause reading. */
   mayRead(): boolean;
-  /**
-   * Calls back after all received data is parsed. Without this method, memory is released as soon as the data is
-   * delivered.
-   */
+  /** Calls back after the received data is parsed. */
   afterParsing?(parsed: () => void): void;
   end(): void;
   error(reason: string): void;
@@ -120,7 +117,7 @@ function requiredLogin(status: number, headers: HeaderList, isRelayed: boolean):
   const text = isRelayed ? headers.get("www-authenticate") : undefined;
   const challenge =
     text !== undefined && text.length <= MAX_CHALLENGE_CHARS && /^bearer\b/i.test(text) ? text : undefined;
-  // The token has insufficient scope, and the client may request a token with more scope (RFC 6750 section 3.1).
+  // With `insufficient_scope`, the client may request a token with more scope (RFC 6750 section 3.1).
   if (status === 403) return challenge?.includes("insufficient_scope") ? { status, challenge } : undefined;
   return challenge === undefined ? LOGIN_REQUIRED : { status, challenge };
 }
@@ -229,7 +226,7 @@ class RemoteCall implements HttpCall, HttpResponseReceiver {
     this.#status = status;
     const isEvents = headers.get("content-type")?.toLowerCase().startsWith("text/event-stream") === true;
     if (isEvents && status === 200)
-      // An event may end the call while more events of the same chunk are pending.
+      // An event may end the call, so later events of the same chunk are dropped.
       this.#parser = createSseParser((event) => {
         if (!this.isOver) this.#handler.event(event);
       }, this.#maxBytes);
@@ -281,7 +278,6 @@ class RemoteCall implements HttpCall, HttpResponseReceiver {
     return true;
   }
 
-  /** The message stays charged until it is parsed, and the next large message gets a separate reservation. */
   #releaseParsed(): void {
     const room = this.#room;
     this.#room = undefined;

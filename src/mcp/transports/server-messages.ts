@@ -1,7 +1,6 @@
 /**
- * Parses the output of a server into messages. An accepted message is valid JSON without repeated keys and has the
- * members of a JSON-RPC message, so code that reads parts of it does not check them again. A rejected message contains
- * the reason and, if readable, the id of its call, so that the call fails immediately.
+ * Parses the output of a server into messages. A rejected message contains the reason and, if readable, the id of its
+ * call.
  */
 
 import { finish, type Steps } from "../../base/sliced-work.ts";
@@ -21,7 +20,6 @@ const OPEN_OBJECT = 123;
 
 /** Limits the ids of a server's requests, because the gateway stores and echoes them. */
 const MAX_ID_CHARS = 1024;
-/** Limits batches, because splitting a batch blocks the event loop. */
 const MAX_BATCH_CHARS = 1024 * 1024;
 const BATCH_STEP = 256;
 /** Limits error objects, because parsing one blocks the event loop. */
@@ -31,7 +29,7 @@ export interface BrokenMessage {
   readonly kind: "broken";
   /** Identifies the call that the message responds to. The value is 0 if the call is unknown. */
   readonly wireId: number;
-  /** The id as JSON, if the message is a request from the server. */
+  /** The id as JSON, if the message is a request from the server with a valid id. */
   readonly questionId: string | undefined;
   /** The reason completes the sentence "target x …". */
   readonly reason: string;
@@ -62,12 +60,14 @@ export function* parseServerTextInSteps(text: string): Steps<ParsedMessages> {
   return read;
 }
 
-/** Parses a line, event, or body. Returns an empty list for output that is not JSON, such as a log line. */
+/**
+ * Parses a line, event, or body. Returns an empty list if the text starts with neither `{` nor `[`, such as a log line.
+ */
 export function parseServerText(text: string): ParsedMessages {
   return finish(parseServerTextInSteps(text));
 }
 
-/** Fails the call that the message responds to, or rejects the server's request. */
+/** Fails the call that the message responds to, or rejects the server's request, if either is known. */
 export function reportBroken(
   broken: BrokenMessage,
   handlers: Pick<ChannelHandlers, "failed">,

@@ -23,7 +23,10 @@ interface Post {
   call: HttpCall | undefined;
 }
 
-/** Calls `opened` after the server announced its endpoint. Returns a function that cancels the attempt. */
+/**
+ * Calls `opened` after the server announced its endpoint, or `refused` with the reason. Returns a function that cancels
+ * the attempt.
+ */
 export function openSseChannel(
   server: RemoteServer,
   clock: Clock,
@@ -69,7 +72,6 @@ export function openSseChannel(
       if (isOver || endpoint === undefined) return;
       const headers = ["content-type", "application/json", "accept", "application/json", ...(message.headers ?? [])];
       const { wireId } = message;
-      // New calls are rejected before they reach the channel, so this check drops only messages without a response.
       if (wireId === undefined && posts.size > MAX_POSTS) return;
       let status = 0;
       const failed = (reason: string): void => {
@@ -160,7 +162,7 @@ export function openSseChannel(
   return () => stop();
 }
 
-/** Returns the path and the query, or undefined if the origin differs. */
+/** Returns the path and the query, or undefined if the URL is invalid or its origin differs. */
 function resolve(endpoint: string, base: URL): string | undefined {
   try {
     const url = new URL(endpoint.trim(), base);

@@ -1,8 +1,6 @@
 /**
- * Implements the stdio transport, which runs a server as a child process with one JSON-RPC message per line. Lines that
- * are not messages are counted and ignored, because many programs print a banner to stdout. The child leads a process
- * group and is started without a shell. To stop it, the gateway closes stdin and then sends SIGTERM and SIGKILL to the
- * whole group. If the gateway is killed, the operating system closes the child's stdin.
+ * Implements the stdio transport, which runs a server as a child process with one JSON-RPC message per line. To stop
+ * the child, the gateway closes stdin and then escalates to SIGTERM and SIGKILL.
  */
 
 import { type ChildProcessByStdio, spawn } from "node:child_process";
@@ -34,8 +32,7 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
     ignoredLines += 1;
     if (ignoredLines > 10) return;
     const fields = { target: options.name, reason, line: shown(text).slice(0, 200) };
-    // The first line is logged at `info`, because a server that logs to stdout or does not implement MCP would
-    // otherwise appear silent.
+    // The first ignored line is logged at `info`, so that operators notice a server that logs to stdout.
     if (ignoredLines === 1) logger.info("ignored a line on stdout: MCP servers must log to stderr", fields);
     else logger.debug("ignored a line on stdout", fields);
   };
@@ -79,7 +76,6 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
       });
     },
   });
-  // An async function turns exceptions into rejections, so a failing stop cannot prevent the call to `closed`.
   const stop = async (): Promise<void> => {
     await child.stop();
     gone();
@@ -115,14 +111,11 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
   };
 }
 
-/** Limits the queued input of a child that does not read stdin. New calls fail at the limit. */
+/** New calls fail while more input than this is queued for the child. */
 const MAX_QUEUED_BYTES = 4 * 1024 * 1024;
 /** The delay between closing stdin and SIGTERM, and between SIGTERM and SIGKILL. */
 const GRACE_MS = 2_000;
-/**
- * Limits the time to read the remaining output after the child exits, because a grandchild may keep the pipe open
- * forever.
- */
+/** Limits the time to read the remaining output after the child exits, because a grandchild may keep the pipe open. */
 const LAST_LINES_MS = 50;
 const PAGE_BYTES = 4096;
 
@@ -132,7 +125,6 @@ export interface StdioProcessOptions {
   readonly args: readonly string[];
   readonly cwd: string | undefined;
   readonly env: Readonly<Record<string, string>>;
-  /** The values of these secrets are redacted from logs and error messages. */
   readonly secrets: readonly string[];
   readonly maxLineBytes: number;
   readonly maxWriteBytes: number;
@@ -143,10 +135,7 @@ export interface StdioProcessOptions {
 
 export interface StdioHandlers {
   line(text: string): void;
-  /**
-   * Calls back after all received lines are parsed. Without this method, memory is released as soon as a line is
-   * delivered.
-   */
+  /** Calls back after the received lines are parsed. */
   afterParsing?(parsed: () => void): void;
   /** Called once, after the last line. `reason` completes the sentence "the process …". */
   exited(reason: string): void;
@@ -184,7 +173,7 @@ export class StdioProcess {
         env: { ...options.env },
         stdio: ["pipe", "pipe", "pipe"],
         shell: false,
-        // Signals to a separate process group also reach the processes that the child starts.
+        // The child leads a process group, so that signals also reach the descendants that stay in the group.
         detached: process.platform !== "win32",
         windowsHide: true,
       });
@@ -217,13 +206,12 @@ export class StdioProcess {
   }
 
   /**
-   * Writes the first line of an event-loop iteration immediately and the others as one batch, which takes less CPU time
-   * under load. `isAlone` means that no other line is expected, so no batch is started.
+   * Writes a line immediately and batches the lines that follow before the next event-loop iteration. With `isAlone`,
+   * it starts no batch.
    */
   write(line: string, isAlone = false): void {
     if (this.#isOver) return;
-    // New calls are rejected at a lower limit. This limit stops a child that keeps sending requests without reading the
-    // responses.
+    // Stops a child that, for example, keeps sending requests without reading the responses.
     if (this.#queuedBytes > 2 * MAX_QUEUED_BYTES + this.#options.maxWriteBytes) {
       this.kill("was stopped because it does not read its input");
       return;
@@ -238,7 +226,6 @@ export class StdioProcess {
     setImmediate(this.#flush);
   }
 
-  /** Stops reading the child's output. The child blocks when the pipe is full. */
   pause(): void {
     this.#isPaused = true;
     this.#child?.stdout.pause();
@@ -253,7 +240,7 @@ export class StdioProcess {
     return this.#stderr?.lines() ?? [];
   }
 
-  /** Returns the resident memory of the child, or undefined if `/proc` is not available. */
+  /** Returns the resident memory of the child, or undefined if it cannot be read. */
   memoryBytes(): number | undefined {
     if (this.pid === undefined || this.#isGone) return undefined;
     try {
@@ -264,7 +251,7 @@ export class StdioProcess {
     }
   }
 
-  /** Closes stdin and then escalates to signals. Resolves when the whole process group is gone. */
+  /** Closes stdin and then escalates to SIGTERM and SIGKILL. */
   stop(): Promise<void> {
     if (this.#isGone) return Promise.resolve();
     const gone = new Promise<void>((resolve) => {
@@ -288,7 +275,7 @@ export class StdioProcess {
   }
 
   #listen(child: ChildProcessByStdio<Writable, Readable, Readable>): void {
-    // A defect in the gateway stops only this child.
+    // An exception while handling the output stops only this child.
     const giveUp = (): void => this.kill("was stopped because its output could not be handled");
     const received = (chunk: Buffer): boolean => {
       contain(() => {
@@ -309,14 +296,12 @@ export class StdioProcess {
         this.#stderr.push(chunk);
       }, giveUp),
     );
-    // Writes fail after the child exits. The exit event reports the reason.
     child.stdin.on("error", ignore);
     child.stdout.on("error", ignore);
     child.stderr.on("error", ignore);
     child.once("error", (error) => {
       if (child.pid === undefined) this.#over(this.#startFailure(error));
     });
-    // An exception in this listener would prevent Node from emitting `close`.
     child.once("exit", (code, signal) =>
       contain(() => {
         this.#exitReason = signal === null ? `exited with code ${code}` : `was terminated by ${signal}`;
@@ -327,7 +312,6 @@ export class StdioProcess {
     child.once("close", () => this.#over(this.#exitReason ?? "closed its streams"));
   }
 
-  /** Pauses reading while the memory budget is exhausted. */
   #charge(heldBytes: number): void {
     if (this.#isOver) return;
     if (heldBytes <= SMALL_MESSAGE_BYTES) {
@@ -378,7 +362,7 @@ export class StdioProcess {
       const last = this.#stderr?.likelyCause();
       if (last !== undefined) fullReason = `${reason}: ${last.slice(0, 200)}`;
     }, ignore);
-    // A grandchild may keep its ends of the pipes open forever, so the gateway closes its own ends.
+    // A grandchild may keep its ends of the pipes open, so the gateway closes its own ends.
     this.#child?.stdout.destroy();
     this.#child?.stderr.destroy();
     if (this.pid === undefined) this.#gone();
@@ -387,7 +371,7 @@ export class StdioProcess {
 
   #sweepGroup(): void {
     this.#timer?.cancel();
-    // After SIGKILL, the remaining processes are zombies that the operating system reaps.
+    // After SIGKILL, no other signal is needed.
     if (this.#wasKilled || !this.#signal("SIGTERM")) {
       this.#gone();
       return;
@@ -407,7 +391,7 @@ export class StdioProcess {
     if (waiting) for (const resolve of waiting) resolve();
   }
 
-  /** Returns false if no process is left to receive the signal. */
+  /** Returns false if the signal could not be sent. */
   #signal(signal: NodeJS.Signals): boolean {
     const pid = this.pid;
     if (pid === undefined || this.#isGone) return false;
@@ -427,10 +411,7 @@ export class StdioProcess {
   }
 }
 
-/**
- * Returns a hint on how to fix a failed start. ENOENT means a missing program, a missing working directory, or
- * arguments in `cmd`.
- */
+/** ENOENT can mean a missing program, a missing working directory, or arguments in `cmd`. */
 function startHint(code: string | undefined, cmd: string, cwd: string | undefined): string {
   if (code === "EACCES") return ": it is not executable";
   if (code !== "ENOENT") return "";
@@ -441,7 +422,7 @@ function startHint(code: string | undefined, cmd: string, cwd: string | undefine
 }
 
 function ignore(): void {
-  // The exit event reports the failure.
+  // These errors need no reaction.
 }
 
 const LF = 10;
@@ -455,7 +436,7 @@ export class LineTooLong extends ExpectedError {
 }
 
 /**
- * Splits a byte stream into lines. It copies the bytes of the incomplete line, because the caller reuses the buffer.
+ * Splits a byte stream into lines. It copies the bytes of the incomplete line, because the caller may reuse the buffer.
  */
 export class LineSplitter {
   readonly #onLine: (line: string) => void;
@@ -538,7 +519,7 @@ export interface StderrTailOptions {
   readonly secrets: readonly string[];
 }
 
-/** Drains stderr, logs it up to a rate limit, and keeps the last lines for error messages and the admin interface. */
+/** Logs stderr up to a rate limit and keeps the last lines. */
 export class StderrTail {
   readonly #clock: Clock;
   readonly #logger: Logger;
@@ -567,7 +548,7 @@ export class StderrTail {
     return this.#partial.trim() === "" ? [...this.#lines] : [...this.#lines, this.#redacted(this.#partial)];
   }
 
-  /** Returns the line that most likely explains why the child exited, which is seldom the last one. */
+  /** Returns the line that most likely explains why the child exited. */
   likelyCause(): string | undefined {
     const lines = this.lines().filter((line) => !NOISE.test(line));
     return lines.findLast((line) => CAUSE.test(line)) ?? lines.at(-1);
@@ -629,7 +610,7 @@ const ALLOWED = new Set([
 
 const ALLOWED_PREFIXES = ["LC_", "XDG_", "NPM_CONFIG_", "UV_", "PIP_"];
 
-/** Matches registry credentials of package managers. The operator must pass them explicitly with `env`. */
+/** Matches variables of package managers that may contain credentials. */
 const CREDENTIAL = /AUTH|TOKEN|PASSWORD|PASSWD|SECRET|USERNAME$/;
 
 const LIKELY_SECRET = /KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTH/;
@@ -643,9 +624,8 @@ export function childSecrets(
 }
 
 /**
- * Builds the child's environment from an allowlist of the gateway's variables and the configured ones. The child is
- * untrusted code, so it receives what `npx`, `uvx`, and most programs need, but no credentials of the gateway. With
- * `inheritEnv`, it receives all of the gateway's variables.
+ * Builds the child's environment from the configured variables and an allowlist of the gateway's variables, because the
+ * child is untrusted code. With `inheritEnv`, it contains all of the gateway's variables.
  */
 export function childEnvironment(
   own: Environment,
@@ -660,7 +640,7 @@ export function childEnvironment(
 }
 
 function isAllowed(name: string, value: string): boolean {
-  // Any shell that the child starts would import an exported shell function.
+  // A shell that the child starts may import an exported shell function.
   if (value.startsWith("()")) return false;
   const upper = name.toUpperCase();
   if (ALLOWED.has(upper)) return true;

@@ -1,5 +1,5 @@
 /**
- * Defines the contract of all transports. A channel carries whole JSON-RPC messages to and from one server instance.
+ * Defines the contract of all transports. A channel carries whole JSON-RPC messages to and from one server.
  */
 import type { WireTap } from "../../core/wire.ts";
 import type { LoginRequired } from "../protocol/call.ts";
@@ -18,20 +18,18 @@ export interface Outgoing {
 }
 
 export interface Channel {
-  /** Identifies the channel in traces and logs as `stdio:<name>` or `host:port`. */
+  /** Identifies the channel in traces, for example as `stdio:<name>` or `host:port`. */
   readonly address: string;
-  /** True if responses have no head, so that the connection reports them to the trace. */
+  /** True if responses have no HTTP head. The connection then reports them to the trace. */
   readonly isPipe?: boolean;
-  /** True if the send queue is full and the caller must reject new calls. */
+  /** True if the caller must reject new calls. */
   readonly isOverloaded: boolean;
-  /** Sets the negotiated version, which HTTP repeats in headers. */
   setProtocol(protocol: McpProtocol, version: string): void;
   send(message: Outgoing): void;
   /** Releases the resources of a request whose response is no longer needed. */
   abandon(wireId: number): void;
   pause(): void;
   resume(): void;
-  /** Resolves when all resources are released. No handler is called after `close`. */
   close(): Promise<void>;
   detail(): Record<string, unknown>;
   stderrTail?(): readonly string[];
