@@ -86,7 +86,7 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
     sources: sources.names,
     first: config,
     begin: resources.begin,
-    prepare: loader.next,
+    prepare: loader.nextInSlices,
     apply: listeners.apply,
     isShuttingDown: () => shutdown.hasBegun,
   });

@@ -4,9 +4,10 @@
  */
 import type { UiSource } from "../backends/ui/source.ts";
 import type { SharedMemory } from "../base/shared-memory.ts";
+import { finish, runInSlices, type Steps } from "../base/sliced-work.ts";
 import type { ConfigGeneration } from "../config/compile/resource-registry.ts";
 import type { Sources, SourceText } from "../config/load/load.ts";
-import { type Prepared, prepareConfig } from "../config/prepare.ts";
+import { type Prepared, prepareConfigInSteps } from "../config/prepare.ts";
 import type { ClusterSource } from "../kubernetes/follow-controller.ts";
 import type { Redaction } from "../observe/trace/redact.ts";
 import type { Services } from "./services.ts";
@@ -31,6 +32,8 @@ export interface ConfigLoader {
   begin(generation: ConfigGeneration): Prepared;
   /** Throws if the sources cannot be read. */
   next(generation: ConfigGeneration, before: Loaded): Prepared;
+  /** Like `next`, but lets other work run while a large configuration is parsed. Rejects if `next` would throw. */
+  nextInSlices(generation: ConfigGeneration, before: Loaded): Promise<Prepared>;
   paths(): string[];
   content(): string;
   /** Worker threads compile the source texts of the last load again. */
@@ -46,11 +49,15 @@ export function createConfigLoader(
   cluster?: ClusterSource,
 ): ConfigLoader {
   const { clock, environment, logger, tasks, metrics, limits, memory, store, signingKey } = services;
-  const readFiles = new Set<string>();
+  let readFiles: ReadonlySet<string> = new Set();
   let texts: readonly SourceText[] = [];
   const content = (): string => sources.content(readFiles);
-  const prepare = (generation: ConfigGeneration, redaction: Redaction | undefined, before?: Loaded): Prepared => {
-    readFiles.clear();
+  function* prepareInSteps(
+    generation: ConfigGeneration,
+    redaction: Redaction | undefined,
+    before?: Loaded,
+  ): Steps<Prepared> {
+    const files = new Set<string>();
     const context = {
       clock,
       environment,
@@ -68,11 +75,17 @@ export function createConfigLoader(
       internals: { uiSource },
       cluster: cluster?.current()?.input,
       endpoints: cluster?.endpoints,
-      fileRead: (path: string) => void readFiles.add(path),
+      fileRead: (path: string) => void files.add(path),
     };
-    texts = sources.read();
-    return prepareConfig(texts, context, before);
-  };
+    try {
+      texts = sources.read();
+      return yield* prepareConfigInSteps(texts, context, before);
+    } finally {
+      readFiles = files;
+    }
+  }
+  const prepare = (generation: ConfigGeneration, redaction: Redaction | undefined, before?: Loaded): Prepared =>
+    finish(prepareInSteps(generation, redaction, before));
   return {
     first() {
       const generation = services.resources.begin();
@@ -87,6 +100,8 @@ export function createConfigLoader(
     },
     begin: (generation) => prepare(generation, undefined),
     next: (generation, before) => prepare(generation, before.redaction, before),
+    nextInSlices: (generation, before) =>
+      runInSlices(prepareInSteps(generation, before.redaction, before), () => false),
     paths: () => [...sources.paths(), ...readFiles],
     content,
     texts: () => texts,

@@ -33,7 +33,7 @@ function config(changes: Partial<Loaded> = {}): Loaded {
 
 interface Setup {
   readonly first?: Loaded;
-  prepare?(): Prepared;
+  prepare?(): Prepared | Promise<Prepared>;
   apply?(topology: Topology): Promise<void>;
   isShuttingDown?(): boolean;
 }
@@ -149,4 +149,20 @@ test("sources that can be read again end the refusal", () => {
   assert.deepEqual(reloads.state().refused?.problems, ["unreadable"]);
   reloads.restored();
   assert.equal(reloads.state().refused, undefined);
+});
+
+test("a configuration that was prepared while the gateway shut down is not applied", async () => {
+  let isShuttingDown = false;
+  const applied: Topology[] = [];
+  const { reloads, ends, first } = setUp({
+    isShuttingDown: () => isShuttingDown,
+    apply: async (topology) => void applied.push(topology),
+    async prepare() {
+      isShuttingDown = true;
+      return config();
+    },
+  });
+  await reloads.reload();
+  assert.equal(reloads.running(), first);
+  assert.deepEqual([applied, ends], [[], ["discard"]]);
 });

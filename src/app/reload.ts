@@ -22,7 +22,7 @@ export interface ReloadParts {
   readonly first: Loaded;
   begin(): ConfigGeneration;
   /** Throws if the sources cannot be read. */
-  prepare(generation: ConfigGeneration, before: Loaded): Prepared;
+  prepare(generation: ConfigGeneration, before: Loaded): Prepared | Promise<Prepared>;
   /** Rejects if a listener cannot be bound, after restoring the previous listeners. */
   apply(topology: Topology): Promise<void>;
   isShuttingDown(): boolean;
@@ -65,7 +65,8 @@ export function createReloads(parts: ReloadParts): Reloads {
 
   async function serving(generation: ConfigGeneration, before: Loaded): Promise<Prepared> {
     try {
-      const next = parts.prepare(generation, before);
+      const next = await parts.prepare(generation, before);
+      if (parts.isShuttingDown()) return { ok: false, problems: ["the gateway is shutting down"] };
       if (next.ok) await parts.apply(next.topology);
       return next;
     } catch (error) {

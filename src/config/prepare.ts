@@ -3,6 +3,7 @@
  * reload can be prepared next to the running configuration and discarded.
  */
 import { dirname, resolve } from "node:path";
+import { finish, type Steps } from "../base/sliced-work.ts";
 import { ConfigError } from "../core/config-error.ts";
 import type { Topology } from "../core/topology.ts";
 import { createRedaction, type Redaction } from "../observe/trace/redact.ts";
@@ -13,7 +14,7 @@ import { attachResources, withFailures } from "./compile/attach-resources.ts";
 import { type CompileContext, compileConfig, type ResourceFailure } from "./compile/compile.ts";
 import type { Cluster } from "./documents/cluster.ts";
 import type { PolicyResource } from "./documents/documents.ts";
-import { loadConfig, type PlacedTest, type SourceText, type UnsetPlace } from "./load/load.ts";
+import { loadConfigInSteps, type PlacedTest, type SourceText, type UnsetPlace } from "./load/load.ts";
 import { fieldPlace, type NormalConfig } from "./load/normal-config.ts";
 import { plainDollarWarnings } from "./schema/environment-values.ts";
 import { configSchema, type WrittenProcess } from "./schema/schema.ts";
@@ -72,8 +73,18 @@ export interface PrepareContext extends Omit<CompileContext, "redaction"> {
 }
 
 export function prepareConfig(sources: readonly SourceText[], context: PrepareContext, before?: Prepared): Prepared {
-  const loaded = loadConfig(sources, context.environment, { allowUnset: context.allowUnset === true });
+  return finish(prepareConfigInSteps(sources, context, before));
+}
+
+export function* prepareConfigInSteps(
+  sources: readonly SourceText[],
+  context: PrepareContext,
+  before?: Prepared,
+): Steps<Prepared> {
+  const options = { allowUnset: context.allowUnset === true };
+  const loaded = yield* loadConfigInSteps(sources, context.environment, options);
   if (!loaded.ok) return refused(loaded.problems);
+  yield;
   const { config } = loaded;
   // An empty file is probably a failed save. To serve nothing, write `{}` or stop the process.
   if (loaded.isEmpty && before?.ok && before.topology.listeners.length > 0) {

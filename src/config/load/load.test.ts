@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { filesOf, loadConfig } from "./load.ts";
+import { filesOf, loadConfig, loadConfigInSteps } from "./load.ts";
 
 /** What is wrong with a configuration, without the file's name. */
 function linesOf(text: string): string[] {
@@ -250,3 +250,18 @@ test("hostile files are rejected with few problems and without an exception", ()
     assert.equal(loaded.ok ? 0 : loaded.problems.length, problems);
   }
 });
+
+const unknownKeys = Array.from({ length: 7_000 }, (_, i) => `unknownKey${i}: ${i}\n`).join("");
+const large: [name: string, text: string, minSteps: number][] = [
+  ["150 KB of unknown keys", unknownKeys, 100],
+  ["many blank lines", "\n".repeat(100_000), 300],
+  ["many documents", "---\na: 1\n".repeat(5_000), 10_000],
+];
+for (const [name, text, minSteps] of large) {
+  test(`${name} are read in many steps`, () => {
+    const steps = loadConfigInSteps([{ file: "f", text }], {}, {});
+    let count = 0;
+    while (steps.next().done !== true) count += 1;
+    assert.ok(count >= minSteps, `${count} steps`);
+  });
+}

@@ -6,6 +6,7 @@
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { homeHint } from "../../base/files.ts";
+import { finish, type Steps } from "../../base/sliced-work.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import { withPlaceholders } from "../schema/environment-values.ts";
 import { validate } from "../schema/problems.ts";
@@ -14,7 +15,7 @@ import { type ConfigTest, testsDocument } from "../schema/tests-schema.ts";
 import { type Environment, withoutVariableNames } from "../text/env.ts";
 import {
   MAX_FILE_BYTES,
-  parseSource,
+  parseSourceInSteps,
   type SourceDocument,
   type SourceOptions,
   type UnsetValue,
@@ -96,14 +97,23 @@ export function loadConfig(
   environment: Environment,
   options: SourceOptions = {},
 ): Loaded {
+  return finish(loadConfigInSteps(sources, environment, options));
+}
+
+export function* loadConfigInSteps(
+  sources: readonly SourceText[],
+  environment: Environment,
+  options: SourceOptions,
+): Steps<Loaded> {
   const problems: ConfigError[] = [];
   const documents: SourceDocument[] = [];
   for (const { file, text } of sources) {
-    const parsed = parseSource(file, text, environment, options);
+    const parsed = yield* parseSourceInSteps(file, text, environment, options);
     problems.push(...parsed.problems);
     for (const document of parsed.documents) documents.push(document);
   }
   if (problems.length > 0) return { ok: false, problems };
+  yield;
 
   const isEmpty = (document: SourceDocument): boolean => document.value === null || document.value === undefined;
   const resources = documents.filter(isResource).flatMap(itemsOf);
@@ -111,7 +121,7 @@ export function loadConfig(
   const [standalone = emptyDocument(sources[0]?.file ?? ""), ...more] = documents.filter(
     (document) => !isResource(document) && !isTests(document) && !isEmpty(document),
   );
-  for (const other of more)
+  for (const other of more) {
     problems.push(
       new ConfigError(
         other.position([]),
@@ -119,6 +129,8 @@ export function loadConfig(
         `a second standalone configuration: the first is in ${standalone.file}; documents with \`kind\` may be many, this one only once`,
       ),
     );
+    yield;
+  }
 
   const tests: PlacedTest[] = [];
   for (const document of testDocuments) {
@@ -130,6 +142,7 @@ export function loadConfig(
   const shown = (found: readonly ConfigError[]): readonly ConfigError[] =>
     withoutVariableNames(found, standalone.variableNames);
   if (!validated.ok) return { ok: false, problems: shown([...problems, ...validated.problems]) };
+  yield;
   const normalized = normalize(validated.value, standalone, configSchema.shape.config.unwrap().parse({}));
   problems.push(...normalized.problems);
   if (problems.length > 0) return { ok: false, problems: shown(problems) };
