@@ -30,7 +30,7 @@ export interface AccessRules {
   readonly require: readonly Expression[];
 }
 
-/** `plainMeans` is the kind of a rule without a key. The two authorization policies use different kinds. */
+/** `plainMeans` is the kind of a rule without a key. */
 export function compileAccessRules(
   rules: readonly AccessRule[],
   plainMeans: RuleKind,
@@ -52,7 +52,7 @@ export interface Denial {
   explain(): string;
 }
 
-/** Returns undefined if the request is admitted. `allowedBy` then receives the `allow` rule that is true. */
+/** Returns undefined if the request is admitted. If an `allow` rule admitted it, `allowedBy` receives its source. */
 export function denial(
   rules: AccessRules,
   attributes: CelAttributes,

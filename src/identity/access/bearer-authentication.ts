@@ -1,7 +1,5 @@
 /**
- * Implements bearer token authentication for the policies that verify tokens, with three modes and two 401 responses
- * (RFC 6750 section 3). The client gets a generic error. The detail for the operator includes the expected and the
- * actual value, and a hint if there is one.
+ * Implements bearer token authentication (RFC 6750) for the policies that verify tokens.
  */
 import { z } from "zod";
 import { GatewayError } from "../../core/errors.ts";
@@ -27,7 +25,6 @@ export const authenticationMode = z
   );
 export type AuthenticationMode = z.output<typeof authenticationMode>;
 
-/** Tokens of this issuer are never verified with the keys of another issuer. */
 export interface AcceptedIssuer {
   readonly verifier: TokenVerifier;
   readonly rules: ClaimRules;
@@ -48,15 +45,12 @@ const KEYS_MISSING = "the identity provider's keys are not available yet";
 
 export interface BearerAuthentication {
   request(exchange: Exchange): undefined | Promise<undefined>;
-  /** Authenticates a dry run with a token, whose signature is not verified, or with claims, which are not checked. */
+  /** Authenticates a dry run without verifying the signature of a given token. Given claims are not checked. */
   assume(exchange: Exchange, given: GivenToken): undefined;
   recall(exchange: Exchange, identity: RecordedIdentity): undefined | Promise<undefined>;
 }
 
-/**
- * Records a request that a permissive policy admits and a strict policy would deny. Limits count the request, because
- * some operators use permissive mode permanently.
- */
+/** Records a request that a permissive policy admits and a strict policy would deny. */
 export function toleratedInShadow(exchange: Exchange, kind: string, rule: string, detail = rule): void {
   exchange.deniedInShadow(kind, detail, { rule, isCounted: true });
 }
@@ -122,7 +116,7 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
     return verifier.verify(token, rules);
   }
 
-  /** An unknown key usually means that another issuer signed the token, so the error names the issuer instead. */
+  /** If the token names an issuer that is not accepted, the error reports the issuer instead of the key. */
   function namingIssuer(verdict: Verdict & { kind: "invalid" }, token: string): Verdict & { kind: "invalid" } {
     const { check } = verdict.problem;
     if (check !== "key" && check !== "issuer") return verdict;

@@ -1,6 +1,6 @@
 /**
- * Reads a credential from its location in a request, which is a header with an optional scheme or a query parameter.
- * Two values count as an invalid credential, because the gateway and a backend could each use a different value.
+ * Reads a credential from a header, with an optional scheme, or from a query parameter. More than one value is
+ * invalid, because the gateway and a backend could each use a different value.
  */
 import { z } from "zod";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
@@ -21,7 +21,7 @@ export type CredentialLocation = z.output<typeof credentialLocation>;
 
 export const BEARER_LOCATION: CredentialLocation = { header: { name: "authorization", prefix: "Bearer " } };
 
-/** Every output that shows requests must redact these locations. */
+/** Returns the locations that output must redact. */
 export function credentialPlaces(location: CredentialLocation): CredentialPlaces {
   return "header" in location ? { headers: [location.header.name] } : { parameters: [location.queryParameter.name] };
 }
@@ -75,7 +75,7 @@ function readHeader(request: GatewayRequest, name: string, prefix: string): Foun
   return { kind: "found", value };
 }
 
-/** Matches only the exact name, which is also what the pipeline removes from requests to backends. */
+/** Compares names without decoding them. */
 function readParameter(request: GatewayRequest, name: string): FoundCredential {
   const values = request.query.split("&").filter((part) => part === name || part.startsWith(`${name}=`));
   const [first] = values;

@@ -1,6 +1,6 @@
 /**
- * Provides the keys that a policy trusts, which are inline, read from a watched file, or fetched from the identity
- * provider (remote-key-set.ts). Lookups are synchronous. A request waits only if its key is unknown.
+ * Provides the keys that a policy trusts: inline, from a watched file, or from the identity provider
+ * (remote-key-set.ts).
  */
 import { readFileSync, statSync } from "node:fs";
 import type { Clock } from "../../base/clock.ts";
@@ -10,15 +10,14 @@ import { errorDetail } from "../providers/provider.ts";
 import { failure, type ParsedToken, show, type TokenProblem } from "../tokens/token.ts";
 import { type ReadKeys, readKeySet, readKeySetObject, type VerificationKey } from "./verification-key.ts";
 
-/** The limit is above any real key set, and small enough to parse without blocking. */
 export const MAX_KEY_SET_BYTES = 1024 * 1024;
 const MAX_KEYS_TRIED = 8;
-/** Polling detects renames, symlink swaps, and bind mounts, which file events miss. */
+/** Polling detects renames, symlink swaps, and bind mounts, which file events can miss. */
 const FILE_POLL_MS = 1_000;
 
 export interface KeySet {
   readonly description: string;
-  /** Increases with every change of the keys, which invalidates earlier verdicts. */
+  /** Increases with every change of the keys. */
   readonly generation: number;
   /** Returns undefined if there are no keys that can be trusted. */
   current(): KeyTable | undefined;
@@ -111,7 +110,7 @@ export function openFileKeySet(path: string, env: { clock: Clock; logger: Logger
   };
 }
 
-/** A key set without usable keys fails the load instead of rejecting every token later. */
+/** Throws if there is no usable key. */
 export function requireKeys(read: ReadKeys): ReadKeys {
   if (read.keys.length > 0) return read;
   const reasons = read.skipped.length > 0 ? `: ${read.skipped.slice(0, 3).join("; ")}` : "";
@@ -131,8 +130,8 @@ function readable<Value>(path: string, read: () => Value): Value {
 }
 
 /**
- * The stamp changes when the content may have changed. Throws if the file is too large or reading it could block, like
- * a FIFO.
+ * Returns a value that changes with the inode, size, or modification time. Also throws if the file is too large or
+ * not a regular file.
  */
 function fileStamp(path: string): string {
   const stat = readable(path, () => statSync(path));

@@ -1,7 +1,6 @@
 /**
  * Selects the source of a policy's keys, configured (`jwks`) or derived from the provider, and creates its token
- * verifier. All policies with the same source share a verifier, which survives reloads and is closed when no policy
- * uses it.
+ * verifier. Policies with the same source share a verifier.
  */
 import { z } from "zod";
 import { urlLabel } from "../../base/url-label.ts";
@@ -79,7 +78,6 @@ export function acquireVerifier(source: KeySource, discovery: Discovery | undefi
   }
 }
 
-/** With configured keys, the issuer can be any name, not only a URL. */
 export function acquireConfiguredVerifier(jwks: JwksConfig, env: CompileEnv): TokenVerifier {
   return acquireVerifier(configuredKeys(jwks), undefined, env);
 }

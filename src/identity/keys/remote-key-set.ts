@@ -1,7 +1,6 @@
 /**
- * Maintains the key set of an identity provider. It is fetched in the background, refreshed according to its cache
- * headers, kept for up to 24 hours while the provider is down, and fetched again when a token names an unknown key.
- * Unknown keys cause at most one extra fetch in 30 s, including failed attempts.
+ * Maintains the key set of an identity provider, which is fetched in the background and refreshed according to its
+ * cache headers. Stale keys are used for up to 24 hours, and unknown keys cause at most one extra fetch in 30 s.
  */
 
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -19,7 +18,7 @@ const MAX_RETRY_MS = 30_000;
 
 export interface RemoteKeySetOptions {
   readonly description: string;
-  /** Resolves the URL of the keys before every fetch, because the provider's metadata may change it. */
+  /** Called before every fetch, because the provider's metadata may change the URL. */
   readonly locate: () => Promise<string>;
   readonly fetch: Fetch;
   readonly clock: Clock;

@@ -1,7 +1,6 @@
 /**
- * Verifies bearer tokens with one key set. A signature is verified once, and the verdict is cached under the token's
- * digest, without the token. Issuer, audience, and times are checked on every request, so policies can share a key set
- * and a token is rejected as soon as it expires. Verification is synchronous unless keys are missing.
+ * Verifies bearer tokens with one key set. Accepted signatures are cached under the token's digest, but issuer,
+ * audience, and times are checked on every request.
  */
 import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
@@ -19,7 +18,6 @@ import {
 import { type KeySet, keysFor } from "./key-set.ts";
 import { type VerificationKey, verifySignature } from "./verification-key.ts";
 
-/** With entries of about 2 KiB, the cache uses up to 16 MiB. */
 const MAX_CACHED_TOKENS = 8_192;
 
 export type Verdict =
@@ -74,11 +72,11 @@ export function createTokenVerifier(keySet: KeySet, clock: Clock): TokenVerifier
     if (!isKeys(keys)) return { kind: "invalid", problem: keys };
     if (keys.some((key) => verifySignature(token, key))) {
       const claims = freezeClaims(token.claims);
-      // The principal is computed once per token, not per request.
       return { kind: "valid", claims, principal: tokenPrincipal(claims, text) };
     }
     const detail = `the signature does not match ${keysTried(token, keys.length)} of ${keySet.description}`;
-    // Without a `kid`, the token may be signed with a key that was published recently.
+    // Without a `kid`, the token may be signed with a new key. A problem with `key` lets the caller fetch the keys
+    // again.
     if (token.kid === undefined)
       return { kind: "invalid", problem: failure("key", "the token's key is not known", detail).problem };
     return { kind: "invalid", problem: failure("signature", "the token's signature is not valid", detail).problem };

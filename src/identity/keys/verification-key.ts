@@ -1,7 +1,6 @@
 /**
- * Imports the public keys of a key set for verification (RFC 7517). Keys that cannot have signed an access token are
- * skipped with a reason, such as shared secrets, encryption keys, short RSA keys, and unknown curves. Signature checks
- * are synchronous, which costs less than the promise-based API.
+ * Imports the public keys of a key set for verification (RFC 7517). Unusable keys, such as shared secrets, encryption
+ * keys, short RSA keys, and unknown curves, are skipped with a reason.
  */
 
 import { constants, createPublicKey, type KeyObject, verify } from "node:crypto";

@@ -1,7 +1,6 @@
 /**
- * Implements CSRF and cookie protection for browser flows (`oidc` sign-ins, the pages where users connect MCP accounts,
- * and the web UI). Unsafe requests must come from a page of the gateway's origin. Browsers that support `__Host-`
- * cookies prevent other hosts from setting them. Backends never receive these cookies.
+ * Implements CSRF and cookie protection for browser flows: `oidc` sign-ins, the pages where users connect MCP
+ * accounts, and the web UI.
  */
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { HeaderList } from "../../http/headers.ts";
@@ -14,8 +13,8 @@ const OWN_PREFIX = "gateway_";
 const MAX_SAME_NAME = 8;
 
 /**
- * Returns undefined if a page of `origin` sent the request, otherwise the reason for the log. Browsers send `Origin`
- * with every unsafe method, so a request without it is also rejected.
+ * Returns why the request is not from a page of `origin`, or undefined if it is. Browsers send `Origin` with unsafe
+ * methods, so a missing header is also a reason.
  */
 export function foreignOrigin({ headers }: GatewayRequest, origin: string): string | undefined {
   const [from, ...more] = headers.getAll("origin");
@@ -27,9 +26,8 @@ export function foreignOrigin({ headers }: GatewayRequest, origin: string): stri
 }
 
 /**
- * Represents a cookie for the host of `url`, which is the gateway's URL in browsers. With TLS, the `__Host-` prefix
- * (which requires `Path=/`) prevents other hosts of the domain from setting it. Because it has no `Domain` attribute,
- * browsers send it only to this host.
+ * Represents a cookie for the host of `url`. With TLS, the `__Host-` prefix prevents other hosts of the domain from
+ * setting it.
  */
 export class BrowserCookie {
   readonly name: string;
@@ -42,7 +40,7 @@ export class BrowserCookie {
 
   /**
    * Returns the value of `set-cookie`. The cookie is `Lax`, not `Strict`, because browsers must send it when they
-   * return from the identity provider. The origin of unsafe requests is checked separately.
+   * return from the identity provider.
    */
   line(value: string, maxAgeSeconds: number): string {
     const flags = `Path=/; Max-Age=${maxAgeSeconds}; HttpOnly; SameSite=Lax${this.#isSecure ? "; Secure" : ""}`;
@@ -53,7 +51,7 @@ export class BrowserCookie {
     return this.line("", 0);
   }
 
-  /** Returns all values, because the order of cookies with the same name does not reveal their origin. */
+  /** Returns several values, because the order of cookies with the same name does not reveal their origin. */
   read(headers: HeaderList): string[] {
     const start = `${this.name}=`;
     return cookiePairs(headers)

@@ -19,7 +19,6 @@ import { providerError } from "../providers/provider.ts";
 import { readUnverified, show } from "../tokens/token.ts";
 import { BrowserCookie } from "./browser-flow.ts";
 
-/** The limit allows for a sign-in with a second factor, which takes minutes. */
 const LOGIN_MS = 600_000;
 const TIMEOUT_MS = 10_000;
 const MAX_RESPONSE_BYTES = 256 * 1024;
@@ -55,7 +54,6 @@ export interface SignedIn {
 
 export interface BrowserLogin {
   begin(request: GatewayRequest): Promise<Reply>;
-  /** Handles the callback. Rejects with a GatewayError that explains the problem. */
   finish(request: GatewayRequest): Promise<SignedIn>;
   /** Resolves to undefined if the provider's metadata is unavailable or has no logout URL. */
   endSessionUrl(): Promise<string | undefined>;

@@ -1,8 +1,7 @@
 /**
- * Receives the provider's callback on behalf of clients that log in as the operator's client (RFC 6749 section 4.1.2).
- * The provider has a single redirect URI, and clients see the gateway as `iss`, as in its metadata (RFC 9207). Because
- * the provider cannot check the client's redirect URI, the gateway redirects only to addresses in the configuration or
- * in the client's metadata document, only with PKCE, and only with a state that it signed.
+ * Receives the provider's callback on behalf of clients that log in as the operator's client (RFC 6749 section
+ * 4.1.2). The gateway redirects only to addresses in the configuration or in the client's metadata document, and only
+ * with a state that it signed.
  */
 import type { SigningKey } from "../../store/signing-key.ts";
 import { type FormPair, parseForm, requireUnique, serializeForm } from "../providers/oauth-form.ts";

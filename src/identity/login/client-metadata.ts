@@ -1,8 +1,6 @@
 /**
- * Supports client id metadata documents, in which the client's id is the URL of a document that describes the client,
- * so the client needs no registration. The document must be on a configured host (to prevent SSRF) and contain its own
- * URL, and a login may redirect only to an address in the document. At the provider, the client uses the operator's
- * client id.
+ * Supports client ID metadata documents. The client's ID is the URL of a document that describes the client, so the
+ * client needs no registration. The document must be on a configured host, to prevent SSRF, and contain its own URL.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -70,7 +68,7 @@ export function createClientMetadata({ hosts, clientId, fetch, clock }: ClientMe
   };
 }
 
-/** Returns undefined for an ordinary ID, which is not an https URL. */
+/** Returns undefined unless the client ID is an https URL. */
 function documentUrl(pairs: readonly FormPair[], hosts: readonly string[]): string | undefined {
   const ids = pairs.filter(({ name }) => name.toLowerCase() === "client_id");
   const id = ids[0]?.value;
@@ -113,8 +111,8 @@ export function isLoopbackAddress(address: string): boolean {
 }
 
 /**
- * Compares addresses exactly, except that any port matches on loopback, because clients listen on any free port (RFC
- * 8252 section 7.3).
+ * Compares addresses exactly, except that any port matches for http on loopback, because clients listen on any free
+ * port (RFC 8252 section 7.3).
  */
 export function isSameAddress(named: string, asked: string): boolean {
   if (named === asked) return true;

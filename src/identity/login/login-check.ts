@@ -1,7 +1,6 @@
 /**
- * Implements `gwctl auth check`, which performs the steps of a login against the real provider, without a user or a
- * running gateway, and reports for each step whether it works or how to fix it. The check registers clients as MCP
- * clients do and deletes them afterward. The audience is checked only if a token is given.
+ * Implements `gwctl auth check`, which performs the steps of a login against the real provider without a user, and
+ * reports for each step whether it works.
  */
 
 import type { Fetch } from "../../http/fetch.ts";
@@ -92,7 +91,7 @@ function tenantIssuerLeg(issuer: string, provider: IdentityProvider): LoginLeg |
   );
 }
 
-/** With clock skew, the gateway rejects new tokens or accepts expired tokens. */
+/** With clock skew, the gateway can reject new tokens or accept expired tokens. */
 function* clockLeg(date: string | undefined, nowMs: number): Generator<LoginLeg> {
   const aheadSeconds = date === undefined ? Number.NaN : Math.round((Date.parse(date) - nowMs) / 1000);
   if (!(Math.abs(aheadSeconds) > LEEWAY_SECONDS)) return;

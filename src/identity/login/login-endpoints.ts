@@ -1,7 +1,6 @@
 /**
  * Serves the login endpoints of a protected route, which need no token: metadata documents, client registration, the
- * proxied authorize and token endpoints, and the callback. Requests to the provider carry no cookies and no forwarding
- * headers, and only the status, the body, and a few headers of its response are returned to the client.
+ * proxied authorize and token endpoints, and the callback.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -30,7 +29,6 @@ import type { ClientCallback } from "./client-callback.ts";
 import type { ClientMetadata } from "./client-metadata.ts";
 import { gatewayEndpoints, type LoginEndpoint } from "./well-known.ts";
 
-/** Real registration and token requests are much smaller. */
 export const MAX_LOGIN_BODY_BYTES = 64 * 1024;
 const MAX_RESPONSE_BYTES = 1024 * 1024;
 const PROVIDER_TIMEOUT_MS = 10_000;
@@ -53,7 +51,7 @@ export interface LoginEndpoints {
   handle(endpoint: LoginEndpoint, exchange: Exchange): Reply | Promise<Reply>;
 }
 
-/** The documents are public, and some clients run in browsers. A `cors` policy of the route overrides these headers. */
+/** Lets clients in browsers read the responses. */
 const ANY_ORIGIN = { "access-control-allow-origin": "*" };
 /** `*` does not cover `authorization`, which clients may use at the token endpoint. */
 const ANY_HEADERS = "authorization, content-type, mcp-protocol-version, *";
@@ -114,7 +112,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
       if (response.status !== 200) throw new Error(`status ${response.status}`);
       return Buffer.from(JSON.stringify(completion.merge(client, parseBoundedObject(response.body) ?? {})));
     } catch (error) {
-      // The client is registered anyway, and most clients can log in.
+      // The client is registered anyway.
       logger.warn("client registration could not be completed", {
         url: request.url,
         error: errorDetail(error),
@@ -187,7 +185,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     return response;
   }
 
-  /** Logs an explanation for the operator. The client gets the provider's response unchanged. */
+  /** Logs an explanation for the operator. */
   function reportFault(what: string, response: FetchResponse): void {
     if (response.status < 400) return;
     const text = response.body.toString("utf8");
@@ -238,7 +236,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
   };
 }
 
-/** OAuth errors of the client become OAuth responses. All other errors are rethrown. */
+/** Converts OAuth errors to responses, and throws all other errors. */
 function asReply(error: unknown): Reply {
   if (error instanceof OAuthRequestError) {
     return jsonReply(
@@ -270,11 +268,11 @@ function passThrough(response: FetchResponse): Reply {
     if (value !== undefined) headers.add(name, value);
   }
   if (!headers.has("cache-control")) headers.add("cache-control", "no-store");
-  // The body contains tokens or registration secrets.
+  // The body may contain tokens or registration secrets.
   return { status: response.status, headers, body: response.body, confidential: true };
 }
 
-/** The pipeline has already buffered the body (see `bodyBytes` in the policy). */
+/** The pipeline has already buffered the body. */
 function readBody(exchange: Exchange, type: string, error: "invalid_request" | "invalid_client_metadata"): Buffer {
   const { body, headers } = exchange.request;
   const sent = headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
@@ -294,7 +292,7 @@ function requireLogin(provider: IdentityProvider): ProxiedLogin {
 const MAX_DEPTH = 16;
 const MAX_REDIRECT_URIS = 50;
 
-/** These schemes execute code or read content instead of opening the client application. */
+/** These schemes do not open a client application, and some execute code. */
 const DANGEROUS_SCHEMES = new Set([
   "about:",
   "blob:",

@@ -1,5 +1,5 @@
 /**
- * Defines the options of a login check and the result of one step of `gwctl auth check`, and checks the gateway itself.
+ * Defines the options and step results of a login check, and checks the gateway's own document.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";

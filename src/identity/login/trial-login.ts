@@ -1,6 +1,6 @@
 /**
- * Tries a login at the real provider as far as possible without a user. It registers clients, requests the login page,
- * checks the redirect, and deletes the clients. With the operator's client, it exchanges an invalid code instead.
+ * Tries a login at the real provider as far as possible without a user, with temporary clients or the operator's
+ * client.
  */
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import { type Discovered, errorDetail, type IdentityProvider, type RegisteredClient } from "../providers/provider.ts";
@@ -18,7 +18,7 @@ const OWN_CLIENT_ISS_HINT =
   "set `redirectUris: [loopback]` and enter the gateway's callback at the provider, or switch `iss` off for the client there";
 const CLIENT_HINT = "compare `clientId` and `clientSecret` with the client at the provider";
 
-/** Providers that would show a login page return these errors (OpenID Connect Core, section 3.1.2.6). */
+/** A provider that would show a login page returns one of these errors for `prompt=none`. */
 const LOGIN_REQUIRED_ERRORS = new Set([
   "login_required",
   "interaction_required",
@@ -154,7 +154,7 @@ async function authorizeLeg(
   return { leg: "authorize", ok: true, message: `${endpoint} sends users back to the client` };
 }
 
-/** A provider that sends `iss` advertises it (RFC 9207 section 3). It can be disabled per client. */
+/** A provider that sends `iss` advertises it (RFC 9207 section 3). */
 function issNote({ authorization_response_iss_parameter_supported: sends }: Discovered): string {
   return sends === true ? "; the provider sends its `iss` to clients, which strict ones reject" : "";
 }
@@ -169,7 +169,7 @@ function namesProviderDirectly({ policy }: LoginCheckOptions): boolean {
   return policy.resourceMetadata.authorizationServers !== undefined;
 }
 
-/** Exchanges an invalid code. The provider's error shows whether the operator's client and secret are valid. */
+/** Exchanges an invalid code, because the provider's error shows whether the operator's client and secret are valid. */
 export async function* ownClientLegs(
   options: LoginCheckOptions,
   provider: IdentityProvider,

@@ -7,7 +7,6 @@ import { canonicalPath } from "../../http/request-path.ts";
 
 export interface LoginEndpoint {
   readonly kind: "protected-resource" | "authorization-server" | "registration" | "authorize" | "token" | "callback";
-  /** Contains the resource's path, or is empty for a path that does not contain it. */
   readonly suffix: string;
   /** True if the path does not name the resource, so another resource may serve its documents at the same path. */
   readonly isShared: boolean;
@@ -55,7 +54,8 @@ export function loginEndpoints(
     add(`${PROTECTED_RESOURCE}${suffix}`, "protected-resource");
     add(`${AUTHORIZATION_SERVER}${suffix}`, "authorization-server");
     add(`${OPENID_CONFIGURATION}${suffix}`, "authorization-server");
-    // OpenID Connect Discovery appends the path to the issuer instead of inserting it before the issuer's path.
+    // OpenID Connect Discovery appends the well-known path to the issuer instead of inserting it before the issuer's
+    // path.
     if (suffix !== "") add(`${suffix}${OPENID_CONFIGURATION}`, "authorization-server");
     add(`${AUTHORIZATION_SERVER}${suffix}/client-registration`, "registration");
     if (takesCallback && suffix === own) add(`${AUTHORIZATION_SERVER}${suffix}/callback`, "callback");
@@ -64,7 +64,7 @@ export function loginEndpoints(
       add(`${AUTHORIZATION_SERVER}${suffix}/token`, "token");
     }
   }
-  // The documented path works for every protected MCP route, even if the resource has another path.
+  // This path also serves the document of a resource with another path.
   if (!endpoints.has(LITERAL_RESOURCE))
     endpoints.set(LITERAL_RESOURCE, { kind: "protected-resource", suffix: own, isShared: true });
   return endpoints;

@@ -1,6 +1,6 @@
 /**
  * Finds API keys by their SHA-256 digests, without keeping the keys. A key is looked up under a digest keyed with a
- * per-process secret, so that the lookup time reveals nothing about the keys, and is then compared in constant time.
+ * random secret, so that the lookup time reveals nothing about the keys.
  */
 import { createHmac, hash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { ModelAccess } from "../../core/request-attributes.ts";

@@ -7,13 +7,10 @@ import { LRUCache } from "lru-cache";
 import type { PasswordChecks, PasswordHash } from "./password-checks.ts";
 
 const MAX_CACHED_PASSWORDS = 10_000;
-/**
- * Longer passwords are rejected, because the cost of a check grows with the length. Apache's htpasswd accepts 255
- * bytes.
- */
+/** Longer passwords are rejected, because the cost of a check grows with the length. */
 const MAX_PASSWORD_BYTES = 1_024;
 const BCRYPT = /^\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}$/;
-/** Cost 14 takes about one second of CPU time. A file with a higher cost is rejected. */
+/** A file with a higher cost is rejected. */
 const MAX_COST = 14;
 const MIN_COST = 4;
 const APR1 = /^\$apr1\$([./A-Za-z0-9]{1,8})\$([./A-Za-z0-9]{22})$/;
@@ -26,7 +23,7 @@ interface User {
 
 export interface Htpasswd {
   /**
-   * Returns synchronously if the password is cached. `address` is the client's address, because checks are scheduled
+   * Returns a promise if the hash must be computed. `address` is the client's address, because checks are scheduled
    * fairly among clients.
    */
   check(user: string, password: string, address: string): boolean | Promise<boolean>;

@@ -1,8 +1,6 @@
 /**
- * Runs password checks in a worker thread, because the hashes are slow by design and must not delay other requests. One
- * check runs at a time. Checks are scheduled round-robin among clients, so a client with many wrong passwords delays
- * another client by at most one check, and the queues are bounded per client and in total. The thread starts with the
- * first check and exits when idle. If no thread can be started, checks fail; they never run on the main thread.
+ * Runs password checks in a worker thread, one at a time and round-robin among clients, because the hashes are slow
+ * by design. The queues are bounded, and checks fail if no thread can be started.
  */
 import { Worker } from "node:worker_threads";
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -68,7 +66,7 @@ export class PasswordChecks {
     this.#startThread = startThread;
   }
 
-  /** Throws or rejects with a GatewayError (503) if too many checks are waiting or no thread can be started. */
+  /** Throws or rejects with a GatewayError (503) if the check cannot be queued or run. */
   matches(address: string, password: string, hash: PasswordHash): Promise<boolean> {
     const client = clientNetwork(address);
     const queue = this.#queues.get(client) ?? [];
@@ -84,7 +82,7 @@ export class PasswordChecks {
     });
   }
 
-  /** Removes the last check of the client with the most waiting checks, if the new client has fewer. */
+  /** Removes the last check of the client with the most waiting checks, if the new client would still have fewer. */
   #makeRoom(length: number): boolean {
     let longest: Check[] = [];
     for (const queue of this.#queues.values()) if (queue.length > longest.length) longest = queue;

@@ -55,11 +55,11 @@ export interface StoredKey extends z.output<typeof record> {
 }
 
 export interface StoredKeys {
-  /** Expired keys are returned too. Rejects with StoreUnavailable if the store is unavailable. */
+  /** May return an expired key. */
   find(key: string): Promise<StoredKey | undefined>;
   make(request: KeyRequest): Promise<{ readonly id: string; readonly key: string }>;
   list(): Promise<StoredKey[]>;
-  /** Returns false if the key did not exist. */
+  /** Resolves with false if no key has this ID. */
   revoke(id: string): Promise<boolean>;
 }
 

@@ -1,7 +1,6 @@
 /**
- * Fetches the identity provider's metadata on demand and keeps it for up to 24 hours while the provider is down. The
- * metadata is untrusted input. Its issuer must be the expected one (RFC 8414 section 3.3), every endpoint must be an
- * http or https URL, and the key set and the registration endpoint must use TLS or be on the issuer's origin.
+ * Fetches the identity provider's metadata on demand, and uses old metadata for up to 24 hours while the provider is
+ * down. The metadata is untrusted, so its issuer and URLs are checked (RFC 8414 section 3.3).
  */
 
 import type { Clock } from "../../base/clock.ts";

@@ -1,13 +1,13 @@
 /**
- * Computes how long a response of the identity provider is fresh (RFC 9111) from `max-age` or `expires`. The result is
- * limited to a range that suits keys and metadata, which change rarely. An unknown key triggers a fetch anyway.
+ * Computes how long a response of the identity provider is fresh (RFC 9111) from `max-age` or `expires`, within fixed
+ * limits.
  */
 import type { FetchResponse } from "../../http/fetch.ts";
 
 const DEFAULT_TTL_MS = 10 * 60_000;
 const MIN_TTL_MS = 60_000;
 const MAX_TTL_MS = 24 * 3_600_000;
-/** After a longer outage, old keys are no longer trusted, because they may have been revoked. */
+/** During an outage, older keys and metadata are not used. */
 export const MAX_STALE_MS = 24 * 3_600_000;
 
 export function lifetimeMs(response: FetchResponse, nowMs: number): number {
@@ -15,7 +15,7 @@ export function lifetimeMs(response: FetchResponse, nowMs: number): number {
   const maxAge = /(?:^|[\s,])max-age=(\d+)/i.exec(control)?.[1];
   const expires = Date.parse(response.headers.get("expires") ?? "");
   let ttlMs = DEFAULT_TTL_MS;
-  // Some servers send `no-store` by default, and fetching the key set for every token would overload the provider.
+  // Some servers send `no-store` by default, so it selects the default lifetime instead of disabling the cache.
   if (!/\bno-(?:cache|store)\b/i.test(control)) {
     if (maxAge !== undefined) ttlMs = Number(maxAge) * 1000;
     else if (Number.isFinite(expires)) ttlMs = expires - nowMs;

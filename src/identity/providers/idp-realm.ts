@@ -1,8 +1,6 @@
 /**
- * Implements `idp_realm`, the adapter for an open-source identity provider with one issuer per realm. The provider
- * supports OpenID Connect and registration, but browsers cannot call its registration endpoint, and it does not support
- * RFC 8707 resources. The gateway proxies the registration and removes fields that the realm's policies reject. The
- * other endpoints in the metadata are the provider's own.
+ * Implements `idp_realm`, the adapter for an open-source identity provider with one issuer per realm. The gateway
+ * proxies client registration and removes fields that the realm's policies reject.
  */
 import { pathSegment } from "../../http/request-path.ts";
 import { facadeMetadata, type IdentityProvider, type ProviderOptions, withoutLastSlash } from "./provider.ts";
@@ -23,7 +21,7 @@ export function idpRealm({ issuer }: ProviderOptions): IdentityProvider {
     discoveryUrls: [`${realm}/.well-known/openid-configuration`],
     discoveredIssuer: issuer,
 
-    // Clients request all scopes in the metadata, and the realm's registration policy rejects most of them.
+    // Clients request all scopes in the metadata, and the realm's registration policy may reject them.
     metadata(discovered, gateway) {
       const { scopes_supported: _, ...document } = facadeMetadata(discovered, gateway);
       return document;

@@ -1,8 +1,7 @@
 /**
  * Implements `idp_tenant`, the adapter for a cloud identity provider with one issuer per tenant. The provider has no
  * registration endpoint and rejects the RFC 8707 `resource` parameter, so the gateway handles registration itself and
- * proxies authorize and token requests. Repeated parameters are rejected, because the provider and the gateway could
- * each use a different value.
+ * proxies authorize and token requests.
  */
 import { ConfigError } from "../../core/config-error.ts";
 import { type FormPair, parseForm, requireUnique, serializeForm } from "./oauth-form.ts";
@@ -58,7 +57,7 @@ export function idpTenant(options: ProviderOptions): IdentityProvider {
   };
 }
 
-/** Removes `resource` in any spelling, then rejects repeated parameters (RFC 6749 section 3.1). */
+/** Removes `resource`, ignoring case, then rejects repeated parameters (RFC 6749 section 3.1). */
 function withoutResource(pairs: readonly FormPair[]): readonly FormPair[] {
   const kept = pairs.filter((pair) => pair.name.toLowerCase() !== "resource");
   requireUnique(kept);

@@ -1,6 +1,6 @@
 /**
- * Parses form-encoded OAuth parameters without losing bytes. Parameters that the gateway does not change (such as
- * `state` and `code_verifier`) reach the provider exactly as the client sent them, in the same order.
+ * Parses form-encoded OAuth parameters and keeps the original text of each, so that unchanged parameters are
+ * forwarded byte for byte.
  */
 import { OAuthRequestError } from "./provider.ts";
 

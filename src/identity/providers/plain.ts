@@ -1,7 +1,5 @@
 /**
- * Implements the adapter for standard providers, configured by their RFC 8414 or OpenID Connect metadata. Like the
- * other adapters, it presents the provider under the gateway's URL. With the operator's own client (`clientId`), the
- * gateway handles registration itself.
+ * Implements the adapter for standard providers, which are configured by their RFC 8414 or OpenID Connect metadata.
  */
 import { parseForm, requireUnique, serializeForm } from "./oauth-form.ts";
 import { registeredAs, withSecret } from "./own-client.ts";

@@ -90,7 +90,7 @@ export function providerFault(text: string): ProviderFault | undefined {
   return PROVIDER_FAULTS.find((fault) => fault.pattern.test(text));
 }
 
-/** Returns only the OAuth error code, because descriptions may quote client input. */
+/** Returns only an error code, because descriptions may quote client input. */
 export function errorMember(text: string): string | undefined {
   const word = /"error"\s*:\s*"([a-z_]{1,60})"/.exec(text)?.[1];
   return word ?? /\bAADSTS\d{4,9}\b/.exec(text)?.[0];

@@ -69,7 +69,6 @@ export interface RegistrationCompletion {
     client: RegisteredClient,
   ): { readonly url: string; readonly token: string; readonly body: object } | undefined;
   merge(client: RegisteredClient, answer: Readonly<Record<string, unknown>>): RegisteredClient;
-  /** The log shows the hint when the provider rejects the request. */
   readonly hint: string;
 }
 

@@ -5,7 +5,6 @@
  */
 import { failure, show, type TokenClaims, type TokenProblem } from "./token.ts";
 
-/** Other verifiers also tolerate a minute of clock skew. */
 export const LEEWAY_SECONDS = 60;
 
 export interface ClaimRules {

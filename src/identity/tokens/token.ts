@@ -3,7 +3,6 @@
  * oversized, and HMAC tokens, so only small tokens with a supported algorithm reach the signature check.
  */
 
-/** The limit is half of the header budget. Real access tokens have 1 to 4 KiB. */
 export const MAX_TOKEN_BYTES = 8 * 1024;
 
 /** All accepted algorithms are asymmetric, so that a public key cannot be used to sign. */
@@ -33,7 +32,6 @@ export interface ParsedToken {
   readonly claims: TokenClaims;
 }
 
-/** Logs, traces, and the login check show these names, so they must not change. */
 export type TokenCheck =
   | "form"
   | "algorithm"
@@ -49,7 +47,7 @@ export interface TokenProblem {
   readonly check: TokenCheck;
   /** The client sees this reason, so it contains no values of the token. */
   readonly reason: string;
-  /** The log and the trace show the expected and the actual value, but never the token. */
+  /** The operator sees this detail. It may contain claims, but never the token. */
   readonly detail: string;
 }
 
