@@ -1,7 +1,6 @@
 /**
- * Registers child processes, so that they are killed when their process exits without having stopped them, for example
- * after a second SIGTERM. Worker threads register theirs in shared memory, so that the main thread can kill them if the
- * thread crashes or the process exits.
+ * Registers child processes, so that they can be killed if their process or worker thread exits without stopping
+ * them.
  */
 const SLOTS = 4_096;
 
@@ -52,7 +51,7 @@ function killGroup(pid: number): boolean {
   try {
     return process.kill(process.platform === "win32" ? pid : -pid, "SIGKILL");
   } catch {
-    // The process has already exited.
+    // The process may have exited.
     return false;
   }
 }

@@ -1,6 +1,5 @@
 /**
- * Provides the only source of time. Code that waits or measures receives a Clock, so that tests can advance time
- * instead of sleeping. Limits and durations use `monotonicMs`, which is not affected by changes of the wall clock.
+ * Provides time and timers. Code that receives a Clock can be tested without waiting.
  */
 import { performance } from "node:perf_hooks";
 
@@ -9,9 +8,9 @@ export interface Timer {
 }
 
 export interface Clock {
-  /** Returns wall-clock time in milliseconds since the epoch, for timestamps that leave the process. */
+  /** Returns wall-clock time in milliseconds since the epoch. */
   now(): number;
-  /** Returns milliseconds, with fractions, since an arbitrary start, for durations, windows, and timeouts. */
+  /** Returns milliseconds, with fractions, since an arbitrary start. Changes of the wall clock do not affect it. */
   monotonicMs(): number;
   /** Calls back once. The timer does not keep the process alive. */
   after(delayMs: number, callback: () => void): Timer;
@@ -22,7 +21,6 @@ export interface Clock {
 /** Node treats longer delays as 1 ms, so delays are capped at this value (24 days). */
 const MAX_DELAY_MS = 2 ** 31 - 1;
 
-/** Each request creates a timer, and a class instance is cheaper than a closure. */
 class SystemTimer implements Timer {
   readonly #handle: NodeJS.Timeout;
 
@@ -64,7 +62,7 @@ export function clockSince(startMs: number): Clock {
   return { ...systemClock, monotonicMs: () => performance.now() + aheadMs };
 }
 
-/** Keeps the process alive while it waits without an open socket. */
+/** Keeps the process alive until the timer is canceled. */
 export function keepAwake(): Timer {
   const handle = setInterval(() => undefined, MAX_DELAY_MS);
   return { cancel: () => clearInterval(handle) };

@@ -1,13 +1,12 @@
 /**
- * Reads files embedded in the single executable (scripts/package.mjs). If Node runs the bundle from a folder, nothing
- * is embedded and the files are next to the bundle.
+ * Reads files embedded in the single executable (scripts/package.mjs).
  */
 import { getAsset, isSea } from "node:sea";
 
 /** Lists the names of the embedded files, because Node 20 cannot enumerate them. */
 export const EMBEDDED_LIST = "files.json";
 
-/** Returns whether this is the single executable, which has no files next to it and starts itself as its children. */
+/** Returns whether this process runs the single executable. */
 export function isOneFile(): boolean {
   return isSea();
 }
@@ -17,7 +16,7 @@ export interface EmbeddedFolder {
   read(name: string): Buffer;
 }
 
-/** Returns undefined if the files are on disk. */
+/** Returns undefined unless this process runs the single executable. */
 export function embeddedFolder(folder: string): EmbeddedFolder | undefined {
   if (!isSea()) return undefined;
   const prefix = `${folder}/`;
@@ -28,7 +27,7 @@ export function embeddedFolder(folder: string): EmbeddedFolder | undefined {
   };
 }
 
-/** Returns undefined if the file is on disk. */
+/** Returns undefined unless this process runs the single executable. */
 export function embeddedText(name: string): string | undefined {
   return isSea() ? getAsset(name, "utf8") : undefined;
 }

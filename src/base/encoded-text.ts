@@ -1,6 +1,5 @@
 /**
- * Decodes text inside base64 and data URLs for guards. Images, audio, and other binary data are recognized by their
- * first bytes and skipped.
+ * Decodes text inside base64 and data URLs, and recognizes binary data by its first bytes.
  */
 
 export interface EncodedText {
@@ -24,12 +23,12 @@ export function isBinary(start: string, isBase64: boolean, mediaType: string): b
   if (isTextType(header?.[1] || mediaType)) return false;
   if (header ? !isBase64Type(header[1] ?? "") : !isBase64) return false;
   const payload = start.slice(header?.[0].length ?? 0);
-  // Four base64 characters encode three bytes.
+  // Four base64 characters encode three bytes, so only whole groups are decoded.
   const sample = payload.length < 4 ? payload : payload.slice(0, payload.length & ~3);
   return BASE64.test(sample) && !isText(Buffer.from(sample, "base64"));
 }
 
-/** Returns undefined if the value is not encoded. */
+/** Returns undefined if the value is empty or not encoded. */
 export function decodeText(value: string, isBase64: boolean): EncodedText | undefined {
   const header = DATA_URL.exec(value);
   const start = header?.[0] ?? "";

@@ -1,7 +1,6 @@
 /**
- * Separates expected errors from defects. An expected error is caused by a request, a peer, or a server. It has no
- * stack, because the message is sufficient and capturing a stack costs far more than rejecting the request, at a rate
- * that the client controls.
+ * Separates expected errors, which a request, a peer, or a server causes, from defects. Expected errors have no
+ * stack, because capturing one is expensive.
  */
 
 export class ExpectedError extends Error {
@@ -13,7 +12,7 @@ export class ExpectedError extends Error {
   }
 }
 
-/** Runs a handler. If it throws, `end` releases the connection or request that the handler served. */
+/** Calls `end` if the action throws, and surfaces the errors of both. */
 export function contain(action: () => void, end: () => void): void {
   try {
     action();
@@ -27,7 +26,7 @@ export function contain(action: () => void, end: () => void): void {
   }
 }
 
-/** Rethrows outside of every handler, so that the process counts and logs the error. In a test, the test fails. */
+/** Rethrows the error as an uncaught exception. */
 export function surface(error: unknown): void {
   queueMicrotask(() => {
     throw error;

@@ -1,6 +1,6 @@
 /**
- * Returns the exports of a lazily loaded CommonJS package. Node detects the export names, but a bundle provides
- * `default` only. Use it for every `import("package")` of a CommonJS package.
+ * Returns the exports of a CommonJS package that was loaded with `import()`. A bundle may provide them only as
+ * `default`.
  */
 export function exportsOf<Exports extends object>(loaded: Exports): Exports {
   return "default" in loaded ? (loaded.default as Exports) : loaded;

@@ -1,6 +1,5 @@
 /**
- * Reads the open file limit of this process and derives the maximum number of client connections. A gateway that
- * accepts more clients than it can open backend connections for would respond to all of them with errors.
+ * Reads the open file limit of this process and derives the maximum number of client connections.
  */
 import { closeSync, openSync, readFileSync } from "node:fs";
 import { devNull } from "node:os";
@@ -8,7 +7,7 @@ import { devNull } from "node:os";
 /** Reserves descriptors for files, listeners, the pipes of child processes, and the admin interface. */
 const RESERVED = 64;
 
-/** Returns the limit, which Node has already raised to the hard limit, or undefined on systems other than Linux. */
+/** Returns undefined if the limit cannot be read, for example on systems other than Linux. */
 export function openFilesLimit(read: () => string = processLimits): number | undefined {
   try {
     const found = /^Max open files\s+(\d+)/m.exec(read())?.[1];

@@ -1,14 +1,12 @@
 /**
- * Writes important files so that the old content survives every failure. The new content is written next to the file,
- * flushed, and renamed over it, with the mode and owner of the old file. If the file cannot be replaced by rename,
- * because it is a mount point or its folder is not writable, it is rewritten in place after a complete copy was made.
+ * Replaces files so that a failure does not lose the old content. The new content is written next to the file,
+ * flushed, and renamed over it. If that is not permitted, the file is rewritten in place after a copy was made.
  */
 import { randomUUID } from "node:crypto";
 import * as fileSystem from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 
-/** Tests make each of these system calls fail. */
 export type FileSystem = Pick<
   typeof fileSystem,
   | "closeSync"
@@ -26,13 +24,13 @@ export type FileSystem = Pick<
   | "writeSync"
 >;
 
-/** These errors mean that the folder rejects a file of this owner, or that the file is a mount point. */
+/** After these errors, the file is rewritten in place. */
 const IN_PLACE = new Set(["EACCES", "EPERM", "EROFS", "EBUSY", "EXDEV"]);
 const PRIVATE = 0o600;
 
 /**
- * Creates the file if it does not exist and preserves a symbolic link. If the function throws, the old content is in
- * place, or in a copy that the error names.
+ * Creates the file if it does not exist. If the function throws, the old content of a regular file is in place, or in
+ * a copy that the error names.
  */
 export function replaceFile(file: string, content: string | Buffer, fs: FileSystem = fileSystem): void {
   const bytes = typeof content === "string" ? Buffer.from(content) : content;
@@ -185,7 +183,7 @@ export function fileProblem(path: string, error: unknown): string {
   return `cannot read ${path}: ${code}${meaning === undefined ? "" : ` (${meaning})`}${homeHint(path, code)}`;
 }
 
-/** Returns a hint if the path has a `~` segment, which only the shell expands. */
+/** Returns a hint for a missing path with a `~` folder, which only the shell expands. */
 export function homeHint(path: string, code: string | undefined): string {
   return code === "ENOENT" && /(?:^|[/\\])~[/\\]/.test(path)
     ? ": `~` is not expanded, use the full path or `${HOME}`"

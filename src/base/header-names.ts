@@ -1,6 +1,5 @@
 /**
- * Validates and lowercases header names. Common names are looked up in a table with their usual spellings, which
- * validates, lowercases, and interns the name in one step. Interned strings are the fastest to compare and look up.
+ * Validates and lowercases header names. Common names are looked up in a table.
  */
 
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
@@ -37,7 +36,7 @@ export function isHeaderName(name: string): boolean {
   return known.has(name) || TOKEN.test(name);
 }
 
-/** Returns whether a lowercase name contains only letters, digits, and `-`, as nearly all names do. */
+/** Returns whether a lowercase name contains only letters, digits, and `-`. */
 export function hasPlainSpelling(lowerName: string): boolean {
   return known.get(lowerName) === lowerName || PLAIN.test(lowerName);
 }

@@ -1,14 +1,12 @@
 /**
  * Measures on a timer how close V8's heap is to its limit, and how close the process is to the memory limit of its
- * container or machine. Requests read only the resulting level. V8 or the operating system kills a process that exceeds
- * its limit, so rejecting some requests early does less harm.
+ * container or machine.
  */
 import { totalmem } from "node:os";
 import { getHeapSpaceStatistics, getHeapStatistics, setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import type { Clock } from "./clock.ts";
 
-/** At `tight`, connections are closed after the response. At `full`, new requests are rejected. */
 export const HEAP_LEVELS = ["normal", "tight", "full"] as const;
 export type HeapLevel = (typeof HEAP_LEVELS)[number];
 
@@ -18,7 +16,7 @@ export interface HeapPressure {
 }
 
 export interface HeapSize {
-  /** Log lines show this name, which is `heap` by default. */
+  /** The default is `heap`. */
   readonly of?: "heap" | "process";
   readonly usedBytes: number;
   readonly limitBytes: number;
@@ -29,26 +27,19 @@ const TIGHT = 0.9;
 const FULL = 0.95;
 const MIB = 1024 * 1024;
 /**
- * Forces a collection once per this number of measurements. While requests are rejected, little is allocated and V8
- * has no reason to collect. An idle gateway just below the limit would otherwise keep closing connections.
+ * At each level, a collection is forced at most once per this number of measurements, because V8 has no reason to
+ * collect while little is allocated.
  */
 const COLLECT_EVERY_LOOKS = { normal: 0, tight: 40, full: 8 };
 /** The first collection is delayed, because the pressure may be over at the next measurement. */
 const COLLECT_AT_LOOK = 2;
-/**
- * While memory is short, `relieve` is called at the first measurement and then at this interval, so that a collection
- * can follow.
- */
+/** While memory is short, `relieve` is also called once per this number of measurements. */
 const RELIEVE_EVERY_LOOKS = 4;
-/** A collection of a large heap takes seconds, so collections use at most this share of the time. */
+/** Collections use at most this share of the time. */
 const COLLECT_AT_MOST_SHARE = 0.1;
-/** Node uses this memory apart from the heap and buffers, for example for code, stacks, and TLS. */
+/** Estimates the memory that Node uses apart from the heap and buffers. */
 const NATIVE_BYTES = 64 * MIB;
 
-/**
- * Garbage counts only briefly. V8 collects old objects at the latest halfway between the size after the last
- * collection and the limit, so 95% in use means that at least 90% survived.
- */
 export function watchHeap(
   clock: Clock,
   changed: (level: HeapLevel, size: HeapSize) => void,
@@ -92,10 +83,7 @@ export function sharedHeapLevel(shared: SharedArrayBuffer): () => HeapLevel {
   return () => HEAP_LEVELS[Atomics.load(level, 0)] ?? "normal";
 }
 
-/**
- * Combines the level with that of the thread whose heap holds the store, so that requests are also rejected while that
- * heap is full.
- */
+/** Returns the higher of both levels. */
 export function withSharedLevel(own: HeapPressure, shared: () => HeapLevel): HeapPressure {
   return {
     get level() {
@@ -126,9 +114,8 @@ export interface ProcessMemory {
 }
 
 /**
- * Measures the whole process, including bodies and other buffers outside the heap, against the memory of its container
- * or machine. Resident memory alone is misleading, because freed memory can stay resident although it is reusable, and
- * the gateway would reject requests indefinitely.
+ * Measures the whole process against the memory of its container or machine. Resident memory alone is misleading,
+ * because freed memory can stay resident although it is reusable.
  */
 export function processMemory(
   read: () => ProcessMemory = () => process.memoryUsage(),
@@ -145,12 +132,7 @@ export function memoryLimit(containerBytes: number, machineBytes: number): numbe
   return containerBytes > 0 && containerBytes < machineBytes ? containerBytes : machineBytes;
 }
 
-/**
- * Measures the old generation. The share of the whole heap is misleading, because long-lived objects cannot use the
- * young generation's part of the limit. With `--max-old-space-size=128`, V8 fails when the whole heap is 72% full
- * (Node 20) or 39% full (Node 24). Large new objects count, because the next collection moves all survivors to the old
- * generation.
- */
+/** Measures the old generation, because long-lived objects cannot use the young generation's part of the heap limit. */
 export function oldGeneration(nodeFlags: readonly string[]): () => HeapSize {
   const limitBytes = flaggedLimit(nodeFlags) ?? defaultLimit(getHeapStatistics().heap_size_limit);
   return () => {
@@ -171,10 +153,7 @@ function flaggedLimit(nodeFlags: readonly string[]): number | undefined {
   return found === undefined || Number(found[1]) === 0 ? undefined : Number(found[1]) * MIB;
 }
 
-/**
- * Without a flag, the young generation has three times 16 MiB (64 MiB in Node 24, 32 MiB in Node 26), and less on
- * small machines. The estimate errs on the high side, because rejecting requests needlessly is worse.
- */
+/** Subtracts the three semispaces of the young generation, but at most 5%. */
 function defaultLimit(wholeBytes: number): number {
   const major = Number(process.versions.node.split(".", 1)[0]);
   const semiSpaceMib = major >= 26 ? 32 : major >= 24 ? 64 : 16;

@@ -1,6 +1,5 @@
 /**
- * Generates random identifiers. Requesting random bytes from the system for each request is expensive, so one pool of
- * bytes serves many IDs.
+ * Generates random identifiers from a pool of random bytes.
  */
 import { randomFillSync } from "node:crypto";
 

@@ -1,6 +1,6 @@
 /**
- * Processes the messages of one connection in the order of their arrival. Small work runs immediately. Large work runs
- * in slices (`sliced-work.ts`), and messages that arrive in the meantime are queued.
+ * Processes the messages of one connection in the order of their arrival. Large work runs in slices
+ * (`sliced-work.ts`), and later messages wait for it.
  */
 import { contain } from "./errors.ts";
 import { finish, runInSlices, type Steps } from "./sliced-work.ts";
@@ -9,7 +9,7 @@ export interface InOrderEvents {
   /** Called when large work starts. The caller should stop reading until `idle`. */
   busy(): void;
   idle(): void;
-  /** Called if a callback threw. The error does not identify the affected message. */
+  /** Called if sliced work, or a callback after it, threw. */
   failed(): void;
   /** Returns whether the remaining work can be dropped. */
   isOver(): boolean;
@@ -28,7 +28,7 @@ export class InOrder {
     return this.#isBusy;
   }
 
-  /** `done` receives the result, immediately if the work is small and the queue is empty. */
+  /** `done` receives the result, immediately if the work is small and no large work is running. */
   run<T>(steps: Steps<T>, isSmall: boolean, done: (result: T) => void): void {
     if (this.#isBusy) this.#waiting.push(() => this.#start(steps, isSmall, done));
     else this.#start(steps, isSmall, done);

@@ -1,7 +1,5 @@
 /**
- * Implements a list whose members contain their own links, so that adding and removing allocate nothing. A long-lived
- * Map or Set with an entry per request is expensive, because each table that it outgrows retains its old entries until
- * the next full collection.
+ * Implements a list whose members contain their own links, so that adding and removing allocate nothing.
  */
 
 export interface Linked<Member> {

@@ -1,11 +1,6 @@
 /**
- * Limits the memory that clients can make the gateway retain. Pools limit request bodies, MCP sessions with their event
- * logs, large messages of servers, streams whose peer does not read, and the store with its cache. All pools together
- * are about half of the memory of the process, which leaves the rest for the gateway itself and for garbage. Each
- * client has a share of most pools, so that one client cannot exhaust them. While measured memory (`heap-pressure.ts`)
- * is short, large request bodies are not read, and `relieve` frees caches first, then idle sessions of the client that
- * uses the most memory. If memory is nearly exhausted, it then rejects the newest body of the largest client or cuts
- * its oldest waiting stream.
+ * Limits the memory that clients can make the gateway retain: request bodies, MCP sessions, large messages of
+ * servers, and streams whose peer does not read. While memory is short, `relieve` frees memory step by step.
  */
 
 import type { Clock, Timer } from "./clock.ts";
@@ -14,11 +9,10 @@ import { HEAP_LEVELS, type HeapLevel, oldGeneration, processMemory } from "./hea
 
 /** A body is charged twice, for its bytes and for the string or objects created from it. */
 const BODY_COPIES = 2;
-/** Every client may send the largest documented body (LLM requests, 32 MiB), which is charged twice. */
+/** Fits the largest documented body (LLM requests, 32 MiB), which is charged twice. */
 const LARGEST_BODY_BYTES = 64 * 1024 * 1024;
 /** A large message of a server exists as chunks, as a string, and as the bytes that are forwarded. */
 const MESSAGE_COPIES = 3;
-/** Smaller messages of servers are not counted. */
 export const SMALL_MESSAGE_BYTES = 64 * 1024;
 const CLIENT_SHARE = 0.5;
 /**
@@ -35,9 +29,8 @@ const STALL_CHECK_MS = 1_000;
  * limit.
  */
 const WAITING_LIMIT_FACTOR = 3;
-/** Bodies up to this size are read even while memory is short. */
+/** While memory is short, larger bodies are not read. */
 const SMALL_BODY_BYTES = 64 * 1024;
-/** Smaller stores and caches are useless, and smaller limits would break gateways on small machines. */
 const MIN_POOL_BYTES = 8 * 1024 * 1024;
 const DEFAULT_CACHE_BYTES = 64 * 1024 * 1024;
 
@@ -53,10 +46,7 @@ export interface MemoryLimits {
   readonly cacheBytes: number;
 }
 
-/**
- * Computes the pool limits from the memory of the process (or its container) and the heap of this thread. Sessions and
- * the store are on the heap. Bodies and responses are mostly outside it, but objects created from a body are on it.
- */
+/** Computes the pool limits from the memory of the process (or its container) and the heap of this thread. */
 export function memoryLimits(processBytes: number, heapBytes: number, threads = 1): MemoryLimits {
   const part = (ofProcess: number, ofHeap: number): number =>
     Math.max(MIN_POOL_BYTES, Math.floor(Math.min((processBytes * ofProcess) / threads, heapBytes * ofHeap)));
@@ -127,7 +117,7 @@ export class MemoryPool {
     return true;
   }
 
-  /** Charges even beyond the limits, for memory that can no longer be rejected. */
+  /** Charges even beyond the limits. */
   charge(client: string, bytes: number): void {
     this.#usedBytes += bytes;
     this.#clients.set(client, this.bytesOf(client) + bytes);
@@ -190,11 +180,9 @@ export class MemoryAccount {
 }
 
 /**
- * Limits the bytes that wait in stream buffers because a peer does not read, such as responses for clients, uploads for
- * backends, HTTP/2 bodies that are not read yet, and tunnels. These bytes have already arrived, so they are charged
- * even beyond the limit. Streams of the client that uses the most memory are then cut until the others fit, starting
- * with the stream that has waited the longest without progress. A client's only stream may exceed its share, and the
- * only stream of all may exceed the limit.
+ * Limits the bytes that wait in stream buffers because a peer does not read. The bytes have already arrived, so they
+ * are charged even beyond the limit. Streams that have waited the longest are then cut, but a client's only stream
+ * may exceed its share, and the only stream of all may exceed the limit.
  */
 export class StreamPool extends MemoryPool {
   /** The stream of a client that has waited the longest is first. */
@@ -206,7 +194,7 @@ export class StreamPool extends MemoryPool {
     return new StreamAccount(this, client, cut);
   }
 
-  /** Charges response bytes that cannot be cut. Other streams are cut to make room for them. */
+  /** Charges bytes that do not belong to a stream. Streams are cut to make room for them. */
   override tryCharge(client: string, bytes: number): boolean {
     if (bytes > this.limitBytes || !this.fitsShare(client, bytes)) {
       this.rejections += 1;
@@ -317,9 +305,9 @@ interface Waiter {
 }
 
 /**
- * Limits the request bodies that are buffered. Memory is reserved before a body is read, for its declared length or in
- * steps. A body without a reservation is not read, which applies backpressure to its client, and is rejected after 10
- * s. A client that uses little memory can displace the newest unfinished body of the client that uses the most.
+ * Limits the request bodies that are buffered. Memory is reserved before a body is read, and a reservation that is
+ * not granted within 10 s is rejected. A client that uses little memory can displace unfinished bodies of clients
+ * that use more.
  */
 export class BodyPool {
   readonly #clock: Clock;
@@ -330,7 +318,7 @@ export class BodyPool {
   #isMakingRoom = false;
   /** The oldest reservation is first. */
   readonly #unfinished = new Set<BodyReservation>();
-  /** The reservation that arrived first is first. */
+  /** The reservation that has waited the longest is first. */
   readonly #waiting = new Map<BodyReservation, Waiter>();
 
   constructor(limitBytes: number, clock: Clock) {
@@ -380,7 +368,7 @@ export class BodyPool {
     return reservation;
   }
 
-  /** While memory is short, only small bodies are read. */
+  /** While paused, only small bodies are read. */
   set isPaused(isPaused: boolean) {
     this.#isPaused = isPaused;
     if (!isPaused) this.#admitWaiting();
@@ -416,14 +404,14 @@ export class BodyPool {
     if (this.#waiting.size > 0 && !this.#isMakingRoom) this.#admitWaiting();
   }
 
-  /** Called by the reservation when the body has arrived, because rejecting it now would lose a request. */
+  /** Called by the reservation when the body has arrived. It can then no longer be displaced. */
   finished(reservation: BodyReservation): void {
     this.#unfinished.delete(reservation);
   }
 
   #mayReserve({ client, chargedBytes }: BodyReservation, bytes: number): boolean {
     if (this.#isPaused && chargedBytes + bytes > SMALL_BODY_BYTES * BODY_COPIES) return false;
-    // The first body of a client always fits its share, even if it grows.
+    // The only body of a client always fits its share, even if it grows.
     return this.#pool.bytesOf(client) === chargedBytes || this.#pool.fitsShare(client, bytes);
   }
 
@@ -490,7 +478,7 @@ export class BodyPool {
   }
 }
 
-/** Holds the memory reserved for one body, until the request has ended. */
+/** Holds the memory reserved for one body. */
 export class BodyReservation {
   readonly client: string;
   /** Counts the bytes charged to `client` for this body. The pool adds to it when it grants memory. */
@@ -551,10 +539,7 @@ export class BodyReservation {
 /**
  * Limits large messages of servers while they arrive and are parsed. A message that does not fit is not read further,
  * which applies backpressure to its server. The oldest message always proceeds, so that messages cannot block each
- * other, and is charged at most one server's share, so that it cannot block the others either. While a message waits,
- * servers above their share are not read. Stalled messages are rejected, and once a message has waited for 10 s, those
- * of servers above their share. Waiting messages hold the bytes that arrived before they were paused, so the newest
- * are rejected when too many wait.
+ * other.
  */
 export class MessagePool {
   readonly limitBytes: number;
@@ -591,9 +576,7 @@ export class MessagePool {
     reservation.progressed(this.#clock.monotonicMs());
   }
 
-  /**
-   * Called by the message when it grows by `bytes`. Returns false if reading must pause until the message is resumed.
-   */
+  /** Returns false if reading must pause until the message is resumed. */
   resize(reservation: MessageReservation, bytes: number): boolean {
     this.#charge(reservation, bytes);
     if (bytes < 0 || reservation.grownBytes >= SMALL_MESSAGE_BYTES * MESSAGE_COPIES)
@@ -658,7 +641,7 @@ export class MessagePool {
     return !doOthersWait || !this.#isAboveShare(reservation.server);
   }
 
-  /** Resumes the oldest message first, because others may wait for it. */
+  /** Resumes the messages that may continue, the oldest first. */
   #resumeWaiting(): void {
     while (this.#waiting > 0) {
       const next = [...this.#reservations].find((reservation) => reservation.isWaiting && this.#mayGoOn(reservation));
@@ -708,10 +691,7 @@ export type MessageRejection = "stalled" | "excess";
 export interface MessageReservationHandlers {
   /** Called when reading of a waiting message may continue. */
   resume(): void;
-  /**
-   * Called when the memory has been released for other messages, because this message stalled or because too many are
-   * waiting.
-   */
+  /** Called after the memory of the message was released in favor of other messages. */
   reject(cause: MessageRejection): void;
 }
 
@@ -732,7 +712,7 @@ export class ServerMessages {
   }
 }
 
-/** Holds the memory of one message until the message is passed on. */
+/** Holds the memory of one message. */
 export class MessageReservation {
   readonly server: ServerMessages;
   isWaiting = false;
@@ -787,10 +767,7 @@ export class MessageReservation {
 }
 
 export interface Reclaimer {
-  /**
-   * Frees nonessential memory, starting with `largest`, the client that uses the most of this pool. Returns whether
-   * anything was freed.
-   */
+  /** `largest` is the session client that uses the most memory, if any. Returns whether anything was freed. */
   reclaim(largest: string | undefined): boolean;
 }
 
@@ -832,13 +809,13 @@ export class MemoryBudget {
     if (level === "full" && !this.bodies.rejectLargest()) this.streams.cutLargest();
   }
 
-  /** Ends idle sessions of the client that uses the most memory. Returns false if there are none. */
+  /** Frees memory of the sessions of the client that uses the most. Returns whether anything was freed. */
   reclaimSessions(): boolean {
     return reclaimFrom(this.#sessionHolders, this.sessions.largest());
   }
 }
 
-/** Uses the limits of a machine with 4 GiB, for configurations that are only validated and for tests. */
+/** Uses the limits of a machine with 4 GiB, unless `limits` overrides them. */
 export function createMemoryBudget(clock: Clock, limits: Partial<MemoryLimits> = {}): MemoryBudget {
   return new MemoryBudget({ ...memoryLimits(2 ** 32, 2 ** 31), ...limits }, clock);
 }

@@ -1,6 +1,6 @@
 /**
  * Matches regular expressions from the configuration in linear time (RE2 syntax, without look-around and back
- * references), so that no path or header can block the process.
+ * references).
  */
 import { RE2JS } from "@bufbuild/re2";
 

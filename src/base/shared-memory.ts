@@ -1,6 +1,6 @@
 /**
- * Manages named memory that all threads of the process share. The main thread creates it while it checks a
- * configuration, and the other threads receive it with the configuration. A process with a single thread has none.
+ * Manages named memory that the threads of the process share. The main thread creates it, and the other threads
+ * receive it with the configuration.
  */
 export interface SharedMemory {
   /** The number is never 0, because it marks the locks that the thread holds. */
@@ -15,7 +15,7 @@ export interface SharedMemory {
    * runs repairs.
    */
   onDeath(name: string, repair: (thread: number) => void): void;
-  /** Removes the buffer with this name and its repair callback. */
+  /** Removes the buffer with this name and its repair callback. Only the main thread can remove them. */
   release(name: string): void;
 }
 

@@ -1,15 +1,14 @@
 /**
- * Runs work on large bodies in slices, so that the event loop stays responsive. The work is a generator that yields
- * every few hundred microseconds. Each event-loop iteration runs one slice of one task. Canceled work is dropped
- * between slices.
+ * Runs work on large bodies in slices, so that the event loop stays responsive. The work is a generator, and each
+ * event-loop iteration runs steps of one task.
  */
 import { systemClock } from "./clock.ts";
 
 export type Steps<T> = Generator<undefined, T, undefined>;
 
-/** Smaller bodies are processed without slicing, which takes about 1 ms. */
+/** Smaller bodies are processed without slicing. */
 export const SLICED_BYTES = 64 * 1024;
-/** Limits the sliced work in one event-loop iteration. */
+/** A slice ends with the first step that ends after this time. */
 const SLICE_MS = 8;
 
 interface Task {

@@ -4,13 +4,12 @@
  */
 import { StringDecoder } from "node:string_decoder";
 
-/** Shorter strings are decoded at the end, which costs less. */
+/** Shorter strings are decoded at the end. */
 const SMALL_BYTES = 64 * 1024;
 
 export class TextPieces {
   #held: Buffer[] = [];
   #bytes = 0;
-  /** TextDecoder would use two bytes for each ASCII character. */
   #decoder: StringDecoder | undefined = undefined;
   readonly #texts: string[] = [];
 

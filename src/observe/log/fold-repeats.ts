@@ -1,6 +1,6 @@
 /**
- * Wraps a logger to fold repeated warnings and errors. The first line of a kind is written immediately. Repeats are
- * written after growing pauses, with the number of occurrences since the previous line. Other levels pass unchanged.
+ * Wraps a logger to fold repeated warnings and errors. Repeats are written after growing pauses, with the number of
+ * occurrences since the previous line.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { LogFields, Logger } from "./logger.ts";
@@ -8,7 +8,7 @@ import type { LogFields, Logger } from "./logger.ts";
 const PAUSES_MS = [10_000, 60_000, 600_000];
 /** A kind that was silent for this long is logged as new. */
 const RESET_AFTER_MS = 600_000;
-/** Beyond this number, the kind that was silent longest is forgotten. */
+/** Beyond this number, the least recent kind is forgotten. */
 const REMEMBERED_KINDS = 200;
 
 interface Repeat {

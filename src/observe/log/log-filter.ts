@@ -1,7 +1,6 @@
 /**
- * Parses the log filter of spec 4.2, which has a default level and levels per module, such as `info,mcp=trace`. A
- * module is usually a folder under `src`. Unknown names are accepted, because a filter may be written before its module
- * exists.
+ * Parses the log filter of spec 4.2, which has a default level and levels per module, such as `info,mcp=trace`.
+ * Unknown modules are accepted.
  */
 
 export const LEVELS = ["off", "error", "warn", "info", "debug", "trace"] as const;

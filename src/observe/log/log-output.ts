@@ -1,6 +1,5 @@
 /**
- * Writes log lines to a file descriptor in batches from the thread pool, one write at a time. A log reader that is
- * slow, full, or closed never slows or ends the process. Lines beyond the buffer are dropped and counted.
+ * Writes log lines to a file descriptor in asynchronous batches. Lines beyond the buffer are dropped and counted.
  */
 import { write, writeSync } from "node:fs";
 import type { Clock } from "../../base/clock.ts";
@@ -15,10 +14,7 @@ const GATHER_CHARS = 32 * 1024;
 export interface LogOutput {
   write(line: string): void;
   dropped(): number;
-  /**
-   * Writes the buffered lines synchronously before the process exits. Lines of a write in progress are not written
-   * twice.
-   */
+  /** Writes the buffered lines synchronously. Lines of a write in progress are not included. */
   flushSync(): void;
 }
 
@@ -51,7 +47,7 @@ export function openLogOutput(fd: number, clock: Clock): OpenLogOutput {
         clock.after(RETRY_MS, writeOn);
         return;
       }
-      // The pipe is closed or the disk is full. These lines are lost, but later writes may succeed.
+      // The write failed, for example because the pipe is closed. These lines are lost, but later writes may succeed.
       if (error) dropped += countLines(chunk);
       writing = !error && written < chunk.length ? chunk.subarray(written) : undefined;
       if (writing !== undefined) writeOn();

@@ -129,12 +129,15 @@ function jsonLine(time: string, level: string, module: string, message: string, 
 
 const PLAIN = /^[!#-<>-~]+$/;
 
-/** Returns printable ASCII without spaces, double quotes, and equals signs unchanged, and other values as JSON. */
+/**
+ * Formats the value as JSON if it is empty or contains spaces, double quotes, equals signs, or characters other than
+ * printable ASCII.
+ */
 export function quoteIfNeeded(value: string): string {
   return PLAIN.test(value) ? value : escapeControls(JSON.stringify(value));
 }
 
-/** Escapes control characters except tabs, and Unicode line separators, so that text cannot control a terminal. */
+/** Escapes control characters (except tabs) and Unicode line separators, so that text cannot control a terminal. */
 export function escapeControls(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches control characters
   return /[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]/.test(text)

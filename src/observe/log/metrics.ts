@@ -1,6 +1,5 @@
 /**
- * Implements counters, gauges, and histograms in the Prometheus text format. Most callers look up a series once and
- * keep it, so that counting is one addition.
+ * Implements counters, gauges, histograms, and summaries in the Prometheus text format.
  */
 
 export interface Counter {
@@ -173,9 +172,7 @@ function createHistogram(buckets: readonly number[]): HistogramSeries {
   };
 }
 
-/**
- * Maps label values to series in a tree, so that a lookup builds no key. Some series are looked up for each request.
- */
+/** Maps label values to series in a tree, so that a lookup builds no key. */
 interface LabelNode<Series> {
   series: Series | undefined;
   readonly next: Map<string, LabelNode<Series>>;

@@ -1,8 +1,6 @@
 /**
- * Appends lines to a file that is rotated when it is full: `audit.log` becomes `audit.log.1`, and so on. Writing never
- * blocks the caller. Lines that cannot be written are buffered and retried. Lines beyond the buffer are dropped and
- * counted. After a failed write, the file is truncated to remove partial lines. Before each write, the file is reopened
- * if another program moved or removed it.
+ * Appends lines to a file and rotates it when it is full: `audit.log` becomes `audit.log.1`, and so on. Lines that
+ * cannot be written are retried, and lines beyond the buffer are dropped and counted.
  */
 import { type FileHandle, open, rename, rm, stat } from "node:fs/promises";
 import type { Clock } from "../../base/clock.ts";
@@ -54,7 +52,7 @@ export function openRotatingFile(options: RotatingFileOptions): RotatingFile {
     else await rm(path, { force: true });
   }
 
-  /** Returns the open file if the path still names it, and updates its size. */
+  /** Reopens the file if the path no longer names it. */
   async function current(): Promise<FileHandle> {
     if (handle === undefined) return reopen();
     const [named, own] = await Promise.all([stat(path).catch(missing), handle.stat()]);

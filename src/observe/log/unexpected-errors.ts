@@ -1,7 +1,6 @@
 /**
- * Reports exceptions that no code expected. Each exception is a defect of the gateway, so it is counted and logged with
- * its stack, and the gateway keeps running. Messages may quote input, for example those of a JSON parser, so text in
- * quotes is removed.
+ * Counts unexpected exceptions and logs them with their stack. Text in quotes is removed from messages, because it
+ * may be input.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "./logger.ts";

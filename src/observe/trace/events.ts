@@ -33,7 +33,6 @@ export type TraceMessage =
       readonly type: "backendCallResult";
       readonly status: number | null;
       readonly error: string | null;
-      /** Present only if several servers may be called at the same time. */
       readonly target?: string;
     }
   | { readonly type: "responseSnapshot"; readonly stage: ResponseStage; readonly requestState: JsonObject }
@@ -52,7 +51,7 @@ export type TraceMessage =
       readonly result: "applied" | "skipped" | "answered" | "refused";
       readonly details?: string;
     }
-  /** Extends spec 6 with an expression and its result, both redacted if they set or read a sensitive header. */
+  /** Extends spec 6 with an expression and its result. */
   | { readonly type: "cel"; readonly expression: string; readonly result: CelOutcome }
   /** Extends spec 6 with a report of a policy or backend, for example the MCP method and target. */
   | { readonly type: "policyEvent"; readonly kind: string; readonly details: JsonObject };

@@ -1,18 +1,14 @@
 /**
- * Keeps the full traces of failed requests within a memory budget, for later diagnosis. If the operator enables it,
- * every request is traced, and the traces of successful requests are discarded.
+ * Keeps the traces of failed requests within a memory budget, for later diagnosis.
  */
 import type { TraceEvent } from "./events.ts";
 import type { TraceWatcher } from "./trace.ts";
 
-/**
- * Beyond this number of events, expressions are omitted, because a rule over a thousand tools is evaluated a thousand
- * times.
- */
+/** Beyond this number of events, expressions are omitted. */
 const MAX_EVENTS = 500;
 
 export interface KeptTraces {
-  /** Records the events of one request. The caller calls `keep` after a failed request, or drops the recording. */
+  /** Records the events of one request. They are stored only if `keep` is called. */
   record(): TraceRecording;
   find(id: string): readonly TraceEvent[] | undefined;
   report(): { readonly traces: number; readonly bytes: number; readonly maxBytes: number };

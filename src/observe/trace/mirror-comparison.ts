@@ -18,7 +18,6 @@ export interface MirrorComparison {
 
 export interface Mirrored {
   readonly found: MirrorComparison[];
-  /** Counts the copies that have not been compared although the request has ended. */
   pending: number;
   /** Receives the comparisons that finish after the request. */
   onLate: ((found: MirrorComparison) => void) | undefined;

@@ -1,7 +1,7 @@
 /**
- * Redacts every output: configuration dump, records, recordings, traces, audit, metrics, log, and UI. A value is hidden
- * because of its name, because of its form, because it repeats a credential of the same request, or because it equals a
- * secret of the configuration. Backends and CEL expressions get the real values.
+ * Redacts output such as the configuration dump, records, traces, logs, and the UI. A value is hidden because of its
+ * name or its form, because it repeats a credential of the same request, or because it equals a secret of the
+ * configuration.
  */
 import { isCommonHeaderName } from "../../base/header-names.ts";
 import { isSensitiveName } from "./sensitive-names.ts";
@@ -10,9 +10,9 @@ export const REDACTED = "<redacted>";
 
 const URL_HEADERS = new Set(["location", "content-location", "referer"]);
 
-/** Shorter values are words, not secrets. Replacing them everywhere would garble the text. */
+/** Shorter values are not replaced, because they may be ordinary words. */
 const MIN_SCRUBBED_CHARS = 6;
-/** A shorter part of a value, such as one cookie of several, may be an ordinary word. */
+/** Shorter parts of a value, such as one cookie of several, are not replaced, because they may be ordinary words. */
 const MIN_SCRUBBED_PART_CHARS = 12;
 
 export interface CredentialPlaces {
@@ -22,9 +22,7 @@ export interface CredentialPlaces {
 
 export interface Redaction {
   isSensitive(headerName: string): boolean;
-  /**
-   * Hides the values of sensitive headers, and in all other headers every copy of such a value or of one of `secrets`.
-   */
+  /** Hides the values of sensitive headers, and copies of them or of `secrets` in the other headers. */
   headers(pairs: readonly string[], secrets?: readonly string[]): Record<string, string | string[]>;
   /**
    * Returns the credentials in the sensitive headers. Each whole value is included, and also the credential inside it.
@@ -39,14 +37,9 @@ export interface Redaction {
   text(text: string): string;
   headerSetting(name: string, value: string): string;
   expression(source: string, options?: ExpressionOptions): string;
-  /**
-   * Adds names with each load of the configuration. Names are never removed, because older requests can still be shown.
-   */
+  /** Adds sensitive names. Names are never removed, because older requests can still be shown. */
   hideAlso(places: CredentialPlaces): void;
-  /**
-   * Adds secrets of the configuration, which are hidden in every output. They are never removed, because older requests
-   * can still be shown.
-   */
+  /** Adds secrets of the configuration. They are never removed, because older requests can still be shown. */
   hideValues(values: Iterable<string>): void;
 }
 
@@ -133,7 +126,7 @@ export function redactQuery(query: string, alsoHidden: readonly string[] = []): 
     .join("&");
 }
 
-/** Redacts text from a peer that received these secrets and may repeat them. */
+/** Replaces these secrets, except very short ones. */
 export function withoutSecrets(text: string, secrets: readonly string[]): string {
   let shown = text;
   for (const secret of secrets) if (secret.length >= MIN_SCRUBBED_CHARS) shown = shown.replaceAll(secret, REDACTED);
@@ -169,10 +162,7 @@ const ASSIGNMENT =
 /** A reference to an environment variable does not reveal the secret. */
 const ONLY_REFERENCES = /^["']?(?:\$\{\w+\})+["']?$/;
 
-/**
- * Hides credentials recognized in a string of a configuration, or in an error about such a string. `found` collects
- * them, so that they can be hidden elsewhere.
- */
+/** Hides credentials recognized in the text. `found` collects them, so that they can be hidden elsewhere. */
 export function redactText(text: string, found?: string[]): string {
   if (PRIVATE_KEY.test(text)) return REDACTED;
   // In a longer text, a quote ends a URL. A URL on its own may contain quotes.
@@ -353,7 +343,10 @@ function splitClauses(source: string): string[] {
   return [...clauses, source.slice(from)];
 }
 
-/** Returns whether a value is one word with letters and digits and not a date, version, address, or path. */
+/**
+ * Returns whether a value is one word of at least six characters, with letters and digits, and not a date, version,
+ * address, or path.
+ */
 function couldBeSecret(value: string): boolean {
   const bare = value.replace(/^["']|["']$/g, "");
   if (bare.length < 6 || /[\s/(){}[\]]/.test(bare) || !/\d/.test(bare) || !/[A-Za-z]/.test(bare)) return false;
@@ -376,7 +369,7 @@ const OAUTH_FIELDS: ReadonlySet<string> = new Set([
   "password",
 ]);
 
-/** Hides OAuth tokens and secrets in a traced body that is a form, JSON, or an event stream. */
+/** Hides OAuth credentials in a form, in JSON, or in an event stream. */
 export function redactBody(bytes: Buffer, contentType: string | undefined): Buffer {
   const type = contentType?.toLowerCase() ?? "";
   if (type.startsWith("application/x-www-form-urlencoded")) return Buffer.from(redactForm(bytes.toString("latin1")));
@@ -538,7 +531,7 @@ const MIN_INNER_CHARS = 12;
 const BLOCK = 3;
 const FULL_SHIFT = MIN_VALUE_CHARS - BLOCK + 1;
 const TABLE_SIZE = 1 << 14;
-/** Secrets beyond this number are hidden by name only. */
+/** Secrets beyond this number are not searched for. */
 const MAX_VALUES = 100_000;
 
 /**
@@ -644,7 +637,7 @@ export interface VariableValue {
   readonly value: string;
 }
 
-/** Shorter values are ordinary words of messages. */
+/** Shorter values may be ordinary words. */
 const MIN_VARIABLE_CHARS = 3;
 
 /**

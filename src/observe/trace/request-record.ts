@@ -17,7 +17,6 @@ export interface RequestRecord {
   readonly backend: string | null;
   readonly method: string;
   readonly host: string;
-  /** Contains the path that the client sent, without the query. */
   readonly path: string;
   /** `address` is the peer of the connection. `client` is set if a trusted proxy reports the client's address. */
   readonly source: { readonly address: string; readonly port: number; readonly client?: string | undefined };
@@ -81,7 +80,6 @@ interface ResultSource {
   readonly mcp?: { readonly outcome?: string | undefined } | undefined;
 }
 
-/** Classifies a request. The gateway's history, gwctl, and the web UI use this function, so that their counts agree. */
 export function resultOf({ status, end, failure, mcp }: ResultSource): RequestResult {
   if (status === null || status >= 500 || end === "failed") return "failed";
   if (status >= 400) return "rejected";
@@ -116,7 +114,7 @@ export interface HistoryPoint {
 
 export interface HistoryReport {
   readonly slotSeconds: number;
-  /** The oldest point comes first. There are no gaps, and no points before the start of the process. */
+  /** The oldest point comes first. */
   readonly points: readonly HistoryPoint[];
   readonly total: Omit<HistoryPoint, "at">;
 }

@@ -1,6 +1,5 @@
 /**
- * Collects the timing of a sampled request, from which its spans are built when it has ended. The timing consists of
- * the start and end of each policy phase and of each backend attempt.
+ * Collects the timing of a sampled request: the start and end of its policy phases and backend attempts.
  */
 import type { Phase } from "./events.ts";
 import { formatTraceparent, type TraceParent } from "./trace-context.ts";

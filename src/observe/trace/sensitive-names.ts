@@ -38,7 +38,7 @@ const ORDINARY_KEYS: ReadonlySet<string> = new Set(
 );
 
 /**
- * A name that ends in one of these words is a description, such as `token_type`, `session-affinity`, and
+ * A name of several words that ends in one of these is a description, such as `token_type`, `session-affinity`, and
  * `authorization_endpoint`.
  */
 const DESCRIBING_WORDS: ReadonlySet<string> = new Set(

@@ -1,6 +1,5 @@
 /**
- * Parses and formats the W3C Trace Context headers (`traceparent`, version 00). A malformed value is ignored, so it
- * starts a new trace.
+ * Parses and formats W3C Trace Context headers. A malformed `traceparent` is ignored.
  */
 
 export interface TraceParent {

@@ -1,6 +1,5 @@
 /**
- * The trace of one request adds times to messages and passes the events to a watcher. A request without a watcher has
- * no Trace, so that untraced requests cost one comparison.
+ * Adds times to the trace messages of one request and passes the events to a watcher.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { Severity, TraceEvent, TraceMessage } from "./events.ts";
