@@ -6,6 +6,7 @@ import { startBackend } from "../support/backend.ts";
 import { startGateway } from "../support/gateway.ts";
 import { DEMO_TARGET } from "../support/identity/protected-gateway.ts";
 import { rawClient } from "../support/mcp/client.ts";
+import { modernPost } from "../support/mcp/modern-client.ts";
 
 async function setUp(t: TestContext, access: object | undefined) {
   const backend = await startBackend((req, res) => {
@@ -112,22 +113,64 @@ test("every metric that the gateway shows is in the reference, with its labels",
   assert.ok(!text.includes("sk-very-secret"));
 });
 
-/** A scrape after requests to every kind of backend. */
+/** A scrape after requests to every kind of backend, including failures, streams, and names with quotes. */
 async function scrape(t: TestContext): Promise<string> {
-  const { gateway, get } = await setUp(t, undefined);
-  await get("/limited");
-  await get("/limited");
-  await get("/missing");
-  await rawClient(`${gateway.url()}/mcp`).request("initialize", {
-    protocolVersion: "2025-06-18",
-    capabilities: {},
-    clientInfo: { name: "test", version: "1" },
-  });
-  await fetch(`${gateway.url()}/v1/chat/completions`, {
-    method: "POST",
-    headers: { "x-api-key": "sk-very-secret-1", "content-type": "application/json" },
-    body: JSON.stringify({ model: "demo", messages: [{ role: "user", content: "hi" }] }),
-  }).then((response) => response.text());
+  const backend = await startBackend((_req, res) => void res.end("ok"));
+  t.after(() => backend.close());
+  const gateway = await startGateway(`
+config: { audit: { file: { path: audit.log } } }
+gateways: { default: { port: 0 } }
+routes:
+  - name: tools
+    backends: [{ mcp: { targets: [${DEMO_TARGET}, { name: missing, stdio: { cmd: /missing/server } }] } }]
+  - name: models
+    matches: [{ path: { pathPrefix: /v1 } }]
+    policies:
+      apiKey: { mode: strict, keys: [{ key: sk-very-secret-1, metadata: { user_id: 'a"d\\a' } }] }
+      rateLimit: { local: [{ tokens: 100000, unit: Hours }] }
+      budgets: { limits: [{ name: team, tokens: 100000, per: day, alertAt: [1] }] }
+    backends:
+      - ai:
+          cache: { ttl: 60s }
+          models:
+            - { name: 'de"m\\o', provider: demo }
+            - { name: down, provider: openAI, params: { hostOverride: "127.0.0.1:1", apiKey: k } }
+          virtualModels:
+            - name: reliable
+              routing: { failover: { targets: [{ model: down, priority: 0 }, { model: 'de"m\\o', priority: 1 }] } }
+  - name: limited
+    matches: [{ path: { pathPrefix: /limited } }]
+    policies: { rateLimit: { local: [{ requests: 1, unit: Hours }] } }
+    backends: [{ host: "${backend.host}" }]
+  - name: mirrored
+    matches: [{ path: { pathPrefix: /mirrored } }]
+    policies: { requestMirror: [{ host: "${backend.host}", compare: true }] }
+    backends: [{ host: "${backend.host}" }]
+  - name: denied
+    matches: [{ path: { pathPrefix: /denied } }]
+    policies: { authorization: { rules: ["false"] } }
+    backends: [{ host: "${backend.host}" }]
+  - name: down
+    matches: [{ path: { pathPrefix: /down } }]
+    policies: { retry: { attempts: 2 } }
+    backends: [{ host: "127.0.0.1:1" }]
+`);
+  t.after(() => gateway.close());
+  for (const path of ["/limited", "/limited", "/mirrored", "/denied", "/down", "/unmatched"])
+    await fetch(`${gateway.url()}${path}`).then((response) => response.text());
+  const client = rawClient(`${gateway.url()}/mcp`);
+  await client.initialize();
+  await client.request("tools/list");
+  await client.call("unknown-tool");
+  await modernPost(`${gateway.url()}/mcp`, "tools/list");
+  const messages = [{ role: "user", content: "hi" }];
+  for (const model of ['de"m\\o', 'de"m\\o', "reliable", "unknown"])
+    for (const stream of [false, true])
+      await fetch(`${gateway.url()}/v1/chat/completions`, {
+        method: "POST",
+        headers: { "x-api-key": "sk-very-secret-1", "content-type": "application/json" },
+        body: JSON.stringify({ model, stream, messages }),
+      }).then((response) => response.text());
   return (await fetch(`${gateway.adminUrl}/metrics`)).text();
 }
 
@@ -160,7 +203,7 @@ test("metrics follow the rules of Prometheus for names, HELP, TYPE, and labels",
     assert.equal(sample.endsWith("_total"), family.type === "counter", `${sample} is a ${family.type}`);
     assert.doesNotMatch(sample, /_(?:ms|milliseconds|minutes|kb|mb|percent)(?:_|$)/, "base units only");
   }
-  assert.ok(families.size > 10);
+  assert.ok(families.size > 35);
 });
 
 test("promtool accepts the metrics", { skip: hasPromtool() ? false : "promtool is not installed" }, async (t) => {
