@@ -17,6 +17,7 @@ const MAX_WAITING_BYTES = 8 * 1024 * 1024;
 /** Smaller journals are not compacted. */
 const COMPACT_FROM_BYTES = 4 * 1024 * 1024;
 const COMPACT_FROM_TIMES = 2;
+const LOST_FOLDER = "another process took the folder over";
 
 export interface FolderStoreEnv {
   readonly clock: Clock;
@@ -86,7 +87,7 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
       const lines = waiting;
       waiting = [];
       try {
-        if (!lock.isHeld()) throw new Error("another process took the folder over");
+        if (!lock.isHeld()) throw new Error(LOST_FOLDER);
         await journal.append(lines.join(""));
         waitingBytes = waiting.reduce((bytes, line) => bytes + Buffer.byteLength(line), 0);
         isUnsynced = true;
@@ -128,6 +129,8 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
       number += 1;
       await before.sync();
       await before.close();
+      // The new owner would read this snapshot instead of its own records.
+      if (!lock.isHeld()) throw new Error(LOST_FOLDER);
       usefulBytes = await writeSnapshot(folder, number, table.changes());
     } catch (error) {
       failed(error);

@@ -68,9 +68,10 @@ for (const path of [
       assert.ok(!body.includes("mcp-llm-gateway"));
     });
 
-test("the API offers reads of the admin interface, but not its shutdown", async () => {
+test("the API offers reads of the admin interface, but neither its shutdown nor an upgrade", async () => {
   assert.equal((await admin("/ui/api/config_dump")).status, 200);
   assert.equal((await admin("/ui/api/quitquitquit", { method: "POST" })).status, 404);
+  assert.equal((await admin("/ui/api/upgrade", { method: "POST" })).status, 404);
   assert.equal((await admin("/ui/api/nothing")).status, 404);
   assert.equal((await admin("/ui/api/logging", { method: "POST" })).status, 200);
   assert.equal((await admin("/ui/api/config_dump", { method: "POST" })).status, 405);

@@ -39,8 +39,14 @@ export interface UiOptions {
 }
 
 const API = `${ADMIN_PATHS.ui}/api`;
-/** The UI API does not serve these paths. Among them is the shutdown, so that no page can stop the process. */
-const EXCLUDED_PATHS: readonly string[] = [ADMIN_PATHS.quit, ADMIN_PATHS.index, ADMIN_PATHS.ui, ADMIN_PATHS.docs];
+/** The UI API does not serve these paths. Among them are the shutdown and the upgrade, so that no page can stop the process. */
+const EXCLUDED_PATHS: readonly string[] = [
+  ADMIN_PATHS.quit,
+  ADMIN_PATHS.upgrade,
+  ADMIN_PATHS.index,
+  ADMIN_PATHS.ui,
+  ADMIN_PATHS.docs,
+];
 /** Every user may read these paths on a gateway. They have no request bodies, use little CPU, and change nothing. */
 const READABLE_PATHS: readonly string[] = [
   ADMIN_PATHS.configDump,

@@ -242,13 +242,12 @@ function retriesOf(written: unknown): Record<string, unknown> {
   return { retry };
 }
 
-/** Zero means no limit in the Gateway API, but the gateway applies the default of the backend. */
 function timeoutsOf(written: unknown): Record<string, unknown> {
   if (!isObject(written)) return {};
-  const isSet = (value: unknown): boolean => value !== undefined && !/^0(?:ms|s|m|h)?$/.test(String(value));
+  const { request, backendRequest } = written;
   const timeout = {
-    ...(isSet(written.request) ? { requestTimeout: written.request } : {}),
-    ...(isSet(written.backendRequest) ? { backendRequestTimeout: written.backendRequest } : {}),
+    ...(request === undefined ? {} : { requestTimeout: request }),
+    ...(backendRequest === undefined ? {} : { backendRequestTimeout: backendRequest }),
   };
   return Object.keys(timeout).length === 0 ? {} : { timeout };
 }

@@ -78,6 +78,15 @@ test("a Gateway and an HTTPRoute become gateways and routes as the standalone do
   );
 });
 
+test("a timeout of zero means no limit, also for the backend's default", () => {
+  const { routes, problems } = translate(
+    GATEWAY + ROUTE.replace("timeouts: { request: 5s }", "timeouts: { request: 0s, backendRequest: 0h }"),
+  );
+  assert.deepEqual(problems, []);
+  const policies = routes[0]?.route.policies as { timeout?: unknown } | undefined;
+  assert.deepEqual(policies?.timeout, { requestTimeout: "0s", backendRequestTimeout: "0h" });
+});
+
 test("a policy on an HTTPRoute or Gateway document shares its budgets over all rules or listeners", () => {
   const refs =
     "targetRefs: [{ group: gateway.networking.k8s.io, kind: HTTPRoute, name: shop }, { group: gateway.networking.k8s.io, kind: Gateway, name: edge }]";
