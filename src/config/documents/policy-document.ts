@@ -135,7 +135,13 @@ export function translatePolicy(
       kind: "GatewayPolicy",
       metadata,
       spec: shownSpec,
-      status: { ancestors: statusOf(self, accepted, outcomes, metadata.generation, context.nowMs, context.previous) },
+      status: {
+        ancestors: statusOf(self, { accepted, isAttached: hasValidPart || accepted.isTrue }, outcomes, {
+          generation: metadata.generation,
+          nowMs: context.nowMs,
+          previous: context.previous,
+        }),
+      },
     },
     attachments,
     closures,
@@ -153,6 +159,9 @@ function acceptance(faults: readonly ConfigError[], hasValidPart: boolean, isClo
   // In the log, paths start with the document's name, which a status does not need.
   const lines = faults.map(({ path, message }) => `${path.slice(path.indexOf(": ") + 2)}: ${message}`);
   const message = `${lines.join("; ")}${isClosed ? "; the targets are blocked until this is fixed" : ""}`;
+  // An unknown field is a mistake of which nothing can be applied, so the author must see it, but the other parts apply.
+  const isUnknown = faults.some((fault) => fault.message.startsWith("unknown field"));
+  if (hasValidPart && isUnknown) return { isTrue: false, reason: "Invalid", message: `${message}; other parts apply` };
   if (hasValidPart) return { isTrue: true, reason: "PartiallyValid", message };
   const isConflict = faults.every((fault) => / already has \S+ from /.test(fault.message));
   return { isTrue: false, reason: isConflict ? "Conflicted" : "Invalid", message };

@@ -15,14 +15,12 @@ test("a target that failed comes first", () => {
   const missing = { isTrue: false, reason: "TargetNotFound", message: "Gateway default/z was not found" };
   const ancestors = statusOf(
     policy,
-    ACCEPTED,
+    { accepted: ACCEPTED, isAttached: true },
     [
       { reference: gateway("a"), gateways: [gateway("a")], missing: undefined },
       { reference: gateway("z"), gateways: [], missing },
     ],
-    1,
-    0,
-    undefined,
+    { generation: 1, nowMs: 0, previous: undefined },
   );
   assert.deepEqual(
     ancestors.map(({ ancestorRef }) => ancestorRef.name),

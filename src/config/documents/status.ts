@@ -26,6 +26,12 @@ export interface TargetOutcome {
   readonly accepted?: Verdict;
 }
 
+interface StatusContext {
+  readonly generation: number;
+  readonly nowMs: number;
+  readonly previous: PolicyResource | undefined;
+}
+
 export const ACCEPTED: Verdict = { isTrue: true, reason: "Valid", message: "Policy accepted" };
 const ATTACHED: Verdict = { isTrue: true, reason: "Attached", message: "Attached to all targets" };
 const NOT_ATTACHED: Verdict = {
@@ -36,11 +42,9 @@ const NOT_ATTACHED: Verdict = {
 
 export function statusOf(
   policy: ObjectReference,
-  accepted: Verdict,
+  { accepted, isAttached }: { readonly accepted: Verdict; readonly isAttached: boolean },
   outcomes: readonly TargetOutcome[],
-  generation: number,
-  nowMs: number,
-  previous: PolicyResource | undefined,
+  { generation, nowMs, previous }: StatusContext,
 ): AncestorStatus[] {
   const ancestors = new Map<string, { reference: ObjectReference; accepted: Verdict; attached: Verdict }>();
   const add = (reference: ObjectReference, isAccepted: Verdict, attached: Verdict): void => {
@@ -57,7 +61,7 @@ export function statusOf(
     if (outcome.missing) add(outcome.reference, isAccepted, outcome.missing);
     else
       for (const gateway of outcome.gateways)
-        add(gateway, isAccepted, accepted.isTrue ? attachedTo(reached, outcomes) : NOT_ATTACHED);
+        add(gateway, isAccepted, isAttached ? attachedTo(reached, outcomes) : NOT_ATTACHED);
   }
   // Without a usable target, the policy itself is the ancestor.
   if (ancestors.size === 0)

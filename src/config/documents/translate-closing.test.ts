@@ -85,6 +85,22 @@ test("an invalid limit leaves the valid authorization beside it standing", () =>
   assert.deepEqual(result.closures, []);
 });
 
+test("an unknown field in a limit is reported, and the authorization beside it stays attached", () => {
+  const limit = "rateLimit: { local: [{ requests: 3, unit: Seconds, perClient: true }] }";
+  const result = translate(policy(`${WEB}\ntraffic: { ${limit}, authorization: { rules: [jwt.sub] } }`));
+  assert.deepEqual(
+    result.attachments.map(({ kind }) => kind),
+    ["authorization"],
+  );
+  const [accepted = "", attached] = conditions(result.policies[0]);
+  assert.match(
+    accepted,
+    /Accepted False Invalid: spec\.traffic\.rateLimit.*perClient: unknown field.*other parts apply/,
+  );
+  assert.equal(attached, "Gateway default: Attached True Attached: Attached to all targets");
+  assert.deepEqual(result.closures, []);
+});
+
 test("a document of the same name does not count, and closes what it was to protect", () => {
   const result = translate(
     policy(`${WEB}\n${LIMIT}`) + policy(`${WEB}\ntraffic: { authorization: { rules: [jwt.sub] } }`),
