@@ -17,6 +17,11 @@ const VALUES = [
   ["serviceType", "LoadBalancer", "The Service of each Gateway: LoadBalancer, NodePort, ClusterIP or None."],
   ["gatewayReplicas", 1, "Pods of each Gateway. With 1 an autoscaler may change the number."],
   ["gatewayClass", "gateway", "The name of the GatewayClass."],
+  [
+    "backendNetworks",
+    "",
+    "Private networks that Backends and policies may use, for example 10.20.0.0/16,10.30.0.0/16.",
+  ],
   ["logLevel", "info", "The log level of the controller."],
 ];
 
@@ -132,6 +137,7 @@ function deployment() {
                 setting("image", (text) => `--image=${text}`),
                 setting("serviceType", (text) => `--service-type=${text}`),
                 setting("gatewayReplicas", (text) => `--replicas=${text}`),
+                setting("backendNetworks", (text) => `--backend-networks=${text}`),
                 setting("logLevel", (text) => `--log-level=${text}`),
               ],
               // It allocates in bursts: V8's default for young objects costs 60 MB and saves nothing.

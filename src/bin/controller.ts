@@ -11,6 +11,7 @@ import { openAdminServer } from "../admin/server/server.ts";
 import { systemClock, wait } from "../base/clock.ts";
 import { VERSION } from "../base/version.ts";
 import { processEnvironment } from "../config/text/env.ts";
+import { restrictNetworks } from "../http/local-address.ts";
 import { openApiClient, openClusterAccess } from "../kubernetes/api-client.ts";
 import { type Controller, startController } from "../kubernetes/controller.ts";
 import { KubeconfigError } from "../kubernetes/kubeconfig.ts";
@@ -28,6 +29,7 @@ deploys a data plane for each, sends it what to serve, and writes the status of 
   --replicas <n>           Pods of each Gateway. Default: 1, and an autoscaler may change it.
   --service-type <type>    LoadBalancer (default), NodePort, ClusterIP, or None: the pods' own addresses.
   --no-deploy              Does not deploy data planes; you deploy them yourself.
+  --backend-networks <list>  Private networks that Backends and policies may use, for example 10.20.0.0/16. Default: none.
   --listen <address:port>  Where data planes connect. Default: :9443
   --url <url>              How they find it. Default: https://gateway-controller.<namespace>.svc:9443
   --stats <address:port>   Health and metrics. Default: 0.0.0.0:15020
@@ -57,6 +59,7 @@ export async function runController(args: readonly string[]): Promise<number> {
   const serviceType = SERVICE_TYPES.find((type) => type === (flags["service-type"] ?? "LoadBalancer"));
   const image = flags.image ?? environment.GATEWAY_IMAGE ?? "";
   const replicas = Number(flags.replicas ?? "1");
+  const backendNetworks = flags["backend-networks"] ?? environment.GATEWAY_BACKEND_NETWORKS ?? "";
   const filter = parseLogFilter(flags["log-level"] ?? "info");
   const wrong = [
     listen ? [] : ["--listen is <address:port>"],
@@ -64,6 +67,7 @@ export async function runController(args: readonly string[]): Promise<number> {
     serviceType ? [] : [`--service-type is one of ${SERVICE_TYPES.join(", ")}`],
     Number.isInteger(replicas) && replicas >= 1 && replicas <= 1000 ? [] : ["--replicas is a number from 1 to 1000"],
     image !== "" || flags["no-deploy"] ? [] : ["--image <image> or --no-deploy is needed"],
+    networkFault(backendNetworks) ?? [],
     filter.ok ? [] : [`--log-level: ${filter.error}`],
     flags.url === undefined || (URL.canParse(flags.url) && flags.url.startsWith("https://"))
       ? []
@@ -132,7 +136,7 @@ export async function runController(args: readonly string[]): Promise<number> {
           host:
             isIP(listen.host) === 0 || listen.host === "0.0.0.0" || listen.host === "::" ? ownAddress() : listen.host,
           url: flags.url ?? `https://gateway-controller.${namespace}.svc:${listen.port}`,
-          deploy: flags["no-deploy"] ? undefined : { image, replicas, serviceType },
+          deploy: flags["no-deploy"] ? undefined : { image, replicas, serviceType, backendNetworks },
         });
       } catch (error) {
         // Retries while the API server is unavailable, but not if the port is in use.
@@ -160,6 +164,16 @@ export async function runController(args: readonly string[]): Promise<number> {
   }
 }
 
+/** Data planes apply the same setting to their connections. */
+function networkFault(networks: string): string | undefined {
+  try {
+    restrictNetworks(networks);
+    return undefined;
+  } catch (error) {
+    return `--backend-networks: ${(error as Error).message}`;
+  }
+}
+
 /** Returns the address at which other replicas reach this pod. */
 function ownAddress(): string {
   const addresses = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
@@ -174,6 +188,7 @@ function readFlags(args: readonly string[]) {
       replicas: { type: "string" },
       "service-type": { type: "string" },
       "no-deploy": { type: "boolean" },
+      "backend-networks": { type: "string" },
       listen: { type: "string" },
       url: { type: "string" },
       stats: { type: "string" },

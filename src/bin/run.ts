@@ -21,6 +21,7 @@ import { VERSION } from "../base/version.ts";
 import { defaultConfig, defaultListenHint } from "../config/load/default-config.ts";
 import { type Environment, processEnvironment } from "../config/text/env.ts";
 import { setFastReads } from "../http/h1/socket-reads.ts";
+import { restrictNetworks } from "../http/local-address.ts";
 import { openLogOutput } from "../observe/log/log-output.ts";
 import { describeDefect } from "../observe/log/unexpected-errors.ts";
 import { type ClusterFlags, clusterConfig, followedCluster } from "./cluster.ts";
@@ -46,7 +47,12 @@ export interface RunOptions {
 
 export async function run(options: RunOptions): Promise<number> {
   const isDefault = options.files === undefined && options.cluster === undefined;
-  const environment = processEnvironment();
+  const { GATEWAY_BACKEND_NETWORKS, ...variables } = processEnvironment();
+  // Only documents of a cluster are restricted, by default to public addresses.
+  const environment = options.cluster
+    ? { ...variables, GATEWAY_BACKEND_NETWORKS: GATEWAY_BACKEND_NETWORKS ?? "" }
+    : variables;
+  restrictNetworks(environment.GATEWAY_BACKEND_NETWORKS);
   const sources = options.files ?? {
     text: options.cluster ? clusterConfig(options.cluster) : defaultConfig(demoProgram(), demoHistory(environment)),
   };

@@ -89,6 +89,11 @@ export function httpUrl() {
   }, "expected an http or https URL without credentials");
 }
 
+/** The URL of a server that the gateway connects to. */
+export function serverUrl() {
+  return markAddress(httpUrl());
+}
+
 export function exactlyOneOf<Shape extends z.ZodRawShape>(schema: z.ZodObject<Shape>, keys: readonly string[]) {
   const checked = schema.superRefine((value, context) => {
     const present = keys.filter((key) => (value as Record<string, unknown>)[key] !== undefined);
@@ -127,7 +132,13 @@ export interface LocalUse {
   readonly isReadable?: boolean;
 }
 
+export interface AddressUse {
+  /** The gateway does not connect to the host if this field of the same object is set. */
+  readonly unless?: string;
+}
+
 interface Marks {
+  readonly address?: AddressUse;
   readonly local?: LocalUse;
   readonly exactlyOne?: readonly string[];
   readonly isExpression?: true;
@@ -143,6 +154,16 @@ export function markLocal<Schema extends z.ZodType>(schema: Schema, local: Local
 export function markExactlyOne<Schema extends z.ZodType>(schema: Schema, exactlyOne: readonly string[]): Schema {
   (schema as z.ZodType).register(marks, { ...marks.get(schema), exactlyOne });
   return schema;
+}
+
+/** The gateway connects to the host in the value. Documents of a cluster cannot name every host. */
+export function markAddress<Schema extends z.ZodType>(schema: Schema, address: AddressUse = {}): Schema {
+  (schema as z.ZodType).register(marks, { ...marks.get(schema), address });
+  return schema;
+}
+
+export function getAddressUse(schema: z.ZodType): AddressUse | undefined {
+  return marks.get(schema)?.address;
 }
 
 /** In values of a marked schema, redaction inspects the constants of the CEL expression instead of assignments. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { LookupFunction } from "node:net";
 import { networkInterfaces } from "node:os";
 import { test } from "node:test";
-import { confinedLookup, isLocalAddress } from "./local-address.ts";
+import { confinedLookup, isLocalAddress, isRefusedAddress, restrictNetworks } from "./local-address.ts";
 
 test("loopback, link-local, unspecified and own addresses are local, in every notation", () => {
   const own = Object.values(networkInterfaces()).flatMap((list) => list?.map(({ address }) => address) ?? []);
@@ -47,3 +47,23 @@ test("a name keeps its other addresses, and is rejected if it has none", () => {
   assert.match(String(looked(["127.0.0.1", "::1"], true)), /^name\.example is an address of the gateway's own machine/);
   assert.match(String(looked(["169.254.169.254"], false)), /own machine/);
 });
+
+test("in a cluster, private addresses are refused outside of the allowed networks and Services", (t) => {
+  t.after(() => restrictNetworks(undefined));
+  assert.ok(!isRefusedAddress("10.1.2.3", "models.example"), "files of the operator use any network");
+  restrictNetworks("10.20.0.0/16, fd00:1::/32,127.0.0.0/8");
+  for (const address of ["10.96.0.5", "172.16.1.1", "192.168.0.1", "100.64.0.1", "fd12::1", "::ffff:10.96.0.5"])
+    assert.ok(isRefusedAddress(address, "models.example"), address);
+  for (const address of ["10.20.3.4", "fd00:1::9", "8.8.8.8", "2001:db8::1", "::ffff:10.20.0.1"])
+    assert.ok(!isRefusedAddress(address, "models.example"), address);
+  assert.ok(isRefusedAddress("127.0.0.1", "models.example"), "this machine is always refused");
+  for (const host of ["web.shop.svc", "web.shop.svc.cluster.local", "pod-0.web.shop.svc"])
+    assert.ok(!isRefusedAddress("10.96.0.5", host), host);
+  for (const host of ["web.shop.svc.evil.example", "svc", "shop.svc", "web.shop.pod.cluster.local"])
+    assert.ok(isRefusedAddress("10.96.0.5", host), host);
+});
+
+for (const wrong of ["10.0.0.0/33", "10.0.0.0/", "10.0.0.0/8/8", "internal", "::/129", "10.0.0.0/-1"])
+  test(`${wrong} is not a network`, () => {
+    assert.throws(() => restrictNetworks(wrong), /is not a network/);
+  });

@@ -1,7 +1,8 @@
 /**
- * Detects loopback addresses, link-local addresses (where clouds serve credentials), and addresses of the machine's
- * own interfaces. Authors of Kubernetes documents must not reach them through the gateway. The check runs when a
- * connection is opened, so DNS rebinding cannot bypass it.
+ * Checks the addresses that authors of Kubernetes documents reach through the gateway. Loopback addresses, link-local
+ * addresses (where clouds serve credentials), and addresses of the machine's own interfaces are always refused. In a
+ * cluster, private addresses are refused too, because Services and pods of other namespaces have them, unless the
+ * operator allows the network. The check runs when a connection is opened, so DNS rebinding cannot bypass it.
  */
 import { BlockList, isIP, type LookupFunction } from "node:net";
 import { networkInterfaces } from "node:os";
@@ -28,19 +29,81 @@ export function isLocalAddress(address: string): boolean {
   return Object.values(networkInterfaces()).some((list) => list?.some((own) => own.address === plain) ?? false);
 }
 
-export function localAddressError(host: string): Error {
-  const message = `${host} is an address of the gateway's own machine, which documents of a cluster cannot use`;
+const PRIVATE = new BlockList();
+for (const [network, prefix] of [
+  ["10.0.0.0", 8],
+  ["100.64.0.0", 10],
+  ["172.16.0.0", 12],
+  ["192.168.0.0", 16],
+] as const)
+  PRIVATE.addSubnet(network, prefix, "ipv4");
+PRIVATE.addSubnet("fc00::", 7, "ipv6");
+
+/** Undefined outside of clusters, where private addresses are not refused. */
+let allowed: BlockList | undefined;
+
+/**
+ * Refuses private addresses outside of the networks, a comma-separated list of CIDR blocks. The setting applies to the
+ * process. Throws if an entry is not a network.
+ */
+export function restrictNetworks(networks: string | undefined): void {
+  if (networks === undefined) {
+    allowed = undefined;
+    return;
+  }
+  const list = new BlockList();
+  for (const network of networks.split(",").map((one) => one.trim())) {
+    if (network === "") continue;
+    const [address = "", prefix, ...rest] = network.split("/");
+    const family = isIP(address);
+    const most = family === 6 ? 128 : 32;
+    const bits = prefix === undefined ? most : /^\d{1,3}$/.test(prefix) ? Number(prefix) : -1;
+    if (family === 0 || bits < 0 || bits > most || rest.length > 0)
+      throw new Error(`${network} is not a network: expected for example 10.20.0.0/16`);
+    list.addSubnet(address, bits, family === 6 ? "ipv6" : "ipv4");
+  }
+  allowed = list;
+}
+
+export function isAllowedNetwork(address: string): boolean {
+  return includes(allowed, address);
+}
+
+/** A Service in the form that only the cluster's own DNS resolves, so its translation has checked the reference. */
+const SERVICE_NAME = /(?:^|\.)([^.]+)\.([^.]+)\.svc(?:\.cluster\.local)?\.?$/i;
+
+export function serviceOfName(host: string): { readonly name: string; readonly namespace: string } | undefined {
+  const [, name, namespace] = SERVICE_NAME.exec(host) ?? [];
+  return name === undefined || namespace === undefined ? undefined : { name, namespace };
+}
+
+/** Whether a document of a cluster may connect to the address, to which `host` resolved. */
+export function isRefusedAddress(address: string, host: string): boolean {
+  if (isLocalAddress(address)) return true;
+  if (allowed === undefined || !includes(PRIVATE, address)) return false;
+  return !isAllowedNetwork(address) && serviceOfName(host) === undefined;
+}
+
+function includes(list: BlockList | undefined, address: string): boolean {
+  const family = isIP(address);
+  return family !== 0 && list?.check(address, family === 6 ? "ipv6" : "ipv4") === true;
+}
+
+export function refusedAddressError(host: string): Error {
+  const message = allowed
+    ? `${host} is a private address or one of the gateway's own machine, which documents of a cluster cannot use`
+    : `${host} is an address of the gateway's own machine, which documents of a cluster cannot use`;
   return Object.assign(new Error(message), { code: "EACCES" });
 }
 
-/** Wraps a lookup to omit local addresses. The lookup of a name without other addresses fails. */
+/** Wraps a lookup to omit refused addresses. The lookup of a name without other addresses fails. */
 export function confinedLookup(lookup: LookupFunction): LookupFunction {
   return (name, options, callback) => {
     lookup(name, { ...options, all: true }, (error, found) => {
       const all = Array.isArray(found) ? found : [];
-      const fitting = all.filter(({ address }) => !isLocalAddress(address));
+      const fitting = all.filter(({ address }) => !isRefusedAddress(address, name));
       const [first] = fitting;
-      const failed = error ?? (first ? null : localAddressError(name));
+      const failed = error ?? (first ? null : refusedAddressError(name));
       if (options.all) callback(failed, fitting);
       else callback(failed, first?.address ?? "", first?.family ?? 0);
     });

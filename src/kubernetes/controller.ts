@@ -55,7 +55,7 @@ export interface ControllerOptions {
   readonly host: string;
   readonly url: string;
   /** Undefined if the controller does not deploy data planes. */
-  readonly deploy: Pick<DeployOptions, "image" | "replicas" | "serviceType"> | undefined;
+  readonly deploy: Pick<DeployOptions, "image" | "replicas" | "serviceType" | "backendNetworks"> | undefined;
 }
 
 export interface Controller {

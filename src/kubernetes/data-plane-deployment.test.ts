@@ -11,6 +11,7 @@ const OPTIONS = {
   image: "image",
   replicas: 1,
   serviceType: "ClusterIP",
+  backendNetworks: "",
   controllerUrl: "https://controller",
   certificate: "",
 } as const;

@@ -28,6 +28,8 @@ export interface DeployOptions {
   readonly serviceType: "LoadBalancer" | "NodePort" | "ClusterIP" | "None";
   readonly controllerUrl: string;
   readonly certificate: string;
+  /** The private networks that Backends and policies may name, as a comma-separated list of CIDR blocks. */
+  readonly backendNetworks: string;
 }
 
 export function deployedName(gateway: KubernetesObject): string {
@@ -111,7 +113,7 @@ function podSpec(
   gateway: string,
   selector: Readonly<Record<string, string>>,
   ports: readonly number[],
-  { image, controllerUrl, certificate }: DeployOptions,
+  { image, controllerUrl, certificate, backendNetworks }: DeployOptions,
 ): Record<string, unknown> {
   const probe = (path: string) => ({ httpGet: { path, port: STATS_PORT } });
   return {
@@ -147,6 +149,7 @@ function podSpec(
         ],
         env: [
           { name: "GATEWAY_CONTROLLER_CA", value: certificate },
+          { name: "GATEWAY_BACKEND_NETWORKS", value: backendNetworks },
           { name: "GATEWAY_INSTANCE", valueFrom: { fieldRef: { fieldPath: "metadata.name" } } },
         ],
         ports: [

@@ -293,6 +293,7 @@ function observe(objects: readonly KubernetesObject[]): Observed {
       image: "image",
       replicas: 1,
       serviceType: "ClusterIP",
+      backendNetworks: "",
       controllerUrl: "https://controller",
       certificate: "",
     }),

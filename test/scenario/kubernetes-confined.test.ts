@@ -1,6 +1,6 @@
 /**
  * Every address that a GatewayPolicy or a Backend can name, pointed at this machine. In files each is asked, which shows
- * that the row works; the same documents from a cluster send nothing there.
+ * that the row works; the same documents from a cluster send nothing there, even if the operator allows the network.
  */
 import assert from "node:assert/strict";
 import { type AddressInfo, createServer } from "node:net";
@@ -11,6 +11,7 @@ import type { App } from "../../src/app/app-options.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import type { KubernetesObject } from "../../src/config/documents/cluster.ts";
 import { createSnapshot } from "../../src/config/documents/snapshot.ts";
+import { restrictNetworks } from "../../src/http/local-address.ts";
 import { createSnapshotSource } from "../../src/kubernetes/follow-controller.ts";
 import { eventually } from "../support/scenario.ts";
 
@@ -53,8 +54,8 @@ const ROWS: Readonly<Record<string, (port: number) => Row>> = {
     headers: { authorization: token("https://a.test") },
   }),
   "jwt-issuer": (port) => ({
-    policy: { traffic: { jwtAuthentication: { issuer: `http://localhost:${port}`, audiences: ["a"] } } },
-    headers: { authorization: token(`http://localhost:${port}`) },
+    policy: { traffic: { jwtAuthentication: { issuer: `http://127.0.0.1:${port}`, audiences: ["a"] } } },
+    headers: { authorization: token(`http://127.0.0.1:${port}`) },
   }),
   "mcp-keys": (port) => ({
     policy: {
@@ -63,7 +64,7 @@ const ROWS: Readonly<Record<string, (port: number) => Row>> = {
           authentication: {
             issuer: "https://a.test",
             audiences: ["a"],
-            jwks: { url: `http://localhost:${port}/keys` },
+            jwks: { url: `http://127.0.0.1:${port}/keys` },
             resourceMetadata: { resource: "https://mcp.test/mcp" },
           },
         },
@@ -76,20 +77,20 @@ const ROWS: Readonly<Record<string, (port: number) => Row>> = {
   "browser-login": (port) => ({
     policy: {
       traffic: {
-        oidc: { issuer: `http://localhost:${port}`, clientId: "a", redirectUri: "http://127.0.0.1/browser-login/back" },
+        oidc: { issuer: `http://127.0.0.1:${port}`, clientId: "a", redirectUri: "http://127.0.0.1/browser-login/back" },
       },
     },
     isPage: true,
   }),
   "ext-authz-url": (port) => ({
-    policy: { traffic: { extAuthz: { url: `http://localhost:${port}/`, timeout: "30s" } } },
+    policy: { traffic: { extAuthz: { url: `http://127.0.0.1:${port}/`, timeout: "30s" } } },
   }),
-  "ext-authz-host": (port) => ({ policy: { traffic: { extAuthz: { host: `localhost:${port}`, timeout: "30s" } } } }),
+  "ext-authz-host": (port) => ({ policy: { traffic: { extAuthz: { host: `127.0.0.1:${port}`, timeout: "30s" } } } }),
   "ext-authz-address": (port) => ({ policy: { traffic: { extAuthz: { host: `127.0.0.1:${port}`, timeout: "30s" } } } }),
-  "rate-limit": (port) => ({ policy: { traffic: { rateLimit: globalLimit(`localhost:${port}`) } } }),
+  "rate-limit": (port) => ({ policy: { traffic: { rateLimit: globalLimit(`127.0.0.1:${port}`) } } }),
   "rate-limit-address": (port) => ({ policy: { traffic: { rateLimit: globalLimit(`127.0.0.1:${port}`) } } }),
   "guard-request": (port) => ({
-    policy: { traffic: { ai: { promptGuard: { request: [{ webhook: { url: `http://localhost:${port}/` } }] } } } },
+    policy: { traffic: { ai: { promptGuard: { request: [{ webhook: { url: `http://127.0.0.1:${port}/` } }] } } } },
   }),
   "guard-response": (port) => ({
     policy: { traffic: { ai: { promptGuard: { response: [{ webhook: { url: `http://127.0.0.1:${port}/` } }] } } } },
@@ -99,15 +100,15 @@ const ROWS: Readonly<Record<string, (port: number) => Row>> = {
       traffic: {
         budgets: {
           limits: [{ name: "all", tokens: 1, per: "day", hard: false }],
-          webhook: { url: `http://localhost:${port}/` },
+          webhook: { url: `http://127.0.0.1:${port}/` },
         },
       },
     },
   }),
-  host: (port) => ({ backend: { host: `localhost:${port}` } }),
+  host: (port) => ({ backend: { host: `127.0.0.1:${port}` } }),
   "host-h2c": (port) => ({ backend: { host: `127.0.0.1:${port}`, protocol: "h2c" } }),
   "base-url": (port) => ({
-    backend: { ai: { provider: { openAICompatible: { baseUrl: `http://localhost:${port}` } } } },
+    backend: { ai: { provider: { openAICompatible: { baseUrl: `http://127.0.0.1:${port}` } } } },
   }),
   "host-override": (port) => ({
     backend: { ai: { provider: { openAI: {} }, hostOverride: `http://127.0.0.1:${port}` } },
@@ -115,19 +116,19 @@ const ROWS: Readonly<Record<string, (port: number) => Row>> = {
   "group-override": (port) => ({
     backend: {
       ai: {
-        groups: [{ providers: [{ name: "a", provider: { openAI: {} }, hostOverride: `http://localhost:${port}` }] }],
+        groups: [{ providers: [{ name: "a", provider: { openAI: {} }, hostOverride: `http://127.0.0.1:${port}` }] }],
       },
     },
   }),
   "model-base-url": (port) => ({
     backend: {
       ai: {
-        models: [{ name: "m", provider: "openAI", params: { baseUrl: `http://localhost:${port}`, apiKey: "k" } }],
+        models: [{ name: "m", provider: "openAI", params: { baseUrl: `http://127.0.0.1:${port}`, apiKey: "k" } }],
       },
     },
   }),
   "mcp-server": (port) => ({
-    backend: { mcp: { targets: [{ name: "a", mcp: { url: `http://localhost:${port}/mcp` } }] } },
+    backend: { mcp: { targets: [{ name: "a", mcp: { url: `http://127.0.0.1:${port}/mcp` } }] } },
     body: initialize,
   }),
   "sse-server": (port) => ({
@@ -137,7 +138,7 @@ const ROWS: Readonly<Record<string, (port: number) => Row>> = {
   "api-description": (port) => ({
     backend: {
       mcp: {
-        targets: [{ name: "a", openapi: { url: `http://localhost:${port}/a.json`, server: "http://api.invalid" } }],
+        targets: [{ name: "a", openapi: { url: `http://127.0.0.1:${port}/a.json`, server: "http://api.invalid" } }],
       },
     },
     body: initialize,
@@ -236,6 +237,9 @@ for (const isCluster of [false, true]) {
         rows.push([name, row(server.port)]);
       }
       const port = await freePort();
+      // Otherwise the documents are refused before anything connects.
+      restrictNetworks(isCluster ? "127.0.0.0/8" : undefined);
+      t.after(() => restrictNetworks(undefined));
       const objects = documents(rows, port);
       const app = await start(objects, isCluster);
       t.after(() => Promise.all([app.stop(), app.stop()]));

@@ -231,7 +231,7 @@ test("a controller that cannot read the policies serves no data plane, and the G
 
 test("a controller without the rights to deploy says so in the status of the Gateway", async (t) => {
   const { api, until, start } = setup(t);
-  await start("one", { image: "image", replicas: 1, serviceType: "ClusterIP" });
+  await start("one", { image: "image", replicas: 1, serviceType: "ClusterIP", backendNetworks: "" });
   const condition = () =>
     listOf(fieldsOf(api.get(GATEWAYS, "infra", "edge")?.status).conditions)
       .map(fieldsOf)

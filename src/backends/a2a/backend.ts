@@ -12,7 +12,7 @@ import { publicOrigin } from "../../core/public-origin.ts";
 import { readBody } from "../../core/read-body.ts";
 import { jsonReply, type Reply } from "../../core/reply.ts";
 import type { A2aAttributes } from "../../core/request-attributes.ts";
-import { httpUrl } from "../../core/schema.ts";
+import { serverUrl } from "../../core/schema.ts";
 import { hiddenBody } from "../../http/charset.ts";
 import { HostHealth } from "../../http/client/host-health.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";
@@ -37,8 +37,8 @@ export const a2a = defineBackend({
   key: "a2a",
   doc: "An A2A agent (JSON-RPC): its agent card, calls, and event streams.",
   schema: z.strictObject({
-    url: httpUrl().describe("The agent's JSON-RPC endpoint, for example `https://agent.example.com/a2a`."),
-    card: httpUrl()
+    url: serverUrl().describe("The agent's JSON-RPC endpoint, for example `https://agent.example.com/a2a`."),
+    card: serverUrl()
       .optional()
       .describe("The URL of the agent card. Default: `.well-known/agent-card.json` below `url`, or at its host."),
   }),

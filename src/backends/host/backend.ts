@@ -12,7 +12,7 @@ import {
   type ResponseReceiver,
 } from "../../core/backend.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
-import { markLocal } from "../../core/schema.ts";
+import { markAddress, markLocal } from "../../core/schema.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { type HealthEvents, HostHealth } from "../../http/client/host-health.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";
@@ -27,12 +27,14 @@ const RESPONSE_HEAD_TIMEOUT_MS = 60_000;
 export const host = defineBackend({
   key: "host",
   doc: "A plain HTTP server: `host:port`, an `http://` or `https://` URL, or `unix:/path`.",
-  schema: markLocal(
-    z.string().superRefine((text, context) => {
-      const parsed = parseAddress(text);
-      if (!parsed.ok) context.addIssue({ code: "custom", message: parsed.error });
-    }),
-    { what: "a unix socket", isLocal: (text) => /^unix:/i.test(String(text)) },
+  schema: markAddress(
+    markLocal(
+      z.string().superRefine((text, context) => {
+        const parsed = parseAddress(text);
+        if (!parsed.ok) context.addIssue({ code: "custom", message: parsed.error });
+      }),
+      { what: "a unix socket", isLocal: (text) => /^unix:/i.test(String(text)) },
+    ),
   ).describe("`host:port`, `http://host[:port]`, `https://host[:port]` or `unix:/path`."),
 
   compile(config, env): Backend {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseAllDocuments } from "yaml";
+import { restrictNetworks } from "../../http/local-address.ts";
 import { policies } from "../../policies/index.ts";
 import { configSchema } from "../schema/schema.ts";
 import { createCluster, isKubernetesObject, type KubernetesObject } from "./cluster.ts";
@@ -185,4 +186,88 @@ test("in files a route can name a Backend, too", () => {
   assert.deepEqual([result.backend, result.refs?.isTrue], ["true Accepted", true]);
   const foreign = translate(BASE + backend("{}", "shop", "gateway.example.com/v1"), false);
   assert.match(foreign.problems.map((problem) => problem.toLine()).join("\n"), /Backend is not supported, ignored/);
+});
+
+const SERVICES = `
+---
+apiVersion: v1
+kind: Service
+metadata: { name: tools, namespace: shop }
+spec: { ports: [{ port: 80 }] }
+---
+apiVersion: v1
+kind: Service
+metadata: { name: alias, namespace: shop }
+spec: { type: ExternalName, externalName: web.other.svc }
+---
+apiVersion: v1
+kind: Service
+metadata: { name: web, namespace: other }
+spec: { ports: [{ port: 80 }] }
+`;
+const GRANT = `
+---
+apiVersion: gateway.networking.k8s.io/v1beta1
+kind: ReferenceGrant
+metadata: { name: web, namespace: other }
+spec:
+  from: [{ group: policy.gateway.internal, kind: Backend, namespace: shop }]
+  to: [{ group: "", kind: Service, name: web }]
+`;
+
+function hostVerdict(host: string, more = ""): string {
+  const [outcome] = translate(BASE + SERVICES + more + backend(`{ host: "${host}" }`)).backendOutcomes;
+  return outcome?.accepted.isTrue ? "accepted" : (outcome?.accepted.message ?? "");
+}
+
+test("a Backend names no addresses, and Services of other namespaces only with a grant", () => {
+  for (const host of ["10.96.0.5:80", "8.8.8.8:53", "[fd00::1]:80", "http://0x0a600005", "https://10.1"])
+    assert.match(
+      hostVerdict(host),
+      /^spec\.host: the address \S+ is not in the networks that the operator allows/,
+      host,
+    );
+  for (const host of ["web.other.svc:80", "http://WEB.other.svc.cluster.local.", "a.web.other.svc:80"]) {
+    assert.match(hostVerdict(host), /^spec\.host: Service other\/web is in another namespace/, host);
+    assert.equal(hostVerdict(host, GRANT), "accepted", host);
+  }
+  for (const host of ["tools.shop.svc:80", "api.example.com:443", "https://svc.example.com"])
+    assert.equal(hostVerdict(host), "accepted", host);
+  for (const host of ["web.other:80", "a.web.other:80", "web:80", "10-96-0-5.other.pod:80", "a.cluster.local:80"])
+    assert.match(hostVerdict(host), /write <service>\.<namespace>\.svc for a Service$/, host);
+  assert.match(hostVerdict("alias.shop.svc:80"), /ExternalName/);
+  assert.match(hostVerdict("gone.shop.svc:80"), /was not found/);
+});
+
+test("the operator allows networks", (t) => {
+  t.after(() => restrictNetworks(undefined));
+  restrictNetworks("10.20.0.0/16");
+  assert.equal(hostVerdict("10.20.3.4:80"), "accepted");
+  assert.match(hostVerdict("10.21.3.4:80"), /is not in the networks/);
+});
+
+test("addresses in nested fields of a Backend and in policies are checked", () => {
+  const rows = [
+    "{ mcp: { targets: [{ name: a, mcp: { url: 'http://10.96.0.5/mcp' } }] } }",
+    "{ ai: { provider: { openAICompatible: { baseUrl: 'http://web.other.svc/v1' } } } }",
+    "{ ai: { provider: { openAI: {} }, hostOverride: '10.96.0.5:80' } }",
+  ];
+  for (const row of rows)
+    assert.equal(translate(BASE + SERVICES + backend(row)).backendOutcomes[0]?.accepted.isTrue, false, row);
+  const policy = (traffic: string) => `
+---
+apiVersion: policy.gateway.internal/v1alpha1
+kind: GatewayPolicy
+metadata: { name: check, namespace: shop }
+spec:
+  targetRefs: [{ group: gateway.networking.k8s.io, kind: HTTPRoute, name: web }]
+  traffic: ${traffic}
+`;
+  const closed = (traffic: string): number =>
+    translate(BASE + SERVICES + backend("{ host: 'a.example:80' }") + policy(traffic)).closures.length;
+  const keys = "issuer: 'https://kubernetes.default.svc', audiences: [a]";
+  assert.equal(closed("{ extAuthz: { host: 'web.other.svc:9000' } }"), 1);
+  assert.equal(closed("{ extAuthz: { host: 'tools.shop.svc:9000' } }"), 0);
+  assert.equal(closed(`{ jwtAuthentication: { ${keys} } }`), 1, "the keys are fetched from the issuer");
+  assert.equal(closed(`{ jwtAuthentication: { ${keys}, jwks: { inline: '{"keys":[]}' } } }`), 0);
 });

@@ -1,14 +1,15 @@
 /**
  * Prepares values of a cluster document for validation. It resolves each `secretRef` in a field that allows one, and
- * rejects values that access the local machine.
+ * rejects values that access the local machine and addresses that the author may not reach.
  */
 import type { z } from "zod";
-import { getLocalUse, isSecretSchema } from "../../core/schema.ts";
+import { getAddressUse, getLocalUse, isSecretSchema } from "../../core/schema.ts";
 import { below, unwrap } from "../schema/schema-walk.ts";
 import type { Path } from "../text/value-path.ts";
-import { fieldsOf, isObject, textOf } from "../text/value-shapes.ts";
+import { type Fields, fieldsOf, isObject, textOf } from "../text/value-shapes.ts";
 import type { SourceDocument } from "../text/yaml-source.ts";
 import type { Cluster, Referrer } from "./cluster.ts";
+import { addressFault } from "./confined-addresses.ts";
 
 export interface Confined {
   readonly value: unknown;
@@ -25,7 +26,7 @@ export interface ConfinedContext {
 export function confinedValues(schema: z.ZodType, value: unknown, path: Path, context: ConfinedContext): Confined {
   const faults: { path: Path; message: string }[] = [];
 
-  function walk(schemas: readonly z.ZodType[], inner: unknown, at: Path): unknown {
+  function walk(schemas: readonly z.ZodType[], inner: unknown, at: Path, around: Fields = {}): unknown {
     const marked = [...schemas, ...schemas.flatMap(unwrap)];
     const local = marked.map(getLocalUse).find((use) => use !== undefined);
     if (isObject(inner) && Object.keys(inner).length === 1 && isObject(inner.secretRef)) {
@@ -37,11 +38,21 @@ export function confinedValues(schema: z.ZodType, value: unknown, path: Path, co
       faults.push({ path: at, message: `a document of a cluster cannot use ${local.what}${hint}` });
       return inner;
     }
+    const address = marked.map(getAddressUse).find((use) => use !== undefined);
+    if (
+      address &&
+      typeof inner === "string" &&
+      (address.unless === undefined || around[address.unless] === undefined)
+    ) {
+      const message = addressFault(inner, context);
+      if (message !== undefined) faults.push({ path: at, message });
+      return inner;
+    }
     const holders = schemas.flatMap(unwrap);
     if (Array.isArray(inner)) return inner.map((element, i) => walk(below(holders, i), element, [...at, i]));
     if (!isObject(inner)) return inner;
     return Object.fromEntries(
-      Object.entries(inner).map(([key, field]) => [key, walk(below(holders, key), field, [...at, key])]),
+      Object.entries(inner).map(([key, field]) => [key, walk(below(holders, key), field, [...at, key], inner)]),
     );
   }
 

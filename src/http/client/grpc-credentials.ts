@@ -1,10 +1,10 @@
 /**
  * Creates credentials for a gRPC connection without TLS. A confined connection, whose address comes from a Kubernetes
- * document, fails before its first byte if it leads to a local address. The check uses the connected address, so DNS
+ * document, fails before its first byte if it leads to a refused address. The check uses the connected address, so DNS
  * rebinding cannot bypass it.
  */
 import type { ChannelCredentials, ChannelOptions } from "@grpc/grpc-js";
-import { isLocalAddress, localAddressError } from "../local-address.ts";
+import { isRefusedAddress, refusedAddressError } from "../local-address.ts";
 
 type Grpc = Pick<typeof import("@grpc/grpc-js"), "credentials">;
 
@@ -13,9 +13,10 @@ export interface PlainChannel {
   readonly options: ChannelOptions;
 }
 
-export function plainChannel(grpc: Grpc, isConfined: boolean): PlainChannel {
+export function plainChannel(grpc: Grpc, address: string, isConfined: boolean): PlainChannel {
   const credentials = grpc.credentials.createInsecure();
   if (!isConfined) return { credentials, options: {} };
+  const host = address.replace(/:\d+$/, "");
   const create = credentials._createSecureConnector.bind(credentials);
   credentials._createSecureConnector = (...parts) => {
     const connector = create(...parts);
@@ -25,8 +26,8 @@ export function plainChannel(grpc: Grpc, isConfined: boolean): PlainChannel {
       destroy: () => connector.destroy(),
       async connect(socket) {
         const { remoteAddress } = socket;
-        if (remoteAddress === undefined || isLocalAddress(remoteAddress))
-          throw localAddressError(remoteAddress ?? "the socket");
+        if (remoteAddress === undefined || isRefusedAddress(remoteAddress, host))
+          throw refusedAddressError(remoteAddress ?? "the socket");
         return connector.connect(socket);
       },
     };

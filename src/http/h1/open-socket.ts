@@ -5,7 +5,7 @@ import { connect as connectTcp, isIP, type LookupFunction, Socket } from "node:n
 import { connect as connectTls, type PeerCertificate } from "node:tls";
 import { hasOneName } from "../certificates.ts";
 import type { HttpTarget } from "../http-client.ts";
-import { confinedLookup, isLocalAddress, localAddressError } from "../local-address.ts";
+import { confinedLookup, isRefusedAddress, refusedAddressError } from "../local-address.ts";
 import { type Received, readConnecting, readOptions } from "./socket-reads.ts";
 
 /** The gateway offers `protocols` by ALPN. `received` replaces `data` events. */
@@ -16,8 +16,8 @@ export function openSocket(
   received?: Received,
 ): Socket {
   // A literal address is never resolved, so it is checked before connecting. A name is checked when it is resolved.
-  if (isConfined && (socketPath !== undefined || isLocalAddress(host)))
-    return new Socket().destroy(localAddressError(socketPath ?? host));
+  if (isConfined && (socketPath !== undefined || isRefusedAddress(host, host)))
+    return new Socket().destroy(refusedAddressError(socketPath ?? host));
   const lookup = isConfined ? confinedLookup(unconfined) : unconfined;
   const at = socketPath === undefined ? { host, port, lookup } : { path: socketPath };
   const reading = readOptions(received);

@@ -6,7 +6,7 @@ import { z } from "zod";
 import { urlLabel } from "../../base/url-label.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import type { CompileEnv } from "../../core/policy.ts";
-import { httpUrl, markLocal, watchedFilePath } from "../../core/schema.ts";
+import { markAddress, markLocal, serverUrl, watchedFilePath } from "../../core/schema.ts";
 import { parseHttpUrl } from "../../http/fetch.ts";
 import { createDiscovery, type Discovery } from "../providers/discovery.ts";
 import { errorDetail, type IdentityProvider, invalidProviderResponse } from "../providers/provider.ts";
@@ -18,8 +18,10 @@ const keySetObject = z.looseObject({ keys: z.array(z.unknown()) });
 
 export const jwksSetting = z
   .union([
-    markLocal(z.string().min(1), { what: "a file", isLocal: (text) => typeof text === "string" && isFileText(text) }),
-    z.strictObject({ url: httpUrl() }),
+    markAddress(
+      markLocal(z.string().min(1), { what: "a file", isLocal: (text) => typeof text === "string" && isFileText(text) }),
+    ),
+    z.strictObject({ url: serverUrl() }),
     z.strictObject({ file: watchedFilePath() }),
     z.strictObject({ inline: z.union([z.string().min(1), keySetObject]) }),
     keySetObject,

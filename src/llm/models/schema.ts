@@ -2,7 +2,16 @@
  * Defines the configuration schema of `ai` and of the top-level section `llm`.
  */
 import { z } from "zod";
-import { celSource, duration, exactlyOneOf, filePath, httpUrl, markLocal, secret } from "../../core/schema.ts";
+import {
+  celSource,
+  duration,
+  exactlyOneOf,
+  filePath,
+  markAddress,
+  markLocal,
+  secret,
+  serverUrl,
+} from "../../core/schema.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { pathFault } from "../../http/request-path.ts";
 import { apiKeySchema, authSchema } from "../credentials/credential.ts";
@@ -56,7 +65,7 @@ const PROVIDERS = {
   openAICompatible: z
     .strictObject({
       model,
-      baseUrl: httpUrl().describe("The base URL of the API, for example http://localhost:8000/v1."),
+      baseUrl: serverUrl().describe("The base URL of the API, for example http://localhost:8000/v1."),
       name: z
         .string()
         .min(1)
@@ -86,11 +95,13 @@ const PROVIDERS = {
 
 export const providerSchema = exactlyOneOf(z.strictObject(PROVIDERS), Object.keys(PROVIDERS));
 
-const address = markLocal(
-  z
-    .string()
-    .refine((text) => parseAddress(text).ok, "expected host:port, or an http:// or https:// URL without a path"),
-  { what: "a unix socket", isLocal: (text) => /^unix:/i.test(String(text)) },
+const address = markAddress(
+  markLocal(
+    z
+      .string()
+      .refine((text) => parseAddress(text).ok, "expected host:port, or an http:// or https:// URL without a path"),
+    { what: "a unix socket", isLocal: (text) => /^unix:/i.test(String(text)) },
+  ),
 ).optional();
 
 const UNSAFE_PATH = "no server would accept this path: it has a dot segment, a backslash or a bad percent encoding";
@@ -193,7 +204,7 @@ export const modelSchema = z.strictObject({
       apiKey: apiKeySchema.describe(
         "The provider's key, `{file}`, `{passthrough: {}}`, `{aws}`, `{google}` or `{azure}` as under `ai.auth`.",
       ),
-      baseUrl: httpUrl().optional().describe("The base URL of the provider's API."),
+      baseUrl: serverUrl().optional().describe("The base URL of the provider's API."),
       ...overrides,
       awsRegion: region.optional().describe("For bedrock."),
       awsAccessKeyId: z.string().min(1).optional().describe("For bedrock."),

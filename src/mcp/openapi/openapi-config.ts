@@ -3,7 +3,7 @@
  */
 import { createHash } from "node:crypto";
 import { z } from "zod";
-import { exactlyOneOf, filePath, headerName, headerValue, httpUrl, secret } from "../../core/schema.ts";
+import { exactlyOneOf, filePath, headerName, headerValue, secret, serverUrl } from "../../core/schema.ts";
 import { forwardedHeaderName } from "../transports/forwarded-header.ts";
 import { type OpenApiDocument, parseOpenApi } from "./document.ts";
 
@@ -33,8 +33,8 @@ const selection = z.array(z.string().min(1).max(256));
 export const openApiSchema = exactlyOneOf(
   z.strictObject({
     file: filePath().optional().describe("The OpenAPI 3 description, JSON or YAML."),
-    url: httpUrl().optional().describe("The URL of the description. It is fetched when the server is first used."),
-    server: httpUrl()
+    url: serverUrl().optional().describe("The URL of the description. It is fetched when the server is first used."),
+    server: serverUrl()
       .optional()
       .describe("The base URL of the API. Default: the first of the file's `servers`. Required with `url`."),
     auth: auth.optional().describe("How the gateway authenticates to the API."),

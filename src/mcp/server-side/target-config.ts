@@ -12,6 +12,7 @@ import {
   httpUrl,
   markLocal,
   secret,
+  serverUrl,
 } from "../../core/schema.ts";
 import { isSameHeader } from "../../http/header-rules.ts";
 import { type OpenApiConfig, openApiSchema } from "../openapi/openapi-config.ts";
@@ -21,7 +22,7 @@ const TOKEN_TYPE = "urn:ietf:params:oauth:token-type:";
 
 const exchangeSchema = z
   .strictObject({
-    tokenUrl: httpUrl().describe("The token endpoint of the identity provider."),
+    tokenUrl: serverUrl().describe("The token endpoint of the identity provider."),
     clientId: z.string().min(1).describe("The gateway's client id at the identity provider."),
     clientSecret: secret().optional().describe("The client secret, if the client has one."),
     audience: z.string().min(1).optional().describe("The server's identifier at the identity provider."),
@@ -71,7 +72,7 @@ export const oauthSchema = z
     connectUrl: httpUrl().describe(
       "The public URL of the route with the `mcpLogins` backend, for example `https://gateway.example.com/connect`. Users connect their accounts there.",
     ),
-    issuer: httpUrl().optional().describe("The authorization server. Default: the one in the server's metadata."),
+    issuer: serverUrl().optional().describe("The authorization server. Default: the one in the server's metadata."),
     clientId: z
       .string()
       .min(1)
@@ -226,7 +227,7 @@ const stdio = z.strictObject({
 });
 
 const remote = z.strictObject({
-  url: httpUrl().describe("The server's MCP endpoint, for example `https://mcp.example.com/mcp`."),
+  url: serverUrl().describe("The server's MCP endpoint, for example `https://mcp.example.com/mcp`."),
   headers: z
     .record(headerName(), headerValue().meta({ secret: true }))
     .default({})

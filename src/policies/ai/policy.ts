@@ -7,7 +7,7 @@ import { z } from "zod";
 import { urlLabel } from "../../base/url-label.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
-import { duration, exactlyOneOf, headerName, headerValue, httpUrl } from "../../core/schema.ts";
+import { duration, exactlyOneOf, headerName, headerValue, serverUrl } from "../../core/schema.ts";
 import { createGuardWebhook } from "../../llm/guards/guard-webhook.ts";
 import { hasGuards, noteUnreadRules } from "../../llm/guards/prompt-rules.ts";
 import { compileTextGuard } from "../../llm/guards/text-guard.ts";
@@ -53,7 +53,7 @@ const guard = exactlyOneOf(
       .describe("Regular expressions, matched in linear time."),
     webhook: z
       .strictObject({
-        url: httpUrl().describe("Receives the text as a POST request and responds with pass, mask, or reject."),
+        url: serverUrl().describe("Receives the text as a POST request and responds with pass, mask, or reject."),
         headers: z
           .record(headerName(), headerValue().meta({ secret: true }))
           .default({})

@@ -9,7 +9,7 @@ import type { Expression } from "../../cel/expression.ts";
 import { keyOf, mayBeSecret } from "../../cel/limit-key.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { type Charge, definePolicy, type Hooks, type Outcome } from "../../core/policy.ts";
-import { celSource, exactlyOneOf, headerName, headerValue, httpUrl } from "../../core/schema.ts";
+import { celSource, exactlyOneOf, headerName, headerValue, serverUrl } from "../../core/schema.ts";
 import { type Budget, MAX_BUDGET_TOKENS, MAX_COST, toStoredAmount } from "../../llm/budgets/budget.ts";
 import {
   BudgetCharge,
@@ -80,7 +80,7 @@ export const budgetsSchema = z.strictObject({
     .describe("The budgets. A call must pass all of them."),
   webhook: z
     .strictObject({
-      url: httpUrl().describe("The URL that receives alerts as POST requests."),
+      url: serverUrl().describe("The URL that receives alerts as POST requests."),
       headers: z
         .record(headerName(), headerValue().meta({ secret: true }))
         .default({})

@@ -79,7 +79,7 @@ async function openClient(
   ]);
   const definition = loader.fromJSON(PROTOCOL, { keepCase: true, longs: Number, defaults: true, arrays: true });
   const service = definition[SERVICE_NAME] as ServiceDefinition;
-  const { credentials, options } = plainChannel(grpc, isConfined);
+  const { credentials, options } = plainChannel(grpc, host, isConfined);
   const client = new grpc.Client(host, credentials, {
     ...options,
     "grpc.initial_reconnect_backoff_ms": FIRST_RECONNECT_MS,

@@ -12,7 +12,15 @@ import type { Exchange } from "../../core/exchange.ts";
 import { evaluatedText } from "../../core/header-changes.ts";
 import { definePolicy, type Hooks } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
-import { celSource, changeableHeaderName, duration, exactlyOneOf, headerName, httpUrl } from "../../core/schema.ts";
+import {
+  celSource,
+  changeableHeaderName,
+  duration,
+  exactlyOneOf,
+  headerName,
+  markAddress,
+  serverUrl,
+} from "../../core/schema.ts";
 import { MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { type CheckClient, checkRequest, openCheckClient, parseVerdict } from "./grpc-check.ts";
@@ -28,12 +36,10 @@ const HOST_AND_PORT = /^(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;
 
 const schema = exactlyOneOf(
   z.strictObject({
-    host: z
-      .string()
-      .regex(HOST_AND_PORT, "expected host:port of the service's gRPC address")
+    host: markAddress(z.string().regex(HOST_AND_PORT, "expected host:port of the service's gRPC address"))
       .optional()
       .describe("`host:port` of a service that speaks Envoy's external authorization protocol v3 over gRPC."),
-    url: httpUrl()
+    url: serverUrl()
       .optional()
       .describe(
         "A service over plain HTTP: 2xx allows the request, 5xx is a failure, and any other response is sent to the client.",

@@ -5,6 +5,7 @@
  */
 import { z } from "zod";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
+import { markAddress } from "../../core/schema.ts";
 import { parseHttpUrl } from "../../http/fetch.ts";
 import {
   type AcceptedIssuer,
@@ -29,10 +30,9 @@ const audiences = z
 const validation = z.strictObject({
   requiredClaims: z.array(z.string().min(1)).describe("Required claims besides `exp`."),
 });
-const issuer = z
-  .string()
-  .min(1)
-  .describe("The issuer of accepted tokens, exactly as in their `iss` claim: a URL, or any name if `jwks` is set.");
+const issuer = markAddress(z.string().min(1), { unless: "jwks" }).describe(
+  "The issuer of accepted tokens, exactly as in their `iss` claim: a URL, or any name if `jwks` is set.",
+);
 
 const provider = z
   .strictObject({

@@ -6,7 +6,7 @@
  */
 import { z } from "zod";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
-import { httpUrl, secret } from "../../core/schema.ts";
+import { httpUrl, markAddress, secret } from "../../core/schema.ts";
 import { authenticationMode, createBearerAuthentication } from "../../identity/access/bearer-authentication.ts";
 import { BEARER_LOCATION } from "../../identity/access/credential-location.ts";
 import {
@@ -90,7 +90,9 @@ function wrongProvider({ code, input, keys }: { code?: string; input?: unknown; 
 const schema = z
   .strictObject({
     mode: authenticationMode.optional(),
-    issuer: httpUrl().describe("The issuer of accepted tokens, exactly as in their `iss` claim."),
+    issuer: markAddress(httpUrl(), { unless: "jwks" }).describe(
+      "The issuer of accepted tokens, exactly as in their `iss` claim.",
+    ),
     audiences: z
       .array(z.string().min(1))
       .min(1)

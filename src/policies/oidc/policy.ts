@@ -10,7 +10,7 @@ import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { tokenPrincipal } from "../../core/principal.ts";
 import { emptyReply, jsonReply, type Reply, textReply } from "../../core/reply.ts";
-import { duration, httpUrl, secret } from "../../core/schema.ts";
+import { duration, httpUrl, secret, serverUrl } from "../../core/schema.ts";
 import { canonicalPath } from "../../http/request-path.ts";
 import { acquireDiscovery, acquireVerifier, selectKeySource } from "../../identity/keys/key-source.ts";
 import { BrowserCookie, foreignOrigin } from "../../identity/login/browser-flow.ts";
@@ -23,7 +23,7 @@ const MAX_SESSION_MS = 30 * 86_400_000;
 const SAFE_METHODS: readonly string[] = ["GET", "HEAD", "OPTIONS"];
 
 const schema = z.strictObject({
-  issuer: httpUrl().describe("The provider's issuer, exactly as in its metadata and its ID tokens."),
+  issuer: serverUrl().describe("The provider's issuer, exactly as in its metadata and its ID tokens."),
   clientId: z.string().min(1).describe("The client ID of this gateway at the provider."),
   clientSecret: secret().optional().describe("The client secret. Omit it for a public client. PKCE is always used."),
   clientAuth: z

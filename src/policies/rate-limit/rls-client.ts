@@ -223,7 +223,7 @@ async function openChannel(host: string, isConfined: boolean): Promise<Channel> 
   const definition = loader.fromJSON(PROTOCOL, { keepCase: true, longs: Number, defaults: true, arrays: true });
   const service = definition[SERVICE_NAME] as import("@grpc/grpc-js").ServiceDefinition;
   const method = service.ShouldRateLimit as import("@grpc/grpc-js").MethodDefinition<RlsRequest, RlsResponse>;
-  const { credentials, options } = plainChannel(grpc, isConfined);
+  const { credentials, options } = plainChannel(grpc, host, isConfined);
   const client: Client = new grpc.Client(host, credentials, {
     ...options,
     "grpc.initial_reconnect_backoff_ms": FIRST_RECONNECT_MS,

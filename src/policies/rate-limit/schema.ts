@@ -2,7 +2,7 @@
  * Defines the configuration schema of `rateLimit`, which is the same in the standalone document and in a GatewayPolicy.
  */
 import { z } from "zod";
-import { celSource, duration, exactlyOneOf, missingChoice } from "../../core/schema.ts";
+import { celSource, duration, exactlyOneOf, markAddress, missingChoice } from "../../core/schema.ts";
 
 /** The number is limited, because every request checks every entry. */
 const MAX_ENTRIES = 16;
@@ -86,10 +86,9 @@ const descriptorSchema = z.strictObject({
 });
 
 export const globalLimitSchema = z.strictObject({
-  host: z
-    .string()
-    .regex(HOST_AND_PORT, "expected host:port of the rate limit service's gRPC address")
-    .describe("`host:port` of a service that speaks Envoy's rate limit protocol v3 over gRPC."),
+  host: markAddress(
+    z.string().regex(HOST_AND_PORT, "expected host:port of the rate limit service's gRPC address"),
+  ).describe("`host:port` of a service that speaks Envoy's rate limit protocol v3 over gRPC."),
   domain: z.string().min(1).max(256).describe("The domain of the limits in the service's configuration."),
   descriptors: z
     .array(descriptorSchema)

@@ -1,0 +1,51 @@
+/**
+ * Checks hosts that documents of a cluster name. A Service needs a ReferenceGrant if it is in another namespace, as in
+ * `backendRefs`. Addresses, and names that the cluster's DNS resolves to them, are refused unless the operator allows
+ * the network, because they would bypass the grants. Other names are checked when they are resolved.
+ */
+import { isIP } from "node:net";
+import { isAllowedNetwork, serviceOfName } from "../../http/local-address.ts";
+import type { Cluster, Referrer } from "./cluster.ts";
+
+interface AddressContext {
+  readonly cluster: Cluster;
+  readonly referrer: Referrer;
+}
+
+/** Returns the reason if the document may not name this address: a URL, or `host:port`. */
+export function addressFault(text: string, { cluster, referrer }: AddressContext): string | undefined {
+  const host = hostOf(text);
+  if (host === undefined) return undefined;
+  if (isIP(host) !== 0)
+    return isAllowedNetwork(host)
+      ? undefined
+      : `the address ${host} is not in the networks that the operator allows (--backend-networks): use a host name`;
+  const service = serviceOfName(host);
+  if (service) {
+    const { name, namespace } = service;
+    const shown = `Service ${namespace}/${name}`;
+    if (!cluster.mayRefer(referrer, { group: "", kind: "Service", namespace, name }))
+      return `${shown} is in another namespace, whose ReferenceGrants do not allow this`;
+    const found = cluster.service(namespace, name, undefined);
+    if (found === undefined) return `${shown} was not found`;
+    return found.type === "ExternalName" ? `${shown} is of type ExternalName, which is not supported` : undefined;
+  }
+  const labels = host.split(".");
+  const form = "write <service>.<namespace>.svc for a Service";
+  // The search list of a pod completes these names with the namespace of the Gateway or the domain of the cluster.
+  if (labels.length === 1) return `${host} is not a full host name: ${form}`;
+  if (["svc", "pod", "cluster"].includes(labels.at(-1) ?? "") || host.endsWith(".cluster.local"))
+    return `${host} is a name of the cluster: ${form}`;
+  const [namespace = "", name = ""] = labels.reverse();
+  if (cluster.service(namespace, name, undefined) !== undefined)
+    return `${host} may be a Service of the cluster: ${form}`;
+  return undefined;
+}
+
+function hostOf(text: string): string | undefined {
+  const isHostAndPort = /^(?:\[[^\]]+\]|[^:/[\]]+):\d+$/.test(text);
+  const url = isHostAndPort ? `http://${text}` : text;
+  if (!/^https?:/i.test(url) || !URL.canParse(url)) return undefined;
+  const host = new URL(url).hostname.replace(/^\[|\]$/g, "").replace(/\.$/, "");
+  return host === "" ? undefined : host.toLowerCase();
+}
