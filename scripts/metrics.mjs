@@ -13,6 +13,8 @@ const GAUGE_LABELS = {
   gateway_mcp_children: ["backend"],
   gateway_build_info: ["version", "node"],
   gateway_store_up: ["kind"],
+  gateway_controller_kind_unreadable: ["kind"],
+  gateway_controller_kind_pending: ["kind"],
   nodejs_eventloop_delay_seconds: ["quantile"],
 };
 

@@ -14,11 +14,14 @@ import { processEnvironment } from "../config/text/env.ts";
 import { restrictNetworks } from "../http/local-address.ts";
 import { openApiClient, openClusterAccess } from "../kubernetes/api-client.ts";
 import { type Controller, startController } from "../kubernetes/controller.ts";
+import { registerControllerMetrics } from "../kubernetes/controller-metrics.ts";
 import { KubeconfigError } from "../kubernetes/kubeconfig.ts";
 import { listenAddress } from "../kubernetes/snapshot-server.ts";
 import { parseLogFilter } from "../observe/log/log-filter.ts";
 import { openLogOutput } from "../observe/log/log-output.ts";
 import { createLogging } from "../observe/log/logger.ts";
+import { createMetrics } from "../observe/log/metrics.ts";
+import { registerProcessMetrics } from "../observe/log/process-metrics.ts";
 
 const HELP = `Usage: gateway controller [options]
 
@@ -105,6 +108,9 @@ export async function runController(args: readonly string[]): Promise<number> {
     });
     const namespace = flags.namespace ?? access.namespace;
     const identity = `${hostname()}-${randomBytes(4).toString("hex")}`;
+    const metrics = createMetrics();
+    registerProcessMetrics(metrics, { version: VERSION, startedAtMs: systemClock.now() });
+    registerControllerMetrics(metrics, () => controller?.state());
     const statistics = await openAdminServer(
       { kind: "tcp", hosts: [stats.host === "" ? "0.0.0.0" : stats.host], port: stats.port },
       [
@@ -113,6 +119,11 @@ export async function runController(args: readonly string[]): Promise<number> {
           path: "/healthz/ready",
           doc: "Whether this replica serves current snapshots to data planes.",
           GET: () => (controller?.isReady() ? textResponse(200, "ready\n") : textResponse(503, "not ready\n")),
+        },
+        {
+          path: "/metrics",
+          doc: "Metrics in the Prometheus text format.",
+          GET: () => ({ status: 200, type: "text/plain; version=0.0.4; charset=utf-8", body: metrics.render() }),
         },
         {
           path: "/state",

@@ -24,10 +24,11 @@ import {
   staleDeployments,
 } from "./data-plane-deployment.ts";
 import { debounce } from "./debounce.ts";
+import { createHeldObjects } from "./held-objects.ts";
 import { electLeader, type Leader } from "./leader-election.ts";
 import { createPeerReporter } from "./peer-reports.ts";
 import { createTokenReviews, openSnapshotServer, type SnapshotServer } from "./snapshot-server.ts";
-import { createStatusWriter, desiredStatuses, type GatewayState, waitingStatuses } from "./status.ts";
+import { createStatusWriter, desiredStatuses, type GatewayState, heldStatuses, waitingStatuses } from "./status.ts";
 
 const QUIET_MS = 50;
 const LONGEST_MS = 500;
@@ -58,12 +59,27 @@ export interface ControllerOptions {
   readonly deploy: Pick<DeployOptions, "image" | "replicas" | "serviceType" | "backendNetworks"> | undefined;
 }
 
+export interface ControllerState {
+  /** The kinds that have not been listed yet. */
+  readonly waitingFor: readonly string[];
+  /** The kinds of policies that can no longer be read. */
+  readonly unreadable: readonly string[];
+  /** The number of Gateways and routes that wait until policies can be read. */
+  readonly held: number;
+  readonly isLeader: boolean;
+  readonly isConnected: boolean;
+  readonly gateways: number;
+  readonly deployFailures: number;
+  readonly statusWrites: number;
+  readonly reconcileMs: number;
+}
+
 export interface Controller {
   /** True while this replica serves current snapshots to data planes. */
   isReady(): boolean;
   readonly port: number;
-  /** Returns the body of the `/state` endpoint. */
-  state(): Record<string, unknown>;
+  /** Returns the state for the `/state` and `/metrics` endpoints. */
+  state(): ControllerState;
   stop(): Promise<void>;
 }
 
@@ -78,6 +94,8 @@ export async function startController(options: ControllerOptions): Promise<Contr
   let leader: Leader | undefined;
   let isPublished = false;
   let ledSinceMs = 0;
+  const heldObjects = createHeldObjects();
+  let held: readonly KubernetesObject[] = [];
   /** Maps Gateways to the reason why their data planes cannot be deployed. */
   const deployFailures = new Map<string, Verdict>();
   /** Maps Gateways to the time at which a data plane last served them. */
@@ -161,7 +179,9 @@ export async function startController(options: ControllerOptions): Promise<Contr
 
   function refreshView(): ClusterView {
     const beganMs = clock.monotonicMs();
-    const fresh = createClusterView(cache.all(), clock.now());
+    const split = heldObjects.split(cache.all(), cache.unreadable().length === 0);
+    held = split.held;
+    const fresh = createClusterView(split.usable, clock.now());
     gateways = new Map(fresh.gateways.map((gateway) => [gatewayKey(gateway), gateway]));
     for (const [key, { version }] of fresh.snapshots)
       if (versions.get(key)?.version !== version) versions.set(key, { version, sinceMs: clock.monotonicMs() });
@@ -194,9 +214,10 @@ export async function startController(options: ControllerOptions): Promise<Contr
     for (const key of view.gateways.map(gatewayKey))
       if (server.instances(key).some(({ ack }) => ack !== undefined)) servedMs.set(key, nowMs);
     const settling = new Set(view.gateways.map(gatewayKey).filter(isSettling));
-    const statuses = desiredStatuses(view, (key) => stateOf(key), clock.now(), cache.unreadable()).filter(
+    const desired = desiredStatuses(view, (key) => stateOf(key), clock.now(), cache.unreadable()).filter(
       ({ object }) => object.kind !== "Gateway" || !settling.has(objectKey(object)),
     );
+    const statuses = [...desired, ...heldStatuses(held, view, cache.unreadable(), clock.now())];
     isIncomplete = (await writer.write(statuses)) || isIncomplete;
     if (isIncomplete) retryAfter(RETRY_MS);
     else if (settling.size > 0) retryAfter(SETTLING_MS);
@@ -239,9 +260,11 @@ export async function startController(options: ControllerOptions): Promise<Contr
     state: () => ({
       waitingFor: cache.waitingFor(),
       unreadable: cache.unreadable(),
+      held: held.length,
       isLeader: isLeader(),
       isConnected: isConnected(),
       gateways: gateways.size,
+      deployFailures: deployFailures.size,
       statusWrites: writer.written(),
       reconcileMs: Math.round(reconcileMs),
     }),

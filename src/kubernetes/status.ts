@@ -59,7 +59,11 @@ export function desiredStatuses(
       policyStatus(policy as unknown as KubernetesObject, view, stateOf, nowMs),
     ),
   ];
-  return all.filter(({ object, status }) =>
+  return changedOnly(all);
+}
+
+function changedOnly(statuses: readonly DesiredStatus[]): DesiredStatus[] {
+  return statuses.filter(({ object, status }) =>
     Object.entries(status).some(([field, value]) => !isSame(value, fieldsOf(object.status)[field])),
   );
 }
@@ -121,6 +125,37 @@ export function waitingStatuses(
     const next = withOthers(conditions, [own]);
     return isSame(next, conditions) ? [] : [{ object, status: { conditions: next } }];
   });
+}
+
+/** The status of Gateways and routes that were created while policies could not be read. */
+export function heldStatuses(
+  held: readonly KubernetesObject[],
+  { classes, gateways }: Pick<ClusterView, "classes" | "gateways">,
+  kinds: readonly string[],
+  nowMs: number,
+): DesiredStatus[] {
+  const ours = new Set(classes.map(({ metadata }) => metadata.name));
+  const own = held.filter((one) => one.kind === "Gateway" && ours.has(String(specOf(one).gatewayClassName)));
+  const served = new Set([...gateways, ...own].map(gatewayKey));
+  const message = `${kinds.join(", ")} cannot be read, so a new route waits: install the CRDs and check the rights of the controller`;
+  const accepted: Verdict = { isTrue: false, reason: "Pending", message };
+  const routes = held.flatMap((route) => {
+    if (route.kind === "Gateway") return [];
+    const parents = listOf(specOf(route).parentRefs)
+      .map(fieldsOf)
+      .filter(({ namespace, name, kind = "Gateway" }) => {
+        const key = keyOf(textOf(namespace) ?? route.metadata.namespace ?? "", String(name));
+        return kind === "Gateway" && served.has(key);
+      });
+    const outcomes = parents.map((parentRef) => ({
+      parentRef,
+      accepted,
+      resolvedRefs: { ...accepted, message: "The references are not checked yet" },
+      partiallyInvalid: undefined,
+    }));
+    return routeStatus(route, outcomes, nowMs);
+  });
+  return [...waitingStatuses(own, kinds, nowMs), ...changedOnly(routes)];
 }
 
 function gatewayStatus(

@@ -1,0 +1,34 @@
+/**
+ * While policies cannot be read, a new Gateway or route may already have a policy that nobody sees, so it waits.
+ * Objects from before keep their last known policies and stay in service.
+ */
+import type { KubernetesObject } from "../config/documents/cluster.ts";
+
+export interface SplitObjects {
+  readonly usable: readonly KubernetesObject[];
+  readonly held: readonly KubernetesObject[];
+}
+
+export interface HeldObjects {
+  /** Called with all objects of the cluster after each change. */
+  split(objects: readonly KubernetesObject[], arePoliciesReadable: boolean): SplitObjects;
+}
+
+const PROTECTED = new Set(["Gateway", "HTTPRoute", "GRPCRoute"]);
+
+export function createHeldObjects(): HeldObjects {
+  let known = new Set<string>();
+  const keyOf = ({ kind, metadata }: KubernetesObject): string =>
+    `${kind} ${metadata.namespace ?? ""}/${metadata.name} ${metadata.uid ?? ""}`;
+  return {
+    split(objects, arePoliciesReadable) {
+      if (arePoliciesReadable) {
+        known = new Set(objects.filter(({ kind }) => PROTECTED.has(kind)).map(keyOf));
+        return { usable: objects, held: [] };
+      }
+      const held = objects.filter((object) => PROTECTED.has(object.kind) && !known.has(keyOf(object)));
+      const waiting = new Set(held);
+      return { usable: objects.filter((object) => !waiting.has(object)), held };
+    },
+  };
+}
