@@ -126,6 +126,32 @@ test("what a data plane could not compile is the policy's status, and a time cha
   );
 });
 
+test("a Gateway that rejects a policy comes first in the policy's status", () => {
+  const all = objects().flatMap((object) => {
+    if (object.kind === "Gateway" && object.metadata.name === "edge")
+      return [object, { ...object, metadata: { ...object.metadata, name: "west" } }];
+    if (object.kind !== "HTTPRoute" || object.metadata.name !== "web") return [object];
+    const parentRefs = ["edge", "west"].map((name) => ({ name, namespace: "infra" }));
+    return [{ ...object, spec: { ...(object.spec as object), parentRefs } }];
+  });
+  const refused = { ...STATE, refused: new Map([["shop/keys", "the key is empty"]]) };
+  const statuses = desiredStatuses(
+    createClusterView(all, 0),
+    (gateway) => (gateway === "infra/west" ? refused : STATE),
+    0,
+  );
+  const policy = statuses.find(({ object }) => object.kind === "GatewayPolicy")?.status as
+    | { ancestors: { ancestorRef: { name: string }; conditions: { status: string }[] }[] }
+    | undefined;
+  assert.deepEqual(
+    policy?.ancestors.map(({ ancestorRef, conditions }) => [ancestorRef.name, conditions[0]?.status]),
+    [
+      ["west", "False"],
+      ["edge", "True"],
+    ],
+  );
+});
+
 test("a snapshot has what its Gateway may use, and nothing else", () => {
   const { snapshots } = createClusterView(objects(), 0);
   assert.deepEqual([...snapshots.keys()], ["infra/edge"]);

@@ -258,10 +258,17 @@ function policyStatus(
       conditions: [conditionOf("Accepted", invalid, context), conditionOf("Attached", invalid, context)],
     };
   });
+  own.sort((one, other) => Number(isAccepted(one)) - Number(isAccepted(other)));
   const isOurs = own.some(({ ancestorRef }) => reaches(fieldsOf(ancestorRef), view));
   // Policies without a target of this controller are not modified.
   if (!isOurs && others.length === before.length) return [];
   return [{ object: current, status: { ancestors: [...others, ...(isOurs ? own : [])].slice(0, 16) } }];
+}
+
+function isAccepted({ conditions }: { readonly conditions: unknown }): boolean {
+  return listOf(conditions)
+    .map(fieldsOf)
+    .some(({ type, status }) => type === "Accepted" && status === "True");
 }
 
 function reaches({ kind, namespace, name }: Fields, { gateways, result }: ClusterView): boolean {
