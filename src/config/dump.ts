@@ -1,6 +1,5 @@
 /**
- * The loaded configuration for `/config_dump` (spec 4.2): binds, listeners, routes, backends, and policies with
- * redacted secrets, and the state of the last reload.
+ * Describes the loaded configuration for `/config_dump` (spec 4.2), with redacted secrets.
  */
 import { z } from "zod";
 import type { Topology } from "../core/topology.ts";

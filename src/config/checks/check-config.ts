@@ -1,6 +1,5 @@
 /**
- * Checks a valid configuration for settings that cannot work or are probably unintended. Warnings do not prevent the
- * start, but `--strict` validation fails on them. Notes are informational.
+ * Checks a valid configuration for settings that cannot work or are probably unintended.
  */
 
 import { existsSync } from "node:fs";
@@ -35,7 +34,7 @@ export function checkConfig(config: NormalConfig): Checked {
   return { warnings: unique(warnings).sort(byPlace), notes };
 }
 
-/** Removes duplicates, which occur if a document is attached to two targets. */
+/** Removes duplicates, for example of a document that is attached to two targets. */
 function unique(list: readonly ConfigError[]): ConfigError[] {
   const lines = list.map((one) => one.toLine());
   return list.filter((_, i) => lines.indexOf(lines[i] as string) === i);
@@ -157,7 +156,8 @@ function checksIdentity({ kind, config }: PlacedPolicy): boolean {
   return policies.find((policy) => policy.kind === kind)?.requiresCredential?.(config) === true;
 }
 
-// Warns about policies without effect, such as a token limit for MCP backends only, or tool rules without tools.
+// Warns about policies without effect, such as a token limit for MCP backends only, or tool rules without an MCP
+// backend.
 
 interface Idle {
   readonly policy: string;
@@ -204,10 +204,7 @@ const IDLE: readonly Idle[] = [
   },
 ];
 
-/**
- * Only headers in `accept` are removed from every request. Without `accept`, a client can send headers that the service
- * did not set.
- */
+/** Without `accept`, headers that the service does not set stay as the client sent them. */
 function checkAcceptedHeaders({ policy }: SitedPolicy, warn: Warn): void {
   if (policy.kind !== "extAuthz") return;
   const { host, accept } = policy.config as { readonly host?: string; readonly accept?: readonly string[] };

@@ -1,7 +1,6 @@
 /**
  * Warns about expressions that cannot work: attributes that are never set at this point, objects compared with a
- * string, and names that do not exist in this configuration. A table lists the fields of policies that contain
- * expressions and the phase in which each is evaluated.
+ * string, and names that do not exist in this configuration.
  */
 import { compileExpression, type Expression } from "../../cel/expression.ts";
 import { ATTRIBUTES } from "../../cel/values/attributes.ts";
@@ -86,7 +85,7 @@ function unknownNames(expression: Expression, site: Site): string[] {
   return [...new Set(messages)];
 }
 
-/** Returns undefined without MCP backends, which another check reports. */
+/** Returns undefined without MCP backends. */
 function targetNames({ backends }: Site): readonly string[] | undefined {
   const names = backends
     .filter(({ key }) => key === "mcp")
@@ -103,10 +102,7 @@ interface Availability {
   readonly neverAt?: readonly Moment[];
   readonly scopes?: readonly Scope[];
   readonly setBy?: readonly string[];
-  /**
-   * The attribute is set only if requests can reach one of these backends, or a host backend whose LLM tokens are
-   * counted.
-   */
+  /** Lists the backends whose requests have the attribute. */
   readonly backends?: readonly string[];
   readonly reason: string;
 }
@@ -165,7 +161,7 @@ function excludes({ neverAt, scopes, setBy, backends }: Availability, moment: Mo
   }
   if (backends === undefined || site.routes.length === 0) return false;
   if (site.backends.some(({ key }) => backends.includes(key))) return false;
-  // A token limit parses requests to a host backend as LLM calls.
+  // Token limits and access rules can parse requests to a host backend as LLM calls.
   const reads = site.all.has("rateLimit") || site.all.has("budgets") || moment === "access";
   return !(backends.includes("ai") && reads && site.backends.some(({ key }) => key === "host"));
 }

@@ -1,5 +1,5 @@
 /**
- * The context of a policy for the checks: the backends that its requests can reach, and the policies that ran before
+ * Describes the context of a policy for the checks: the backends that its requests can reach, and the policies around
  * it.
  */
 
@@ -20,9 +20,9 @@ export interface Site {
   readonly routes: readonly NormalRoute[];
   /** Contains the backends of these routes, or the backend of a backend policy. */
   readonly backends: readonly NormalBackend[];
-  /** Contains the policy kinds that run in the same or an earlier request phase. */
+  /** Contains the policy kinds of this scope and the scopes around it. */
   readonly before: ReadonlySet<string>;
-  /** Contains the policy kinds of this scope and the scopes around it, and for a gateway also those of its routes. */
+  /** Contains the kinds of `before`, and for a gateway also those of its routes. */
   readonly all: ReadonlySet<string>;
   readonly config: NormalConfig;
 }

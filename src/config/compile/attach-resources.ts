@@ -1,7 +1,5 @@
 /**
- * Attaches resource documents (GatewayPolicy, Gateway, HTTPRoute) to the standalone configuration. An invalid document
- * gets a status and a warning and never prevents the start, but the targets of an invalid security policy reject all
- * requests.
+ * Attaches resource documents, such as GatewayPolicy and HTTPRoute, to the standalone configuration.
  */
 import type { z } from "zod";
 import type { ConfigError } from "../../core/config-error.ts";

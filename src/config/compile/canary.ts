@@ -1,8 +1,6 @@
 /**
- * A canary backend receives a share of a route's requests, or the requests that match a condition. If too many fail or
- * are slow, the canary is withdrawn and the other backends serve all requests. Only a changed configuration or a
- * restart activates it again. Worker threads count in shared memory under a lock, so that all threads share one
- * decision. The main thread releases the lock of a thread that died.
+ * Compiles canary backends, which receive a share of a route's requests or the requests that match a condition. A
+ * canary is withdrawn if too many of its requests fail or are slow.
  */
 import { createHash } from "node:crypto";
 import type { Duplex } from "node:stream";
@@ -18,7 +16,7 @@ import type { CanaryConfig } from "../schema/schema.ts";
 
 /** A larger share of slow requests means that the 95th percentile is above the limit. */
 const SLOW_PERCENT = 5;
-/** Without a latency limit, a call that the client canceled after this time counts as failed. */
+/** Without a latency limit, a call that is aborted after this time counts as failed. */
 const HANGS_MS = 30_000;
 
 export interface CompiledCanary extends Canary {
@@ -142,7 +140,7 @@ class WatchedAttempt implements ResponseReceiver {
   }
 
   fail(error: unknown): void {
-    // A stale keep-alive connection does not count as a failure, because the request is retried.
+    // A stale keep-alive connection does not count as a failure.
     if (!(error instanceof HttpClientError && error.kind === "stale")) this.#reportOnce(true);
     this.#call.fail(error);
   }

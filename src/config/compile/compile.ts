@@ -34,7 +34,7 @@ import { readListenerTls } from "./listener-tls.ts";
 import type { ConfigGeneration } from "./resource-registry.ts";
 import { hiddenSources, tracedExpression } from "./traced-expression.ts";
 
-/** A file with only one word of this length is hidden as a key. Certificates and API descriptions are longer. */
+/** A file with only one word of this length is hidden as a key. */
 const KEY_FILE = /^\s*\S{8,512}\s*$/;
 
 export interface CompileContext
@@ -337,10 +337,7 @@ function policiesOf({ policies, inner = [] }: NormalBackend): readonly PlacedPol
   return [...policies, ...inner.flatMap((scope) => scope.policies)];
 }
 
-/**
- * Key files, certificates, and price lists are small, so larger files are rejected. Only regular files are read,
- * because a pipe or device could block the start.
- */
+/** Larger files are rejected by default. */
 const MAX_FILE_BYTES = 1024 * 1024;
 
 /** Calls `fileRead` first, so that the path is watched even if it cannot be read. */

@@ -1,8 +1,5 @@
 /**
- * The compiled policies of a scope, sorted into the lists that the pipeline runs for requests and responses. A scope
- * with an invalid security policy rejects every request. Policies appear in `/config_dump` as written, with redacted
- * secrets. If a policy replaces a sensitive header, the exchange records the old value, so that copies of it stay
- * hidden.
+ * Sorts the compiled policies of a scope into the lists that the pipeline runs for requests and responses.
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { CompiledPolicy, CompiledScope, Hooks, PolicyDefinition } from "../../core/policy.ts";
@@ -12,7 +9,7 @@ import { accessPolicies, policies, shapePolicies } from "../../policies/index.ts
 import type { PlacedPolicy } from "../load/normal-config.ts";
 import { shownConfig } from "../schema/shown-config.ts";
 
-/** `closedBy` names the invalid security policy that makes the scope reject all requests, if there is one. */
+/** If `closedBy` is set, the scope rejects all requests. It gives the reason. */
 export function scopeOf(
   phase: Phase,
   placed: readonly PlacedPolicy[],

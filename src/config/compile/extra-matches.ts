@@ -1,5 +1,5 @@
 /**
- * Additional paths of a route, which one of its policies or its backend serves.
+ * Adds paths to a route that its policies or its backend serve, such as well-known documents.
  */
 import { backends } from "../../backends/index.ts";
 import type { ExtraMatch } from "../../core/policy.ts";
@@ -8,9 +8,8 @@ import { pathMatch } from "../load/normalize.ts";
 import { definitionOf } from "./compiled-scope.ts";
 
 /**
- * Adds the paths that policies and backends serve in addition, such as well-known documents. If several routes of a
- * gateway would serve the same path, the route whose resource the path names gets it, otherwise the route at `/mcp`,
- * otherwise the first route in the file.
+ * If several routes of a gateway would serve the same path, matches that are not shared take precedence, then routes at
+ * `/mcp`, then the first route.
  */
 export function claimExtraMatches(config: NormalConfig): void {
   const claimed = new Set<string>();

@@ -1,6 +1,5 @@
 /**
- * The registry of rate limit rules. The admin interface lists their buckets, and an upgrade transfers them to the new
- * process.
+ * Registers rate limits and budgets for the admin interface and for upgrades.
  */
 import type { BudgetView, HandedLimit, LimitRegistry, LimitView } from "../../core/policy.ts";
 

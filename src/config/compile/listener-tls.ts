@@ -20,7 +20,7 @@ export interface TlsReader {
   readFile(path: string): string;
 }
 
-/** Returns undefined if the settings are invalid, after `at` has reported the problem. */
+/** Returns undefined if the settings are invalid. */
 export function readListenerTls(tls: WrittenTls, reader: TlsReader): ListenerTls | undefined {
   const { cert, key, minVersion = "TLSv1.2", ciphers } = tls;
   const written = [

@@ -1,7 +1,7 @@
 /**
- * Long-lived resources that survive a reload: connection pools, key sets, rate limit buckets, and sessions with their
- * child processes. A new configuration acquires each resource it needs by key and definition. When it starts to serve,
- * the registry retires or closes the resources that it did not acquire.
+ * Manages long-lived resources that survive a reload, such as connection pools and rate limit buckets. A new
+ * configuration acquires each resource it needs by key and definition. When it starts to serve, the registry retires or
+ * closes the resources that it did not acquire.
  */
 
 export interface ConfigGeneration {
@@ -23,7 +23,7 @@ export interface ConfigGeneration {
 
 export interface ResourceRegistry {
   begin(): ConfigGeneration;
-  /** Resolves when every resource is closed, including child processes. */
+  /** Resolves when every resource is closed. */
   closeAll(): Promise<void>;
 }
 

@@ -1,6 +1,5 @@
 /**
- * Adds the evaluations of an expression to the trace of the request. Expressions that set or read a sensitive header
- * are redacted. The policy receives the unchanged result.
+ * Adds the evaluations of an expression to the trace of the request, with secrets redacted.
  */
 import type { EvaluationResult, Expression } from "../../cel/expression.ts";
 import { CelAttributes } from "../../core/cel-attributes.ts";
@@ -49,7 +48,7 @@ export function tracedExpression(expression: Expression, redaction: Redaction, i
   };
 }
 
-/** Another header may contain the value of a sensitive header. */
+/** The result may contain the value of a sensitive header. */
 function isCopy(result: EvaluationResult, secrets: readonly string[]): boolean {
   if (!result.ok || secrets.length === 0) return false;
   const text = typeof result.value === "string" ? result.value : (JSON.stringify(result.value) ?? "");
@@ -65,7 +64,7 @@ function readsSensitiveHeader(path: string, redaction: Redaction): boolean {
 function outcomeOf(result: EvaluationResult, isHidden: boolean, mayCarrySecrets: boolean): CelOutcome {
   if (!result.ok) return { error: isHidden || mayCarrySecrets ? "the evaluation failed" : result.error };
   const { value } = result;
-  // Booleans reveal nothing and are the result of most rules.
+  // Booleans are shown, because they contain no secret.
   if (typeof value === "boolean") return { value };
   if (isHidden || mayCarrySecrets) return { value: REDACTED };
   const text = typeof value === "string" ? value : (JSON.stringify(value) ?? "");

@@ -25,7 +25,7 @@ export type ResourceDocument = SourceDocument;
 
 export interface StandaloneTarget {
   readonly name: string;
-  /** These kinds take precedence over policies of documents. */
+  /** Lists the kinds of the target's own policies. */
   readonly policyKinds: readonly string[];
   readonly gateways?: readonly string[];
   /** A Gateway document cannot use this port of a standalone gateway. */
@@ -176,10 +176,7 @@ export interface Attachment {
   readonly config: unknown;
   /** Holds the configuration as written under `policies`, for dumps. */
   readonly written: unknown;
-  /**
-   * All listeners of a Gateway and all rules of an HTTPRoute have the same owner, so that they share one set of
-   * buckets, separate from the target's own policies.
-   */
+  /** All listeners or rules of one target reference have the same owner, so that they share rate limits. */
   readonly owner: string;
   readonly document: ResourceDocument;
   /** Locates the part in its document, for example `spec.traffic.rateLimit`. */

@@ -1,7 +1,6 @@
 /**
- * Translates a GatewayPolicy document to policies on gateways and routes, and computes its status. An invalid part does
- * not affect the other parts. If an authentication or authorization part is invalid or cannot be attached, its targets
- * reject all requests (500 `policy_invalid`).
+ * Translates a GatewayPolicy document to policies on gateways and routes, and computes its status. The targets of an
+ * invalid security part reject all requests.
  */
 
 import { suggestion } from "../../cel/values/nearest-name.ts";
@@ -40,7 +39,7 @@ interface PolicyContext extends Targets {
   readonly previous: PolicyResource | undefined;
   readonly cluster: Cluster | undefined;
   shown(spec: unknown): unknown;
-  /** True if another document has the same name, so that this document is ignored. */
+  /** True if an earlier document has the same name. */
   readonly isDuplicate: boolean;
 }
 
@@ -111,7 +110,7 @@ export function translatePolicy(
       }
     }
   }
-  // A rejected document may contain a security policy, so its targets reject all requests until it is fixed.
+  // The targets of a rejected document with a security policy reject all requests.
   if (isRefused && securityFault === undefined && validParts.some(({ isSecurity }) => isSecurity))
     securityFault = faults[0];
   const isProtection = securityFault !== undefined || validParts.some(({ isSecurity }) => isSecurity);
@@ -171,7 +170,7 @@ function withNotes(verdict: Verdict, notes: readonly string[]): Verdict {
   return notes.length === 0 ? verdict : { ...verdict, message: [verdict.message, ...notes].join("; ") };
 }
 
-/** The API server sets `generation`. For documents in files, each change of the spec increments it. */
+/** The API server sets `generation`. For documents in files, each change of the redacted spec increments it. */
 function metadataOf(
   value: Readonly<Record<string, unknown>>,
   identity: { readonly namespace: string; readonly name: string },
@@ -183,8 +182,6 @@ function metadataOf(
   const counted = previous === undefined ? 1 : previous.metadata.generation + (isUnchanged ? 0 : 1);
   return { ...written, ...identity, generation: typeof written.generation === "number" ? written.generation : counted };
 }
-
-// An unknown field may be a misspelled security setting and is treated as one.
 
 interface ValidPart {
   readonly path: Path;
@@ -207,7 +204,7 @@ function checkParts(
 ): ValidPart[] {
   const { found, unknown } = findParts(spec, parts);
   for (const { path, known } of unknown) {
-    // Any unknown policy may be a protection under another name, so it blocks the targets. `targetRef` is no policy.
+    // An unknown field may be a misspelled security policy, so it blocks the targets. `targetRef` is not a policy.
     const field = String(path.at(-1));
     fault(path, `unknown field${suggestion(field, known)}`, path.length > 2 || field !== "targetRef");
   }
@@ -254,7 +251,7 @@ function pathBelow(path: Path, text: string): Path {
 
 const MAX_TARGETS = 16;
 const NOT_FOUND = " was not found";
-/** The section is probably misspelled, so a policy that protects must not leave the target open. */
+/** The section is probably misspelled, so a security policy must not leave the target open. */
 const SECTION_NOTE = "; a policy that protects blocks the whole target until this is fixed";
 
 interface Targets {
@@ -271,11 +268,9 @@ interface ResolvedTarget {
 interface ResolvedTargets {
   readonly outcomes: readonly TargetOutcome[];
   readonly targets: readonly ResolvedTarget[];
-  /**
-   * The existing targets that invalid references most likely mean. A security policy makes them reject all requests.
-   */
+  /** Lists the existing targets that invalid references probably mean. */
   readonly meant: readonly ResolvedTarget[];
-  /** Describes the entries that repeat an earlier target, which counts once. */
+  /** Describes the entries whose target is already in the list. */
   readonly repeated: readonly string[];
 }
 
@@ -354,7 +349,7 @@ function referenceOf(fields: Readonly<Record<string, unknown>>, namespace: strin
   };
 }
 
-/** Compares kinds in any case. A reference without a kind can mean any of them. */
+/** Ignores the case of the kind. An empty kind can mean any of them. */
 function meantKinds(kind: string): readonly string[] {
   return ["Gateway", "HTTPRoute"].filter((one) => kind === "" || one.toLowerCase() === kind.toLowerCase());
 }
@@ -410,7 +405,6 @@ function lookUp(
   };
 }
 
-/** Budgets are charged to the referenced target or to its section. */
 function ownerOf(
   found: { readonly reference: ObjectReference },
   sectionName: string | undefined,

@@ -1,7 +1,5 @@
 /**
- * The parts of a GatewayPolicy spec and their policies, derived from the list of policies. `spec.traffic` accepts every
- * policy of gateways and routes, under its own name or the name used by the Gateway API. `spec.backend.mcp` accepts the
- * two MCP policies.
+ * Defines the parts of a GatewayPolicy spec, derived from the list of policies.
  */
 
 import { z } from "zod";
@@ -16,7 +14,7 @@ export interface Part {
   readonly field: readonly string[];
   readonly schema: z.ZodType;
   readonly doc: string;
-  /** True for authentication and authorization. If such a part cannot be attached, its targets reject all requests. */
+  /** True for policies with the role `security`. */
   readonly isSecurity: boolean;
   toPolicies(value: unknown): readonly { readonly definition: PolicyDefinition; readonly written: unknown }[];
 }
@@ -37,7 +35,7 @@ const TIMEOUTS = z.strictObject({
   backendRequest: duration().optional().describe("The same limit for each attempt."),
 });
 
-/** Cached per list of policies, because a cluster may have thousands of documents. */
+/** The parts are cached per list of policies, because a cluster may have thousands of documents. */
 const madeParts = new WeakMap<readonly PolicyDefinition[], readonly Part[]>();
 const madeSchemas = new WeakMap<readonly PolicyDefinition[], ReturnType<typeof createSpecSchema>>();
 
@@ -114,10 +112,7 @@ function createParts(policies: readonly PolicyDefinition[]): Part[] {
   return parts;
 }
 
-/**
- * These policy kinds may occur several times on a target. Rate limits and budgets apply separately, and every
- * authorization must admit the request.
- */
+/** These policy kinds may occur several times on a target. */
 export const STACKING_KINDS: ReadonlySet<string> = new Set([
   "rateLimit",
   "budgets",

@@ -1,8 +1,6 @@
 /**
- * Translates an HTTPRoute or GRPCRoute document (gateway.networking.k8s.io) to routes of the standalone configuration,
- * one per rule, and its parentRefs to the gateways and host names that serve it. A rule with an unsupported part
- * rejects all requests (500), because serving it without that part would not match the intent. Listeners on the same
- * port stay separate, and the listener with the most specific host name handles a request.
+ * Translates an HTTPRoute or GRPCRoute document to routes of the standalone configuration, and its parentRefs to the
+ * gateways and host names that serve it.
  */
 import { lookupTable } from "../../base/lookup-table.ts";
 import { suggestion } from "../../cel/values/nearest-name.ts";
@@ -42,7 +40,7 @@ interface RouteContext {
   readonly isCluster: boolean;
 }
 
-/** A placeholder backend for an unresolved reference, whose requests are rejected before they reach it. */
+/** This placeholder replaces an unresolved reference, whose requests are rejected. */
 const NOWHERE = { host: "reference.invalid:1" };
 /** The policy `retry` has this limit, but the Gateway API has none. */
 const MOST_RETRIES = 10;
@@ -252,8 +250,7 @@ function timeoutsOf(written: unknown): Record<string, unknown> {
   return Object.keys(timeout).length === 0 ? {} : { timeout };
 }
 
-// Translates filters of HTTPRoute rules to policies. A rule with an unsupported filter rejects all requests, because
-// the filter may protect the backend.
+// A rule with an unsupported filter rejects all requests, because the filter may protect the backend.
 
 interface TranslatedFilters {
   readonly policies: Readonly<Record<string, unknown>>;
@@ -276,7 +273,7 @@ const FILTERS = lookupTable<{ readonly field: string; readonly translate: Filter
   CORS: { field: "cors", translate: cors },
 });
 
-/** `findMirror` resolves the reference of a RequestMirror. If it returns undefined, no request is mirrored. */
+/** If `findMirror` returns undefined, the mirror is omitted. */
 function translateFilters(
   filters: readonly unknown[],
   findMirror: (reference: Fields, index: number) => Fields | undefined,
@@ -321,7 +318,7 @@ function headerChanges({ set, add, remove }: Fields): Record<string, unknown> {
   };
 }
 
-/** Converts `[{ name, value }]` to an object. The schema of the policy rejects anything else. */
+/** Converts `[{ name, value }]` to an object. */
 function namedValues(list: unknown): unknown {
   if (!Array.isArray(list)) return list;
   return Object.fromEntries(list.filter(isObject).map(({ name, value }) => [String(name), value]));

@@ -1,8 +1,6 @@
 /**
- * The snapshot for a data plane: the documents of its Gateway, the objects that they are allowed to use, and the
- * endpoints, which change most often and need no reload. The version identifies the documents. It ignores statuses and
- * other bookkeeping, so that writing a status is not a change. Documents of a cluster cannot access this machine and
- * read only the secrets granted to them.
+ * Creates and parses the snapshot for a data plane: the documents of its Gateway, the objects that they use, and the
+ * endpoints.
  */
 import { createHash } from "node:crypto";
 import { fieldsOf, isObject, listOf } from "../text/value-shapes.ts";
@@ -81,7 +79,6 @@ export function recordingCluster(cluster: Cluster): { readonly cluster: Cluster;
         for (const { metadata } of found) take("BackendTLSPolicy", namespace, metadata.name);
         return found;
       },
-      // Callers read a Secret only after `mayRefer` permitted it.
       secret(namespace, name) {
         take("Secret", namespace, name);
         return cluster.secret(namespace, name);

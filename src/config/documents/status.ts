@@ -1,7 +1,6 @@
 /**
- * Computes the status of a GatewayPolicy (spec 2.6). It reports, for each Gateway that the policy reaches and each
- * target that it does not reach, whether the policy was accepted and attached. The time of a condition changes only
- * with its status.
+ * Computes the status of a GatewayPolicy (spec 2.6) for each Gateway that it reaches and each target that it does not
+ * reach.
  */
 import {
   type AncestorStatus,
@@ -63,7 +62,7 @@ export function statusOf(
       for (const gateway of outcome.gateways)
         add(gateway, isAccepted, isAttached ? attachedTo(reached, outcomes) : NOT_ATTACHED);
   }
-  // Without a usable target, the policy itself is the ancestor.
+  // Without targets, the policy itself is the ancestor.
   if (ancestors.size === 0)
     add(policy, accepted, { ...NOT_ATTACHED, message: "Not attached: the policy has no usable target" });
 

@@ -1,7 +1,6 @@
 /**
- * The objects that policies and routes can refer to: Gateways and HTTPRoutes from documents in their namespace or, by
- * name, from the standalone configuration. The ports and rules of a document are compiled to separate gateways and
- * routes, so a target refers to one or more of them.
+ * Finds the Gateways and HTTPRoutes that policies and routes refer to, in documents and in the standalone
+ * configuration.
  */
 import {
   DEFAULT_NAMESPACE,
@@ -21,9 +20,7 @@ export interface GatewayListener {
   readonly sectionName: string | undefined;
   /** Contains the key under `gateways`, or undefined if the listener cannot be served. */
   readonly gateway: string | undefined;
-  /**
-   * The section with this listener's policies. Set if listeners share the port and a policy names a single listener.
-   */
+  /** Names the section with this listener's policies. */
   readonly section?: string | undefined;
   readonly port: number | undefined;
   readonly hostname: string | undefined;

@@ -1,7 +1,6 @@
 /**
- * Translates all documents of a load to additions to the standalone configuration, and computes the status of each
- * GatewayPolicy. Gateways come first, then routes, then policies. In a conflict, the older document takes precedence,
- * then the name that sorts first, as in the Gateway API.
+ * Translates all documents of a load to additions to the standalone configuration. In a conflict, the older document
+ * takes precedence, then the name that sorts first.
  */
 
 import type { z } from "zod";
@@ -192,10 +191,7 @@ const KINDS = ["Gateway", "HTTPRoute", "GRPCRoute", "GatewayPolicy", "Backend"];
 /** These kinds are often in the same folder and are ignored without a warning. */
 const SILENT_KINDS = new Set(["GatewayClass", "Namespace", "ReferenceGrant", "CustomResourceDefinition"]);
 
-/**
- * Returns the Gateways for which a policy names a single listener. Only the listeners of these Gateways have their own
- * policies, because each listener then compiles its own copy of the routes.
- */
+/** Returns the names that policies refer to with a `sectionName`. */
 function sectionedGateways(documents: readonly ResourceDocument[]): Set<string> {
   const names = new Set<string>();
   for (const document of documents) {
@@ -224,7 +220,9 @@ function unknownKinds(documents: readonly ResourceDocument[]): ConfigError[] {
   });
 }
 
-/** A document of our own group with an unknown kind may be a misspelled security policy. */
+/**
+ * A document of our own group with an unknown kind may be a misspelled security policy, so it is treated as a policy.
+ */
 function kindOf(document: ResourceDocument): string {
   const { kind, apiVersion } = identityOf(document);
   const isPolicy = apiVersion.startsWith(`${POLICY_API_GROUP}/`) && !KINDS.includes(kind);

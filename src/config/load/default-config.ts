@@ -1,7 +1,6 @@
 /**
- * The embedded configuration, used without `-f`. It listens on loopback only and needs no network, key, or other
- * program. It has a demo MCP server at /mcp, a demo LLM with a token budget, and the web UI. Problems with its ports
- * name the variables that change them, because there is no file to edit.
+ * Provides the embedded configuration, used without `-f`. It listens on loopback only and needs no network, key, or
+ * other program.
  */
 
 export interface DemoProgram {

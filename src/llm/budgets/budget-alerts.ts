@@ -1,6 +1,6 @@
 /**
- * Sends an alert when a key's spending reaches a percentage of its budget. Each alert is sent at most once per key,
- * percentage, limit, and period, by the replica that first writes its marker to the store.
+ * Sends an alert when a key's spending reaches a percentage of its budget. A marker in the store prevents replicas from
+ * sending the same alert twice.
  */
 
 import { type Clock, wait } from "../../base/clock.ts";

@@ -1,7 +1,6 @@
 /**
- * Charges one LLM call to its budgets. An estimate is reserved in the store before the call, streamed output is added
- * while the call runs, and the actual amount replaces both at the end. If one budget rejects the call, reservations in
- * the other budgets are released. A call is charged to the period in which it was admitted.
+ * Charges one LLM call to its budgets. An estimate is reserved in the store before the call, and the actual amount
+ * replaces it at the end.
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -28,7 +27,7 @@ export interface Claim {
   readonly account: Account;
   /** This amount is reserved for the input before the call. It is at least 1. */
   readonly estimate: number;
-  /** The price of the request's maximum output, or 0 if the request does not limit its output. */
+  /** Holds the price of the request's maximum output, or 0 if it is unknown. */
   readonly output: number;
   priceOf(tokens: number): number;
 }
@@ -172,7 +171,7 @@ export function settleCharge(charge: BudgetCharge, exchange: Exchange, outcome: 
   charge.settle(({ account: { budget }, estimate }) => {
     if (budget.unit === "tokens") {
       const recounted = estimatedTokens(llm);
-      // The size of an upload is available only after the upload has been sent.
+      // The size of an upload may be unknown until it has been sent.
       return used ?? (recounted === estimate ? undefined : recounted);
     }
     if (used === undefined) return undefined;

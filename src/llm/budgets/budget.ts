@@ -1,7 +1,6 @@
 /**
  * Defines budgets, their periods, and their amounts. Budgets with the same name, unit, and period share their counters,
- * even if they are configured in different scopes. Periods are UTC calendar days, weeks from Monday, and months, so
- * that all replicas agree. Amounts are integers: tokens or billionths of a dollar.
+ * even if they are configured in different scopes.
  */
 
 export interface Budget {
@@ -12,7 +11,7 @@ export interface Budget {
   readonly per: PeriodUnit;
   /** A soft budget records spending and sends alerts, but it never rejects a call. */
   readonly isHard: boolean;
-  /** If true, a call is admitted only if its maximum output also fits. */
+  /** If true, the maximum output of a call is reserved too. */
   readonly reservesOutput: boolean;
   readonly alertAt: readonly number[];
 }

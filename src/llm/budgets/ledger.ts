@@ -1,7 +1,6 @@
 /**
- * Records spending in the store, which all replicas share. An addition that definitely failed is queued and retried
- * every second. An addition with an unknown outcome is not retried, because it might count twice. All budgets share one
- * ledger, which survives configuration reloads.
+ * Records spending in the store. An addition that definitely failed is queued and retried. An addition with an unknown
+ * outcome is not retried, because it might count twice.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { CompileEnv } from "../../core/policy.ts";

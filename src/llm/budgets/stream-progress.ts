@@ -1,7 +1,6 @@
 /**
- * Charges the output of running streams once per second, so that a crash loses at most about one second of spending.
- * Tokens are estimated from the last chunk of each second and scaled by the bytes of that second, so a stream costs one
- * parse per second.
+ * Charges the output of running streams once per second. Tokens are estimated from the last chunk of each second and
+ * scaled by the bytes of that second.
  */
 
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -12,7 +11,7 @@ import { estimateTextTokens } from "../usage/estimate-tokens.ts";
 import { findOutputText } from "../usage/event-content.ts";
 
 const TICK_MS = 1_000;
-/** Limits the parsed bytes of a chunk. Typical chunks are smaller. */
+/** Limits the parsed bytes of a chunk. */
 const MAX_LOOK_BYTES = 64 * 1024;
 
 export type Progressed = (tokens: number) => void;
@@ -84,7 +83,7 @@ function tokensIn(chunk: Buffer): number {
   try {
     parser.push(chunk);
   } catch {
-    // The event exceeds the limit. The final settlement corrects the estimate.
+    // The event exceeds the limit.
   }
   return tokens;
 }

@@ -1,6 +1,5 @@
 /**
- * Defines the canonical request format, which is independent of any provider. Client dialects are parsed into it and
- * provider requests are built from it, so that every client and provider pair interprets a request in the same way.
+ * Defines the canonical request format. Client dialects are parsed into it, and provider requests are built from it.
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
@@ -16,7 +15,7 @@ export type Source = EncodedData | { readonly url: string };
 export interface TextPart {
   readonly kind: "text";
   readonly text: string;
-  /** Holds the client's `cache_control`, which is written only for Anthropic and Bedrock. */
+  /** Holds the client's `cache_control`. */
   readonly cacheControl?: unknown;
 }
 
@@ -46,7 +45,6 @@ export interface ToolCallPart {
 export interface ToolResultPart {
   readonly kind: "toolResult";
   readonly id: string;
-  /** The tool's name is undefined if no earlier call has this id. */
   readonly name: string | undefined;
   readonly parts: readonly ContentPart[];
   readonly isError: boolean;
@@ -137,10 +135,7 @@ export class TurnList {
   }
 }
 
-/**
- * Removes unsupported parts, empty text, and turns that become empty. Providers reject an empty turn, so keeping it
- * would make the conversation impossible to continue.
- */
+/** Removes unsupported parts, empty text, and turns that become empty. */
 export function keepSupportedParts(turns: readonly Turn[], isSupported: (part: Part) => boolean): readonly Turn[] {
   const kept = new TurnList();
   for (const { role, parts } of turns) {
@@ -167,7 +162,9 @@ export interface Signature {
   readonly value: string;
 }
 
-/** Prefixes a signature with its signer, unless `native`, the provider whose dialect the client uses, created it. */
+/**
+ * Prefixes a signature with its signer, unless `native` created it. `native` is the provider of the client's dialect.
+ */
 export function writeSignature(signature: Signature, native: Signer | undefined): string {
   return signature.signer === native ? signature.value : `${signature.signer}:${signature.value}`;
 }

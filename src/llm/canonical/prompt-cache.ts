@@ -7,7 +7,7 @@ import { isMembers, type Members } from "../../json/json.ts";
 import type { Format } from "../request/dialect.ts";
 import type { PromptCaching } from "../request/llm-call.ts";
 
-/** English text averages four characters per token. JSON averages slightly fewer. */
+/** English text averages four characters per token. */
 const CHARS_PER_TOKEN = 4;
 /** Matches Claude models that support prompt caching. Bedrock rejects cache points for models without this support. */
 const CLAUDE_ON_BEDROCK = /anthropic\.claude-(?!3-(?:opus|sonnet|haiku)-|v2|instant)/;
@@ -81,7 +81,7 @@ function isEmpty(system: unknown): boolean {
   return system === undefined || system === null || system === "" || (Array.isArray(system) && system.length === 0);
 }
 
-/** Checks only the fields that may hold a marker, so that JSON quoted in a message does not count. */
+/** Does not search strings, so that JSON quoted in a message does not count. */
 function isMarked(body: Members): boolean {
   const { tools, toolConfig, system, messages, cache_control: whole } = body;
   const lists = [tools, isMembers(toolConfig) ? toolConfig.tools : undefined, system];

@@ -126,10 +126,7 @@ export class Losses {
   }
 }
 
-/**
- * Thrown for a request that is invalid or that the provider's dialect cannot express. The gateway responds with 400 and
- * names the parameter.
- */
+/** Thrown for a request that is invalid or that the provider's dialect cannot express. */
 export class TranslationError extends ExpectedError {
   readonly param: string;
 

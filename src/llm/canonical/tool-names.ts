@@ -1,7 +1,6 @@
 /**
- * Maps the tools of a Responses API request to the flat names that other providers accept. Codex sends the tools of MCP
- * servers and sub-agents in namespaces. Other providers get `<namespace>__<name>`, and calls of these tools are mapped
- * back.
+ * Maps the tools of a Responses API request to the flat names that other providers accept, and maps calls of these
+ * tools back.
  */
 import { createHash } from "node:crypto";
 
@@ -25,10 +24,7 @@ export class ToolNames {
     this.#originals.set(name, { name });
   }
 
-  /**
-   * Returns the same flat name for the same tool in every request of a conversation, because providers cache the tools.
-   * A hash is appended to a name that is too long, has unsafe characters, or belongs to another tool.
-   */
+  /** A hash is appended to a name that is too long, has unsafe characters, or belongs to another tool. */
   flatten(namespace: string, name: string): string {
     const plain = `${namespace}__${name}`;
     const isUsable =

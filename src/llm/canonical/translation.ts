@@ -1,7 +1,5 @@
 /**
- * Defines the contract of a translation between a client dialect and a provider dialect. Translations are pure
- * functions over parsed JSON that `dialects/translate.ts` composes from a reader and a writer. A parameter that the
- * provider does not support is dropped and reported, passed through, or rejected, as configured.
+ * Defines the contract of a translation between a client dialect and a provider dialect.
  */
 
 import type { Members } from "../../json/json.ts";
@@ -32,7 +30,7 @@ export interface Translation {
   response(body: Members, context: TranslationContext): Members;
   request(body: Members, context: TranslationContext): Members;
   stream(context: TranslationContext): StreamTranslation;
-  /** Set for embeddings, because providers report their input tokens in different fields. */
+  /** Set for embeddings. */
   readonly counts?: {
     inputTokens(response: Members): number | undefined;
     withInputTokens(body: Members, tokens: number): Members;
@@ -40,7 +38,6 @@ export interface Translation {
 }
 
 export interface StreamTranslation {
-  /** `type` is empty if the dialect has no event names. */
   event(type: string, data: Members): readonly OutEvent[];
   /** Called only if the provider's stream ended normally. */
   end(): readonly OutEvent[];

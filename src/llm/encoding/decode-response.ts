@@ -4,7 +4,6 @@
  */
 import { brotliDecompressSync, constants, gunzipSync, inflateSync } from "node:zlib";
 
-/** Decoding is synchronous, and this many bytes can take 100 ms. */
 const MAX_DECODED_BYTES = 16 * 1024 * 1024;
 
 export function isEncoded(contentEncoding: string | undefined): boolean {

@@ -1,7 +1,6 @@
 /**
- * Applies guards to a text that may arrive in chunks or be split across several strings. Matches that cross a boundary
- * are found too. Guards run in order: text that an earlier guard masks is hidden from later guards that reject.
- * Overlapping matches are masked once.
+ * Applies guards to a text that may arrive in chunks or be split across several strings. Text that an earlier guard
+ * masks is hidden from later guards that reject.
  */
 import { ExpectedError } from "../../base/errors.ts";
 import type { Steps } from "../../base/sliced-work.ts";
@@ -18,18 +17,18 @@ export class GuardRejection extends ExpectedError {
   }
 }
 
-/** Called when a guard in shadow mode finds a match. A guard in shadow mode rejects nothing. */
+/** Called when a guard in shadow mode finds a match. */
 export type GuardFound = (guard: TextGuard) => void;
 
-/** Card numbers, email addresses, and most keys are shorter than this. */
+/** Card numbers, most email addresses, and most keys are shorter than this. */
 const HELD_CHARACTERS = 128;
 /** A match that reaches the end of the received text may continue, so it is held back until it has this size. */
 const MAX_OPEN_CHARACTERS = 4 * 1024;
-/** The time budget of a pattern applies to one chunk of this size. */
+/** The time budget of a pattern applies to about this much text. */
 const PIECE_CHARACTERS = 16 * 1024;
 const BORDER_CHARACTERS = 2 * 1024;
 
-/** Guards a text that arrives in chunks. It retains about `MAX_OPEN_CHARACTERS + HELD_CHARACTERS` characters at most. */
+/** Guards a text that arrives in chunks. */
 export class GuardedText {
   readonly #guards: readonly TextGuard[];
   readonly #verdict: Verdict;
@@ -49,8 +48,8 @@ export class GuardedText {
   }
 
   /**
-   * Returns the text that can be released. If `isOver` is true, nothing is held back. More text may still follow. In
-   * that case, the released start of a match stays unchanged and its continuation is masked. Throws `GuardRejection`.
+   * Returns the text that can be released. If `isOver` is true, nothing is held back, but more text may still follow.
+   * Throws `GuardRejection`.
    */
   *push(text: string, isOver: boolean): Steps<string> {
     let released = "";
@@ -130,7 +129,9 @@ export function* guardParts(
   return parts.length < 2 ? checked : yield* guardBorders(checked, guards, new Verdict(found));
 }
 
-/** Distributes a replacement for joined strings over them, so that unchanged text stays in its string. */
+/**
+ * Distributes a replacement for joined strings over them, so that the unchanged start and end stay in their strings.
+ */
 export function spreadText(parts: readonly string[], replaced: string): readonly string[] {
   const joined = parts.length === 1 ? parts[0] : parts.join("");
   if (joined === undefined || joined === replaced) return parts;
@@ -288,7 +289,7 @@ function merged(matches: readonly TextMatch[]): TextMatch[] {
 
 export interface ShadowGuards {
   found(guard: TextGuard): void;
-  /** Called for content that the guards cannot read and that enforced guards would reject. */
+  /** Called for content that the guards cannot read. */
   unread(guards: readonly TextGuard[], reason: string): void;
 }
 

@@ -1,7 +1,6 @@
 /**
  * Guards a stream in which a match may start in one event and end in another. Each channel, such as the text of a
- * choice, holds back its last characters until more text of the same channel follows or the channel ends. Held text is
- * sent before the event that ends its channel. All work is done in steps, because one event may hold megabytes of text.
+ * choice, holds back its last characters until more text of the same channel follows or the channel ends.
  */
 import { ExpectedError } from "../../base/errors.ts";
 import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
@@ -21,7 +20,7 @@ export interface StreamGuard {
   end(): Steps<SseEvent[]>;
 }
 
-/** Limits the memory for held text. A response of 128 choices with several texts each fits. */
+/** Limits the memory for held text. */
 const MAX_CHANNELS = 1_024;
 const END_OF_STREAM = "[DONE]";
 
@@ -126,7 +125,7 @@ export interface StreamPlace {
   template?(): ChannelTemplate;
 }
 
-/** Removes withheld members from the body. */
+/** Returns the body without withheld members. */
 export function readPlaces(body: Members): { readonly body: Members; readonly places: readonly StreamPlace[] } {
   const places: StreamPlace[] = [];
   const shown = mapTexts(body, OPTIONS, (text, place) => {
@@ -153,7 +152,7 @@ export function endedChannels(body: Members): ((channel: string) => boolean) | u
   return prefixes.length === 0 ? undefined : (channel) => prefixes.some((prefix) => channel.startsWith(prefix));
 }
 
-/** Builds an event for the held text of a channel. It retains a few short strings of the original event. */
+/** Builds an event for the held text of a channel. */
 export interface ChannelTemplate {
   event(event: SseEvent, text: string): SseEvent;
 }
@@ -234,7 +233,7 @@ function endedByType(type: string, body: Members): ((channel: string) => boolean
   return (channel) => channel === ended;
 }
 
-/** Copies the path to the text and its identifiers, but nothing that a client would append or count twice. */
+/** Copies the path to the text and the identifiers along it. */
 function templateOf(body: Members, path: readonly string[]): ChannelTemplate {
   const top: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(body)) if (isRepeated(name, value)) top[name] = value;

@@ -39,7 +39,7 @@ const BUILTINS: Readonly<
   caSin: { pattern: "\\b\\d{3}[ -]\\d{3}[ -]\\d{3}\\b", mask: "<CA_SIN>", hint: /\d{3}[ -]\d{3}[ -]\d/ },
 };
 
-/** One unit is about 0.1 µs, so one pattern takes at most about 40 ms per chunk of text. */
+/** Limits the time of one pattern per piece of text. */
 const BUDGET_PER_PIECE = 400_000;
 
 export function compileTextGuard(

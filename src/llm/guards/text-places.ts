@@ -1,8 +1,6 @@
 /**
- * Finds every text in the body of a request, response, or stream event in any dialect. A string counts as text unless
- * its member is listed as structural, so that new provider members are guarded by default. Encoded data that decodes to
- * text is guarded in decoded form, and other binary data passes. Token probabilities and token ids repeat a response
- * token by token, so they are withheld.
+ * Finds the texts in the body of a request, response, or stream event in any dialect. A string in an unknown member
+ * counts as text, so that new provider members are guarded.
  */
 import { decodeText, isBinary, isTextType, SAMPLED_CHARACTERS } from "../../base/encoded-text.ts";
 import type { Steps } from "../../base/sliced-work.ts";
@@ -51,10 +49,7 @@ const ENCODED_MEMBERS: ReadonlySet<string> = new Set([
   ...["bytesBase64Encoded"],
 ]);
 
-/**
- * These members hold addresses of images and files, which a model does not read. A data URL contains the file itself,
- * so it is guarded.
- */
+/** These members hold addresses of images and files. A data URL contains the file itself, so it is checked. */
 const URL_MEMBERS: ReadonlySet<string> = new Set([
   ...["url", "uri", "image_url", "file_url", "audio_url", "video_url", "file_uri", "fileUri", "gcsUri", "s3Uri"],
 ]);

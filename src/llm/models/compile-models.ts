@@ -84,7 +84,7 @@ function fromModels(
   }
   const seen = new Map<string, number>();
   for (const config of models) {
-    // Entries with the same name are deployments of one model. Each deployment has its own connection pool and health.
+    // Entries with the same name are deployments of one model.
     const nth = seen.get(config.name) ?? 0;
     seen.set(config.name, nth + 1);
     const target = openTarget(

@@ -1,6 +1,5 @@
 /**
- * Decides which response statuses trigger failover (`ai.failoverOn`) and which eject the target. A status that the
- * request caused does not eject the target.
+ * Decides which response statuses trigger failover (`ai.failoverOn`) and which eject the target.
  */
 import { z } from "zod";
 
@@ -20,7 +19,7 @@ export const failoverOn = z
 export type FailoverCause = (typeof FAILOVER_CAUSES)[number] | number;
 
 export interface FailoverRules {
-  /** `ownKey` is true if the gateway supplied the credential. Other targets would also reject a key from the client. */
+  /** `ownKey` is true if the gateway supplied the credential. Other targets may also reject a key from the client. */
   onStatus(status: number, ownKey: boolean): boolean;
   ejects(status: number, ownKey: boolean): boolean;
   readonly onContextLength: boolean;

@@ -1,6 +1,5 @@
 /**
- * Ejects failing targets. An ejected target is tried last instead of being excluded. The ejection time doubles with
- * each failure, or follows `retry-after`.
+ * Ejects failing targets. An ejected target is tried last instead of being excluded.
  */
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";

@@ -50,7 +50,7 @@ function checkFields(name: string, policies: Readonly<Record<string, unknown>>):
     refuse("transformations.request.body", "the body was read already: use `ai.overrides`");
 }
 
-/** Returns the scopes of targets to which no call fails over, because they have their own policies. */
+/** Returns the scopes with policies that prevent failover from other targets. */
 export function scopesWithoutFailover(groups: readonly TargetGroup[]): readonly CompiledScope[] {
   const scopes = [...new Set(groups.flatMap(({ targets }) => targets.map(({ scope }) => scope)))];
   return scopes.length < 2 ? [] : scopes.flatMap((scope) => (scope === undefined || isRulesOnly(scope) ? [] : [scope]));
@@ -58,10 +58,7 @@ export function scopesWithoutFailover(groups: readonly TargetGroup[]): readonly 
 
 export interface ModelPolicies {
   inner(exchange: Exchange): readonly CompiledScope[];
-  /**
-   * Returns the candidates whose policies the call has passed. Throws if `model` differs from the model that `inner`
-   * used.
-   */
+  /** Returns the candidates whose policies the call has passed. Throws if `inner` was not called for the same model. */
   chosen(llm: LlmCall, model: string | undefined): readonly Candidate[] | undefined;
   /** Evaluates only authorization. */
   mayUse(exchange: Exchange, model: string): boolean;

@@ -55,7 +55,7 @@ export interface ModelTable {
   ownScope(model: string | undefined): CompiledScope | undefined;
   readonly scopes: readonly CompiledScope[];
   readonly names: readonly string[];
-  /** Model names with a `*`. */
+  /** Contains the model names with a `*`. */
   readonly patterns: readonly string[];
   /** The targets of each pattern. */
   readonly patternTargets: readonly { readonly pattern: string; readonly members: TargetGroup["targets"] }[];
@@ -139,7 +139,7 @@ function createCandidate({ target, model, scope }: Member, requested: string, st
   return { target, model: fixed === undefined ? requested : fixed.replace("*", starred), scope };
 }
 
-/** Returns healthy targets in order of priority, followed by ejected targets in the same order. */
+/** Returns healthy targets, followed by ejected targets. */
 function order(
   entry: CompiledEntry,
   requested: string,

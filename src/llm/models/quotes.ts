@@ -18,7 +18,7 @@ const ASSUMED_OUTPUT_TOKENS = 500;
 /** `alternatives` returns further models, under the provider's names, that the provider may use for the request. */
 export type Quotes = (model: string | undefined, alternatives?: () => readonly string[]) => Quote;
 
-/** Uses the shipped price list for models that the operator's catalog does not include. */
+/** Unless disabled, the shipped price list covers models that the operator's catalog does not include. */
 export function loadPrices(
   { modelCatalog, shippedPrices: usesShipped }: Pick<AiConfig, "modelCatalog" | "shippedPrices">,
   env: Pick<CompileEnv, "readFile">,

@@ -1,5 +1,5 @@
 /**
- * Describes Anthropic. The Messages API is native, and other dialects are translated to it.
+ * Describes Anthropic. The Messages API is native, and other conversations are translated to it.
  */
 import { isConversation } from "../request/dialect.ts";
 import { type Provider, STANDARD_CHAT, withQuery } from "../request/provider.ts";

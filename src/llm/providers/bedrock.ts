@@ -26,7 +26,7 @@ export function bedrock(region: string): Provider {
   };
 }
 
-/** Bedrock expects the slashes of an ARN to be encoded. The signature covers the path, so no proxy may decode them. */
+/** Bedrock expects the slashes of an ARN to be encoded. */
 function modelId(model: string): string {
   const id = model.startsWith("arn:") ? slashedName(model, "%2F") : pathSegment(model);
   if (id === undefined) throw new ModelNameError();

@@ -1,6 +1,5 @@
 /**
- * Implements the demo provider, which needs no network or key and returns deterministic responses. It implements the
- * interface of a connection pool, so that failover, usage, translation, and backpressure work as with a real provider.
+ * Implements the demo provider, which needs no network or key.
  */
 import { createHash } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";

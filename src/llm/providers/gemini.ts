@@ -1,5 +1,5 @@
 /**
- * Describes Gemini. The Gemini API is native, and other dialects are translated to it.
+ * Describes Gemini. The Gemini API is native, and other conversations are translated to it.
  */
 import { slashedName } from "../../http/request-path.ts";
 import { type Format, isConversation } from "../request/dialect.ts";
@@ -20,7 +20,7 @@ export function gemini(): Provider {
     upgrades: (path) => path.startsWith("/ws/google.ai.generativelanguage."),
     path(call, basePath) {
       if (call.format === "embedContent") return `${basePath}/models/${encodeModel(call.model)}:batchEmbedContents`;
-      // A path without a verb, such as one of files or cached contents, does not call a model.
+      // A path without a verb, such as `/files` or `/cachedContents`, does not call a model.
       if (call.format === "opaque" && !call.suffix.includes(":")) return withQuery(basePath + call.suffix, call.query);
       return geminiPath(call, `${basePath}/models/${encodeModel(call.model)}`);
     },
@@ -40,7 +40,7 @@ export function geminiPath(call: UpstreamCall, modelPath: string): string {
   return call.stream ? `${modelPath}:streamGenerateContent?alt=sse` : `${modelPath}:generateContent`;
 }
 
-/** The names of tuned models contain slashes. */
+/** Model names may contain slashes. */
 function encodeModel(model: string): string {
   const name = slashedName(model, "/");
   if (name === undefined) throw new ModelNameError();

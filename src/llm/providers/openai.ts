@@ -1,7 +1,5 @@
 /**
- * Describes OpenAI, OpenAI-compatible servers, and presets for well-known servers. Chat, responses, and embeddings are
- * native. Other dialects are translated to chat, as are responses if a server supports only chat. Other paths, such as
- * images and audio, are forwarded unchanged.
+ * Describes OpenAI, OpenAI-compatible servers, and presets for well-known servers.
  */
 import { type Format, isConversation } from "../request/dialect.ts";
 import { type ChatVariant, type Provider, STANDARD_CHAT, withQuery } from "../request/provider.ts";
@@ -53,7 +51,7 @@ function pathBelow(basePath: string, suffix: string): string {
 interface Preset {
   readonly baseUrl: string;
   readonly responses?: true;
-  /** Set if the server rejects `stream_options` but always sends usage in streams. */
+  /** Set if the server does not accept `stream_options`. */
   readonly streamUsage?: false;
 }
 

@@ -1,6 +1,5 @@
 /**
- * Describes Vertex AI. Gemini models use the Gemini API. Claude models use the Messages API, with the version in the
- * body and the model in the path.
+ * Describes Vertex AI. Gemini models use the Gemini API, and Claude models use the Messages API.
  */
 import { type Format, isConversation } from "../request/dialect.ts";
 import { modelSegment, type Provider, STANDARD_CHAT } from "../request/provider.ts";

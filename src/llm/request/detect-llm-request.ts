@@ -1,6 +1,6 @@
 /**
  * Detects LLM requests to plain HTTP backends by a model in the JSON body or the request head, or by a known path. The
- * server's parser is unknown, so a body that two parsers could read differently is reported as unclear.
+ * server's parser is unknown, so an ambiguous body is reported as unclear.
  */
 import { isUtf8 } from "node:buffer";
 import type { Steps } from "../../base/sliced-work.ts";
@@ -9,7 +9,6 @@ import { LlmRequestAttributes } from "./llm-attributes.ts";
 import { ModelNames, modelsInHeaders, modelsInJson, modelsInPath, modelsInQuery } from "./named-models.ts";
 import { readingSteps } from "./read-request.ts";
 
-/** Scanning this many bytes takes about 0.3 ms. */
 const STEP_BYTES = 64 * 1024;
 /** Steps overlap by this many bytes, to find a word that crosses a step boundary. */
 const WORD_BYTES = 8;
@@ -19,7 +18,7 @@ const BYTE_ORDER_MARK = 0xfeff;
 
 export interface Detected {
   readonly attributes: LlmRequestAttributes | undefined;
-  /** True if the body starts like JSON but is ambiguous, for example because it has two models or invalid UTF-8. */
+  /** True if the body cannot be read unambiguously, for example because of repeated keys or invalid UTF-8. */
   readonly isUnclear: boolean;
 }
 
@@ -44,7 +43,7 @@ export function modelsInHead({ path, query, pairs }: RequestHead): readonly stri
   return found.names;
 }
 
-/** `bytes` must start like JSON. */
+/** `bytes` must start like a JSON object or array. */
 export function* detectLlmRequest(head: RequestHead, bytes: Buffer): Steps<Detected> {
   const others = modelsInHead(head);
   if (firstByte(bytes) === OPEN_BRACKET) return yield* detectInList(bytes, others);
@@ -75,13 +74,13 @@ function* detectInList(bytes: Buffer, others: readonly string[]): Steps<Detected
 }
 
 /**
- * Classifies the start of a body: `json` is JSON in UTF-8, `foreign` is JSON in UTF-16 or UTF-32, `other` is not JSON,
- * and `open` needs more bytes.
+ * Classifies the start of a body: `json` is an object or array in UTF-8, `foreign` is one in UTF-16 or UTF-32, `other`
+ * is neither, and `open` needs more bytes.
  */
 export function classifyBodyStart(bytes: Buffer): "json" | "foreign" | "other" | "open" {
   const first = firstByte(bytes);
   if (first === OPEN_BRACE || first === OPEN_BRACKET) return "json";
-  // No JSON encoding starts with any other byte.
+  // No supported encoding of an object or array starts with any other byte.
   if (bytes.length > 0 && !isBlank(bytes[0] as number) && !BEGINNINGS.has(bytes[0] as number)) return "other";
   let isOpen = first === undefined;
   for (const [width, isLittle] of FOREIGN) {

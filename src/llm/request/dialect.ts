@@ -27,13 +27,13 @@ export interface Dialect {
   readonly suffix: string;
   readonly pathModel: string | undefined;
   readonly pathStream: boolean | undefined;
-  /** True if the request generates no tokens, such as token counting, so it is not charged. */
+  /** True if the request is not charged, such as token counting and requests for stored objects. */
   readonly free: boolean;
-  /** True if the path belongs to an LLM API. Requests to other paths are parsed as OpenAI chat. */
+  /** True if the path belongs to an LLM API. */
   readonly isKnown: boolean;
   /**
-   * False for stored objects, such as batches and files. They may run stored requests, so the model in the request does
-   * not determine the model that runs.
+   * False if the request may run stored requests, so that the model in the request does not determine the model that
+   * runs.
    */
   readonly runsRequestedModel: boolean;
 }
@@ -67,7 +67,7 @@ const SUFFIXES: readonly (readonly [suffix: string, format: Format, free?: boole
 /** Matches `/models/<name>:<verb>`. The name may contain slashes, but no colon. */
 const GEMINI =
   /\/((?:models|tunedModels)\/([^:]+)):(generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents|asyncBatchEmbedContent|batchGenerateContent|predict|predictLongRunning|rawPredict|streamRawPredict)$/;
-/** Matches `/model/<id>/<verb>`. The id is percent-encoded. */
+/** Matches `/model/<id>/<verb>`. The id may be percent-encoded. */
 const BEDROCK = /\/model\/([^/]+)\/(converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)$/;
 /** Requests for stored objects, such as files and batches, are treated as free. */
 const STORED =

@@ -1,6 +1,5 @@
 /**
- * Holds the attributes of an LLM request. The token estimate is computed on first use, because most requests have no
- * token limit. Requests that are not readable as LLM calls, such as uploads or compressed bodies, are charged by size.
+ * Holds the attributes of an LLM request. The token estimate is computed on first use.
  */
 import { finish, type Steps } from "../../base/sliced-work.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -81,7 +80,7 @@ export class LlmRequestAttributes extends LlmCallAttributes implements LlmAttrib
     if (this.requestModel !== undefined) found.add(this.requestModel);
     for (const name of this.#others) found.add(name);
     if (this.#unsearched.length > 0) yield* modelsInJson(this.#unsearched, true, found);
-    // Google's bodies repeat the model of the path with its collection prefix.
+    // Google's bodies may name the model of the path again with its collection prefix.
     this.#models = found.names.filter((name, i) => i === 0 || !isCollected(name, this.requestModel));
     this.#unsearched = undefined;
   }
@@ -103,7 +102,7 @@ export class LlmRequestAttributes extends LlmCallAttributes implements LlmAttrib
     return models.length > 1 || (models.length === 1 && models[0] !== llm?.requestModel);
   }
 
-  /** Throws `GatewayError`, because limits and budgets by model cannot charge a request with several models. */
+  /** Throws `GatewayError` if the request names other models, which a limit by model cannot charge. */
   static requireOneModel(llm: LlmAttributes | undefined): void {
     if (LlmRequestAttributes.hasOtherModels(llm))
       throw new GatewayError("bad_request", {
@@ -130,17 +129,14 @@ export class LlmRequestAttributes extends LlmCallAttributes implements LlmAttrib
 const NO_BYTES = Buffer.alloc(0);
 const NO_MODELS: readonly string[] = [];
 
-/**
- * Keeps attributes that an earlier attempt set. `models` are named in the URL or a form, with the request's model
- * first.
- */
+/** Keeps attributes that are already set. The first of `models` becomes the request's model. */
 export function noteSizedRequest(exchange: Exchange, models: readonly string[] = NO_MODELS): LlmAttributes {
   const attributes = exchange.attributes.llm ?? sizedAttributes(exchange.request, models);
   exchange.attributes.llm = attributes;
   return attributes;
 }
 
-/** Marks a request that generates no tokens. It costs nothing, but exhausted budgets still reject it. */
+/** Marks a request as free unless its attributes are already set. */
 export function noteFreeRequest(exchange: Exchange, models: readonly string[] = NO_MODELS): void {
   if (exchange.attributes.llm !== undefined) return;
   const attributes = new LlmRequestAttributes(models[0], false, NO_BYTES, undefined, models);

@@ -1,6 +1,5 @@
 /**
- * Describes an LLM request to the `ai` backend between reading the body and calling a provider. The `ai` policies of
- * all scopes access it through `LlmRequestAttributes.callOf`.
+ * Describes an LLM request to the `ai` backend between reading the body and calling a provider.
  */
 
 import type { Steps } from "../../base/sliced-work.ts";
@@ -17,7 +16,7 @@ export interface LlmCall {
   /** The outermost scope is first. */
   readonly rules: PromptRules[];
   readonly caching?: PromptCaching | undefined;
-  /** Returns US dollars at the most expensive target, or undefined if there is no price. */
+  /** Returns US dollars at the most expensive target, or undefined if the price is unknown. */
   readonly quote?: Quote | undefined;
 }
 
@@ -67,7 +66,7 @@ export interface TextMatch {
   readonly start: number;
   readonly end: number;
   readonly mask: string;
-  /** True if no following text can change the match. */
+  /** True if no following text can invalidate the match. */
   readonly isCertain: boolean;
 }
 

@@ -125,7 +125,7 @@ export function clientError(format: Format, status: number, body: Members | unde
   return { status, message: isNamed ? message : `${TOO_LONG_WORDS}: ${message}` };
 }
 
-/** Servers that validate requests strictly name the unknown field, some of them with status 422. */
+/** Some servers reject an unknown field with 422 instead of 400. */
 export function mayNameField(status: number): boolean {
   return status === 400 || status === 422;
 }

@@ -1,8 +1,6 @@
 /**
- * Finds all models that a request names in its JSON body, form fields, path, query, and headers. API keys, rules,
- * limits, and prices share this result. A missed name bypasses a rule, while a false name only causes a rejection, so
- * keys are compared without case and separators, and everything below a matching key counts as a name. Conversation
- * content and JSON schemas contain arbitrary user text and are skipped.
+ * Finds all models that a request names in its JSON body, form fields, path, query, and headers. A missed name could
+ * bypass a rule, so keys are compared without case and separators. Conversation content and JSON schemas are skipped.
  */
 
 import { finish, type Steps } from "../../base/sliced-work.ts";
@@ -17,11 +15,10 @@ const OPEN_BRACE = 123;
 const CLOSE_BRACE = 125;
 
 const MAX_NAMES = 64;
-/** No known server has longer keys, even with every letter escaped. */
+/** Longer keys are ignored. */
 const MAX_KEY_BYTES = 400;
 const MAX_KNOWN_KEYS = 1024;
 const MAX_KNOWN_KEY_BYTES = 64;
-/** Scanning this many bytes takes about 0.3 ms. */
 const STEP_BYTES = 32 * 1024;
 
 /**
@@ -160,7 +157,7 @@ function memberKind(bytes: Buffer, start: number, end: number): MemberKind {
   return kind;
 }
 
-/** Caches the kind of each key, because folding and matching the key would dominate the scan. */
+/** Caches the kinds of keys, because folding and matching each key would dominate the scan. */
 const KINDS = new Map<string, MemberKind>();
 
 function classifyKey(key: string): MemberKind {
@@ -197,7 +194,9 @@ function decodeParameter(text: string): string {
   }
 }
 
-/** Returns the text that the `*` of the pattern matches, or undefined if the name does not match. */
+/**
+ * Returns the text that the `*` of the pattern matches (empty without a `*`), or undefined if the name does not match.
+ */
 export function matchPattern(pattern: string, name: string): string | undefined {
   const star = pattern.indexOf("*");
   if (star < 0) return pattern === name ? "" : undefined;

@@ -1,6 +1,5 @@
 /**
- * Describes an LLM provider with data and pure functions. Differences between providers belong in their own files, not
- * in shared code. Also parses the `retry-after` and request id headers that providers share.
+ * Describes an LLM provider with data and pure functions.
  */
 import { ExpectedError } from "../../base/errors.ts";
 import type { HeaderList } from "../../http/headers.ts";

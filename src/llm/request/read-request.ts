@@ -1,7 +1,6 @@
 /**
- * Reads the model, the stream flag, and their positions from a JSON or multipart request. Routing, model access,
- * limits, prices, and logs share this result. Ambiguous requests, such as those with repeated keys, are rejected,
- * because the provider might parse them differently.
+ * Reads the model, the stream flag, and their positions from a JSON or multipart request. Ambiguous requests, such as
+ * those with repeated keys, are rejected, because the provider might parse them differently.
  */
 import { isUtf8 } from "node:buffer";
 import { finish, type Steps } from "../../base/sliced-work.ts";
@@ -23,9 +22,9 @@ export interface RequestScan {
   readonly isForm?: true;
   /** True if a top-level member may make the provider use another model. */
   readonly hasAlternatives?: boolean;
-  /** Models that the form names outside its `model` field. */
+  /** Lists the models that the form names outside its `model` field. */
   readonly formModels?: readonly string[];
-  /** The size and the estimated tokens of the form's fields that are not files. */
+  /** Holds the size and the estimated tokens of the form's fields that are not files. */
   readonly formText?: { readonly bytes: number; readonly tokens: number };
 }
 
@@ -47,7 +46,7 @@ const KEYS = jsonKeysOfAnyCase(
 const MAX_DEPTH = 128;
 const MAX_VALUE_BYTES = 16 * 1024;
 const MAX_MODEL_CHARS = 256;
-/** Limits the bytes outside strings, which are the slowest to scan. A prompt of 300,000 token IDs fits. */
+/** Limits the bytes outside strings, which are the slowest to scan. */
 const MAX_SYNTAX_BYTES = 2 * 1024 * 1024;
 /** The scanner checks `MAX_SYNTAX_BYTES` after each chunk of this size. */
 const SCANNED_PIECE_BYTES = 64 * 1024;
@@ -319,7 +318,7 @@ function conflict({ pathModel, pathStream, format }: Dialect, scan: RequestScan)
     : undefined;
 }
 
-/** Google's bodies name a model with its collection or its full resource name. */
+/** Google's bodies may name a model with its collection or its full resource name. */
 export function withoutCollection(model: string): string {
   return model.replace(/^(?:.*\/)?(?:models|tunedModels)\//, "");
 }
