@@ -1,6 +1,5 @@
 /**
- * Entry point of the single executable. It runs the gateway, gwctl if it is called by that name, or the demo MCP
- * server, which the gateway starts as a child process.
+ * Starts the single executable: the gateway, gwctl if it is called by that name, or the demo MCP server.
  */
 import { writeSync } from "node:fs";
 import { basename } from "node:path";

@@ -21,7 +21,7 @@ const TIMEOUT_MS = 90_000;
 
 export interface RehearseFlags {
   readonly after: readonly string[];
-  /** The configuration to compare with, which is used only with a recording. */
+  /** Names the configuration to compare with. It is used only with a recording. */
   readonly before: readonly string[] | undefined;
   readonly admin: string | undefined;
   readonly recording: string | undefined;

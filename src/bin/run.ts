@@ -40,7 +40,6 @@ export interface RunOptions {
   readonly cluster?: ClusterFlags | undefined;
   /** If set, the configuration is validated or tested, and the gateway does not start. */
   readonly validate: ValidateFlags | undefined;
-  /** If true, the tests of the configuration run instead of the validation. */
   readonly isTest: boolean;
   readStdin(): string;
 }

@@ -1,5 +1,5 @@
 /**
- * Entry point of a worker thread.
+ * Runs a worker thread.
  */
 import { parentPort, workerData } from "node:worker_threads";
 import type { ThreadData } from "../app/threads/messages.ts";

@@ -1,6 +1,6 @@
 /**
- * Compiles a configuration without serving it, for validation, `--test`, what-if, rehearsals, and the UI's preview.
- * Files are read, but nothing is fetched, stored, or scheduled.
+ * Compiles a configuration without serving it, for example for validation. Files are read, but nothing is fetched,
+ * stored, or scheduled.
  */
 import type { Clock } from "../base/clock.ts";
 import { createMemoryBudget } from "../base/memory-budget.ts";

@@ -38,7 +38,7 @@ export type Prepared =
       readonly ok: true;
       readonly topology: Topology;
       readonly process: WrittenProcess;
-      /** Returns the position of a process address, or only its path if the file does not contain it. */
+      /** Returns the position of a field of `config`, or only its path if it is not set. */
       processWrittenAt(field: "adminAddr" | "statsAddr" | "store" | "history"): string;
       processPath(path: string): string;
       /** Hides the secrets of this configuration, and the headers and parameters that carry credentials. */
@@ -47,11 +47,8 @@ export type Prepared =
       readonly failures?: readonly { readonly document: unknown; readonly message: string }[];
       readonly services: Readonly<Record<string, unknown>>;
       readonly warnings: readonly string[];
-      /** Contains warnings with positions, and notes, which only validation shows. */
       readonly findings: readonly Finding[];
-      /**
-       * Names the security policies, for example `route tools: mcpAuthentication`, to detect their removal by a reload.
-       */
+      /** Names the security policies, for example `route tools: mcpAuthentication`. */
       readonly security: readonly string[];
       readonly tests: readonly PlacedTest[];
       readonly sources: readonly SourceText[];
@@ -65,10 +62,10 @@ export interface ClusterInput {
 
 export interface PrepareContext extends Omit<CompileContext, "redaction"> {
   readonly environment: Environment;
-  /** Undefined at the start, when the sensitive headers of the file apply. */
+  /** If undefined, a new redaction with the sensitive headers of the file is created. */
   readonly redaction: Redaction | undefined;
   readonly cluster?: ClusterInput | undefined;
-  /** For validation only. Unset variables become notes, and placeholders replace their values. */
+  /** If true, unset variables become notes, and placeholders replace their values. */
   readonly allowUnset?: boolean;
 }
 
@@ -86,7 +83,7 @@ export function* prepareConfigInSteps(
   if (!loaded.ok) return refused(loaded.problems);
   yield;
   const { config } = loaded;
-  // An empty file is probably a failed save. To serve nothing, write `{}` or stop the process.
+  // An empty file is probably a failed save.
   if (loaded.isEmpty && before?.ok && before.topology.listeners.length > 0) {
     const at = sources.length === 0 ? undefined : loaded.standalone.position([]);
     return refused([new ConfigError(at, "", EMPTY)]);
@@ -172,7 +169,6 @@ function failureOf({ policy: { place }, message }: ResourceFailure): ConfigError
 
 function nothingServed(sources: readonly SourceText[], isEmpty: boolean): ConfigError {
   const [first] = sources;
-  // A missing document has no position, except in an empty file.
   if (!isEmpty || first === undefined) return new ConfigError(undefined, "", NOTHING_SERVED);
   return new ConfigError({ file: first.file, line: 1, column: 1 }, "", `${EMPTY}, so nothing is served`);
 }

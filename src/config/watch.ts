@@ -1,6 +1,6 @@
 /**
- * Watches configuration files by polling every 300 ms, because file system events get lost on bind mounts and with
- * swapped symbolic links. A change counts only after two equal reads, to avoid loading a partially written file.
+ * Watches configuration files by polling, because file system events can get lost on bind mounts and with swapped
+ * symbolic links. A change counts only after two equal reads, to avoid loading a partially written file.
  */
 import { createHash } from "node:crypto";
 import { statSync } from "node:fs";
@@ -112,9 +112,7 @@ function pathsOf({ paths }: WatchOptions): readonly string[] | undefined {
   }
 }
 
-/**
- * Returns a cheap fingerprint of every file. A swapped link changes the inode, and a rewrite changes the time or size.
- */
+/** Returns a cheap fingerprint of every file. */
 function fingerprint(paths: readonly string[] | undefined): string {
   if (paths === undefined) return "unreadable";
   let marks = "";

@@ -1,7 +1,7 @@
 /**
- * Finds and replaces the values of a few keys in a JSON object (a `Buffer`, possibly in chunks) without parsing it,
- * because a chat request can carry 30 MB of images and `JSON.parse` would block the event loop. The scanner checks
- * structure (closed strings, the number of brackets, depth) but not grammar, because the upstream parses the bytes.
+ * Finds the values of a few keys in a JSON object (a `Buffer`, possibly in chunks) without parsing it, because parsing
+ * a large body would block the event loop. The scanner checks structure (closed strings, the number of brackets, depth)
+ * but not grammar.
  */
 
 import {
@@ -37,11 +37,11 @@ export interface JsonScannerOptions {
 }
 
 export class JsonScanner {
-  /** The offset after the opening brace, or -1 if the outermost value is not an object. */
+  /** Holds the offset after the opening brace, or -1 if the outermost value is not an object. */
   bodyStart = -1;
   complete = false;
   invalid: string | undefined = undefined;
-  /** The first key that matched only when case was ignored, as written in the input. */
+  /** Holds the first key that matched only when case was ignored, as written in the input. */
   otherCase: string | undefined = undefined;
   /** Set if data other than white space follows the outermost value. */
   trailing = false;
@@ -134,7 +134,6 @@ export class JsonScanner {
     this.#offset += length;
   }
 
-  /** Counts the bytes outside strings. The scanner examines them one at a time, so they determine its cost. */
   get syntaxBytes(): number {
     return this.#offset - this.#stringBytes;
   }

@@ -1,8 +1,6 @@
 /**
- * Finds and replaces values in JSON strings without building a tree. This preserves the sender's numbers above 2^53,
- * key order, and unknown members, and it skips large results instead of parsing them. The input must have passed
- * validate-json.ts. For other input, the functions terminate and stay within the string, but return meaningless spans.
- * The `...InSteps` variants yield between slices of a large string.
+ * Finds and replaces values in JSON strings without building a tree, which preserves large numbers, key order, and
+ * unknown members. The input must be valid JSON.
  */
 
 import type { Steps } from "../base/sliced-work.ts";
@@ -24,7 +22,7 @@ import {
 
 export interface Member extends Span {
   readonly key: string;
-  /** The offset of the key's opening quote. `start` and `end` are the offsets of the value. */
+  /** Holds the offset of the key's opening quote. `start` and `end` are the offsets of the value. */
   readonly keyStart: number;
 }
 
@@ -154,7 +152,6 @@ export function removeMembers(text: string, at: number, isUnwanted: (key: string
   return [{ start: first.keyStart, end: last.end, text: body }];
 }
 
-/** Processing this many characters takes up to 1 ms. */
 const STEP_CHARS = 64 * 1024;
 const STEP_MEMBERS = 1_000;
 

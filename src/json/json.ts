@@ -44,7 +44,7 @@ export function putMember(object: Record<string, unknown>, name: string, value: 
   else object[name] = value;
 }
 
-/** Parsing a document with this many tokens (see parse-cost.ts) takes up to 25 ms. */
+/** Limits the time to parse a document. See parse-cost.ts for the unit. */
 export const MAX_DOCUMENT_TOKENS = 50_000;
 
 /** Throws an Error whose message completes "the document …". */

@@ -1,7 +1,6 @@
 /**
- * Serializes JSON for display in a terminal. `JSON.stringify` escapes only the control characters below U+0020. The
- * values come from requests and child processes, so DEL, the C1 range, and the line and paragraph separators are also
- * escaped, because they could move the cursor or start a line.
+ * Serializes JSON for display in a terminal. DEL, the C1 range, and the line and paragraph separators are also escaped,
+ * because they could move the cursor or start a line.
  */
 type Steps = Generator<undefined, string, undefined>;
 

@@ -1,6 +1,6 @@
 /**
  * Parses a request into a tree in which short placeholders replace encoded images and files. Writing the tree restores
- * the data. The tree of a 20 MB request is then as small as its messages.
+ * the data.
  */
 
 import { finish, type Steps } from "../base/sliced-work.ts";
@@ -21,13 +21,9 @@ export interface Skeleton {
 
 const MIN_BLOB_BYTES = 16 * 1024;
 const SAMPLE_BYTES = 64;
-/**
- * Tokens are counted as in parse-cost.ts. Parsing, translating, and writing a token takes about 1 µs. The tools and
- * messages of a large request have about 10,000 tokens.
- */
+/** Tokens are counted as in parse-cost.ts. */
 const MAX_TREE_TOKENS = 60_000;
 
-/** Scanning this many bytes takes about 0.3 ms. */
 const STEP_BYTES = 32 * 1024;
 
 /** `tooLarge` completes a message that begins with "a request". */

@@ -1,6 +1,6 @@
 /**
- * Lexical rules that all JSON scanners in this folder share: character codes, white space, the end of a string, and the
- * decoding of keys. The same codes apply to bytes (`Buffer`) and to strings.
+ * Defines the lexical rules that the JSON scanners in this folder share: character codes, white space, the end of a
+ * string, and the decoding of keys.
  */
 
 export const SPACE = 32;
@@ -75,7 +75,7 @@ export function endOfString(bytes: Buffer, start: number): number {
   }
 }
 
-/** Returns the offset after the closing quote of the string that opens at `open`. */
+/** Returns the offset after the closing quote of the string that opens at `open`, or the length of the text. */
 export function stringEnd(text: string, open: number): number {
   let at = text.indexOf('"', open + 1);
   for (let escaped = 0; at >= 0; escaped++) {

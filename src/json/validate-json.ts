@@ -1,7 +1,6 @@
 /**
- * Checks that JSON is interpreted the same way by all parsers. `jsonProblem` checks responses of servers for RFC 8259
- * grammar, repeated keys, and nesting, and `inspectDocument` checks text that is then also parsed. Both take one pass
- * and build no tree, because most messages are only forwarded.
+ * Checks that JSON has no repeated keys and is not nested too deeply, without building a tree. `jsonProblem` also
+ * checks the RFC 8259 grammar.
  */
 
 import { randomInt } from "node:crypto";
@@ -22,7 +21,7 @@ import {
   trimmedEnd,
 } from "./syntax.ts";
 
-/** Real messages are shallower, and `JSON.stringify` and recursion fail only at a much greater depth. */
+/** Recursion and `JSON.stringify` fail only at a much greater depth. */
 export const MAX_SERVER_DEPTH = 256;
 
 const PLUS = 43;
@@ -33,16 +32,12 @@ const NINE = 57;
 const LOWER_E = 101;
 const LOWER_U = 117;
 
-/** Reading this many characters of strings, numbers, and names takes about 0.3 ms. */
 const STEP_CHARS = 8 * 1024;
 /** Long strings are read faster, so their steps are larger. */
 const STRING_STEP_CHARS = 64 * 1024;
 /** Longer names and numbers are rejected, because a step cannot end within them. */
 const MAX_ATOM_CHARS = 64 * 1024;
-/**
- * Bounds the names of an object and its ancestors. They are retained until their object ends, and the garbage collector
- * visits all of them.
- */
+/** Bounds the names of an object and its ancestors. */
 const MAX_OPEN_NAMES = 200_000;
 
 export function jsonProblem(text: string, maxDepth = MAX_SERVER_DEPTH, top?: Member[]): string | undefined {
@@ -51,19 +46,19 @@ export function jsonProblem(text: string, maxDepth = MAX_SERVER_DEPTH, top?: Mem
 
 /**
  * Returns the problem of an invalid string, or undefined if the string is valid. `top` receives the members of the
- * top-level object, so that a large string is not scanned again to find them.
+ * top-level object.
  */
 export function* jsonProblemInSteps(text: string, maxDepth: number, top?: Member[]): Steps<string | undefined> {
-  /** The keys of all open objects, outermost first. */
+  /** Holds the keys of all open objects, outermost first. */
   const keys: string[] = [];
-  /** The number of keys before each open object, or -1 for an array. */
+  /** Holds the number of keys before each open object, or -1 for an array. */
   const frames: number[] = [];
   let large: LargeObjectKeys | undefined;
   let frame = -1;
   let i = skipSpace(text, 0);
   let key = "";
   let keyStart = 0;
-  /** The start of the current top-level member's value, or 0 if there is none. */
+  /** Holds the start of the current top-level member's value, or 0 if there is none. */
   let valueStart = 0;
   let pauseAt = STEP_CHARS;
   for (;;) {
@@ -234,21 +229,17 @@ export interface Inspection {
   readonly problem: string | undefined;
 }
 
-/**
- * Commas and opening brackets count once, and names count twice. Parsing a token takes up to 0.5 µs, so parsing
- * blocks the event loop for at most 30 ms.
- */
+/** Commas and opening brackets count once, and names count twice. */
 const MAX_TOKENS = 60_000;
 
 /**
- * Inspects arbitrary text in one pass. It reports nesting that would make the parser slow or the serializer throw, too
- * many values, and repeated keys, which parsers may interpret differently. The findings are valid only if the text then
- * also parses. All open objects share one array of keys to avoid an allocation per object.
+ * Reports nesting that is too deep, too many values, and repeated keys. The findings are valid only if the text also
+ * parses.
  */
 export function inspectDocument(text: string, maxDepth: number): Inspection {
   const top: Member[] = [];
   const keys: string[] = [];
-  /** The number of keys before each open object, or -1 for an array. */
+  /** Holds the number of keys before each open object, or -1 for an array. */
   const frames: number[] = [];
   const large = new LargeObjectKeys();
   let frame = -1;
@@ -312,7 +303,6 @@ export function isAmong(keys: readonly string[], from: number, name: string): bo
   return false;
 }
 
-/** Keeps a set of names for each open object with many keys, by depth. */
 export class LargeObjectKeys {
   #sets: Map<number, { readonly keys: NameSet; taken: number }> | undefined = undefined;
 
@@ -339,8 +329,8 @@ const FEW = 4_096;
 const SEED = randomInt(2 ** 31);
 
 /**
- * Holds up to hundreds of thousands of names. Shards prevent the growth of a single table from blocking the event
- * loop, and the seed makes collisions unpredictable.
+ * Shards prevent the growth of a single table from blocking the event loop, and the seed makes collisions
+ * unpredictable.
  */
 export class NameSet {
   readonly #few = new Set<string>();

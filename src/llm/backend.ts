@@ -142,7 +142,6 @@ class ModelCall {
     this.#settlement = new Settlement(services.settling, exchange.attributes.llm ?? {}, llm.dialect);
   }
 
-  /** Handles a small request without webhooks synchronously. */
   run(): BackendRun {
     const { failover, table } = this.#services;
     const isAborted = (): boolean => this.#isAborted;

@@ -159,7 +159,6 @@ const IRRELEVANT_HEADERS: ReadonlySet<string> = new Set([
 ]);
 const IRRELEVANT_PREFIX = /^(?:x-stainless-|x-b3-|x-datadog-|sec-fetch-|sec-ch-)/;
 
-/** Clients send their own provider keys in these headers. */
 const KEY_HEADERS = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
 
 export interface CacheKeyInput {

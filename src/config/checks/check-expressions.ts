@@ -85,7 +85,6 @@ function unknownNames(expression: Expression, site: Site): string[] {
   return [...new Set(messages)];
 }
 
-/** Returns undefined without MCP backends. */
 function targetNames({ backends }: Site): readonly string[] | undefined {
   const names = backends
     .filter(({ key }) => key === "mcp")

@@ -47,11 +47,9 @@ export interface CompileContext
   readonly generation: ConfigGeneration;
   readonly environment: Environment;
   readonly internals?: Readonly<Record<string, unknown>>;
-  /** Called for each file that is read while compiling, so that it is watched. */
   fileRead(path: string): void;
 }
 
-/** A failed policy of a resource document does not prevent the start. */
 export interface ResourceFailure {
   readonly policy: PlacedPolicy;
   readonly message: string;
@@ -340,7 +338,7 @@ function policiesOf({ policies, inner = [] }: NormalBackend): readonly PlacedPol
 /** Larger files are rejected by default. */
 const MAX_FILE_BYTES = 1024 * 1024;
 
-/** Calls `fileRead` first, so that the path is watched even if it cannot be read. */
+/** Calls `fileRead` even if the path cannot be read. */
 export function readConfigFile(path: string, fileRead: (path: string) => void, maxBytes = MAX_FILE_BYTES): string {
   fileRead(path);
   let size: number;

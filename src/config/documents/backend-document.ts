@@ -142,7 +142,6 @@ export function readRoot({ group = "", kind, name }: Fields, namespace: string, 
   }
 }
 
-/** Returns undefined if any name is invalid. */
 function readNames(written: unknown): string[] | undefined {
   const names = listOf(written).map((one) => {
     const { type, hostname, uri } = fieldsOf(one);

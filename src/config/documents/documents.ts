@@ -12,7 +12,7 @@ import type { Cluster } from "./cluster.ts";
 
 export const POLICY_API_GROUP = "policy.gateway.internal";
 export const POLICY_API_VERSION = `${POLICY_API_GROUP}/v1alpha1`;
-/** The ports of the admin interface and of health and metrics, which listeners in a cluster cannot use. */
+/** Listeners in a cluster cannot use these ports of the admin interface and of health and metrics. */
 export const DATA_PLANE_PORTS: readonly number[] = [15_000, 15_020];
 export const GATEWAY_API_GROUP = "gateway.networking.k8s.io";
 /** Statuses contain this name, because other controllers write their own entries. */
@@ -20,12 +20,11 @@ export const CONTROLLER_NAME = `${POLICY_API_GROUP}/gateway`;
 /** Standalone gateways and routes, and documents without a namespace, belong to this namespace. */
 export const DEFAULT_NAMESPACE = "default";
 
-/** A document with a `kind`, which separates resource documents from standalone configuration. */
+/** A `kind` separates resource documents from the standalone configuration. */
 export type ResourceDocument = SourceDocument;
 
 export interface StandaloneTarget {
   readonly name: string;
-  /** Lists the kinds of the target's own policies. */
   readonly policyKinds: readonly string[];
   readonly gateways?: readonly string[];
   /** A Gateway document cannot use this port of a standalone gateway. */
@@ -46,7 +45,6 @@ export interface ResourceInput {
   readonly policies: readonly PolicyDefinition[];
   readonly routeSchema: z.ZodType;
   readonly redaction?: Redaction;
-  /** The wall clock is used for lastTransitionTime. */
   readonly nowMs: number;
   /** Set if the documents come from a cluster. Such documents cannot access this machine. */
   readonly cluster?: Cluster;
@@ -57,9 +55,7 @@ export interface ResourceInput {
 }
 
 export interface ResourceResult {
-  /** Contains the gateways of Gateway documents, in the form of the standalone configuration. */
   readonly gateways: readonly WrittenGateway[];
-  /** Contains the rules of HTTPRoute and GRPCRoute documents, in the form of the standalone configuration. */
   readonly routes: readonly WrittenRoute[];
   /** Contains policies to compile on a gateway or route in addition to its own. */
   readonly attachments: readonly Attachment[];
@@ -73,7 +69,9 @@ export interface ResourceResult {
 }
 
 export interface WrittenGateway {
-  /** The key under `gateways`, such as `edge`, or `edge/https` with several ports, or `infra/edge:443` in a cluster. */
+  /**
+   * The name is the key under `gateways`: `edge`, `edge/https` with several ports, or `infra/edge:443` in a cluster.
+   */
   readonly name: string;
   readonly port: number;
   readonly protocol: "HTTP" | "HTTPS";
@@ -91,7 +89,6 @@ export interface WrittenGateway {
 /** Describes the listeners of a port that have the same host name. */
 export interface WrittenSection {
   readonly name: string;
-  /** Undefined for listeners without a host name. */
   readonly hostname: string | undefined;
 }
 
@@ -116,7 +113,6 @@ export interface WrittenRoute {
   readonly closed?: string;
   /** Other listeners of the same port handle these host names. */
   readonly except?: readonly string[];
-  /** The section of the gateway that serves the route. */
   readonly section?: string;
   /** Maps the index of each backend that rejects its requests to the reason. */
   readonly closedBackends?: ReadonlyMap<number, string>;
@@ -166,7 +162,6 @@ export interface BackendOutcome {
 
 export interface TargetName {
   readonly kind: "gateway" | "route";
-  /** For a gateway, the name is its key under `gateways`. */
   readonly name: string;
 }
 

@@ -172,7 +172,6 @@ function writtenGateway(
 const GATEWAY_FIELDS = new Set(["gatewayClassName", "listeners", "addresses", "infrastructure", "tls"]);
 const LISTENER_FIELDS = new Set(["name", "hostname", "port", "protocol", "tls", "allowedRoutes"]);
 
-/** Returns the condition for an unsupported field. */
 function refusedField(spec: Fields): Verdict | undefined {
   const no = (reason: string, message: string): Verdict => ({ isTrue: false, reason, message });
   const unsupported = (field: string): Verdict => no("UnsupportedValue", `spec.${field} is not supported`);
@@ -200,7 +199,6 @@ function refusedField(spec: Fields): Verdict | undefined {
 interface ClientValidation {
   readonly accepted: Verdict;
   readonly resolvedRefs: Verdict;
-  /** The CA certificates that must have issued the client certificates. */
   readonly ca: string | undefined;
 }
 

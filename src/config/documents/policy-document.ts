@@ -39,7 +39,6 @@ interface PolicyContext extends Targets {
   readonly previous: PolicyResource | undefined;
   readonly cluster: Cluster | undefined;
   shown(spec: unknown): unknown;
-  /** True if an earlier document has the same name. */
   readonly isDuplicate: boolean;
 }
 

@@ -14,7 +14,6 @@ export interface Part {
   readonly field: readonly string[];
   readonly schema: z.ZodType;
   readonly doc: string;
-  /** True for policies with the role `security`. */
   readonly isSecurity: boolean;
   toPolicies(value: unknown): readonly { readonly definition: PolicyDefinition; readonly written: unknown }[];
 }

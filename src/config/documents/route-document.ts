@@ -318,7 +318,6 @@ function headerChanges({ set, add, remove }: Fields): Record<string, unknown> {
   };
 }
 
-/** Converts `[{ name, value }]` to an object. */
 function namedValues(list: unknown): unknown {
   if (!Array.isArray(list)) return list;
   return Object.fromEntries(list.filter(isObject).map(({ name, value }) => [String(name), value]));
@@ -449,7 +448,7 @@ interface ParentContext {
   readonly kind: string;
   readonly gateways: TargetTable<GatewayTarget>;
   readonly problems: ProblemList;
-  /** In a cluster, an unknown Gateway belongs to another controller. */
+  /** In a cluster, an unknown Gateway may belong to another controller. */
   readonly isCluster: boolean;
 }
 

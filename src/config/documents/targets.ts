@@ -20,7 +20,6 @@ export interface GatewayListener {
   readonly sectionName: string | undefined;
   /** Contains the key under `gateways`, or undefined if the listener cannot be served. */
   readonly gateway: string | undefined;
-  /** Names the section with this listener's policies. */
   readonly section?: string | undefined;
   readonly port: number | undefined;
   readonly hostname: string | undefined;

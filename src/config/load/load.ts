@@ -1,7 +1,6 @@
 /**
- * Reads the configuration from files, directories, standard input, or a built-in string. The document without `kind` is
- * the standalone configuration, documents with a `kind` are resources, and other documents may contain only `tests`.
- * Loading reports all problems together and never returns a partial configuration.
+ * Reads the configuration from files, directories, standard input, or a built-in string. Documents with a `kind` are
+ * resources, documents with only `tests` are tests, and one other document is the standalone configuration.
  */
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -87,7 +86,7 @@ export type Loaded =
       readonly standalone: SourceDocument;
       readonly tests: readonly PlacedTest[];
       readonly unset: readonly UnsetPlace[];
-      /** True if the sources contain only white space and comments. */
+      /** True if every document is empty. */
       readonly isEmpty: boolean;
     }
   | { readonly ok: false; readonly problems: readonly ConfigError[] };
@@ -156,7 +155,7 @@ function isResource(document: SourceDocument): boolean {
   return typeof document.value === "object" && document.value !== null && "kind" in document.value;
 }
 
-/** Expands a `List`, as printed by `kubectl get -o yaml`, into its documents. */
+/** Expands a list, such as `kind: List` from `kubectl get -o yaml`, into its documents. */
 function itemsOf(document: SourceDocument): SourceDocument[] {
   const { kind, items } = document.value as { readonly kind?: unknown; readonly items?: unknown };
   if (typeof kind !== "string" || !kind.endsWith("List") || !Array.isArray(items)) return [document];
@@ -208,13 +207,12 @@ export type SourceList = readonly string[] | { readonly text: string };
 
 export interface Sources {
   readonly names: readonly string[];
-  /** A built-in string cannot change. */
   readonly canChange: boolean;
   /** Throws a ConfigError if a path cannot be read. */
   read(): SourceText[];
   /** Returns the paths to watch now. New files can appear in a directory. */
   paths(): string[];
-  /** Joins the content of all sources and of the files that they name (keys, certificates), to detect changes. */
+  /** Joins the content of all sources and of `namedFiles`, to detect changes. */
   content(namedFiles: Iterable<string>): string;
 }
 
@@ -241,7 +239,7 @@ export function openSources(list: SourceList, readStdin: () => string): Sources 
   };
 }
 
-/** An unreadable file also counts as a change. */
+/** A file that becomes unreadable also counts as a change. */
 function fileContent(path: string): string {
   try {
     return `${path}\n${readFileSync(path, "utf8")}`;

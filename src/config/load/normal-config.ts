@@ -1,5 +1,5 @@
 /**
- * The normalized configuration, to which all layouts are converted and which the compiler reads.
+ * Defines the normalized configuration, to which all layouts are converted and which the compiler reads.
  */
 import type { BackendProtocol } from "../../core/backend.ts";
 import type { RouteMatch } from "../../core/topology.ts";
@@ -17,9 +17,8 @@ export interface PlacedPolicy {
   readonly config: unknown;
   /** Contains the policy as written under `policies`, if the source has another form. */
   readonly written?: unknown;
-  /** True if the policy comes from a resource document, whose status reports a failure. */
   readonly isResource?: boolean;
-  /** The owner, for example `route tools`, is part of the key of resources that survive reloads. */
+  /** Names the owner, for example `route tools`. */
   readonly owner: string;
   readonly place: Place;
 }
@@ -34,7 +33,7 @@ export interface WrittenTls {
   readonly minVersion?: "TLSv1.2" | "TLSv1.3" | undefined;
   readonly ciphers?: string | undefined;
   readonly clientAuth?: { readonly ca: string; readonly mode: "require" | "optional" } | undefined;
-  /** These host names have separate routes on the same port. Other host names form one more group. */
+  /** Lists the host names of listeners that share the port. */
   readonly parts?: readonly string[] | undefined;
 }
 
@@ -47,7 +46,7 @@ export interface NormalGateway {
   /** False allows only HTTP/1.1. */
   readonly http2?: boolean | undefined;
   readonly policies: PlacedPolicy[];
-  /** The listeners of a Gateway document that share the port and have their own policies. */
+  /** Describes the listeners of a Gateway document that share the port, if they have their own policies. */
   readonly sections?: readonly NormalSection[] | undefined;
   readonly place: Place;
   /** Gives the reason if every request is rejected. */
@@ -56,7 +55,6 @@ export interface NormalGateway {
 
 export interface NormalSection {
   readonly name: string;
-  /** Undefined for a listener without a host name, which serves all host names that no other listener has. */
   readonly hostname: string | undefined;
   readonly policies: PlacedPolicy[];
   closed?: string;
@@ -88,7 +86,6 @@ export interface NormalRoute {
   readonly hostnames: readonly string[];
   /** Other listeners of the same port handle these host names. */
   readonly except?: readonly string[];
-  /** The section of the gateway that serves the route. */
   readonly section?: string;
   matches: RouteMatch[];
   readonly policies: PlacedPolicy[];
@@ -99,16 +96,12 @@ export interface NormalRoute {
 
 export interface NormalConfig {
   readonly process: WrittenProcess;
-  /** Contains the `services` section as written. Each route that refers to a service validates it. */
   readonly services: Readonly<Record<string, string | Readonly<Record<string, unknown>>>>;
   readonly gateways: NormalGateway[];
   readonly routes: NormalRoute[];
 }
 
-/**
- * Returns the position of a field, or of its section if the field is absent. It locates problems that occur when a
- * resource is opened, such as a port in use.
- */
+/** Returns the position and path of a field. If the field is absent, the position is that of the nearest parent. */
 export function fieldPlace({ document, path }: Place, field: string): string {
   const whole = [...path, field];
   const at = document.position(whole);

@@ -96,7 +96,7 @@ function noGateway(route: Pick<WrittenRoute, "gateways">, gateways: readonly Nor
     : `set \`gateways\`: there are several (${gateways.map(({ name }) => name).join(", ")}) and none is named default`;
 }
 
-/** Without an authentication policy, only loopback peers can use the web UI. */
+/** Without a security policy in `ui.policies`, only loopback peers can use the web UI. */
 function uiRoute(
   ui: NonNullable<WrittenConfig["ui"]>,
   document: SourceDocument,
@@ -182,7 +182,6 @@ function addSections(
   }
 }
 
-/** Returns the services as written, because each route that refers to a service parses it as its own backend. */
 function servicesOf(document: SourceDocument): NormalConfig["services"] {
   return ((document.value as Record<string, unknown>).services as NormalConfig["services"] | undefined) ?? {};
 }
@@ -251,7 +250,7 @@ function normalBackend(name: string, written: WrittenBackend, place: Place): Nor
   };
 }
 
-/** Names inside a backend include its name, because two backends may have a model with the same name. */
+/** The owner includes the backend's name, because two backends may have a model with the same name. */
 export function innerScopes(
   key: string,
   backend: string,
@@ -266,10 +265,7 @@ export function innerScopes(
   }));
 }
 
-/**
- * Without `matches`, a route matches everything, unless the backend kind has a default path so that routes can share
- * the listener.
- */
+/** Without `matches`, a route matches everything, unless all its backends have the same default paths. */
 function defaultMatches(list: readonly NormalBackend[]): RouteMatch[] {
   const own = list.map((backend) => backends.find(({ key }) => key === backend.key)?.defaultPaths);
   const paths = own[0];

@@ -1,8 +1,6 @@
 /**
- * Values from environment variables. With SECRET=12345, YAML parses `clientSecret: ${SECRET}` as a number although the
- * schema expects a string, so the value is converted to a string. For validation without secrets, unset variables get a
- * placeholder that the field accepts. A secret written as `$OPENAI_API_KEY` causes a warning, because it is a literal
- * string and was probably meant as `${OPENAI_API_KEY}`.
+ * Converts values from environment variables. A value that YAML parsed as a number becomes a string if the schema
+ * expects one, and unset variables get a placeholder during validation.
  */
 import type { z } from "zod";
 import { ConfigError } from "../../core/config-error.ts";

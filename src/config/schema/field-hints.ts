@@ -1,7 +1,5 @@
 /**
- * Hints for unknown fields: names from other programs (agentgateway, LiteLLM, Envoy AI Gateway, supergateway, MCP
- * client configurations) with the equivalent field of the gateway, and fields at the wrong level. The hint is appended
- * to the error message. Most names from other programs are checked before similar spellings, which would mislead.
+ * Suggests fixes for unknown fields: names from other programs, typos, and fields at the wrong level.
  */
 import { z } from "zod";
 import { lookupTable } from "../../base/lookup-table.ts";
@@ -42,10 +40,7 @@ function fieldHint(key: string, schemas: readonly z.ZodType[]): string {
   return places.length === 0 ? "" : `: move it below ${places.map((name) => `\`${name}\``).join(" or ")}`;
 }
 
-/**
- * Returns the path relative to the current object, so `command` inside `stdio` is just `cmd`. Returns undefined if the
- * name has no meaning in this object.
- */
+/** Returns the path relative to the current object, so `command` inside `stdio` is just `cmd`. */
 function foreignPlace(meant: string, schemas: readonly z.ZodType[]): string | undefined {
   const [first = meant, last = meant] = meant.split(".");
   const known = knownKeys(schemas);

@@ -1,6 +1,5 @@
 /**
  * Formats validation errors with the position, the field, the problem, and the nearest valid name for a likely typo.
- * All problems of a file are reported together.
  */
 import type { z } from "zod";
 import { suggestion } from "../../cel/values/nearest-name.ts";
@@ -162,7 +161,7 @@ function messageOf(issue: Issue, value: unknown, schemas: readonly z.ZodType[]):
   return issue.message;
 }
 
-/** Ports and counts are not longer. More digits may be an API key in the wrong field. */
+/** A longer number may be an API key in the wrong field. */
 const QUOTED_NUMBER_CHARS = 6;
 
 function isQuotable(value: unknown): boolean {

@@ -1,6 +1,5 @@
 /**
- * The schema of the configuration file (spec 2.1), derived from the lists of policies and backends. It rejects unknown
- * fields everywhere, and regular expressions that cannot be matched in linear time.
+ * Defines the schema of the configuration file (spec 2.1), derived from the lists of policies and backends.
  */
 import { z } from "zod";
 import { backends } from "../../backends/index.ts";
@@ -227,7 +226,7 @@ function isRedisUrl(text: string): boolean {
 }
 
 const DEFAULT_DRAIN = "30s";
-/** The default is longer than any reasonable ping interval, and short enough to release abandoned connections. */
+/** The default is longer than the usual ping intervals. */
 const DEFAULT_TUNNEL_IDLE = "1h";
 
 const MAX_WORKERS = 128;

@@ -1,7 +1,6 @@
 /**
- * Hints for values of the wrong shape, derived from the schema: `timeout: 5s` becomes `timeout: { requestTimeout: 5s
- * }`, `provider: openAI` becomes `provider: { openAI: {} }`, and an object becomes the entry of a list. A value is
- * quoted only if it cannot be a secret.
+ * Suggests the right shape for a value of the wrong shape, for example `timeout: { requestTimeout: 5s }` for `timeout:
+ * 5s`.
  */
 import { z } from "zod";
 import { nearestName } from "../../cel/values/nearest-name.ts";
@@ -61,7 +60,7 @@ function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Durations, small numbers, and booleans cannot be secrets. */
+/** Other values than durations, short numbers, and booleans may be secrets, so they are not shown. */
 function quoted(value: unknown): string {
   if (Array.isArray(value)) return "[…]";
   const text = String(value);

@@ -1,7 +1,6 @@
 /**
- * Redacts a configuration value for display. The schema marks secret fields, entries of free-form maps (headers,
- * variables) are matched by name, and the redactor detects credentials in URLs, process arguments, and expressions. The
- * same traversal collects the redacted values, so that other outputs can redact them too.
+ * Redacts a configuration value for display, and collects the hidden credentials so that other outputs can redact them
+ * too.
  */
 import { z } from "zod";
 import { isExpressionSchema, isSecretSchema } from "../../core/schema.ts";
@@ -18,10 +17,7 @@ export function shownConfig(schema: z.ZodType, value: unknown, redaction: Redact
   return new Walk(redaction).shown([schema], value, undefined);
 }
 
-/**
- * Returns the credentials that `shownConfig` hides, so that other outputs can hide them. Values that only may be
- * credentials are not returned.
- */
+/** Returns the credentials that `shownConfig` hides. */
 export function secretsInConfig(schema: z.ZodType, value: unknown, redaction: Redaction): string[] {
   const walk = new Walk(redaction);
   walk.shown([schema], value, undefined);
@@ -94,7 +90,9 @@ export function headerOf(key: string, name: string | undefined, map: string | un
   return map !== undefined && HEADER_MAPS.includes(map) ? key : undefined;
 }
 
-/** The schema and not the name decides for declared fields, because `rateLimit.local[].key` is an expression. */
+/**
+ * Declared fields are redacted by their schema and not by their name, because `rateLimit.local[].key` is an expression.
+ */
 export function isNamedField(owners: readonly z.ZodType[], key: string): boolean {
   return owners.some((schema) => schema instanceof z.ZodObject && Object.hasOwn(schema.shape, key));
 }

@@ -1,11 +1,9 @@
 /**
- * `tests` contains requests with their expected results, in the configuration or in separate documents. `gateway
- * --test` runs them, and a running gateway ignores them.
+ * Defines the schema of `tests`, which `gateway --test` runs.
  */
 import { z } from "zod";
 import { headerName } from "../../core/schema.ts";
 
-/** Bounds the run time of a test. */
 const MAX_REPEATS = 10_000;
 
 const message = z.strictObject({
@@ -108,7 +106,6 @@ const requestTest = z.strictObject({
   expect: expectation.describe("The expected result."),
 });
 
-/** A test expects the result of one request, or the clients that may use an item. */
 export const configTest = z.union([requestTest, accessTest]);
 
 export const configTests = z.array(configTest);

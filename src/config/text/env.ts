@@ -1,9 +1,6 @@
 /**
- * Environment variables in configuration files: `${VAR}`, `${VAR:-default}`, and `$${` (spec 2.1). Before parsing, a
- * marker of the same length replaces each placeholder, and it is resolved afterwards inside the parsed scalar. A value
- * can therefore never change the structure of the document, positions stay correct, and comments are never resolved.
- * Messages show the name of a variable in a field name but never its value, which may be a secret. No other module
- * reads process.env.
+ * Resolves environment variables in configuration files: `${VAR}`, `${VAR:-default}`, and `$${` (spec 2.1). A marker of
+ * the same length replaces each placeholder before parsing, so a value cannot change the structure of the document.
  */
 
 import { ConfigError } from "../../core/config-error.ts";

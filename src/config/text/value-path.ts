@@ -1,5 +1,5 @@
 /**
- * Paths of values in a configuration, their notation in messages, and the keys and positions of YAML nodes.
+ * Handles paths of values in a configuration, their notation in messages, and the keys and positions of YAML nodes.
  */
 import { isPair, isScalar, isSeq, type Node, type Pair } from "yaml";
 

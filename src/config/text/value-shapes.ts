@@ -1,5 +1,5 @@
 /**
- * Type checks for unvalidated values.
+ * Reads unvalidated values by type.
  */
 export type Fields = Readonly<Record<string, unknown>>;
 

@@ -1,6 +1,5 @@
 /**
- * Charges one LLM call to its budgets. An estimate is reserved in the store before the call, and the actual amount
- * replaces it at the end.
+ * Charges one LLM call to its budgets. An estimate is reserved in the store before the call and corrected at the end.
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";

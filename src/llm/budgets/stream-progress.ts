@@ -11,7 +11,6 @@ import { estimateTextTokens } from "../usage/estimate-tokens.ts";
 import { findOutputText } from "../usage/event-content.ts";
 
 const TICK_MS = 1_000;
-/** Limits the parsed bytes of a chunk. */
 const MAX_LOOK_BYTES = 64 * 1024;
 
 export type Progressed = (tokens: number) => void;

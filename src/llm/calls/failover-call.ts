@@ -51,7 +51,6 @@ interface Attempt {
   http: HttpCall | undefined;
   timer: ResponseTimer | undefined;
   held: HeldHead | undefined;
-  /** Set when the response is committed to the client. */
   response: ProviderResponse | undefined;
 }
 
@@ -228,7 +227,6 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     else this.#decide(attempt, status, headers);
   }
 
-  /** Commits, holds, or rejects the response, or tries the next target. */
   #decide(attempt: Attempt, status: number, headers: HeaderList): void {
     const { target } = attempt.candidate;
     const { rules, clock } = this.#options;
@@ -577,7 +575,6 @@ class ResponseTimer {
     if (firstByteMs !== undefined) this.#arm(firstByteMs, () => this.#expire(`no first byte within ${firstByteMs} ms`));
   }
 
-  /** `acceptsMore` is false if the client cannot take more data yet. */
   received(acceptsMore: boolean): void {
     if (this.#isStopped) return;
     this.#isPaused = !acceptsMore;

@@ -18,7 +18,6 @@ import { createResponseGuards } from "./response-guards.ts";
 import { PROMPT_ONLY, type ResponseSettlement, type Settlement } from "./settlement.ts";
 import { NO_BETAS, NO_LOSSES, NO_TOOLS, type PlanOptions, upstreamRequest, withoutKey } from "./upstream-request.ts";
 
-/** Matches the client's base path including the version. */
 const VERSION = /^.*?\/(?:v1|v1beta)(?=\/|$)/;
 
 /** `settlement` is undefined if the request has no LLM attributes. */

@@ -172,7 +172,6 @@ function noteUnread(exchange: Exchange, { free }: Dialect): void {
   else noteSizedRequest(exchange);
 }
 
-/** The client's query and headers can name models too. */
 function modelsInHead({ request: { query }, sentPairs }: Exchange): readonly string[] {
   const found = new ModelNames();
   modelsInQuery(query, found);

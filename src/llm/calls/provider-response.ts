@@ -360,7 +360,6 @@ export class TranslatedResponse implements ProviderResponse {
     this.#call.end();
   }
 
-  /** Uses the provider's count from the body or a header. */
   #count(counts: NonNullable<Translation["counts"]>, answer: Members | undefined, body: Members): Members {
     const headers = this.#headers;
     const tokens = (answer && counts.inputTokens(answer)) ?? (headers && readHeaderUsage(headers)?.inputTokens);

@@ -54,7 +54,6 @@ export class GuardedResponse extends ResponseFilter {
     this.#format = format;
   }
 
-  /** Must be called before the first byte. */
   setUpstream(run: UpstreamCall): void {
     this.#run = run;
   }

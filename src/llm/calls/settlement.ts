@@ -39,7 +39,6 @@ export type ResponseSettlement = Pick<Settlement, "firstByte" | "used" | "unused
 export class Settlement {
   readonly #env: SettlementOptions;
   readonly #attributes: LlmAttributes;
-  /** Free calls are not recorded in the metrics. */
   readonly #free: boolean;
   readonly #operation: string;
   readonly #startedMs: number;
@@ -92,7 +91,6 @@ export class Settlement {
     }
   }
 
-  /** `errorType` is empty if there was no error. */
   unused(errorType: string): void {
     if (this.#settled) return;
     writeUsage(this.#attributes, { inputTokens: 0, outputTokens: 0, totalTokens: 0 });

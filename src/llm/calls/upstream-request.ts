@@ -202,7 +202,6 @@ export function upstreamRequest(exchange: Exchange, plan: UpstreamPlan, { target
   const headers = new HeaderList();
   const { pairs } = exchange.request.headers;
   const listed = exchange.request.headers.get("connection")?.toLowerCase();
-  // A configured key replaces the client's key.
   const key =
     target.credential.kind === "client"
       ? clientKey(exchange, target.credential.explicit)
@@ -302,7 +301,7 @@ export function treeBodies(
   }
 }
 
-/** Returns undefined if the body cannot be parsed or needs no markers. */
+/** Returns undefined if the body cannot be parsed or already has markers. */
 export function markedBody(
   llm: LlmCall,
   { format, model }: UpstreamCall,

@@ -15,7 +15,6 @@ export type Source = EncodedData | { readonly url: string };
 export interface TextPart {
   readonly kind: "text";
   readonly text: string;
-  /** Holds the client's `cache_control`. */
   readonly cacheControl?: unknown;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Adds prompt-cache markers for `ai.promptCaching`: Anthropic's `cache_control` and Bedrock's `cachePoint`. Requests
- * that already have markers, or that are too short to be cached, stay unchanged.
+ * that already have markers, or that are too short to be cached, get none.
  */
 
 import { isMembers, type Members } from "../../json/json.ts";

@@ -12,7 +12,6 @@ export interface ResponseSink {
   begin(id: string | undefined, model: string | undefined): void;
   text(choice: number, text: string): void;
   thought(choice: number, text: string): void;
-  /** The signature covers the preceding reasoning if there is any, otherwise the output that follows. */
   signed(choice: number, signature: Signature): void;
   /** The reasoning is encrypted, and only the provider can decrypt it. */
   redacted(choice: number, signature: Signature): void;

@@ -30,7 +30,6 @@ export interface Translation {
   response(body: Members, context: TranslationContext): Members;
   request(body: Members, context: TranslationContext): Members;
   stream(context: TranslationContext): StreamTranslation;
-  /** Set for embeddings. */
   readonly counts?: {
     inputTokens(response: Members): number | undefined;
     withInputTokens(body: Members, tokens: number): Members;

@@ -1,8 +1,6 @@
 /**
  * Obtains AWS keys and signs requests with Signature Version 4. Keys that are not configured come from the sources of
- * the AWS SDKs, in the same order. Only the first configured source is used: if it fails, later sources are not tried,
- * so that a mistake does not select another role. Single sign-on, `credential_process`, and roles assumed through
- * profiles are not supported.
+ * the AWS SDKs. Single sign-on, `credential_process`, and roles assumed through profiles are not supported.
  */
 
 import { createHash, createHmac, type Hash, type Hmac } from "node:crypto";
@@ -106,7 +104,7 @@ export interface AwsSourceOptions {
 }
 
 const TIMEOUT_MS = 5_000;
-/** The metadata service runs on the same host, so a slow response means that the service does not exist. */
+/** The metadata service runs on the same host, so a slow response probably means that it does not exist. */
 const INSTANCE_TIMEOUT_MS = 1_000;
 const MAX_BYTES = 64 * 1024;
 const CONTAINER_HOST = "http://169.254.170.2";
@@ -195,7 +193,7 @@ function fromXml(text: string): Members {
 function parseKeys(body: Members | undefined, tokenName: string): Lease<AwsKeys> {
   const { AccessKeyId: accessKeyId, SecretAccessKey: secretAccessKey, Expiration } = body ?? {};
   const sessionToken = body?.[tokenName];
-  // The token service returns seconds in JSON. All other responses contain a date.
+  // The token service returns seconds in JSON. Other responses contain a date.
   const expiresAtMs = typeof Expiration === "number" ? Expiration * 1000 : Date.parse(String(Expiration));
   if (
     typeof accessKeyId !== "string" ||
@@ -272,7 +270,6 @@ async function load(
   };
 }
 
-/** Adapts Node's hashes to the interface that the signer requires. */
 class NodeSha256 {
   #hash: Hash | Hmac;
   readonly #secret: string | Uint8Array | undefined;

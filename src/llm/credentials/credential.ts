@@ -1,6 +1,5 @@
 /**
- * Compiles the credential for a provider. A configured credential replaces the client's. It is sent only to the
- * configured address, never to an address from a request.
+ * Compiles the credential for a provider. A configured credential replaces the client's.
  */
 import { readFileSync } from "node:fs";
 import { z } from "zod";
@@ -28,7 +27,6 @@ const FILE_CHECK_MS = 5_000;
 
 export type CredentialEnv = Pick<BackendEnv, "clock" | "fetch" | "logger" | "resolvePath" | "environment" | "acquire">;
 
-/** `name` identifies the target in log lines. `region` selects the AWS token service. */
 export function compileCredential(
   config: AuthConfig | undefined,
   name: string,

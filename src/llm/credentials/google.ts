@@ -18,7 +18,6 @@ const METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/tok
 const ASSERTION_SECONDS = 3600;
 const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
-/** Throws if the key file is invalid. The errors quote no secrets. */
 export function googleKeySource(text: string, options: TokenSourceOptions): TokenSource {
   const file = parseMembers(text);
   if (file === undefined) throw new Error("the Google key file is not a JSON object");

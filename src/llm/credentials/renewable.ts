@@ -1,6 +1,5 @@
 /**
- * Manages a secret that expires. The secret is obtained on first use and renewed before it expires, with at most one
- * request in flight. If a renewal fails, the current secret is used until it expires, and retries back off.
+ * Manages a secret that expires. The secret is obtained on first use and renewed before it expires.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -15,10 +14,7 @@ export interface Lease<Value> {
 export interface Renewable<Value> {
   /** Returns synchronously while the value is valid. Rejects with `CredentialError` if no value can be obtained. */
   get(): Value | Promise<Value>;
-  /**
-   * Reports that the provider rejected the value. The next `get` obtains a new value, unless the current value is
-   * recent.
-   */
+  /** Reports that the provider rejected the value. */
   invalidate(): void;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Requests an access token from a token server. Errors name the server and the status, and never quote a secret.
+ * Requests an access token from a token server.
  */
 
 import type { Clock } from "../../base/clock.ts";

@@ -158,7 +158,7 @@ const NOVA: EmbeddingFormat = {
   }),
 };
 
-/** Only Titan reports the count in the body. Other Bedrock models report it in a header. */
+/** Titan reports the count in the body. */
 function bedrockTokens({ inputTextTokenCount: tokens }: Members): number | undefined {
   return toCount(tokens);
 }

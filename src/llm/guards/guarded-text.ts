@@ -28,7 +28,6 @@ const MAX_OPEN_CHARACTERS = 4 * 1024;
 const PIECE_CHARACTERS = 16 * 1024;
 const BORDER_CHARACTERS = 2 * 1024;
 
-/** Guards a text that arrives in chunks. */
 export class GuardedText {
   readonly #guards: readonly TextGuard[];
   readonly #verdict: Verdict;
@@ -175,7 +174,7 @@ class Verdict {
   }
 }
 
-/** Returns an offset at which to split the text, so that enough text is held back and no match is split. */
+/** Returns the offset before which the text can be released. */
 function cutBefore(text: string, from: number, openFrom: number, masks: readonly TextMatch[]): number {
   let cut = Math.max(from, Math.min(text.length - HELD_CHARACTERS, openFrom));
   const crossed = masks.find(({ start, end }) => start < cut && cut < end);
@@ -289,7 +288,6 @@ function merged(matches: readonly TextMatch[]): TextMatch[] {
 
 export interface ShadowGuards {
   found(guard: TextGuard): void;
-  /** Called for content that the guards cannot read. */
   unread(guards: readonly TextGuard[], reason: string): void;
 }
 

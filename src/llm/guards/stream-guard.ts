@@ -20,7 +20,6 @@ export interface StreamGuard {
   end(): Steps<SseEvent[]>;
 }
 
-/** Limits the memory for held text. */
 const MAX_CHANNELS = 1_024;
 const END_OF_STREAM = "[DONE]";
 
@@ -152,7 +151,6 @@ export function endedChannels(body: Members): ((channel: string) => boolean) | u
   return prefixes.length === 0 ? undefined : (channel) => prefixes.some((prefix) => channel.startsWith(prefix));
 }
 
-/** Builds an event for the held text of a channel. */
 export interface ChannelTemplate {
   event(event: SseEvent, text: string): SseEvent;
 }
@@ -187,7 +185,7 @@ function channelOf(body: Members, { path, name, holder }: TextPlace): string | u
         : `.candidates.${second}.${String(holder.jsonPath)}`;
     case "delta":
       if (second === "") return responseChannel(body, String(body.type));
-      // A citation is never split across events, and `message_delta` carries no text.
+      // Citations arrive whole, and `message_delta` carries no text.
       if (second === "citation" || body.type === "message_delta") return undefined;
       return `.block.${blockOf(body)}.${path}`;
     case "content_block":

@@ -39,7 +39,6 @@ const BUILTINS: Readonly<
   caSin: { pattern: "\\b\\d{3}[ -]\\d{3}[ -]\\d{3}\\b", mask: "<CA_SIN>", hint: /\d{3}[ -]\d{3}[ -]\d/ },
 };
 
-/** Limits the time of one pattern per piece of text. */
 const BUDGET_PER_PIECE = 400_000;
 
 export function compileTextGuard(

@@ -223,7 +223,6 @@ function readAuth({ params }: ModelConfig): AuthConfig | undefined {
   return typeof params.apiKey === "string" ? { key: params.apiKey } : params.apiKey;
 }
 
-/** Converts a provider name and its parameters to the object form of `ai.provider`. */
 function normalizeProvider({ provider, params, name }: ModelConfig): ProviderConfig {
   if (typeof provider !== "string") return provider;
   const needed = (value: string | undefined, field: string): string => {

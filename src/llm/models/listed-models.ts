@@ -1,6 +1,6 @@
 /**
- * Lists the models behind patterns such as `groq/*` with the provider's own list. Each list is fetched on demand, kept
- * for a few minutes, and bounded. If a provider fails, its last list is used, or none, and the log reports it once.
+ * Lists the models behind patterns such as `groq/*` with the provider's own list. Each list is fetched on demand and
+ * kept for a few minutes.
  */
 import type { Clock } from "../../base/clock.ts";
 import { runInSlices } from "../../base/sliced-work.ts";
@@ -23,11 +23,11 @@ const MAX_MODELS = 5_000;
 const MAX_NAME_LENGTH = 256;
 
 export interface ListedModels {
-  /** Returns names that clients can use, in the order of the patterns and of the providers' lists. */
+  /** Resolves with names that clients can use, in the order of the patterns and of the providers' lists. */
   names(): Promise<readonly string[]>;
 }
 
-/** Returns undefined if no pattern has a provider that lists its models. */
+/** Returns undefined if no pattern has a provider that lists its models, and in a dry run. */
 export function createListedModels(
   table: Pick<ModelTable, "patternTargets">,
   env: { readonly clock: Clock; readonly logger: Logger; readonly isDry?: boolean },
@@ -38,7 +38,6 @@ export function createListedModels(
   for (const { pattern, members } of table.patternTargets)
     for (const { target, model } of members) {
       const upstream = model ?? target.model ?? pattern;
-      // Every name leads to the same model, or the provider has no list.
       if (!upstream.includes("*") || target.provider.modelList === undefined || target.pathOverride !== undefined)
         continue;
       const list = lists.get(target) ?? new TargetList(target, env.clock, env.logger);

@@ -55,11 +55,9 @@ export interface ModelTable {
   ownScope(model: string | undefined): CompiledScope | undefined;
   readonly scopes: readonly CompiledScope[];
   readonly names: readonly string[];
-  /** Contains the model names with a `*`. */
   readonly patterns: readonly string[];
-  /** The targets of each pattern. */
   readonly patternTargets: readonly { readonly pattern: string; readonly members: TargetGroup["targets"] }[];
-  /** If true, the configuration lists all models, so the gateway responds to `/v1/models` itself. */
+  /** True if the configuration has a list of models. */
   readonly isClosed: boolean;
   /** If true, every target has a fixed model, so clients may omit it. */
   readonly hasFixedModels: boolean;

@@ -40,7 +40,7 @@ export interface Target {
   readonly memory: TargetMemory;
 }
 
-/** Stores properties of the server that earlier responses revealed. A reload that changes the backend resets them. */
+/** Stores properties of the server that earlier responses revealed. */
 export interface TargetMemory {
   rejectsStreamOptions: boolean;
 }
@@ -108,7 +108,7 @@ export function openTarget(options: TargetOptions, env: BackendEnv): Target {
   };
 }
 
-/** The quota is a long-lived resource, so a reload does not reset its counts. */
+/** The quota is a long-lived resource, so a reload with the same limits does not reset its counts. */
 function acquireQuota(name: string, perMinute: PerMinute, env: BackendEnv): Quota {
   return env.acquire(`ai-quota ${env.name} ${name}`, perMinute, () => new Quota(env.clock, perMinute));
 }

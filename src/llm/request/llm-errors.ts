@@ -115,7 +115,6 @@ export function errorMessage(body: Members | undefined, text: string): string {
 const TOO_LONG_CODE = "context_length_exceeded";
 const TOO_LONG_WORDS = "prompt is too long";
 
-/** Converts a provider's error to an error of the client's API. */
 export function clientError(format: Format, status: number, body: Members | undefined, text: string): LlmError {
   const message = errorMessage(body, text);
   if ((status !== 400 && status !== 413) || !isContextLengthError(text)) return { status, message };

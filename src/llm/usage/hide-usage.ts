@@ -1,5 +1,5 @@
 /**
- * Removes the usage from a chat stream if the client did not request it.
+ * Removes the usage from a chat stream.
  */
 
 import { isMembers, parseMembers } from "../../json/json.ts";
@@ -88,7 +88,6 @@ function behindBlankLines(bytes: Buffer, from: number): number {
   return at;
 }
 
-/** Returns the data of an event with a single line, or undefined. */
 function onlyLine(event: string): string | undefined {
   const end = event.length - 2;
   return event.startsWith("data:") && event.indexOf("\n") === end && event.endsWith("\n\n") && !event.includes("\r")

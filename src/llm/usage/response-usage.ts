@@ -45,7 +45,6 @@ export function createUsageTap(
   };
 }
 
-/** Prefers the provider's counts to estimates. */
 export function settleUsage(attributes: LlmAttributes, report: TapReport): void {
   if (report.responseModel !== undefined) attributes.responseModel = report.responseModel;
   const { usage, uncountedTokens, complete } = report;
@@ -349,7 +348,6 @@ export function createEventMeter() {
     knowsModel(): boolean {
       return model !== undefined;
     },
-    /** Reads only the model name. */
     nameIn(data: string): void {
       const event = model === undefined && !isTooComplex(data) ? parseMembers(data) : undefined;
       if (event !== undefined) model = findModel(event);

@@ -1,6 +1,5 @@
 /**
- * Implements the client side of Anthropic's Messages API. Unknown blocks are rejected, and unknown members are reported
- * as unsupported.
+ * Implements the client side of Anthropic's Messages API.
  */
 import { isMembers, type Members } from "../../../json/json.ts";
 import {

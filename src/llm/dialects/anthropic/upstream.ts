@@ -1,6 +1,6 @@
 /**
  * Implements the provider side of Anthropic's Messages API, including the output limits and thinking modes of Claude
- * models. Unknown model names are treated as new models.
+ * models.
  */
 import { isMembers, type Members } from "../../../json/json.ts";
 import {
@@ -79,7 +79,7 @@ function isForClaude(part: Part): boolean {
 
 /**
  * If thinking is enabled, Anthropic requires signed reasoning before the last tool calls. A history from another
- * provider lacks it.
+ * provider may lack it.
  */
 function lacksThoughts(turns: readonly Turn[]): boolean {
   const last = turns.findLast(({ role }) => role === "assistant");

@@ -50,7 +50,7 @@ const DOCUMENT_FORMATS = lookupTable<string>({
   "application/vnd.ms-excel": "xls",
   "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
 });
-/** Matches models that support prompt caching. Bedrock rejects cache points for all other models. */
+/** Matches models that support prompt caching. Bedrock rejects cache points for other models. */
 const CACHES = /anthropic\.claude-(?!3-(?:opus|sonnet|haiku)-|v2|instant)|amazon\.nova/;
 const CACHE_POINT = { cachePoint: { type: "default" } };
 const NO_OUTPUT = "(no output)";

@@ -1,6 +1,5 @@
 /**
- * Implements the client side of Gemini's generateContent. Google accepts camelCase and snake_case names. Tool calls
- * often have no ids, so the gateway numbers them and matches results to calls with the same name in order.
+ * Implements the client side of Gemini's generateContent. Google accepts camelCase and snake_case names.
  */
 import { isMembers, type Members, putMember } from "../../../json/json.ts";
 import {

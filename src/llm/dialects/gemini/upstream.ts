@@ -98,7 +98,7 @@ function writePart(part: Part): Members[] {
         );
       const text = resultText(part, true);
       const response = part.isError ? { error: text } : wrapResult(text);
-      // Gemini expects images of a tool result as separate parts.
+      // Images and files of a tool result are separate parts.
       const seen = part.parts.filter(({ kind }) => kind !== "text").map(writeContent);
       return [{ functionResponse: { name: part.name, response } }, ...seen];
     }

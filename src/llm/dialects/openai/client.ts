@@ -1,5 +1,5 @@
 /**
- * Implements the client side of OpenAI's Chat Completions API. Unknown members are reported as unsupported.
+ * Implements the client side of OpenAI's Chat Completions API.
  */
 import { lookupTable } from "../../../base/lookup-table.ts";
 import { isMembers, type Members } from "../../../json/json.ts";
@@ -198,7 +198,7 @@ function readFormat(value: unknown): ResponseFormat | undefined {
   }
 }
 
-/** Includes members that only repeat metadata of an earlier response. */
+/** Includes members that clients copy from an earlier response. */
 const MESSAGE_KNOWN = new Set([
   "role",
   "content",
@@ -292,7 +292,7 @@ function readToolCalls(message: Members, at: string): ToolCallPart[] {
   });
 }
 
-/** Google's OpenAI-compatible API stores the signature of Gemini's reasoning in `extra_content` too. */
+/** Google's OpenAI-compatible API stores the signature of Gemini's reasoning in `extra_content`. */
 function googleSignature(call: Members): Signature | undefined {
   const google = isMembers(call.extra_content) ? call.extra_content.google : undefined;
   return isMembers(google) ? readSignature(google.thought_signature, "google") : undefined;

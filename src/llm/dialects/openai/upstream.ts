@@ -1,7 +1,5 @@
 /**
- * Implements the provider side of OpenAI's Chat Completions API. Servers deviate in their parameter names
- * (`ChatVariant`), in the fields that hold reasoning, in the index and id of tool calls, and in the finish reason of
- * tool calls.
+ * Implements the provider side of OpenAI's Chat Completions API, including the deviations of compatible servers.
  */
 import { isMembers, type Members } from "../../../json/json.ts";
 import {

@@ -233,7 +233,7 @@ class ResponsesWriter {
     });
   }
 
-  /** Closes the open reasoning item, or adds an item for encrypted reasoning. */
+  /** Adds the signature to the open reasoning item or to a new one, and closes the item. */
   sign(signature: Signature): void {
     const open = this.#open?.kind === "reasoning" ? this.#open : this.#addReasoning();
     open.signature = signature;
