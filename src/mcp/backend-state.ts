@@ -1,6 +1,5 @@
 /**
- * Holds the services and the current configuration of one MCP backend. The hub replaces the configuration on a reload,
- * and other code reads it at the moment of use, so that a change applies immediately.
+ * Holds the services and the current configuration of one MCP backend.
  */
 import type { Clock } from "../base/clock.ts";
 import type { MemoryBudget } from "../base/memory-budget.ts";
@@ -24,7 +23,6 @@ export interface BackendServices {
   readonly tasks: Tasks;
   readonly memory: MemoryBudget;
   readonly tls: TlsOptions | undefined;
-  /** Restricts a configuration from a Kubernetes resource, which must not start processes or read files. */
   readonly isConfined?: boolean | undefined;
   readonly environment: Environment;
   readonly store: Store;

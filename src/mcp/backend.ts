@@ -67,7 +67,7 @@ const DEFAULT_TIMEOUT_MS = 0;
 
 const MCP_PATHS = [{ exact: "/mcp" }, { exact: "/mcp/" }, { exact: "/sse" }];
 
-/** These actions send no request to a server. */
+/** The trace shows these actions as internal. */
 const OWN_ACTIONS: ReadonlySet<ClientAction["kind"]> = new Set([
   "listen",
   "delete",
@@ -177,7 +177,7 @@ function createBackend(
   function understand(exchange: Exchange, text: string): undefined | Promise<void> {
     const parsed = readMessages(exchange, text);
     if (exchange.mcp.access !== undefined || exchange.mcp.isJudged) checkNotifications(parsed);
-    // Header checks use the message that the client sent. All other code uses the tool that is called.
+    // With tool search, the attributes describe the called tool instead of `call_tool`.
     note(exchange, config.toolMode === "all" ? parsed : unwrapped(parsed));
     const toAction = (): ClientAction => {
       const action = checkRetained(actionOf(exchange, parsed), config.maxInitializeBytes);

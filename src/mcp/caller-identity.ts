@@ -1,7 +1,6 @@
 /**
  * Sends the caller's identity to remote servers (`targets[].mcp.identity`). Only the token that authenticated the
- * request is forwarded or exchanged. Without such a token, or if the exchange fails, the server receives no token. If it
- * is the only server, the request is rejected.
+ * request is forwarded or exchanged.
  */
 import type { Expression } from "../cel/expression.ts";
 import type { BackendEnv } from "../core/backend.ts";

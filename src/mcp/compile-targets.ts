@@ -27,7 +27,7 @@ import {
 
 const DEFAULT_REFUSAL = "The result was rejected due to inappropriate content";
 
-/** Throws an Error with the reason if the lock file is invalid. */
+/** Throws an Error if the lock file or an expression is invalid. */
 export function compileToolSettingsByTarget(config: McpConfig, env: BackendEnv): ToolSettingsByTarget {
   const { toolsLock } = config;
   const locks = toolsLock === undefined ? undefined : readLocks(toolsLock, env);
@@ -117,7 +117,7 @@ export function withResolvedPath(target: McpConfig["targets"][number], env: Back
   if (openapi) return { ...target, openapi: withDescription(openapi, env) };
   if (stdio && env.isConfined) throw new Error("a document of a cluster cannot start a process");
   if (stdio?.cwd !== undefined) return { ...target, stdio: { ...stdio, cwd: env.resolvePath(stdio.cwd) } };
-  // `./server.sh` is relative to the configuration file, like all paths in it. A plain name is looked up in PATH.
+  // Without `cwd`, `./server.sh` is relative to the configuration file. A plain name is looked up in PATH.
   return stdio && /^\.{1,2}[/\\]/.test(stdio.cmd)
     ? { ...target, stdio: { ...stdio, cmd: env.resolvePath(stdio.cmd) } }
     : target;

@@ -1,6 +1,5 @@
 /**
- * Holds the long-lived resources of one MCP backend, which are its targets, sessions, and processes. The hub survives
- * reloads. A reload replaces the configuration in place, and sessions continue with the current targets.
+ * Holds the targets, sessions, and processes of one MCP backend. The hub survives reloads.
  */
 
 import { createIdSource } from "../base/ids.ts";
@@ -105,10 +104,7 @@ export class Hub {
     return this.#limiter.running;
   }
 
-  /**
-   * Applies a new configuration. Sessions and processes with an unchanged definition continue, and running calls
-   * complete.
-   */
+  /** Applies a new configuration. Targets with an unchanged definition keep their processes. */
   configure(
     config: McpConfig,
     { toolSettings, logins, relaysLogin }: CompiledTargets,
@@ -172,7 +168,7 @@ export class Hub {
     return this.#state.wantsHeaders;
   }
 
-  /** Throws `overloaded`. */
+  /** Throws `overloaded` if a limit is reached. */
   initialize(request: ClientRequest, exchange: Exchange, sink: ResponseReceiver, report: CallReport): BackendRun {
     const params = find(request.text, 0, "params");
     const session = this.sessions.create(this.clientOf(exchange), params ? slice(request.text, params) : "{}");
@@ -180,7 +176,7 @@ export class Hub {
     return session.open(router, request, sink, report, exchange.isWatched ? sink : undefined);
   }
 
-  /** Throws `overloaded`. */
+  /** Throws `overloaded` if a limit is reached. */
   openStream(exchange: Exchange, sink: ResponseReceiver): BackendRun {
     const session = this.sessions.create(this.clientOf(exchange));
     return session.openStream(sink, streamEndpoint(exchange.request, session));
@@ -196,7 +192,7 @@ export class Hub {
     session.openOnStream(this.#routers.legacy(session, request, headers), request, report, wire);
   }
 
-  /** Throws `overloaded`. */
+  /** Throws `overloaded` if a limit is reached. */
   serveModern(request: ClientRequest, exchange: Exchange, sink: ResponseReceiver, report: CallReport): BackendRun {
     return runSessionless(
       this.#group(request, exchange),
@@ -207,7 +203,7 @@ export class Hub {
     );
   }
 
-  /** Throws `overloaded`. */
+  /** Throws `overloaded` if a limit is reached. */
   serveStateless(request: ClientRequest, exchange: Exchange, sink: ResponseReceiver, report: CallReport): BackendRun {
     const sent = asModernRequest(request);
     return runSessionless(
@@ -286,10 +282,7 @@ export class Hub {
     });
   }
 
-  /**
-   * Requests with the same credential share a group. Without a credential, requests from the same address share one. A
-   * legacy server is initialized with the client's name and capabilities, so these are then also part of the key.
-   */
+  /** A legacy server is initialized with the client's name and capabilities, so these are then part of the key. */
   #group(request: ClientRequest, exchange: Exchange): ClientGroup {
     const owner = clientGroupOwner(exchange, this.#forwarded);
     const identity = clientIdentity(request);
@@ -325,7 +318,6 @@ export function storeSettings(config: McpConfig) {
   return { maxSessions, maxSessionsPerClient, sessionIdleTtlMs: sessionIdleTtl, parkAfterMs: parkAfter };
 }
 
-/** Adds the failures to the backend's `detail()`, because a session that failed to open has no task. */
 export function targetFailures(targets: readonly Target[]): Record<string, unknown> {
   const failures = targets.flatMap(({ name, failures: of }) => {
     const last = of.last();

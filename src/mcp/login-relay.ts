@@ -1,8 +1,6 @@
 /**
- * Relays the login of a remote server behind a route without authentication, where clients log in themselves. Clients
- * compare URLs with the one that they called, so the metadata documents contain the gateway's address. Authorize and
- * token requests pass through the gateway only to restore the server's resource, because tokens are issued for the
- * server. The gateway stores no tokens.
+ * Relays the login of a remote server behind a route without authentication, where clients log in themselves. The
+ * metadata documents contain the gateway's address, because clients compare URLs with the one that they called.
  */
 
 import type { Duplex } from "node:stream";

@@ -1,6 +1,5 @@
 /**
- * Creates the router of a session or client group over the current targets of one backend. Each target gets a separate
- * connection, or the shared connection if the target is `shared`, wrapped with its login and its tool settings.
+ * Creates the router of a session or client group over the current targets of one backend.
  */
 
 import { createIdSource } from "../base/ids.ts";
@@ -151,7 +150,6 @@ export class RouterFactory {
     );
   }
 
-  /** The first session creates the shared connection. */
   #shared(target: Target): SharedConnection {
     const known = this.#sharedServers.get(target);
     if (known) return known;
@@ -168,7 +166,7 @@ export class RouterFactory {
     return server;
   }
 
-  /** Charges child processes to the client whose session starts them. */
+  /** Charges the child process to the client that needs it. */
   #childLink(target: Target, client: string): ConnectionOptions {
     return {
       ...this.connectionOptions(target),

@@ -1,8 +1,5 @@
 /**
- * Resumes legacy sessions that another process opened, such as the gateway before a restart or another replica. For a
- * client with a signed session id, requests and streams start the servers and repeat the client's `initialize`.
- * Notifications and responses are forwarded to the replicas with the session. DELETE ends the session without resuming
- * it.
+ * Resumes legacy sessions from their records, for example after a restart or on another replica.
  */
 
 import type { Exchange } from "../core/exchange.ts";
@@ -44,8 +41,8 @@ export class SessionResumption {
   }
 
   /**
-   * Resolves with the action that replaces the requested one, or with undefined if the request can be handled like one
-   * for a local session. Rejects with `RequestRejection` if the servers could not be started.
+   * Resolves with the action that replaces the requested one, or with undefined if the caller determines the action.
+   * Rejects with `RequestRejection` if the servers could not be started.
    */
   async prepare(
     exchange: Exchange,
@@ -72,7 +69,7 @@ export class SessionResumption {
     });
   }
 
-  /** Rejects with `overloaded`. */
+  /** Rejects with `overloaded` if a limit is reached. */
   #resumeOnce(id: string, client: SessionClient, headers: HeaderList): Promise<ResumeOutcome> {
     const key = JSON.stringify([client.owner ?? null, id]);
     const pending = this.#pending.get(key);
@@ -112,7 +109,7 @@ export class SessionResumption {
     if (known === undefined) return "unknown";
     const session = this.#sessions.adopt(id, known, client);
     const router = this.#routers.legacy(session, asClientRequest("initialize", known.params), headers);
-    // The client sent `notifications/initialized` to the process that opened the session.
+    // The client is assumed to have sent `notifications/initialized` before.
     for (const upstream of router.upstreams.map(unwrapUpstream))
       if (upstream instanceof LegacyUpstream) upstream.join(undefined);
     // The session subscribes before it reads the stored settings, so that it misses no change from another replica.

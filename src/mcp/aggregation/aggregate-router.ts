@@ -1,6 +1,6 @@
 /**
- * Presents several targets as one server. Lists are merged page by page, calls are routed by name, and settings are
- * sent to all targets. A failed target is omitted and reported (`failOpen`), or it fails the request (`failClosed`).
+ * Presents several targets as one server. A failed target is omitted and reported (`failOpen`), or it fails the request
+ * (`failClosed`).
  */
 import type { Clock } from "../../base/clock.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
@@ -67,7 +67,7 @@ export class AggregateRouter implements Router {
   names: Names;
   readonly #options: AggregateOptions;
   readonly #missing: SlowTargets;
-  /** Keeps the subscriptions of modern clients until all slow targets have joined them. */
+  /** The subscriptions of modern clients that slow targets may still join. */
   readonly #subscriptions = new Set<AggregateSubscription>();
   #index: NameIndex;
 
@@ -208,7 +208,7 @@ export class AggregateRouter implements Router {
     return access === undefined || accessProblem(call.request, access, upstream.target.name) === undefined;
   }
 
-  /** Sends the request to all matching targets and succeeds if one of them succeeds. */
+  /** Sends the request to all matching targets and fails only if all of them fail. */
   #all(call: Call, concerns: (about: ServerAbout) => boolean): CallHandle {
     const parts = this.upstreams
       .filter((upstream) => upstream.about && concerns(upstream.about))
@@ -298,9 +298,8 @@ export interface SlowTargetsOptions {
 }
 
 /**
- * Opens several targets without waiting long for slow ones (`failOpen`). After a few seconds, the session opens with
- * the available targets. Lists wait for the others until `startWait` has passed, and then omit them until they are
- * available. Calls to a starting target wait for it.
+ * Opens several targets without waiting long for slow ones (`failOpen`). Calls to a starting target wait for it, and
+ * lists wait until `startWait` has passed.
  */
 export class SlowTargets {
   readonly #env: SlowTargetsOptions;
@@ -324,8 +323,8 @@ export class SlowTargets {
   }
 
   /**
-   * Opens all targets. Calls `done` when all outcomes are known, or after the wait time if at least one target
-   * succeeded.
+   * Opens all targets. Calls `done` when all outcomes are known, or after the wait time if a target succeeded and
+   * `mayProceed` returns true.
    */
   open(
     upstreams: readonly Upstream[],
@@ -378,7 +377,10 @@ export class SlowTargets {
     };
   }
 
-  /** Calls `run` when no target is starting or `startWait` has passed, and reports the targets that are missing. */
+  /**
+   * Calls `run` when no target is worth waiting for or `startWait` has passed, and reports the targets that are
+   * missing.
+   */
   waitForAll(run: () => CallHandle): CallHandle {
     const remainingMs = this.#openedMs + this.#env.startWaitMs() - this.#env.clock.monotonicMs();
     if (remainingMs <= 0 || !this.#isWorthWaiting()) {

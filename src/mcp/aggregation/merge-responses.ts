@@ -1,7 +1,5 @@
 /**
- * Merges the responses of several targets. Each target receives its part of the merged cursor and returns one page.
- * Items get the names that clients use, and items that the client may not use are omitted. A target that failed
- * recently is skipped, so that it does not delay the page.
+ * Merges the responses of several targets to one request.
  */
 import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
@@ -42,8 +40,8 @@ export interface TargetResponse extends TargetRequest {
 }
 
 /**
- * Sends one request to several targets. Notifications and server requests are passed to `call`. `done` receives all
- * responses in the order of `parts`.
+ * Sends one request to each target. When all have responded or failed, `done` receives the outcomes in the order of
+ * `parts`.
  */
 export function requestAll(
   call: Call,
@@ -59,7 +57,7 @@ export function requestAll(
     try {
       done(parts.map((one) => outcomes.get(one) as TargetResponse));
     } catch (error) {
-      // The exception is not the fault of the last target, and the client must not wait forever.
+      // The client must not wait forever.
       call.failed(serverFailure("the responses of the servers could not be merged"));
       throw error;
     }
@@ -133,7 +131,7 @@ export function mergeCapabilities(all: readonly JsonObject[]): Record<string, un
   return merged;
 }
 
-/** Removes the tasks capability, because a task id does not identify its target. */
+/** Removes the tasks capability. */
 export function routable(capabilities: Record<string, unknown>): Record<string, unknown> {
   const { tasks: _tasks, extensions, ...rest } = capabilities;
   if (!isObject(extensions)) return rest;
@@ -218,7 +216,7 @@ export interface MergedListOptions {
   readonly names: Names;
   readonly failureMode: "failOpen" | "failClosed";
   isMissing(upstream: Upstream): boolean;
-  /** Explains why the target is unavailable. The result completes the sentence "target x …". */
+  /** The result completes the sentence "target x …". */
   absence(upstream: Upstream): string;
   answer(result: string): void;
 }
@@ -265,10 +263,7 @@ export function failedMeta(failed: ReadonlyMap<string, string>): object {
   return failed.size === 0 ? {} : { _meta: { [FAILED_TARGETS]: Object.fromEntries(failed) } };
 }
 
-/**
- * Selects the targets that contribute to the page. A first page includes all targets with the capability, and a later
- * page includes the targets with a cursor.
- */
+/** Selects the targets for the page. A later page includes only targets with a cursor. */
 function selectTargets(
   env: MergedListOptions,
   request: ClientRequest,

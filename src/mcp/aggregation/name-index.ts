@@ -145,7 +145,7 @@ export class NameIndex {
   }
 }
 
-/** Ignores messages that servers send while their lists are read. */
+/** Ignores notifications and rejects requests that servers send while their lists are read. */
 const QUIET = {
   notified: () => undefined,
   asked: refuseQuestion,

@@ -1,5 +1,5 @@
 /**
- * Prefixes names with their target, as `<target>_<name>` for tools and prompts and `<target>+<uri>` for resources.
+ * Prefixes names with their target, as `<target>_<name>` for tools and prompts and `<target>+<uri>` for most resources.
  * Removing a prefix needs no table, because the configuration rejects a target name that starts with another target's
  * prefix.
  */
@@ -16,7 +16,10 @@ export interface Names {
   readonly targets: readonly string[];
   readonly isPrefixed: boolean;
   outward(kind: NamedKind, target: string, name: string): string;
-  /** Splits a client's name into the target and the name at that target. Returns undefined if no target matches. */
+  /**
+   * Splits a client's name into the target and the name at that target. Returns undefined if no target matches or names
+   * have no prefix.
+   */
   inward(kind: NamedKind, name: string): { readonly target: string; readonly name: string } | undefined;
 }
 

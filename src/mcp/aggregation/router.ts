@@ -1,6 +1,5 @@
 /**
- * Routes the messages of a session to its targets. `SingleRouter` serves one target whose names have no prefix. In all
- * other cases, `AggregateRouter` presents the targets as one server.
+ * Routes the messages of a session to its targets. `SingleRouter` serves one target whose names have no prefix.
  */
 import type { ResponseReceiver } from "../../core/backend.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";

@@ -1,7 +1,6 @@
 /**
- * Implements one process or connection for all sessions of a target (`shared: true`). The gateway initializes the
- * server once, without client capabilities, so the server cannot send requests to clients. Sessions receive list
- * changes and updates of resources that they subscribed to. Log messages are dropped.
+ * Implements one process or connection for all sessions of a target (`shared: true`). Requests of the server and its
+ * log messages are not forwarded to clients.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -379,7 +378,7 @@ export class ModernSharedUpstream implements Upstream, UpstreamListener {
   }
 
   notify(): void {
-    // 2026-07-28 has no client notifications.
+    // There is no client notification to forward.
   }
 
   reconnect(): void {

@@ -1,6 +1,5 @@
 /**
- * Implements tool search (`toolMode: search`). Clients see three tools that find, describe, and call the others. A
- * search covers the tools that `tools/list` would return to the client without this mode.
+ * Implements tool search (`toolMode: search`). Clients see three tools that find, describe, and call the others.
  */
 import type { Steps } from "../../base/sliced-work.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
@@ -32,7 +31,7 @@ const MAX_SEARCHED_PAGES = 100;
 const MAX_SEARCHED_TOOLS = 20_000;
 /** Limits one tool definition, because parsing it blocks the event loop. */
 const MAX_SEARCHED_CHARS = 1024 * 1024;
-/** Searching this many tools takes about 1 ms. */
+/** Larger lists are searched in slices. */
 const SLICED_TOOLS = 100;
 
 interface FoundTools {
@@ -99,7 +98,7 @@ export class SearchRouter implements Router {
     return this.#inner.change(change);
   }
 
-  /** Reads all pages of the client's tool list and responds with the text that `toText` builds from them. */
+  /** Reads the client's tool list and responds with the text that `toText` builds from it. */
   #listed(
     call: Call,
     access: McpAccess | undefined,

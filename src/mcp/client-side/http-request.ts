@@ -1,6 +1,5 @@
 /**
- * Validates HTTP requests of clients, finds the session, and returns the action that the caller must run. Invalid
- * requests are rejected with a JSON-RPC error, which has the client's id if it could be read.
+ * Validates HTTP requests of clients, finds the session, and returns the action that the caller must run.
  */
 import { ExpectedError } from "../../base/errors.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
@@ -59,7 +58,7 @@ export type ClientAction =
       readonly after: EventPlace | undefined;
     }
   | { readonly kind: "delete"; readonly session: Session }
-  /** The client sent a DELETE for a session that another process has. */
+  /** The client ended a session that this process does not have. */
   | { readonly kind: "endedElsewhere" }
   /** Only the HTTP+SSE transport uses the next two actions. */
   | { readonly kind: "openStream" }
@@ -73,7 +72,6 @@ export type Note = ClientNotification | ClientResponse;
 
 export class RequestRejection extends ExpectedError {
   readonly reply: Reply;
-  /** The value is undefined if the request itself was invalid. */
   readonly failure: ServerError | undefined;
 
   constructor(
@@ -310,7 +308,10 @@ export function isModern(request: GatewayRequest, message: ClientMessage | reado
   return isBatch(message) ? message.some(claims) : claims(message);
 }
 
-/** Returns undefined for a notification, which is accepted and dropped. Throws `RequestRejection`. */
+/**
+ * Returns undefined for a notification, which is accepted and dropped. Throws `RequestRejection` if the message is
+ * invalid.
+ */
 export function modernPost(
   request: GatewayRequest,
   message: ClientMessage | readonly ClientMessage[],
@@ -398,7 +399,7 @@ function readMeta(message: {
 
 const PARAMETER = "sessionId";
 
-/** A POST to the same path without a session uses the streamable HTTP transport. */
+/** A POST to the same path without the query parameter `sessionId` uses the streamable HTTP transport. */
 export function isOldTransport(request: GatewayRequest): boolean {
   if (!request.path.endsWith("/sse")) return false;
   if (request.method === "POST") return new URLSearchParams(request.query).has(PARAMETER);

@@ -1,8 +1,5 @@
 /**
- * Protects MCP servers against requests from web pages (DNS rebinding and cross-site requests). A request with an
- * `Origin` passes if the route's `cors` allows it, or if the origin is the gateway's own or a loopback one. A request
- * over a loopback connection must have a loopback host or a configured host in its `Host`, unless the route requires a
- * credential, which a page cannot attach.
+ * Protects MCP servers against requests from web pages (DNS rebinding and cross-site requests).
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -21,7 +18,7 @@ export function trustedHosts(names: readonly string[]): TrustedHosts {
   return { has: (host) => exact.has(host) || suffixes.some((suffix) => host.endsWith(suffix)) };
 }
 
-/** Throws `origin_denied`. */
+/** Throws `origin_denied` if the host or the origin is not allowed. */
 export function guardOrigin(exchange: Exchange, trusted: TrustedHosts): void {
   const { request, source } = exchange;
   if (isLoopbackAddress(source.address) && !isAllowedHost(request.host, trusted)) {
@@ -42,7 +39,7 @@ function isAllowedHost(authority: string, trusted: TrustedHosts): boolean {
   return isLoopbackName(host) || trusted.has(host);
 }
 
-/** Removes the port and the brackets and converts to lower case. */
+/** Removes the port, the brackets, and a trailing dot, and converts to lower case. */
 export function parseHostName(authority: string): string {
   if (authority !== lastAuthority) {
     lastName = extractHostName(authority);

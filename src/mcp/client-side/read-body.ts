@@ -1,7 +1,6 @@
 /**
- * Reads the body of a client's POST up to the backend's limit. A larger body is rejected with a JSON-RPC error. The
- * rest is read and discarded up to a second limit, because clients do not read the response while they are sending, and
- * because the official SDK writes the id last.
+ * Reads the body of a client's POST up to a limit. The rest of a larger body is discarded up to a second limit, because
+ * many clients do not read the response while they are sending.
  */
 import { isUtf8 } from "node:buffer";
 import { MemoryExhausted } from "../../base/memory-budget.ts";
@@ -20,7 +19,7 @@ const MAX_DISCARDED_BYTES = 16 * 1024 * 1024;
 /** The gateway searches this many bytes at the start and at the end of an oversized message for its id. */
 const MAX_ID_WINDOW_BYTES = 4 * 1024;
 
-/** Throws `RequestRejection`, or rejects with it. */
+/** Throws `RequestRejection`, or rejects with it, if the body cannot be accepted. */
 export function readBody(exchange: Exchange, maxBytes: number): string | Promise<string> {
   const { body } = exchange.request;
   if (body.kind === "none") return "";
@@ -84,10 +83,7 @@ function window(bytes: Buffer, side: "start" | "end"): Buffer {
   return side === "start" ? bytes.subarray(0, MAX_ID_WINDOW_BYTES) : bytes.subarray(-MAX_ID_WINDOW_BYTES);
 }
 
-/**
- * Matches the id as the last member of the message. At the end of the body, it cannot be inside a string or a nested
- * object.
- */
+/** Matches the id at the end of the message, where it cannot be inside a string or a nested object. */
 const LAST_MEMBER = /[,{]\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d{1,20})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$/;
 
 function idIn(first: Buffer, last: Buffer): string | undefined {

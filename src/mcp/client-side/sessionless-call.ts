@@ -1,7 +1,6 @@
 /**
- * Represents one running request of a client without a session. The response is JSON with the status of its error, or
- * an event stream if the server sends a message first or is slow. If the client disconnects, the call is canceled at
- * the server.
+ * Represents one running request of a client without a session. The response is JSON, or an event stream if the server
+ * sends a message first or is slow.
  */
 
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
@@ -57,7 +56,7 @@ import type { ClientGroup } from "../session/client-group.ts";
 import { eventStreamHeaders, type Heartbeat, KEEP_ALIVE_MS } from "../session/event-stream.ts";
 import type { SessionStore } from "../session/session-store.ts";
 
-/** Disconnects a client that does not read when this many bytes are queued. */
+/** Disconnects a client that does not read when more bytes than this are queued. */
 const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
 const END_OF_EVENT = Buffer.from("\n\n");
 const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
@@ -164,7 +163,7 @@ export class SessionlessCall implements Call, BackendRun, Heartbeat {
     this.running?.cancel("the client closed the connection");
   }
 
-  /** Ends a subscription at shutdown, because it would stay open forever. Other calls continue. */
+  /** Ends the call if it is a subscription whose head was sent. Other calls continue. */
   drain(): void {
     if (this.#isOver || this.request.method !== "subscriptions/listen" || !this.#hasHead) return;
     this.#over();

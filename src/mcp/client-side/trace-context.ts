@@ -1,6 +1,5 @@
 /**
- * Handles W3C Trace Context in the `_meta` of MCP requests (2026-07-28, `traceparent` and `tracestate`). The client's
- * context becomes the parent if its HTTP request has none, and servers receive the gateway's context.
+ * Handles W3C Trace Context in the `_meta` of MCP requests (2026-07-28, `traceparent` and `tracestate`).
  */
 
 import { find, insertMembers, removeMembers } from "../../json/json-text.ts";
@@ -11,7 +10,7 @@ import { type ClientMessage, type ClientRequest, editedRequest } from "../protoc
 
 const OWN = new Set(["traceparent", "tracestate"]);
 
-/** Requests that are not sampled have no `spans` and stay unchanged. */
+/** Without `spans`, messages stay unchanged. */
 export function withTraceContext(
   parsed: ClientMessage | readonly ClientMessage[],
   spans: RequestSpans | undefined,
@@ -44,7 +43,7 @@ function written(
   return editedRequest(request, edits, { ...request.params, _meta: { ...kept, ...context } });
 }
 
-/** Returns undefined if `_meta` is not an object. The server reports that error. */
+/** Returns undefined if `_meta` is not an object. */
 function editsFor(text: string, meta: object | undefined, members: string): Edit[] | undefined {
   const metaSpan = find(text, 0, "params", "_meta");
   if (metaSpan !== undefined) {

@@ -1,9 +1,6 @@
 /**
- * Serves the pages where users connect their accounts at MCP servers with `oauth`, which are a consent page and the
- * redirect target of the authorization server. Their route has no authentication, because a browser has no gateway
- * token. The ticket in the URL identifies the gateway user, and the page shows that user. Without consent, an
- * attacker's link could connect the visitor's account to another user. Therefore, only the page itself can start a
- * login, and only the browser that started a login can finish it.
+ * Serves the pages where users connect their accounts at MCP servers with `oauth`. The ticket in the URL identifies the
+ * gateway user. Only the browser that started a login can finish it.
  */
 import { randomBytes } from "node:crypto";
 import { z } from "zod";

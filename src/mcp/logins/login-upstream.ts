@@ -1,7 +1,6 @@
 /**
  * Implements the upstream of a server that requires a separate login. Until the user has connected an account, it
- * offers one tool that returns the connect URL, and other calls fail with that URL. After the login, the session
- * continues with the real server and receives list change notifications.
+ * offers one tool that returns the connect URL.
  */
 import { personDescription } from "../../core/principal.ts";
 import type { WireTap } from "../../core/wire.ts";
@@ -218,10 +217,7 @@ export class LoginUpstream implements Upstream, UpstreamListener {
       this.#user.notified(this, asServerMessage(notificationText(`notifications/${kind}/list_changed`, "{}")));
   }
 
-  /**
-   * Responds while the user has no connected account. The connect tool returns the login URL, other calls fail with a
-   * URL elicitation error, and lists contain only the connect tool.
-   */
+  /** Responds while the user has no connected account. */
   async #invite(call: Call): Promise<void> {
     this.#wasOffered = true;
     const { method, params } = call.request;

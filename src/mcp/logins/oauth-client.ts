@@ -27,7 +27,7 @@ export interface Tokens {
   readonly scope?: string | undefined;
 }
 
-/** Reports that the authorization server rejected the grant permanently, so the user must log in again. */
+/** Reports that the authorization server rejected the grant permanently. */
 export class GrantRefused extends Error {}
 
 export async function registerClient(server: OauthServer, redirectUri: string, fetch: Fetch): Promise<OauthClient> {
@@ -109,7 +109,7 @@ export async function refreshTokens(
   return { ...fresh, refreshToken: fresh.refreshToken ?? refreshToken };
 }
 
-/** Returns false if the server did not revoke the token, which then stays valid until it expires. */
+/** Resolves with false if the server has no revocation endpoint or rejects the request. */
 export async function revokeTokens(
   server: OauthServer,
   client: OauthClient,
@@ -134,7 +134,10 @@ function tokens(
   return requestTokens(server.tokenEndpoint, client, { ...grant, resource: server.resource }, fetch, nowMs);
 }
 
-/** Throws `GrantRefused` if the server rejects the grant, or another Error if the request failed. */
+/**
+ * Rejects with `GrantRefused` if the server rejects the grant permanently, and with another Error if the request
+ * failed.
+ */
 export async function requestTokens(
   endpoint: string,
   client: OauthClient,
@@ -187,7 +190,7 @@ async function post(url: string, body: string, type: string, fetch: Fetch, heade
     maxBytes: MAX_TOKEN_BYTES,
   });
   const value = parseBoundedObject(answer.body) ?? {};
-  // Other members of the body may echo the request, including its secrets.
+  // Other members of the body may echo the request with its secrets, so they are not shown.
   const detail = [value.error, value.error_description].filter((one) => typeof one === "string").join(": ");
   return {
     status: answer.status,
@@ -214,10 +217,7 @@ export interface OauthServer {
 
 type Document = Readonly<Record<string, unknown>>;
 
-/**
- * Prevents a public server from directing requests to local addresses through URLs on other origins. This also applies
- * to names that resolve to a local address.
- */
+/** Prevents a public server from directing requests to local addresses through URLs on other origins. */
 export function confinedFetch(serverUrl: string, fetch: Fetch): Fetch {
   const { origin } = new URL(serverUrl);
   if (isLocal(new URL(serverUrl))) return fetch;
@@ -350,7 +350,7 @@ async function document(url: string, fetch: Fetch): Promise<Document | undefined
   return parseBoundedObject(answer.body);
 }
 
-/** Rejects URLs without HTTPS, and URLs of a public server that point into the gateway's network. */
+/** Throws an Error if the URL is malformed, contains credentials, or is not allowed by `may`. */
 function checkedUrl(url: string, may: { mayHttp: boolean; mayLocal: boolean }, what: string): string {
   const parsed = URL.canParse(url) ? new URL(url) : undefined;
   const isAllowed = parsed?.protocol === "https:" || (parsed?.protocol === "http:" && may.mayHttp);
@@ -373,7 +373,7 @@ function texts(value: unknown): string[] {
 }
 
 const MAX_EXCHANGED_TOKENS = 10_000;
-/** A token is not used this shortly before it expires, because the request takes time. */
+/** A cached token is not used this shortly before it expires, because the request takes time. */
 const EARLY_MS = 15_000;
 /** Limits how long a token is reused, because it may have been revoked. */
 const KEPT_MS = 300_000;
@@ -393,7 +393,7 @@ export class TokenExchange {
     this.#clock = clock;
   }
 
-  /** Exchanges the caller's token, which expires at `untilMs`. Rejects with an Error that contains the reason. */
+  /** Resolves with a cached or new token for the caller's token, which expires at `untilMs`. */
   token(subject: string, untilMs: number): Promise<string> {
     const key = hash("sha256", subject, "base64");
     const kept = this.#kept.get(key);

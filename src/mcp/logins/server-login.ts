@@ -1,7 +1,6 @@
 /**
- * Manages user logins at remote servers, which includes connected accounts, token renewal, and the connect flow. A
- * token is available only to the principal that connected it, and only for its server. Replicas share the vault, so
- * they see each other's renewals and revocations.
+ * Manages user logins at remote servers: connected accounts, token renewal, and the connect flow. A token is available
+ * only to the principal that connected it.
  */
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
@@ -25,7 +24,7 @@ import { placeName, type Vault } from "./vault.ts";
 
 /** Limits how long a connect URL is valid, because a URL may leak. */
 const INVITATION_MS = 600_000;
-/** Tokens are renewed this long before they expire. */
+/** A token that expires within this time is renewed when it is used. */
 const EARLY_MS = 60_000;
 /** Limits how long a token is used without reading the vault, because other replicas may change the vault. */
 const CACHED_MS = 30_000;
@@ -88,8 +87,8 @@ export class ServerLogin {
   }
 
   /**
-   * Returns the access token of the principal and renews it if necessary. Resolves with undefined if the principal must
-   * log in. `refused` is a token that the server no longer accepts.
+   * Resolves with the access token of the principal, renewed if necessary, or with undefined if the principal must log
+   * in. `refused` is a token that the server no longer accepts.
    */
   async token(principal: string, refused?: string): Promise<string | undefined> {
     const cached = this.#cache.get(principal);
@@ -112,7 +111,7 @@ export class ServerLogin {
     return (await this.#renewed(principal, connection, refused))?.tokens.accessToken;
   }
 
-  /** Returns the connect URL of the principal, which is reused for some minutes. The page shows `person`. */
+  /** Resolves with the connect URL of the principal. The page shows `person`. */
   async invite(principal: string, person: string): Promise<string> {
     const nowMs = this.#env.clock.now();
     const known = this.#invitations.get(principal);
@@ -127,7 +126,9 @@ export class ServerLogin {
     return url;
   }
 
-  /** Starts a flow and returns the URL of the authorization server and the state. `secret` identifies the browser. */
+  /**
+   * Starts a flow. Resolves with the URL of the authorization server and the state. `secret` identifies the browser.
+   */
   async begin({ principal }: Invitation, secret: string): Promise<{ readonly url: string; readonly state: string }> {
     const server = await this.#discovered();
     const client = await this.#client(server);
@@ -174,7 +175,7 @@ export class ServerLogin {
       const server = await this.#discovered();
       return await revokeTokens(server, await this.#client(server), last.tokens, this.#env.fetch);
     } catch {
-      // The tokens are deleted from the vault, but they stay valid at the server until they expire.
+      // The tokens are deleted from the vault, but they may stay valid at the server until they expire.
       return false;
     }
   }
@@ -327,8 +328,7 @@ export class LoginRegistry {
 
   /**
    * Finds the flow of a redirect. `secretsFor` returns the secrets that the browser has for this state and login.
-   * Without a matching secret, the state stays valid for the browser that started the login. Resolves with undefined if
-   * the state is unknown or was used.
+   * Resolves with undefined if the state is unknown, expired, or used.
    */
   async returned(
     state: string,

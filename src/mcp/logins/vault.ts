@@ -29,7 +29,7 @@ export class Vault {
     await this.#store.set(place, this.#sealer.seal(place, value), expiresAtMs === undefined ? {} : { expiresAtMs });
   }
 
-  /** Returns and deletes the value. At most one caller receives it. */
+  /** Resolves with the value and deletes it. At most one caller receives it. */
   async take<Value>(place: string): Promise<Value | undefined> {
     const value = await this.get<Value>(place);
     // Deletes nothing if there was no value, so that a record written after this read is kept.

@@ -1,7 +1,5 @@
 /**
- * Represents one HTTP API of a target with its OpenAPI description and its connection pool. The description is loaded
- * once and converted to tools in slices. A fetched description does not determine the address or the credentials.
- * Redirects are not followed.
+ * Represents one HTTP API of a target with its OpenAPI description and its connection pool.
  */
 
 import type { Clock } from "../../base/clock.ts";

@@ -6,9 +6,9 @@ import { parse } from "yaml";
 
 export type Json = Readonly<Record<string, unknown>>;
 
-/** The YAML parser blocks the event loop for about one second per MiB. */
+/** Limits YAML, because its parser is slow and blocks the event loop. */
 const MAX_YAML_CHARS = 1024 * 1024;
-/** Limits chained references. No known description has longer chains. */
+/** Limits chained references. */
 const MAX_REFERENCES = 32;
 
 export interface OpenApiDocument {

@@ -1,6 +1,6 @@
 /**
  * Implements the transport to an HTTP API. It acts as an MCP server inside the gateway that has only tools and converts
- * each call into an HTTP request. It stores no client state.
+ * each call into an HTTP request.
  */
 
 import type { HeaderList } from "../../http/headers.ts";

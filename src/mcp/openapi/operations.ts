@@ -8,7 +8,6 @@ import { putMember } from "../../json/json.ts";
 import { isObject, type Json, type OpenApiDocument, pointedTo, resolved } from "./document.ts";
 
 const METHODS = ["get", "put", "post", "delete", "options", "head", "patch"] as const;
-/** Limits the operations per API to far more than the number of tools that clients can use. */
 const MAX_OPERATIONS = 5_000;
 const MAX_DESCRIPTION_CHARS = 2_000;
 const MAX_OPERATION_NAME_CHARS = 64;
@@ -47,7 +46,7 @@ export interface Operations {
   readonly left: readonly { readonly operation: string; readonly reason: string }[];
 }
 
-/** Yields after each operation, so that the caller can work in slices. */
+/** Yields between operations, so that the caller can work in slices. */
 export function* convertOperations(document: OpenApiDocument, selection: Selection): Generator<undefined, Operations> {
   const byName = new Map<string, Operation>();
   const left: { operation: string; reason: string }[] = [];
@@ -291,10 +290,7 @@ function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/**
- * Limits schemas, because a longer one would cost the model too many tokens. A tool with a longer body schema accepts
- * any object.
- */
+/** Limits the schemas of one tool, because longer ones would cost the model too many tokens. */
 const MAX_SCHEMA_CHARS = 64 * 1024;
 const MAX_SCHEMA_DEPTH = 64;
 
@@ -320,7 +316,7 @@ export class ToolSchemas {
     this.#document = document;
   }
 
-  /** Throws `SchemaTooLarge`, or another Error if a reference cannot be resolved. */
+  /** Throws `SchemaTooLarge` at a limit, or another Error if a reference cannot be resolved. */
   converted(schema: unknown, depth = 0): unknown {
     if (depth > MAX_SCHEMA_DEPTH) throw new SchemaTooLarge("nested too deeply");
     if (Array.isArray(schema)) return schema.map((one) => this.converted(one, depth + 1));

@@ -1,6 +1,6 @@
 /**
  * Builds the HTTP request of a tool call from its arguments. Arguments set only declared parameters and cannot change
- * the host or add path segments. Missing, unknown, and unrepresentable arguments are rejected with a reason.
+ * the host or add path segments.
  */
 
 import { ExpectedError } from "../../base/errors.ts";

@@ -53,7 +53,7 @@ export interface Call {
   readonly caller?: CelAttributes | undefined;
   readonly watched?: ShadowReporter | undefined;
   readonly wire?: WireTap | undefined;
-  /** Reports the target that receives the call. It is not called if several targets receive the call at once. */
+  /** Reports a target that receives the call. */
   routed?(target: RoutedTarget): void;
   notified(message: ServerMessage): void;
   asked(question: Question): void;
@@ -63,7 +63,7 @@ export interface Call {
 }
 
 export interface CallHandle {
-  /** Cancels the call at the server. Neither `answered` nor `failed` is called afterward. */
+  /** Cancels the call at the server. */
   cancel(reason: string | undefined): void;
 }
 
@@ -76,8 +76,8 @@ export interface Question {
 }
 
 /**
- * Rejects a server's request that cannot be forwarded to the client. Ignoring the request would disable timeouts,
- * because they are paused while a request is open.
+ * Rejects a server's request that cannot be forwarded to the client. An open request would pause the inactivity
+ * timeout.
  */
 export function refuseQuestion(question: Question): void {
   question.answer('"error":{"code":-32601,"message":"The client cannot be asked now"}');

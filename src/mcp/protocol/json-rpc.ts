@@ -1,7 +1,6 @@
 /**
  * Parses and builds JSON-RPC 2.0 messages. A message keeps its original JSON and the position of its id, so that ids
- * are returned exactly as the sender wrote them. Client messages are parsed completely and rejected if they are
- * ambiguous: repeated keys, deep nesting, and the rules in `message-rules.ts`.
+ * are returned exactly as the sender wrote them.
  */
 import { ExpectedError } from "../../base/errors.ts";
 import { elements, type Member, splice, valueEnd } from "../../json/json-text.ts";
@@ -15,7 +14,6 @@ const COLON = 58;
 const OPEN_ARRAY = 91;
 const OPEN_OBJECT = 123;
 
-/** No known message is nested deeper, and parsers become slow or fail only far beyond this depth. */
 const MAX_DEPTH = 64;
 /** Limits the id because it is copied to events, logs, and maps. */
 const MAX_ID_CHARS = 1024;
@@ -26,7 +24,7 @@ export const METHOD_NOT_FOUND = -32601;
 export const INVALID_PARAMS = -32602;
 export const INTERNAL_ERROR = -32603;
 
-/** The gateway only reads parsed parameters. It forwards the original JSON. */
+/** Parsed parameters are only read. The gateway forwards the JSON of the message. */
 export type Params = Readonly<Record<string, unknown>>;
 
 interface Common {
@@ -75,7 +73,7 @@ export class JsonRpcProblem extends ExpectedError {
 
 const NO_PARAMS: Params = Object.freeze({});
 
-/** Parses one message or a batch. Throws `JsonRpcProblem`. */
+/** Parses one message or a batch. Throws `JsonRpcProblem` if the text is invalid. */
 export function parseClientMessages(text: string): ClientMessage | readonly ClientMessage[] {
   const start = skipSpace(text, text.charCodeAt(0) === 0xfeff ? 1 : 0);
   if (text.charCodeAt(start) !== OPEN_ARRAY) return parseClientMessage(text);
@@ -115,7 +113,7 @@ export function parseClientMessage(text: string): ClientMessage {
   throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: neither a request, a notification nor a response", id);
 }
 
-/** Finds the id, the method, and the kind without parsing the other members. Returns undefined for invalid messages. */
+/** Finds the id, the method, and the kind without parsing the other members. */
 function parseServerMessage(text: string): ServerMessage | undefined {
   let idStart = 0;
   let idEnd = 0;
@@ -165,10 +163,7 @@ export function messageId(message: ServerMessage): string | undefined {
   return message.idEnd === 0 ? undefined : message.text.slice(message.idStart, message.idEnd);
 }
 
-/**
- * Returns the number that the gateway assigned to the request, or 0 if the id is not such a number. Allocates no
- * string, because every response passes through it.
- */
+/** Returns the id as a number, or 0 if it is not a sequence of at most 15 digits. */
 export function parseWireId(message: Common): number {
   const { text, idStart, idEnd } = message;
   if (idEnd - idStart > 15) return 0;
@@ -241,7 +236,7 @@ function parseParams(value: unknown, id: string | undefined): Params {
   throw new JsonRpcProblem(INVALID_REQUEST, 'Invalid Request: "params" must be an object', id);
 }
 
-/** Also matches keys with escapes (`"\u0069d"`), because the client's parser decodes them. */
+/** Also matches keys with escapes (`"\u0069d"`), because parsers decode them. */
 function isKey(text: string, start: number, end: number, key: string): boolean {
   if (end - start === key.length + 2) return text.startsWith(key, start + 1);
   if (end - start < key.length + 7 || !text.slice(start, end).includes("\\")) return false;

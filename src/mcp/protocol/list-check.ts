@@ -1,7 +1,5 @@
 /**
- * Validates responses to list requests, because merging, filters, and the name index rely on their structure. A page
- * whose next cursor equals the requested cursor is rejected to prevent an endless loop. A key that differs from a known
- * key only in case is rejected, because a case-insensitive client would read it instead of the filtered one.
+ * Validates responses to list requests, because merging, filters, and the name index rely on their structure.
  */
 import type { Steps } from "../../base/sliced-work.ts";
 import { elementsInSteps, find, findInSteps, membersInSteps, slice } from "../../json/json-text.ts";

@@ -1,8 +1,6 @@
 /**
- * Rejects messages that a lenient server could interpret differently from the gateway, because authorization, limits,
- * and logs use the gateway's interpretation. Examples are a name that is a list, a key in another case (Go decodes
- * `Name` as `name`), and a call without an id. The rule about keys also applies to servers, so that a case-insensitive
- * client cannot read items that the gateway withheld.
+ * Rejects messages that a lenient server or client could interpret differently from the gateway. Examples are a name
+ * that is a list, a key in another case (Go decodes `Name` as `name`), and a call without an id.
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";

@@ -1,9 +1,9 @@
 /**
- * Encodes and decodes the HTTP headers that repeat values of the body, so that proxies can route without parsing it
- * (2026-07-28, "Request Metadata"). Values that are not safe in a header are Base64-encoded.
+ * Encodes and decodes the HTTP headers that contain values of the body (2026-07-28, "Request Metadata"). Values that
+ * are not safe in a header are Base64-encoded.
  */
 
-/** Maps each method to the parameter that the `Mcp-Name` header repeats. */
+/** Maps each method to the parameter that is also sent in the `Mcp-Name` header. */
 export const MIRRORED: ReadonlyMap<string, "name" | "uri"> = new Map([
   ["tools/call", "name"],
   ["prompts/get", "name"],

@@ -48,7 +48,7 @@ export function allowsBatches(version: string): boolean {
   return version === "2025-03-26";
 }
 
-/** A priming event has an id and no data and enables a client to resume. Clients with older versions fail on it. */
+/** A priming event has an id and no data and enables a client to resume. Clients with older versions may fail on it. */
 export function allowsPrimingEvents(version: string): boolean {
   return version >= "2025-11-25";
 }

@@ -1,7 +1,6 @@
 /**
  * Relays retries of suspended calls between replicas. A call of a modern client at a legacy server is suspended while
- * it waits for input (`input_required`). If the client's retry arrives at another replica, that replica forwards the
- * retry to the replica with the call and receives its messages and response.
+ * it waits for input (`input_required`), and the client's retry may arrive at another replica.
  */
 import { createHash, randomBytes } from "node:crypto";
 import type { Clock, Timer } from "../../base/clock.ts";

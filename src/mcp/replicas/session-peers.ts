@@ -1,7 +1,6 @@
 /**
  * Synchronizes one session between replicas, because a load balancer may send each message of the client to another
- * replica. The response to a changed setting waits until all replicas have applied it. Client notifications are sent to
- * all replicas with the session, and server notifications are sent to the replica with the client's stream.
+ * replica.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { BusChannel } from "../../store/store.ts";
@@ -23,7 +22,7 @@ export interface SessionReplication {
 
 export interface PeerSession {
   remoteNotification(message: ClientNotification): void;
-  /** Resolves when the setting is applied to the servers of this replica. */
+  /** Resolves when the servers of this replica have responded. */
   remoteSetting(request: ClientRequest): Promise<void>;
   /** Delivers a server message on the client's stream, which is connected to this replica. */
   remoteServerMessage(text: string): void;
@@ -54,7 +53,7 @@ export class SessionPeers {
     return this.#hasSettings;
   }
 
-  /** Resolves when the subscription to messages from other replicas is active. */
+  /** Subscribes to messages from other replicas. */
   async join(): Promise<void> {
     if (this.#name === undefined || this.#channel !== undefined) return;
     this.#channel = this.#env.bus.listen(sessionChannel(this.#name), follower(this.#session));
@@ -66,7 +65,7 @@ export class SessionPeers {
     this.notListening();
   }
 
-  /** Returns the requests that restore the settings from before this process resumed the session. */
+  /** Resolves with the requests that restore the stored settings. */
   async storedSettings(): Promise<readonly ClientRequest[]> {
     if (this.#name === undefined) return [];
     const settings = await this.#env.settings.of(this.#name);
@@ -78,7 +77,10 @@ export class SessionPeers {
     if (this.#name !== undefined) notifyReplicas(this.#env.bus, this.#name, message);
   }
 
-  /** Delays the response to a call that changes a setting until all replicas have applied it, or until a timeout. */
+  /**
+   * Delays the response to a call that changes a setting until the other replicas have confirmed it, or until a
+   * timeout.
+   */
   replicateSetting(call: Call): Call {
     const name = this.#name;
     if (name === undefined || !isSetting(call.request.method)) return call;
@@ -105,7 +107,7 @@ export class SessionPeers {
     this.#listening = undefined;
   }
 
-  /** Sends a message to the replica with the client's stream. Resolves with false if no replica has the stream. */
+  /** Sends a message to the replica with the client's stream. Resolves with false if no replica received it. */
   async deliver(text: string): Promise<boolean> {
     if (this.#name === undefined || text.length > MAX_TOLD_CHARS) return false;
     return (await this.#env.bus.send(listenerChannel(this.#name), { kind: "event", text })) > 0;

@@ -7,7 +7,7 @@ import { type Store, storeNamespace } from "../../store/store.ts";
 import { asClientRequest, type ClientRequest } from "../protocol/json-rpc.ts";
 import type { ReplicaServices } from "./replica-bus.ts";
 
-/** Further subscriptions are not restored in another process. */
+/** Further subscriptions are not stored. */
 const MAX_KEPT_SUBSCRIPTIONS = 500;
 const MAX_KEPT_URI_CHARS = 1_000;
 const MAX_LEVEL_CHARS = 100;
@@ -54,7 +54,7 @@ export class SessionSettings {
     }
   }
 
-  /** Returns the requests that restore the settings at newly started servers. Never rejects. */
+  /** Resolves with the requests that restore the settings. Never rejects. */
   async of(name: string): Promise<readonly ClientRequest[]> {
     try {
       const { level, uris } = this.#read(name, await this.#store.get(name));
@@ -89,7 +89,7 @@ export class SessionSettings {
   }
 }
 
-/** Returns undefined if the request changes nothing that is stored. */
+/** Returns undefined if the setting is invalid or exceeds a limit. */
 function changed(settings: Settings, { method, params }: ClientRequest): Settings | undefined {
   if (method === SET_LEVEL) {
     const { level } = params;

@@ -1,7 +1,6 @@
 /**
- * Records which client created a task, so that only this client can read, change, or cancel it. A remote server often
- * receives only the gateway's credential and cannot distinguish users. Each client has one encrypted record per target
- * in the store, which replicas share. The record is limited, and the oldest tasks are dropped and become unknown.
+ * Records which client created a task, so that only this client can read, change, or cancel it. Each client has one
+ * encrypted record per target in the store.
  */
 import { createHash } from "node:crypto";
 import { Sealer } from "../../store/sealer.ts";
@@ -10,9 +9,9 @@ import type { ReplicaServices } from "./replica-bus.ts";
 
 const MAX_TASKS = 500;
 const MAX_RECORD_CHARS = 128 * 1024;
-/** Longer arguments are not stored, so authorization rules that read them deny the request. */
+/** Longer arguments are not stored. */
 const MAX_ARGUMENT_CHARS = 4 * 1024;
-/** The lifetime of a record after its last write. Reading a task writes its record again, at most once per hour. */
+/** The lifetime of a record after its last write. */
 const KEPT_MS = 24 * 3_600_000;
 const REFRESHED_AFTER_MS = 3_600_000;
 /** Other calls of the client may change the record at the same time, so writes are retried. */
@@ -42,7 +41,7 @@ export interface TaskRecordsOptions extends ReplicaServices {
   readonly backend: string;
 }
 
-/** Manages the records of one client, which is a principal or the session of an unauthenticated client. */
+/** Manages the task records of one client. */
 export interface ClientTasks {
   /** Rejects if the store is unavailable. */
   add(target: string, taskId: string, origin: TaskOrigin): Promise<void>;
@@ -97,7 +96,7 @@ export class TaskRecords {
     return this.#store.replace(name, before, this.#sealer().seal(name, kept), { expiresAtMs: atMs + KEPT_MS });
   }
 
-  /** A record that cannot be decrypted was written with another key, so its tasks are unknown. */
+  /** A record that cannot be decrypted counts as empty. */
   #read(name: string, sealed: string | undefined): Kept {
     return (sealed === undefined ? undefined : this.#sealer().open<Kept>(name, sealed)) ?? { atMs: 0, tasks: [] };
   }

@@ -1,6 +1,5 @@
 /**
- * Lists a server's tools outside of a session for `gwctl mcp lock`, with their differences from the lock file and
- * suspicious content.
+ * Lists a server's tools outside of a session, with their differences from the lock file and suspicious content.
  */
 
 import { finish } from "../../base/sliced-work.ts";
@@ -62,7 +61,7 @@ async function inspectTarget(target: Target, env: InspectionOptions): Promise<In
   }
 }
 
-/** Returns the tools that were withheld from sessions so far. No request is sent to a server. */
+/** Returns the quarantined tools whose definitions are stored. No request is sent to a server. */
 export function withheldTargets({ targets, tools }: Inspection): readonly InspectedTarget[] {
   return targets.map((target) => {
     const own = tools.of(target);

@@ -1,7 +1,5 @@
 /**
- * Holds the tools of one target that are withheld because they differ from the lock file. Each entry contains the
- * differences, suspicious content, and the definition that an operator may accept. The log and the admin interface show
- * them.
+ * Holds the tools of one target that are withheld because they differ from the lock file.
  */
 import { exceedsTokens } from "../../json/parse-cost.ts";
 import type { Logger } from "../../observe/log/logger.ts";
@@ -37,7 +35,7 @@ export class Quarantine {
     return [...this.#tools.values()].map(({ text: _text, ...tool }) => tool);
   }
 
-  /** Returns true if the tool matches the lock file. A difference is logged once per change. */
+  /** Returns true if the tool matches the lock file. */
   passes(name: string, text: string, lock: ToolLock): boolean {
     const known = this.#tools.get(name);
     if (known?.text === text) return false;

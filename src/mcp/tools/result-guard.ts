@@ -1,8 +1,6 @@
 /**
- * Applies result guards to the messages of a server. Strings are checked in the form that a client and its model read.
- * Matches are masked, or the message is rejected. A message that is too large to check is rejected. The `text` members
- * at the same depth, such as those in the items of `content`, are checked as one text. Base64 in `data` and `blob` is
- * decoded and checked if it contains text. Images and other binary data are not checked.
+ * Applies result guards, which mask matches in the messages of a server or reject the messages. The `text` members at
+ * the same depth, such as those in the items of `content`, are checked as one text.
  */
 
 import { decodeText, isBinary, SAMPLED_CHARACTERS } from "../../base/encoded-text.ts";
@@ -143,7 +141,10 @@ function emptyLike({ text }: ServerMessage, { start }: Span): string {
   return text.charCodeAt(start) === OPEN_OBJECT ? '{"name":"","version":""}' : '""';
 }
 
-/** Returns the edits that mask matches, or undefined if the guard rejects a string. */
+/**
+ * Returns the edits that mask matches, `too large` if the text cannot be checked, or undefined if the guard rejects a
+ * string.
+ */
 function* checkedSpans(
   text: string,
   spans: readonly Span[],

@@ -1,7 +1,5 @@
 /**
- * Reads and writes the lock file, which contains the definition of each tool that an operator accepted. A tool that is
- * missing from the file or has changed is withheld from clients until it is accepted again. Differences are reported
- * line by line.
+ * Reads and writes the lock file, which contains the definition of each tool that an operator accepted.
  */
 import { createHash } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
@@ -198,9 +196,7 @@ export function parseLockFile(text: string): LockedTools | undefined {
   return new Map(Object.entries(targets).map(([target, tools]) => [target, new Map(Object.entries(tools))]));
 }
 
-/**
- * Replaces the file atomically, so that a gateway that watches it never reads a partial file. A symlink is preserved.
- */
+/** Replaces the file, atomically if possible. A symlink is preserved. */
 export function writeLockFile(file: string, locked: LockedTools): void {
   const text = lockFileText(locked);
   if (Buffer.byteLength(text) > MAX_LOCK_BYTES) throw new Error(tooLarge(file));

@@ -1,6 +1,6 @@
 /**
- * Compiles the tool settings of a target once per configuration load. The settings define which tools clients see,
- * their names and descriptions, arguments that the gateway fills, guards, and the lock file.
+ * Compiles the tool settings of a target, which define the tools that clients see and the arguments that the gateway
+ * fills.
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
@@ -23,7 +23,7 @@ export interface OfferedTool {
 }
 
 export interface ResultGuard {
-  /** Returns the masked parts, or undefined to reject them. Returns the same list if nothing changes. */
+  /** Returns the masked parts, or undefined to reject them. */
   checked(parts: readonly string[]): Steps<readonly string[] | undefined>;
   /** Clients receive this message in place of a rejected result. */
   readonly refusal: string;
@@ -64,7 +64,6 @@ export interface ToolSettingsInput {
   readonly lock: ToolLock | undefined;
   readonly guard: ResultGuard | undefined;
   readonly watch: ResultWatch | undefined;
-  /** Identifies all inputs other than `tools` and `lock`. */
   readonly key: string;
   cel(source: string): Expression;
 }
@@ -141,7 +140,7 @@ function shownTool(text: string, item: Span, override: CompiledOverride): string
   return added.length === 0 ? changed : `${changed.slice(0, changed.lastIndexOf("}"))},${added.join(",")}}`;
 }
 
-/** `*` matches any characters. The time is at most proportional to the product of both lengths. */
+/** `*` matches any characters. */
 function wildcard(pattern: string): { test(name: string): boolean } {
   const [first = "", ...rest] = pattern.split("*");
   const last = rest.pop();
@@ -188,7 +187,7 @@ export function compileArgument(
 
 export type FilledRequest =
   | { readonly request: ClientRequest; readonly problem?: undefined; readonly misspelled?: undefined }
-  /** A required value is missing from the caller's identity. */
+  /** A value could not be computed from the caller's identity. */
   | { readonly problem: string; readonly misspelled?: undefined }
   /** The client sent a configured argument with another spelling, which the server might accept. */
   | { readonly misspelled: string; readonly problem?: undefined };
@@ -273,7 +272,7 @@ function filling(
   if (caller === undefined) return { problem: "nothing is known of the caller" };
   const result = one.expression.evaluate(caller);
   if (!result.ok) return { problem: result.error };
-  // A null claim counts as missing.
+  // A null value counts as missing.
   return result.value === null ? { problem: "its value is null" } : { json: JSON.stringify(result.value) };
 }
 

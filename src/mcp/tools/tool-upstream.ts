@@ -1,7 +1,6 @@
 /**
- * Implements an upstream whose tools the configuration changes. It rewrites tool lists and tool calls and passes other
- * messages. With a lock file, a tool is listed or called only after its current definition was compared with the
- * accepted one.
+ * Implements an upstream whose tools the configuration changes. With a lock file, a tool is listed or called only after
+ * its definition was compared with the accepted one.
  */
 import type { Clock } from "../../base/clock.ts";
 import { finish, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
@@ -45,7 +44,7 @@ import { guardedMessage, refusedAnswer, watchedMessage } from "./result-guard.ts
 import { INSTRUCTIONS_ENTRY, instructionsDefinition } from "./tool-lock.ts";
 import { filledRequest, type OfferedTool, type ResultGuard, type ToolSettings } from "./tool-settings.ts";
 
-/** Limits the pages that are compared with the lock file. Tools on later pages cannot be called. */
+/** Limits the pages that the gateway reads to compare the tools with the lock file. */
 const MAX_LIST_PAGES = 50;
 /** A remote server may change without a notification, so its list is compared again after this time. */
 const COMPARED_MS = 60_000;
@@ -68,7 +67,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   readonly inner: Upstream;
   readonly #env: ToolUpstreamOptions;
   readonly #user: UpstreamListener;
-  /** The tools that match the lock file. The value is undefined until the list is read. */
+  /** The tools that match the lock file. Undefined while the server's list is not known. */
   #accepted: { readonly names: Set<string>; readonly atMs: number } | undefined = undefined;
   /** Caches the description that clients receive for the server's original description. */
   #shown: { readonly of: ServerAbout; readonly about: ServerAbout } | undefined = undefined;
@@ -223,7 +222,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     const described = { instructions, serverInfo };
     const message = asServerMessage(resultText("0", JSON.stringify(described)));
     const guarded = finish(guardedMessage(message, guard, "initialize"));
-    // After a rejection, clients receive no text from the server.
+    // After a rejection, the description contains no text from the server.
     if (guarded === undefined) return { ...about, serverInfo: undefined, instructions: undefined };
     const { result } = JSON.parse(guarded.text) as { result: typeof described };
     return { ...about, ...result, instructions: result.instructions };
