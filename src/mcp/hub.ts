@@ -149,7 +149,7 @@ export class Hub {
     return { client: exchange.client, owner: sessionOwner(exchange), headerBytes };
   }
 
-  /** Closes the backend after its running requests, because it was removed from the configuration. */
+  /** Closes the backend after its running requests. */
   retire(): Promise<void> {
     this.sessions.retire();
     const { sessions } = this;
@@ -168,7 +168,6 @@ export class Hub {
     return this.#state.wantsHeaders;
   }
 
-  /** Throws `overloaded` if a limit is reached. */
   initialize(request: ClientRequest, exchange: Exchange, sink: ResponseReceiver, report: CallReport): BackendRun {
     const params = find(request.text, 0, "params");
     const session = this.sessions.create(this.clientOf(exchange), params ? slice(request.text, params) : "{}");
@@ -176,7 +175,6 @@ export class Hub {
     return session.open(router, request, sink, report, exchange.isWatched ? sink : undefined);
   }
 
-  /** Throws `overloaded` if a limit is reached. */
   openStream(exchange: Exchange, sink: ResponseReceiver): BackendRun {
     const session = this.sessions.create(this.clientOf(exchange));
     return session.openStream(sink, streamEndpoint(exchange.request, session));
@@ -192,7 +190,6 @@ export class Hub {
     session.openOnStream(this.#routers.legacy(session, request, headers), request, report, wire);
   }
 
-  /** Throws `overloaded` if a limit is reached. */
   serveModern(request: ClientRequest, exchange: Exchange, sink: ResponseReceiver, report: CallReport): BackendRun {
     return runSessionless(
       this.#group(request, exchange),
@@ -203,7 +200,6 @@ export class Hub {
     );
   }
 
-  /** Throws `overloaded` if a limit is reached. */
   serveStateless(request: ClientRequest, exchange: Exchange, sink: ResponseReceiver, report: CallReport): BackendRun {
     const sent = asModernRequest(request);
     return runSessionless(

@@ -49,7 +49,7 @@ function relayedServer({ targets }: McpConfig): string | undefined {
   return forwardHeaders.includes("authorization") && !Object.hasOwn(headers, "authorization") ? url : undefined;
 }
 
-/** Returns the paths of the metadata documents for a route with these paths. */
+/** Returns the paths of the login endpoints for a route with these paths. */
 export function relayPaths(config: McpConfig, paths: readonly string[]): readonly ExtraMatch[] {
   if (relayedServer(config) === undefined) return [];
   return [...relayEndpoints(pathSuffixes(paths))].map(([exact, { isShared }]) => ({ exact, isShared }));

@@ -41,7 +41,6 @@ export class RequestReport implements CallReport {
 
   get watched(): ShadowReporter {
     const exchange = this.#exchange;
-    // With the HTTP+SSE transport, the exchange ends before the response is sent.
     if (this.#isOldTransport) exchange.shadow.isPending = true;
     // Rate limits counted the call before a guard could reject its result.
     return (detail, rule) => exchange.deniedInShadow("mcp", detail, { rule, isCounted: true });

@@ -1,6 +1,6 @@
 /**
- * Presents several targets as one server. A failed target is omitted and reported (`failOpen`), or it fails the request
- * (`failClosed`).
+ * Presents several targets as one server. A failed target is omitted from lists and reported (`failOpen`), or lists
+ * fail (`failClosed`).
  */
 import type { Clock } from "../../base/clock.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
@@ -283,7 +283,7 @@ function delegate(call: Call): Call {
   return mapResult(call, (message) => message);
 }
 
-/** Users wait for `initialize`, and some clients have a short timeout for it. Lists wait longer (`startWait`). */
+/** Users wait for `initialize`, and some clients have a short timeout for it. */
 export const OPEN_WAIT_MS = 3_000;
 
 export const STILL_STARTING = "is still starting";
@@ -299,7 +299,7 @@ export interface SlowTargetsOptions {
 
 /**
  * Opens several targets without waiting long for slow ones (`failOpen`). Calls to a starting target wait for it, and
- * lists wait until `startWait` has passed.
+ * lists wait for at most `startWait`.
  */
 export class SlowTargets {
   readonly #env: SlowTargetsOptions;
@@ -360,7 +360,7 @@ export class SlowTargets {
     }
   }
 
-  /** Calls `run` when the target is up or has failed. */
+  /** Calls `run` when the target is no longer starting. */
   wait(upstream: Upstream, run: () => CallHandle): CallHandle {
     let running: CallHandle | undefined;
     const go = (): void => {
@@ -416,7 +416,7 @@ export class SlowTargets {
     if (!this.#isWorthWaiting()) for (const go of [...this.#waitingLists]) go();
   }
 
-  /** A target that exceeded the wait in another session may hang, so it does not delay the lists of all sessions. */
+  /** A target that exceeded the wait before may hang, so lists do not wait for it. */
   #isWorthWaiting(): boolean {
     for (const { target } of this.#missing) if (!target.exceededStartWait) return true;
     return false;

@@ -1,6 +1,6 @@
 /**
- * Finds the target of a name without a prefix (`prefixMode: never`). Tools and prompts are looked up in the targets'
- * lists, which are cached until they change. A resource may match a template, so the targets are tried in order.
+ * Finds the target of a name without a prefix. Tools and prompts are looked up in the targets' lists, which are cached
+ * until they change. A resource may match a template, so the targets are tried in order.
  */
 
 import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";

@@ -76,7 +76,6 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Share
     return this.#upstream.lossReason;
   }
 
-  /** Adds a session. `version` is the protocol version that the client requested. */
   addUpstream(user: UpstreamListener, version: string): SharedUpstream {
     const upstream = new SharedUpstream(this, user, version);
     this.#upstreams.add(upstream);
@@ -276,11 +275,11 @@ export class SharedUpstream implements Upstream {
   }
 
   sweep(): void {
-    // The session store sweeps the shared connection.
+    // The shared connection is swept separately.
   }
 
   pause(): void {
-    // Other sessions use the connection, so a slow client is disconnected instead.
+    // Other sessions use the connection, so it is not paused for one client.
   }
 
   resume(): void {

@@ -96,7 +96,6 @@ export interface SessionFinder {
   find(id: string): Session | undefined;
 }
 
-/** Runs before the body is read. */
 export function checkPostHead(request: GatewayRequest): void {
   const accept = request.headers.get("accept") ?? "";
   if (!accept.includes("*/*") && !(accept.includes("application/json") && accept.includes("text/event-stream"))) {
@@ -174,7 +173,7 @@ function legacyBatch(
 
 /**
  * Limits the client data that a session or a server connection retains, which is the parameters of `initialize` or the
- * client's name and capabilities in a modern request. Throws `RequestRejection`.
+ * client's name and capabilities in a modern request. Throws `RequestRejection` at the limit.
  */
 export function checkRetained(action: ClientAction, maxBytes: number): ClientAction {
   if (action.kind === "initialize") checkInitialize(action.request, maxBytes);

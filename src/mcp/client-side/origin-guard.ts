@@ -9,7 +9,6 @@ export interface TrustedHosts {
   has(host: string): boolean;
 }
 
-/** Applies to routes that require a credential. */
 export const ANY_HOST: TrustedHosts = { has: () => true };
 
 export function trustedHosts(names: readonly string[]): TrustedHosts {

@@ -44,7 +44,6 @@ export interface LoginUpstreamOptions {
   readonly version: string;
 }
 
-/** Holds the token that is sent with every request to the server. A renewal replaces the token. */
 export interface Bearer {
   token: string | undefined;
 }
@@ -217,7 +216,6 @@ export class LoginUpstream implements Upstream, UpstreamListener {
       this.#user.notified(this, asServerMessage(notificationText(`notifications/${kind}/list_changed`, "{}")));
   }
 
-  /** Responds while the user has no connected account. */
   async #invite(call: Call): Promise<void> {
     this.#wasOffered = true;
     const { method, params } = call.request;

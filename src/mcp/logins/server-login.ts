@@ -165,7 +165,7 @@ export class ServerLogin {
   /** Deletes the tokens. Resolves with true if the server also revoked them. */
   async revoke(principal: string): Promise<boolean> {
     const connection = await this.#env.vault.get<Connection>(this.#place(principal));
-    // Waits for a running renewal, because it would store new tokens.
+    // Waits for a running renewal, because it may store new tokens.
     await this.#renewals.get(principal)?.catch(() => undefined);
     const last = (await this.#env.vault.get<Connection>(this.#place(principal))) ?? connection;
     await this.#env.vault.delete(this.#place(principal));

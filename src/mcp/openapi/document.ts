@@ -8,7 +8,6 @@ export type Json = Readonly<Record<string, unknown>>;
 
 /** Limits YAML, because its parser is slow and blocks the event loop. */
 const MAX_YAML_CHARS = 1024 * 1024;
-/** Limits chained references. */
 const MAX_REFERENCES = 32;
 
 export interface OpenApiDocument {

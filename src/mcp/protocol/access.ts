@@ -1,6 +1,6 @@
 /**
  * Applies MCP authorization. Denied items are removed from lists, and calls to denied names fail with the error for an
- * unknown name, so that clients cannot find out which names exist.
+ * unknown name.
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";

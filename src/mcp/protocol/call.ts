@@ -43,17 +43,16 @@ export interface RoutedTarget {
   shown(text: string): string;
 }
 
-/** Reports a finding of a guard in shadow mode. Findings with the same `rule` are grouped. */
+/** Reports a finding of a guard in shadow mode. */
 export type ShadowReporter = (detail: string, rule: string) => void;
 
 export interface Call {
   readonly request: ClientRequest;
-  /** All headers of the client's HTTP request. A target forwards only the configured ones. */
+  /** All headers of the client's HTTP request. */
   readonly headers?: HeaderList | undefined;
   readonly caller?: CelAttributes | undefined;
   readonly watched?: ShadowReporter | undefined;
   readonly wire?: WireTap | undefined;
-  /** Reports a target that receives the call. */
   routed?(target: RoutedTarget): void;
   notified(message: ServerMessage): void;
   asked(question: Question): void;
@@ -63,7 +62,6 @@ export interface Call {
 }
 
 export interface CallHandle {
-  /** Cancels the call at the server. */
   cancel(reason: string | undefined): void;
 }
 
@@ -154,7 +152,6 @@ export function mapResult(call: Call, change: (message: ServerMessage) => Server
   };
 }
 
-/** Works like `mapResult` and processes large results in slices. */
 export function mapResultInSlices(call: Call, change: (message: ServerMessage) => Steps<ServerMessage>): Call {
   return {
     ...mapResult(call, (message) => message),

@@ -8,10 +8,7 @@ import { foldCase } from "../../json/syntax.ts";
 
 type Params = Readonly<Record<string, unknown>>;
 
-/**
- * Lists the client requests of all protocol versions. A message with one of these methods and without an id is invalid
- * and not a notification.
- */
+/** A message with one of these methods and without an id is invalid. */
 const REQUESTS: ReadonlySet<string> = new Set([
   ...["initialize", "ping", "server/discover", "subscriptions/listen", "completion/complete", "logging/setLevel"],
   ...["tools/list", "tools/call", "prompts/list", "prompts/get"],

@@ -10,7 +10,7 @@ import { Sealer } from "../../store/sealer.ts";
 import type { SigningKey } from "../../store/signing-key.ts";
 import { type Bus, type BusChannel, type Store, storeNamespace } from "../../store/store.ts";
 
-/** Limits concurrent sends to Redis. Further messages are dropped. */
+/** Limits concurrent sends. Further messages are dropped. */
 const MAX_SENDS = 1_000;
 /** Limits the wait for confirmations from other replicas. */
 const ASK_MS = 2_000;
@@ -141,7 +141,6 @@ export class ReplicaBus {
     this.#env.logger.warn("message of another replica could not be processed", { kind, reason: error.message });
   }
 
-  /** Replaces the sealer if the signing key has changed. */
   #sealed(): Sealer {
     const secret = this.#env.key.sign("mcp replicas");
     if (this.#sealer?.secret !== secret) this.#sealer = { secret, sealer: new Sealer(secret, "mcp replicas") };

@@ -53,7 +53,6 @@ export class SessionPeers {
     return this.#hasSettings;
   }
 
-  /** Subscribes to messages from other replicas. */
   async join(): Promise<void> {
     if (this.#name === undefined || this.#channel !== undefined) return;
     this.#channel = this.#env.bus.listen(sessionChannel(this.#name), follower(this.#session));
@@ -65,7 +64,6 @@ export class SessionPeers {
     this.notListening();
   }
 
-  /** Resolves with the requests that restore the stored settings. */
   async storedSettings(): Promise<readonly ClientRequest[]> {
     if (this.#name === undefined) return [];
     const settings = await this.#env.settings.of(this.#name);

@@ -41,7 +41,6 @@ export interface TaskRecordsOptions extends ReplicaServices {
   readonly backend: string;
 }
 
-/** Manages the task records of one client. */
 export interface ClientTasks {
   /** Rejects if the store is unavailable. */
   add(target: string, taskId: string, origin: TaskOrigin): Promise<void>;

@@ -1,6 +1,6 @@
 /**
  * Defines the MCP metrics for requests, sessions, and child processes. All backends register in the same metric
- * families, which survive reloads.
+ * families.
  */
 import type { McpOutcome } from "../../core/request-attributes.ts";
 import type { Counter, Metrics } from "../../observe/log/metrics.ts";
@@ -23,8 +23,8 @@ export type CountedBackends = Set<Counted>;
 export interface McpMetrics {
   request(method: string): void;
   /**
-   * Counts a completed request. `tool` is empty unless the method is `tools/call`. `target` is empty unless exactly one
-   * target was used.
+   * Counts a completed request. `tool` is empty unless the method is `tools/call`, and `target` is empty if no single
+   * target is known.
    */
   result(target: string, tool: string, outcome: McpOutcome): void;
 }

@@ -28,7 +28,7 @@ interface Waiting {
   start(slot: ProcessSlot): void;
   reject(reason: string): void;
   timer: Timer;
-  /** Keeps the entry in the queue, because a session was evicted to make room for it. */
+  /** Keeps the entry in the queue, because a slot was freed for it. */
   hasReservation: boolean;
 }
 
@@ -176,7 +176,7 @@ export class ProcessLimiter {
   }
 
   /**
-   * Applies when all slots are taken. Queued requests without a reservation evict an idle session or are rejected, like
+   * Applies when all slots are taken. Queued requests without a reservation try to free a slot or are rejected, like
    * new requests.
    */
   #rejectQueued(): void {
@@ -256,7 +256,6 @@ export class SpareProcesses {
     };
   }
 
-  /** Stops one spare to free a slot. */
   drop(): boolean {
     const spare = this.#spares.pop();
     if (spare === undefined) return false;

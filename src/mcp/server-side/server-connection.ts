@@ -69,7 +69,6 @@ export interface ConnectionListener {
   asked(question: Question): void;
   /** Returns true if `asked` can deliver a server request that is not part of a call. */
   canDeliverQuestions(): boolean;
-  /** Reports that the connection ended or could not be opened. */
   lost(loss: ConnectionLoss): void;
 }
 
@@ -105,7 +104,6 @@ export class ServerConnection {
   #current: ChannelHandlers | undefined = undefined;
   #reconnectTimer: Timer | undefined = undefined;
   #cancelConnect: (() => void) | undefined = undefined;
-  /** Frees the start slot of a child process. */
   #started: (() => void) | undefined = undefined;
   #loss: ConnectionLoss | undefined = undefined;
 

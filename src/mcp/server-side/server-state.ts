@@ -118,7 +118,6 @@ function mergeTwo(a: ServerState, b: ServerState): ServerState {
   };
 }
 
-/** Selects the report whose error is shown. */
 function moreUrgent(a: ServerState, b: ServerState): ServerState {
   const rank = ({ state, lostSessions, lastError }: ServerState): number =>
     lostSessions > 0 ? 3 : state === "failing" ? 2 : lastError === undefined ? 0 : 1;

@@ -26,7 +26,6 @@ export interface CallOutcome {
   readonly problem: BackendProblem | undefined;
 }
 
-/** Receives the outcome of each request. */
 export interface CallReport {
   readonly caller: CelAttributes;
   readonly watched: ShadowReporter;

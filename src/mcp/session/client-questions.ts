@@ -68,17 +68,14 @@ export class ClientQuestions implements Waiting {
     if (question && outcome) question.answer(`"${outcome.key}":${slice(response.text, outcome)}`, wire);
   }
 
-  /** Rejects all further questions. */
   close(): void {
     this.#isClosed = true;
     this.#open = undefined;
   }
 }
 
-/** Limits how long a response is stored. */
 const KEPT_MS = 30_000;
 const FIRST_LOOK_MS = 50;
-/** Limits the polling interval. */
 const LAST_PAUSE_MS = 1_000;
 const MAX_CARRIED_CHARS = 256 * 1024;
 /** Limits concurrent writes to the store. Responses beyond the limit are dropped. */
@@ -171,7 +168,6 @@ export class ForwardedAnswers {
     }
   }
 
-  /** Replaces the vault if the signing key has changed. */
   #sealed(): Vault {
     const secret = this.#env.key.sign("mcp answers");
     if (this.#vault?.secret !== secret) this.#vault = { secret, vault: new Vault(this.#store, secret) };

@@ -37,7 +37,7 @@ export interface CallSession {
 export const ENDLESS = { left: Number.POSITIVE_INFINITY };
 
 export interface CallContext {
-  /** The delay before the head of a slow response is sent. The default is 100 ms. */
+  /** The delay before the head of a slow response is sent. */
   readonly primeAfterMs?: number | undefined;
   readonly access: McpAccess | undefined;
   readonly headers: HeaderList | undefined;

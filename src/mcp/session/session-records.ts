@@ -136,7 +136,6 @@ const TIME_BYTES = 4;
 const FLAG_INSIDE = 1;
 
 export interface SessionIdentity {
-  /** Identifies the session in the store. */
   readonly name: string;
   readonly issuedAtMs: number;
   /** The parameters of `initialize` as JSON, or undefined if they are in the store. */

@@ -299,7 +299,6 @@ export class Listeners {
     return true;
   }
 
-  /** Ends connections whose credential expired. */
   expire(nowMs: number): void {
     for (const { holder } of this.#all.filter((one) => nowMs >= one.untilMs)) holder.disconnect();
   }

@@ -440,7 +440,6 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     this.#router?.notify(message, wire);
   }
 
-  /** Sends `notifications/initialized` unless it was already sent. */
   #initializeServers(): void {
     if (this.#isInitialized) return;
     const text = notificationText(INITIALIZED, "{}");
@@ -462,7 +461,6 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     });
   }
 
-  /** Applies the stored log level and subscriptions of the client. */
   async #restoreSettings(): Promise<void> {
     const settings = await this.peers.storedSettings();
     if (settings.length === 0) return;

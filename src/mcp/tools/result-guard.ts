@@ -180,7 +180,7 @@ function inOrder(edits: readonly Edit[]): Edit[] {
   return [...byStart.values()].sort((a, b) => a.start - b.start);
 }
 
-/** Collects all strings and member names. Strings that form one text are grouped in a run. */
+/** Collects the strings and member names to check. Strings that form one text are grouped in a run. */
 function* readRuns(text: string, spans: readonly Span[]): Steps<FoundString[][] | "too large"> {
   const runs: FoundString[][] = [];
   // The key is the depth of the open run of `text` members.

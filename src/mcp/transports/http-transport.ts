@@ -261,7 +261,6 @@ export class HttpChannel implements Channel {
     );
   }
 
-  /** Handles a 404 for a session that the server dropped. */
   #expired(exchange: HttpExchange): void {
     this.#sessionId = undefined;
     this.#exchanges.delete(exchange);
@@ -408,7 +407,7 @@ function takeMessages(
       broken(message);
     } else if (message.kind === "request" || message.kind === "notification")
       handlers.message(message, exchange.wireId);
-    // The stream of a request may carry no other response.
+    // A stream must not carry the response to another request.
     else if (exchange.wireId !== undefined && parseWireId(message) !== exchange.wireId)
       problem = "answered under an id that is not the request's";
     else {

@@ -251,7 +251,6 @@ export class StdioProcess {
     }
   }
 
-  /** Closes stdin and then escalates to SIGTERM and SIGKILL. */
   stop(): Promise<void> {
     if (this.#isGone) return Promise.resolve();
     const gone = new Promise<void>((resolve) => {
