@@ -52,8 +52,8 @@ export function followBody(stream: BodyStream, events: BodyEvents): () => void {
 }
 
 /**
- * Reserves memory for a body. `BodyReservation` implements it. `granted` is called immediately or later. `rejected` may
- * be called at any time until `finish`, even after `granted`.
+ * Reserves memory for a body. `granted` is called immediately or later. `rejected` may be called at any time until
+ * `finish`, even after `granted`.
  */
 export interface BodyMemory {
   reserve(bytes: number, granted: () => void, rejected: (error: Error) => void): void;
@@ -108,8 +108,8 @@ export class BodyBuffer {
 }
 
 /**
- * Reads a whole body. If the length is declared, the buffer is allocated once, because growing it would hold large
- * bodies twice. While memory is not granted, the stream is not read, which applies backpressure to the sender.
+ * Reads a whole body of at most `maxBytes`. While it waits for memory, the stream is not read, which applies
+ * backpressure to the sender.
  */
 export function readAll(
   stream: BodyStream,
@@ -168,9 +168,7 @@ export function readAll(
   });
 }
 
-/**
- * Reads a body of known length. It takes a callback instead of returning a promise, to reduce the cost per request.
- */
+/** Reads a body of known length. */
 export function readExactly(
   stream: BodyStream,
   length: number,
@@ -233,9 +231,9 @@ export function observeChunks(stream: BodyStream, seen: (chunk: Buffer) => void)
 export type BodyListener = (value: Buffer & Error) => void;
 
 /**
- * Defines the subset of Node's Readable that readers of a request body need, so that the listener can deliver bytes
- * without a Readable. `data` is emitted any number of times and then `end`, or `close` if the body was truncated.
- * Adding the first `data` listener starts reading, but the chunks arrive asynchronously.
+ * Defines the subset of Node's Readable that readers of a request body need. `data` is emitted any number of times and
+ * then `end`, or `close` or `error` if the body was truncated. Adding the first `data` listener starts reading, but the
+ * chunks arrive asynchronously.
  */
 export interface BodyStream {
   on(event: string, listener: BodyListener): unknown;

@@ -1,7 +1,6 @@
 /**
  * Defines small outgoing requests of the gateway itself, for example for key sets, discovery documents, and tokens.
- * They are bounded in time and size. They never follow redirects, so that an identity provider cannot redirect the
- * gateway to another host.
+ * They are bounded in time and size and do not follow redirects.
  */
 
 import { ExpectedError } from "../base/errors.ts";
@@ -16,7 +15,7 @@ export interface FetchRequest {
   readonly timeoutMs: number;
   readonly maxBytes: number;
   readonly tls?: TlsOptions;
-  /** True if the URL is from a Kubernetes document, so that local addresses are rejected (local-address.ts). */
+  /** True if local addresses must be rejected (local-address.ts). */
   readonly isConfined?: boolean;
 }
 

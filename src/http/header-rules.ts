@@ -1,7 +1,6 @@
 /**
- * Lists the header names with a special meaning for the gateway, and compares names. Servers that turn header names
- * into variables (CGI, WSGI, PHP, lighttpd, Go's `net/http/cgi`) treat `x-user`, `X_User`, and `x.user` as one header.
- * The gateway therefore ignores case and punctuation when it sets, deletes, or reserves a header.
+ * Lists the header names with a special meaning for the gateway, and compares names. Some servers, such as CGI servers,
+ * treat `x-user`, `X_User`, and `x.user` as one header.
  */
 import { hasPlainSpelling } from "../base/header-names.ts";
 
@@ -62,7 +61,7 @@ export const PROVIDER_CREDENTIAL_HEADERS: ReadonlySet<string> = new Set([
 const RESERVED =
   /^(?:x-forwarded-|x-real-ip$|x-request-id$|x-ratelimit-|x-gateway-|x-api-key$|mcp-|forwarded$|host$|authorization$|proxy-|content-|transfer-encoding$|origin$|cookie$|connection$)/;
 
-/** Only the gateway sets these headers, so an external service must not change them. */
+/** An external service must not change these headers. */
 const GATEWAY_HEADERS: ReadonlySet<string> = new Set([
   ...MESSAGE_HEADERS,
   ...FORWARDING_HEADERS,
@@ -73,16 +72,13 @@ const GATEWAY_HEADERS: ReadonlySet<string> = new Set([
 
 const HYPHEN = 0x2d;
 
-/** Maps character codes to lowercase letters, digits, and `-` for all punctuation. */
+/** Maps character codes to lowercase letters, digits, and `-` for all other characters. */
 const FOLDED = Uint8Array.from({ length: 128 }, (_, code) => {
   const letter = String.fromCharCode(code).toLowerCase();
   return /[a-z0-9]/.test(letter) ? letter.charCodeAt(0) : HYPHEN;
 });
 
-/**
- * Returns whether a server may treat the two names as the same header. Folding preserves the length, so comparing
- * lengths rejects most names early.
- */
+/** Returns whether a server may treat the two names as the same header. */
 export function isSameHeader(a: string, b: string): boolean {
   return a === b || (a.length === b.length && isSameFolded(a, b));
 }

@@ -1,12 +1,10 @@
 /**
  * Implements a list of header lines with lowercase names, in order and with repeats, as a flat array of names and
- * values. The parsers produce this format, so the headers of a request are forwarded without being rebuilt. A linear
- * scan over a few dozen lines is cheaper than a map.
+ * values.
  */
 import { isHeaderName } from "../base/header-names.ts";
 import { HOP_BY_HOP_HEADERS, isSameHeader } from "./header-rules.ts";
 
-/** Testing for allowed characters is faster than searching for forbidden characters. */
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 export class HeaderList {
@@ -168,7 +166,7 @@ export class HeaderList {
     for (const name of this.names()) yield [name, this.get(name) ?? ""];
   }
 
-  /** Converts repeated names to lists, for snapshots and dumps. */
+  /** Converts repeated names to lists. */
   toObject(): Record<string, string | string[]> {
     const object: Record<string, string | string[]> = Object.create(null);
     for (let i = 0; i < this.pairs.length; i += 2) {
@@ -182,7 +180,7 @@ export class HeaderList {
     return object;
   }
 
-  /** Removes the lines of all spellings except `kept`. */
+  /** Removes the lines of all spellings except `kept`, starting at `start`. */
   #removeFrom(name: string, start: number, kept?: string): void {
     const pairs = this.#pairs;
     let write = start;
@@ -197,17 +195,16 @@ export class HeaderList {
   }
 }
 
-/** Popping is faster than setting `length`, which is a runtime call in V8. Usually nothing is removed. */
+/** Popping is faster than setting `length` in V8. */
 function cutTo(list: string[], length: number): void {
   while (list.length > length) list.pop();
 }
 
-/** Accepts visible characters, spaces, tabs, and bytes above 127. Rejects all other control characters. */
+/** Accepts visible ASCII characters, spaces, tabs, and characters from 0x80 to 0xFF. */
 export function isHeaderValue(value: string): boolean {
   return VALUE.test(value);
 }
 
-/** Extends the forwarding headers. The listener has already removed those of untrusted clients. */
 export function addForwarded(headers: HeaderList, address: string, scheme: string, host: string): void {
   const before = headers.get("x-forwarded-for");
   headers.set("x-forwarded-for", before === undefined ? address : `${before}, ${address}`);

@@ -1,7 +1,6 @@
 /**
- * Mediates between a connection (the carrier) and the receiver of the response for one outgoing HTTP call. It enforces
- * the contract of `HttpResponseReceiver` for every carrier, so the receiver may abort, resume, or throw inside any
- * callback.
+ * Mediates between a connection (the carrier) and the receiver of the response for one outgoing HTTP call. The receiver
+ * may abort, resume, or throw inside any callback.
  */
 import type { Duplex } from "node:stream";
 import { surface } from "../base/errors.ts";
@@ -14,8 +13,8 @@ export type AttemptState = "waiting" | "responding" | "ended" | "failed" | "aban
 export type AttemptEvent = "head" | "data" | "end" | "upgrade" | "error" | "abort";
 
 /**
- * Implements the state machine of an attempt. Layers that forward a response use it because callbacks may be reentrant.
- * Returns the next state, or undefined if the event is invalid in this state and must be dropped.
+ * Implements the state machine of an attempt. Returns the next state, or undefined if the event is invalid in this
+ * state and must be dropped.
  */
 export function afterEvent(state: AttemptState, event: AttemptEvent): AttemptState | undefined {
   if (isOver(state)) return undefined;

@@ -1,6 +1,6 @@
 /**
  * Defines the interface of outgoing HTTP, in which a pool sends a request and calls a receiver (`head`, `data`, `end`,
- * `fail`). Callbacks are used because promises, streams, and abort controllers per request would cost more CPU.
+ * `fail`).
  */
 import type { Duplex } from "node:stream";
 import { ExpectedError } from "../base/errors.ts";
@@ -19,7 +19,7 @@ export interface HttpTarget {
   /** Connects to a Unix domain socket instead of host and port. */
   readonly socketPath?: string;
   readonly tls?: TlsOptions;
-  /** True if the address is from a Kubernetes document, so that local addresses are rejected (local-address.ts). */
+  /** True if local addresses must be rejected (local-address.ts). */
   readonly isConfined?: boolean | undefined;
 }
 
@@ -48,7 +48,7 @@ export interface OutgoingRequest {
 }
 
 /**
- * Receives the response to one call. `HttpAttempt` enforces this contract for every connection:
+ * Receives the response to one call. All connections follow this contract:
  * - No method is called before `send` has returned. Later, several methods may be called in one event-loop iteration.
  * - `head` is called once, then `data` any number of times, then `end`. An upgrade calls only `upgraded`. `fail` may be
  *   called at any point. `end`, `upgraded`, and `fail` are final.
@@ -56,8 +56,7 @@ export interface OutgoingRequest {
  * - `abort` and `resume` may be called at any time, including inside callbacks, and do nothing once the call is over. A
  *   `resume` inside `data` takes effect even if that `data` then returns false.
  * - After `data` has returned false, bytes from the same socket read may still follow.
- * - If a callback throws, `fail` follows with the kind `internal`, even after `end`. An exception in `fail` is logged
- *   as an unexpected error.
+ * - If a callback throws, `fail` follows with the kind `internal`, even after `end`, unless the call was aborted.
  */
 export interface HttpResponseReceiver {
   head(status: number, headers: HeaderList): void;
@@ -70,13 +69,13 @@ export interface HttpResponseReceiver {
 
 export interface HttpCall {
   readonly isOver: boolean;
-  /** Closes the connection unless the response has ended. */
+  /** Closes the connection or stream unless the response has ended. */
   abort(): void;
   resume(): void;
 }
 
 export interface HealthObserver {
-  /** Called when a response head arrived. */
+  /** Called when a response head or an upgrade arrived. */
   worked(): void;
   /** Called when no connection could be opened. */
   failed(reason: string): void;

@@ -1,13 +1,10 @@
 /**
- * Normalizes and validates request paths. Every decision by path (routes, rules, limits, caches) and every forwarded
- * path uses the canonical path, so that the gateway and the backend agree on the segments. Paths that a backend could
- * interpret in two ways are rejected, either always (`pathFault`) or only if a decision depends on them
- * (`findAmbiguity`, `alternativePaths`).
+ * Normalizes and validates request paths, so that the gateway and the backend agree on the segments.
  */
 
-/** Matches every path that `canonicalPath` changes or `pathFault` rejects. Most paths do not match. */
+/** Matches every path that `canonicalPath` changes or `pathFault` rejects. */
 const NOT_PLAIN = /[^!$&-;=@-Z_a-z~]|\/\/|\/\.{1,2}(?:[/;]|$)/;
-/** Matches one percent-encoded octet, or characters that RFC 3986 does not allow unencoded in a path. */
+/** Matches one percent-encoded octet, or characters to encode. */
 const TO_NORMALIZE = /%[0-9A-Fa-f]{2}|["<>[\]^`{|}]|[^\x21-\x7e]+/g;
 const SLASHES = /\/{2,}/g;
 
@@ -32,14 +29,14 @@ const PARAMETER = /;|%(?:25)*3b/i;
 const ENCODED_TWICE = /%25(?=[0-9a-f]{2})/i;
 const SPACE_AT_END = /%20(?=\/|$)/;
 
-/** Returns whether the path is canonical and valid, in a single test because nearly all paths are. */
+/** Returns true only if the path is canonical and valid. */
 export function isPlainPath(path: string): boolean {
   return !NOT_PLAIN.test(path);
 }
 
 /**
  * Merges repeated slashes, decodes unreserved characters, and encodes characters that are not allowed in a path, with
- * uppercase digits (RFC 3986 section 6.2.2). Apart from repeated slashes, only equivalent paths become equal.
+ * uppercase digits (RFC 3986 section 6.2.2).
  */
 export function canonicalPath(path: string): string {
   if (isPlainPath(path)) return path;
@@ -70,7 +67,7 @@ function percentEncoded(text: string): string {
   return encoded;
 }
 
-/** Returns why every route rejects the received path, for example `a dot segment in the path`. */
+/** Returns why the path must be rejected, for example `a dot segment in the path`. */
 export function pathFault(path: string): string | undefined {
   if (isPlainPath(path)) return undefined;
   if (path.includes("\\")) return "a backslash in the path";
@@ -89,10 +86,7 @@ export function mayBeAmbiguous(path: string): boolean {
   return MAYBE_AMBIGUOUS.test(path);
 }
 
-/**
- * Returns why a backend may interpret a canonical path differently, for example `an encoded separator`. Routes with
- * authentication or authorization reject such paths.
- */
+/** Returns why a backend may interpret a canonical path differently, for example `an encoded separator`. */
 export function findAmbiguity(path: string): string | undefined {
   if (ENCODED_SEPARATOR.test(path)) return "an encoded separator";
   if (PARAMETER.test(path)) return "a path parameter";

@@ -1,6 +1,5 @@
 /**
- * Defines the TLS settings of a listener. Certificates and keys are PEM and were checked when the configuration was
- * loaded.
+ * Defines the TLS settings of a listener. Certificates and keys are PEM.
  */
 
 export interface NamedEntries<Value> {

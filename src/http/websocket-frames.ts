@@ -1,6 +1,6 @@
 /**
  * Tracks the frame boundaries of a WebSocket (RFC 6455 section 5.2) without retaining content, so that a close frame
- * can be inserted between two frames. The two endpoints validate the frames.
+ * can be inserted between two frames.
  */
 const CLOSE = 0x8;
 const MAX_HEADER_BYTES = 14;

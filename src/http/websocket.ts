@@ -1,5 +1,5 @@
 /**
- * Implements a WebSocket client for the port forwarding of gwctl. It supports only binary messages.
+ * Implements a WebSocket client for binary messages.
  */
 import { Agent, WebSocket } from "undici";
 import type { TlsOptions } from "./http-client.ts";
@@ -15,7 +15,7 @@ export interface WebSocketOptions {
 
 export interface WebSocketHandler {
   message(bytes: Buffer): void;
-  /** Called once, regardless of which side closed the connection. */
+  /** Called once, when an open WebSocket was closed by either side. */
   closed(reason: string): void;
 }
 

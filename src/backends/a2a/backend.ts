@@ -1,6 +1,5 @@
 /**
- * Implements the `a2a` backend, which is an agent that supports A2A over JSON-RPC. Calls and event streams are
- * forwarded unchanged. Rules, limits, and traces can use the called method and skill.
+ * Implements the `a2a` backend, which is an agent that supports A2A over JSON-RPC.
  */
 import { isUtf8 } from "node:buffer";
 import { z } from "zod";

@@ -1,6 +1,6 @@
 /**
  * Implements a plain HTTP backend (spec 2.1 `host`). The request is forwarded with its Host header, without hop-by-hop
- * headers, and with extended `x-forwarded-*` headers. WebSocket upgrades are forwarded.
+ * headers, and with extended `x-forwarded-*` headers.
  */
 
 import { z } from "zod";
@@ -99,7 +99,7 @@ export function sendTo(
   const wantsTrailers = headers.get("te")?.toLowerCase() === "trailers";
   headers.removeHopByHop(END_TO_END_HEADERS);
   addForwarded(headers, exchange.source.address, request.scheme, exchange.originalHost);
-  // The client's response and the logs of gateway and backend contain the same ID.
+  // The backend receives the ID that the gateway logs.
   headers.set("x-request-id", exchange.id);
   // HTTP/1.0 clients may omit Host, but backends require it.
   headers.set("host", request.host === "" ? display.replace(/^unix:.*/, "localhost") : request.host);

@@ -1,10 +1,10 @@
 /**
- * Selects the HTTP version from a backend's `protocol`. Invalid combinations fail when the configuration is loaded.
+ * Selects the HTTP version from a backend's `protocol`.
  */
 import type { BackendProtocol } from "../../core/backend.ts";
 import type { HttpTarget } from "../../http/http-client.ts";
 
-/** Throws if `protocol` and the scheme of the URL conflict. */
+/** Throws if `protocol` requires TLS and the target does not use it, or the reverse. */
 export function withHttpChoice<Target extends Pick<HttpTarget, "protocol">>(
   target: Target,
   protocol: BackendProtocol | undefined,

@@ -1,7 +1,6 @@
 /**
  * Implements a group of equal HTTP servers, used in round-robin order. The addresses are configured (`endpoints`) or
- * read from the Kubernetes cluster, where they change without a reload. Connections to a removed address finish their
- * requests.
+ * read from the Kubernetes cluster.
  */
 import { z } from "zod";
 import { type Backend, defineBackend } from "../../core/backend.ts";

@@ -1,7 +1,5 @@
 /**
- * Serves the web UI on a gateway listener. Viewers can only read, and operators can change a few settings from a page
- * of the same origin. Shutdown, trace, profile, and playground are not available. By default, only loopback clients are
- * served, because request data is not public.
+ * Serves the web UI on a gateway listener. By default, only loopback clients are served.
  */
 import { z } from "zod";
 import { type Backend, type BackendEnv, defineBackend } from "../../core/backend.ts";
@@ -18,7 +16,6 @@ import { cacheControl, UI_HEADERS, type UiFile } from "./files.ts";
 import type { UiSource, UiUser } from "./source.ts";
 
 const TIMEOUT_MS = 10_000;
-/** The admin interface has the same limit. */
 const MAX_BODY_BYTES = 1024 * 1024;
 const BASE = "/ui";
 const API = "/ui/api/";
@@ -115,7 +112,7 @@ async function respond(exchange: Exchange, source: UiSource, { userOf, hasOperat
   if (!isPost && request.method !== "GET" && request.method !== "HEAD")
     return textReply(405, "this UI is read-only\n", { allow: "GET, HEAD" });
   if (isCrossSite(request)) return textReply(403, "requests from other sites are not allowed\n");
-  // A browser sends Origin with a read only if the page has another origin.
+  // Browsers usually send Origin with a read only if the page has another origin.
   if (isPost || (isApi && request.headers.has("origin"))) requireOwnPage(exchange);
   if (request.path === "/") return emptyReply(302, { location: `${BASE}/` });
   if (!isApi) return fileReply(request, source.files.find(request.path.slice(BASE.length)));
@@ -139,7 +136,8 @@ async function respond(exchange: Exchange, source: UiSource, { userOf, hasOperat
 }
 
 /**
- * Browsers send cookies, basic authentication, and certificates automatically, so only pages of the UI may use the API.
+ * Browsers send cookies, basic authentication, and certificates automatically, so only pages of the same origin may use
+ * the API.
  */
 function requireOwnPage(exchange: Exchange): void {
   const origin = exchange.identity.browserSession?.origin ?? publicOrigin(exchange);

@@ -1,6 +1,5 @@
 /**
- * Serves the files of the built web UI from a fixed map, so that no path can reach other files (U2). The files are
- * read on first use, because most gateways never serve the UI.
+ * Serves the files of the built web UI from a fixed map, so that no path can reach other files (U2).
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { extname, join } from "node:path";

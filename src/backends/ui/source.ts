@@ -1,6 +1,5 @@
 /**
- * Defines the operations that the UI on a gateway can use. The composition root implements them. The backend depends
- * neither on the admin interface nor on the configuration, so it cannot expose anything else.
+ * Defines the operations that the UI on a gateway can use. The composition root implements them.
  */
 import type { UiFiles } from "./files.ts";
 
@@ -10,7 +9,7 @@ export interface UiResponse {
   readonly body: Buffer;
 }
 
-/** Viewers can only read. Operators can also end sessions, create keys, set the log level, and accept tools. */
+/** Viewers can only read. Operators can also make changes. */
 export type UiRole = "viewer" | "operator";
 
 export interface UiUser {
@@ -31,8 +30,8 @@ export interface UiCall {
 export interface UiSource {
   readonly files: UiFiles;
   /**
-   * Resolves with undefined if the operation does not exist for this user, and with `denied` if it requires the
-   * operator role.
+   * Resolves with undefined if the UI has no such operation, and with `denied` if the operation requires the operator
+   * role and the user lacks it.
    */
   call(call: UiCall, user: UiUser): Promise<UiResponse | "denied" | undefined>;
 }

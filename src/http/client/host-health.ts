@@ -1,7 +1,6 @@
 /**
- * Implements passive health checking of a server. A server that does not accept connections is ejected, for longer
- * each time. Afterwards, one trial request is sent, and a response to it ends the ejection. Response statuses and
- * latency do not affect the health.
+ * Implements passive health checking of a server. A server that does not accept connections is ejected, and a response
+ * ends the ejection.
  */
 import type { Clock } from "../../base/clock.ts";
 

@@ -1,7 +1,6 @@
 /**
  * Manages the connections to one target. Connections open on demand, and the pool tries to close idle connections
- * before the server does. A general client library would cost a third more CPU than the connections in h1/
- * (docs/adr/0003).
+ * before the server does.
  */
 
 import { type Clock, systemClock } from "../../base/clock.ts";
@@ -12,7 +11,10 @@ import { createLookup, type Resolve } from "../lookup.ts";
 
 /** A Node server closes an idle connection after 5 s by default, so the gateway closes it earlier. */
 const IDLE_MS = 4_000;
-/** The gateway closes an idle connection after this share of the timeout in the server's `keep-alive` header. */
+/**
+ * The gateway closes an idle connection at the latest after this share of the timeout in the server's `keep-alive`
+ * header.
+ */
 const SHARE_OF_HINT = 0.8;
 const LOOK_EVERY_MS = 1_000;
 
@@ -24,7 +26,7 @@ export function openHttpPool(target: HttpTarget, clock: Clock = systemClock, res
   return openHttp2Pool(target, clock, resolve, fallback);
 }
 
-/** Free connections form a stack, which reuses the most recently used connection and takes it in O(1). */
+/** Free connections form a stack, so the most recently used one is reused first. */
 function openHttp1Pool(target: HttpTarget, clock: Clock, resolve: Resolve | undefined): HttpPool {
   const idle: Connection[] = [];
   let open = 0;

@@ -1,6 +1,5 @@
 /**
- * Handles one connection to a server, with one request at a time. It connects when it is created, writes the request,
- * feeds the parser, and reports when it is free or closed.
+ * Handles one connection to a server, with one request at a time.
  */
 import type { LookupFunction, Socket } from "node:net";
 import type { Writable } from "node:stream";
@@ -329,9 +328,8 @@ export class Connection implements ParserEvents, Carrier {
   }
 
   /**
-   * Runs after all bytes of a read have been parsed, because bytes after a response would otherwise be parsed as the
-   * next response. The connection is not reused if the response arrived before the whole request was sent, because the
-   * server would parse the rest as a new request.
+   * Runs after all bytes of a read have been parsed. The connection is not reused if the request body was not written
+   * completely, because the server may parse the rest as a new request.
    */
   #release(): void {
     this.#isComplete = false;

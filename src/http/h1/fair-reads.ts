@@ -1,16 +1,12 @@
 /**
- * Limits socket reads per event-loop iteration, so that busy sockets cannot delay new connections. libuv accepts one
- * connection per iteration, and reads a socket up to 32 times while each read fills the buffer. With iterations of 20
- * ms, 300 connections of one client would delay the next client by 6 s. After 33 full reads in one iteration, each
- * socket is therefore read at most once more. If a long iteration has accepted a connection, sockets are not read
- * again until the backlog is empty or 20 ms have passed, which keeps the iterations in between short.
+ * Limits socket reads per event-loop iteration, so that busy sockets do not delay new connections.
  */
 import { type Clock, systemClock } from "../../base/clock.ts";
 
 const FULL_READS_PER_ITERATION = 32;
 /** In shorter iterations, the backlog is accepted fast enough. */
 const LONG_ITERATION_MS = 4;
-/** This is about as long as an iteration with hundreds of busy sockets, which therefore get half of the time. */
+/** Limits how long accepting takes precedence over reading. */
 const ACCEPT_MS = 20;
 
 export interface ReadSocket {
@@ -30,7 +26,6 @@ export class FairReads {
   #hasAccepted = false;
   #iterationStartMs = Number.POSITIVE_INFINITY;
   #acceptsFirst = false;
-  /** The deadline is undefined in the first iteration, in which each busy socket is read once more. */
   #acceptUntilMs: number | undefined = undefined;
 
   /** `schedule` calls back at the end of the current event-loop iteration, or of the next one if called at the end. */

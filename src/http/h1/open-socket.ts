@@ -45,7 +45,7 @@ function namesChecked(names: readonly string[]): (host: string, shown: PeerCerti
     hasOneName(raw, names) ? undefined : new Error(`the certificate has none of the names ${names.join(", ")}`);
 }
 
-/** A connection to a name with several addresses fails with one error per address. The first error is sufficient. */
+/** A connection to a name with several addresses may fail with one error per address. The first error is sufficient. */
 export function describeSocketError(error: Error & { code?: string; errors?: Error[] }): string {
   const first = error.message === "" && error.errors?.[0] ? error.errors[0] : error;
   if (PLAIN_SERVER_CODES.has(error.code ?? ""))

@@ -1,7 +1,6 @@
 /**
  * Parses the head of an HTTP/1.1 request. A line that violates the grammar is rejected (RequestError). A readable head
- * that could be framed in two ways (RFC 9112 sections 6.3 and 11) is returned with its fault, so that the rejection can
- * be logged with its request. Framing, routing, and forwarding all use this result.
+ * that could be framed in two ways (RFC 9112 sections 6.3 and 11) is returned with its fault.
  */
 
 import { ExpectedError } from "../../base/errors.ts";

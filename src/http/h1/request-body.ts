@@ -1,7 +1,6 @@
 /**
  * Passes a request body from the connection to its reader. Data that arrives before there is a reader, or while it is
- * paused, is held (at most one read of the socket), and the connection stops reading. It is much cheaper than a
- * Readable.
+ * paused, is held, and the connection stops reading.
  */
 import { EventEmitter } from "node:events";
 import type { BodyListener, RequestBodyStream } from "../body.ts";
@@ -27,7 +26,7 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
   #heldBytes = 0;
   #queuedBytes = 0;
   #joinBuffer: Buffer | undefined = undefined;
-  /** The value is undefined until a reader is attached. */
+  /** The value is undefined until a reader is attached, pauses, or resumes. */
   #isFlowing: boolean | undefined = undefined;
   #isComplete = false;
   #peeker: ((first: Buffer | undefined) => void) | undefined = undefined;
@@ -145,7 +144,7 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
     this.emit("close");
   }
 
-  /** Returns true if no data is held, so that the connection must read. */
+  /** Returns true if the connection should read more. */
   #tellFirst(peeker: (first: Buffer | undefined) => void): boolean {
     if (this.#held.length === 0 && !this.#isComplete) return !this.destroyed;
     this.#peeker = undefined;

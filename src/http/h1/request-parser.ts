@@ -1,7 +1,6 @@
 /**
  * Parses HTTP/1.1 requests from the bytes of a connection, one at a time. The parser rejects input that two parsers
- * could frame differently. It stops after each request, and continues when the connection calls it again. Body bytes
- * are slices of the input without a copy, except for tiny chunks, which are joined.
+ * could frame differently.
  */
 
 import {
@@ -115,8 +114,8 @@ export class RequestParser extends ChunkedParser<RequestState> {
   }
 
   /**
-   * Parses up to the end of one request and returns that offset. Throws a RequestError, after which the parser is
-   * stopped.
+   * Parses at most to the end of one request and returns that offset. Throws a RequestError for invalid input, after
+   * which the parser is stopped.
    */
   push(chunk: Buffer, from: number): number {
     try {

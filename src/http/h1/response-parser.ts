@@ -1,6 +1,6 @@
 /**
  * Parses HTTP/1.1 responses. The parser rejects input that two parsers could frame differently (RFC 9112 sections 6.3
- * and 11). Body bytes are slices of the input, and the bytes of one read are emitted together.
+ * and 11).
  */
 
 import {
@@ -20,10 +20,7 @@ import {
 } from "./message-framing.ts";
 import { type ParsedHead, parseResponseHead, parseTrailer, ResponseError } from "./parse-response-head.ts";
 
-/**
- * Joins the body bytes of one read. Chunks that arrived together are moved over the framing between them and forwarded
- * as one chunk, because the downstream cost is per chunk, not per byte.
- */
+/** Joins the body bytes of one read, because the downstream cost is per chunk, not per byte. */
 export class GatheredBody {
   #from = 0;
   /** The value is 0 if there are no bytes. */

@@ -1,9 +1,7 @@
 /**
- * Reads sockets into one buffer that all sockets of a thread share. Node allocates 64 KiB for each read and passes the
- * bytes through a stream, and copying a small read out of a fixed buffer costs a fraction of that. Accepted sockets
- * and pipes of children have no documented option for this, so `readOpened` sets the properties that Node's `onread`
- * option sets. `setFastReads(false)`, or `GATEWAY_FAST_READS=off` in the environment of the gateway, reads every
- * socket through its `data` events instead, without `fair-reads.ts`.
+ * Reads sockets into one buffer that all sockets of a thread share, which avoids an allocation for each read. Accepted
+ * sockets and pipes of children have no documented option for this, so `readOpened` sets the properties that Node's
+ * `onread` option sets.
  */
 import { type OnReadOpts, Socket } from "node:net";
 import { fairReads } from "./fair-reads.ts";

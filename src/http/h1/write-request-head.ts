@@ -1,5 +1,5 @@
 /**
- * Writes a request head. Rejects values that could end their line early, as the last check before the backend.
+ * Writes an HTTP/1.1 request head. Rejects values that could end their line early.
  */
 
 import { ExpectedError } from "../../base/errors.ts";
@@ -60,8 +60,8 @@ export function framingOf({ method, headers, body }: OutgoingRequest): BodyFrami
 }
 
 /**
- * Returns the header lines of a request, alternating names and values. They are parsed from the written head, so that
- * a trace shows exactly the headers that are sent. If the request cannot be sent, its own headers are returned.
+ * Returns the header lines of the HTTP/1.1 request, alternating names and values. If the request cannot be sent, its
+ * own headers are returned.
  */
 export function writtenHeaders(request: OutgoingRequest): readonly string[] {
   const { method, path, headers, upgrade } = request;

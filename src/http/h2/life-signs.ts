@@ -1,6 +1,5 @@
 /**
- * Detects dead peers of HTTP/2 connections. A session that has ended with a protocol error stops reading, so it does
- * not detect the end of its connection. The gateway sends a PING to a silent peer, which must respond (RFC 9113
+ * Detects dead peers of HTTP/2 connections. The gateway sends a PING to a silent peer, which must respond (RFC 9113
  * section 6.7) and is otherwise considered dead.
  */
 import type { Http2Session } from "node:http2";
