@@ -168,7 +168,6 @@ export function readAll(
   });
 }
 
-/** Reads a body of known length. */
 export function readExactly(
   stream: BodyStream,
   length: number,

@@ -1,6 +1,6 @@
 /**
- * Checks certificates and keys when the configuration is loaded, so that a mistake fails the load with a reason instead
- * of failing every connection. Also checks whether a server's certificate has one of the expected names.
+ * Checks certificates and keys, so that a mistake is reported with a reason. Also checks whether a server's certificate
+ * has one of the expected names.
  */
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";

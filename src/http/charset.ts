@@ -1,6 +1,6 @@
 /**
  * Detects headers about the encoding of a body. The gateway decodes JSON as UTF-8, as RFC 8259 requires. A server that
- * applies another charset (UTF-7 can hide quotes) or a content coding would parse a different document from the same
+ * applies another charset (UTF-7 can hide quotes) or a content coding could parse a different document from the same
  * bytes.
  */
 import type { HeaderList } from "./headers.ts";
@@ -23,9 +23,7 @@ export function foreignCharset(headers: HeaderList): string | undefined {
   return undefined;
 }
 
-/**
- * Returns why a server could parse a different document from the body than the gateway, or undefined if it could not.
- */
+/** Returns why a server may parse a different document from the body than the gateway. */
 export function hiddenBody(headers: HeaderList): string | undefined {
   const coding = headers.get("content-encoding")?.trim().toLowerCase() ?? "identity";
   if (coding !== "identity") return "the body is encoded";

@@ -8,7 +8,7 @@ import { HOP_BY_HOP_HEADERS, isSameHeader } from "./header-rules.ts";
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 export class HeaderList {
-  /** Alternates lowercase names and values. Only the methods change the array, because they also update `isSafe`. */
+  /** Alternates lowercase names and values. Only the methods change the array. */
   readonly pairs: readonly string[];
   readonly #pairs: string[];
   #isSafe: boolean;
@@ -166,7 +166,6 @@ export class HeaderList {
     for (const name of this.names()) yield [name, this.get(name) ?? ""];
   }
 
-  /** Converts repeated names to lists. */
   toObject(): Record<string, string | string[]> {
     const object: Record<string, string | string[]> = Object.create(null);
     for (let i = 0; i < this.pairs.length; i += 2) {
@@ -180,7 +179,6 @@ export class HeaderList {
     return object;
   }
 
-  /** Removes the lines of all spellings except `kept`, starting at `start`. */
   #removeFrom(name: string, start: number, kept?: string): void {
     const pairs = this.#pairs;
     let write = start;

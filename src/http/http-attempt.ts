@@ -94,7 +94,7 @@ export class HttpAttempt implements HttpCall {
     try {
       this.#receiver.end(trailers);
     } catch (thrown) {
-      // The receiver did not complete `end`. Without `fail`, its client would wait forever.
+      // The receiver did not complete `end`. Without `fail`, its client may wait forever.
       this.#fail(internal(thrown));
     }
   }

@@ -22,7 +22,7 @@ type Callback = (error: Error | null, addresses: readonly Address[]) => void;
 
 /**
  * Concurrent lookups share one query, because the system runs few queries at a time, and queries to a hanging resolver
- * would block all others.
+ * could block others.
  */
 export function createLookup(clock: Clock, resolve: Resolve = systemResolve): LookupFunction {
   let lastGood: readonly Address[] = [];

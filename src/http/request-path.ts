@@ -150,10 +150,7 @@ export function pathSegment(value: string): string | undefined {
   }
 }
 
-/**
- * Works like `pathSegment`, for names in which the receiving API expects slashes. Each segment must be valid, so that
- * the name cannot escape its position in the path.
- */
+/** Works like `pathSegment`, for names in which the receiving API expects slashes. */
 export function slashedName(value: string, slash: "/" | "%2F"): string | undefined {
   const segments = value.split("/").map(pathSegment);
   return segments.includes(undefined) ? undefined : segments.join(slash);

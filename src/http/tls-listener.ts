@@ -51,10 +51,7 @@ export interface ListenerTls {
   /** The list is in OpenSSL's format. If it is undefined, Node's default applies. */
   readonly ciphers: string | undefined;
   readonly clientAuth: ClientAuth | undefined;
-  /**
-   * Maps a server name to the host name of its listener if several listeners share the port. A request must match the
-   * listener of its connection.
-   */
+  /** Maps a server name to the host name of its listener if several listeners share the port. */
   readonly parts?: NamedEntries<string> | undefined;
 }
 

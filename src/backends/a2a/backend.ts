@@ -26,7 +26,7 @@ const MAX_A2A_REQUEST_BYTES = 4 * 1024 * 1024;
 const INVALID_REQUEST = -32600;
 const INTERNAL_ERROR = -32603;
 const PARSE_ERROR = -32700;
-/** Rules read this method for a request of the agent card. */
+/** Rules see this method when a client requests the agent card. */
 const CARD = "agent/card";
 /** The response would contain a card with the agent's own address, which clients could use to bypass the gateway. */
 const EXTENDED_CARD = "agent/getAuthenticatedExtendedCard";
@@ -79,7 +79,6 @@ export const a2a = defineBackend({
       .map((prefix) => prefix.replace(/\/+$/, ""))
       .sort((a, b) => b.length - a.length);
 
-    /** Splits a path into the route prefix and the path below it. */
     function placeOf(path: string): { readonly prefix: string; readonly rest: string } {
       const prefix = prefixes.find((one) => path === one || path.startsWith(`${one}/`)) ?? "";
       return { prefix, rest: path.slice(prefix.length) };

@@ -68,7 +68,6 @@ export const host = defineBackend({
   },
 });
 
-/** Logs and counts health changes under the configured name. */
 export function healthEvents(host: string, env: Pick<BackendEnv, "logger" | "metrics">): HealthEvents {
   const logger = env.logger.for("backends");
   const ejections = env.metrics
@@ -101,7 +100,7 @@ export function sendTo(
   addForwarded(headers, exchange.source.address, request.scheme, exchange.originalHost);
   // The backend receives the ID that the gateway logs.
   headers.set("x-request-id", exchange.id);
-  // HTTP/1.0 clients may omit Host, but backends require it.
+  // HTTP/1.0 clients may omit Host, but HTTP/1.1 servers require it.
   headers.set("host", request.host === "" ? display.replace(/^unix:.*/, "localhost") : request.host);
   const { body } = request;
   if (body.kind === "bytes") headers.set("content-length", String(body.bytes.length));

@@ -69,7 +69,7 @@ export function openEndpointPools(
         if (endpoint !== undefined && !endpoint.health.isEjected) return endpoint;
         first ??= endpoint;
       }
-      // All addresses are ejected. Trying one is better than rejecting the request.
+      // All valid addresses are ejected. Trying one is better than rejecting the request.
       return first;
     },
     failing: () =>

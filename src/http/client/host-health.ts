@@ -1,6 +1,6 @@
 /**
- * Implements passive health checking of a server. A server that does not accept connections is ejected, and a response
- * ends the ejection.
+ * Implements passive health checking of a server. A server that does not accept connections is ejected for a growing
+ * time, up to a limit. A response resets its health.
  */
 import type { Clock } from "../../base/clock.ts";
 

@@ -9,12 +9,9 @@ import { openHttp2Pool } from "../h2/http2-pool.ts";
 import type { HttpPool, HttpTarget } from "../http-client.ts";
 import { createLookup, type Resolve } from "../lookup.ts";
 
-/** A Node server closes an idle connection after 5 s by default, so the gateway closes it earlier. */
+/** A Node server closes an idle connection after 5 s by default, so older ones are not reused. */
 const IDLE_MS = 4_000;
-/**
- * The gateway closes an idle connection at the latest after this share of the timeout in the server's `keep-alive`
- * header.
- */
+/** Idle connections are not reused after this share of the timeout in the server's `keep-alive` header. */
 const SHARE_OF_HINT = 0.8;
 const LOOK_EVERY_MS = 1_000;
 

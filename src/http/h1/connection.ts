@@ -23,11 +23,10 @@ import { type ParserEvents, ResponseParser } from "./response-parser.ts";
 import { copied } from "./socket-reads.ts";
 import { framingOf, requestHead } from "./write-request-head.ts";
 
-/** Bodies and chunks up to this size are copied into one write with the text around them. */
+/** Buffered bodies and framed chunks up to this size are copied into one write with the text around them. */
 const ONE_WRITE_BYTES = 16 * 1024;
 
 export interface BodyWriter {
-  /** Stops writing and discards the rest of the body. */
   stop(): void;
 }
 

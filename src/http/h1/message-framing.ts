@@ -75,7 +75,6 @@ export type ChunkState =
   | "chunk-end-end"
   | "trailers";
 
-/** Implements the state machine of a chunked body, for the request parser and the response parser. */
 export abstract class ChunkedParser<State extends string> {
   protected abstract state: State | ChunkState;
   protected readonly line = new LineBuffer();

@@ -9,8 +9,8 @@ import { isHeaderValue } from "../headers.ts";
 import { trimmed } from "./message-framing.ts";
 
 /**
- * `bad` is a violation of the HTTP/1.1 grammar, `too-large` is an oversized head or trailer section, `version` is
- * another HTTP version, and `extensions` is an oversized total of chunk extensions.
+ * `bad` is a violation of the HTTP/1.1 grammar, `too-large` is an oversized head or trailer section, `version` is HTTP
+ * 0.9 or 2.0, and `extensions` is an oversized total of chunk extensions.
  */
 export type RequestErrorKind = "bad" | "too-large" | "version" | "extensions";
 
@@ -38,7 +38,7 @@ export interface ParsedRequest {
   readonly keepAlive: boolean;
   /** The value is always `nothing` for HTTP/1.0, which has no `expect` header. */
   readonly expects: "nothing" | "continue" | "unknown";
-  /** The value of the `upgrade` header is undefined if `connection` does not list `upgrade`. */
+  /** The `upgrade` header, or undefined if `connection` does not list `upgrade`. */
   readonly upgrade: string | undefined;
   /** Explains why the body cannot be framed safely. The request must be rejected and the connection closed. */
   readonly fault: string | undefined;

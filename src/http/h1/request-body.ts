@@ -113,7 +113,6 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
     return grown.subarray(0, length);
   }
 
-  /** Called when every byte has been pushed. */
   complete(): void {
     this.#isComplete = true;
     if (this.#peeker !== undefined) this.#carrier.resumeBody(this);
@@ -144,7 +143,6 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
     this.emit("close");
   }
 
-  /** Returns true if the connection should read more. */
   #tellFirst(peeker: (first: Buffer | undefined) => void): boolean {
     if (this.#held.length === 0 && !this.#isComplete) return !this.destroyed;
     this.#peeker = undefined;

@@ -171,7 +171,6 @@ export class RequestParser extends ChunkedParser<RequestState> {
     return this.#begin(request, chunk, next);
   }
 
-  /** `next` is the offset of the body. */
   #begin(request: ParsedRequest, chunk: Buffer, next: number): number {
     if (request.fault !== undefined) {
       this.stop();

@@ -79,7 +79,6 @@ export class ResponseParser extends ChunkedParser<ResponseState> {
     return this.state === "idle";
   }
 
-  /** Called when a request is sent, after which its response may arrive. */
   expect(method: string, wantsUpgrade: boolean): void {
     this.state = "head";
     this.#isHead = method === "HEAD";

@@ -70,7 +70,6 @@ export function readOpened(socket: Socket, reader: SocketReader): boolean {
   return true;
 }
 
-/** Returns a copy that the receiver may keep. */
 export function copied(bytes: Buffer): Buffer {
   const chunk = Buffer.allocUnsafe(bytes.length);
   chunk.set(bytes);

@@ -84,7 +84,6 @@ export class StreamCall implements Carrier {
     else if (body !== undefined) pump(body, stream, (error) => this.fail("request", error.message, error));
   }
 
-  /** Sends the request over HTTP/1.1, which the server chose. */
   divert(pool: HttpPool): void {
     if (this.attempt.isOver) return;
     this.#finish();
