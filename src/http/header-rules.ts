@@ -57,7 +57,6 @@ export const PROVIDER_CREDENTIAL_HEADERS: ReadonlySet<string> = new Set([
   "x-amz-content-sha256",
 ]);
 
-/** These headers affect decisions of the gateway or a backend. */
 const RESERVED =
   /^(?:x-forwarded-|x-real-ip$|x-request-id$|x-ratelimit-|x-gateway-|x-api-key$|mcp-|forwarded$|host$|authorization$|proxy-|content-|transfer-encoding$|origin$|cookie$|connection$)/;
 

@@ -67,7 +67,6 @@ export class HeaderList {
     return false;
   }
 
-  /** Returns whether any line exists that a server may treat as this header. */
   hasAnySpelling(name: string): boolean {
     for (let i = 0; i < this.pairs.length; i += 2) if (isSameHeader(this.pairs[i] as string, name)) return true;
     return false;
@@ -121,7 +120,6 @@ export class HeaderList {
     if (value !== undefined) this.add(name, value);
   }
 
-  /** Removes every line that a server may treat as this header. */
   delete(name: string): void {
     this.#removeFrom(name, 0);
   }
@@ -161,7 +159,6 @@ export class HeaderList {
     cutTo(pairs, write);
   }
 
-  /** Yields each name once, with the value that `get` returns. */
   *entries(): Iterable<[name: string, value: string]> {
     for (const name of this.names()) yield [name, this.get(name) ?? ""];
   }

@@ -16,7 +16,6 @@ export interface HttpTarget {
   readonly http?: HttpChoice;
   readonly host: string;
   readonly port: number;
-  /** Connects to a Unix domain socket instead of host and port. */
   readonly socketPath?: string;
   readonly tls?: TlsOptions;
   /** True if local addresses must be rejected (local-address.ts). */

@@ -56,7 +56,6 @@ export function createSseParser(onEvent: (event: SseEvent) => void, maxEventByte
     field(name, bytes.toString("utf8", from));
   }
 
-  /** Parses a line that arrived in several chunks and was decoded incrementally. */
   function longLine(text: string): void {
     const colon = text.indexOf(":");
     if (colon === 0) return;

@@ -40,7 +40,6 @@ export function createServerNames<Value>(
 export interface ListenerCertificate {
   readonly cert: string;
   readonly key: string;
-  /** The certificate is used for these lowercase names, which may contain wildcards. */
   readonly hosts: readonly string[];
 }
 

@@ -14,7 +14,6 @@ export class FrameCounter {
   #payloadLeft = 0;
   #hasClosed = false;
 
-  /** True if a frame can be inserted at this position. */
   get isAtBoundary(): boolean {
     return this.#headerBytes === 0 && this.#payloadLeft === 0;
   }

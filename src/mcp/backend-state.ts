@@ -55,7 +55,6 @@ export class BackendState {
     this.names = namesFor(config);
   }
 
-  /** Only targets without `stdio` can receive headers of the client's requests. */
   get wantsHeaders(): boolean {
     return this.targets.some(({ config }) => config.stdio === undefined);
   }

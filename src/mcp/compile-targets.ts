@@ -48,7 +48,6 @@ export function compileToolSettingsByTarget(config: McpConfig, env: BackendEnv):
   return toolSettings;
 }
 
-/** Uses the guards of LLM responses. Guards that reject run first. */
 export function compileResultGuard(configs: readonly ResultGuardConfig[] = []): ResultGuard | undefined {
   if (configs.length === 0) return undefined;
   const guards = compiledGuards(configs);
@@ -123,7 +122,6 @@ export function withResolvedPath(target: McpConfig["targets"][number], env: Back
     : target;
 }
 
-/** Reads a description file while the configuration loads, so that an invalid file fails the load. */
 function withDescription(config: OpenApiConfig, env: BackendEnv): OpenApiConfig {
   if (config.file === undefined) return config;
   const text = env.readFile(config.file, MAX_DESCRIPTION_FILE_BYTES);

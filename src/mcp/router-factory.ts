@@ -166,7 +166,6 @@ export class RouterFactory {
     return server;
   }
 
-  /** Charges the child process to the client that needs it. */
   #childLink(target: Target, client: string): ConnectionOptions {
     return {
       ...this.connectionOptions(target),

@@ -97,7 +97,6 @@ export class SessionResumption {
     return true;
   }
 
-  /** Resolves with false if the session does not exist. */
   async #end(id: string, owner: string | undefined): Promise<boolean> {
     const known = await this.#records.find(id, owner);
     if (known) this.#records.end(known.record);

@@ -34,7 +34,6 @@ export class AgentCards {
     this.#clock = clock;
   }
 
-  /** Rejects if the card cannot be read. */
   get(): Promise<AgentCard> {
     const nowMs = this.#clock.monotonicMs();
     if (this.#card && this.#card.untilMs > nowMs) return this.#card.read;

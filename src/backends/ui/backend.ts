@@ -85,7 +85,6 @@ function requireLoopback({ source, request }: Exchange): void {
 
 interface Access {
   userOf(exchange: Exchange): UiUser;
-  /** Without operators, changes are neither possible nor shown. */
   readonly hasOperators: boolean;
 }
 

@@ -58,7 +58,6 @@ export function cacheControl(file: UiFile): string {
   return file.immutable ? "public, max-age=31536000, immutable" : "no-cache";
 }
 
-/** If the UI was not built, `find` returns undefined. */
 export function openUiFiles(folder: string | EmbeddedFolder | undefined): UiFiles {
   let files: ReadonlyMap<string, UiFile> | undefined;
   return {

@@ -14,7 +14,6 @@ export type UiRole = "viewer" | "operator";
 
 export interface UiUser {
   readonly role: UiRole;
-  /** The value is undefined if the user is anonymous. */
   readonly name: string | undefined;
   /** A POST to this path signs the user out. */
   readonly logoutPath: string | undefined;

@@ -21,7 +21,6 @@ export interface EndpointPools {
    * has no valid address.
    */
   next(addresses: readonly string[]): Endpoint | undefined;
-  /** Returns the health of each address that failed to connect and has not responded since. */
   failing(): Readonly<Record<string, unknown>>;
   connections(): { open: number; idle: number };
   close(): void;

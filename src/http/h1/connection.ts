@@ -154,7 +154,6 @@ const CONNECT_TIMEOUT_MS = 10_000;
 export interface ConnectionOwner {
   readonly clock: Clock;
   readonly lookup: LookupFunction;
-  /** Called when the response is complete and another request may follow. */
   free(connection: Connection): void;
   /** Called once, when the connection cannot be used again. */
   gone(connection: Connection): void;
@@ -376,7 +375,6 @@ function ignore(): void {
   // The caller has already handled the failure, or no action is needed.
 }
 
-/** Parses a `keep-alive` header such as `timeout=5, max=100`. */
 function keptMs(hint: string | undefined): number | undefined {
   const seconds = hint === undefined ? undefined : /\btimeout=(\d{1,6})\b/i.exec(hint)?.[1];
   return seconds === undefined ? undefined : Number(seconds) * 1000;

@@ -63,7 +63,6 @@ export class FairReads {
     else action();
   }
 
-  /** Schedules the action for the end of an event-loop iteration, immediately or when reading may continue. */
   runLater(action: () => void): void {
     this.run(() => this.#schedule(action));
   }

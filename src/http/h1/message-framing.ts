@@ -78,7 +78,6 @@ export type ChunkState =
 export abstract class ChunkedParser<State extends string> {
   protected abstract state: State | ChunkState;
   protected readonly line = new LineBuffer();
-  /** Counts the bytes left in the current chunk, or in a body with a content-length. */
   protected left = 0;
   protected digits = 0;
   protected extensionBytes = 0;

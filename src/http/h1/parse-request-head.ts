@@ -30,7 +30,6 @@ export interface ParsedRequest {
   readonly method: string;
   readonly target: string;
   readonly version: "1.0" | "1.1";
-  /** Alternates lowercase names and values in the order received. */
   readonly pairs: string[];
   readonly areLinesSafe: true;
   readonly isChunked: boolean;
@@ -147,7 +146,6 @@ export function checkExtensions(text: string): void {
   if (!EXTENSIONS.test(text)) throw new RequestError("bad", "a malformed chunk extension");
 }
 
-/** Checks a trailer line. Its content is ignored, but it must be well-formed. */
 export function checkTrailer(line: string): void {
   if (!isHeaderValue(line)) throw new RequestError("bad", "a control character in a trailer");
   const name = line.slice(0, Math.max(0, line.indexOf(":")));

@@ -134,7 +134,6 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
     return this.#isFlowing === true && this.#held.length === 0;
   }
 
-  /** Called when the body is truncated and no further data will arrive. */
   abort(): void {
     if (this.readableEnded || this.destroyed) return;
     this.destroyed = true;

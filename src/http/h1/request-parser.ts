@@ -318,7 +318,6 @@ function tinyChunkStart(chunk: Buffer, at: number): number {
   return next > at + 2 && chunk[next] === CR && chunk[next + 1] === LF ? next + 2 : -1;
 }
 
-/** Parses the size between `from` and the line end before `start`. */
 function tinyChunkSize(chunk: Buffer, from: number, start: number): number {
   let size = 0;
   for (let at = from; at < start - 2; at++) size = size * 16 + hexDigit(chunk[at] as number);

@@ -23,7 +23,6 @@ import { type ParsedHead, parseResponseHead, parseTrailer, ResponseError } from 
 /** Joins the body bytes of one read, because the downstream cost is per chunk, not per byte. */
 export class GatheredBody {
   #from = 0;
-  /** The value is 0 if there are no bytes. */
   #end = 0;
 
   /** Moves the bytes to the end of the bytes added before. All calls until `take` must pass the same chunk. */
@@ -54,7 +53,6 @@ export interface ParserEvents {
 }
 
 const MAX_HEAD_BYTES = 32 * 1024;
-/** More interim responses than this are a fault of the backend. */
 const MAX_INTERIM = 16;
 
 const NO_BYTES = Buffer.alloc(0);

@@ -48,7 +48,6 @@ export function openHttp2Pool(
   const links = new Set<Link>();
   const lookup = createLookup(clock, resolve);
   const isTls = target.protocol === "https";
-  /** Serves upgrades, and all requests once the server has chosen HTTP/1.1. */
   let http1Pool: HttpPool | undefined;
   let speaksHttp1 = false;
   let isClosed = false;

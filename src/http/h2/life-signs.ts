@@ -5,7 +5,6 @@
 import type { Http2Session } from "node:http2";
 import type { Socket } from "node:net";
 
-/** The gateway sends a PING after this much silence. */
 export const SILENT_PEER_MS = 15_000;
 const GIVEN_UP_AFTER = 3;
 

@@ -25,7 +25,6 @@ export class StreamCall implements Carrier {
   readonly #scheme: "http" | "https";
   readonly #done: (call: StreamCall) => void;
   #stream: ClientHttp2Stream | undefined = undefined;
-  /** Set if the server chose HTTP/1.1 and another pool sends the request. */
   #other: HttpCall | undefined = undefined;
   #hasHead = false;
   #hasEnded = false;

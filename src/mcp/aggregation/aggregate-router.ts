@@ -303,7 +303,6 @@ export interface SlowTargetsOptions {
  */
 export class SlowTargets {
   readonly #env: SlowTargetsOptions;
-  /** The targets that were not up when the session opened, until they are up or have failed. */
   readonly #missing = new Set<Upstream>();
   readonly #waiting = new Map<Upstream, Set<() => void>>();
   readonly #waitingLists = new Set<() => void>();
@@ -422,7 +421,6 @@ export class SlowTargets {
     return false;
   }
 
-  /** Reports the missing targets once per session in the log and in the state of the servers. */
   #reportMissing(): void {
     if (this.#wasReported || this.#missing.size === 0) return;
     this.#wasReported = true;

@@ -131,7 +131,6 @@ export function mergeCapabilities(all: readonly JsonObject[]): Record<string, un
   return merged;
 }
 
-/** Removes the tasks capability. */
 export function routable(capabilities: Record<string, unknown>): Record<string, unknown> {
   const { tasks: _tasks, extensions, ...rest } = capabilities;
   if (!isObject(extensions)) return rest;

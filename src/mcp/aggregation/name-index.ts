@@ -33,7 +33,6 @@ export class NameIndex {
     this.#complete.clear();
   }
 
-  /** Runs the call at the target that has the name, if `mayAsk` permits that target. */
   run(call: Call, about: Named, mayAsk: (upstream: Upstream) => boolean): CallHandle {
     const only = this.#upstreams.length === 1 ? this.#upstreams[0] : undefined;
     if (only && mayAsk(only)) {
@@ -145,7 +144,6 @@ export class NameIndex {
   }
 }
 
-/** Ignores notifications and rejects requests that servers send while their lists are read. */
 const QUIET = {
   notified: () => undefined,
   asked: refuseQuestion,

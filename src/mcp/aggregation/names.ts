@@ -79,7 +79,6 @@ export function renamedItem(text: string, item: Span, method: string, names: Nam
   );
 }
 
-/** Maps methods whose results may contain resource URIs to the member that contains them. */
 const LINKING = lookupTable({ "resources/read": "contents", "tools/call": "content", "prompts/get": "messages" });
 
 /** Prefixes resource URIs in a result, so that the client can read them. */

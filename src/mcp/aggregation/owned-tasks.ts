@@ -134,7 +134,6 @@ function taskProblem(
   };
 }
 
-/** Removes tasks of other clients and ambiguous entries from a list. */
 function ownList(call: Call, isOwn: (taskId: string) => boolean): Call {
   return mapResultInSlices(call, function* (message): Steps<ServerMessage> {
     const { text } = message;

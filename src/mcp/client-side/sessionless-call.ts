@@ -267,7 +267,6 @@ export function asModernRequest(request: ClientRequest): ClientRequest {
   return editedRequest(request, [edit], meant);
 }
 
-/** Runs the modern request `sent` in place of a legacy client's request. */
 export function statelessCall(call: Call, sent: ClientRequest): Call {
   const { request } = call;
   const answered = mapResult(call, (message) =>

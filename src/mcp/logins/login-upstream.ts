@@ -190,7 +190,6 @@ export class LoginUpstream implements Upstream, UpstreamListener {
     if (token === undefined) return undefined;
     this.#opening ??= new Promise<OpenOutcome>((resolve) => this.inner.open(resolve, wire));
     const outcome = await this.#opening;
-    // The next call opens the server again.
     if (!outcome.ok) this.#opening = undefined;
     if (outcome.ok || refused !== undefined || !lacksLogin(outcome)) return outcome;
     return this.#ready(token, wire);

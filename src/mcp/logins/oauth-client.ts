@@ -301,7 +301,6 @@ async function resourceMetadata(serverUrl: string, fetch: Fetch, checked: Check)
   return undefined;
 }
 
-/** Sends a request without a token and reads the metadata URL from the server's challenge. */
 async function challenged(serverUrl: string, fetch: Fetch): Promise<string | undefined> {
   const answer = await fetch({
     url: serverUrl,

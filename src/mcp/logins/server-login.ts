@@ -180,7 +180,6 @@ export class ServerLogin {
     }
   }
 
-  /** Clears the cache, so that changes by other threads and replicas take effect. */
   forgetCached(): void {
     this.#cache.clear();
   }

@@ -33,13 +33,11 @@ export interface Failure {
   readonly data?: unknown;
   /** Classifies the failure for the request records. Protocol errors have no class. */
   readonly error?: ServerError | LoginRequired | "authorization_denied";
-  /** Replaces `message` in the request records. */
   readonly detail?: string;
 }
 
 export interface RoutedTarget {
   readonly name: string;
-  /** Redacts the target's secrets from a string. */
   shown(text: string): string;
 }
 

@@ -113,7 +113,6 @@ export function parseClientMessage(text: string): ClientMessage {
   throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: neither a request, a notification nor a response", id);
 }
 
-/** Finds the id, the method, and the kind without parsing the other members. */
 function parseServerMessage(text: string): ServerMessage | undefined {
   let idStart = 0;
   let idEnd = 0;

@@ -126,7 +126,6 @@ export function paramsProblem(method: string, params: Params): string | undefine
   return method === "subscriptions/listen" ? listenProblem(params.notifications) : undefined;
 }
 
-/** Limits top-level strings and the progress token. Nested objects carry the content and are not limited here. */
 function longParam(params: Params, keys: readonly string[]): string | undefined {
   for (const key of keys) {
     const value = params[key];

@@ -11,7 +11,6 @@ import type { ReplicaBus, ReplicaMessage } from "./replica-bus.ts";
 
 /** A call with a larger response fails, and larger notifications are dropped. */
 const MAX_RELAYED_CHARS = 2 * 1024 * 1024;
-/** How often a relayed retry checks whether the replica with the call is alive. */
 const PROBE_MS = 5_000;
 /** The call fails after this many consecutive failed checks. */
 const FAILED_PROBES = 2;

@@ -24,7 +24,6 @@ export interface PeerSession {
   remoteNotification(message: ClientNotification): void;
   /** Resolves when the servers of this replica have responded. */
   remoteSetting(request: ClientRequest): Promise<void>;
-  /** Delivers a server message on the client's stream, which is connected to this replica. */
   remoteServerMessage(text: string): void;
   remoteStreamOpened(): void;
   remoteEnd(): void;

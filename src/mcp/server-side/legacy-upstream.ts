@@ -38,7 +38,6 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
   readonly #connection: ServerConnection;
   readonly #initialize: ClientRequest;
   readonly #initializeParams: string;
-  /** Translates calls if the server supports only 2026-07-28. */
   #bridge: LegacyClientBridge | undefined = undefined;
   #opened: ((outcome: OpenOutcome) => void) | undefined = undefined;
   #isInitialized = false;

@@ -87,7 +87,6 @@ export const OTHER_TOOLS = "other";
  * tools.
  */
 export class KnownTools {
-  /** The value is true if a call of the tool succeeded. */
   readonly #tools = new Map<string, boolean>();
   #unproven = 0;
 

@@ -44,7 +44,6 @@ const MAX_SUSPENDED = 100;
 const MAX_SUSPENDED_MS = 10 * 60_000;
 
 export interface LegacyServer {
-  /** Provides access to other replicas, because the client's retry may arrive at any of them. */
   readonly relay?: RetryRelay | undefined;
   call(call: Call): CallHandle;
   nowMs(): number;
@@ -103,7 +102,6 @@ export class ModernClientBridge {
     for (const uri of this.#uris.keys()) this.#sendInternal("resources/subscribe", { uri });
   }
 
-  /** Delivers a notification that is not part of a call to all matching subscriptions. */
   notified(message: ServerMessage): void {
     const uri = find(message.text, 0, "params", "uri");
     const name = uri && String(JSON.parse(slice(message.text, uri)));
@@ -128,7 +126,6 @@ export class ModernClientBridge {
     this.endSubscriptions();
   }
 
-  /** Ends all subscription streams with a result, so that clients subscribe again. */
   endSubscriptions(): void {
     for (const listener of [...this.#listeners]) {
       this.#listeners.delete(listener);
@@ -292,7 +289,6 @@ function withResultSubscription(text: string, id: string): string {
   return text.replace('"result":{', `"result":{"_meta":{"io.modelcontextprotocol/subscriptionId":${id}}`);
 }
 
-/** Maps server requests to the capability that the client must declare. */
 const REQUIRED_CAPABILITY = lookupTable<string>({
   "sampling/createMessage": "sampling",
   "elicitation/create": "elicitation",

@@ -49,7 +49,6 @@ export function copyEnvelope(request: ClientRequest): { readonly _meta?: Readonl
   return kept.length === 0 ? {} : { _meta: Object.fromEntries(kept) };
 }
 
-/** Sets the input responses and the request state in `params`. */
 export function withInput(original: ClientRequest, members: string): ClientRequest {
   const before = find(original.text, 0, "params");
   const request = before

@@ -62,7 +62,6 @@ export interface UpstreamListener {
   lost(upstream: Upstream, loss: ConnectionLoss): void;
 }
 
-/** Limits the cost of parsing a server description. */
 const MAX_ABOUT_TOKENS = 20_000;
 /** Restricts the characters, because the version is sent in an HTTP header. */
 const VERSION = /^[\w.-]{1,64}$/;

@@ -36,7 +36,6 @@ export class ClientQuestions implements Waiting {
     return this.#open === undefined ? [] : [...this.#open.keys()];
   }
 
-  /** Sends a question on the stream, followed by a cancellation if the server withdraws the question. */
   ask(question: Question, stream: { event(json: string): void }): void {
     if (this.#isClosed) {
       question.answer('"error":{"code":-32603,"message":"The client is gone"}');

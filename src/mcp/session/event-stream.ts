@@ -33,7 +33,6 @@ export interface StreamOwner {
   readonly primesStreams: boolean;
   opened(stream: EventStream): void;
   resumable(stream: EventStream): void;
-  /** Reports that the client disconnected or the stream is complete. */
   closed(stream: EventStream): void;
   moved(from: EventStream, to: EventStream): void;
   congested(isCongested: boolean): void;
@@ -112,7 +111,6 @@ export class EventStream implements BackendRun, Heartbeat {
     }
   }
 
-  /** Sends the first event of the HTTP+SSE transport, which contains the endpoint for POSTs. */
   announce(endpoint: string): void {
     this.#write(Buffer.from(`event: endpoint\ndata: ${endpoint}\n\n`));
   }
@@ -166,7 +164,6 @@ export class EventStream implements BackendRun, Heartbeat {
     this.#finish();
   }
 
-  /** Primes a slow response and keeps an idle connection alive. */
   beat(nowMs: number): void {
     if (this.#sink === undefined) return;
     if (!this.#hasHead && nowMs - this.#attachedMs >= this.#primeAfterMs) this.begin();

@@ -26,7 +26,6 @@ export interface SessionRecord {
 
 export interface KnownSession {
   readonly record: SessionRecord;
-  /** The parameters of `initialize` as JSON. */
   readonly params: string;
 }
 

@@ -108,7 +108,6 @@ export class SessionStreams implements StreamOwner {
     return lost;
   }
 
-  /** Finds the stream of a response that is open, or that is complete and in the log. */
   find(number: number): EventStream | undefined {
     if (number === GENERAL_STREAM) return undefined;
     const open = this.#resumable?.get(number);
@@ -222,7 +221,6 @@ const NO_CALL: BackendRun = { abort: () => undefined, resume: () => undefined };
 class Listener implements BackendRun {
   readonly stream: EventStream;
   readonly sinceMs: number;
-  /** The credential of the request expires at this time. */
   readonly untilMs: number;
   holder: EventStream;
 

@@ -75,7 +75,6 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   readonly record: SessionRecord | undefined;
   readonly peers: SessionPeers;
   recordedMs: number;
-  /** The version is empty until the session is open. */
   version = "";
   lastUsedMs: number;
   readonly #host: SessionHost;
@@ -426,7 +425,6 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
       call.failed({ code: INVALID_REQUEST, status: 400, message: "Invalid Request: the session is not initialized" });
   }
 
-  /** Returns false if this process is not running the request. */
   #cancel({ params, text }: ClientNotification): boolean {
     const span = find(text, 0, "params", "requestId");
     const id = span && slice(text, span);

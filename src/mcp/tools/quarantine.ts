@@ -35,7 +35,6 @@ export class Quarantine {
     return [...this.#tools.values()].map(({ text: _text, ...tool }) => tool);
   }
 
-  /** Returns true if the tool matches the lock file. */
   passes(name: string, text: string, lock: ToolLock): boolean {
     const known = this.#tools.get(name);
     if (known?.text === text) return false;

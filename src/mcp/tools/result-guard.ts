@@ -165,7 +165,6 @@ function* checkedSpans(
 
 interface FoundString extends Span {
   readonly text: string;
-  /** Converts checked text back to the encoding of the string, such as Base64. */
   encode(text: string): string;
 }
 

@@ -234,7 +234,6 @@ export function changesSince(locked: LockedTools, inspected: readonly InspectedT
   });
 }
 
-/** Keeps the tools of targets without changes. */
 export function withChanges(locked: LockedTools, changes: readonly ToolChange[]): LockedTools {
   const targets = new Map([...locked].map(([target, tools]) => [target, new Map(tools)]));
   for (const { target, tool, now } of changes) {

@@ -16,7 +16,6 @@ import { Quarantine } from "./quarantine.ts";
 import type { ToolLock } from "./tool-lock.ts";
 
 export interface OfferedTool {
-  /** The name that the server uses. */
   readonly name: string;
   readonly arguments: readonly CompiledArgument[];
   readonly timeoutMs: number | undefined;
@@ -25,7 +24,6 @@ export interface OfferedTool {
 export interface ResultGuard {
   /** Returns the masked parts, or undefined to reject them. */
   checked(parts: readonly string[]): Steps<readonly string[] | undefined>;
-  /** Clients receive this message in place of a rejected result. */
   readonly refusal: string;
 }
 

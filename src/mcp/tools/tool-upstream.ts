@@ -69,7 +69,6 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   readonly #user: UpstreamListener;
   /** The tools that match the lock file. Undefined while the server's list is not known. */
   #accepted: { readonly names: Set<string>; readonly atMs: number } | undefined = undefined;
-  /** Caches the description that clients receive for the server's original description. */
   #shown: { readonly of: ServerAbout; readonly about: ServerAbout } | undefined = undefined;
   #changes = 0;
 

@@ -304,7 +304,6 @@ const MAX_RETRY_MS = 30_000;
 
 interface HttpExchange {
   call: HttpCall | undefined;
-  /** The id is undefined if no response message is expected. */
   readonly wireId: number | undefined;
   isAnswered: boolean;
   lastEventId: string | undefined;
@@ -346,7 +345,6 @@ function noteEvent(exchange: HttpExchange, event: SseEvent): void {
   if (event.retry !== undefined) exchange.retryMs = Math.max(MIN_RETRY_MS, Math.min(MAX_RETRY_MS, event.retry));
 }
 
-/** `forwarded` contains alternating names and values. */
 function protocolHeaders(
   message: Outgoing,
   forwarded: readonly string[],
@@ -368,7 +366,6 @@ function protocolHeaders(
   return headers;
 }
 
-/** Limits how much of an error body is processed. */
 const MAX_ERROR_BODY_CHARS = 64 * 1024;
 const SHOWN_CHARS = 200;
 
@@ -393,7 +390,6 @@ function afterTexts({ texts }: HttpExchange, last: () => void): void {
   else texts.afterwards(last);
 }
 
-/** Delivers the messages. Returns the last problem that it found, if any. */
 function takeMessages(
   exchange: HttpExchange,
   messages: ParsedMessages,

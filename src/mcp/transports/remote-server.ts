@@ -38,7 +38,6 @@ export interface RemoteOptions {
 
 export interface RemoteServer {
   readonly url: URL;
-  /** Has the form `host:port`. */
   readonly address: string;
   shown(text: string): string;
   requiredLogin(status: number, headers: HeaderList): LoginRequired | undefined;
@@ -62,7 +61,6 @@ export interface RemoteHandler {
   event(event: SseEvent): void;
   /** Receives the whole body of a response that is not parsed as an event stream. */
   body(text: string): void;
-  /** Returns false to pause reading. */
   mayRead(): boolean;
   /** Calls back after the received data is parsed. */
   afterParsing?(parsed: () => void): void;
@@ -122,7 +120,6 @@ function requiredLogin(status: number, headers: HeaderList, isRelayed: boolean):
   return challenge === undefined ? LOGIN_REQUIRED : { status, challenge };
 }
 
-/** Reports to the trace the head of a response, or the reason for a missing response. */
 class ResponseTap {
   readonly #wire: WireTap;
   readonly #address: string;
@@ -186,7 +183,6 @@ class RemoteCall implements HttpCall, HttpResponseReceiver {
   readonly #maxBytes: number;
   readonly #messages: ServerMessages;
   #room: MessageReservation | undefined = undefined;
-  /** Reserves memory for the previous large message until it is parsed. */
   #parsing: MessageReservation | undefined = undefined;
   #status = 0;
   #parser: SseParser | undefined = undefined;

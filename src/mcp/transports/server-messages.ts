@@ -37,7 +37,6 @@ export interface BrokenMessage {
 
 export type ParsedMessages = readonly (ServerMessage | BrokenMessage)[];
 
-/** Yields between slices, so that a large message does not block the event loop. */
 export function* parseServerTextInSteps(text: string): Steps<ParsedMessages> {
   const start = skipSpace(text, 0);
   const first = text.charCodeAt(start);

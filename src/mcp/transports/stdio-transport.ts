@@ -518,7 +518,6 @@ export interface StderrTailOptions {
   readonly secrets: readonly string[];
 }
 
-/** Logs stderr up to a rate limit and keeps the last lines. */
 export class StderrTail {
   readonly #clock: Clock;
   readonly #logger: Logger;
@@ -547,7 +546,6 @@ export class StderrTail {
     return this.#partial.trim() === "" ? [...this.#lines] : [...this.#lines, this.#redacted(this.#partial)];
   }
 
-  /** Returns the line that most likely explains why the child exited. */
   likelyCause(): string | undefined {
     const lines = this.lines().filter((line) => !NOISE.test(line));
     return lines.findLast((line) => CAUSE.test(line)) ?? lines.at(-1);
@@ -609,7 +607,6 @@ const ALLOWED = new Set([
 
 const ALLOWED_PREFIXES = ["LC_", "XDG_", "NPM_CONFIG_", "UV_", "PIP_"];
 
-/** Matches variables of package managers that may contain credentials. */
 const CREDENTIAL = /AUTH|TOKEN|PASSWORD|PASSWD|SECRET|USERNAME$/;
 
 const LIKELY_SECRET = /KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTH/;

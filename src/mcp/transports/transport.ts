@@ -38,7 +38,6 @@ export interface Channel {
 export interface ChannelHandlers {
   /** `about` is the id of the request whose stream carried the message, for transports with one stream per request. */
   message(message: ServerMessage, about: number | undefined): void;
-  /** Reports a failed request. The channel stays usable. */
   failed(wireId: number, reason: string, error?: LoginRequired): void;
   /** Reports that the server dropped the session. The server did not process the given request. */
   expired(wireId: number | undefined): void;
