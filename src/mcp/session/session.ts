@@ -104,7 +104,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     this.lastUsedMs = host.nowMs;
     this.recordedMs = this.lastUsedMs;
     this.#isResumed = eventsBefore !== undefined;
-    // The client may have done both in another process.
+    // The client may have initialized the session and opened a stream before.
     this.#isInitialized = this.#isResumed;
     this.#hadStream = this.#isResumed;
     this.peers = new SessionPeers(record?.name, host.records.replication, this);

@@ -221,7 +221,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     const described = { instructions, serverInfo };
     const message = asServerMessage(resultText("0", JSON.stringify(described)));
     const guarded = finish(guardedMessage(message, guard, "initialize"));
-    // After a rejection, the description contains no text from the server.
+    // After a rejection, the description contains neither instructions nor server information.
     if (guarded === undefined) return { ...about, serverInfo: undefined, instructions: undefined };
     const { result } = JSON.parse(guarded.text) as { result: typeof described };
     return { ...about, ...result, instructions: result.instructions };
@@ -377,7 +377,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
 
 type Guards = Pick<ToolSettings, "guard" | "watch">;
 
-/** Guards in shadow mode check only messages that the enforced guards let through. */
+/** Guards in shadow mode check messages after the enforced guards. */
 export function checkedCall(call: Call, guards: Guards): Call {
   const { guard, watch } = guards;
   if (guard === undefined && watch === undefined) return call;

@@ -298,7 +298,7 @@ function ignore(): void {
 }
 
 const FIRST_RETRY_MS = 1_000;
-/** A server that ends its streams immediately is not polled more often than this. */
+/** A server that ends its streams immediately is not polled at shorter intervals than this. */
 const MIN_RETRY_MS = 100;
 const MAX_RETRY_MS = 30_000;
 
