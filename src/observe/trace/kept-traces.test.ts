@@ -49,6 +49,14 @@ test("the same id twice keeps the newer one and counts it once", () => {
   assert.equal(kept.report().traces, 1);
 });
 
+test("a trace that is too large does not leave an older trace with the same id", () => {
+  const kept = createKeptTraces(300);
+  keep(kept, "one", "old");
+  keep(kept, "one", "x".repeat(1000));
+  assert.equal(kept.find("one"), undefined);
+  assert.deepEqual(kept.report(), { traces: 0, bytes: 0, maxBytes: 300 });
+});
+
 test("beyond 500 events expressions are omitted and counted; everything else is kept", () => {
   const kept = createKeptTraces(1_000_000);
   const recording = kept.record();

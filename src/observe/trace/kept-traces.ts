@@ -44,8 +44,8 @@ export function createKeptTraces(maxBytes: number): KeptTraces {
             events.push({ ...last, message: { type: "policyEvent", kind: "leftOut", details: { cel: leftOut } } });
           const json = Buffer.from(JSON.stringify(events));
           events = [];
-          if (json.length > maxBytes) return;
           drop(id);
+          if (json.length > maxBytes) return;
           kept.set(id, json);
           bytes += json.length;
           for (const oldest of kept.keys()) {
