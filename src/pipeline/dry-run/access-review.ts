@@ -1,7 +1,5 @@
 /**
- * Reviews access without traffic: which routes, MCP tools, and models each principal may use, and which policy decides
- * it. Every result comes from a dry run of the real policies with unused limits, for a request without a body, tool
- * arguments, or headers of its own.
+ * Reviews which routes, MCP tools, and models each principal may use, with dry runs instead of traffic.
  */
 import { ERRORS } from "../../core/errors.ts";
 import type { Exchange, Step } from "../../core/exchange.ts";
@@ -24,11 +22,8 @@ import type { DryRunner, Walked } from "./dry-run.ts";
 export type AccessKind = "route" | "tool" | "model";
 
 export interface Principal {
-  /** The name is unique within a review. */
   readonly name: string;
-  /** `anonymous` sends no credential, and `token` has the claims of a verified token. */
   readonly kind: "anonymous" | "token" | ConfiguredPrincipal["kind"];
-  /** The claims of the token, the metadata of the key, or the name of the user. */
   readonly attributes: Readonly<Record<string, unknown>>;
   readonly recorded?: RecordedIdentity;
   readonly given?: GivenToken;
@@ -36,7 +31,7 @@ export interface Principal {
 
 export interface AccessItem {
   readonly kind: AccessKind;
-  /** The name of the route or model, or `server/tool`. */
+  /** A tool is named `server/tool`. */
   readonly name: string;
   readonly listener: string;
   readonly route: string;
@@ -44,15 +39,11 @@ export interface AccessItem {
 
 export interface AccessReason {
   readonly allowed: boolean;
-  /** The error code of a denial. */
   readonly code: string | null;
-  /** The policy that denied the request, or the last one that admitted it. */
   readonly policy: string | null;
-  /** The rule that denied the request, or the `allow` rule that admitted it. */
   readonly rule: string | null;
-  /** The position of the rule or the policy in the configuration, for example `config.yaml:12:5`. */
+  /** Locates the rule or the policy, for example `config.yaml:12:5`. */
   readonly at: string | null;
-  /** Explains the result to an operator. */
   readonly text: string;
 }
 
@@ -66,13 +57,12 @@ export interface AccessReview {
 }
 
 export interface NamedTool {
-  /** The name of the backend whose server has the tool, or undefined for every backend with such a server. */
+  /** If undefined, the tool belongs to every backend that has the target. */
   readonly backend?: string;
   readonly target: string;
   readonly tool: string;
 }
 
-/** The configuration names neither the tools of MCP servers nor the models that a wildcard covers. */
 export interface NamedItems {
   readonly tools: readonly NamedTool[];
   readonly models: readonly string[];
@@ -94,7 +84,6 @@ export interface AccessScope {
   readonly runner: DryRunner;
   readonly principals: readonly Principal[];
   readonly named: NamedItems;
-  /** Limits the review to these items. */
   isWanted?(kind: AccessKind, name: string): boolean;
 }
 
@@ -143,7 +132,6 @@ export async function reviewAccess(
   };
 }
 
-/** The items that clients reach with the same request head. */
 interface ItemGroup {
   readonly listener: Listener;
   readonly route: Route;
@@ -179,7 +167,7 @@ function itemGroups(
       .filter(({ backend, target }) => servers.has(target) && (backend === undefined || backends.has(backend)))
       .map(toolItem),
   ];
-  // Rules about models deny every other request, so a route with known models is reviewed by model.
+  // A rule about models may deny a request without a model, so a route with known models is reviewed by model.
   if (models.length === 0)
     found.push({
       kind: "route",
@@ -204,7 +192,6 @@ function serverNames({ targets, type }: Readonly<Record<string, unknown>>): stri
   return targets.map(({ name }: { readonly name: string }) => name);
 }
 
-/** A pattern stands for models whose names are unknown, so `named` adds the models that it covers. */
 function modelNames(
   { models, modelPatterns, type }: Readonly<Record<string, unknown>>,
   named: readonly string[],
@@ -216,7 +203,7 @@ function modelNames(
   return [...models, ...named.filter(isCovered)];
 }
 
-/** Returns a request that the route's first match selects, or the reason why there is none. */
+/** Returns a request for the route's first match, or the reason why there is none. */
 function exampleRequest(listener: Listener, route: Route, isLlm: boolean, isMcp: boolean): RecordedRequest | string {
   const [match] = route.matches;
   if (match === undefined) return "it has no match";
@@ -278,8 +265,8 @@ function walkItem(
 }
 
 /**
- * Tells whether the run for a tool also holds for other tools of the route, because only `mcpAuthorization` depends on
- * the tool. A rule of `authorization` that reads the message needs a run for each tool.
+ * Returns whether the run for a tool also holds for other tools of the route. A rule of `authorization` that reads the
+ * message needs a run for each tool.
  */
 function holdsForTools({ exchange }: Walked, { kind }: GroupItem): boolean {
   return kind === "tool" && !exchange.mcp.isJudged;
@@ -288,7 +275,7 @@ function holdsForTools({ exchange }: Walked, { kind }: GroupItem): boolean {
 interface Decision {
   readonly isAllowed: boolean;
   readonly exchange: Exchange;
-  /** The policy that decided, if its step does not tell. */
+  /** Names the policy that decided, if no step does. */
   readonly policy?: string;
 }
 
@@ -296,7 +283,7 @@ const ITEM_RULES = "mcpAuthorization";
 
 function decide({ exchange, called }: Walked, { attributes: { mcp } }: GroupItem): Decision {
   if (mcp?.tool === undefined || called === undefined) {
-    // A security policy answers only clients that it does not admit, for example with a redirect to the login page.
+    // A security policy that responds itself does not admit the client, for example if it redirects to the login page.
     const isStopped = exchange.steps.some(({ policy, verdict }) => verdict === "answered" && SECURITY.has(policy));
     return { isAllowed: called !== undefined || (exchange.failure === undefined && !isStopped), exchange };
   }
@@ -358,7 +345,7 @@ function createReasons({ listeners }: Topology) {
   };
 }
 
-/** Rules say more about the access of a client than its authentication, which every client of the route passes. */
+/** Prefers authorization rules to authentication. */
 function admittingStep({ steps }: Exchange): Step | undefined {
   const passed = steps.filter(({ verdict }) => verdict === "passed");
   return (
@@ -387,7 +374,7 @@ function policiesIn(scope: CompiledScope): readonly CompiledPolicy[] {
   return [...(scope.preface?.access ?? []), ...scope.access, ...scope.shape, ...scope.parsed];
 }
 
-/** Lists the API keys and users of the configuration, once each. */
+/** Lists the API keys and users that the policies of listeners and routes configure, once each. */
 export function configuredPrincipals({ listeners }: Topology): Principal[] {
   const scopes = listeners.flatMap((listener) => [
     listener.policies,
@@ -419,7 +406,7 @@ function principalName(kind: ConfiguredPrincipal["kind"], attributes: object, pr
   return personName(by, principal) ?? principal;
 }
 
-/** Lists the users with tokens in recorded requests, each with the claims of the latest request. */
+/** Lists the users with tokens in recorded requests, each with the claims of the last request in `traffic`. */
 export function recordedPrincipals(traffic: Iterable<RecordedRequest>, nowMs: number): Principal[] {
   const found = new Map<string, Claims>();
   for (const { claims } of traffic)
@@ -432,7 +419,7 @@ export function recordedPrincipals(traffic: Iterable<RecordedRequest>, nowMs: nu
   }));
 }
 
-/** The review is about the user, whose recorded token may have expired since. */
+/** Sets a valid lifetime, because the review is about the user and not about one token. */
 function unexpired(claims: Claims, nowMs: number): Claims {
   const nowSeconds = Math.floor(nowMs / 1_000);
   return { ...claims, exp: nowSeconds + 3_600, iat: nowSeconds };
@@ -457,7 +444,7 @@ export function claimPrincipals(sets: readonly ClaimSet[], nowMs: number): Princ
 
 export const ANONYMOUS: Principal = { name: "anonymous", kind: "anonymous", attributes: {} };
 
-/** Adds a number to names that occur twice, so that each name identifies one principal. */
+/** Adds a number to a name that repeats an earlier one. */
 export function withUniqueNames(principals: readonly Principal[]): Principal[] {
   const used = new Set<string>();
   return principals.map((principal) => {

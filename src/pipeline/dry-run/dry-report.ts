@@ -1,6 +1,5 @@
 /**
- * Reports the result of a dry run, with the listener, the route, each policy and its verdict, the limits, the backend,
- * and the status. Credentials are redacted.
+ * Builds the report of a dry run, with redacted headers and query.
  */
 import type { Exchange, Failure, LimitReading, ShadowDenial, Step } from "../../core/exchange.ts";
 import { shownPrincipal } from "../../core/principal.ts";
@@ -19,11 +18,11 @@ export interface DryStep extends Pick<Step, "phase" | "of" | "policy" | "verdict
 export interface DryReport {
   readonly listener: string;
   readonly route: string | null;
-  /** The status is 200 if a backend would be called, because its actual response is unknown. */
+  /** A called backend counts as responding with 200, because its actual response is unknown. */
   readonly status: number;
   /**
-   * `forwarded` means that a backend is called, `answered` that the gateway responds itself (for example with a
-   * redirect), and `refused` that the gateway rejects the request.
+   * `answered` means that the gateway responds itself, for example with a redirect, and `refused` that it rejects the
+   * request.
    */
   readonly outcome: "forwarded" | "answered" | "refused";
   readonly reason?: Pick<Failure, "code" | "message" | "detail">;
@@ -31,7 +30,6 @@ export interface DryReport {
   readonly policies: readonly DryStep[];
   readonly shadow: readonly ShadowDenial[];
   readonly limits: readonly Pick<LimitReading, "limit" | "remaining" | "resetSeconds">[];
-  /** Lists all backends of the route. `chosen` marks the selected backend. */
   readonly backends: readonly { readonly name: string; readonly weight: number; readonly chosen: boolean }[];
   readonly item?: DryItem;
   readonly request?: {
@@ -97,7 +95,7 @@ function dryStep({ phase, of, policy, verdict }: Step, failure: Failure | undefi
   return { phase, ...(of === undefined ? {} : { of }), policy, verdict, ...(reason === undefined ? {} : { reason }) };
 }
 
-/** Checks the item with the `mcpAuthorization` rules, as the backend would before forwarding the call. */
+/** Checks the item with the `mcpAuthorization` rules if the backend is called. */
 export function checkItem(exchange: Exchange, isCalled: boolean): DryItem | undefined {
   const { mcp } = exchange.attributes;
   if (mcp === undefined) return undefined;

@@ -1,6 +1,6 @@
 /**
- * Builds an exchange from a described or recorded request for a dry run. It validates the head like a listener, so that
- * requests are rejected for the same reasons.
+ * Builds an exchange from a described or recorded request for a dry run. The head is validated with the same function
+ * as on a listener.
  */
 import type { Clock } from "../../base/clock.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -22,7 +22,7 @@ import type { RecordedRequest } from "../records/recorded-request.ts";
 
 export interface DryRequest {
   readonly method: string;
-  /** The URL is absolute or a path. Its port selects the listener. */
+  /** The URL is absolute or a path. */
   readonly url: string;
   /** Selects the listener by name and takes precedence over the port of the URL. */
   readonly listener?: string | undefined;
@@ -35,17 +35,17 @@ export interface DryRequest {
   readonly mcp?: DryMessage | undefined;
   readonly model?: string | undefined;
   readonly recorded?: RecordedIdentity | undefined;
-  /** The attributes of a recorded request replace the body, which was not recorded. */
+  /** If set, these attributes are used instead of parsing the body. */
   readonly attributes?:
     | { readonly mcp?: McpAttributes | undefined; readonly llm?: LlmAttributes | undefined }
     | undefined;
 }
 
 const DEFAULT_SOURCE = "127.0.0.1";
-/** These headers frame a body, which a recorded request does not have. The host is a separate field. */
+/** A recorded request has no body, and its host is a separate field. */
 const FRAMING: ReadonlySet<string> = new Set([...MESSAGE_HEADERS, "host", "expect"]);
 
-/** Returns the listener by name, or by the port of the URL. Throws an Error that lists the listeners if none matches. */
+/** Throws an Error if no listener matches. */
 export function selectListener(listeners: readonly Listener[], request: DryRequest): Listener {
   if (request.listener !== undefined) {
     const named = listeners.find(({ name }) => name === request.listener);
@@ -64,7 +64,7 @@ export function selectListener(listeners: readonly Listener[], request: DryReque
   );
 }
 
-/** Throws the same GatewayError with which the listener would reject the request. */
+/** Throws a GatewayError if the URL or the head is invalid. */
 export function dryExchange(
   request: DryRequest,
   listener: Listener,
@@ -91,14 +91,14 @@ export function recordedExchange(recorded: RecordedRequest, listener: Listener, 
     if (!FRAMING.has(name)) pairs.push(name, headers[i + 1] as string);
   }
   const target = query === "" ? path : `${path}?${query}`;
-  // Forwarding headers of untrusted peers were removed before the request was recorded.
+  // Forwarding headers of untrusted peers were removed before the request was recorded, so the remaining ones are
+  // trusted.
   const read = { method, target, pairs, source, client, isTrusted: true, identity, body: NO_BODY, attributes: { llm } };
   return buildExchange(read, listener, clock);
 }
 
 interface ReadRequest extends Pick<DryRequest, "method" | "source" | "identity" | "attributes"> {
   readonly client: string | undefined;
-  /** True if the peer's forwarding headers are trusted. */
   readonly isTrusted: boolean;
   readonly target: string;
   readonly pairs: string[];
@@ -131,7 +131,6 @@ function buildExchange(request: ReadRequest, listener: Listener, clock: Clock): 
     startedAt: clock.now(),
     startedMs: clock.monotonicMs(),
   });
-  // There is no body to parse these attributes from.
   if (request.attributes?.llm) exchange.attributes.llm = { ...request.attributes.llm };
   return exchange;
 }
@@ -146,7 +145,7 @@ function toRequestBody(text: string | undefined): RequestBody {
   return text === undefined ? NO_BODY : { kind: "bytes", bytes: Buffer.from(text) };
 }
 
-/** Keeps the path exactly as written, because a URL parser would remove dot segments that the listener rejects. */
+/** Avoids a URL parser, which would remove dot segments before they are checked. */
 function splitUrl(url: string): { host: string; target: string } {
   if (url.startsWith("/")) return { host: "localhost", target: url };
   const absolute = /^https?:\/\/([^/?#]+)([^#]*)/i.exec(url);

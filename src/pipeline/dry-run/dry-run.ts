@@ -1,7 +1,5 @@
 /**
- * Runs a described or recorded request through the real pipeline without sending anything. Charges of a described
- * request are refunded unless `keep` is set. Most runs of recorded requests finish synchronously, without a promise or a
- * timer, because a rehearsal makes thousands of them.
+ * Runs a described or recorded request through the pipeline without calling its backend.
  */
 import type { Clock } from "../../base/clock.ts";
 import { ERRORS, GatewayError } from "../../core/errors.ts";
@@ -19,19 +17,19 @@ import { buildReport, checkItem, type DryReport, refusedAtEdge } from "./dry-rep
 import { type DryRequest, dryExchange, recordedExchange, selectListener } from "./dry-request.ts";
 import { dryTopology, type Walk, type Walks } from "./dry-topology.ts";
 
-/** Bounds a run whose hook waits for a service that is never called. */
+/** Bounds a run whose hook never decides. */
 const MAX_WALK_MS = 10_000;
 
 export interface DryOptions {
-  /** The request is repeated this many times (by default once), and the last run is reported. */
+  /** The request runs this many times (by default once), and the last run is reported. */
   readonly repeat?: number;
-  /** True to keep the charges of limits, as for consecutive real requests. */
+  /** If true, the charges of limits are not refunded. */
   readonly keep?: boolean;
 }
 
 export interface WalkOptions {
   readonly isFree?: boolean;
-  /** The client's identity, if it is not the recorded one. */
+  /** Replaces the recorded identity. */
   readonly client?: Pick<DryRequest, "given" | "recorded">;
 }
 
@@ -51,10 +49,7 @@ export interface DryRunner {
   readonly redaction: Redaction;
 }
 
-/**
- * `topology` must be compiled with separate services (see `dry-topology.ts`). `trustedProxies` decides whether the
- * `x-forwarded-*` headers of a described request are trusted.
- */
+/** `topology` must be compiled with separate services (see `dry-topology.ts`). */
 export function createDryRunner(
   topology: Topology,
   redaction: Redaction,
@@ -86,7 +81,7 @@ export function createDryRunner(
     defect: end,
   };
 
-  /** Throws or rejects if the run fails with a defect. */
+  /** Throws or rejects if the run has a defect or does not end in time. */
   function finish(listener: Listener, exchange: Exchange, walk: Walk): undefined | Promise<void> {
     walks.set(exchange, walk);
     handle(env, getServed(listener), exchange, openSink());
@@ -175,7 +170,6 @@ export interface Verdict {
   readonly responseHeaders: readonly string[] | undefined;
 }
 
-/** Returns synchronously unless a policy returns a promise. */
 export function walkRecorded(recorded: RecordedRequest, runner: DryRunner): Verdict | Promise<Verdict> {
   try {
     const walked = runner.walk(recorded);
@@ -211,10 +205,7 @@ function failedVerdict(error: unknown): Verdict {
   return { ...nothing, status: 0, code: "not_served", reason: (error as Error).message };
 }
 
-/**
- * Returns the verdict at the time of the recording. Failures of backends do not depend on the configuration and are
- * ignored.
- */
+/** A request without an error of source `client` counts as forwarded. */
 export function recordedVerdict({ route, status, code }: RecordedRequest): Verdict {
   const isRefused = code !== null && ERRORS[code as keyof typeof ERRORS]?.source === "client";
   return {

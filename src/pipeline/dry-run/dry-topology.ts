@@ -1,7 +1,6 @@
 /**
- * Wraps the compiled hooks of a topology for dry runs without I/O. Tokens can be given instead of verified, backends
- * return 200 without being called, and external services are skipped. The topology must be compiled with separate
- * services, because its limits count during a run.
+ * Wraps the compiled hooks of a topology for dry runs. The topology must be compiled with separate services, because
+ * its limits count during a run.
  */
 import type { Backend, BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -14,7 +13,7 @@ const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
 
 export interface Walk extends Pick<DryRequest, "given" | "recorded" | "attributes"> {
   called?: Exchange["request"];
-  /** Lists charges to refund. If undefined, charges are kept and limits are settled with the recorded attributes. */
+  /** Lists charges to refund. If undefined, charges are kept and `settle` hooks run. */
   readonly charges: Charge[] | undefined;
   skippedCalls?: Set<string>;
   ended?: { readonly error: unknown };
@@ -139,7 +138,7 @@ function dryBackend(backend: Backend, walks: Walks, dryScope: (scope: CompiledSc
               else exchange.attributes.llm = { ...given.llm };
             }
             const { method, body } = exchange.request;
-            // The body is unknown, so rules that depend on it are skipped instead of rejecting an empty body.
+            // `prepare` would reject a missing body.
             if (given !== undefined || (method === "POST" && body.kind === "none")) return undefined;
             return prepare.call(backend, exchange, needsModel);
           },

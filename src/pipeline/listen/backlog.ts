@@ -1,7 +1,6 @@
 /**
- * Charges the bytes of one exchange that wait in buffers to its client. The request body waits until its reader or the
- * backend takes it, and the response until the client reads it. If streams use too much memory, the exchange is
- * aborted.
+ * Charges the bytes of one exchange that wait in buffers to its client. If streams use too much memory, the pool may
+ * abort the exchange.
  */
 import type { StreamAccount, StreamPool } from "../../base/memory-budget.ts";
 import { clientKey } from "../../core/principal.ts";
@@ -10,7 +9,7 @@ export interface ChargedClient {
   readonly client: string;
 }
 
-/** Identifies a client without an exchange by the address of its socket. */
+/** Returns the key of a client that has no exchange. */
 export function addressKey(address: string | undefined): string {
   return clientKey(undefined, (address ?? "").replace(/^::ffff:/, ""));
 }

@@ -1,7 +1,6 @@
 /**
- * Handles one HTTP/1.1 client connection with one request at a time, so that a pipelining client cannot open many
- * backend connections. The connection feeds the parser, holds pipelined data until the response is sent, and closes so
- * that the client can read the last response. `sweep` detects timeouts without timers.
+ * Handles one HTTP/1.1 client connection with one request at a time, so that pipelined requests do not run
+ * concurrently.
  */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -17,10 +16,7 @@ import { type ConnectionOwner, type OpenConnection, SweepDeadline } from "./conn
 import { Opening } from "./http2/opening.ts";
 import { KEEP_ALIVE_MS, type ResponseCarrier, ResponseWriter, responseHead } from "./response-writer.ts";
 
-/**
- * Receives the events of a client's socket without closures, so that ten thousand idle connections share the same
- * handler functions. An exception in a method ends only that connection.
- */
+/** Receives the events of a client's socket. An exception in a method is passed to `unexpected`. */
 export interface SocketReceiver {
   received(chunk: Buffer): void;
   /** Called when the client closed its side. */
@@ -39,7 +35,7 @@ interface ReceivedSocket extends Socket {
   [HANDED_OVER]?: true;
 }
 
-/** Replaces `data` events. After a handover, the new owner listens to `data`. */
+/** After a handover, chunks are pushed to the stream for its new owner. */
 const reader = socketReader(function (this: ReceivedSocket, chunk) {
   if (this[HANDED_OVER] === true) return this.push(chunk);
   onData.call(this, chunk);
@@ -96,13 +92,10 @@ function onClose(this: ReceivedSocket): void {
 }
 
 function ignore(): void {
-  // The close event that follows reports the error.
+  // A close event follows.
 }
 
-/**
- * A lingering connection is closed after this time without transferred bytes. A client that reads the response slowly
- * still receives it.
- */
+/** A lingering connection is closed after this time without transferred bytes. */
 export const LINGER_SILENCE_MS = 2_000;
 /** A lingering connection is closed after this time, even if the client keeps sending. */
 const LINGER_MS = 30_000;
@@ -110,8 +103,8 @@ const MAX_LINGER_BYTES = 64 * 1024 * 1024;
 
 /**
  * Closes a connection on which the client may still be sending. The gateway closes its side, and reads and discards
- * further input, because closing with unread bytes would reset the connection and could lose the last response (RFC
- * 9112 section 9.6). Limits bound the total time, the silence, and the bytes.
+ * further input, because closing with unread bytes could reset the connection and lose the last response (RFC 9112
+ * section 9.6).
  */
 export class Linger {
   readonly #socket: Socket;
@@ -130,7 +123,7 @@ export class Linger {
     if (socket.readableEnded) socket.destroySoon();
   }
 
-  /** Bytes that the client reads or sends count as activity. */
+  /** Sent and received bytes count as activity. */
   sweep(): void {
     const socket = this.#socket;
     const progress = socket.bytesRead + socket.bytesWritten - socket.writableLength;
@@ -156,17 +149,13 @@ export function rejectionOf({ kind, message }: RequestError): GatewayError {
   return new GatewayError(CODES[kind], kind === "bad" ? { message: `bad request: ${message}` } : {});
 }
 
-/** Encodes head and body in latin1, because the texts of rejections are ASCII. */
+/** The caller must write the text in latin1. */
 export function replyText({ body, headers, status }: Reply, now: number): string {
   headers.set("content-length", String(body?.length ?? 0));
   return responseHead(status, headers, { isChunked: false, keptSeconds: 0, now }) + (body?.toString("latin1") ?? "");
 }
 
-/**
- * WebSocket is the only upgrade that is forwarded. It requires HTTP/1.1 (RFC 9110 section 7.8), has no body and no
- * expectation (section 10.1.1), names one protocol, and does not close the connection. The gateway ignores any other
- * upgrade offer.
- */
+/** WebSocket is the only upgrade that is forwarded. The gateway ignores any other offer. */
 export function isWebSocket(request: ParsedRequest): boolean {
   return (
     request.upgrade !== undefined &&
@@ -181,7 +170,7 @@ export function isWebSocket(request: ParsedRequest): boolean {
   );
 }
 
-/** The connection stops reading when this much data follows the current request. */
+/** The connection stops reading when more than this much data follows the current request. */
 const MAX_PIPELINED_BYTES = 16 * 1024;
 const EMPTY = Buffer.alloc(0);
 
@@ -195,7 +184,6 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
   readonly #socket: Socket;
   readonly #parser = new RequestParser(this);
   #state: State = "waiting";
-  /** The client must send the next bytes before this deadline. */
   readonly #deadline: SweepDeadline;
   /** True if at least one request was served, so that the keep-alive timeout applies. */
   #isKept = false;
@@ -238,7 +226,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
     else if (this.#state === "busy" || this.#state === "waiting") this.#hold(chunk);
   }
 
-  /** A client that waits for a response keeps its side open. */
+  /** A client that waits for a response must keep its side open. */
   receivedEnd(): void {
     if (this.#state === "waiting" && !this.#parser.isBetween)
       this.#reject(new GatewayError("bad_request"), this.#parser.partialHead);
@@ -332,7 +320,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
     else this.#reject(rejectionOf(error), error.head);
   }
 
-  /** Rejects an invalid request head or body with an error response, and closes the connection. */
+  /** Sends an error response and closes the connection. */
   #reject(error: GatewayError, bytes: Buffer | undefined): void {
     const response = this.#response;
     const rejection = this.owner.reject(response === undefined ? bytes : undefined, error, this.#socket);
@@ -383,7 +371,6 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
     this.#response?.drained();
   }
 
-  /** Called when written bytes may have been the last of a response. */
   responded(): void {
     const response = this.#response;
     if (response === undefined || !response.hasEnded || this.#state !== "busy") return;

@@ -1,6 +1,5 @@
 /**
- * Defines the contract between a client connection and its listener. The listener sweeps and closes connections. A
- * connection passes its requests to the listener and reports when it is closed.
+ * Defines the contract between a client connection and its listener.
  */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -18,10 +17,7 @@ export interface Sweeper {
 
 const NEVER = 2 ** 30;
 
-/**
- * Implements a deadline that is checked periodically, without its own timer. It counts sweeps, which do not advance
- * while the process is blocked, so that clients are not disconnected because of a slow process.
- */
+/** Counts sweeps instead of time, because sweeps do not advance while the process is blocked. */
 export class SweepDeadline {
   readonly #sweeper: Sweeper;
   #last = NEVER;
@@ -36,7 +32,7 @@ export class SweepDeadline {
 
   in(ms: number): void {
     const { sweeps, sweepMs } = this.#sweeper;
-    // The next sweep may follow immediately.
+    // One sweep is added, because the next one may follow immediately.
     this.#last = sweeps + Math.ceil(ms / sweepMs) + 1;
   }
 
@@ -56,7 +52,7 @@ export interface OpenConnection extends Linked<OpenConnection> {
 export interface JoinedConnections {
   readonly client: Duplex;
   readonly backend: Duplex;
-  /** The client sent these bytes together with its request. */
+  /** The client sent these bytes after its request. */
   readonly firstBytes: Buffer;
   /** The tunnel's memory is charged to this client. */
   readonly chargedTo: string;
@@ -67,17 +63,17 @@ export interface JoinedConnections {
 export interface ConnectionOwner extends ResponseOwner, Sweeper {
   readonly headersTimeoutMs: number;
   readonly silentPeerMs: number;
-  /**
-   * Returns whether kept-alive connections are closed even if their last response did not announce it. This is false
-   * during the linger time of a drain, because the next request may be in flight.
-   */
+  /** Returns whether kept-alive connections are closed even if their last response did not announce it. */
   closesKept(): boolean;
   /** Called when the head of a request has arrived. */
   begin(request: EnteringHead, body: RequestBody, response: EntrySink, socket: Socket): void;
   readonly speaksHttp2: boolean;
   /** Called when the client uses HTTP/2. The socket is paused, and the bytes that were read are unshifted. */
   becomeHttp2(connection: OpenConnection, socket: Socket): void;
-  /** Rejects input that cannot become a request. `bytes` holds the received bytes of its head, if any. */
+  /**
+   * Returns the response to invalid or incomplete input. `bytes` is undefined if no head was received, or if the
+   * request is already recorded.
+   */
   reject(bytes: Buffer | undefined, error: GatewayError, socket: Socket): Rejection;
   closed(connection: OpenConnection): void;
   join(joined: JoinedConnections): void;

@@ -1,6 +1,6 @@
 /**
- * Converts a parsed head to a request, or rejects it if two servers could interpret it differently (RFC 9112 section
- * 11). The header lines are checked in one pass, because the check runs for every request.
+ * Converts a parsed head to a request, and rejects heads that servers could interpret differently (RFC 9112 section
+ * 11).
  */
 
 import { isHeaderName } from "../../base/header-names.ts";
@@ -16,7 +16,7 @@ import type { Trace } from "../../observe/trace/trace.ts";
 import type { PipelineEnv } from "../phases/pipeline-env.ts";
 import { BodyCapture } from "../records/body-capture.ts";
 
-/** Requests with more lines are rejected, and lines are never dropped silently. */
+/** Requests with more lines are rejected. */
 const MAX_HEADER_LINES = 100;
 const MAX_TARGET_CHARS = 8 * 1024;
 
@@ -63,7 +63,7 @@ export interface ReadHead {
   readonly pairs: string[];
   /** True if the parser has validated names and values (see `HeaderList`). */
   readonly areLinesSafe?: boolean;
-  /** Explains why the request cannot be framed safely. */
+  /** Explains why the request must be rejected. */
   readonly fault: string | undefined;
 }
 
@@ -76,7 +76,7 @@ export interface Head {
   readonly headers: HeaderList;
 }
 
-/** Throws a GatewayError, after which the connection must be closed, because the end of the body is uncertain. */
+/** Throws a GatewayError if the request must be rejected. */
 export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: boolean): Head {
   const { method, version, pairs: raw } = read;
   if (method === "TRACE" || method === "CONNECT")
@@ -86,7 +86,7 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
 
   if (raw.length > MAX_HEADER_LINES * 2) throw new GatewayError("too_many_headers");
   if (read.fault !== undefined) throw reject(read.fault);
-  // The list is copied when the first line is removed. Usually no line is removed.
+  // The list is copied when the first line is removed.
   let kept: string[] | undefined;
   let host: string | undefined;
   let listed = "";
@@ -136,7 +136,7 @@ function isRemoved(name: string, peerIsTrusted: boolean, isUpgrade: boolean): bo
       return !isUpgrade && name === "http2-settings";
     case U:
       return !isUpgrade && name === "upgrade";
-    // Expectations apply between the client and the gateway (RFC 9110 section 10.1.1).
+    // The gateway itself answers expectations.
     case E:
       return name === "expect";
     default:
@@ -145,8 +145,8 @@ function isRemoved(name: string, peerIsTrusted: boolean, isUpgrade: boolean): bo
 }
 
 /**
- * Removes the headers that `connection` names before any policy runs. Later, the client could name a header that a
- * policy has added (CVE-2025-48865).
+ * Removes headers that `connection` names before any policy runs. Otherwise the client could name a header that a
+ * policy adds (CVE-2025-48865).
  */
 function withoutListed(pairs: readonly string[], listed: string): string[] {
   const names = new Set(listed.split(",").map((name) => name.trim().toLowerCase()));
@@ -193,7 +193,7 @@ function reject(reason: string): GatewayError {
   return new GatewayError("bad_request", { message: `bad request: ${reason}` });
 }
 
-/** Limits the host, path, and query of a rejected request. */
+/** Limits each of the host, path, and query of a rejected request. */
 const MAX_SHOWN_CHARS = 256;
 const MAX_SHOWN_LINES = 100;
 const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) (\S*)(?: HTTP\/(\d\.\d))?$/;
@@ -212,10 +212,7 @@ export interface Rejection {
   settle(isComplete: boolean): void;
 }
 
-/**
- * Returns the rejected request with shortened fields. The log, the metrics, the recent requests, and the trace include
- * requests that were rejected before any policy ran, and redact their headers.
- */
+/** Returns the rejected request with shortened fields. */
 export function rejectedRequest(head: RejectedHead, scheme: "http" | "https"): GatewayRequest {
   const headers = HeaderList.fromRaw(head.rawHeaders.slice(0, MAX_SHOWN_LINES * 2));
   // A fragment or a user name may contain a credential, and neither is valid in a request target.
@@ -236,7 +233,7 @@ export function rejectedRequest(head: RejectedHead, scheme: "http" | "https"): G
   };
 }
 
-/** Reads as many lines as possible of a head that the parser rejected. */
+/** Reads as many lines as possible of an invalid or incomplete head. */
 export function parseRejectedHead(bytes: Buffer | undefined): RejectedHead {
   const [first = "", ...lines] = (bytes ?? Buffer.alloc(0)).toString("latin1").split(/\r?\n/);
   const [, method = "", target = "", version = ""] = REQUEST_LINE.exec(first) ?? [];

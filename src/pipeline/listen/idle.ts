@@ -1,6 +1,5 @@
 /**
- * Detects clients that stop sending their body or stop reading the response. One timer checks all connections, so that
- * an active request costs only an entry in a list.
+ * Detects peers that stop sending or reading. One timer checks all watched connections.
  */
 import type { Clock } from "../../base/clock.ts";
 
@@ -10,7 +9,7 @@ const LOOK_EVERY_MS = 5_000;
 export interface Watched {
   /** Returns a number that changes whenever bytes are transferred. */
   progress(): number;
-  /** Returns whether the peer must send body bytes or read the response. */
+  /** Returns whether the time without progress counts. */
   isWaiting(): boolean;
   /** Returns the maximum time without progress, by default `IDLE_LIMIT_MS`. */
   idleLimitMs?(): number;
@@ -31,8 +30,7 @@ export interface IdleConnections {
 }
 
 export function watchIdle(clock: Clock): IdleConnections {
-  // Entries store their index in this array. A map that every request enters and leaves would keep objects alive
-  // beyond their request, which costs more garbage collection.
+  // Entries store their index in this array, so that removing one needs no search.
   const entries: WatchedPlace[] = [];
 
   function remove(entry: WatchedPlace): void {

@@ -1,7 +1,6 @@
 /**
- * Finds sockets that the service manager opened (systemd socket activation). A listener whose name or port matches a
- * socket uses it instead of binding, so that connections wait while the gateway restarts, and low ports need no
- * privilege. Sockets meant for another process (LISTEN_PID) are ignored.
+ * Finds sockets that the service manager opened (systemd socket activation). A listener whose port or name matches a
+ * socket uses it instead of binding.
  */
 import { readFileSync, readlinkSync } from "node:fs";
 
@@ -13,7 +12,7 @@ export interface InheritedSocket {
   readonly fd: number;
   /** The socket unit sets this name with `FileDescriptorName=`. */
   readonly name: string;
-  /** The port is undefined unless the descriptor is a listening TCP socket of this network namespace. */
+  /** The port is undefined if it cannot be determined. */
   readonly port: number | undefined;
 }
 
@@ -38,7 +37,7 @@ export function createInheritedSockets(sockets: readonly InheritedSocket[]): Inh
   };
 }
 
-/** Reads `LISTEN_FDS`, `LISTEN_PID`, and `LISTEN_FDNAMES`. Malformed values count as no sockets. */
+/** Returns no sockets unless `LISTEN_PID` is `pid`. */
 export function inheritedSockets(
   environment: Readonly<Record<string, string | undefined>>,
   pid: number,
@@ -54,7 +53,7 @@ export function inheritedSockets(
   }));
 }
 
-/** Node can read a descriptor's port only by taking it over, but Linux lists every socket with its inode. */
+/** Reads the port from /proc, because Node would have to take over the descriptor. */
 function portOfDescriptor(fd: number): number | undefined {
   try {
     const inode = /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/self/fd/${fd}`))?.[1];

@@ -28,15 +28,18 @@ export interface ListenerLimits {
   readonly maxConnections: number;
   /** Limits one IPv4 address or IPv6 /64 network, unless it is a trusted proxy. */
   readonly maxConnectionsPerAddress: number;
-  /** The client must send its head within this time, which is checked at the sweep interval. */
+  /** The client must send its head within this time. */
   readonly headersTimeoutMs: number;
   readonly checkIntervalMs: number;
   /**
-   * The gateway sends a PING to an HTTP/2 client that is silent for this long while it waits, and disconnects it after
-   * three times as long.
+   * While a stream is open, the gateway sends a PING to an HTTP/2 client that is silent for this long, and disconnects
+   * it after three times as long.
    */
   readonly silentPeerMs: number;
-  /** An upgraded connection (WebSocket) is closed after this time without data in either direction. */
+  /**
+   * An upgraded connection (WebSocket) without data in either direction is closed after this time, or earlier if a side
+   * does not read.
+   */
   readonly tunnelIdleMs: number;
 }
 
@@ -57,6 +60,6 @@ export interface ListenerEnv extends PipelineEnv {
   readonly heap: HeapPressure;
   readonly memory: MemoryBudget;
   isTrustedPeer(address: string): boolean;
-  /** Counts and logs an exception outside of requests. Its connection is closed. */
+  /** Reports an exception outside of requests. */
   unexpected(error: unknown, client: string | undefined): void;
 }

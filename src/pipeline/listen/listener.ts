@@ -1,6 +1,5 @@
 /**
- * Opens a listening socket, limits its connections, and stops accepting to drain. open-connections.ts owns
- * the connections, client-connection.ts parses requests, and request-entry.ts passes them to the pipeline.
+ * Opens a listening socket, limits its connections, and stops accepting to drain.
  */
 import { type AddressInfo, createServer, type ListenOptions, type Server, type Socket } from "node:net";
 import { clientKey } from "../../core/principal.ts";
@@ -23,8 +22,8 @@ export interface OpenListener {
   setTls(tls: ListenerTls): void;
   active(): { connections: number; requests: number };
   /**
-   * Stops accepting, and resolves when every request has ended. Kept-alive connections are closed immediately, or
-   * after `lingerMs`, so that requests in flight are still served.
+   * Stops accepting, and closes idle connections after `lingerMs` (by default immediately). Resolves when no request is
+   * active, or after `destroy`.
    */
   drain(lingerMs?: number): Promise<void>;
   destroy(): void;
@@ -61,10 +60,7 @@ export function openListener(
     rejected = 0;
   }
 
-  /**
-   * Counts the connection for its address. A trusted proxy connects for many clients, and a Unix socket has no
-   * address.
-   */
+  /** Counts the connection for its address, unless the peer is a trusted proxy or has no address. */
   function admit(socket: Socket): boolean {
     const { remoteAddress } = socket;
     if (remoteAddress === undefined || env.isTrustedPeer(remoteAddress)) return true;
@@ -92,8 +88,7 @@ export function openListener(
   }
 
   let door = at.tls && doorFor(at.tls);
-  // Connections are half-open, because a client that has sent everything may still read. The connection detects
-  // clients that disconnected.
+  // With `allowHalfOpen`, the connection decides what to do when the client closes its side.
   const server: Server = createServer({ noDelay: true, allowHalfOpen: true }, (socket) => {
     fairReads.accepted();
     if (!admit(socket)) {

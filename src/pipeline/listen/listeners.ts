@@ -1,6 +1,6 @@
 /**
  * Manages all open listeners. Applying a configuration opens new listeners, switches existing listeners to their new
- * routes, and drains removed listeners. If a port cannot be bound, the previous configuration stays in effect.
+ * routes, and drains removed listeners.
  */
 
 import { wait } from "../../base/clock.ts";
@@ -14,16 +14,13 @@ import { type OpenListener, openListener } from "./listener.ts";
 import type { ListenerEnv } from "./listener-env.ts";
 
 export interface Listeners {
-  /** Rejects with one line that names the address and the field. */
+  /** Rejects with an Error of one line that names the field. */
   apply(topology: Topology): Promise<void>;
   ports(): ReadonlyMap<string, number>;
   active(): { connections: number; requests: number };
   /** Returns the names of configured listeners that are not serving. */
   notServing(): string[];
-  /**
-   * Stops accepting, waits for requests up to the limit, then closes the remaining connections. `lingerMs` is passed
-   * to `OpenListener.drain`.
-   */
+  /** Stops accepting, waits for requests up to the limit, then closes the remaining connections. */
   close(limitMs: number, lingerMs?: number): Promise<void>;
 }
 
@@ -36,7 +33,7 @@ interface Entry {
   names: string[];
 }
 
-/** Keeps the log line readable. `gwctl config routes` lists all paths. */
+/** Keeps the log line readable. */
 const SHOWN_PATHS = 20;
 const ADDRESS_ERRORS = new Set(["EADDRNOTAVAIL", "ENOTFOUND", "EAI_AGAIN", "EINVAL"]);
 
@@ -46,7 +43,7 @@ const NEEDS_RESTART =
 export interface ListenersEnv extends ListenerEnv {
   readonly tasks: Tasks;
   readonly inherited: InheritedSockets;
-  /** Returns the port that other threads listen on if the configuration has port 0. Undefined with a single thread. */
+  /** Set if several threads share the ports. */
   sharedPort?(listener: Listener): number | undefined;
 }
 
@@ -168,7 +165,6 @@ function socketKey(listener: Listener): string {
   return `${listener.address ?? "*"}:${listener.port === 0 ? `0/${listener.name}` : listener.port}`;
 }
 
-/** Returns the bound address and the paths of the routes, with `*` for regular expressions. */
 function listeningFields(listener: Listener, port: number): { url: string; paths: string[] } {
   const paths = listener.routes.flatMap(({ matches }) =>
     matches.map(({ path }) =>

@@ -1,6 +1,5 @@
 /**
- * Manages the connections and tunnels of one listener. It closes connections that exceed their deadline, counts
- * requests, and drains.
+ * Manages the connections and tunnels of one listener.
  */
 import type { Socket } from "node:net";
 import { LinkedList } from "../../base/linked-list.ts";
@@ -19,10 +18,7 @@ export interface OpenConnections {
   readonly speaksHttp2: boolean;
   add(socket: Socket, protocol: "http1" | "http2"): void;
   active(): { connections: number; requests: number };
-  /**
-   * Resolves when every request has ended. Kept-alive connections are closed immediately, or after `lingerMs`, so that
-   * requests in flight are still served.
-   */
+  /** Closes idle connections after `lingerMs`. Resolves when no request is active, or after `destroy`. */
   drain(lingerMs: number): Promise<void>;
   destroy(): void;
 }
@@ -126,7 +122,7 @@ export function createOpenConnections(first: Served, env: ListenerEnv, entry: Re
       };
       if (isLingering) env.clock.after(lingerMs, closeIdle);
       else closeIdle();
-      // Tunnels have no defined end. Their clients reconnect to another process.
+      // Tunnels have no defined end, so a drain closes them.
       for (const tunnel of tunnels) tunnel.goAway();
       return drained;
     },

@@ -1,6 +1,5 @@
 /**
- * Validates a parsed head and passes it to the pipeline as an Exchange, or rejects it. Rejected requests reach no
- * policy, but are included in the log, the metrics, the recent requests, and the trace.
+ * Validates a parsed head and passes it to the pipeline as an Exchange, or rejects it.
  */
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
@@ -36,7 +35,7 @@ export interface EntrySink extends ClientSink {
    * exchange.
    */
   chargedTo: ChargedClient | undefined;
-  /** Responds and closes the connection, because the start of the next request is uncertain. */
+  /** Responds to a request whose head was rejected. */
   reject(reply: Reply): void;
 }
 
@@ -49,8 +48,8 @@ export interface EnteringHead extends ReadHead {
 export interface RequestEntry {
   begin(served: Served, request: EnteringHead, body: RequestBody, sink: EntrySink, socket: Socket): void;
   /**
-   * Rejects input that is not a request. `bytes` holds the received bytes of its head. If it is undefined, the rejection
-   * is not logged or counted.
+   * Returns the response to invalid or incomplete input. If `bytes` is undefined, nothing is recorded, because no head
+   * was received or the request is already recorded.
    */
   reject(served: Served, bytes: Buffer | undefined, error: GatewayError, socket: Socket): Rejection;
 }
@@ -179,5 +178,5 @@ function unmapped(address: string): string {
 }
 
 function ignore(): void {
-  // There is no request to report.
+  // No head was received, or the request is already recorded.
 }

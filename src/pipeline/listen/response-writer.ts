@@ -1,6 +1,5 @@
 /**
- * Writes the response of one exchange to an HTTP/1.1 client connection with backpressure, trailers, and upgrades. A
- * truncated body never looks complete. A small response or chunk is one write.
+ * Writes the response of one exchange to an HTTP/1.1 client connection with backpressure, trailers, and upgrades.
  */
 
 import { STATUS_CODES } from "node:http";
@@ -38,8 +37,8 @@ export interface HeadOptions {
 }
 
 /**
- * Writes the head of a response. Only the gateway sets `transfer-encoding` and connection headers. A value that could
- * end its line early is rejected, as the last check before the client.
+ * Replaces `transfer-encoding` and the connection headers. Throws a TypeError for an invalid name or value, unless the
+ * list is marked as safe.
  */
 export function responseHead(status: number, headers: HeaderList, options: HeadOptions): string {
   let text = statusLine(status);
@@ -58,7 +57,6 @@ export function responseHead(status: number, headers: HeaderList, options: HeadO
     : `${text}connection: keep-alive\r\nkeep-alive: timeout=${options.keptSeconds}\r\n\r\n`;
 }
 
-/** The `connection` and `upgrade` headers of a 101 are those of the backend. */
 export function upgradeHead(status: number, headers: HeaderList): string {
   let text = statusLine(status);
   for (let i = 0; i < headers.pairs.length; i += 2)
@@ -98,10 +96,7 @@ function dateLine(now: number): string {
   return dateText;
 }
 
-/**
- * Writes a large chunk without copying it, in one system call with the text around it. Returns false if the socket's
- * write buffer is full.
- */
+/** Writes a large chunk without copying it. Returns false if the socket's write buffer is full. */
 export function writeAround(
   socket: Socket,
   before: string,
@@ -118,9 +113,9 @@ export function writeAround(
 }
 
 export const KEEP_ALIVE_MS = 65_000;
-/** An unread body up to this size is read to its end, so that the connection stays usable. */
+/** If an unread body is larger, the connection is closed after the response. */
 const SMALL_BODY_BYTES = 64 * 1024;
-/** Up to this size, copying a body into a string costs less than a second write. */
+/** Chunks up to this size are joined with the text around them into one write. */
 const ONE_WRITE_BYTES = 16 * 1024;
 
 const CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -163,7 +158,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
   onStalled: (() => void) | undefined = undefined;
   onClose: ((complete: boolean) => void) | undefined = undefined;
   chargedTo: ChargedClient | undefined = undefined;
-  /** True if the last byte has been written to the socket. */
+  /** True after `end` was called. */
   hasEnded = false;
   /** True if the connection is closed after this response. */
   isLast: boolean;
@@ -171,10 +166,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
   readonly #request: ParsedRequest;
   readonly #socket: Socket;
   readonly #carrier: ResponseCarrier;
-  /**
-   * Holds the head and small chunks of the body, which are written at the latest at the end of this event-loop
-   * iteration.
-   */
+  /** Holds the head and small chunks of the body until the next tick at the latest. */
   #unsent = "";
   #flushesLater = false;
   #hasHead = false;
@@ -198,7 +190,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     this.isLast = isUpgrade || !request.keepAlive || request.fault !== undefined;
   }
 
-  /** True after `head` was called. The client would then read another response as part of this response. */
+  /** True after `head` was called. */
   get hasHead(): boolean {
     return this.#hasHead;
   }
@@ -216,13 +208,12 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
       now: this.#carrier.owner.clock.now(),
     });
     if (!hasLength && !this.#hasHead && !this.#isClosed) {
-      // A long response is watched for a client that does not read it.
+      // Watches for a client that stops reading a response of unknown length.
       this.#watch();
       if (headers.get("content-type")?.startsWith("text/event-stream")) this.#carrier.owner.streams.add(this);
     }
     this.#hasHead = true;
-    // The head is delayed to join it with the body, but only until the end of the event-loop iteration, so that a late
-    // first event does not delay it.
+    // The head is delayed to join it with a body that follows in the same tick.
     this.#sendLater(text);
   }
 
@@ -266,7 +257,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     return this.chargedTo?.client ?? addressKey(this.#socket.remoteAddress);
   }
 
-  /** Joins the chunks of one read into one write. */
+  /** Joins the small writes of one tick. */
   #sendLater(text: string): boolean {
     this.#unsent += text;
     if (this.#unsent.length > ONE_WRITE_BYTES) return this.#socket.write(this.#takeUnsent(), "latin1");
@@ -296,7 +287,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     if (chunk === undefined) this.#socket.write(before + after, "latin1", afterLastWrite);
     else if (chunk.length > ONE_WRITE_BYTES) writeAround(this.#socket, before, chunk, after, afterLastWrite);
     else this.#socket.write(before + chunk.toString("latin1") + after, "latin1", afterLastWrite);
-    // The client must also read the last bytes of a response.
+    // The client must also read the last bytes, so the response is still watched.
     const { writableLength } = this.#socket;
     if (writableLength === 0) return;
     this.#watch();
@@ -309,9 +300,6 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     else this.#socket.destroy();
   }
 
-  /**
-   * Ends a stream as if its source had ended when the listener shuts down, so that clients reconnect without an error.
-   */
   finishStream(): void {
     this.end();
   }
@@ -339,7 +327,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     this.#carrier.join(upgradeHead(status, headers), backend, this.#client, () => this.close(true));
   }
 
-  /** Responds before there is an exchange, because the head was rejected. */
+  /** Responds to a request whose head was rejected. */
   reject(reply: Reply): void {
     this.isLast = true;
     this.head(reply.status, reply.headers);
@@ -364,10 +352,6 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     return this.#awaitsDrain || (this.hasEnded && this.#socket.writableLength > 0);
   }
 
-  /**
-   * Called if no bytes were transferred for too long. A client that did not send its body gets an error, and a client
-   * that does not read is disconnected.
-   */
   expire(): void {
     this.#isStalled = true;
     if (this.#hasHead || this.#carrier.hasBody) this.destroy();
@@ -381,7 +365,6 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     this.#contain(this.onDrain);
   }
 
-  /** Called when the response has been sent or its connection is closed. */
   close(complete: boolean): void {
     if (this.#isClosed) return;
     this.#isClosed = true;

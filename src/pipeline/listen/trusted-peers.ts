@@ -1,12 +1,12 @@
 /**
- * Implements `config.trustedProxies`, which lists the peers whose `x-forwarded-*` headers are trusted, and derives the
- * client's address from them.
+ * Implements `config.trustedProxies`, which lists the peers whose forwarding headers are trusted, and derives the
+ * client's address from `x-forwarded-for`.
  */
 import { BlockList, isIP, isIPv6, SocketAddress } from "node:net";
 
 export type IsTrustedPeer = (address: string) => boolean;
 
-/** Longer chains are ignored, which bounds the cost of parsing. */
+/** At most this many entries of the header are read. */
 const MAX_PROXIES = 32;
 /** Some proxies add the port, as in `192.0.2.1:4711` or `[2001:db8::1]:4711`. */
 const WITH_PORT = /^(?:\[([^\]]+)\](?::\d{1,5})?|([\d.]+):\d{1,5})$/;
@@ -28,8 +28,7 @@ export function trustedPeers(ranges: readonly string[]): IsTrustedPeer {
 
 /**
  * Returns the last address in `x-forwarded-for` that is not a trusted proxy, or the first address if all are trusted.
- * Returns undefined, so that the peer counts as the client, if the header is absent, too long, or malformed up to that
- * address.
+ * Returns undefined if the header is absent, or if an entry is malformed or the limit is reached first.
  */
 export function forwardedClient(forwardedFor: string | undefined, isTrustedPeer: IsTrustedPeer): string | undefined {
   if (forwardedFor === undefined) return undefined;

@@ -1,7 +1,5 @@
 /**
- * Relays bytes between two connections after an upgrade, with backpressure. The end of either side is forwarded
- * immediately and ends the tunnel soon after. An idle tunnel is closed. On shutdown of the listener, both sides get a
- * close frame at a frame boundary, so that clients reconnect.
+ * Relays bytes between two connections after an upgrade, with backpressure.
  */
 import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -10,10 +8,7 @@ import { fairReads } from "../../http/h1/fair-reads.ts";
 import { closeFrame, FrameCounter } from "../../http/websocket-frames.ts";
 import { IDLE_LIMIT_MS, type IdleConnections, type Watched, type WatchedPlace } from "./idle.ts";
 
-/**
- * A tunnel stays open for this long after one side has ended or got a close frame, for the last bytes of the other
- * side.
- */
+/** A tunnel is destroyed at the latest this long after one side has ended or `goAway` was called. */
 export const TUNNEL_END_MS = 3_000;
 
 export interface TunnelOptions {
@@ -22,7 +17,7 @@ export interface TunnelOptions {
   /** Bytes that wait for either side are charged to this pool. */
   readonly waitingBytes: StreamPool;
   readonly chargedTo: string;
-  /** The tunnel is closed after this time without data in either direction. */
+  /** The tunnel is closed after this time without data in either direction, or earlier if a side does not read. */
   readonly idleLimitMs: number;
   /** Called once, when both connections are closed. */
   closed(): void;
@@ -97,7 +92,7 @@ export class Tunnel implements Watched {
   }
 
   idleLimitMs(): number {
-    // A side that does not read is a stalled client or backend.
+    // If a side does not read, the shorter limit applies.
     const isStuck = this.#client.writableLength + this.#backend.writableLength > 0;
     return isStuck ? Math.min(IDLE_LIMIT_MS, this.#options.idleLimitMs) : this.#options.idleLimitMs;
   }
@@ -208,5 +203,5 @@ function createDirection(from: Duplex, to: Duplex, goodbye: Buffer): Direction {
 }
 
 function ignore(): void {
-  // The close event that follows reports the error.
+  // A close event follows.
 }

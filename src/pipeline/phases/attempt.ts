@@ -1,7 +1,5 @@
 /**
- * Makes one attempt at one backend, which includes the backend's own policies and the call with its timeout. A failed
- * attempt reports whether it may be retried. A retry is impossible after bytes reached the client, or if a streamed
- * body was already sent.
+ * Makes one call to a backend with its timeout, and reports whether a failed call may be retried.
  */
 import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -73,17 +71,13 @@ export class AttemptTrace {
   }
 
   /**
-   * Reports the head for the client as the received head, unless the backend reports its responses itself. An MCP
-   * backend may send the head before the server responds.
+   * Reports the head as the received head, unless a result was reported or the backend reports its responses itself.
    */
   head(status: number, headers: HeaderList): void {
     if (!this.#hasResult && !this.#isReported) this.received(status, headers);
   }
 
-  /**
-   * Reports that a target did not respond. `target` is set if several targets are called concurrently. Without it, a
-   * target that already has a result is not reported again.
-   */
+  /** Reports that a target did not respond. Without `target`, nothing is reported if there already is a result. */
   missed(reason: string, target: string | undefined): void {
     if (!this.#hasResult || target !== undefined) this.#result(null, reason, target);
   }
@@ -160,9 +154,8 @@ export function isIdempotent({ method }: GatewayRequest): boolean {
 }
 
 /**
- * Decides whether a request may be sent again. Idempotent requests may (RFC 9110 section 9.2.2). Other requests may
- * only if the connection failed or the retry policy lists the response status. A request with a streamed body that was
- * already sent cannot be repeated.
+ * Returns whether a request may be sent again, which is impossible after a streamed body was taken. A request that is
+ * not idempotent may be repeated if connecting failed or the retry policy lists the response status.
  */
 export function mayRepeat(request: GatewayRequest, nothingSent: boolean, error?: unknown): boolean {
   if (request.body.kind === "stream" && request.body.taken) return false;
@@ -182,7 +175,7 @@ export interface AttemptOwner {
   readonly redaction: Redaction;
   upgraded(status: number, headers: HeaderList, socket: Duplex): void;
   attemptFailed(error: GatewayError, mayRetry: boolean): void;
-  /** Called if forwarding the response threw, which is a defect. */
+  /** Called for a defect of the gateway. */
   broke(error: unknown): void;
   /** Returns whether the client's body is still arriving. */
   isUploading(): boolean;
@@ -255,7 +248,6 @@ export class Attempt implements ResponseReceiver, BackendRun {
 
   attempt(target: string, sent?: Sent): void {
     this.#targets += 1;
-    // Each target has its own timeout.
     if (this.#targets > 1 && this.#run?.tryNext !== undefined && this.#state === "waiting") this.#arm(false);
     if (!isOver(this.#state)) this.#trace.asked(target, sent);
   }
@@ -336,7 +328,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
       this.#owner.broke(failure);
       return;
     }
-    // If the head is still held for an expression that reads the body, an error response is possible.
+    // If the head is still held, an error response is possible.
     if (wasResponding && this.#delivery.canReplace) {
       this.#owner.attemptFailed(failure, false);
       return;
@@ -417,7 +409,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
     return true;
   }
 
-  /** A defect of the gateway fails this exchange, but not the backend's connection. */
+  /** A defect of the gateway fails only this exchange. */
   #threw(thrown: unknown): void {
     this.abort();
     this.#owner.broke(thrown);

@@ -1,7 +1,6 @@
 /**
- * Runs the last step before a backend is called. The backend prepares the request and parses its body. The body of a
- * request to a plain HTTP backend is inspected only if a rule or limit needs it. The rules and limits that depend on
- * the body run afterwards.
+ * Runs the last step before a backend is called. The backend parses the body first, because rules and limits may depend
+ * on it.
  */
 import type { Backend } from "../../core/backend.ts";
 import type { CompiledScope, HookResult } from "../../core/policy.ts";
@@ -34,7 +33,7 @@ export function beforeCall(
 function prepare(run: BeforeCallRun, backend: Backend, entered: readonly CompiledScope[], next: () => void): void {
   if (run.exchange.request.body.kind === "stream") run.askForBody();
   const done = (reply: Reply | undefined): void => {
-    // The client disconnected while a large body was read.
+    // The client may have disconnected in the meantime.
     if (run.exchange.isOver) return;
     if (reply) answer(run, entered, reply);
     else next();
@@ -54,7 +53,7 @@ function prepare(run: BeforeCallRun, backend: Backend, entered: readonly Compile
   else done(result);
 }
 
-/** A rejection by the backend reveals nothing, so it skips the rules, but limits count it. Other responses must pass. */
+/** A rejection by the backend skips the rules, but limits count it. */
 function answer(run: BeforeCallRun, entered: readonly CompiledScope[], reply: Reply): void {
   if (reply.status >= 400) run.rules.admit(entered, () => run.reply(reply));
   else
@@ -72,8 +71,7 @@ export interface InnerRun extends RequestRun {
 
 /**
  * Runs the policies of scopes inside a backend, for example of one model, after all outer policies have accepted the
- * request. Each scope runs completely before the next scope starts. The rules run for each attempt, and a scope's
- * limits are charged once.
+ * request.
  */
 export function passInner(run: InnerRun, backend: Backend, call: () => void): void {
   const scopes = backend.inner?.(run.exchange) ?? [];

@@ -1,7 +1,6 @@
 /**
  * Runs the rules that read the request's body, limits whose key reads it, and token limits, before the backend is
- * called. The rules run for each attempt, because each attempt may use another backend, and limits are charged once.
- * Before a response that replaces the backend's, everything except the token limits runs.
+ * called. The rules run for each attempt, and the limits are charged once.
  */
 import type { CompiledScope } from "../../core/policy.ts";
 import { type AdmissionHook, type HookRun, runAdmission, runParsedHooks, type ScopedPolicy } from "./run-hooks.ts";
@@ -21,12 +20,12 @@ export class BodyRules {
     if (this.#judge(entered)) this.admit(entered, () => this.#charge(charged, next));
   }
 
-  /** Called before a response that replaces the backend's, which uses no tokens. */
+  /** Called before a response that replaces the backend's. Token limits are not charged. */
   passUncalled(entered: readonly CompiledScope[], next: () => void): void {
     if (this.#judge(entered)) this.admit(entered, next);
   }
 
-  /** Charges the limits whose key reads the body. Called alone before a rejection, because limits count it too. */
+  /** Charges the limits whose key reads the body, in the first call only. */
   admit(entered: readonly CompiledScope[], next: () => void): void {
     const isIdle = this.#isAdmitted || !entered.some(({ admitParsed }) => admitParsed.length > 0);
     this.#isAdmitted = true;
@@ -80,7 +79,6 @@ type ScopedHook = AdmissionHook | "parsed";
 
 const NONE: readonly ScopedPolicy[] = [];
 
-/** Caches the lists by scope, which has the lifetime of its configuration. */
 const made = new WeakMap<CompiledScope, Map<ScopedHook, readonly ScopedPolicy[]>>();
 
 function scopedPolicies(hook: ScopedHook, scope: CompiledScope): readonly ScopedPolicy[] {

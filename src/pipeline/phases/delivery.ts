@@ -1,6 +1,6 @@
 /**
- * Implements the response half of the pipeline, which runs the response hooks of the entered scopes (inner → outer),
- * sends the head and the body with backpressure, and runs the settle phase exactly once.
+ * Implements the response half of the pipeline: response hooks from inner to outer scopes, the head, the body with
+ * backpressure, and the settle phase.
  */
 import type { BackendRun } from "../../core/backend.ts";
 import type { ErrorCode } from "../../core/errors.ts";
@@ -14,15 +14,14 @@ import { BodyCapture } from "../records/body-capture.ts";
 import type { PipelineEnv } from "./pipeline-env.ts";
 import { responseHooks, runResponseHooks } from "./run-hooks.ts";
 
-/** Limits the response body that an expression can read. Event streams are never buffered. */
+/** Limits the response body that an expression can read. */
 const MAX_HELD_BYTES = 2 * 1024 * 1024;
 
 export type DeliveryEnv = Pick<PipelineEnv, "clock" | "redaction" | "settled" | "defect">;
 
 export class Delivery {
-  /** Lists the scopes whose policies processed the request, outermost first. */
+  /** Lists the entered scopes, outermost first. */
   readonly entered: CompiledScope[] = [];
-  /** The run is undefined once the backend's response has ended, and for a response of the gateway. */
   run: BackendRun | undefined = undefined;
   readonly #env: DeliveryEnv;
   readonly #exchange: Exchange;
@@ -38,7 +37,7 @@ export class Delivery {
   #confidential = false;
   #paused = false;
   #bytes = 0;
-  /** Counts the remaining body bytes, or is -1 if the length is unknown. */
+  /** Counts the remaining body bytes, or is negative if the length is unknown. */
   #remaining = -1;
   #capture: BodyCapture | undefined = undefined;
   #settled = false;
@@ -59,7 +58,7 @@ export class Delivery {
     return this.#state === "done";
   }
 
-  /** Sends a response of the gateway itself. `withHooks` is false if a response hook failed. */
+  /** Sends a response of the gateway itself, without response hooks if `withHooks` is false. */
   reply(reply: Reply, withHooks = true): void {
     this.#exchange.records.spans?.leave(this.#env.clock.monotonicMs());
     this.#held = [];
@@ -83,7 +82,7 @@ export class Delivery {
   /** Starts the backend's response. `said` is the error code if the response is the gateway's own error. */
   head(status: number, headers: HeaderList, said?: ErrorCode): void {
     headers.removeHopByHop();
-    // Only the gateway sets this header.
+    // Only the gateway may set this header.
     headers.delete("x-gateway-error");
     if (said !== undefined) headers.set("x-gateway-error", said);
     this.#exchange.dropBodyCopies();
@@ -125,7 +124,7 @@ export class Delivery {
       this.#respond(this.#exchange.response, Buffer.concat(this.#held));
   }
 
-  /** Closes the connection, because no error response can be sent. */
+  /** Destroys the sink, because no error response can be sent. */
   breakOff(): void {
     this.run = undefined;
     if (this.#state === "done") return;
@@ -229,7 +228,7 @@ export class Delivery {
     const observers = this.#exchange.response?.observers;
     if (observers) for (const observer of observers) guarded(this.#env, this.#exchange, () => observer.data(chunk));
     if (this.#remaining === chunk.length) {
-      // The last chunk of a known length is written together with the end, and usually with the head.
+      // The last chunk of a known length is written together with the end.
       this.#state = "done";
       this.#endSink(chunk, undefined);
       return true;
@@ -289,10 +288,7 @@ const NONE: readonly CompiledPolicy[] = [];
 
 export type SettleEnv = Pick<PipelineEnv, "settled" | "defect">;
 
-/**
- * Runs the last step of every exchange. If an observer or a hook throws, the exception is logged and the remaining
- * steps still run.
- */
+/** If an observer or a hook throws, the exception is reported and the remaining steps still run. */
 export function settle(
   env: SettleEnv,
   exchange: Exchange,
@@ -312,7 +308,6 @@ export function settle(
   guarded(env, exchange, () => env.settled(exchange, outcome));
 }
 
-/** An exception of an observer or a settle hook must not affect the exchange. */
 export function guarded(env: Pick<SettleEnv, "defect">, exchange: Exchange, action: () => void): void {
   try {
     action();

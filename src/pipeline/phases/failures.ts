@@ -1,7 +1,6 @@
 /**
  * Responds to failures with an error response if no response has started, and otherwise closes the connection. The
- * first error response passes the response hooks. A second failure came from one of the hooks, so its response skips
- * them. A third failure closes the connection.
+ * first error response passes the response hooks, a second one skips them, and a third failure closes the connection.
  */
 import type { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -16,7 +15,7 @@ export type FailureEnv = Pick<PipelineEnv, "redaction" | "defect">;
 
 export type FailureDelivery = Pick<Delivery, "run" | "isDone" | "canReplace" | "reply" | "breakOff">;
 
-/** Returns the error in the format of the route's backend, or undefined if the backend has none. */
+/** Returns the error in the format of the route's first backend that has one, or undefined. */
 export function backendErrorReply(
   route: Route | undefined,
   exchange: Exchange,

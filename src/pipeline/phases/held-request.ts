@@ -1,6 +1,5 @@
 /**
- * Holds the request for repeated attempts. Every attempt starts from the request as it left the route phase. A buffered
- * body can be sent in every attempt, but a streamed body only once.
+ * Holds the request for repeated attempts, each of which starts from the request as it left the route phase.
  */
 import { GatewayError } from "../../core/errors.ts";
 import { type Exchange, forkRequest, type GatewayRequest } from "../../core/exchange.ts";
@@ -39,7 +38,7 @@ export class HeldRequest {
     if (this.#origin) this.#exchange.request = forkRequest(this.#origin);
   }
 
-  /** Reads a small body and leaves other bodies unchanged. */
+  /** Buffers a small body, and leaves larger bodies and bodies of unknown length unchanged. */
   holdSmall(next: () => void): void {
     const { body } = this.#exchange.request;
     if (body.kind === "none") next();

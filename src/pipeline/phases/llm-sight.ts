@@ -1,9 +1,6 @@
 /**
  * Applies token limits, model rules, and keys with a model list on plain HTTP backends, which do not parse bodies. A
- * request that names a model is treated as an LLM call, and its usage is read from the response while it is forwarded.
- * A limit of the route counts every request with a body (by size if it is not an LLM call), and a limit of the gateway
- * counts only requests that look like LLM calls. If a rule or key depends on the model, ambiguous bodies are rejected.
- * Only bodies that may name a model are buffered, and uploads are streamed.
+ * request that names a model is treated as an LLM call, and its usage is read from the response.
  */
 
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
@@ -26,10 +23,8 @@ import { scanForm } from "../../llm/request/read-request.ts";
 import { createUsageTap, settleUsage } from "../../llm/usage/response-usage.ts";
 import type { RequestRun } from "./run-hooks.ts";
 
-/** The default limit of the `ai` backend is the same, because JSON may contain images. */
 const MAX_LLM_BODY_BYTES = 32 * 1024 * 1024;
 
-/** A body of these content types may be an LLM call, even if the gateway cannot decode it. */
 const JSON_TYPE = /^\s*(?:$|application\/(?:[\w.-]+\+)?json\b)/i;
 const FORM_TYPE = /^\s*multipart\/form-data\b/i;
 const FIELDS_TYPE = /^\s*application\/x-www-form-urlencoded\b/i;
@@ -50,7 +45,7 @@ export function inspectBody(
   const { exchange } = run;
   const { request, attributes } = exchange;
   const needs = combinedNeeds(scopes, exchange);
-  // A second attempt skips this step, because the first attempt has already read the body.
+  // After an LLM call was found, a second attempt skips this step.
   if (attributes.backend?.type !== "static" || attributes.llm !== undefined || !(needs.counts || needs.model)) {
     next(scopes);
     return;
@@ -68,7 +63,7 @@ export function inspectBody(
   }
   const type = request.headers.get("content-type") ?? "";
   const isForm = needs.model && FORM_TYPE.test(type);
-  // File uploads are forms of any size and name no model. Later requests that use the file do.
+  // A form for an endpoint that runs no model, such as a file upload, may have any size.
   if (isForm && !detectDialect(request.path).runsRequestedModel) {
     next(chargeBySize(exchange, scopes, false));
     return;
@@ -120,9 +115,9 @@ function* readCall(
     if (!LlmRequestAttributes.isFree(attributes)) observeUsage(exchange, attributes);
     return scopes;
   }
-  // The request counts tokens or stores data, which is free.
+  // Such a request is free, for example if it counts tokens.
   if (detectDialect(request.path).free && !isUnclear) return scopes;
-  // A server may be able to parse a body that the gateway cannot, so forwarding it would bypass the rule.
+  // A server may be able to parse a body that the gateway cannot, so forwarding it could bypass the rule.
   if (isUnclear && needsModel) throw unreadable("bad_request", "the body is not one plain JSON object in UTF-8");
   return chargeBySize(exchange, scopes, isUnclear && (yield* mayNameModel(bytes)));
 }
@@ -152,7 +147,7 @@ function noteFields(exchange: Exchange, bytes: Buffer, type: string): void {
 
 const READING: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "DELETE"]);
 
-/** The route's own limits charge the request. Limits of the gateway charge it only if it may be an LLM call. */
+/** Limits of the gateway charge the request only if it may be an LLM call. */
 function chargeBySize(
   exchange: Exchange,
   scopes: readonly CompiledScope[],
@@ -165,10 +160,10 @@ function chargeBySize(
 }
 
 function observeUsage(exchange: Exchange, attributes: LlmAttributes): void {
-  // An encoded response could be parsed only at its end.
+  // Asks for an unencoded response, so that its usage can be read.
   exchange.request.headers.set("accept-encoding", "identity");
   exchange.observeResponse = (response: GatewayResponse) => {
-    // A rejection costs nothing, and its text is not a model response.
+    // A response without a 2xx status is not a model response.
     if (response.status < 200 || response.status >= 300) return;
     const { headers } = response;
     const tap = createUsageTap(headers.get("content-type"), headers.get("content-encoding"), (report) =>

@@ -17,7 +17,7 @@ export interface PipelineEnv {
   random(): number;
   /** Returns a trace if a watcher's filter matches the exchange or its trace is recorded. */
   trace(exchange: Exchange): Trace | undefined;
-  /** Called after the settle hooks, for the access log, the metrics, and the recent requests. */
+  /** Called when a request has ended, after its settle hooks. */
   settled(exchange: Exchange, outcome: Outcome): void;
   defect(exchange: Exchange, error: unknown): void;
   /** Returns true if the request was forwarded to another thread. */

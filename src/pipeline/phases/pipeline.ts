@@ -1,6 +1,6 @@
 /**
- * Runs the steps of a request in the order of the list in ARCHITECTURE.md. The response and settle steps are in
- * `delivery.ts`. The pipeline refers to no specific policy or provider.
+ * Runs the steps of a request in the order that ARCHITECTURE.md lists. The response and settle steps are in
+ * `delivery.ts`.
  */
 import type { Duplex } from "node:stream";
 import type { Clock } from "../../base/clock.ts";
@@ -64,7 +64,8 @@ function isStale(error: GatewayError): boolean {
 
 export function traceStart(exchange: Exchange, env: Pick<PipelineEnv, "trace" | "redaction">): void {
   exchange.trace = env.trace(exchange);
-  // A transformation may copy a credential, and another policy may remove the original.
+  // Secrets are collected first, because a transformation may copy a credential and another policy may remove the
+  // original.
   if (exchange.trace) exchange.credentials.secrets = env.redaction.secrets(exchange.request.headers.pairs);
   exchange.trace?.point({ type: "requestStarted" });
 }
@@ -78,7 +79,7 @@ export function setTraceparent(
   if (value !== undefined) request.headers.set("traceparent", value);
 }
 
-/** Reports a backend call to the spans and the trace. Throws if a required audit record cannot be written. */
+/** Throws if the call requires an audit record that cannot be written. */
 export function reportCall({ records: { audit, spans }, attributes, trace }: Exchange, clock: Clock): void {
   spans?.called(clock.monotonicMs());
   if (attributes.backend?.protocol !== "http") audit?.check();
@@ -92,8 +93,8 @@ export function tracePolicies({ trace }: Exchange, { phase, of, effectivePolicy 
 }
 
 /**
- * Removes the credentials that authentication read, because backends get them only if a policy allows it. Also removes
- * the cookies of browser sessions, which browsers send to every route of the host.
+ * Removes the credentials that authentication read. Also removes the gateway's own cookies, unless the backend is
+ * internal.
  */
 export function withholdCredentials({ credentials, attributes, request }: Exchange): void {
   if (attributes.backend?.type !== "internal") withholdOwnCookies(request.headers);
@@ -237,7 +238,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     attempt.start(chosen.backend);
   }
 
-  /** Retries an attempt that failed before its response head, if allowed. Otherwise the error becomes the response. */
+  /** Retries the attempt if allowed, and otherwise fails with its error. */
   attemptFailed(error: GatewayError, mayRetry: boolean): void {
     const route = this.#route;
     const delayMs = mayRetry && this.#delivery.canReplace ? this.#retries.delayMs(error) : undefined;

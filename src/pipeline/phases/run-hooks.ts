@@ -1,6 +1,5 @@
 /**
- * Runs hooks in order. After a synchronous hook, the next hook runs without a promise, which keeps most requests fast.
- * The verdict and the time of each hook, except response hooks, are added to the exchange's steps.
+ * Runs hooks in order. After a synchronous hook, the next hook runs without a promise.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -36,8 +35,8 @@ export function runRequestHooks(
 ): void {
   for (let i = from; i < policies.length; i++) {
     const policy = policies[i] as CompiledPolicy;
-    // The body is read only after the previous policies have accepted the request, so that clients do not upload a
-    // body that is rejected.
+    // The body is read only after the previous policies have accepted the request, so that clients do not upload a body
+    // that one of them rejects.
     if (run.exchange.request.body.kind === "stream") {
       const maxBytes = bodyLimit(policy, run.exchange);
       if (maxBytes !== undefined) {
@@ -91,9 +90,8 @@ interface Admitted extends ScopedPolicy {
 }
 
 /**
- * Admits a request in three steps, so that a rejected request is not charged. The first step runs every hook. The
- * second step charges all local counters synchronously, so that concurrent requests never exceed a limit. The third
- * step calls external services, which count when they respond. Charges are refunded if a later step rejects the request.
+ * Admits a request in three steps: all hooks, the charges of local counters, and the calls of external services.
+ * Charges are refunded if a step rejects the request.
  */
 export function runAdmission(
   run: HookRun,

@@ -1,6 +1,5 @@
 /**
- * Writes the access log, one line per request. The query string is omitted because it may contain keys and codes.
- * Responses with 5xx are logged as warnings. The log filter `access=off` disables the log.
+ * Writes the access log. The query string is omitted, because it may contain credentials.
  */
 
 import { compileExpression, type Expression } from "../../cel/expression.ts";
@@ -45,8 +44,8 @@ function fieldValue(expression: Expression, exchange: Exchange, redaction: Redac
 }
 
 /**
- * Redacts the request's credentials in a value of a log expression. `found` collects the values that were redacted in
- * JSON members. `alsoHidden` lists further values to redact, such as those found in another text of the same call.
+ * Redacts the request's credentials in a text. `found` collects the values that were redacted in JSON members, and
+ * `alsoHidden` lists further values to redact.
  */
 export function shown(
   text: string,

@@ -1,6 +1,5 @@
 /**
- * Writes the audit stream, one record for each MCP tool call, prompt, resource read, and LLM call, with the caller, the
- * arguments, and the outcome. If `required` is set, calls are rejected while the file cannot be written.
+ * Writes audit records of MCP tool calls, prompts, resource reads, and LLM calls.
  */
 
 import { createHash, createHmac } from "node:crypto";
@@ -102,7 +101,7 @@ export type AuditSettings = z.output<typeof auditSchema>;
 
 /**
  * The recorder keeps this many characters beyond the visible length, to recognize a credential that the limit would
- * cut. No header is longer.
+ * cut.
  */
 export const MARGIN_CHARS = 32 * 1024;
 
@@ -146,7 +145,7 @@ export function recordValue(
   };
 }
 
-/** Other methods, such as lists and pings, are not user actions. */
+/** Other methods, such as lists and pings, are not audited. */
 const AUDITED: ReadonlySet<string> = new Set(["tools/call", "prompts/get", "resources/read"]);
 
 export interface AuditEnv {
@@ -331,7 +330,6 @@ function sortedJson(value: unknown): string {
   if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";
   if (Array.isArray(value)) return `[${value.map(sortedJson).join()}]`;
   const members = value as Readonly<Record<string, unknown>>;
-  // The default string order is faster than a comparison function.
   const names = Object.keys(members).sort();
   return `{${names.map((name) => `${JSON.stringify(name)}:${sortedJson(members[name])}`).join()}}`;
 }

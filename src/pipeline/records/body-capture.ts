@@ -1,6 +1,5 @@
 /**
- * Captures the first 64 KiB of a body for the trace without delaying it. Tokens and secrets in OAuth fields are
- * redacted.
+ * Captures the first 64 KiB of a body for the trace without delaying it.
  */
 
 import type { RequestBody } from "../../core/exchange.ts";

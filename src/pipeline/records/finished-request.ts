@@ -182,7 +182,7 @@ function round(ms: number): number {
 
 const NO_HEADERS = new HeaderList();
 
-/** Headers are most of a record's size. Without them, hundreds of records cost the garbage collector little. */
+/** Headers are most of a record's size. Failed requests keep them. */
 export function dropHeaders(one: FinishedRequest): void {
   if (!hasFailed(one.exchange, one.outcome)) one.request.headers = NO_HEADERS;
 }

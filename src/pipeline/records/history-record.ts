@@ -1,6 +1,5 @@
 /**
- * Maps a finished request to a row of the history database, and a row to the shape of `/debug/requests`. A row has no
- * bodies, and values that a client can choose are redacted like those of a trace.
+ * Maps a finished request to a row of the history database, and a row to the shape of `/debug/requests`.
  */
 import { z } from "zod";
 import { compileExpression, type Expression } from "../../cel/expression.ts";
@@ -80,7 +79,7 @@ export function createHistoryRecorder({ redaction, team, add }: HistoryRecorderO
   return (exchange, outcome, durationMs) => add(historyLine(exchange, outcome, durationMs, redaction, teamExpression));
 }
 
-/** The line has the order of `COLUMNS`. It is built without an object, because this runs for every request. */
+/** The line has the order of `COLUMNS`. */
 function historyLine(
   exchange: Exchange,
   outcome: Outcome,
@@ -154,7 +153,7 @@ function long(text: string): string {
   return oneLine(text.length > MAX_LONG_CHARS ? text.slice(0, MAX_LONG_CHARS) : text);
 }
 
-/** PostgreSQL cannot store NUL characters. */
+/** Newlines separate the values, and PostgreSQL cannot store NUL characters. */
 function oneLine(text: string): string {
   return text.includes("\n") || text.includes("\0") ? text.replace(/[\n\0]+/g, " ") : text;
 }
@@ -174,7 +173,7 @@ function teamOf(expression: Expression, exchange: Exchange): string {
   return result.ok && typeof result.value === "string" ? result.value : "";
 }
 
-/** Lists the policies that ran in the form `route jwt` or, unless a policy passed, `route jwt=refused`. */
+/** Lists the policies that ran, for example `route jwtAuth` or, if a policy did not pass, `route jwtAuth=refused`. */
 function policiesText({ steps }: Exchange): string {
   let text = "";
   for (const { phase, policy, verdict } of steps)
@@ -182,7 +181,7 @@ function policiesText({ steps }: Exchange): string {
   return text;
 }
 
-/** Does not contain headers, times of policies, and sequence numbers. */
+/** The record has no headers, policy times, or sequence number. */
 export function recordFromRow(row: HistoryRow): RequestRecord {
   const isMcp = row.mcp_method !== "" || row.server !== "";
   const isLlm = row.model !== "" || row.provider !== "";

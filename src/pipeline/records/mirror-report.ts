@@ -45,7 +45,7 @@ export interface MirrorReport {
 }
 
 export interface MirrorRecords {
-  /** Called when a request with compared copies ends. */
+  /** Called when a request ends. */
   note(exchange: Exchange): void;
   report(): MirrorReport;
 }

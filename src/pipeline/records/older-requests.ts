@@ -1,7 +1,5 @@
 /**
- * Finds requests that are no longer in `RecentRequests` in the request history. The history holds up to 10,000 requests
- * with the caller, the route, and the outcome, but without rule evaluations, response headers, or timings of single
- * policies.
+ * Finds older requests in the request history, whose records have fewer details than `RecentRequests`.
  */
 
 import { Buffer } from "node:buffer";
@@ -19,7 +17,7 @@ const MAX_FOUND = 20;
  */
 const SLACK_MS = 600_000;
 
-/** Returns requests that arrived before `beforeMs`, newest first. Parses one segment at a time, so a page is cheap. */
+/** Returns requests that arrived before `beforeMs`, newest first. */
 export function olderRequests(attributes: RequestHistory, beforeMs: number, limit: number): RequestRecord[] {
   const found: RecordedRequest[] = [];
   const segments = attributes.views();
@@ -35,7 +33,7 @@ export function olderRequests(attributes: RequestHistory, beforeMs: number, limi
     .map(recordFrom);
 }
 
-/** Returns the requests with this id, newest first. Searches the raw bytes, so that most records are never parsed. */
+/** Returns at most `MAX_FOUND` requests with this id, newest first. */
 export function findOlder(attributes: RequestHistory, id: string): RequestDetail[] {
   const wanted = Buffer.from(`\n${id}\n`);
   const found: RecordedRequest[] = [];

@@ -1,6 +1,5 @@
 /**
- * Holds the most recent requests and those in flight for the admin interface. A finished request costs one object with
- * references to fields of the exchange, and views are built on demand. Bodies are never kept.
+ * Holds the most recent requests and those in flight for the admin interface.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -22,9 +21,8 @@ import {
   toRequestRecord,
 } from "./finished-request.ts";
 
-/** With request heads of at most 16 KiB this uses at most about 10 MB, and usually less than 1 MB. */
 export const RECENT_REQUESTS = 500;
-/** The newest requests and all failed requests keep their headers. Others drop them to reduce garbage collection. */
+/** This many newest requests and all failed requests keep their headers. */
 const WITH_HEADERS = 64;
 
 export interface RecentRequestsOptions {
@@ -41,9 +39,9 @@ export interface RecentRequests {
   begin(exchange: Exchange): Trace | undefined;
   settled(exchange: Exchange, outcome: Outcome, durationMs: number): void;
   list(options: { readonly limit: number; readonly since?: number }): RequestRecord[];
-  /** Returns all requests with the id, newest first. */
+  /** Returns the kept requests with the id, newest first. */
   find(id: string): RequestDetail[];
-  /** Calls the listener for each finished request. The returned function unsubscribes it. */
+  /** Calls the listener for each finished request that is kept. The returned function unsubscribes it. */
   follow(listener: (record: RequestRecord) => void): () => void;
   inFlight(limit: number): InFlightReport[];
   readonly counts: { readonly inFlight: number; readonly kept: number };
@@ -123,7 +121,7 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
       for (const one of finished()) {
         if (one.exchange.id !== id) continue;
         const record = toRequestRecord(one);
-        // Only the trace of the newest request with the id is kept.
+        // At most one trace is kept per id, that of the newest failed request.
         const trace = details.length === 0 && hasFailed(one.exchange, one.outcome) ? kept?.find(id) : undefined;
         details.push({
           ...record,

@@ -1,7 +1,6 @@
 /**
  * Records a request for rehearsals, with its head, the identity, the attributes of its MCP or LLM message, and the
- * outcome. A record never contains a body, a token, or a key. Records are serialized to buffers, because 10,000 objects
- * would slow down garbage collection.
+ * outcome, but without its body.
  */
 
 import type { Exchange } from "../../core/exchange.ts";
@@ -29,7 +28,7 @@ export interface RecordedRequest {
   readonly identity?: string;
   readonly route: string | null;
   readonly status: number | null;
-  /** The code is set if the gateway rejected the request or failed. */
+  /** The code is null if there was no failure. */
   readonly code: string | null;
   readonly subject: string | null;
   /** Lists the policies that ran, each with its verdict unless it passed. */
@@ -80,7 +79,7 @@ function sourceText({ address, client }: Source): string {
   return client === undefined ? address : `${address} ${client}`;
 }
 
-/** Returns the arrival time of a record, or NaN if the text is not a record. */
+/** Returns the arrival time of a record. */
 export function recordTime(text: string): number {
   return Number(text.slice(0, text.indexOf(FIELD)));
 }
@@ -146,13 +145,13 @@ function jsonOnce(value: object | undefined): string {
   try {
     text = JSON.stringify(value) ?? "";
   } catch {
-    // Claims of a token are always serializable.
+    // Values that cannot be serialized are omitted.
   }
   written.set(value, text);
   return text;
 }
 
-/** Omits the session id, which is a credential on routes without authentication. */
+/** Omits the session id, which can be a credential. */
 function mcpText(mcp: McpAttributes | undefined): string {
   if (mcp === undefined) return "";
   const { methodName, target, tool, prompt, resource } = mcp;
@@ -183,8 +182,7 @@ function llmText(llm: LlmAttributes | undefined): string {
 }
 
 /**
- * Redacts copies of removed header values. Long values are redacted anywhere, and short values only if they are a whole
- * header value.
+ * Redacts copies of secrets. Long values are redacted anywhere, and short values only if they are a whole header value.
  */
 function withoutRepeated(text: string, secrets: readonly string[]): string {
   const shown = withoutCopies(text, secrets);

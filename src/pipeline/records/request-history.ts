@@ -1,7 +1,6 @@
 /**
  * Keeps records of the most recent requests for rehearsals and recordings. Records are serialized into byte buffers,
- * which the garbage collector does not traverse. Buffers are allocated on demand up to a limit, and then the oldest
- * buffer is reused.
+ * which the garbage collector does not traverse.
  */
 import { Buffer } from "node:buffer";
 import type { Exchange } from "../../core/exchange.ts";
@@ -10,16 +9,16 @@ import type { Redaction } from "../../observe/trace/redact.ts";
 import { type RecordedRequest, readRecord, recordText, recordTime } from "./recorded-request.ts";
 
 export const RECORDED_REQUESTS = 10_000;
-/** Requests above this rate are not recorded, which bounds the cost and keeps at least 20 seconds of history. */
+/** Requests above this rate are not recorded unless there is a follower. */
 const RECORDED_PER_SECOND = 500;
 const WINDOW_MS = 100;
-/** Larger requests, with long claims or many headers, are not recorded. */
+/** Larger records are not kept. */
 const MAX_RECORD_BYTES = 32 * 1024;
 const SEGMENT_BYTES = 128 * 1024;
-/** Limits the history to 16 MiB, or 1.6 KB per request. With larger records, fewer requests are kept. */
+/** Limits the history to 16 MiB. With large records, fewer than `RECORDED_REQUESTS` are kept. */
 const MAX_SEGMENTS = 128;
 const SHARED_CLAIMS = 1_000;
-/** Terminates a record. Records never contain this character. */
+/** Terminates a record. */
 const END = "\0";
 
 interface Segment {
@@ -29,7 +28,7 @@ interface Segment {
 }
 
 export interface RequestHistory {
-  /** Records a finished request. Requests above the rate limit are skipped unless there is a follower. */
+  /** Records a finished request, unless its record is too large or, without a follower, the rate limit is exceeded. */
   note(exchange: Exchange, outcome: Outcome, durationMs: number): void;
   /** Returns copies of the buffers, oldest first. */
   segments(): Uint8Array[];
@@ -120,13 +119,10 @@ export interface RecordedTraffic extends Iterable<RecordedRequest> {
   readonly firstAt: number | undefined;
 }
 
-/**
- * Parses each record only when it is iterated, because 10,000 parsed records would slow down every garbage collection.
- */
+/** Parses each record only when it is iterated. */
 export function readTraffic(segments: readonly Uint8Array[]): RecordedTraffic {
   const texts = splitRecords(segments).filter((text) => Number.isFinite(recordTime(text)));
   const times = Float64Array.from(texts, recordTime);
-  // The sort of a plain array is fast for records that are nearly in order, and the sort of a typed array is not.
   const order = [...texts.keys()].sort((one, other) => (times[one] ?? 0) - (times[other] ?? 0));
   const parse = parseOnce();
   return {

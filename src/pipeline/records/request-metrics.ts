@@ -1,5 +1,5 @@
 /**
- * Records the metrics of finished requests: counts, durations, and response bytes, and counts per API key.
+ * Records the metrics of finished requests.
  */
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
@@ -82,7 +82,7 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
     const backend = attributes.backend?.name ?? "";
     const status = outcome.status === undefined ? "" : String(outcome.status);
     const error = failure?.code ?? "";
-    // Most requests have the same labels as the previous request, and comparing is cheaper than building a key.
+    // Comparing with the previous labels is cheaper than building a key.
     let series = last;
     if (series === undefined || !hasLabels(series.labels, listener, route, backend, request.method, status, error))
       series = last = getOrCreateSeries([listener, route, backend, request.method, status, error]);

@@ -38,7 +38,7 @@ export interface ShadowReport {
 }
 
 export interface ShadowRecords {
-  /** Called when a request ends that would have been denied, or whose shadow verdict is pending. */
+  /** Called when a request ends. */
   note(exchange: Exchange): void;
   report(): ShadowReport;
 }
@@ -119,7 +119,7 @@ export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowReco
   };
 }
 
-/** Extracts the rule from the detail, without the values, which differ between requests. */
+/** Returns the rule in the detail, or the whole detail if it names none. */
 export function extractRule(detail: string): string {
   return (/`([\s\S]*?)` (?:is|cannot)/.exec(detail)?.[1] ?? detail).slice(0, MAX_RULE_CHARS);
 }

@@ -1,7 +1,6 @@
 /**
  * Keeps traffic statistics of the last day in memory, in two ring buffers of time slots, one with fine slots for half
- * an hour and one with coarse slots for a day. Slots are reset lazily, so an idle gateway does no work. The statistics
- * can be serialized, so that a store can keep them across restarts.
+ * an hour and one with coarse slots for a day.
  */
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
@@ -13,7 +12,7 @@ const FINE = { slotMs: 10_000, slots: 180 };
 const COARSE = { slotMs: 300_000, slots: 288 };
 export const HISTORY_SECONDS = (COARSE.slotMs * COARSE.slots) / 1000;
 
-/** Upper bounds of the duration histogram, with five bins per decade from 1 ms to 100 s. */
+/** These are the upper bounds of the duration histogram, with five bins per decade from 1 ms to 100 s. */
 const BOUNDS_MS: readonly number[] = Array.from({ length: 26 }, (_unused, i) => 10 ** (i / 5));
 const P95 = 0.95;
 

@@ -5,7 +5,7 @@
 import type { Exchange } from "../../core/exchange.ts";
 import type { Route, WeightedBackend } from "../../core/topology.ts";
 
-/** `random` returns a number in [0, 1). The result is undefined if there is no backend or all weights are 0. */
+/** `random` returns a number in [0, 1). */
 export function chooseBackend(route: Route, random: () => number, exchange?: Exchange): WeightedBackend | undefined {
   const { backends, totalWeight } = route;
   if (backends.length === 1) return totalWeight > 0 ? backends[0] : undefined;

@@ -1,8 +1,6 @@
 /**
- * Matches requests to routes. The routes of a listener are sorted once, at configuration load, by precedence
- * (hostname, exact path, longest prefix, regex, method, headers, query, order), and the first match wins. A request is
- * rejected if the match depends on a header or query parameter that a backend could interpret differently, because it
- * is repeated or has another spelling.
+ * Matches requests to routes. The routes of a listener are sorted once, at configuration load, by precedence (hostname,
+ * exact path, longest prefix, regex, method, headers, query, order), and the first match wins.
  */
 import { linearRegex } from "../../base/regex.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -14,8 +12,8 @@ import { createServerNames, type NamedEntries } from "../../http/tls-listener.ts
 
 export interface RouteTable {
   /**
-   * `path` replaces the request's path in the match. Throws a GatewayError if a backend could interpret the matched
-   * values differently.
+   * `path` replaces the request's path in the match. Throws a GatewayError if a header or query parameter of the match
+   * is ambiguous.
    */
   match(request: GatewayRequest, path?: string): Route | undefined;
   /** Returns the names of all routes whose host name matches, for traces and errors. */

@@ -1,6 +1,6 @@
 /**
- * Handles an HTTP/2 client connection whose streams are requests. It limits rapid resets, floods of SETTINGS and PING
- * frames, and endless heads (RFC 9113 section 10.5).
+ * Handles an HTTP/2 client connection. It limits rapid resets and floods of SETTINGS and PING frames (RFC 9113 section
+ * 10.5).
  */
 import { constants, performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
@@ -12,18 +12,15 @@ import { KEEP_ALIVE_MS } from "../response-writer.ts";
 import { MAX_STREAM_HEAD_BYTES, readStreamHead, type StreamOwner, StreamResponse } from "./stream-response.ts";
 
 const MAX_STREAMS = 100;
-/** A client may reset this many streams before their response, per second. Browsers stay far below it. */
+/** A client may reset this many streams between two sweeps. */
 const MAX_RESETS = 100;
-/** A client may send this many SETTINGS and PING frames per second. */
+/** A client may send this many SETTINGS and PING frames between two sweeps. */
 const MAX_CONTROL_FRAMES = 100;
-/** nghttp2 accepts this many header lines. The gateway responds with 431 long before. */
+/** nghttp2 accepts this many header lines. */
 const MAX_FIELDS = 256;
-/**
- * Limits the memory of a session for heads and unread responses, in MiB. Above it, the next stream ends the session,
- * so the limit must exceed several large responses. A tool result may have 32 MiB.
- */
+/** Limits the memory of a session, which must hold several large unread responses. */
 const MAX_SESSION_MIB = 100;
-/** The client must close the connection within this time after GOAWAY. */
+/** A closing connection without streams is destroyed after this time. */
 const GOODBYE_MS = 5_000;
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM } = constants;
@@ -53,11 +50,10 @@ export class Http2Connection implements OpenConnection, StreamOwner {
   #served = 0;
   #resets = 0;
   #controlFrames = 0;
-  /** Counts the time for which the connection has been idle or has waited for the client to close. */
+  /** Counts the time without open streams. */
   #silentMs = 0;
   #isClosing = false;
 
-  /** The socket must be paused, with the bytes that were read unshifted. */
   constructor(socket: Socket, owner: ConnectionOwner) {
     this.#socket = socket;
     this.#owner = owner;
@@ -67,9 +63,8 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     const session = performServerHandshake(socket, OPTIONS);
     this.#session = session;
     this.#endNow = endSessionLater(session);
-    // Node calls `close` for a client's GOAWAY. Its implementation would reject streams that follow in the same packet
-    // while nghttp2 reads it, and free them during use. Instead, pending streams are served before the connection
-    // ends.
+    // Node calls `close` for a client's GOAWAY. Its implementation would reject streams that follow in the same packet,
+    // so pending streams are served before the connection ends.
     session.close = () => this.#leave();
     this.#lifeSigns = new LifeSigns(session, socket, owner.silentPeerMs);
     session.on("stream", (stream: ServerHttp2Stream, _headers: unknown, flags: number, raw: readonly string[]) =>
@@ -101,7 +96,6 @@ export class Http2Connection implements OpenConnection, StreamOwner {
       this.#goAway();
   }
 
-  /** Lets active streams finish and rejects new streams. */
   closeIfIdle(): void {
     this.#goAway();
   }
@@ -147,7 +141,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
 
   #calmDown(): void {
     if (this.#session.destroyed) return;
-    // Node ignores the code without an error.
+    // Node ignores the code if no error is passed.
     this.#session.destroy(new Error("the client sends too much"), NGHTTP2_ENHANCE_YOUR_CALM);
   }
 
@@ -157,7 +151,6 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     this.#leave();
   }
 
-  /** Lets active streams finish. */
   #leave(): void {
     if (this.#isClosing) return;
     this.#isClosing = true;
@@ -174,5 +167,5 @@ export class Http2Connection implements OpenConnection, StreamOwner {
 }
 
 function ignore(): void {
-  // The close event that follows reports the error.
+  // A close event follows.
 }

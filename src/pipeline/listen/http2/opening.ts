@@ -1,6 +1,5 @@
 /**
- * Detects the protocol of a connection without ALPN from its first bytes, which are HTTP/1.1 or HTTP/2 with prior
- * knowledge (RFC 9113 section 3.3). No HTTP/1.1 request can begin like the HTTP/2 preface.
+ * Detects HTTP/2 with prior knowledge (RFC 9113 section 3.3) from the first bytes of a connection.
  */
 const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 const R = 0x52;

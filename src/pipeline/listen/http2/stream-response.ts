@@ -1,6 +1,6 @@
 /**
  * Writes the response of one exchange to an HTTP/2 stream with backpressure and trailers. A truncated body resets the
- * stream, so that it cannot look complete. The stream ends with its exchange, and the connection stays open.
+ * stream, so that it does not look complete.
  */
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import type { Duplex } from "node:stream";
@@ -41,7 +41,7 @@ function fieldsOf(pairs: readonly string[], fields: OutgoingHttpHeaders): Outgoi
   return fields;
 }
 
-/** HTTP/1.1 heads have the same limit. The size is computed as in RFC 9113 section 6.5.2. */
+/** The size is computed as in RFC 9113 section 6.5.2. */
 export const MAX_STREAM_HEAD_BYTES = 16 * 1024;
 const BYTES_PER_FIELD = 32;
 
@@ -50,14 +50,12 @@ const LENGTH = /^[0-9]{1,15}$/;
 
 export interface StreamHead extends EnteringHead {
   readonly contentLength: number | undefined;
-  /** True if the client accepts trailers, as gRPC clients do. */
   readonly wantsTrailers: boolean;
   readonly isGrpc: boolean;
 }
 
 /**
- * Converts the head of an HTTP/2 request (RFC 9113 section 8.3) to the format of HTTP/1.1 requests. nghttp2 has
- * rejected malformed heads, and `fault` is set for a head that HTTP/1.1 would interpret differently. `raw` alternates
+ * Converts the head of an HTTP/2 request (RFC 9113 section 8.3) to the format of HTTP/1.1 requests. `raw` alternates
  * names and values as received.
  */
 export function readStreamHead(raw: readonly string[]): StreamHead {
@@ -72,7 +70,7 @@ export function readStreamHead(raw: readonly string[]): StreamHead {
   let expects: StreamHead["expects"] = "nothing";
   let fault: string | undefined;
   let bytes = 0;
-  // The host is first, as in HTTP/1.1, and is set below.
+  // The host is set below.
   const pairs = ["host", ""];
   for (let i = 0; i + 1 < raw.length; i += 2) {
     const name = raw[i] as string;
@@ -143,10 +141,7 @@ export function readStreamHead(raw: readonly string[]): StreamHead {
 
 const { NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = constants;
 
-/**
- * The flow control window of a stream (RFC 9113 section 6.9.2) is charged as a whole, because Node receives this much
- * of a paused body without an event.
- */
+/** Node may receive this much of a paused body without an event (RFC 9113 section 6.9.2). */
 const WINDOW_BYTES = 65_535;
 
 export interface StreamOwner {
@@ -155,7 +150,9 @@ export interface StreamOwner {
   readonly waitingBytes: StreamPool;
   /** These responses have no defined end, so they are ended cleanly when the listener shuts down. */
   readonly streams: LinkedList<OpenEndedResponse>;
-  /** Called once. `wasReset` is true if the client reset the stream before its response was sent. */
+  /**
+   * Called once per stream. `wasReset` is true if the stream closed before its response ended, but not by the gateway.
+   */
   streamEnded(wasReset: boolean): void;
   unexpected(error: unknown): void;
 }
@@ -174,10 +171,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
   readonly #owner: StreamOwner;
   readonly #request: StreamHead;
   readonly #isGrpc: boolean;
-  /**
-   * The head is held until the end of the event-loop iteration, so that a response without a body is one frame, as
-   * gRPC clients expect.
-   */
+  /** The head is held until the next tick or the first write, so that a response without a body can be one frame. */
   #unsent: { readonly status: number; readonly headers: HeaderList } | undefined = undefined;
   #hasHead = false;
   #sendsBody = true;
@@ -272,7 +266,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
     this.#hasHead = true;
     this.#sendsBody = this.#request.method !== "HEAD" && status !== 204 && status !== 304;
     if (!headers.has("content-length")) {
-      // A long response is watched for a client that does not read it.
+      // Watches for a client that stops reading a response of unknown length.
       this.#watch();
       if (isFirst && headers.get("content-type")?.startsWith("text/event-stream")) this.#owner.streams.add(this);
     }
@@ -287,8 +281,8 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
     const isWhole = endStream || !this.#sendsBody;
     this.#stream.respond(responseFields(head.status, head.headers), {
       endStream: isWhole,
-      // The option is set even without trailers. Closing a stream ends it first, so a truncated body would look
-      // complete before its reset.
+      // Without this option, closing the stream would end it before the reset, and a truncated body would look
+      // complete.
       waitForTrailers: !isWhole,
     });
   }
@@ -342,9 +336,6 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
     closeStreamLater(this.#stream, NGHTTP2_INTERNAL_ERROR);
   }
 
-  /**
-   * Ends a stream as if its source had ended when the listener shuts down, so that clients reconnect without an error.
-   */
   finishStream(): void {
     this.end();
   }
@@ -381,14 +372,10 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
 
   isWaiting(): boolean {
     if (this.#awaitsDrain || (this.#hasEnded && this.#stream.writableLength > 0)) return true;
-    // A bidirectional stream may be silent for long. Otherwise the body must arrive before the response.
+    // A bidirectional gRPC stream may be silent for long.
     return !this.#hasBody && !this.#hasHead && !this.#isGrpc && this.body?.isDrained === true;
   }
 
-  /**
-   * Called if no bytes were transferred for too long. A client that did not send its body gets an error, and a client
-   * that does not read is disconnected.
-   */
   expire(): void {
     const wasStalled = this.#isStalled;
     this.#isStalled = true;
@@ -447,5 +434,5 @@ function flushBody(response: StreamResponse): void {
 }
 
 function ignore(): void {
-  // The close event that follows reports the error.
+  // A close event follows.
 }
