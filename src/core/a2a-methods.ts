@@ -1,6 +1,6 @@
 /**
- * Maps A2A method names to one canonical name. Protocol 1.0 renamed the methods of 0.3, and agents accept both, so a
- * rule about `tasks/cancel` must also apply to `CancelTask`. Rules, limits, and records use the names of 0.3.
+ * Maps A2A method names to one canonical name, that of protocol 0.3. Protocol 1.0 renamed the methods, so a rule about
+ * `tasks/cancel` must also apply to `CancelTask`.
  */
 import { foldCase } from "../json/syntax.ts";
 
@@ -34,7 +34,7 @@ const CANONICAL: ReadonlyMap<string, string> = new Map([
 
 const WITHOUT_CASE: ReadonlyMap<string, string> = new Map([...CANONICAL.keys()].map((name) => [foldCase(name), name]));
 
-/** Returns the 0.3 name of the method, or undefined if the protocol does not define it. */
+/** Returns the 0.3 name of the method, or undefined if the method is unknown. */
 export function canonicalA2aMethod(method: string): string | undefined {
   return CANONICAL.get(method);
 }

@@ -1,6 +1,6 @@
 /**
- * Defines the contract of a backend, which produces the response: a plain HTTP server, MCP servers, an LLM provider,
- * or the gateway itself. A backend reports through callbacks and streams bodies without buffering them.
+ * Defines the contract of a backend, which produces the response: a plain HTTP server, MCP servers, an LLM provider, or
+ * the gateway itself.
  */
 import type { Duplex } from "node:stream";
 import type { z } from "zod";
@@ -13,19 +13,12 @@ import type { Reply } from "./reply.ts";
 import type { BackendAttributes, LlmAttributes } from "./request-attributes.ts";
 import type { WireTap } from "./wire.ts";
 
-/**
- * Receives the response of a backend for one attempt. The contract extends that of `HttpResponseReceiver`, so a
- * connection can call the receiver directly. The pipeline's implementation ignores calls after `end`, `fail`, or
- * `BackendRun.abort`, accepts calls before `Backend.call` has returned, and never throws.
- */
+/** Receives the response of a backend for one attempt. */
 export interface ResponseReceiver extends HttpResponseReceiver, WireTap {
   end(trailers?: readonly string[]): void;
   /** Reports a failure in the backend's own protocol to the log and the records, before or after `head`. */
   problem(problem: BackendProblem): void;
-  /**
-   * Ends the attempt. Before `head`, the request is retried, or the client receives an error response. After `head`,
-   * the client's connection is closed.
-   */
+  /** Ends the attempt. Before `head`, the request may be retried. */
   fail(error: unknown): void;
   upgraded(status: number, headers: HeaderList, socket: Duplex): void;
 }
@@ -33,7 +26,7 @@ export interface ResponseReceiver extends HttpResponseReceiver, WireTap {
 export interface BackendProblem {
   readonly code: FailureCode;
   readonly source: ErrorSource;
-  /** The log and the records truncate this string and redact the client's credentials in it. */
+  /** The pipeline truncates this string and redacts the client's credentials in it. */
   readonly reason: string;
   /** The code is sent in `x-gateway-error` if the gateway itself wrote the response. It has no effect after `head`. */
   readonly said?: ErrorCode;
@@ -50,34 +43,32 @@ export interface BackendRun {
 
 export interface Backend {
   readonly attributes: BackendAttributes;
-  /** A route with several backends skips those that outlier detection ejected. */
   readonly health?: { readonly isEjected: boolean };
   /** Limits the wait for the response head unless a timeout policy is configured. */
   readonly defaultTimeoutMs: number;
   /**
-   * Runs before the call, to read the request's body and to choose a target. The hook can respond or reject.
-   * `needsModel` is true if a rule or a limit key reads the requested model.
+   * Runs before the call, for example to read the request's body. `needsModel` is true if a rule or a limit key reads
+   * the requested model.
    */
   prepare?(exchange: Exchange, needsModel: boolean): HookResult;
-  /** Replaces `prepare` in rehearsals, where an LLM request has recorded attributes but no body. */
+  /** Replaces `prepare` in dry runs of an LLM request that has recorded attributes but no body. */
   recall?(exchange: Exchange, recorded: LlmAttributes): void;
   call(exchange: Exchange, call: ResponseReceiver): BackendRun;
   /** Renders an error in the protocol of this backend's clients. Returns undefined for the default format. */
   errorReply?(exchange: Exchange, error: GatewayError): Reply | undefined;
   /**
    * Returns the policies inside the backend that apply to this request (for example those of the requested model),
-   * outermost first. The pipeline calls it for each attempt, after the rules and limits of all other scopes.
+   * outermost first.
    */
   inner?(exchange: Exchange): readonly CompiledScope[];
-  /** Ends endless streams at shutdown. Other calls in flight continue. */
+  /** Ends endless streams at shutdown. */
   drain?(): void;
   /**
-   * Returns true while calls without a request in flight wait for their clients. The old process of an upgrade waits
-   * for them.
+   * Returns true while calls without a request in flight wait for their clients.
    */
   hasSuspendedCalls?(): boolean;
   /**
-   * Lists the current tools of the servers for the admin interface. The call opens connections and starts processes.
+   * Lists the current tools of the servers for the admin interface. The call may open connections and start processes.
    */
   inspect?(only?: ReadonlySet<string>): Promise<readonly InspectedTarget[]>;
   /** Lists the tools that sessions withheld from clients. The call opens no connections and starts no processes. */
@@ -94,10 +85,10 @@ export interface Backend {
   describe(): Record<string, unknown>;
 }
 
-/** Describes a tool that was listed outside of client sessions and compared with the loaded lock file. */
+/** Describes a tool and its comparison with the loaded lock file. */
 export interface InspectedTool {
   readonly name: string;
-  /** The name under which clients see the tool, or null if it is hidden or withheld. */
+  /** Clients see the tool under this name. It is null if the tool is hidden or withheld. */
   readonly shown: string | null;
   readonly state: "accepted" | "changed" | "new";
   /** The server's definition contains only the pinned members. */
@@ -109,7 +100,7 @@ export interface InspectedTool {
 export interface InspectedTarget {
   readonly target: string;
   readonly tools: readonly InspectedTool[];
-  /** Explains why the server could not be listed. `tools` then holds the tools that sessions withheld. */
+  /** Explains why the server could not be listed. */
   readonly error?: string;
 }
 

@@ -1,7 +1,6 @@
 /**
  * Exposes the attributes of an exchange to CEL expressions under their documented names. Getters compute each value on
- * demand, so an expression pays only for the attributes it reads. CEL treats an absent (undefined) attribute as an
- * empty map.
+ * demand.
  */
 import { AttributeSource } from "../cel/values/activation.ts";
 import { celHeaders } from "../cel/values/headers.ts";

@@ -1,6 +1,5 @@
 /**
- * Defines configuration errors with a position. Messages show the names of environment variables instead of their
- * values.
+ * Defines configuration errors with a position.
  */
 import { type VariableValue, withVariableNames } from "../observe/trace/redact.ts";
 

@@ -1,7 +1,6 @@
 /**
- * Lists the gateway's error responses with their status, body format, and the party at fault. Any code can throw a
- * GatewayError, which reply.ts renders. docs/reference/errors.md is generated from this table. Messages never contain
- * secrets or tokens.
+ * Lists the gateway's error responses with their status, body format, and the party at fault. docs/reference/errors.md
+ * is generated from this table.
  */
 
 import { ExpectedError } from "../base/errors.ts";
@@ -10,9 +9,7 @@ export type ErrorSource = "client" | "upstream" | "gateway";
 
 export interface ErrorEntry {
   readonly status: number;
-  /**
-   * `text` sends the message as plain text. `oauth` sends JSON with `error` and `error_description`, as in RFC 6750.
-   */
+  /** `text` sends the message as plain text. `oauth` sends JSON with `error` and `error_description`. */
   readonly form: "text" | "oauth";
   readonly message: string;
   readonly source: ErrorSource;
@@ -219,10 +216,7 @@ export const ERRORS = {
 
 export type ErrorCode = keyof typeof ERRORS;
 
-/**
- * A backend reports these failures inside its own protocol, usually with status 200. The access log, the metrics, and
- * the recent requests use these codes, and the client receives the backend's response unchanged.
- */
+/** A backend reports these failures inside its own protocol, usually with status 200. */
 export const RECORDED = {
   tool_error: { source: "upstream", doc: "A tool ran and its result says `isError`; the reason is its first text." },
   rpc_error: {
@@ -236,7 +230,7 @@ export type FailureCode = ErrorCode | keyof typeof RECORDED;
 export interface GatewayErrorOptions {
   /** The client receives this message instead of the default message. */
   readonly message?: string;
-  /** Only the log and the trace show the detail. */
+  /** The client does not receive the detail. */
   readonly detail?: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly cause?: unknown;

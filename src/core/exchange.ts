@@ -22,7 +22,6 @@ import { clientAddress, type Source } from "./source.ts";
 export interface GatewayRequest {
   method: string;
   scheme: "http" | "https";
-  /** The host comes from the Host header or from a rewrite. */
   host: string;
   /** The path excludes the query and is canonical, or rewritten by a policy. */
   path: string;
@@ -52,7 +51,7 @@ export interface GatewayResponse {
   status: number;
   headers: HeaderList;
   readonly source: "upstream" | "gateway";
-  /** The pipeline buffers the whole body if a policy requires it (`Hooks.reads`). */
+  /** The value is undefined if the body was not buffered. */
   body?: Buffer;
   /** A policy can set this body to replace the backend's. */
   replacement?: Buffer;
@@ -69,7 +68,7 @@ export interface BodyObserver {
 }
 
 export interface LimitReading {
-  /** The response header `x-ratelimit-limit` has this value. A rate limit service may add a window (`;w=60`). */
+  /** A rate limit service may add a window (`;w=60`). */
   readonly limit: string;
   readonly remaining: number;
   readonly resetSeconds: number;
@@ -88,7 +87,6 @@ export interface ChargeTaken {
   giveBack(): void;
 }
 
-/** Every request keeps the decision of each policy, to explain a rejection afterwards. */
 export interface Step {
   readonly phase: "gateway" | "route" | "backend";
   /** Names the entity inside the backend that has the policy, for example `model fast`. */
@@ -98,7 +96,7 @@ export interface Step {
   micros: number;
 }
 
-/** Explains why a request was rejected or failed, for the access log, the trace, and `explain`. */
+/** Explains why a request was rejected or failed. */
 export interface Failure {
   readonly code: FailureCode;
   readonly source: ErrorSource;
@@ -109,7 +107,7 @@ export interface Failure {
 export interface ShadowDenial {
   readonly policy: string;
   readonly detail: string;
-  /** The report groups denials by this rule if their details differ. */
+  /** The report groups denials by this rule. */
   readonly rule?: string;
 }
 
@@ -126,7 +124,7 @@ export interface ExchangeStart {
   readonly request: GatewayRequest;
   readonly startedAt: number;
   readonly startedMs: number;
-  /** Buffered bodies are charged to this budget. Requests without a client have none. */
+  /** Buffered bodies are charged to this budget. */
   readonly memory?: MemoryBudget;
 }
 
@@ -142,11 +140,11 @@ class ExchangeRecords {
 }
 
 class ExchangeCredentials {
-  /** Authentication policies read these lowercase headers, and the gateway does not forward them to backends. */
+  /** These lowercase headers are removed before a backend is called. */
   headers: string[] | undefined = undefined;
-  /** Authentication policies read these query parameters, and the gateway does not forward them to backends. */
+  /** These query parameters are removed before a backend is called. */
   query: string[] | undefined = undefined;
-  /** A backend can be configured to receive this credential. No output shows it. */
+  /** A backend can be configured to receive this credential. */
   presented: { readonly header: string; readonly value: string } | undefined = undefined;
   /** Outputs redact copies of these header values, even after a policy has removed the headers. */
   secrets: string[] | undefined = undefined;
@@ -187,7 +185,6 @@ class ExchangeShadow {
   onLate: ((denial: ShadowDenial) => void) | undefined = undefined;
 }
 
-/** MCP policies and the MCP backend write these fields. */
 class ExchangeMcp {
   /** MCP authorization policies set this field. If it is undefined, everything is allowed. */
   access: McpAccess | undefined = undefined;
@@ -232,12 +229,11 @@ export class Exchange implements Linked<Exchange> {
   route: string | undefined = undefined;
   readonly attributes: RequestAttributes = {};
   trace: Trace | undefined = undefined;
-  /** Backends receive this value if the request is not sampled and arrived without a `traceparent` header. */
   traceparent: string | undefined = undefined;
   readonly records = new ExchangeRecords();
   readonly steps: Step[] = [];
   failure: Failure | undefined = undefined;
-  /** Names the last rule that decided about the request or an item, for access reviews. */
+  /** Names the last rule that decided about the request or an item. */
   decidedBy: { readonly policy: string; readonly rule: string | undefined } | undefined = undefined;
   /**
    * True if the response has been sent or the client has disconnected, so the results of pending work are discarded.
@@ -255,10 +251,7 @@ export class Exchange implements Linked<Exchange> {
   originAllowed: boolean | undefined = undefined;
   /** Called when the backend's response head arrives, to add observers of the body. */
   observeResponse: ((response: GatewayResponse) => void) | undefined = undefined;
-  /**
-   * Keeps the request that rules evaluated, for rules that evaluate its body later. Policies that transform the
-   * request in between must not change a decision.
-   */
+  /** Keeps the request that rules evaluated, for rules that evaluate its body later. */
   judged: { readonly judge: object; readonly request: GatewayRequest }[] | undefined = undefined;
   /** Called once all rules and limits, including those that read the body, have admitted the request. */
   onAdmitted: (() => void)[] | undefined = undefined;
@@ -381,7 +374,7 @@ export class Exchange implements Linked<Exchange> {
   }
 }
 
-/** Copies the request for one attempt, so that changes do not affect other attempts. */
+/** Copies the request and its headers. The body is shared. */
 export function forkRequest(request: GatewayRequest): GatewayRequest {
   return {
     method: request.method,

@@ -1,8 +1,6 @@
 /**
- * Exposes the arguments of a tool call to CEL rules (`mcp.tool.arguments`). Every call has them, as an empty map if
- * the client sent none, and listed tools do not. Reading arguments that are too large, too deep, or ambiguous in their
- * spelling fails the whole evaluation, even inside `has()` and `default()`, so rules deny the call. Traces and logs do
- * not show arguments.
+ * Exposes the arguments of a tool call to CEL rules (`mcp.tool.arguments`). Reading arguments that are too large or too
+ * deep fails the whole evaluation.
  */
 import { celMembers } from "../cel/values/members.ts";
 import { UnreadableValue } from "../cel/values/values.ts";
@@ -20,10 +18,7 @@ interface UnreadArguments {
   view: unknown;
 }
 
-/**
- * All calls share this getter. A closure per call would give each object its own hidden class, and V8 keeps hidden
- * classes, with everything their getters reference, until the next full garbage collection.
- */
+/** All calls share this getter, because a closure per call would give each object its own hidden class. */
 const ARGUMENTS: PropertyDescriptor & ThisType<{ readonly [UNREAD]: UnreadArguments }> = {
   enumerable: false,
   get() {
@@ -41,7 +36,7 @@ export interface CalledTool {
   readonly args: unknown;
 }
 
-/** Makes the arguments readable when an expression first accesses the tool, because few expressions read them. */
+/** Makes the arguments readable only when an expression reads `mcp`. */
 export function revealArguments(called: CalledTool | undefined, attributes: object | undefined): void {
   if (called === undefined || called.attributes !== attributes || UNREAD in attributes) return;
   withArguments(attributes, called.args);

@@ -15,7 +15,7 @@ const absolutePath = z
     if (fault !== undefined) context.addIssue({ code: "custom", message: `no server would accept ${fault}` });
   });
 
-/** A server that decodes this prefix would parse `//` and treat the next segment as a host name. */
+/** A server that decodes this prefix could treat the next segment as a host name. */
 const LEADING_SEPARATOR = /^\/%(?:25)*(?:2f|5c)/i;
 
 export const pathChange = {
@@ -28,8 +28,8 @@ export const pathChange = {
   ),
 
   /**
-   * `matchedPrefixes` must be canonical. The returned function throws a GatewayError if the new path would name
-   * another host.
+   * `matchedPrefixes` must be canonical. The returned function throws a GatewayError if the new path begins with an
+   * encoded separator.
    */
   compile(
     config: { full?: string | undefined; prefix?: string | undefined },

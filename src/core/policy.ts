@@ -1,7 +1,6 @@
 /**
  * Defines the contract of a policy, which consists of a schema, a documentation sentence, and `compile(config) →
- * Hooks`. Each folder under policies/ exports one `definePolicy(...)`, and its line in policies/index.ts sets the
- * execution order. Validation, JSON schema, docs, effectivePolicy, and the config dump derive from the definition.
+ * Hooks`.
  */
 import type { z } from "zod";
 import type { Clock } from "../base/clock.ts";
@@ -24,11 +23,11 @@ import type { Claims } from "./request-attributes.ts";
 /** A policy applies to a listener, a route, one backend of a route, or one model of an LLM backend. */
 export type Scope = "gateway" | "route" | "backend" | "model";
 
-/** A Reply ends the request phase with a normal response. A hook rejects a request by throwing a GatewayError. */
+/** A Reply ends the request phase with this response. A thrown GatewayError rejects the request. */
 export type HookResult = Reply | undefined | Promise<Reply | undefined>;
 
 export interface Outcome {
-  /** The status is undefined if the connection closed before a response head was sent. */
+  /** The status is undefined if the connection closed before there was a response. */
   readonly status: number | undefined;
   /** `aborted` means that the client disconnected. `failed` means that the response was truncated. */
   readonly end: "complete" | "aborted" | "failed";
@@ -38,19 +37,16 @@ export interface Outcome {
 /** A dry run treats given claims as verified and does not check the signature of a given token. */
 export type GivenToken = { readonly claims: Claims } | { readonly token: string };
 
-/**
- * Describes the identity that authentication established when the request was recorded. Tokens and keys are not
- * recorded.
- */
+/** Describes an identity without its token or key, for example that of a recorded request. */
 export interface RecordedIdentity {
   readonly claims?: Claims | undefined;
   readonly principals: readonly string[];
-  /** Replaces the lookup in the store, which dry runs cannot read. */
+  /** Replaces the lookup in the store. */
   readonly storedKey?: StoredKeyIdentity | undefined;
 }
 
 export interface StoredKeyIdentity {
-  /** The SHA-256 of the key. */
+  /** The digest is the SHA-256 of the key. */
   readonly digest: Uint8Array;
   readonly metadata: Readonly<Record<string, unknown>>;
   readonly expiresAtMs?: number | undefined;
@@ -60,55 +56,48 @@ export interface StoredKeyIdentity {
 /** Describes a client that the configuration itself names: an API key or a user with a password. */
 export interface ConfiguredPrincipal {
   readonly kind: "key" | "user";
-  /** The principal as outputs show it, for example `basic:"alice"`. */
+  /** The principal is in the form that outputs show, for example `basic:"alice"`. */
   readonly principal: string;
-  /** The metadata of the key, or the user's name. */
   readonly attributes: Readonly<Record<string, unknown>>;
 }
 
-/**
- * A policy runs at these steps of a request, in this order. All are optional. Only `request`, `recall`, and `response`
- * may return a promise. The types of the other hooks reject an async function, and the pipeline treats a returned
- * promise as an error (`rejectPromise`), so a rule cannot fail open because it was not awaited.
- */
+/** A policy runs at these steps of a request. Only `request`, `recall`, and `response` may return a promise. */
 export interface Hooks {
   /** Runs when the request head is available. */
   request?(exchange: Exchange): HookResult;
   /**
-   * Runs when the request is authenticated and authorized. The pipeline applies the returned charge only after the
-   * admit hooks of all scopes have succeeded, and refunds it if the request is rejected later.
+   * Runs after authentication and authorization. The returned charge is applied if all admit hooks succeed, and
+   * refunded if a policy rejects the request later.
    */
   admit?(exchange: Exchange): Charge | undefined;
   /**
    * Runs when the backend has parsed the body, for rules that read attributes from it, such as `attributes.llm`. Also
-   * runs before a cache or another component responds instead of the backend.
+   * runs before a response that replaces the backend's.
    */
   parsed?(exchange: Exchange): undefined;
   /** Works like `admit`, for limits whose key reads the body. Runs after all `parsed` hooks. */
   admitParsed?(exchange: Exchange): Charge | undefined;
-  /** Works like `admit`, for token limits. Runs when the body has been parsed as an LLM request. */
+  /** Works like `admit`. Runs when the body has been parsed as an LLM request. */
   llmRequest?(exchange: Exchange): Charge | undefined;
   /** Runs when the response head is ready and may change its headers. A thrown GatewayError replaces the response. */
   response?(exchange: Exchange): undefined | Promise<void>;
-  /**
-   * Runs exactly once for each scope that was entered, after the response ended or failed or the client disconnected.
-   */
+  /** Runs once, after the response ended or failed or the client disconnected. */
   settle?(exchange: Exchange, outcome: Outcome): undefined;
   /** Replaces `request` in dry runs of a policy that verifies tokens, and treats the signature as valid. */
   assume?(exchange: Exchange, given: GivenToken): undefined;
-  /** Replaces `request` in rehearsals, with the identity that was established when the request was recorded. */
+  /** Replaces `request` in dry runs with a recorded identity. */
   recall?(exchange: Exchange, identity: RecordedIdentity): HookResult;
   /** Set if the request hook sends outgoing requests, so that a dry run skips it. */
   readonly sends?: true;
   /** Lists the clients that the policy's configuration names, for access reviews. */
   principals?(): readonly ConfiguredPrincipal[];
-  /** The pipeline buffers these bodies before the hook runs, because an expression reads them. */
+  /** An expression reads these bodies, so the pipeline buffers them up to a limit. */
   readonly reads?: { readonly requestBody?: boolean; readonly responseBody?: boolean };
   /** Requests LLM attributes on backends that do not parse bodies themselves. */
   readonly sight?: LlmSight;
   /** Returns the maximum number of bytes of this body to buffer, or undefined if the hook does not read it. */
   bodyBytes?(exchange: Exchange): number | undefined;
-  /** Every output redacts the credentials that the policy reads or adds at these locations. */
+  /** Outputs redact the credentials at these locations. */
   readonly credentials?: CredentialPlaces;
   /** The request hook removes or overwrites these lowercase request headers. */
   readonly replaces?: readonly string[];
@@ -118,7 +107,6 @@ export interface Hooks {
 
 /**
  * Throws if a synchronous hook returned a promise, because its rejection would be ignored and the request would pass.
- * The types prevent this in checked code, but not in casts and plain JavaScript.
  */
 export function rejectPromise<Result>(hook: keyof Hooks | keyof Charge, result: Result): Result {
   if (typeof result !== "object" || result === null || !("then" in result)) return result;
@@ -128,9 +116,7 @@ export function rejectPromise<Result>(hook: keyof Hooks | keyof Charge, result: 
 }
 
 export interface LlmSight {
-  /**
-   * The policy counts tokens of every request with a body if it is on the route, and otherwise of LLM requests only.
-   */
+  /** True if the policy counts tokens. */
   readonly tokens?: boolean;
   /** Works like `tokens`, for limits in shadow mode, which reject nothing. */
   readonly watchedTokens?: boolean;
@@ -154,7 +140,7 @@ export interface Charge {
 export interface Settings {
   /** The timeout covers the time from the request's arrival to the response head, over all attempts. */
   readonly requestTimeoutMs?: number;
-  /** The timeout covers the time until the response head of one attempt. */
+  /** The timeout covers the time until the response head of one target. */
   readonly backendTimeoutMs?: number;
   readonly retry?: RetrySettings;
   readonly backendTls?: TlsOptions;
@@ -186,12 +172,9 @@ export interface CompileEnv {
   readonly memory: MemoryBudget;
   /** Worker threads share their counters in this memory. The value is undefined with a single thread. */
   readonly shared?: SharedMemory | undefined;
-  /**
-   * Holds data that outlives the process or is shared by replicas. Use `storeNamespace`. The store is available once
-   * the gateway serves.
-   */
+  /** Use `storeNamespace`. The store is available once the gateway serves. */
   readonly store: Store;
-  /** Signs values that clients send back, for example session ids. All replicas use the same key. */
+  /** Signs values that clients send back, for example session ids. */
   readonly signingKey: SigningKey;
   /** Names the scope of the policy in log lines and metrics, for example `route tools`. */
   readonly owner: string;
@@ -303,10 +286,7 @@ export interface PolicyDefinition<Kind extends string = string, Schema extends z
   readonly schema: Schema;
   /** With `innermost`, the policy of an inner scope replaces that of an outer scope. Otherwise all of them run. */
   readonly merge?: "innermost";
-  /**
-   * If a `security` policy cannot be compiled, its routes reject all requests. A reload that removes such a policy is
-   * logged.
-   */
+  /** If a `security` policy cannot be compiled, its routes reject all requests. */
   readonly role?: "security";
   /** Returns true if every request needs a verified credential that a web page cannot attach by itself. */
   requiresCredential?(config: z.output<Schema>): boolean;
@@ -347,7 +327,7 @@ export interface CompiledScope {
   readonly response: readonly CompiledPolicy[];
   readonly settle: readonly CompiledPolicy[];
   readonly settings: Settings;
-  /** True if the scope has no request hooks, so the pipeline skips it without allocating a closure. */
+  /** True if the scope has no request hooks. */
   readonly isTransparent: boolean;
   /** These hooks of a route run before the gateway's access policies, for example to respond to a CORS preflight. */
   readonly preface?: CompiledScope;

@@ -1,8 +1,6 @@
 /**
- * A principal is a string that identifies the authenticated client, so that two users never share a session or a
- * server process. It contains the issuer and subject of a token (or the token's digest without them), the digest of an
- * API key, or the user name with the digest of the htpasswd entry, because two files may each have an "alice". Output
- * never shows the digits after a NUL, which only make the string unique.
+ * A principal is a string that identifies the authenticated client. Outputs omit the digits after a NUL, which only
+ * make the string unique.
  */
 import { createHash } from "node:crypto";
 import type { Claims } from "./request-attributes.ts";
@@ -28,10 +26,7 @@ export function personName(
   );
 }
 
-/**
- * Returns a description that distinguishes users with the same name. Users can often choose the `name` of an account,
- * but neither its issuer nor its subject.
- */
+/** Returns a description that distinguishes users with the same name. */
 export function personDescription(identified: IdentifiedBy, principal: string): string {
   const { jwt } = identified;
   const shown = shownPrincipal(principal);
@@ -64,7 +59,7 @@ function cleaned(text: string): string {
 }
 
 /**
- * A refreshed token of the same subject yields the same principal. Without a subject, only an identical token does.
+ * Tokens of the same issuer and subject have the same principal. Without both claims, only an identical token has it.
  */
 export function tokenPrincipal({ iss, sub }: Claims, token: string): string {
   if (typeof iss === "string" && typeof sub === "string" && sub !== "") return `jwt:${JSON.stringify([iss, sub])}`;
@@ -98,7 +93,7 @@ function ipv6Network(address: string): string {
   return `${[...before, ...Array<string>(zeros).fill("0"), ...after].slice(0, 4).join(":")}::/64`;
 }
 
-/** Removes the digits after a NUL, for logs and the admin interface. */
+/** Removes the digits after a NUL. */
 export function shownPrincipal(principal: string): string {
   return principal.replace(/\0[0-9a-f]*/g, "");
 }

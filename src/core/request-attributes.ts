@@ -21,17 +21,12 @@ export interface McpAttributes {
   outcome?: McpOutcome;
 }
 
-/**
- * `denied` means that a rule of `mcpAuthorization` rejected the request. `failed` means that the server was
- * unreachable, exited, or timed out.
- */
+/** `denied` means that an authorization rule rejected the request. */
 export type McpOutcome = "ok" | "tool_error" | "rpc_error" | "denied" | "failed" | "cancelled";
 
-/**
- * Decides which items the MCP authorization policies allow for this request. Lists are filtered and calls are checked.
- */
+/** Decides which items the MCP authorization policies allow for this request. */
 export interface McpAccess {
-  /** `call` is set if the item is a tool that is called, and undefined if the item is listed. */
+  /** `call` is set if the item is a tool that is called. */
   allows(
     kind: "tool" | "prompt" | "resource",
     name: string,
@@ -40,7 +35,7 @@ export interface McpAccess {
   ): boolean;
 }
 
-/** Decides which models the client's API key can use. Lists are filtered and calls are checked. */
+/** Decides which models the client's API key can use. */
 export interface ModelAccess {
   allows(model: string): boolean;
   /** Lists the allowed models that are not patterns. */

@@ -1,6 +1,5 @@
 /**
- * Defines the client side of an exchange, to which the pipeline writes the response. Listeners implement it for HTTP/1
- * and HTTP/2, and worker threads for forwarded requests.
+ * Defines the client side of an exchange, to which the pipeline writes the response.
  */
 import type { Duplex } from "node:stream";
 import type { HeaderList } from "../http/headers.ts";
@@ -10,7 +9,7 @@ export interface ClientSink {
   /** Returns false if the client's buffer is full. `onDrain` follows. */
   write(chunk: Buffer): boolean;
   end(lastChunk?: Buffer, trailers?: readonly string[]): void;
-  /** Closes the connection abruptly, so that the client detects an incomplete response. */
+  /** Ends the response abruptly, so that the client detects an incomplete response. */
   destroy(): void;
   /** Connects the client's socket to the backend's socket after a 101. */
   upgrade(status: number, headers: HeaderList, socket: Duplex): void;

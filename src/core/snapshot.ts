@@ -1,6 +1,6 @@
 /**
  * Builds snapshots of an exchange for traces and recent requests, with sensitive headers, keys, and credential
- * parameters redacted. A snapshot is built only for a traced request, or when a recent request is viewed.
+ * parameters redacted.
  */
 import type { Clock } from "../base/clock.ts";
 import { writtenHeaders } from "../http/h1/write-request-head.ts";
@@ -28,7 +28,7 @@ export interface SnapshotSource {
   };
 }
 
-/** `path` may differ between the received and the forwarded request. */
+/** `path` replaces the path of the request. */
 export function requestState(
   exchange: SnapshotSource,
   redaction: Redaction,
@@ -169,7 +169,7 @@ function withoutSecret(attributes: JsonObject, field: string): JsonObject {
   return field in attributes ? { ...attributes, [field]: REDACTED } : attributes;
 }
 
-/** On a route without authentication, the full id would give access to the session. */
+/** On a route without authentication, the full id could give access to the session. */
 function withShortSession(mcp: NonNullable<RequestAttributes["mcp"]>): JsonObject {
   const { sessionId } = mcp;
   return sessionId === undefined ? { ...mcp } : { ...mcp, sessionId: shortSessionId(sessionId) };

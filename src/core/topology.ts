@@ -1,6 +1,5 @@
 /**
- * Defines the compiled configuration, with listeners → routes → backends and their compiled policies. It is immutable.
- * A reload builds a new topology and swaps it, and requests in flight finish on the topology they started with.
+ * Defines the compiled, immutable configuration, with listeners → routes → backends and their compiled policies.
  */
 import type { ListenerTls } from "../http/tls-listener.ts";
 import type { Backend } from "./backend.ts";

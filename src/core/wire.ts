@@ -25,10 +25,7 @@ export type Sent =
   | { readonly over: "stdio"; readonly line: string };
 
 export interface WireTap {
-  /**
-   * Reports that I/O starts. `target` is `host:port`, `stdio:<name>`, or `internal:<name>`. `sent` is set if the
-   * request is traced.
-   */
+  /** Reports that I/O starts. */
   attempt(target: string, sent?: Sent): void;
   /** Reports a response head, unless the receiver of the response gets the same head. */
   received(status: number, headers: HeaderList, target?: string): void;
