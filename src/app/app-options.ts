@@ -1,5 +1,5 @@
 /**
- * The options of `startApp`, and the handle that it returns.
+ * Defines the options of `startApp` and the handle that it returns.
  */
 
 import type { Clock } from "../base/clock.ts";
@@ -33,10 +33,10 @@ export interface AppOptions {
   readonly predecessor?: Predecessor | undefined;
   /** Starts the new process of an upgrade. Without it, upgrades are rejected. */
   startSuccessor?(sockets: readonly HandedSocket[], events: SuccessorEvents): Successor;
-  /** Starts a worker thread. Undefined in the single executable, which cannot start any. */
+  /** If undefined, one thread serves. */
   readonly startThread?: StartThread;
   random?(): number;
-  /** The fields below are for tests, which can neither open 10,000 connections nor fill a heap. */
+  /** The fields below are for tests. */
   readonly listenerLimits?: Partial<ListenerLimits>;
   heapSize?(): HeapSize;
   readonly memoryLimits?: Partial<MemoryLimits>;

@@ -1,5 +1,5 @@
 /**
- * The composition root. It creates the components of the gateway in order and passes their dependencies to them.
+ * Creates the components of the gateway in order and passes their dependencies to them (composition root).
  */
 import { requestsWithHistory } from "../admin/endpoints/usage.ts";
 import { mergedEndpoints } from "../admin/merge/merged-endpoints.ts";
@@ -25,11 +25,7 @@ import { asStartError } from "./start-error.ts";
 import { handedSockets } from "./upgrade/handed-sockets.ts";
 import { createUpgrade } from "./upgrade/upgrade.ts";
 
-/**
- * After an upgrade, idle client connections stay open for one more request, whose response contains `connection:
- * close`. This limit exceeds the idle timeout of clients (4 s in Node.js), because a request sent to a closing
- * connection is lost.
- */
+/** After an upgrade, idle client connections stay open this long for one more request. */
 const UPGRADE_LINGER_MS = 10_000;
 /**
  * The limit for a process that stops is shorter than after an upgrade, because a service manager waits for the exit.

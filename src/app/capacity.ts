@@ -1,6 +1,5 @@
 /**
- * Derives connection limits from the open file limit and the memory of the process, and watches the heap. Each
- * reduction is logged, because operators must fix the cause outside the gateway.
+ * Derives connection limits from the open file limit and the memory of the process, and watches the heap.
  */
 
 import { connectionsThatFit, openFilesLimit } from "../base/file-descriptors.ts";
@@ -20,9 +19,8 @@ import type { Loaded } from "./config-loader.ts";
 import type { Services } from "./services.ts";
 
 const MIB = 1024 * 1024;
-/** The estimated memory of a connection, which has buffers in both directions. */
+/** This is the estimated memory of a connection. */
 const CONNECTION_BYTES = 128 * 1024;
-/** One client address can use this share of a listener's connections, but at least MIN_PER_ADDRESS. */
 const ADDRESS_SHARE = 0.5;
 const MIN_PER_ADDRESS = 256;
 

@@ -1,6 +1,5 @@
 /**
- * Reads and compiles the configuration, at the start and for each reload. Keeps the paths of other files that the
- * last load read, such as certificates, so that they are watched too.
+ * Reads and compiles the configuration, at the start and for each reload.
  */
 import type { UiSource } from "../backends/ui/source.ts";
 import type { SharedMemory } from "../base/shared-memory.ts";
@@ -17,7 +16,6 @@ export type Loaded = Extract<Prepared, { ok: true }>;
 
 export interface FirstLoad {
   readonly config: Loaded;
-  /** A later difference from this content triggers a reload. */
   readonly content: string;
   /** Commits the resources, once the listeners serve the configuration. */
   serves(): void;
@@ -36,7 +34,7 @@ export interface ConfigLoader {
   nextInSlices(generation: ConfigGeneration, before: Loaded): Promise<Prepared>;
   paths(): string[];
   content(): string;
-  /** Worker threads compile the source texts of the last load again. */
+  /** Returns the source texts of the last load. */
   texts(): readonly SourceText[];
 }
 

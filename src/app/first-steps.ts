@@ -1,12 +1,10 @@
 /**
- * The text that the gateway prints after the start, with URLs and example commands for each kind of route. Routes that
- * require a host name, header, or query parameter are skipped.
+ * Builds the text that the gateway prints after the start, with URLs and example commands for each kind of route.
  */
 import { ADMIN_PATHS } from "../admin/server/paths.ts";
 import type { Listener, Route, Topology } from "../core/topology.ts";
 import type { App } from "./app-options.ts";
 
-/** Limits the output to one screen. */
 const SHOWN_PER_KIND = 2;
 
 const INITIALIZE =
@@ -41,7 +39,7 @@ function block(title: string, url: string, command: readonly string[]): string {
   return `  ${title.padEnd(5)}${url}\n${command.map((line, i) => `${" ".repeat(i === 0 ? 7 : 9)}${line}\n`).join("")}`;
 }
 
-/** Returns an address that works on this machine. A wildcard address becomes localhost. */
+/** A wildcard address becomes localhost. */
 function originOf({ address, tls }: Listener, port: number | undefined): string {
   const isAny = address === undefined || address === "0.0.0.0" || address === "::";
   const host = isAny ? "localhost" : address;
@@ -84,7 +82,6 @@ function curl(start: readonly string[], headers: readonly string[], body: string
   ];
 }
 
-/** Returns the first path that matches a POST without other conditions. */
 function pathOf({ matches }: Route): string | undefined {
   const plain = matches.find(
     ({ path, method, headers, query }) =>

@@ -1,6 +1,5 @@
 /**
- * Connects everything that observes requests: metrics, OpenTelemetry, audit records, access log, recent requests, and
- * traffic history. Each finished request is recorded in one function, so all outputs agree.
+ * Connects the outputs that observe requests, such as metrics, OpenTelemetry, and the access log.
  */
 
 import { hostname } from "node:os";
@@ -40,7 +39,7 @@ export interface Measuring {
   readonly ids: IdSource;
   readonly records: RequestRecords;
   readonly heap: HeapPressure;
-  /** Undefined unless `config.history` is set. */
+  /** The value is undefined unless `config.history` is set. */
   readonly historyDatabase: History | undefined;
   random(): number;
 }
@@ -81,7 +80,7 @@ function openHistoryDatabase({ clock, logger, metrics }: Services, config: Loade
   );
 }
 
-/** Rejects with a StartError if the database was migrated by a newer gateway. An unavailable database is no error. */
+/** Rejects with a StartError if the history refuses to start. */
 export async function checkHistory(history: History | undefined, config: Loaded): Promise<void> {
   const refusal = await history?.started;
   if (refusal !== undefined) throw new StartError([`${config.processWrittenAt("history")}: ${refusal}`]);
@@ -101,7 +100,7 @@ export interface RequestRecords extends Pick<ListenersEnv, "trace" | "settled" |
   readonly mirrors: MirrorRecords;
   readonly requestHistory: RequestHistory;
   readonly history: TrafficHistory;
-  /** Undefined unless `config.tracing.keepFailed` is set. */
+  /** The value is undefined unless `config.tracing.keepFailed` is set. */
   readonly kept: KeptTraces | undefined;
 }
 
@@ -252,7 +251,7 @@ export function keepHistory(
   const key = `${hostname()}.${thread}`;
   let isRead = false;
   let isReported = false;
-  /** An idle gateway writes nothing, because its content does not change. */
+  /** Holds the last saved text, so that unchanged content is not written again. */
   let saved = "[[],[]]";
 
   const failed = (error: Error): void => {

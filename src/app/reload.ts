@@ -1,6 +1,5 @@
 /**
- * Compiles a changed configuration next to the running one, then applies or rejects it. Changes of files and of the
- * Kubernetes cluster trigger a reload. `/config_dump` shows the state of the last one.
+ * Compiles a changed configuration next to the running one, then applies or rejects it.
  */
 import type { Clock } from "../base/clock.ts";
 import type { ConfigGeneration } from "../config/compile/resource-registry.ts";
@@ -21,9 +20,9 @@ export interface ReloadParts {
   readonly sources: readonly string[];
   readonly first: Loaded;
   begin(): ConfigGeneration;
-  /** Throws if the sources cannot be read. */
+  /** Throws or rejects if the sources cannot be read. */
   prepare(generation: ConfigGeneration, before: Loaded): Prepared | Promise<Prepared>;
-  /** Rejects if a listener cannot be bound, after restoring the previous listeners. */
+  /** Rejects if a listener cannot be bound. */
   apply(topology: Topology): Promise<void>;
   isShuttingDown(): boolean;
 }

@@ -1,5 +1,5 @@
 /**
- * The I/O interfaces and registries of the process, which are opened first and passed to all other components.
+ * Opens the I/O interfaces and registries of the process, which are passed to other components.
  */
 
 import type { Clock } from "../base/clock.ts";

@@ -10,7 +10,7 @@ import type { Logger } from "../observe/log/logger.ts";
 export const SHUTDOWN_STEPS = [
   /** Stops reloads. */
   "watch",
-  /** Lets backends notify their clients. */
+  /** Ends endless streams of backends. */
   "backends",
   /** Stops accepting requests and drains those in flight. */
   "listeners",
@@ -55,7 +55,7 @@ export function createShutdown(clock: Clock, logger: Logger): Shutdown {
       }
     });
     const all = Promise.all(closes);
-    // Child processes are not bound by the drain timeout.
+    // The drain timeout does not bound this step, so it has its own limit.
     await (step === "resources" ? Promise.race([all, wait(clock, CLOSE_LIMIT_MS)]) : all);
   }
 

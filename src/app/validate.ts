@@ -1,6 +1,6 @@
 /**
- * `gateway --validate-only` and `gateway --test`: compiles the configuration without network access, reports problems,
- * and runs its tests as dry runs. Also handles what-if requests of the admin interface.
+ * `gateway --validate-only` and `gateway --test`: compiles the configuration, reports problems, and runs its tests as
+ * dry runs. Also handles what-if requests of the admin interface.
  */
 
 import type { WhatIf } from "../admin/endpoints/what-if.ts";
@@ -108,7 +108,7 @@ interface TestResult {
   readonly name: string;
   /** Empty if the test passed. */
   readonly differences: readonly ConfigError[];
-  /** Undefined if the dry run failed. */
+  /** The value is undefined for an access test, or if the dry run failed. */
   readonly report: DryReport | undefined;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Runs an access review of a configuration, and optionally of a new one for comparison, in the rehearsal process.
+ * Runs an access review of a configuration, and optionally of a new one for comparison.
  */
 import type { Clock } from "../../base/clock.ts";
 import { type DryConfig, openDryConfig } from "../../config/dry-config.ts";
@@ -26,7 +26,7 @@ import { valuesIn, withoutVariables, type YieldThread } from "./rehearse.ts";
 
 export interface AccessInput {
   readonly sources: readonly SourceText[];
-  /** A new configuration, to compare with `sources`. */
+  /** If set, this configuration is reviewed too. */
   readonly after?: readonly SourceText[] | undefined;
   readonly environment: Environment;
   readonly storedKeys: readonly StoredKeyIdentity[];

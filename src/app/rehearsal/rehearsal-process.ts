@@ -1,6 +1,6 @@
 /**
- * Entry point of the rehearsal process. It responds to each message with a report, and exits when the gateway
- * disconnects.
+ * Runs as the entry point of the rehearsal process. It responds to each message with a report or an error, and exits
+ * when the gateway disconnects.
  */
 import { keepAwake, systemClock } from "../../base/clock.ts";
 import type { FromRehearsal } from "./rehearsals.ts";
@@ -10,7 +10,7 @@ import { type Job, runJob } from "./run-job.ts";
 /** After this time, the event loop runs once, so that a disconnect is noticed. */
 const WORK_MS = 50;
 
-// Rejections are normal results of a rehearsal, and capturing their stacks would dominate the run time.
+// Rejections are normal results of a rehearsal, so their stacks are not captured.
 Error.stackTraceLimit = 0;
 
 process.on("disconnect", () => process.exit());

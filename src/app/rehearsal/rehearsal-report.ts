@@ -1,6 +1,6 @@
 /**
- * The report of a rehearsal: subjects that would be newly denied or admitted, limits that would reject requests, and
- * changed routes and headers. All lists are bounded.
+ * Builds the report of a rehearsal: subjects that would be newly denied or admitted, limits that would reject requests,
+ * and changed routes and headers.
  */
 
 import { escapeControls } from "../../observe/log/logger.ts";
@@ -235,8 +235,6 @@ function sorted<Row>(rows: Map<string, Row>, count: (row: Row) => number): Row[]
   return [...rows.values()].sort((one, other) => count(other) - count(one));
 }
 
-// The exit code of `gateway --rehearse` is 0 if no request is newly denied, admitted, or limited, 1 if any is, and 2 if
-// there are no requests. With `--strict`, changed routes, responses, and headers also count.
 
 const SHOWN_ROWS = 20;
 const SHOWN_SUBJECTS = 5;

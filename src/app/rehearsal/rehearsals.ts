@@ -1,7 +1,6 @@
 /**
- * Runs one rehearsal at a time, in a child process with one thread, a lower priority, and a time limit. The process is
- * kept for a minute, because loading the code takes most of the time. The single executable cannot start it and instead
- * rehearses on the serving thread in slices of a millisecond.
+ * Runs one rehearsal or access review at a time, in a child process or, if none can be started, in slices on the
+ * serving thread.
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { setPriority } from "node:os";
@@ -15,16 +14,12 @@ import { type Found, type Job, runJob } from "./run-job.ts";
 const MAX_REHEARSAL_MS = 60_000;
 const KEEP_PROCESS_MS = 60_000;
 
-/** The longest slice of rehearsal work, because requests wait for a slice to end. */
+/** Work on the serving thread yields after about this time, because requests wait for it. */
 const SHARED_WORK_MS = 1;
 
-/** With a value near 19, the process would get almost no CPU time on a busy machine. */
 const PRIORITY = 5;
 
-/**
- * Helper threads of V8 would not have the lower priority and would compete with requests. The large young generation
- * makes garbage collections rare.
- */
+/** Helper threads of V8 would not have the lower priority. */
 const NODE_FLAGS: readonly string[] = ["--single-threaded", "--max-semi-space-size=32", "--max-old-space-size=512"];
 
 const NEVER = new AbortController().signal;
@@ -112,7 +107,6 @@ function startProcess(): RehearsalProcess {
     serialization: "advanced",
     stdio: ["ignore", "ignore", "ignore", "ipc"],
   });
-  // The priority is set right away, because loading the code takes most of the time.
   try {
     if (child.pid !== undefined) setPriority(child.pid, PRIORITY);
   } catch {

@@ -1,6 +1,6 @@
 /**
- * Replays recorded requests as dry runs against the old and the new configuration, with their original timestamps,
- * and compares the results. No traffic is sent.
+ * Replays recorded requests as dry runs against the old and the new configuration, with their original timestamps, and
+ * compares the results.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -18,7 +18,7 @@ export interface RehearsalInput {
   readonly after: readonly SourceText[];
   readonly environment: Environment;
   readonly allowMissingEnv?: boolean;
-  /** Variables that only the new configuration uses. Their names are used as their values. */
+  /** Only the new configuration uses these variables, so their names are used as their values. */
   readonly unnamed?: readonly string[];
 }
 
@@ -70,7 +70,7 @@ export async function rehearse(
   }
 }
 
-/** Explains the limits of a rehearsal, which has no request bodies and calls no services. */
+/** Explains the limits of a rehearsal. */
 function notesOn(input: RehearsalInput): string[] {
   const { after, before } = input;
   const texts = [...after, ...(before ?? [])].map(({ text }) => text).join("\n");
@@ -109,9 +109,8 @@ function movingClock(clock: Clock, firstMs: number): { readonly clock: Clock; mo
   };
 }
 
-// A client of the admin interface chooses the new configuration, and must not be able to read the gateway's
-// environment with it. The report contains variable names instead of values, and variables that the running
-// configuration does not use are not read.
+// A client of the admin interface chooses the new configuration, and must not be able to read the gateway's environment
+// with it.
 
 /** Shorter values could match words of the report itself. */
 const MIN_HIDDEN_CHARS = 4;

@@ -1,5 +1,5 @@
 /**
- * The jobs of the rehearsal process: a rehearsal or an access review, on the recorded requests of the gateway.
+ * Defines the jobs of the rehearsal process: a rehearsal or an access review, on recorded requests.
  */
 import type { Clock } from "../../base/clock.ts";
 import { readTraffic } from "../../pipeline/records/request-history.ts";

@@ -1,8 +1,6 @@
 /**
  * Forwards requests to the worker thread that owns the route. MCP sessions and child processes exist in one thread, so
- * one thread owns each route with MCP backends, selected by a hash of the route name. If such a listener has policies
- * that can change the request before its route is known, one thread owns the whole listener. The accepting thread
- * serves all other requests. Requests are forwarded before any policy runs, and the owning thread records them.
+ * one thread owns each route with MCP backends.
  */
 import type { Duplex } from "node:stream";
 import type { MessagePort } from "node:worker_threads";
@@ -26,7 +24,7 @@ const SMALL_BODY_BYTES = 64 * 1024;
 const WINDOW_BYTES = 256 * 1024;
 /** Window updates are batched to this size. */
 const REPORT_BYTES = WINDOW_BYTES / 4;
-/** Smaller chunks are sent as latin1 strings. Larger chunks are copied once and transferred. */
+/** Chunks up to this size are sent as latin1 strings. Larger chunks are copied once and transferred. */
 const CLONED_BYTES = 16 * 1024;
 
 type Bytes = string | Uint8Array<ArrayBuffer>;
@@ -40,7 +38,7 @@ type Start = Omit<ExchangeStart, "request"> & {
   readonly request: Omit<GatewayRequest, "headers" | "body">;
 };
 
-/** Sent by the thread that accepted the connection. */
+/** The thread that accepted the connection sends these messages. */
 type Forwarded =
   | {
       readonly kind: "request";
@@ -56,7 +54,7 @@ type Forwarded =
   | { readonly kind: "stalled"; readonly id: number }
   | { readonly kind: "left"; readonly id: number };
 
-/** Sent by the thread that serves the request. */
+/** The thread that serves the request sends these messages. */
 type Returned =
   | {
       readonly kind: "response";
@@ -223,13 +221,13 @@ class ForwardedRequest {
   readonly #sink: ClientSink;
   #isOver = false;
   #hasHead = false;
-  /** Response bytes that were written to the client but not yet reported. */
+  /** Counts response bytes that were written to the client but not yet reported. */
   #taken = 0;
-  /** Response bytes that wait for the client to drain. */
+  /** Counts response bytes that wait for the client to drain. */
   #waiting = 0;
   #isReading = false;
   #isPaused = false;
-  /** Body bytes that the other thread has not read. */
+  /** Counts body bytes that the other thread has not read. */
   #unread = 0;
 
   constructor(id: number, link: ThreadLink, exchange: Exchange, sink: ClientSink) {
@@ -283,7 +281,7 @@ class ForwardedRequest {
     else this.#refuse(beingReplaced());
   }
 
-  /** Destroys the connection, so that the client cannot mistake a partial response for a complete one. */
+  /** Ends the response abruptly, so that the client cannot mistake it for a complete one. */
   cut(): void {
     if (this.#isOver) return;
     this.#end();
@@ -387,12 +385,12 @@ class RemoteClient implements ClientSink, BodyCarrier {
   #head: { readonly status: number; readonly lines: Lines } | undefined = undefined;
   #hasEnded = false;
   #isClosed = false;
-  /** Response bytes that the accepting thread has not yet reported as written to the client. */
+  /** Counts response bytes that the accepting thread has not yet reported as written to the client. */
   #sent = 0;
   #awaitsDrain = false;
   #isBodyWanted = false;
   #hasBody: boolean;
-  /** Body bytes that this thread received and has not yet reported as read. */
+  /** Counts body bytes that this thread received and has not yet reported as read. */
   #read = 0;
   #moved = 0;
   #lastMoved = -1;
@@ -521,7 +519,6 @@ class RemoteClient implements ClientSink, BodyCarrier {
     }
   }
 
-  /** Called when the response has been sent or the client has disconnected. */
   close(complete: boolean): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -602,7 +599,7 @@ function ownersOf(listener: Listener, threads: number): OwnerOf {
   };
 }
 
-/** Returns undefined for a request without a route, which the accepting thread rejects. */
+/** Returns undefined for a request without a route or with an ambiguous match. */
 function matched(table: Served["table"], request: Exchange["request"]): Route | undefined {
   try {
     return table.match(request);

@@ -1,7 +1,6 @@
 /**
  * Loads the first configuration, which determines the number of worker threads. With several threads, it is compiled
- * again with rate limits in shared memory. All threads listen on the same port with `reusePort`, which requires Linux
- * and Node.js 22.12 or later.
+ * again with rate limits in shared memory.
  */
 
 import { availableParallelism } from "node:os";

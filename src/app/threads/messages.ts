@@ -1,6 +1,5 @@
 /**
- * Messages between the main thread and worker threads. Workers get the source texts from the main thread, so that all
- * of them serve the same configuration.
+ * Defines the messages between the main thread and worker threads.
  */
 import type { MessagePort } from "node:worker_threads";
 import type { RemoteRequest } from "../../admin/merge/remote-call.ts";
@@ -15,10 +14,10 @@ export interface ThreadData {
   readonly environment: Environment;
   readonly color: boolean;
   readonly version: string;
-  /** The `process.hrtime` in milliseconds at which the main thread's monotonic clock was 0. */
+  /** At this `process.hrtime`, in milliseconds, the main thread's monotonic clock was 0. */
   readonly clockStartMs: number;
   readonly sources: readonly string[];
-  /** The counter of finished requests, which all threads share. */
+  /** All threads share this counter of finished requests. */
   readonly sequence: SharedArrayBuffer;
   readonly logFilter: string;
   /** The main thread holds the in-memory store, so workers check its heap level. */
@@ -57,7 +56,7 @@ export interface Report {
 export type FromThread =
   | { readonly kind: "report"; readonly id: number; readonly report: Report }
   | { readonly kind: "log"; readonly text: string }
-  /** Rows of the history. The main thread owns the database. */
+  /** The main thread owns the history database and writes these rows. */
   | { readonly kind: "history"; readonly text: string }
   /** The main thread holds the in-memory store, so that all threads share it. */
   | { readonly kind: "store"; readonly question: StoreRequest }

@@ -60,7 +60,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   let serving: { config: Loaded; readonly listeners: Listeners } | undefined;
   let served: ReadonlyMap<string, Served> = new Map();
   let forwarding: Forwarding | undefined;
-  /** Ports that arrive before this thread serves. Their messages stay queued. */
+  /** Holds ports that arrive before this thread serves. Their messages stay queued. */
   const earlyPeers = new Map<number, MessagePort>();
   const ownEndpoints: AdminEndpoint[] = [];
   const mainEndpoints: AdminEndpoint[] = [];

@@ -1,7 +1,6 @@
 /**
  * Runs the worker threads and implements the listeners of the main thread with them. All threads prepare a new
- * configuration before any thread serves it. A thread that dies is replaced, and the other threads accept new
- * connections meanwhile.
+ * configuration before any thread serves it, and a thread that dies is replaced.
  */
 
 import { createServer } from "node:net";
@@ -40,7 +39,7 @@ export interface ThreadPoolOptions {
   readonly data: Pick<ThreadData, "environment" | "color" | "version" | "clockStartMs" | "sources">;
   texts(): readonly SourceText[];
   logFilter(): string;
-  /** Used by copies of the UI in worker threads. */
+  /** Copies of the UI in worker threads use these endpoints. */
   endpoints(): readonly AdminEndpoint[];
   start(data: ThreadData): Worker;
   /** Receives rows of the history. */

@@ -1,5 +1,5 @@
 /**
- * Messages between the old and the new process of an upgrade.
+ * Defines the messages between the old and the new process of an upgrade.
  */
 import type { UsedBucket } from "../../core/policy.ts";
 import type { BusMessage } from "../../store/process-bus.ts";
@@ -11,7 +11,7 @@ export const HANDED_SOCKETS = "GATEWAY_HANDED_SOCKETS";
 
 export interface HandedSocket {
   readonly fd: number;
-  /** The name of the listener, or the audience of an admin address. */
+  /** Names the listener, or the audience of an admin address. */
   readonly name: string;
   readonly kind: "listener" | "process";
   readonly port: number;

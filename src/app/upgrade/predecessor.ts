@@ -1,6 +1,6 @@
 /**
- * The new process's side of an upgrade. It receives the sockets, store and rate limit counts of the old process, and
- * notifies it when ready.
+ * Implements the new process's side of an upgrade. It receives the sockets, store, and rate limit counts of the old
+ * process.
  */
 import type { Environment } from "../../config/text/env.ts";
 import type { LimitRegistry } from "../../core/policy.ts";

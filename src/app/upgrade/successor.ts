@@ -1,7 +1,5 @@
 /**
- * The old process's side of an upgrade. It starts the program from disk with its listening sockets. Under a service
- * manager, the new process is ready only after the manager has its process ID, because the manager would otherwise
- * stop it with the old process.
+ * Implements the old process's side of an upgrade, which starts the program from disk with its listening sockets.
  */
 import { spawn } from "node:child_process";
 import { isOneFile } from "../../base/embedded-files.ts";
@@ -24,7 +22,6 @@ export interface SuccessorEvents {
   ended(reason: string): void;
 }
 
-/** Throws if the process cannot be started. */
 export function startSuccessor(
   sockets: readonly HandedSocket[],
   environment: Readonly<Record<string, string | undefined>>,

@@ -149,7 +149,7 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
   };
 }
 
-/** Returns the content of an in-memory store. Closes any other store, so that the new process can open it. */
+/** Resolves with the content of an in-memory store. Any other store is closed, so that the new process can open it. */
 async function releaseStore(store: Store | undefined) {
   if (store !== undefined && "content" in store) return (store as unknown as { content(): [] }).content();
   await store?.close();
