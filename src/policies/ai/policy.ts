@@ -27,10 +27,8 @@ const rule = exactlyOneOf(
   ["builtin", "pattern"],
 );
 
-/** Most models cache only prompts of at least this many tokens. */
 const DEFAULT_CACHED_MINIMUM = 1_024;
 
-/** The timeout allows for a guard that runs a small model on the same host. */
 const DEFAULT_WEBHOOK_TIMEOUT_MS = 2_000;
 
 const guard = exactlyOneOf(

@@ -283,7 +283,7 @@ export function keyBudgetHooks(
   };
 }
 
-/** Returns undefined if the key has no budget. The amount covers the current period. */
+/** Resolves with the amount of the current period, or with undefined if the key has no budget. */
 export async function keySpending(whole: Store, clock: Clock, key: SpendingKey): Promise<number | undefined> {
   if (key.budget === undefined) return undefined;
   const budget = toBudget(key.budget);
@@ -321,7 +321,7 @@ export function intersectAccess(a: ModelAccess | undefined, b: ModelAccess | und
   };
 }
 
-/** These methods never start a model call. */
+/** A request with one of these methods and no body starts no model call. */
 const READ_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
 /** Some servers use these headers in place of the request method. */
 const METHOD_OVERRIDES: ReadonlySet<string> = new Set(["x-http-method-override", "x-http-method", "x-method-override"]);

@@ -1,8 +1,6 @@
 /**
- * `authorization`: evaluates CEL rules over the verified token claims and other request attributes. The policy runs
- * after every authentication policy, so `jwt.*` is either verified or absent. Rules that read `llm.*`, `mcp.*`, or
- * `a2a.*` run after the backend has parsed the body, on the values that the backend will use. These rules deny requests
- * of other protocols unless they allow for them explicitly.
+ * `authorization`: evaluates CEL rules over request attributes, such as verified token claims. Rules that read `llm.*`,
+ * `mcp.*`, or `a2a.*` run after the backend has parsed the body.
  */
 import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
@@ -65,7 +63,6 @@ export const authorization = definePolicy({
     const readsMcp = readsBody(late, "mcp");
     const readsLlm = readsBody(late, "llm");
     const judge = {};
-    /** Returns undefined if the request names only its `requestModel`. */
     function otherModels(exchange: Exchange): readonly string[] | undefined {
       const { llm } = exchange.attributes;
       try {
@@ -112,8 +109,8 @@ export const authorization = definePolicy({
 });
 
 /**
- * Rejects misspelled method names, and the names of other A2A versions, when the configuration is loaded. A rule with
- * such a name never matches, so a `deny` rule would silently fail open.
+ * Rejects method names with another case, and the names of other A2A versions, when the configuration is loaded. A
+ * `deny` rule with such a name would never match.
  */
 function checkA2aNames(rule: Expression): void {
   for (const { path, values } of rule.readings().comparisons) {

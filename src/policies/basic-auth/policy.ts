@@ -1,6 +1,6 @@
 /**
  * `basicAuth`: authenticates requests by user name and password (RFC 7617) from an htpasswd file. Rules can read the
- * user as `basicAuth.username`. They cannot read the password, and only `backendAuth` with `passthrough` forwards it.
+ * user as `basicAuth.username`.
  */
 import { z } from "zod";
 import { ConfigError } from "../../core/config-error.ts";

@@ -1,7 +1,6 @@
 /**
  * `budgets`: limits the cost of LLM calls per day, week, or month, in US dollars or tokens, in total or per key. The
- * policy reserves an estimate in the store before a call and settles it when the response ends. It never cuts off a
- * response.
+ * policy reserves an estimate in the store before a call and settles it when the response ends.
  */
 import { createHash } from "node:crypto";
 import { z } from "zod";
@@ -22,7 +21,7 @@ import { budgetView } from "../../llm/budgets/budget-view.ts";
 import { budgetBooks } from "../../llm/budgets/ledger.ts";
 import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
 
-/** The number is limited, because every call updates each budget's counter in the store twice. */
+/** The number is limited, because a call updates the counter of each budget in the store. */
 const MAX_BUDGETS = 16;
 const MAX_ALERTS = 10;
 const DEFAULT_ALERTS = [80, 100];

@@ -91,7 +91,7 @@ export const cors = definePolicy({
         const { response } = exchange;
         if (!response) return;
         if (!origins.any) addVary(response.headers);
-        // The policy replaces the backend's CORS headers, because two sets would contradict each other.
+        // The policy replaces the backend's CORS headers, because two sets could contradict each other.
         for (const name of [
           "access-control-allow-origin",
           "access-control-allow-credentials",

@@ -1,6 +1,6 @@
 /**
- * Implements a client for authorization services that provide Envoy's check API over gRPC. It keeps one connection open
- * and reconnects automatically. The gRPC library is loaded only if a policy uses gRPC.
+ * Implements a client for authorization services that provide Envoy's check API over gRPC. The gRPC library is loaded
+ * only if a policy uses gRPC.
  */
 
 import type { Client, MethodDefinition, ServiceDefinition, ServiceError } from "@grpc/grpc-js";
@@ -89,7 +89,7 @@ async function openClient(
     // The proxy environment variables do not apply to the operator's authorization service.
     "grpc.enable_http_proxy": 0,
   });
-  // Starts connecting now, so that the first request does not wait.
+  // Starts connecting before the first request.
   client.getChannel().getConnectivityState(true);
   return { client, method: service.Check as MethodDefinition<CheckRequest, CheckResponse> };
 }

@@ -1,7 +1,6 @@
 /**
  * Checks a request with an authorization service over plain HTTP, like `auth_request` in nginx and `forwardAuth` in
- * Traefik. The method and URL are sent in `x-forwarded-*` headers. 2xx allows the request, 5xx is a failure of the
- * service, and any other response is sent to the client.
+ * Traefik. 2xx allows the request, 5xx is a failure of the service, and any other status denies the request.
  */
 
 import type { Exchange } from "../../core/exchange.ts";

@@ -1,8 +1,6 @@
 /**
- * `extAuthz`: an external service allows or denies each request, over Envoy's check API (gRPC) or plain HTTP. The
- * policy runs after authentication and authorization, so the service is called only for requests that those policies
- * admit. If the service does not respond in time, the request is rejected unless `failureMode` is `open`. A dry run
- * does not call the service.
+ * `extAuthz`: an external service allows or denies requests, over Envoy's check API (gRPC) or plain HTTP. If the
+ * service does not respond in time, the request is rejected unless `failureMode` is `open`.
  */
 import { LRUCache } from "lru-cache";
 import { z } from "zod";
@@ -237,10 +235,7 @@ function requestHeaders({ request }: Exchange, sent: ReadonlySet<string> | undef
   return headers;
 }
 
-/**
- * Returns undefined for keys that fail, are empty, or are not strings. Their verdicts are not cached, so clients never
- * share a verdict by accident.
- */
+/** Returns undefined for keys that fail, are empty, or are not strings. Their verdicts are not cached. */
 function cacheKey(result: { readonly ok: boolean; readonly value?: unknown }): string | undefined {
   return result.ok && typeof result.value === "string" && result.value !== "" ? result.value : undefined;
 }

@@ -1,7 +1,5 @@
 /**
- * Defines and applies an external service's decision about a request, independent of the check protocol. Headers with
- * an invalid name, and headers that only the gateway sets, are ignored. If a replacing header has an invalid value, the
- * client's header is removed, so that the client's value is not used instead.
+ * Defines and applies an external service's decision about a request, independent of the check protocol.
  */
 
 import { isHeaderName } from "../../base/header-names.ts";
@@ -58,7 +56,7 @@ export function checkHeaderCount(headers: readonly unknown[]): void {
     throw new Error(`${headers.length} headers, more than ${MAX_CHANGED_HEADERS}`);
 }
 
-/** Always removes other spellings of a changed header, because a server may treat them as the same header. */
+/** Removes other spellings of a changed header, because a server may treat them as the same header. */
 export function applyHeaders(headers: HeaderList, changes: readonly HeaderChange[]): void {
   const replaced = new Set<string>();
   for (const { name, value, action } of changes) {

@@ -1,7 +1,6 @@
 /**
- * `jwtAuth`: verifies bearer tokens on any HTTP or LLM route, from one or several issuers, each with its own keys.
- * Unlike `mcpAuthentication`, it serves no metadata and no login. The `www-authenticate` header of its 401 responses
- * shows whether a token was missing or invalid (RFC 6750).
+ * `jwtAuth`: verifies bearer tokens from one or several issuers, each with its own keys. Unlike `mcpAuthentication`, it
+ * serves no metadata and no login.
  */
 import { z } from "zod";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";

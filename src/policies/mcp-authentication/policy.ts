@@ -1,8 +1,6 @@
 /**
  * `mcpAuthentication`: implements OAuth for MCP routes. The policy verifies bearer tokens of an external identity
- * provider, serves the metadata documents that lead clients to the provider, and adds features that the provider lacks,
- * such as client registration. These endpoints need no token. In strict mode, every other request on the route requires
- * a token, regardless of its method.
+ * provider, and serves the metadata and login endpoints, which need no token.
  */
 import { z } from "zod";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";

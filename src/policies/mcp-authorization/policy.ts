@@ -1,7 +1,6 @@
 /**
  * `mcpAuthorization`: evaluates CEL rules that decide which tools, prompts, and resources a client can see and use. The
- * MCP backend filters lists with these rules and treats a call to a denied item like a call to an unknown name, so that
- * clients cannot probe for hidden items.
+ * MCP backend filters lists with these rules and treats a call to a denied item like a call to an unknown name.
  */
 import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
@@ -61,10 +60,7 @@ export const mcpAuthorization = definePolicy({
   },
 });
 
-/**
- * Builds hooks that record denials after the backend has parsed the call. The backend receives no rules, so no item is
- * hidden.
- */
+/** Builds hooks that record denials after the backend has parsed the call. No item is hidden. */
 function shadowHooks(byKind: Record<ItemKind, AccessRules>): Hooks {
   const check = (exchange: Exchange, attributes: McpAttributes | undefined): void => {
     for (const kind of KINDS) {
@@ -138,12 +134,12 @@ function isAdmitted(
   }
 }
 
-/** Reports whether the request calls this item. Hiding an item from a list is not a failure of the request. */
+/** Returns whether the request calls this item. Hiding an item from a list is not a failure of the request. */
 function isCalled(attributes: McpAttributes | undefined, kind: ItemKind, name: string): boolean {
   return (kind === "resource" ? attributes?.resource?.uri : attributes?.[kind]?.name) === name;
 }
 
-/** Records the denying rule for the log and `explain`. The client sees only an unknown name. */
+/** Records the reason why the call was denied. */
 function recordDenial(exchange: Exchange, kind: ItemKind, name: string, reason: string): void {
   exchange.failure ??= {
     code: "authorization_denied",

@@ -1,7 +1,5 @@
 /**
- * `oidc`: signs users in with their browser at an OpenID provider. A navigation without a session is redirected to the
- * provider. Scripts and fetches get 401. Rules read the ID token's claims as `jwt.*`. Because browsers send cookies
- * automatically, requests with unsafe methods must come from a page of the same origin.
+ * `oidc`: signs users in with their browser at an OpenID provider. Rules read the ID token's claims as `jwt.*`.
  */
 import { createHash } from "node:crypto";
 import { z } from "zod";
@@ -162,7 +160,7 @@ export const oidc = definePolicy({
       });
     }
 
-    /** This check prevents CSRF, because browsers add the session cookie to requests from any page. */
+    /** This check prevents CSRF, because browsers may add the session cookie to requests from any page. */
     function requireSameOrigin(request: GatewayRequest): void {
       const detail = foreignOrigin(request, origin);
       if (detail === undefined) return;

@@ -1,8 +1,6 @@
 /**
- * Stores the token buckets of one rate limit rule, one shared bucket and up to 65,536 keyed buckets, in typed arrays
- * that threads can share. A full store evicts a refilled bucket first, then the bucket with the most units left, and an
- * exhausted bucket only as a last resort, so that a flood of new keys does not reset a client's limit. Lookups, debits,
- * and evictions take constant time. With shared memory, a slot number is valid only inside `withLock`.
+ * Stores the token buckets of one rate limit rule, one shared bucket and a bounded number of keyed buckets, in typed
+ * arrays that threads can share. With shared memory, a slot number is valid only inside `withLock`.
  */
 import { randomFillSync } from "node:crypto";
 import { MAX_KEY_LENGTH } from "../../cel/limit-key.ts";
@@ -44,9 +42,7 @@ export function debited(rule: BucketRule, remaining: number, amount: number): nu
   return Math.max(0, Math.min(rule.capacity, remaining - amount));
 }
 
-/**
- * Returns the seconds until the window ends, rounded up so that a client that waits this long finds at least one unit.
- */
+/** Returns the seconds until the window ends, rounded up, and at least 1. */
 export function resetSeconds(rule: BucketRule, windowStartMs: number, nowMs: number): number {
   return Math.max(1, Math.ceil((rule.windowMs - (nowMs - windowStartMs)) / 1000));
 }
@@ -192,7 +188,7 @@ export function keyHash(key: string, seed0: number, seed1: number): number {
 /** The control array holds the lock, two hash seeds, and padding for alignment. */
 const CONTROL_NUMBERS = 4;
 const UNLOCKED = 0;
-/** A lock is usually released after far fewer spins. After this count, the waiter sleeps between attempts. */
+/** After this many spins, the waiter sleeps between attempts. */
 const SPINS_BEFORE_SLEEP = 2_000;
 const SLEEP_MS = 1;
 
@@ -602,11 +598,7 @@ export class BucketStore {
     return slot;
   }
 
-  /**
-   * Scans the window-end lists up to now with a clock hand and returns a bucket that has refilled, or NO_SLOT. Each
-   * list holds the window ends of a single tick, because a window ends at most one window ahead. If the first window in
-   * a list is still open, the others are open too or ended within the current tick.
-   */
+  /** Scans the window-end lists up to now with a clock hand and returns a bucket that has refilled, or NO_SLOT. */
   #findRefilled(nowMs: number): number {
     const nowTick = this.#tick(nowMs);
     let hand = Math.max(this.#state[CLOCK_HAND] as number, nowTick - TICK_LISTS);

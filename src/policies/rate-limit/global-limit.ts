@@ -1,8 +1,6 @@
 /**
- * `rateLimit.global`: enforces limits that an external service counts for all replicas. Request limits need one call.
- * Token limits need up to two, for the estimate at admission and for the difference if the response used more. If the
- * service does not respond, `failureMode` decides whether the request fails with 500 or passes. In shadow mode, no
- * request waits for the service.
+ * `rateLimit.global`: enforces limits that an external service counts. If the service does not respond, `failureMode`
+ * decides whether the request fails or passes.
  */
 
 import { isHeaderName } from "../../base/header-names.ts";
@@ -308,7 +306,7 @@ function headerReading(limit: string, remaining: string, reset: string): LimitRe
   const maximum = Number.parseInt(limit, 10);
   const left = Number.parseInt(remaining, 10);
   const resetSeconds = Number.parseInt(reset, 10);
-  // Larger numbers would be formatted with an exponent, such as `1e+21`.
+  // Larger numbers could be formatted with an exponent.
   if (![maximum, left, resetSeconds].every(Number.isSafeInteger)) return undefined;
   if (maximum <= 0 || left < 0 || resetSeconds < 0) return undefined;
   return { limit, remaining: left, resetSeconds: Math.max(1, resetSeconds), share: Math.min(1, left / maximum) };

@@ -1,7 +1,6 @@
 /**
- * Transfers the buckets of one rule to the successor process during an upgrade. The old process first sends the used
- * units of all buckets, then the units used by requests that are still finishing. The successor adds them to its own
- * counts. Times are wall-clock times, because monotonic clocks differ between processes.
+ * Transfers the buckets of one rule to the successor process during an upgrade. Times are wall-clock times, because
+ * monotonic clocks differ between processes.
  */
 
 import type { Clock } from "../../base/clock.ts";

@@ -1,7 +1,5 @@
 /**
- * Builds the hooks of a `rateLimit` policy for the limits of one mode (enforced or shadow). Request limits are checked
- * after authentication and authorization; token limits after the body is parsed, with an estimate that is settled when
- * the response ends.
+ * Builds the hooks of a `rateLimit` policy for the limits of one mode (enforced or shadow).
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -25,10 +23,7 @@ export function limitHooks(
   const reservesOutput = tokenLimits.some((limit) => limit.reservesOutput);
   const nowMs = (): number => Math.floor(clock.monotonicMs());
 
-  /**
-   * Limits whose key reads the body (`mcp.*`, `a2a.*`) are checked after the body is parsed, all others before it is
-   * read.
-   */
+  /** Limits whose key reads the body (`mcp.*`, `a2a.*`) are checked after the body is parsed. */
   function admitRequests(needsBody: boolean): ((exchange: Exchange) => Charge | undefined) | undefined {
     const checked = requestLimits.filter((limit) => limit.needsBody === needsBody);
     const service = global?.counts.requests === true && global.needsBody === needsBody ? global : undefined;
@@ -57,7 +52,6 @@ export function limitHooks(
     return charge;
   }
 
-  /** The exchange holds the charge, because a WeakMap keyed by exchanges is expensive to garbage-collect. */
   function tokenCharge({ limits: { tokenCharges } }: Exchange): LocalCharge | undefined {
     const isOwn = (charge: object): boolean => charge instanceof LocalCharge && charge.isFor(tokenLimits);
     return tokenCharges?.findLast(isOwn) as LocalCharge | undefined;

@@ -1,6 +1,6 @@
 /**
  * Implements one entry of `rateLimit.local` and the charges against its buckets. A reload that does not change the
- * entry keeps the buckets and their admin view. Only the key expression is compiled again.
+ * entry keeps the buckets and their admin view.
  */
 import type { Expression } from "../../cel/expression.ts";
 import { boundedKey, keyDisplay, keyOf } from "../../cel/limit-key.ts";
@@ -326,8 +326,8 @@ function open(
 }
 
 /**
- * Without `wanted`, lists the buckets in use, emptiest first. With `wanted`, lists all buckets with a matching key,
- * including full ones.
+ * Without `wanted`, lists buckets in use. With `wanted`, lists buckets with a matching key, including full ones. The
+ * emptiest are first, up to a limit.
  */
 function createView(
   state: LimitState,

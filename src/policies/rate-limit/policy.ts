@@ -1,6 +1,6 @@
 /**
  * `rateLimit`: limits requests or LLM tokens, counted in this process (`local`) or by an external service (`global`).
- * Each limit is enforced or, in `mode: shadow`, only recorded. A response that has started is never cut off.
+ * Each limit is enforced or, in `mode: shadow`, only recorded.
  */
 import { type CompileEnv, definePolicy, type Hooks } from "../../core/policy.ts";
 import { compileGlobalLimit } from "./global-limit.ts";

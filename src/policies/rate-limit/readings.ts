@@ -1,6 +1,6 @@
 /**
  * Writes the `x-ratelimit-*` response headers. They describe the limit with the smallest remaining share across all
- * scopes, or on a rejection the limit that was reached. Headers of these names from backends are removed.
+ * scopes, or on a rejection the limit that was reached.
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, LimitReading } from "../../core/exchange.ts";
@@ -17,10 +17,7 @@ export function addReading(exchange: Exchange, reading: LimitReading): void {
   else limits.readings.push(reading);
 }
 
-/**
- * Builds the 429 error. Its reading replaces all others, so the headers describe the limit that was reached. If a
- * service rejects a request without reporting a limit, the response has no limit headers.
- */
+/** Builds the 429 error. Its reading replaces all others, so the headers describe the limit that was reached. */
 export function rateLimitedError(
   exchange: Exchange,
   reading: LimitReading | undefined,

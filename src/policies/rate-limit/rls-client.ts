@@ -1,7 +1,5 @@
 /**
- * Implements the gRPC client of a rate limit service, shared by all policies with the same address. It keeps one
- * connection open and reconnects with exponential backoff. Once connected, every call ends within its timeout. The gRPC
- * library is loaded only if a global limit is configured, because loading it is slow.
+ * Implements the gRPC client of a rate limit service. The gRPC library is loaded only if a global limit is configured.
  */
 import type { Client, ServiceError } from "@grpc/grpc-js";
 import type { fromJSON } from "@grpc/proto-loader";
@@ -47,9 +45,7 @@ export interface RlsResponse {
 export const CODE_OK = 1;
 export const CODE_OVER_LIMIT = 2;
 
-/**
- * The service does not report the length of a unit. A month has 30 days and a year 365, as in the reference service.
- */
+/** A month counts as 30 days and a year as 365. */
 export const UNIT_SECONDS: Readonly<Record<number, number>> = {
   1: 1,
   2: 60,
@@ -130,17 +126,13 @@ export interface RlsClient {
   close(): void;
 }
 
-/** The backoff balances quick recovery against flooding a service that is down. */
 const FIRST_RECONNECT_MS = 100;
 const MAX_RECONNECT_MS = 5_000;
 /** The limit leaves room for the headers and body of a 429 response. */
 const MAX_RESPONSE_BYTES = 64 * 1024;
-/**
- * The first calls wait this long for the connection that is opened when the configuration loads. Their own timeout
- * starts when they can be sent.
- */
+/** Calls wait up to this long for the first connection. Their own timeout starts afterwards. */
 const FIRST_CONNECTION_MS = 2_000;
-/** A half-open connection never reports an error, so it is replaced after this many consecutive timeouts. */
+/** A half-open connection may report no error, so the connection is replaced after this many consecutive timeouts. */
 const MAX_CONSECUTIVE_TIMEOUTS = 20;
 
 interface Channel {
@@ -158,7 +150,7 @@ export function openRlsClient(host: string, clock: Clock, tasks: Tasks, isConfin
   const task: Task = tasks.start("rate-limit-service", host, () => ({ consecutiveTimeouts }));
   // `call` reports the failure. Without a call, the unhandled rejection would be logged as a defect.
   channel.catch(() => undefined);
-  // The value is undefined after the first connection attempt, so that later calls do not wait for it.
+  // The value becomes undefined, so that later calls do not wait.
   let starting: Promise<void> | undefined = firstConnection(channel, clock).then(() => {
     starting = undefined;
   });
@@ -233,7 +225,7 @@ async function openChannel(host: string, isConfined: boolean): Promise<Channel> 
     // `http_proxy` in the environment does not apply to the gateway's own services.
     "grpc.enable_http_proxy": 0,
   });
-  // Starts connecting now, so that the first request does not wait.
+  // Starts connecting before the first request.
   const connection = client.getChannel();
   const { IDLE, CONNECTING } = grpc.connectivityState;
   const connected = new Promise<void>((resolve) => {

@@ -8,7 +8,6 @@ import { celSource, duration, exactlyOneOf, markAddress, missingChoice } from ".
 const MAX_ENTRIES = 16;
 /** The maximum is far above any real limit and far below the range in which sums of doubles become inexact. */
 const MAX_LIMIT = 1_000_000_000_000;
-/** A healthy service in the same network responds within this time. Envoy's default is 20 ms. */
 const DEFAULT_SERVICE_TIMEOUT_MS = 100;
 
 const HOST_AND_PORT = /^(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;

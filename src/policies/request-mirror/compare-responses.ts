@@ -1,6 +1,5 @@
 /**
  * Compares a mirror's response with the backend's: status, content type, JSON shape, and time to the response head.
- * JSON bodies are buffered until both are complete. The shapes of larger bodies are not compared.
  */
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import type { Exchange, GatewayResponse } from "../../core/exchange.ts";
@@ -13,7 +12,7 @@ const MAX_COMPARED_BYTES = 64 * 1024;
 const MAX_DECODED_BYTES = 256 * 1024;
 /** Limits the total size of the bodies that this thread buffers. Shapes of further bodies are not compared. */
 const MAX_WAITING_BYTES = 16 * 1024 * 1024;
-/** A mirror counts as slower if it takes more than 50% longer, and the difference exceeds measurement noise. */
+/** A mirror counts as slower if both limits are exceeded. */
 const SLOWER_FACTOR = 1.5;
 const SLOWER_MS = 10;
 

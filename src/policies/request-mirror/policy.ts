@@ -1,9 +1,6 @@
 /**
- * `requestMirror`: sends copies of all requests, or of a share, to another server and discards its responses or
- * compares them with the backend's. The client never waits for a mirror. Requests with a body of unknown length or over
- * the limit are not mirrored, because buffering them would delay the request or use too much memory. The policy copies
- * the request when it runs and sends the copy after all rules have admitted the request, so a mirror never receives a
- * rejected request.
+ * `requestMirror`: sends copies of requests to another server and discards its responses or compares them with the
+ * backend's. A copy is sent after all rules have admitted the request.
  */
 import { z } from "zod";
 import type { Exchange } from "../../core/exchange.ts";
@@ -114,7 +111,7 @@ function openMirror(
   };
 
   function send(exchange: Exchange, sent: OutgoingCopy): void {
-    // Every n-th request is mirrored instead of a random choice, so the share is exact even for few requests.
+    // Every n-th request is mirrored instead of a random choice.
     share += percent;
     if (share < 100) return;
     share -= 100;

@@ -1,6 +1,5 @@
 /**
- * `requestRedirect`: responds with a redirect. The target is built from the configuration and the encoded request path,
- * so a request cannot inject a header or choose another host.
+ * `requestRedirect`: responds with a redirect.
  */
 import { z } from "zod";
 import { pathChange } from "../../core/path-change.ts";

@@ -1,6 +1,5 @@
 /**
- * `timeout`: limits the wait for the response head. A response that has started has no time limit, because LLM streams
- * and MCP sessions may last for hours.
+ * `timeout`: limits the wait for the response head.
  */
 import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";

@@ -1,7 +1,6 @@
 /**
  * `transformations`: sets headers and bodies of requests and responses from CEL expressions. If the expression of a
- * `set` header fails, the header is removed, because the receiver would mistake the original value for the gateway's. A
- * failed expression appears in the trace and never fails the request.
+ * `set` header fails, the header is removed, because the receiver could mistake the original value for the gateway's.
  */
 import { z } from "zod";
 import { type Budget, createBudget, type Expression } from "../../cel/expression.ts";
@@ -113,10 +112,7 @@ function headerText(expression: Expression, exchange: Exchange, budget: Budget):
   return text !== undefined && isHeaderValue(text) ? text : undefined;
 }
 
-/**
- * Keeps the authority equal to the Host header. If that header is invalid, the backend gets its own address, never the
- * client's Host.
- */
+/** Keeps the authority equal to the Host header. If that header is invalid, it is removed. */
 function setAuthority({ request }: Exchange): void {
   const host = request.headers.get("host");
   request.host = host !== undefined && isAuthority(host) ? host : "";
