@@ -44,7 +44,7 @@ export interface ServiceOptions {
   readonly environment: Environment;
   readonly output: LogOutput;
   readonly color?: boolean;
-  /** The number of threads that share the memory of the process. Default: 1. */
+  /** This many threads share the memory of the process. Default: 1. */
   readonly threads?: number;
   /** Overrides the limits derived from the machine, in tests. */
   readonly memoryLimits?: Partial<MemoryLimits>;

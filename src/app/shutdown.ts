@@ -24,7 +24,7 @@ export const SHUTDOWN_STEPS = [
 ] as const;
 export type ShutdownStep = (typeof SHUTDOWN_STEPS)[number];
 
-/** Must exceed the grace period of child processes. */
+/** This limit must exceed the grace period of child processes. */
 const CLOSE_LIMIT_MS = 8_000;
 
 type Close = (drainMs: number) => void | Promise<void>;

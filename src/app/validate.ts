@@ -106,7 +106,7 @@ function escapeProperty(text: string): string {
 
 interface TestResult {
   readonly name: string;
-  /** Empty if the test passed. */
+  /** The list is empty if the test passed. */
   readonly differences: readonly ConfigError[];
   /** The value is undefined for an access test, or if the dry run failed. */
   readonly report: DryReport | undefined;

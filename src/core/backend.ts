@@ -91,7 +91,7 @@ export interface InspectedTool {
   /** Clients see the tool under this name. It is null if the tool is hidden or withheld. */
   readonly shown: string | null;
   readonly state: "accepted" | "changed" | "new";
-  /** The server's definition contains only the pinned members. */
+  /** Contains only the pinned members of the server's definition. */
   readonly definition: Readonly<Record<string, unknown>>;
   readonly difference: readonly string[];
   readonly suspicious: readonly string[];

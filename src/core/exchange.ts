@@ -77,9 +77,9 @@ export interface LimitReading {
 }
 
 export interface SpentAmount {
-  /** The key of the counter in the store. */
+  /** Names the counter by its key in the store. */
   readonly account: string;
-  /** Tokens or billionths of a dollar. */
+  /** The unit is tokens or billionths of a dollar. */
   readonly amount: number;
 }
 
@@ -150,7 +150,6 @@ class ExchangeCredentials {
   secrets: string[] | undefined = undefined;
 }
 
-/** Authentication policies write these fields. */
 class ExchangeIdentity {
   principal: string | undefined = undefined;
   /** A user who signed in with a browser has a session. A POST to `logoutPath` signs the user out. */
@@ -160,13 +159,12 @@ class ExchangeIdentity {
 }
 
 class ExchangeLimits {
-  /** Response headers report the limit with the smallest remaining share. */
   readings: LimitReading[] | undefined = undefined;
   /** These charges are refunded if a policy rejects the request. */
   charges: ChargeTaken[] | undefined = undefined;
   /** The limits settle these charges when the tokens have been counted. */
   tokenCharges: ChargeTaken[] | undefined = undefined;
-  /** Amounts that budgets charged for this request, for the history. */
+  /** Lists the amounts that budgets charged for this request. */
   spent: SpentAmount[] | undefined = undefined;
 }
 

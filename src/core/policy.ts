@@ -75,7 +75,7 @@ export interface Hooks {
    * runs before a response that replaces the backend's.
    */
   parsed?(exchange: Exchange): undefined;
-  /** Works like `admit`, for limits whose key reads the body. Runs after all `parsed` hooks. */
+  /** Works like `admit`, for limits whose key reads the body. */
   admitParsed?(exchange: Exchange): Charge | undefined;
   /** Works like `admit`. Runs when the body has been parsed as an LLM request. */
   llmRequest?(exchange: Exchange): Charge | undefined;

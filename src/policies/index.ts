@@ -1,6 +1,5 @@
 /**
- * Lists the policies in running order, each with the reason for its position. Validation, the JSON schema, docs/,
- * effectivePolicy, and the config dump derive from this list.
+ * Lists the policies in the order of their request hooks, each with the reason for its position.
  */
 import type { PolicyDefinition } from "../core/policy.ts";
 import { ai } from "./ai/policy.ts";
@@ -28,15 +27,15 @@ import { transformations } from "./transformations/policy.ts";
 import { urlRewrite } from "./url-rewrite/policy.ts";
 
 /**
- * Lists the policies that decide whether a request is admitted. Limits (`admit` hooks) run last, so a rejected request
- * is not charged.
+ * Lists the policies that decide whether a request is admitted. Limits (`admit` hooks) run after the other hooks of
+ * these policies.
  */
 export const accessPolicies: readonly PolicyDefinition[] = [
   cors, // runs first, because a preflight has no credentials and every later error response needs the headers
   mcpAuthentication, // serves the well-known documents, which need no token, then requires a token
   jwtAuth, // verifies tokens on routes that need no MCP login
   oidc, // authenticates users with a browser
-  basicAuth, // runs after the token checks; if a route has several authentication policies, all must pass
+  basicAuth, // runs after the token checks; each authentication policy of a route must pass
   apiKey, // runs after the token checks, like basicAuth
   authorization, // reads the results of the policies above, so `jwt.*` is verified or absent
   extAuthz, // calls the service only for requests that the rules admit
@@ -51,10 +50,10 @@ export const shapePolicies: readonly PolicyDefinition[] = [
   transformations, // may read authentication results, and runs before the modifiers below
   requestHeaderModifier, // runs after transformations, so fixed headers override computed headers
   urlRewrite, // runs after all policies that read the client's original path
-  requestMirror, // copies the request as the backend will receive it
+  requestMirror, // copies the request after the rewrites above
   requestRedirect, // runs after the rewrites, whose results the target may include
   directResponse, // responds for a route without a backend
-  responseHeaderModifier, // changes the response after all other shaping policies
+  responseHeaderModifier, // changes responses first, because response hooks run in reverse order
   timeout, // has only settings, so the position does not matter
   retry, // has only settings
   backendTls, // has only settings

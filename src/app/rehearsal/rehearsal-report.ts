@@ -235,7 +235,6 @@ function sorted<Row>(rows: Map<string, Row>, count: (row: Row) => number): Row[]
   return [...rows.values()].sort((one, other) => count(other) - count(one));
 }
 
-
 const SHOWN_ROWS = 20;
 const SHOWN_SUBJECTS = 5;
 

@@ -34,7 +34,7 @@ export type FromPredecessor =
   /** Contains the buckets of one rule: in the first message all of them, later those used since the last message. */
   | { readonly type: "buckets used"; readonly name: string; readonly buckets: readonly UsedBucket[] }
   | { readonly type: "buckets given" }
-  /** The old process accepts `BusMessage`. Older versions do not. */
+  /** Announces that the old process accepts `BusMessage`. */
   | { readonly type: "bus open" }
   | StoreRequest
   | BusMessage;

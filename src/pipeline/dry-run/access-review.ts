@@ -290,7 +290,7 @@ function decide({ exchange, called }: Walked, { attributes: { mcp } }: GroupItem
   const { access } = exchange.mcp;
   if (access === undefined) return { isAllowed: true, exchange };
   const { name, target } = mcp.tool;
-  // The run may have been for another tool. Denials of listed items are not recorded, which would cost more.
+  // The run may have been for another tool, and denials of listed items are not recorded.
   exchange.attributes.mcp = { methodName: "tools/call" };
   exchange.decidedBy = undefined;
   return { isAllowed: access.allows("tool", name, target, {}), exchange, policy: ITEM_RULES };
@@ -430,7 +430,7 @@ export interface ClaimSet {
   readonly claims: Claims;
 }
 
-/** Claims with `iss` are checked like those of a token. Others count as verified on every route. */
+/** Claims with `iss` are checked like those of a token. Others count as verified. */
 export function claimPrincipals(sets: readonly ClaimSet[], nowMs: number): Principal[] {
   return sets.map(({ name, claims }) => ({
     name,

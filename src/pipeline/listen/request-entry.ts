@@ -30,10 +30,7 @@ const RETRY_SECONDS = "2";
 export interface EntrySink extends ClientSink {
   /** True if the request asks for a protocol upgrade that the gateway forwards. */
   readonly isUpgrade: boolean;
-  /**
-   * The memory of the request and its response is charged to this client, which is undefined until there is an
-   * exchange.
-   */
+  /** The memory of the request and its response is charged to this client. */
   chargedTo: ChargedClient | undefined;
   /** Responds to a request whose head was rejected. */
   reject(reply: Reply): void;

@@ -49,7 +49,7 @@ export class Delivery {
     this.#onError = onError;
   }
 
-  /** True if nothing has been sent to the client yet, so that an error can still become a response. */
+  /** True if an error can still become a response. */
   get canReplace(): boolean {
     return this.#state !== "streaming" && this.#state !== "done";
   }

@@ -15,15 +15,15 @@ export interface MirrorEntry {
   readonly route: string | null;
   readonly mirror: string;
   readonly compared: number;
-  /** The number of responses with the same status and, if both bodies are readable, the same shape. */
+  /** Counts responses with the same status and, if both bodies are readable, the same shape. */
   readonly same: number;
   readonly status: number;
   readonly shape: number;
-  /** The number of requests to which the mirror did not respond. */
+  /** Counts requests to which the mirror did not respond. */
   readonly failed: number;
-  /** The number of responses whose shape could not be compared. */
+  /** Counts responses whose shape could not be compared. */
   readonly unread: number;
-  /** The number of responses for which the mirror took more than 50% and 10 ms longer than the backend. */
+  /** Counts responses for which the mirror took more than 50% and 10 ms longer than the backend. */
   readonly slower: number;
   /** `backendMs` and `mirrorMs` are mean times to the response head. */
   readonly backendMs: number;
@@ -33,14 +33,14 @@ export interface MirrorEntry {
     readonly requests: number;
     readonly examples: readonly { readonly id: string; readonly request: string }[];
   }[];
-  /** The number of occurrences of differences that are not listed. */
+  /** Counts occurrences of differences that are not listed. */
   readonly others: number;
 }
 
 export interface MirrorReport {
   readonly since: string;
   readonly mirrors: readonly MirrorEntry[];
-  /** The number of comparisons of mirrors that are not listed. */
+  /** Counts comparisons of mirrors that are not listed. */
   readonly others: number;
 }
 

@@ -18,7 +18,7 @@ export interface ShadowEntry {
   readonly rule: string;
   readonly denied: number;
   readonly subjects: readonly { readonly subject: string; readonly denied: number }[];
-  /** The number of denials of subjects that are not listed. */
+  /** Counts denials of subjects that are not listed. */
   readonly others: number;
   readonly first: string;
   readonly last: string;
@@ -33,7 +33,7 @@ export interface ShadowEntry {
 export interface ShadowReport {
   readonly since: string;
   readonly rules: readonly ShadowEntry[];
-  /** The number of denials by rules that are not listed. */
+  /** Counts denials by rules that are not listed. */
   readonly others: number;
 }
 

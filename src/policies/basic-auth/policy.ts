@@ -42,7 +42,7 @@ export const basicAuth = definePolicy({
     const text = typeof config.htpasswd === "string" ? config.htpasswd : env.readFile(config.htpasswd.file);
     let passwords: Htpasswd;
     try {
-      // All policies share one worker thread and its queues.
+      // All policies of this kind share one instance.
       const checks = env.acquire("password checks", "all", () => new PasswordChecks(env.clock));
       passwords = createHtpasswd(text, checks);
     } catch (error) {

@@ -110,7 +110,7 @@ function itemAttributes(
   return { target, [kind]: call === undefined ? item : withArguments(item, call.arguments) };
 }
 
-/** Calls `onDenied` while the attributes contain the item, which is only during the evaluation. */
+/** The attributes contain the item until `onDenied` has returned. */
 function isAdmitted(
   exchange: Exchange,
   rules: AccessRules,

@@ -41,7 +41,7 @@ import type { DescriptorConfig, GlobalLimitConfig } from "./schema.ts";
 const NO_VALUE = "(none)";
 /** No request waits for a settlement, so it may take longer than an admission. */
 const SETTLE_TIMEOUT_MS = 1_000;
-/** While the service is unavailable, every call fails the same way, so the log line is rate-limited. */
+/** Limits the log lines while the service is unavailable. */
 const LOG_INTERVAL_MS = 10_000;
 
 export interface GlobalLimit {

@@ -109,8 +109,8 @@ export class LocalCharge implements Charge {
 
   /**
    * Takes the amount, or as much as is left, from every bucket, and records the tightest reading for the response
-   * headers. If another thread exhausted a limit since the check, it refunds everything and throws the 429 error. In
-   * shadow mode it throws nothing and changes no response headers.
+   * headers. If a limit was exhausted since the check, it refunds everything and throws the 429 error. In shadow mode
+   * it throws nothing and changes no response headers.
    */
   take(): undefined {
     const isShadow = this.#limits[0]?.isShadow === true;

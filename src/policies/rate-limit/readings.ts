@@ -8,7 +8,7 @@ import type { Exchange, LimitReading } from "../../core/exchange.ts";
 export const LIMIT_HEADER = "x-ratelimit-limit";
 export const REMAINING_HEADER = "x-ratelimit-remaining";
 export const RESET_HEADER = "x-ratelimit-reset";
-/** Only a rate limit service sets this header, and only on a 429 response. */
+/** A rate limit service may set this header on a 429 response. */
 export const VENDOR_HEADER = "x-vendor-ratelimited";
 
 export function addReading(exchange: Exchange, reading: LimitReading): void {
