@@ -1,7 +1,6 @@
 /**
- * Explains the result of an expression by the values of its subexpressions. Subexpressions are planned on the first
- * explanation and evaluated one by one, including operands that `&&` or `||` skipped, so that one explanation shows
- * every missing value. Constants and loop bodies are omitted.
+ * Explains the result of an expression by the values of its subexpressions, including operands that `&&` or `||`
+ * skipped. Constants and loop bodies are omitted.
  */
 import { type CelResult, isCelError, unparse } from "@bufbuild/cel";
 import { type Budget, COST_EXCEEDED, MAX_COST } from "./functions/budget.ts";
@@ -12,7 +11,7 @@ import { type CelOutput, fromCel } from "./values/values.ts";
 
 /** The innermost clauses are dropped if an expression has more. */
 export const MAX_CLAUSES = 64;
-/** Bounds the total size of all values, so that explaining a denial never copies a large body. */
+/** Bounds the total size of all values. */
 const MAX_VALUES = 4096;
 
 export type ExplainedClause = {

@@ -1,7 +1,6 @@
 /**
- * Compiles and evaluates CEL expressions. An expression is compiled once per configuration load, which rejects sources
- * that are too long, too deep, or too large, unknown names, and invalid patterns. Evaluation returns a result and never
- * throws, even if an attribute's getter does.
+ * Compiles and evaluates CEL expressions. Compilation rejects sources that are too long, too deep, or too large,
+ * unknown names, and invalid patterns. Evaluation never throws.
  */
 import { isCelError, parse, plan } from "@bufbuild/cel";
 import { analyze, offsetOf } from "./analysis/analyze.ts";
@@ -44,7 +43,7 @@ export interface Expression {
    * rule.
    */
   evaluate(attributes: AttributeSource, shared?: Budget): EvaluationResult;
-  /** Returns the subexpressions with their values or errors, outermost first. It is too slow for the hot path. */
+  /** Returns the subexpressions with their values or errors, outermost first. */
   explain(attributes: AttributeSource): ExplainedClause[];
 }
 
@@ -63,7 +62,7 @@ export function compileExpression(source: string): Expression {
     };
     const program = plan(environment, rewrite(node, { budget, refuse }));
     return (attributes) => {
-      // The library creates an Error for a missing claim, which is ten times cheaper without a stack trace.
+      // The library creates an Error for a missing claim, which is cheaper without a stack trace.
       const { stackTraceLimit } = Error;
       Error.stackTraceLimit = 0;
       try {

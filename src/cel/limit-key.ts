@@ -1,12 +1,10 @@
 /**
- * Evaluates the `key` of a limit or budget for one request. Requests whose key fails, is empty, or is not a scalar
- * share one bucket instead of being exempt. Long values are hashed, so that clients cannot inflate the memory of a
- * bucket.
+ * Evaluates the `key` of a limit or budget for one request. Long values are hashed, so that clients cannot inflate
+ * memory.
  */
 import { createHash } from "node:crypto";
 import type { AttributeSource, Expression } from "./expression.ts";
 
-/** With two bytes per character, 65,536 keys of this length take 17 MB. */
 export const MAX_KEY_LENGTH = 128;
 
 /** These attributes may contain credentials, so keys that read them are hashed for display. */
@@ -20,7 +18,7 @@ const MAY_BE_SECRET = [
   "llm.prompt",
 ];
 
-/** Returns undefined if the request uses the shared bucket. */
+/** Returns undefined if the key fails, is empty, or is not a scalar. */
 export function keyOf(expression: Expression, attributes: AttributeSource): string | undefined {
   const result = expression.evaluate(attributes);
   if (!result.ok) return undefined;

@@ -1,7 +1,7 @@
 /**
- * A fast path for common rules: comparisons of string attributes with constants or with each other (`==`, `!=`, `in`,
- * `startsWith`, `endsWith`, `contains`), combined with `&&`, `||`, and `!`. If a field is missing, has another type, or
- * is too long, the rule returns undefined and the library evaluates the expression with its own errors and budget.
+ * Provides a fast path for common rules: comparisons of string attributes with constants or with each other (`==`,
+ * `!=`, `in`, `startsWith`, `endsWith`, `contains`), combined with `&&`, `||`, and `!`. If a field is missing, has
+ * another type, or is too long, the rule returns undefined.
  */
 import { type CelList, type CelMap, isCelList, isCelMap } from "@bufbuild/cel";
 import { AND, INDEX, type Node, OR, stringConstant } from "./syntax/syntax-tree.ts";

@@ -1,6 +1,5 @@
 /**
- * The functions and macros of the generated CEL reference. A test checks that the list matches the names that the
- * analyzer accepts.
+ * Lists the functions and macros of the generated CEL reference.
  */
 export interface FunctionDoc {
   readonly name: string;

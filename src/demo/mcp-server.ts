@@ -1,6 +1,5 @@
 /**
- * Implements the demo MCP server of the built-in configuration over stdio. It exits when its stdin closes and its
- * pending calls have ended.
+ * Implements the demo MCP server of the built-in configuration over stdio. It exits when its stdin closes.
  */
 import type { Readable } from "node:stream";
 import { systemClock, wait } from "../base/clock.ts";

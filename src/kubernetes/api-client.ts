@@ -1,7 +1,6 @@
 /**
- * A small Kubernetes API client: JSON requests and line-based watches. The official client would add 83 MB in 65
- * packages. Credentials come from the pod's ServiceAccount, whose token is renewed in place, or from a kubeconfig,
- * whose credential plugins run again after the server rejects their result.
+ * Sends JSON requests to the Kubernetes API server and reads line-based watches. Credentials come from the pod's
+ * ServiceAccount or from a kubeconfig.
  */
 
 import { readFileSync } from "node:fs";
@@ -13,9 +12,7 @@ import { HeaderList } from "../http/headers.ts";
 import type { HttpPool, TlsOptions } from "../http/http-client.ts";
 import { KubeconfigError, type KubeconfigFlags, loadCluster, type PluginHost } from "./kubeconfig.ts";
 
-/** A page of 500 objects is usually far smaller than this limit. */
 const MAX_RESPONSE_BYTES = 128 * 1024 * 1024;
-/** etcd limits an object to 1.5 MiB, so this limit leaves room for the JSON encoding. */
 const MAX_LINE_BYTES = 16 * 1024 * 1024;
 const REQUEST_TIMEOUT_MS = 30_000;
 
@@ -30,14 +27,13 @@ export interface ApiRequest {
 }
 
 export interface WatchHandler {
-  /** `value` is an object with `type` and `object`. */
   event(value: unknown): void;
-  /** Called last. `error` is undefined if the server ended the watch after the requested time. */
+  /** Called last, unless the watch was stopped. `error` is undefined if the server ended the watch. */
   end(error: Error | undefined): void;
 }
 
 export interface ApiClient {
-  /** Rejects with an ApiError for a status other than 2xx, and with another Error if there was no response. */
+  /** Rejects with an ApiError for a status other than 2xx, and with another Error for other failures. */
   request(request: ApiRequest): Promise<unknown>;
   /**
    * Returns a function that stops the watch, after which no callback runs. The watch also ends after `idleMs` without
@@ -54,7 +50,7 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
     const key = `${server} ${JSON.stringify(tls)}`;
     const known = pools.get(key);
     if (known) return known;
-    // The certificates changed, so later requests use a new pool.
+    // The server or its TLS settings changed, so the old pools are closed.
     for (const pool of pools.values()) pool.close();
     pools.clear();
     const url = new URL(server);

@@ -1,6 +1,6 @@
 /**
- * A local cache of all watched kinds. It counts as synced only after every kind has been listed once, because a partial
- * cache would look like deleted routes. It drops `managedFields` and most content of ConfigMaps, to save memory.
+ * Caches the objects of all watched kinds. It is synced when each kind has been listed or does not exist, because a
+ * partial cache would look like deleted routes.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import {
@@ -57,11 +57,11 @@ export function openClusterCache(kinds: readonly WatchedKind[], parts: CachePart
 // starts a new list. The objects stay cached while the server is unavailable.
 
 const PAGE = 500;
-/** The server ends a watch after this time at the latest, before load balancers drop idle connections. */
+/** The server ends a watch after this time at the latest. */
 const WATCH_SECONDS = 240;
-/** Bookmarks arrive about once a minute, so a watch without data for longer than its lifetime is dead. */
+/** A watch without data for longer than its lifetime is dead. */
 const SILENT_MS = (WATCH_SECONDS + 30) * 1000;
-/** The pause is short, because changes made during an outage must arrive within seconds after it. */
+/** The pause is short, so that changes arrive soon after an outage. */
 const MAX_PAUSE_MS = 2_000;
 const FIRST_PAUSE_MS = 200;
 /** A kind whose CRD is not installed is listed again after this pause. */
@@ -289,7 +289,7 @@ export interface WatchedKind {
   /** True if the controller often writes the status of this kind. A change of only the status calls `statusChanged`. */
   readonly isReported?: boolean;
   readonly query?: string;
-  /** Selects the fields in use. Undefined drops the object. */
+  /** Selects the fields to keep. If it returns undefined, the object is dropped. */
   readonly used?: (object: KubernetesObject) => Readonly<Record<string, unknown>> | undefined;
 }
 
@@ -317,7 +317,7 @@ export const KINDS: readonly WatchedKind[] = [
   { kind: "ConfigMap", apiVersion: "v1", plural: "configmaps", used: certificatesOf },
   { kind: "Namespace", apiVersion: "v1", plural: "namespaces" },
   { kind: "Service", apiVersion: "v1", plural: "services" },
-  // Helm releases are the largest Secrets in most clusters, and no document refers to them.
+  // No document refers to Helm releases, which can be large.
   { kind: "Secret", apiVersion: "v1", plural: "secrets", query: "fieldSelector=type%21%3Dhelm.sh%2Frelease.v1" },
   { kind: "EndpointSlice", apiVersion: "discovery.k8s.io/v1", plural: "endpointslices" },
 ];

@@ -1,7 +1,6 @@
 /**
  * Computes the desired state from all objects of a cluster: the outcome of each Gateway and route, the status of each
- * policy, and one snapshot per Gateway. This is a pure function that runs after every change, and only differences are
- * written to the cluster or sent to data planes.
+ * policy, and one snapshot per Gateway.
  */
 import {
   allEndpoints,
@@ -39,7 +38,7 @@ export interface ClusterView {
   /** Maps `namespace/name` to the GatewayPolicy in the cluster. */
   readonly policyObjects: ReadonlyMap<string, KubernetesObject>;
   readonly cluster: Cluster;
-  /** All routes of the cluster, including those of other controllers. */
+  /** Includes the routes of other controllers. */
   readonly routes: readonly KubernetesObject[];
 }
 

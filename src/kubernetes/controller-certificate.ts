@@ -1,6 +1,5 @@
 /**
- * The TLS certificate of the snapshot server. The first replica creates it in a Secret, which all replicas and later
- * versions use. It is self-signed, and data planes trust only this certificate.
+ * Creates the self-signed TLS certificate of the snapshot server. It is stored in a Secret, which all replicas read.
  */
 import { generateKeyPairSync, randomBytes, sign, X509Certificate } from "node:crypto";
 import { isIP } from "node:net";

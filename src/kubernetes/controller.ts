@@ -1,7 +1,6 @@
 /**
- * `gateway controller` watches the cluster, deploys data planes, publishes snapshots to them, and writes the status of
- * each resource. Every reconcile computes its result from the cluster and the connected data planes, so a restart loses
- * nothing.
+ * `gateway controller` watches the cluster, deploys data planes, publishes snapshots to them, and writes the status
+ * of each resource.
  */
 
 import type { Clock, Timer } from "../base/clock.ts";
@@ -35,10 +34,7 @@ const LONGEST_MS = 500;
 const RETRY_MS = 2_000;
 /** After a new version, the Gateway status is written when all data planes have acknowledged it, or after this time. */
 const SETTLING_MS = 2_000;
-/**
- * A Gateway stays Programmed for this time without a known data plane. In this time, data planes reconnect to another
- * replica, and a new leader receives the reports of all replicas.
- */
+/** A Gateway stays Programmed for this time without a known data plane. */
 const UNSERVED_MS = 15_000;
 const PROTECTIONS = new Set(KINDS.filter(({ isProtection }) => isProtection === true).map(({ kind }) => kind));
 const LEASE_NAME = "gateway-controller";
@@ -52,7 +48,7 @@ export interface ControllerOptions {
   readonly namespace: string;
   readonly identity: string;
   readonly listen: { readonly host: string; readonly port: number };
-  /** The host at which other replicas reach this one. */
+  /** Other replicas reach this one at this host. */
   readonly host: string;
   readonly url: string;
   /** Undefined if the controller does not deploy data planes. */
@@ -75,7 +71,7 @@ export interface ControllerState {
 }
 
 export interface Controller {
-  /** True while this replica serves current snapshots to data planes. */
+  /** True while snapshots are published and the API server responds. */
   isReady(): boolean;
   readonly port: number;
   /** Returns the state for the `/state` and `/metrics` endpoints. */
@@ -104,7 +100,6 @@ export async function startController(options: ControllerOptions): Promise<Contr
   let gateways: ReadonlyMap<string, KubernetesObject> = new Map();
   let reconcileMs = 0;
   let retry: Timer | undefined;
-  /** The view is reset when a watched object changes, but not after status changes or acknowledgments. */
   let view: ClusterView | undefined;
 
   const reconciles = debounce(clock, QUIET_MS, LONGEST_MS, reconcile, (error) =>
@@ -284,7 +279,7 @@ function isAccepted(gateway: KubernetesObject, view: ClusterView): boolean {
   return view.result.gatewayOutcomes.some(({ document, accepted }) => document.value === gateway && accepted.isTrue);
 }
 
-/** Returns undefined for kinds that are not watched, for which the deployer applies only changed manifests. */
+/** Returns undefined for kinds that are not watched. */
 function existsIn(objects: readonly KubernetesObject[]): (kind: string, key: string) => boolean | undefined {
   const known = new Set(
     objects

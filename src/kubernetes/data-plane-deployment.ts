@@ -1,7 +1,6 @@
 /**
  * Deploys the data plane of a Gateway by server-side apply: a ServiceAccount without permissions, a Deployment, a
- * Service, and a disruption budget. The Gateway owns these objects, so they are deleted with it. Manifests are applied
- * when they change or are missing from the cluster.
+ * Service, and a disruption budget. The Gateway owns these objects, so they are deleted with it.
  */
 
 import { createHash } from "node:crypto";
@@ -158,7 +157,7 @@ function podSpec(
         ],
         readinessProbe: { ...probe("/healthz/ready"), periodSeconds: 5 },
         livenessProbe: { ...probe("/healthz/live"), periodSeconds: 10, failureThreshold: 6 },
-        // No port is open before the first snapshot arrives.
+        // No port is open before the first snapshot arrives, so the startup probe allows time for it.
         startupProbe: { ...probe("/healthz/live"), periodSeconds: 2, failureThreshold: 150 },
         resources: { requests: { cpu: "100m", memory: "128Mi" }, limits: { memory: "1Gi" } },
         securityContext: {
@@ -186,7 +185,7 @@ function podSpec(
   };
 }
 
-/** Status codes of the API server for requests that a retry alone does not fix. */
+/** A retry alone does not fix requests that the API server rejects with these statuses. */
 const REFUSALS = new Set([400, 403, 409, 422]);
 
 const PATHS: Readonly<Record<string, string>> = {
@@ -197,7 +196,7 @@ const PATHS: Readonly<Record<string, string>> = {
 };
 
 export interface DeployResult {
-  /** True if an apply failed and must be retried. */
+  /** True if not everything was applied, so that a retry is needed. */
   readonly isIncomplete: boolean;
   readonly refused: Verdict | undefined;
 }
@@ -249,7 +248,7 @@ export interface Deployer {
     manifests: readonly KubernetesObject[],
     exists: (kind: string, key: string) => boolean | undefined,
   ): Promise<DeployResult>;
-  /** Deletes the data plane of a Deployment. Returns true if that failed and must be retried. */
+  /** Resolves with true if the data plane of the Deployment was not completely deleted, so that a retry is needed. */
   remove(deployment: KubernetesObject): Promise<boolean>;
 }
 

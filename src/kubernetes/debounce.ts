@@ -1,6 +1,6 @@
 /**
- * Coalesces changes into one run of an action. A run starts after a quiet interval, or after `longestMs` at the latest,
- * and never overlaps with another run.
+ * Coalesces changes into one run of an action. A run starts after a quiet interval, or after `longestMs` if changes
+ * continue, but not before the previous run has ended.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 

@@ -1,8 +1,6 @@
 /**
- * The data plane's client of the controller. It receives snapshots over one event stream, reopens the stream whenever
- * it ends, and acknowledges each snapshot. It saves the last served snapshot to disk, so that a data plane can start
- * while the controller is unavailable. `SnapshotSource` turns the latest snapshot into configuration documents, and
- * endpoint addresses change inside running backends without a reload.
+ * Follows the controller from a data plane. It receives snapshots over an event stream, acknowledges them, and saves
+ * the last served snapshot to disk, so that the data plane can start while the controller is unavailable.
  */
 import { randomUUID } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -104,7 +102,7 @@ export function followController(options: FollowOptions): Following {
     });
   }
 
-  /** Retries until the controller accepts the acknowledgment, because the Gateway becomes Programmed only then. */
+  /** The acknowledgment is retried until the controller accepts it or a newer one replaces it. */
   function acknowledge({ version }: Snapshot, { isServed, problems, failures: failed }: Applied): void {
     const refused = failed.map(({ document, message }) => ({ policy: documentKey(document), message }));
     ackSequence += 1;
@@ -274,7 +272,7 @@ export function createSnapshotSource(onApplied: (snapshot: Snapshot, outcome: Ap
   function takeEndpoints({ endpoints }: Snapshot): void {
     for (const [name, addresses] of Object.entries(endpoints)) {
       const before = lists.get(name);
-      // Keeps the object of an unchanged list, because backends compare lists by identity to keep their connections.
+      // Keeps the object of an unchanged list, because backends compare lists by identity.
       if (before === undefined || before.join() !== addresses.join()) lists.set(name, addresses);
     }
     for (const name of lists.keys()) if (!Object.hasOwn(endpoints, name)) lists.delete(name);

@@ -152,7 +152,7 @@ function clientCertificate(user: Entry): Credentials["tls"] {
   );
 }
 
-/** gwctl sends one value per header, so it supports only one group and no extras. */
+/** Supports only one group and no extras, because each header has one value. */
 function actingAs({ title, fields }: Entry): Record<string, string> {
   const groups = Array.isArray(fields["as-groups"]) ? fields["as-groups"].map(String) : [];
   if (groups.length > 1 || fields["as-user-extra"] !== undefined)
@@ -175,7 +175,7 @@ function unsupportedProvider(fields: Entry["fields"]): string {
 }
 
 // Credential plugins (client.authentication.k8s.io) are programs of cloud providers that print a token or a
-// certificate. Like kubectl, gwctl forwards their prompts to standard error while they run.
+// certificate. Their prompts are forwarded to standard error while they run.
 
 const VERSIONS = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
 const PLUGIN_EXTENSION = "client.authentication.k8s.io/exec";

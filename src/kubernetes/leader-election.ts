@@ -25,10 +25,10 @@ const ADDRESS_ANNOTATION = `${POLICY_API_GROUP}/address`;
 export interface Leader {
   /** False as soon as the term has passed, even if no timer could run. */
   isLeader(): boolean;
-  /** The `host:port` of the leader if it is another replica. */
+  /** Returns the `host:port` of the leader if it is another replica. */
   leaderAddress(): string | undefined;
   isConnected(): boolean;
-  /** Releases the Lease, so that another replica takes over immediately. */
+  /** Releases the Lease if this replica holds it. */
   stop(): Promise<void>;
 }
 
@@ -40,7 +40,7 @@ export interface LeaderParts {
   readonly name: string;
   /** The identity must be unique among all replicas. */
   readonly identity: string;
-  /** The `host:port` at which other replicas reach this one. */
+  /** Other replicas reach this one at this `host:port`. */
   readonly address: string;
   /** Only tests set this value. */
   readonly termMs?: number;
@@ -55,7 +55,7 @@ export function electLeader(parts: LeaderParts): Leader {
   const { client, clock, logger, namespace, name, identity, termMs = TERM_MS } = parts;
   const path = `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases`;
   let wasLeader = false;
-  /** The time at which the last successful renewal was sent. */
+  /** Holds the time at which the last successful renewal was sent. */
   let renewedMs = Number.NEGATIVE_INFINITY;
   let contactMs = clock.monotonicMs();
   let leaderAddress: string | undefined;

@@ -1,8 +1,6 @@
 /**
- * Every controller replica serves data planes, but only the leader writes status. The other replicas therefore report
- * their connected data planes and the acknowledgments they received to the leader. A report is always complete, so a
- * lost or repeated report does no harm. Replicas authenticate with a value derived from the private key that they
- * share.
+ * Reports the connected data planes of a controller replica, and the acknowledgments that it received, to the leader.
+ * Replicas authenticate with a value derived from the private key that they share.
  */
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { isIP } from "node:net";
@@ -28,17 +26,17 @@ export interface Ack {
   readonly version: string;
   readonly isServed: boolean;
   readonly problems: readonly string[];
-  /** Policies that failed to compile. */
+  /** Lists the policies that failed to compile. */
   readonly refused: readonly { readonly policy: string; readonly message: string }[];
 }
 
-/** A connected data plane. `ack` is its latest acknowledgment. */
+/** Represents a connected data plane with its latest acknowledgment. */
 export interface Instance {
   readonly ack: Ack | undefined;
 }
 
 export interface ConnectedStream {
-  /** Unique for each connection of a data plane. */
+  /** Identifies one connection of a data plane. */
   readonly id: string;
   readonly gateway: string;
 }
@@ -153,7 +151,7 @@ export interface PeerReporterOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly tls: { readonly cert: string; readonly key: string };
-  /** The host name in the replicas' certificate. */
+  /** The certificate of the replicas is for this host name. */
   readonly hostname: string;
   readonly identity: string;
   /** Undefined while this replica leads or no leader is known. */

@@ -1,7 +1,7 @@
 /**
- * Streams snapshots to data planes over TLS. Each data plane receives the complete snapshot of its own Gateway whenever
- * it changes, and acknowledges it. Every replica serves data planes, and peer-reports.ts reports them to the leader. A
- * data plane authenticates with a ServiceAccount token made for this controller, which the API server reviews.
+ * Streams snapshots to data planes over TLS. Each data plane receives the complete snapshot of its own Gateway
+ * whenever it changes, and acknowledges it. A data plane authenticates with a ServiceAccount token, which the API
+ * server reviews.
  */
 
 import { createHash } from "node:crypto";
@@ -31,7 +31,7 @@ const MAX_STREAMS = 4096;
 /** A stream whose reader is this far behind is closed. */
 const MAX_BEHIND_BYTES = 64 * 1024 * 1024;
 const HEARTBEAT_MS = 5_000;
-/** Data planes open a new connection for each request, for which a load balancer may select another replica. */
+/** The connection is closed, so that a load balancer can select another replica for the next request. */
 const CLOSE = { connection: "close" };
 
 export interface SnapshotServer {
@@ -113,7 +113,7 @@ export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<
     }
     if (what !== "snapshots" || request.method !== "GET") return refuse(response, 405, "method not allowed");
     if (streams.size >= MAX_STREAMS) return refuse(response, 503, "too many data planes");
-    // The data plane reconnected before its dead connection was detected.
+    // A reconnected data plane replaces its old stream.
     streams.get(key)?.response.destroy();
     const stream: Stream = { id, gateway, response, sent: "" };
     streams.set(key, stream);

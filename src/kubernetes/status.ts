@@ -1,7 +1,6 @@
 /**
- * Computes the status of each resource that this controller owns and writes changed statuses, a few in parallel.
- * Entries of other controllers stay untouched. After a conflict or a failed write, the next reconcile computes the
- * status again. The writer remembers each write until the watch returns it, so that no status is written twice.
+ * Computes the status of each resource that this controller owns, and writes changed statuses. Entries of other
+ * controllers stay untouched.
  */
 
 import { isTlsPolicyConflicted, readTlsPolicy } from "../config/documents/backend-document.ts";
@@ -357,8 +356,7 @@ function usersOfServices(
   return users;
 }
 
-// GatewayClass statuses list these features, which must be sorted. Each feature passes its Gateway API conformance
-// tests (see docs/kubernetes.md).
+// GatewayClass statuses list these features, which must be sorted.
 
 const SUPPORTED_FEATURES: readonly string[] = [
   "BackendTLSPolicy",
@@ -433,7 +431,6 @@ export function isSame(one: unknown, other: unknown): boolean {
   return canonical(one) === canonical(other);
 }
 
-/** Objects in the cache keep their identity until they change, so each is serialized once. */
 const known = new WeakMap<object, string>();
 
 function canonical(value: unknown): string {
@@ -456,7 +453,7 @@ const PARALLEL = 8;
 export const WRITE_TIMEOUT_MS = 5_000;
 
 export interface StatusWriter {
-  /** Resolves after all writes, to true if some failed and must be retried. */
+  /** Resolves with true if a write failed and must be retried. */
   write(statuses: readonly DesiredStatus[]): Promise<boolean>;
   written(): number;
 }

@@ -1,8 +1,7 @@
 /**
- * Ensures that only one process writes to a folder. Node has no file locks, so a lock file names its owner by process
- * id, start time, and process namespace, and the owner updates the file's modification time every few seconds. Another
- * process takes over the lock if the owner has exited, or if an owner on another machine or in another container stops
- * updating the file. The owner must call `isHeld` before it writes.
+ * Ensures with a lock file that only one process writes to a folder. Another process takes over the lock if its owner
+ * has exited, or if an owner in another process namespace stops updating the file. The owner must call `isHeld`
+ * before it writes.
  */
 import { randomUUID } from "node:crypto";
 import {
@@ -27,7 +26,7 @@ const STALE_AFTER_MS = 30_000;
 const ATTEMPTS = 5;
 
 export interface FolderLock {
-  /** Returns false if another process took over the lock. */
+  /** Returns false if the lock is lost or cannot be read. */
   isHeld(): boolean;
   release(): void;
 }

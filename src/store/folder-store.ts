@@ -1,7 +1,6 @@
 /**
- * Implements a store in a local folder. It keeps all data in memory and also writes each change to a journal. Resolved
- * changes survive `kill -9`. A power failure loses about the last second, but nothing that `sync` waited for. Changes
- * are rejected while the disk does not accept writes.
+ * Implements a store in a local folder. It keeps all data in memory and writes each change to a journal. Resolved
+ * changes survive `kill -9`, and changes before a resolved `sync` survive a power failure.
  */
 import { mkdirSync } from "node:fs";
 import type { Clock, Timer } from "../base/clock.ts";
@@ -37,7 +36,7 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
   let problem: string | undefined;
   let isCompacting = false;
   let isClosed = false;
-  /** The size of a snapshot: an estimate at startup, and then the size of the last snapshot. */
+  /** Holds the size of the last snapshot, or an estimate after startup. */
   let usefulBytes = 0;
 
   const record = (change: Change): void => {

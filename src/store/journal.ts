@@ -19,7 +19,7 @@ export function journalLine(change: Change): string {
 }
 
 export interface Read {
-  /** The number of damaged lines, without a damaged last line. */
+  /** Counts the damaged lines, except a damaged last line. */
   readonly damaged: number;
   readonly isTorn: boolean;
 }
@@ -136,7 +136,7 @@ export class JournalFile {
   }
 }
 
-/** Writes a snapshot, removes older snapshots and journals, and returns the size of the snapshot in bytes. */
+/** Writes a snapshot, removes older snapshots and journals, and resolves with the size of the snapshot in bytes. */
 export async function writeSnapshot(folder: string, number: number, changes: Iterable<Change>): Promise<number> {
   const temporary = join(folder, "snapshot.new");
   const file = await open(temporary, "w", 0o600);

@@ -1,6 +1,5 @@
 /**
- * Implements the default store, whose data is lost when the process exits. An in-place upgrade passes the data to the
- * next process.
+ * Implements the default store, which keeps its data only in memory.
  */
 import type { Clock } from "../base/clock.ts";
 import type { Store } from "./store.ts";

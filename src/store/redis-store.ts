@@ -1,8 +1,7 @@
 /**
  * Implements a store in Redis (6.2 or newer, or compatible) that several replicas share. While Redis is disconnected,
  * operations are rejected immediately and the connection is retried with exponential backoff. If Redis does not
- * respond, operations are rejected after the timeout. The client library is loaded only if Redis is configured (ADR
- * 21).
+ * respond, operations are rejected after the timeout.
  */
 import { Redis, type RedisOptions } from "ioredis";
 import type { Clock } from "../base/clock.ts";

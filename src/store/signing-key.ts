@@ -9,7 +9,6 @@ import type { Logger } from "../observe/log/logger.ts";
 import { type Store, storeNamespace } from "./store.ts";
 
 const KEY_BYTES = 32;
-/** 128 bits cannot be guessed over a network. */
 const SIGNATURE_BYTES = 16;
 const RETRY_MS = 5_000;
 const NAME = "signing";

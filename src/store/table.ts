@@ -1,8 +1,6 @@
 /**
- * Holds keys, values, and expiry times in memory for the memory store and the folder store. Each change is reported in
- * a format that can be replayed from a journal. A full table evicts the least recently used cached responses to make
- * room for new ones and for protected entries, and rejects other new entries. Protected entries, such as budgets and
- * API keys, may use twice the limit, and existing ones can always be changed.
+ * Holds keys, values, and expiry times in memory for the memory store and the folder store. Each change is reported
+ * in a format that can be replayed from a journal.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import {
@@ -51,7 +49,6 @@ export class Table {
   readonly #cached = new Set<string>();
   #bytes = 0;
   #cachedBytes = 0;
-  /** The timer runs only while there are entries. */
   #sweeping: Timer | undefined = undefined;
   #isClosed = false;
   #swept: Iterator<[string, Row]> | undefined = undefined;

@@ -1,7 +1,6 @@
 /**
- * Exports signals with the official OpenTelemetry exporters, over HTTP/1.1 or gRPC, with the retries of the protocol.
- * The exporters read no environment variables, because the configuration has all settings. Each signal has a bounded
- * queue and one export at a time. Adding a record never waits, and dropped records are counted.
+ * Exports signals with the official OpenTelemetry exporters, over HTTP/1.1 or gRPC. Each signal has a bounded queue,
+ * and dropped records are counted.
  */
 import type { IOtlpExportDelegate } from "@opentelemetry/otlp-exporter-base";
 import { createOtlpHttpExportDelegate, httpAgentFactoryFromOptions } from "@opentelemetry/otlp-exporter-base/node-http";
@@ -138,7 +137,6 @@ interface ExportQueueLimits {
   readonly delayMs: number;
 }
 
-/** Serializing a batch of this size blocks the event loop for about 2 ms. */
 const LIMITS: ExportQueueLimits = { items: 4_096, batch: 256, delayMs: 1_000 };
 
 export interface ExportQueue<Item> {

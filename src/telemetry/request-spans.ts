@@ -224,8 +224,7 @@ function asReadable(
   return span as ReadableSpan;
 }
 
-// Span attributes follow the semantic conventions for HTTP, generative AI, and MCP. They include no header except
-// `host` and `user-agent`, no body, and no tool argument. Queries and URIs are redacted as in the trace.
+// Span attributes follow the semantic conventions for HTTP, generative AI, and MCP.
 
 function httpAttributes(exchange: Exchange, outcome: Outcome, redaction: Redaction): Attributes {
   const { arrived, failure } = exchange;

@@ -1,7 +1,5 @@
 /**
  * Samples requests, builds their spans when they end, and exports spans, metrics, and log records with OpenTelemetry.
- * This module is loaded only if `config.telemetry.otlp` is set. If the collector is slow or unavailable, records are
- * dropped and counted, and requests are not affected.
  */
 
 import type { Clock } from "../base/clock.ts";

@@ -17,7 +17,6 @@ import {
 import { ATTRIBUTE_NAMES } from "../values/attributes.ts";
 import { suggestion } from "../values/nearest-name.ts";
 
-/** A 16 KiB source can hold about 8,000 nodes, but real rules have fewer than 50. */
 export const MAX_NODES = 4096;
 /** The planner recurses over chains such as `a + b + …`, which nest without brackets. */
 export const MAX_DEPTH = 256;

@@ -1,11 +1,11 @@
 /**
- * Collects how an expression uses attributes: comparisons with string constants, and `has()` tests. Only checks at load
- * use the result.
+ * Collects how an expression uses attributes: comparisons with string constants, and `has()` tests.
  */
 import { childrenOf, INDEX, type Node, type ParsedExpression, stringConstant } from "../syntax/syntax-tree.ts";
 
 /**
- * Describes `path == "a"`, `path in ["a", "b"]`, or a string method called on the path, for which `values` is empty.
+ * Describes a comparison (`==`, `!=`, `in`) of the path with string constants, or a string method called on the path,
+ * for which `values` is empty.
  */
 export interface Comparison {
   readonly path: string;

@@ -46,7 +46,7 @@ const CHEAP: ReadonlySet<string> = new Set([
 /** The parser uses this accumulator variable in its expansion of `map` and `filter`. */
 const RESULT = "@result";
 
-/** Each cost was measured as a multiple of an average node. */
+/** Each cost is a multiple of that of an average node. */
 const SLOW_CALLS: ReadonlyMap<string, number> = new Map([
   ["ip", 10],
   ["cidr", 10],

@@ -1,21 +1,17 @@
 /**
- * The cost budget of an evaluation. The CEL library has no cost hook, so rewrite.ts adds the accounting to the tree. A
- * loop pays for all iterations in advance, calls inside a loop pay for the size of their input, and regular expressions
- * pay per step. An exhausted budget fails the whole evaluation, even inside `||` or `default()`.
+ * Defines the cost budget of an evaluation. The CEL library has no cost hook, so rewrite.ts adds the accounting to
+ * the tree. An exhausted budget fails the whole evaluation, even inside `||` or `default()`.
  */
 import { type CelValue, isCelList, isCelMap } from "@bufbuild/cel";
 
-/** One unit is about 0.1 µs, so the worst expression blocks the event loop for about 40 ms. */
 export const MAX_COST = 400_000;
-/** One node of a loop body takes 0.1 to 0.3 µs. */
 const COST_PER_NODE = 2;
-/** String functions take about 3 ns per character. */
 export const CHARACTERS_PER_UNIT = 32;
 
 export const COST_EXCEEDED = "the expression costs too much on these values";
 
 export interface Budget {
-  /** The remaining cost. Negative once the budget is exceeded. A shared budget is not reset between evaluations. */
+  /** Holds the remaining cost, which is negative once the budget is exceeded. */
   left: number;
 }
 

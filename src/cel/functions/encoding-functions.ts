@@ -1,6 +1,6 @@
 /**
- * Conversions between strings, bytes, and JSON, digests, and the random functions `uuid` and `random`. Error messages
- * never contain the input, because it may be a credential.
+ * Converts between strings, bytes, and JSON, and provides digests and random values. Error messages never contain the
+ * input, because it may be a credential.
  */
 import { createHash, randomUUID } from "node:crypto";
 import { type CelFunc, CelScalar, type CelValue, celFunc } from "@bufbuild/cel";
@@ -9,10 +9,7 @@ import { fromCel, toCel } from "../values/values.ts";
 
 /** The limit is twice the largest body that expressions can read, in characters. */
 const MAX_JSON_TEXT = 4 * 1024 * 1024;
-/**
- * Commas and opening brackets count once, and colons count twice. Parsing this many tokens blocks the event loop for up
- * to 40 ms.
- */
+/** Commas and opening brackets count once, and colons count twice. */
 const MAX_JSON_TOKENS = 100_000;
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
 

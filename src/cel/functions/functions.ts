@@ -1,7 +1,6 @@
 /**
- * The CEL environment: the library's standard functions, its strings extension, and the gateway's functions. A later
- * function replaces an earlier one with the same name and types. `signatures` lists the names and argument counts, so
- * that a misspelled function fails at load instead of on every request.
+ * Defines the CEL environment: the library's standard functions, its strings extension, and the gateway's functions.
+ * A later function replaces an earlier one with the same name and types.
  */
 import { type CelEnv, celEnv } from "@bufbuild/cel";
 import { strings } from "@bufbuild/cel/ext";

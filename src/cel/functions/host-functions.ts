@@ -1,7 +1,6 @@
 /**
- * Internal functions that rewrite.ts adds to the tree. Their names start with `@`, which is not valid in a CEL source.
- * Some functions take a host object (a budget, a loop, or a compiled pattern) as the first argument, embedded with
- * `hostNode`.
+ * Defines the internal functions that rewrite.ts adds to the tree. Their names start with `@`, which is not valid in
+ * a CEL source. Some functions take a host object as the first argument, embedded with `hostNode`.
  */
 import { type CelFunc, CelScalar, type CelValue, celFunc } from "@bufbuild/cel";
 import { GrowingList } from "../values/values.ts";

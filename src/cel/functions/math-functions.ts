@@ -1,6 +1,6 @@
 /**
- * The `math` functions of the CEL extension library, which the npm package lacks. Bit operations are omitted, because
- * traffic rules do not need them. `least` and `greatest` take one list, into which rewrite.ts collects the arguments.
+ * Implements the `math` functions of the CEL extension library, which the npm package lacks, except for bit
+ * operations.
  */
 import {
   type CelFunc,

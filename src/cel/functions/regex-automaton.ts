@@ -1,7 +1,6 @@
 /**
- * A lazily built DFA for a pattern. Each character costs one table lookup, about 30 times less than the Pike VM in
- * regex.ts. The DFA finds whether a string matches, but not where a match begins, so the VM searches from the last
- * position without a partial match (`idleAt`). Patterns that need too many states use only the VM.
+ * Implements a lazily built DFA for a pattern. The DFA finds whether a string matches, but not where a match begins,
+ * so the VM in regex.ts searches from the last position without a partial match (`idleAt`).
  */
 import { type Budget, spend } from "./budget.ts";
 
@@ -28,13 +27,11 @@ export interface Scan {
   readonly idleAt: number;
 }
 
-/** A state takes 256 bytes. Patterns for identifiers and words have 5 to 60 states. */
 const MAX_STATES = 400;
 /** Bounds the cached transitions on characters outside ASCII, over all states. */
 const WIDE_STEPS_KEPT = 8192;
 /** A power of two allows table indexes to be computed with shifts. */
 const ASCII = 128;
-/** Computing a new transition takes 2 to 4 µs. */
 const UNITS_PER_STEP = 30;
 const UNITS_PER_INSTRUCTION = 3;
 /**
@@ -43,9 +40,7 @@ const UNITS_PER_INSTRUCTION = 3;
  */
 const FREE_STATES = 40;
 const CHARACTERS_PER_STATE = 32;
-/** A table lookup takes 7 to 15 ns per character. */
 const CHARACTERS_PER_UNIT = 8;
-/** A native search reads several bytes per nanosecond. */
 const LEAPT_PER_UNIT = 256;
 /** Shorter leaps are slower than table lookups, because a native search has a fixed cost. */
 const WORTH_LEAP = 16;

@@ -1,23 +1,16 @@
 /**
- * Regular expressions in linear time. The CEL library's RE2 engine parses and compiles patterns, but its matcher
- * reports only whether a string matches and takes a slow path (75 µs per character) for patterns with many states. This
- * file runs the compiled program in a Pike VM, which visits each instruction at most once per character, tracks groups,
- * and charges every visit to the budget. A lazily built DFA (regex-automaton.ts) reads most of the string, and the VM
- * only locates matches.
+ * Matches regular expressions in linear time. The CEL library's RE2 engine compiles a pattern, and this file runs the
+ * compiled program in a Pike VM, which visits each instruction at most once per character and charges every visit to
+ * the budget.
  */
 import { RE2JS } from "@bufbuild/re2";
 import { finish, type Steps } from "../../base/sliced-work.ts";
 import { type Budget, CHARACTERS_PER_UNIT, spend } from "./budget.ts";
 import { isWord, RegexAutomaton, type Scan } from "./regex-automaton.ts";
 
-/** One visit of an instruction takes 40 to 100 ns. */
 const VISITS_PER_UNIT = 1.25;
-/** A search that reports positions has a fixed cost of about 6 µs. */
 const SEARCH_VISITS = 60;
-/**
- * The DFA is built after this many characters, because a new table entry costs as much as about 50 characters in the
- * VM.
- */
+/** The DFA is built after the pattern has read this many characters. */
 const WORTH_CHARACTERS = 512;
 const MAX_GENERATION = 0xffffffff;
 /** The limit is in characters. Constant patterns need no limit, because the length of the source bounds them. */
@@ -92,7 +85,7 @@ export function compileRegex(pattern: string): Regex {
    * number of visits.
    */
   function addThreads(list: Threads, start: number, conditions: number, position: number, from: Captures): number {
-    // Skipping the capture stack halves the work if no captures are tracked.
+    // The capture stack is skipped if no captures are tracked.
     const tracking = from.length > 0;
     let visits = 0;
     stackPcs.push(start);
@@ -285,7 +278,6 @@ export function compileComputedRegex(pattern: string, budget: Budget): Regex {
   if (pattern.length > MAX_COMPUTED_PATTERN) {
     throw new Error(`a computed pattern may have at most ${MAX_COMPUTED_PATTERN} characters`);
   }
-  // Compiling takes about 2 µs per character.
   spend(budget, 100 + pattern.length * 20);
   return compileRegex(pattern);
 }

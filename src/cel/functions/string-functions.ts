@@ -1,7 +1,6 @@
 /**
- * String functions that the library lacks, and replacements for library functions that take quadratic time or too much
- * memory on a large body (`replace` copies the whole string per match). The functions in this file take linear time and
- * bound the length of their results.
+ * Implements string functions that the library lacks, and replaces library functions that take quadratic time or too
+ * much memory on a large body.
  */
 import { type CelFunc, type CelList, CelScalar, celFunc, celMethod, listType } from "@bufbuild/cel";
 

@@ -1,7 +1,6 @@
 /**
- * Timestamp functions that replace incorrect ones of the library. The library computes fields in the machine's local
- * time zone, which skips or repeats an hour at DST changes. It also interprets whole numbers as milliseconds, although
- * CEL specifies seconds, so `timestamp(jwt.exp)` would be in 1970.
+ * Replaces timestamp functions of the library, which computes fields in the machine's local time zone and interprets
+ * whole numbers as milliseconds, although CEL specifies seconds.
  */
 import { type CelFunc, CelScalar, celFunc, celMethod, objectType } from "@bufbuild/cel";
 import { TimestampSchema, timestampDate, timestampFromMs } from "@bufbuild/protobuf/wkt";

@@ -1,6 +1,5 @@
 /**
- * The error for a CEL source that is rejected at load. Its 1-based position is relative to the source, and the
- * configuration loader adds the position of the YAML scalar.
+ * Reports a problem in a CEL source, with a 1-based position relative to the source.
  */
 export class ExpressionError extends Error {
   readonly line: number;

@@ -1,13 +1,10 @@
 /**
- * Checks the length, nesting, brackets, and quotes of a CEL source before the library parses it. The library's parser
- * recurses per bracket and reports unbalanced brackets imprecisely, so this check catches hostile sources (`((((…`) and
- * common typos.
+ * Checks the length, nesting, brackets, and quotes of a CEL source before the library parses it, because the
+ * library's parser recurses per bracket and reports unbalanced brackets imprecisely.
  */
 import { ExpressionError } from "./expression-error.ts";
 
-/** Real rules are far shorter. The limit bounds the parse time to about 0.2 s. */
 export const MAX_SOURCE_BYTES = 16 * 1024;
-/** Real rules are far shallower, and the parser overflows the stack only at a much greater depth. */
 export const MAX_NESTING = 64;
 
 const CLOSING: Readonly<Record<string, string>> = { "(": ")", "[": "]", "{": "}" };

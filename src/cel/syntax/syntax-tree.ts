@@ -1,6 +1,5 @@
 /**
- * The library's syntax tree, and constructors for the nodes that rewrite.ts adds. The types are derived from the
- * library's public signatures to avoid importing an internal package.
+ * Defines types of the library's syntax tree, and constructors for the nodes that rewrite.ts adds.
  */
 import type { parse } from "@bufbuild/cel";
 
@@ -83,11 +82,7 @@ export function trueNode(): Node {
   return constantNode({ case: "boolValue", value: true });
 }
 
-/**
- * Embeds a host object in the tree as a constant, so that a function receives the budget of its expression without
- * shared state. The planner passes constants through without reading them, and only `@` functions, which a CEL source
- * cannot call, receive them.
- */
+/** Embeds a host object in the tree as a constant. The planner passes constants through without reading them. */
 export function hostNode(value: object): Node {
   return constantNode({ case: "bytesValue", value: value as unknown as Uint8Array<ArrayBuffer> });
 }

@@ -1,6 +1,5 @@
 /**
- * The variables of one evaluation. Only the names in the attribute table resolve, because the object has no prototype,
- * and each attribute is read lazily.
+ * Resolves the variables of one evaluation, each when it is read. Only the names in the attribute table resolve.
  */
 import { type CelError, type CelValue, celError } from "@bufbuild/cel";
 import { ATTRIBUTE_NAMES } from "./attributes.ts";

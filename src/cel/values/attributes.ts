@@ -1,6 +1,6 @@
 /**
- * The attributes that expressions can read. The analyzer and the generated reference both use this table. A field that
- * is not available yet, or never on a route, is absent: reading it is an error, and `has()` is false.
+ * Lists the attributes that expressions can read. A field that is not available yet, or never on a route, is absent:
+ * reading it is an error, and `has()` is false.
  */
 export type AttributeType =
   | "bool"

@@ -1,7 +1,6 @@
 /**
- * HTTP headers as a CEL map with case-insensitive names, such as `request.headers["X-Id"]`. Values are read from the
- * source on demand. Repeated headers are joined with `, `, either by the HeaderSource or, for plain pairs, in this
- * file.
+ * Presents HTTP headers as a CEL map with case-insensitive names, such as `request.headers["X-Id"]`. Repeated headers
+ * are joined with `, `.
  */
 import { MAP_MARK } from "./values.ts";
 

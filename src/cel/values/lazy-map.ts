@@ -1,5 +1,6 @@
 /**
- * A CEL map with known fields that are computed on demand, so that an expression pays only for the fields it reads.
+ * Implements a CEL map with known fields that are computed on demand, so that an expression pays only for the fields
+ * it reads.
  */
 import { type CelError, type CelValue, celError, isCelError } from "@bufbuild/cel";
 import { MAP_MARK, toCel, UnreadableValue } from "./values.ts";
@@ -28,7 +29,7 @@ class LazyMap<Subject> {
     return this.keys().length;
   }
 
-  /** A field that cannot be read is an evaluation error, so that `default()` can handle it. */
+  /** Converts exceptions other than UnreadableValue to evaluation errors, so that `default()` can handle them. */
   get(key: unknown): CelValue | CelError | undefined {
     const read = typeof key === "string" ? this.#fields.get(key) : undefined;
     if (read === undefined) return undefined;

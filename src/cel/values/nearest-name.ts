@@ -1,6 +1,6 @@
 /**
- * Returns the known name that is closest to a misspelled one, for "did you mean" messages.
- * Returns undefined if no name is close, because a wrong suggestion is worse than none.
+ * Returns the known name that is closest to a misspelled one, for "did you mean" messages, or undefined if no name is
+ * close.
  */
 export function nearestName(name: string, known: Iterable<string>): string | undefined {
   const candidates = [...known];

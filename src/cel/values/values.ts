@@ -1,7 +1,6 @@
 /**
- * Converts between JavaScript values and CEL values. `toCel` wraps JSON trees lazily instead of copying them, so a rule
- * on one claim costs the same for large and small tokens. Only own properties are visible, never a prototype or a
- * method. `fromCel` converts everything to plain JSON.
+ * Converts between JavaScript values and CEL values. `toCel` wraps JSON trees lazily instead of copying them, and
+ * only own properties are visible.
  */
 import {
   type CelError,
@@ -23,7 +22,6 @@ export type CelOutput = null | boolean | number | string | CelOutput[] | { [key:
 
 /** The limit stops the conversion of circular structures. */
 const MAX_OUTPUT_DEPTH = 128;
-/** A 2 MiB body has at most about this many values. */
 export const MAX_OUTPUT_VALUES = 1_000_000;
 
 /**
@@ -33,7 +31,7 @@ export const MAX_OUTPUT_VALUES = 1_000_000;
 export const MAP_MARK: unique symbol = Symbol.for("@bufbuild/cel/map");
 const LIST_MARK: unique symbol = Symbol.for("@bufbuild/cel/list");
 
-/** Converts whole numbers to ints, other numbers to doubles, dates to timestamps, and byte arrays to bytes. */
+/** Converts safe integers to ints, other numbers to doubles, dates to timestamps, and byte arrays to bytes. */
 export function toCel(value: unknown): CelValue {
   switch (typeof value) {
     case "string":
@@ -72,7 +70,7 @@ function jsonList(value: readonly unknown[]): CelList {
 /** Thrown for ambiguous values. It fails the whole evaluation, even inside `||` or `default()`. */
 export class UnreadableValue extends Error {}
 
-/** Converts an exception from a getter to an evaluation error, so that `default()` can handle it. */
+/** Converts exceptions other than UnreadableValue to evaluation errors, so that `default()` can handle them. */
 function readProperty(owner: Record<string, unknown>, key: string): CelValue | CelError | undefined {
   try {
     if (!Object.hasOwn(owner, key)) return undefined;
