@@ -1,7 +1,6 @@
 /**
- * Sends messages between the processes of an in-place upgrade, which have no Redis in common, over the channel between
- * them. Receivers listen before an upgrade begins, so that sessions and calls of the draining process are reachable.
- * Without another process, nothing is sent.
+ * Sends messages between the processes of an in-place upgrade over the channel between them. Without another process,
+ * nothing is sent.
  */
 import type { Bus, BusChannel } from "./store.ts";
 
@@ -9,7 +8,7 @@ export type BusMessage =
   | { readonly type: "bus message"; readonly id: number; readonly channel: string; readonly text: string }
   | { readonly type: "bus receipt"; readonly id: number; readonly receivers: number };
 
-/** The channel to one other process. */
+/** Represents the channel to another process. */
 export interface BusPeer {
   received(message: BusMessage): void;
   close(): void;

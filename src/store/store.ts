@@ -1,22 +1,21 @@
 /**
- * Holds data that must outlive a process or be shared by all replicas, such as sessions, budgets, and tokens of users.
- * Memory, a folder, and Redis implement the interface. An operation rejects with StoreUnavailable while the store
- * cannot be used, and the caller decides whether to fail open or fail closed.
+ * Defines the store for data such as sessions, budgets, and tokens of users. An operation rejects with
+ * StoreUnavailable while the store cannot be used, and the caller decides whether to fail open or fail closed.
  */
 
 export interface Store {
   readonly kind: StoreKind;
-  /** The bus is undefined if the store is not shared by replicas. */
+  /** Sends messages to other processes, if the store supports it. */
   readonly bus?: Bus | undefined;
   /** True if other processes use the same data: replicas (Redis), or the other process of an in-place upgrade. */
   readonly isShared?: boolean;
   get(key: string): Promise<string | undefined>;
   set(key: string, value: string, options?: SetOptions): Promise<void>;
-  /** Returns whether the key existed. */
+  /** Resolves with whether the key existed. */
   delete(key: string): Promise<boolean>;
   /**
    * Sets the value only if the current one equals `expected`, where undefined means that the key does not exist.
-   * Returns whether the value was set.
+   * Resolves with whether the value was set.
    */
   replace(key: string, expected: string | undefined, value: string, options?: SetOptions): Promise<boolean>;
   /**
@@ -27,8 +26,8 @@ export interface Store {
    */
   add(key: string, amount: number, options?: AddOptions): Promise<AddResult>;
   /**
-   * Returns one page of the keys with this prefix, in no particular order. Pass the `cursor` of a page to get the next
-   * one.
+   * Resolves with one page of the keys with this prefix, in no particular order. Pass the `cursor` of a page to get
+   * the next one.
    */
   list(prefix: string, cursor?: string): Promise<Page>;
   /** Resolves when completed changes survive a power failure. In memory and Redis stores, it resolves immediately. */
@@ -61,9 +60,9 @@ export type StoreKind = "memory" | "folder" | "redis";
 
 /** A message is delivered immediately or not at all. */
 export interface Bus {
-  /** Resolves with the number of subscribed connections. Rejects with StoreUnavailable while Redis is unavailable. */
+  /** Resolves with the number of connections that receive the message. */
   publish(channel: string, text: string): Promise<number>;
-  /** Never fails. While Redis is unavailable, no messages arrive. */
+  /** Does not fail. While the connection is down, no messages arrive. */
   listen(channel: string, receive: (text: string) => void): BusChannel;
   /** False if no other process is connected. Undefined if that is unknown. */
   readonly hasPeers?: boolean;
