@@ -53,7 +53,7 @@ export interface AdminParts {
   readonly hub: TraceHub<Exchange>;
   readonly recent: RecentRequests;
   readonly history: TrafficHistory;
-  /** Undefined unless `config.history` is set, and in worker threads. */
+  /** Undefined in worker threads, and if `config.history` is not set. */
   readonly historyDatabase: History | undefined;
   readonly store: Store;
   readonly kept: KeptTraces | undefined;

@@ -1,7 +1,6 @@
 /**
- * `POST /debug/access`: which routes, MCP tools, and models each known principal may use, evaluated with the policies
- * of the running configuration and optionally of a new one. No request is sent; the MCP servers are asked only for
- * their tools.
+ * `POST /debug/access` reports which routes, MCP tools, and models each known principal may use, evaluated with the
+ * policies of the running configuration and optionally of a new one.
  */
 import { z } from "zod";
 import type { SourceText } from "../../config/load/load.ts";
@@ -31,7 +30,7 @@ const question = z.strictObject({
 export interface AccessQuestion {
   readonly claimSets: readonly ClaimSet[];
   readonly items: readonly string[] | undefined;
-  /** A new configuration, to compare with the running one. */
+  /** Contains a new configuration to compare with the running one. */
   readonly after: readonly SourceText[] | undefined;
   readonly tools: readonly NamedTool[];
 }

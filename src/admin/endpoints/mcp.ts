@@ -1,9 +1,7 @@
 /**
- * MCP endpoints. `/debug/mcp/sessions` ends a session by the shown prefix of its ID; its client gets 404 and opens a
- * new session. `/debug/mcp/connections` lists, tests, and revokes accounts that users connected with `oauth`, without
- * showing tokens. `/debug/mcp/tools` lists the tools of every server (a POST, because it opens connections) and
- * compares them with the lock file. `/debug/mcp/lock` shows the differences. It accepts a difference only if the tool
- * and its entry in the lock file have not changed since they were shown.
+ * `/debug/mcp/sessions` ends a session, `/debug/mcp/connections` lists, tests, and revokes connected accounts,
+ * `/debug/mcp/tools` lists the tools of the servers, and `/debug/mcp/lock` shows and accepts differences from the
+ * lock file.
  */
 
 import { z } from "zod";
@@ -133,8 +131,8 @@ export function inspectedBackends({ listeners }: Topology): Backend[] {
 }
 
 /**
- * Returns the tools of each server in `only`, or of all servers. For a server that cannot be queried, the result
- * contains the tools that sessions of all threads saw (`withheld`).
+ * Resolves with the tools of each server in `only`, or of all servers. For a server that cannot be queried, the tools
+ * in `withheld` are added.
  */
 export async function inspectedTargets(
   backend: Backend,

@@ -1,7 +1,7 @@
 /**
- * Endpoints for the process: `/healthz/live`, `/healthz/ready`, and `/metrics` (also on `config.statsAddr`), `/memory`,
- * `/logging` (GET reads the log filter, POST sets it), `/quitquitquit` (graceful shutdown), `/upgrade` (starts the
- * program on disk and hands over to it), and the index page.
+ * Serves endpoints for the process: `/healthz/live`, `/healthz/ready`, and `/metrics` (also on `config.statsAddr`),
+ * `/memory`, `/logging` (GET reads the log filter, POST sets it), `/quitquitquit` (graceful shutdown), `/upgrade`
+ * (starts the program on disk and hands over to it), and the index page.
  */
 
 import { getHeapSpaceStatistics, getHeapStatistics } from "node:v8";

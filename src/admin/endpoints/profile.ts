@@ -1,8 +1,6 @@
 /**
- * `/debug/pprof/profile` and `/debug/pprof/heap` (spec 4.2, 8) return profiles in the pprof format for `go tool pprof`.
- * The native profiler is loaded at first use, and each thread runs one profile at a time. On Linux, allocations are
- * sampled from the start of the process, on average one per 512 KiB, so that a heap profile covers old live objects
- * too.
+ * `/debug/pprof/profile` and `/debug/pprof/heap` (spec 4.2, 8) return profiles in the pprof format for `go tool
+ * pprof`. The native profiler is loaded at first use, and each thread runs one profile at a time.
  */
 
 import { Session } from "node:inspector";

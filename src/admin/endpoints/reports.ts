@@ -1,7 +1,7 @@
 /**
- * Reports of policies: `/debug/limits` (rate limit rules with their emptiest buckets; `?key=` searches all),
- * `/debug/budgets` (spending in the current period), `/debug/shadow` (requests that policies in shadow mode would have
- * denied), and `/debug/mirrors` (differences between mirrors and backends).
+ * Serves reports of policies: `/debug/limits` (rate limit rules with their buckets), `/debug/budgets` (spending in
+ * the current period), `/debug/shadow` (requests that policies in shadow mode would have denied), and
+ * `/debug/mirrors` (differences between mirrors and backends).
  */
 import type { LimitRegistry } from "../../core/policy.ts";
 import type { MirrorReport } from "../../pipeline/records/mirror-report.ts";

@@ -1,6 +1,6 @@
 /**
  * `/debug/usage/budgets` compares the counters of budgets in the store with the sums of the history database. They
- * differ by calls that are running, by rows that were dropped, and by the last second before a crash.
+ * can differ, for example by running calls and dropped rows.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { History } from "../../history/history.ts";

@@ -94,13 +94,12 @@ export function requestsWithHistory(endpoint: AdminEndpoint, history: History | 
   };
 }
 
-/** Returns undefined if there is none, or if the database is unavailable. */
+/** Resolves with undefined if there is none, or if the database is unavailable. */
 async function olderWithId(history: History, id: string): Promise<AdminResponse | undefined> {
   const rows = await history.ask({ kind: "id", id }).catch(() => []);
   return rows.length === 0 ? undefined : jsonResponse({ requests: rows.map(detailFromRow) });
 }
 
-/** The database has all requests, and the memory only a part of them. */
 async function olderThan(history: History, { query }: AdminRequest): Promise<AdminResponse | undefined> {
   const limit = numberParameter(query, REQUESTS_LIMIT);
   const beforeMs = Date.parse(query.get("before") ?? "");

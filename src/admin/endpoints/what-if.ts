@@ -1,7 +1,7 @@
 /**
- * Dry-run endpoints. `POST /debug/what-if` reports what the running configuration would do with a request. `POST
- * /debug/rehearse` compares a new configuration with the running one on recent requests. `GET /debug/recording` streams
- * the recorded requests as JSON lines, without bodies and credentials.
+ * `POST /debug/what-if` reports what the running configuration would do with a request, `POST /debug/rehearse`
+ * compares a new configuration with the running one on recent requests, and `GET /debug/recording` returns the
+ * recorded requests.
  */
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
@@ -21,7 +21,6 @@ import {
 import { ADMIN_PATHS } from "../server/paths.ts";
 
 const USAGE = 'send JSON: {"request": {"method", "url", …}, "claims" | "token", "repeat"}';
-/** Bounds the work of one call, because dry runs share the main thread with the admin interface. */
 const MAX_REPEATS = 1_000;
 
 const question = z.strictObject({
@@ -85,7 +84,6 @@ export interface RehearseParts {
   isBusy(error: unknown): boolean;
 }
 
-/** The limit allows large generated configurations, which grow when encoded as JSON. */
 export const MAX_REHEARSED_BYTES = 16 * 1024 * 1024;
 
 export function rehearseEndpoint(parts: RehearseParts): AdminEndpoint {

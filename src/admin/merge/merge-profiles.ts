@@ -4,7 +4,9 @@
  */
 import { gunzipSync, gzipSync } from "node:zlib";
 
-/** The kind of object that a number in a message refers to. Numbers of one kind are shifted by the same offset. */
+/**
+ * Names the kind of object that a number in a message refers to. Numbers of one kind are shifted by the same offset.
+ */
 type Reference = "string" | "location" | "function" | "mapping";
 type Shape = { readonly [field: number]: Reference | Shape };
 
@@ -14,8 +16,8 @@ const MAPPING: Shape = { 1: "mapping", 5: "string", 6: "string" };
 const LOCATION: Shape = { 1: "location", 2: "mapping", 4: { 1: "function" } };
 const FUNCTION: Shape = { 1: "function", 2: "string", 3: "string", 4: "string" };
 /**
- * The repeated messages of a profile, by field number. The string tables of all profiles are concatenated, and all
- * other fields are taken from the first profile.
+ * Maps field numbers of a profile to the repeated messages that are merged. The string tables of all profiles are
+ * concatenated, and all other fields are taken from the first profile.
  */
 const LISTS: Readonly<Record<number, Shape>> = { 2: SAMPLE, 3: MAPPING, 4: LOCATION, 5: FUNCTION };
 const SAMPLES = 2;

@@ -1,8 +1,6 @@
 /**
  * Merges the reports of worker threads: requests by sequence number, tasks by name, memory in total and per thread,
- * run-time counts of backends, traffic history by time slot, and metrics by series. The 95th percentile of a slot
- * is the largest value of the threads, which is an upper bound. All metrics are additive: counters, histogram buckets,
- * and gauges that count.
+ * run-time counts of backends, traffic history by time slot, and metrics by series.
  */
 import { mergeServerStates, type ServerState } from "../../mcp/server-side/server-state.ts";
 import type { HistoryPoint, HistoryReport } from "../../observe/trace/request-record.ts";
@@ -37,7 +35,7 @@ export function mergeTasks(own: Json, reports: readonly Json[]): Json {
   return { ...own, requestsInFlight: sum(reports, "requestsInFlight"), tasks: [...merged.values()] };
 }
 
-/** Each thread reports the state of the same MCP servers. */
+/** Each thread reports the state of the same MCP servers, so the states are merged. */
 function withServerStates(task: Json): Json {
   const detail = asRecord(task.detail);
   if (!Array.isArray(detail.servers)) return task;

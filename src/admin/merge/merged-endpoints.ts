@@ -1,6 +1,6 @@
 /**
  * Defines how the admin responses of worker threads are merged. Endpoints that are not listed are served by the main
- * thread alone, such as the rate limits, which are in shared memory.
+ * thread alone.
  */
 import type { InspectedBackend } from "../../core/backend.ts";
 import type { HistoryReport } from "../../observe/trace/request-record.ts";
@@ -82,7 +82,7 @@ const MERGES: Readonly<Record<string, Merge>> = {
     const body = await request.body();
     const again = { ...request, body: () => Promise.resolve(body) };
     const mine = await own(again);
-    // Each thread caches tokens for some seconds, so a revocation is sent to all.
+    // Each thread caches tokens, so a revocation is sent to all.
     if (mine.status === 200) await forward(again);
     return mine;
   },

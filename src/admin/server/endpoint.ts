@@ -1,13 +1,12 @@
 /**
- * The interface of an admin endpoint, which has a path, its methods, and a sentence for the index page. An endpoint
- * receives a request as data and returns a value or a stream, so it does not depend on the HTTP server.
+ * Defines the interface of an admin endpoint, which receives a request as data and returns a value or a stream.
  */
 import type { InspectedBackend } from "../../core/backend.ts";
 import { safeJson } from "../../json/safe-json.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
 
 export interface AdminRequest {
-  /** The method as sent. HEAD uses the GET handler, and its stream is not started. */
+  /** Contains the method as sent. HEAD uses the GET handler, and its stream is not started. */
   readonly method: string;
   readonly path: string;
   readonly query: URLSearchParams;
@@ -18,7 +17,7 @@ export interface AdminRequest {
   /** Worker threads share two counters: requests that may still be traced, and traces that must still end. */
   readonly quota?: SharedArrayBuffer | undefined;
   readonly requestHistory?: readonly Uint8Array[] | undefined;
-  /** The MCP tools that sessions of all worker threads saw but withheld from clients. */
+  /** Contains the MCP tools that sessions of all worker threads saw but withheld from clients. */
   readonly withheld?: readonly InspectedBackend[] | undefined;
 }
 

@@ -1,6 +1,6 @@
 /**
- * A server-sent event stream to one reader, with a heartbeat each second. If the reader is slow, events are dropped and
- * counted, so that it never slows the gateway (R41).
+ * Writes a server-sent event stream with heartbeats to one reader. If the reader is slow, events are dropped and
+ * counted.
  */
 
 import type { Clock } from "../../base/clock.ts";

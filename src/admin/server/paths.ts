@@ -1,5 +1,5 @@
 /**
- * The paths of the admin interface (spec 4.2). gwctl imports them but shares no other admin code.
+ * Defines the paths of the admin interface (spec 4.2).
  */
 export const DEFAULT_ADMIN_PORT = 15000;
 

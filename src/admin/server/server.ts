@@ -1,8 +1,6 @@
 /**
- * The HTTP server of the admin interface. It binds the configured address, checks each request, and calls the endpoint.
- * It has no authentication, so it listens on loopback by default. Any web page can send requests to loopback (DNS
- * rebinding, cross-site requests), so the server checks Origin, Sec-Fetch-Site and, except on Unix sockets and public
- * stats addresses, Host.
+ * Serves the admin interface over HTTP. It has no authentication, so it listens on loopback by default and checks
+ * Origin, Sec-Fetch-Site and, except on Unix sockets and public stats addresses, Host.
  */
 import { chmodSync, lstatSync, unlinkSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -14,9 +12,8 @@ import { type AdminEndpoint, type AdminResponse, type AdminSink, textResponse } 
 import { ADMIN_PATHS } from "./paths.ts";
 
 const MAX_BODY_BYTES = 1024 * 1024;
-/** The limit is enough for browsers, scrapers, and terminals, and protects the file descriptors of listeners. */
+/** Limits the connections, to protect the file descriptors of listeners. */
 const MAX_CONNECTIONS = 256;
-/** Matches the timeout of listeners. On a busy machine, a client may send its request seconds after it connects. */
 const HEADERS_TIMEOUT_MS = 10_000;
 const SECURITY_HEADERS = {
   "x-content-type-options": "nosniff",

@@ -1,6 +1,6 @@
 /**
- * `/ui/api/add` returns the text of a configuration file with an MCP server or a model added, which the editor shows as
- * a diff and validates. Nothing is written. Lines are inserted as text, so comments, order, and layout stay unchanged.
+ * `/ui/api/add` returns the text of a configuration file with an MCP server or a model added, and writes nothing.
+ * Lines are inserted as text, so comments, order, and layout stay unchanged.
  */
 import { isMap, isScalar, isSeq, type Node, parseAllDocuments, type YAMLMap, type YAMLSeq } from "yaml";
 import { z } from "zod";
@@ -96,7 +96,7 @@ function namesIn(list: YAMLSeq): unknown[] {
   return list.items.flatMap((item) => (isMap(item) ? [item.get("name")] : []));
 }
 
-/** Returns the fields as YAML lines with values in flow style. Strings are quoted as in JSON, which is valid YAML. */
+/** Returns the fields as YAML lines with values in flow style. */
 function yamlFields(entry: Entry): string[] {
   if (entry.kind === "model") {
     const params = [

@@ -6,7 +6,7 @@ import { z } from "zod";
 import { type AdminEndpoint, jsonResponse, textResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
-/** Limits the work per call, because each ID is a full evaluation. The page requests the rest in further calls. */
+/** Limits the work per call, because each ID is a full evaluation. */
 const MAX_IDS = 200;
 
 const questionSchema = z.strictObject({ expression: z.string(), ids: z.array(z.string()).max(MAX_IDS) });

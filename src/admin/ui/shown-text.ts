@@ -1,8 +1,7 @@
 /**
  * Converts the configuration to text for the UI's editor, as written but with each secret replaced by a numbered
- * marker, and converts it back. The schema and header names determine secrets, as in the dump. `${VAR}` stays, because
- * it does not reveal the value. In a text that does not parse, everything after a name that looks like a secret is
- * hidden, to the end of its line and block.
+ * marker, and converts it back. In a text that does not parse, everything after a name that looks like a secret is
+ * hidden, to the end of its line or block.
  */
 import {
   type Alias,
@@ -31,7 +30,10 @@ import { policies } from "../../policies/index.ts";
 
 export interface ShownText {
   readonly text: string;
-  /** The values of the markers `<redacted:0>`, `<redacted:1>`, … as written. They must never leave the process. */
+  /**
+   * Contains the values of the markers `<redacted:0>`, `<redacted:1>`, … as written. They must never leave the
+   * process.
+   */
   readonly secrets: readonly string[];
   readonly places: Readonly<Record<string, { readonly line: number; readonly endLine: number }>>;
 }

@@ -1,6 +1,5 @@
 /**
- * `/ui` (spec 4.2) serves the files of the web UI, and its API below `/ui/api/`. The page uses one base path, so that
- * the same files also work on a gateway, with a reduced API.
+ * `/ui` (spec 4.2) serves the files of the web UI, and its API below `/ui/api/`.
  */
 import { hostname } from "node:os";
 import { builtFolderNear, cacheControl, openUiFiles, UI_HEADERS, type UiFiles } from "../../backends/ui/files.ts";
@@ -39,7 +38,7 @@ export interface UiOptions {
 }
 
 const API = `${ADMIN_PATHS.ui}/api`;
-/** The UI API does not serve these paths. Among them are the shutdown and the upgrade, so that no page can stop the process. */
+/** The UI API does not serve these paths, so that no page can stop or replace the process. */
 const EXCLUDED_PATHS: readonly string[] = [
   ADMIN_PATHS.quit,
   ADMIN_PATHS.upgrade,
@@ -47,7 +46,7 @@ const EXCLUDED_PATHS: readonly string[] = [
   ADMIN_PATHS.ui,
   ADMIN_PATHS.docs,
 ];
-/** Every user may read these paths on a gateway. They have no request bodies, use little CPU, and change nothing. */
+/** Every user of the UI on a gateway may read these paths. */
 const READABLE_PATHS: readonly string[] = [
   ADMIN_PATHS.configDump,
   ADMIN_PATHS.metrics,

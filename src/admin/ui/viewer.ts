@@ -1,6 +1,6 @@
 /**
- * The fields of the configuration dump and of requests that viewers of the UI see, which are fewer than operators see.
- * The dump is filtered by allowlists, so strings in a new field are hidden from viewers until it is added to a list.
+ * Selects the fields of the configuration dump and of requests that viewers of the UI see. The dump is filtered by
+ * allowlists, so strings in a new field are hidden until it is added to a list.
  */
 import { z } from "zod";
 import type { UiResponse } from "../../backends/ui/source.ts";
