@@ -6,7 +6,6 @@ import { getAsset, isSea } from "node:sea";
 /** Lists the names of the embedded files, because Node 20 cannot enumerate them. */
 export const EMBEDDED_LIST = "files.json";
 
-/** Returns whether this process runs the single executable. */
 export function isOneFile(): boolean {
   return isSea();
 }

@@ -4,7 +4,6 @@
 import { closeSync, openSync, readFileSync } from "node:fs";
 import { devNull } from "node:os";
 
-/** Reserves descriptors for files, listeners, the pipes of child processes, and the admin interface. */
 const RESERVED = 64;
 
 /** Returns undefined if the limit cannot be read, for example on systems other than Linux. */
@@ -17,7 +16,6 @@ export function openFilesLimit(read: () => string = processLimits): number | und
   }
 }
 
-/** Each client connection may need a backend connection. */
 export function connectionsThatFit(openFiles: number | undefined, wanted: number): number {
   if (openFiles === undefined || openFiles >= 2 * wanted) return wanted;
   return Math.max(1, Math.floor((openFiles - RESERVED) / 2));
@@ -27,10 +25,6 @@ function processLimits(): string {
   return readFileSync("/proc/self/limits", "latin1");
 }
 
-/**
- * A start needs two descriptors for each of three pipes, and two through which the child reports that its program
- * could not be run.
- */
 const NEEDED_BY_START = 8;
 
 /** Opens descriptors to check whether enough are free to start a child. Throws with `code` EMFILE or ENFILE if not. */
@@ -40,7 +34,6 @@ export function checkSpareDescriptors(open: () => number = openNothing, close: (
     while (opened.length < NEEDED_BY_START) opened.push(open());
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    // Other errors, such as a missing file, are unrelated to the number of descriptors.
     if (code === "EMFILE" || code === "ENFILE")
       throw Object.assign(new Error(`too many files are open (${code})`), { code });
   } finally {

@@ -37,7 +37,6 @@ export function replaceFile(file: string, content: string | Buffer, fs: FileSyst
   const old = fs.statSync(file, { throwIfNoEntry: false });
   const target = old === undefined ? file : fs.realpathSync(file);
   if (old !== undefined && !old.isFile()) {
-    // A pipe or a device has no content that could be lost.
     writeAndClose(fs, fs.openSync(target, "w"), bytes);
     return;
   }
@@ -108,7 +107,6 @@ function rewriteInPlace(fs: FileSystem, target: string, bytes: Buffer): void {
   }
 }
 
-/** Creates the copy next to the file if the folder allows it, otherwise in the temporary folder. */
 function keepCopy(fs: FileSystem, target: string, old: Buffer): string {
   let failure: unknown;
   for (const folder of [dirname(target), tmpdir()]) {

@@ -16,7 +16,6 @@ export interface HeapPressure {
 }
 
 export interface HeapSize {
-  /** The default is `heap`. */
   readonly of?: "heap" | "process";
   readonly usedBytes: number;
   readonly limitBytes: number;
@@ -31,13 +30,10 @@ const MIB = 1024 * 1024;
  * collect while little is allocated.
  */
 const COLLECT_EVERY_LOOKS = { normal: 0, tight: 40, full: 8 };
-/** The first collection is delayed, because the pressure may be over at the next measurement. */
 const COLLECT_AT_LOOK = 2;
-/** While memory is short, `relieve` is also called once per this number of measurements. */
 const RELIEVE_EVERY_LOOKS = 4;
 /** Collections use at most this share of the time. */
 const COLLECT_AT_MOST_SHARE = 0.1;
-/** Estimates the memory that Node uses apart from the heap and buffers. */
 const NATIVE_BYTES = 64 * MIB;
 
 export function watchHeap(

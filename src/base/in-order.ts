@@ -11,7 +11,6 @@ export interface InOrderEvents {
   idle(): void;
   /** Called if sliced work, or a callback after it, threw. */
   failed(): void;
-  /** Returns whether the remaining work can be dropped. */
   isOver(): boolean;
 }
 
@@ -34,7 +33,6 @@ export class InOrder {
     else this.#start(steps, isSmall, done);
   }
 
-  /** Runs `last` after all queued work. */
   afterwards(last: () => void): void {
     if (this.#isBusy) this.#waiting.push(last);
     else last();

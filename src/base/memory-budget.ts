@@ -11,25 +11,15 @@ import { HEAP_LEVELS, type HeapLevel, oldGeneration, processMemory } from "./hea
 const BODY_COPIES = 2;
 /** Fits the largest documented body (LLM requests, 32 MiB), which is charged twice. */
 const LARGEST_BODY_BYTES = 64 * 1024 * 1024;
-/** A large message of a server exists as chunks, as a string, and as the bytes that are forwarded. */
 const MESSAGE_COPIES = 3;
 export const SMALL_MESSAGE_BYTES = 64 * 1024;
 const CLIENT_SHARE = 0.5;
-/**
- * This share of the body pool is for small bodies that arrived with their heads. It is not divided between clients.
- */
 const SMALL_BODIES_SHARE = 0.25;
 /** A body that waits longer for memory is rejected. */
 const MAX_BODY_WAIT_MS = 10_000;
-/** A large message that grows by less than 64 KiB in this time has stalled. */
 const MAX_STALL_MS = 10_000;
 const STALL_CHECK_MS = 1_000;
-/**
- * Messages are charged three times their size, so at this multiple of the limit their bytes alone are as much as the
- * limit.
- */
 const WAITING_LIMIT_FACTOR = 3;
-/** While memory is short, larger bodies are not read. */
 const SMALL_BODY_BYTES = 64 * 1024;
 const MIN_POOL_BYTES = 8 * 1024 * 1024;
 const DEFAULT_CACHE_BYTES = 64 * 1024 * 1024;
@@ -37,11 +27,8 @@ const DEFAULT_CACHE_BYTES = 64 * 1024 * 1024;
 export interface MemoryLimits {
   readonly bodyBytes: number;
   readonly sessionBytes: number;
-  /** Limits the bytes in the buffers of streams whose peer does not read. */
   readonly streamBytes: number;
-  /** Limits large messages of MCP servers while they arrive. */
   readonly messageBytes: number;
-  /** Limits a store in memory, including the cache. */
   readonly storeBytes: number;
   readonly cacheBytes: number;
 }
@@ -117,7 +104,6 @@ export class MemoryPool {
     return true;
   }
 
-  /** Charges even beyond the limits. */
   charge(client: string, bytes: number): void {
     this.#usedBytes += bytes;
     this.#clients.set(client, this.bytesOf(client) + bytes);
@@ -143,7 +129,6 @@ export class MemoryPool {
   }
 }
 
-/** Tracks the bytes that one holder, such as a session, has charged to a pool. */
 export class MemoryAccount {
   readonly client: string;
   readonly #pool: MemoryPool;
@@ -316,9 +301,7 @@ export class BodyPool {
   #smallBytes = 0;
   #isPaused = false;
   #isMakingRoom = false;
-  /** The oldest reservation is first. */
   readonly #unfinished = new Set<BodyReservation>();
-  /** The reservation that has waited the longest is first. */
   readonly #waiting = new Map<BodyReservation, Waiter>();
 
   constructor(limitBytes: number, clock: Clock) {
@@ -368,7 +351,6 @@ export class BodyPool {
     return reservation;
   }
 
-  /** While paused, only small bodies are read. */
   set isPaused(isPaused: boolean) {
     this.#isPaused = isPaused;
     if (!isPaused) this.#admitWaiting();
@@ -393,7 +375,6 @@ export class BodyPool {
     this.#pool.rejections += 1;
   }
 
-  /** Called by the reservation when it needs less memory. `isOver` states that the reservation is released. */
   free(reservation: BodyReservation, bytes: number, isOver: boolean): void {
     if (bytes > 0) this.#pool.release(reservation.client, bytes);
     if (isOver) {
@@ -419,10 +400,8 @@ export class BodyPool {
     return this.#pool.usedBytes === 0 || this.#pool.usedBytes + bytes <= this.#pool.limitBytes;
   }
 
-  /** Returns whether the bytes fit, if necessary after rejecting other bodies. */
   #makeRoom(reservation: BodyReservation, bytes: number): boolean {
     const { client, chargedBytes } = reservation;
-    // Nothing else is charged, so waiting could not help.
     if (this.#pool.usedBytes === chargedBytes || this.#hasRoom(bytes)) return true;
     const missingBytes = this.#pool.usedBytes + bytes - this.#pool.limitBytes;
     // Prevents waiting bodies from taking the freed memory.
@@ -478,10 +457,8 @@ export class BodyPool {
   }
 }
 
-/** Holds the memory reserved for one body. */
 export class BodyReservation {
   readonly client: string;
-  /** Counts the bytes charged to `client` for this body. The pool adds to it when it grants memory. */
   chargedBytes = 0;
   readonly #pool: BodyPool;
   #isOver = false;
@@ -545,9 +522,7 @@ export class MessagePool {
   readonly limitBytes: number;
   readonly #clock: Clock;
   #usedBytes = 0;
-  /** The oldest reservation is first. */
   readonly #reservations = new Set<MessageReservation>();
-  /** Contains the servers with at least one message in the pool. */
   readonly #servers = new Set<ServerMessages>();
   #waiting = 0;
   #timer: Timer | undefined = undefined;
@@ -576,7 +551,6 @@ export class MessagePool {
     reservation.progressed(this.#clock.monotonicMs());
   }
 
-  /** Returns false if reading must pause until the message is resumed. */
   resize(reservation: MessageReservation, bytes: number): boolean {
     this.#charge(reservation, bytes);
     if (bytes < 0 || reservation.grownBytes >= SMALL_MESSAGE_BYTES * MESSAGE_COPIES)
@@ -689,9 +663,7 @@ export class MessagePool {
 export type MessageRejection = "stalled" | "excess";
 
 export interface MessageReservationHandlers {
-  /** Called when reading of a waiting message may continue. */
   resume(): void;
-  /** Called after the memory of the message was released in favor of other messages. */
   reject(cause: MessageRejection): void;
 }
 
@@ -712,7 +684,6 @@ export class ServerMessages {
   }
 }
 
-/** Holds the memory of one message. */
 export class MessageReservation {
   readonly server: ServerMessages;
   isWaiting = false;
@@ -730,7 +701,6 @@ export class MessageReservation {
     this.#handlers = handlers;
   }
 
-  /** Counts the growth since `progressed` was last called. */
   get grownBytes(): number {
     return this.chargedBytes - this.#progressBytes;
   }

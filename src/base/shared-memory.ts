@@ -21,7 +21,6 @@ export interface SharedMemory {
 
 export interface OwnedSharedMemory extends SharedMemory {
   all(): ReadonlyMap<string, SharedArrayBuffer>;
-  /** Releases the locks of a thread that crashed. */
   died(thread: number): void;
 }
 
@@ -49,7 +48,6 @@ export function createSharedMemory(thread: number): OwnedSharedMemory {
   };
 }
 
-/** Returns the memory that the main thread created for the configuration being prepared. */
 export function givenSharedMemory(thread: number, given: () => ReadonlyMap<string, SharedArrayBuffer>): SharedMemory {
   return {
     thread,

@@ -6,13 +6,10 @@ import { systemClock } from "./clock.ts";
 
 export type Steps<T> = Generator<undefined, T, undefined>;
 
-/** Smaller bodies are processed without slicing. */
 export const SLICED_BYTES = 64 * 1024;
-/** A slice ends with the first step that ends after this time. */
 const SLICE_MS = 8;
 
 interface Task {
-  /** Runs one step. Returns true when the work is done. */
   step(): boolean;
 }
 
@@ -23,7 +20,6 @@ export function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Runs all steps without a pause, for small work. */
 export function finish<T>(steps: Steps<T>): T {
   for (;;) {
     const { done, value } = steps.next();

@@ -4,7 +4,6 @@
  */
 import { StringDecoder } from "node:string_decoder";
 
-/** Shorter strings are decoded at the end. */
 const SMALL_BYTES = 64 * 1024;
 
 export class TextPieces {

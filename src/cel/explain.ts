@@ -11,7 +11,6 @@ import { type CelOutput, fromCel } from "./values/values.ts";
 
 /** The innermost clauses are dropped if an expression has more. */
 export const MAX_CLAUSES = 64;
-/** Bounds the total size of all values. */
 const MAX_VALUES = 4096;
 
 export type ExplainedClause = {

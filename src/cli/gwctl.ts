@@ -9,7 +9,6 @@ import { CliError, type Terminal } from "./terminal/terminal.ts";
 
 /** Resolves with the exit code: 0 for success, 1 for a failure, 2 for wrong usage. */
 export async function runGwctl(argv: readonly string[], terminal: Terminal): Promise<number> {
-  // Arguments after `--` are passed to curl.
   const dashes = argv.indexOf("--");
   const request = dashes < 0 ? undefined : argv.slice(dashes + 1);
   const own = dashes < 0 ? argv : argv.slice(0, dashes);
@@ -39,7 +38,6 @@ function listed(commands: readonly string[]): string {
 }
 
 function createProgram(terminal: Terminal, request: readonly string[] | undefined): Command {
-  // Target flags such as `--admin-port` are accepted at every level of the command path.
   const program = withTarget(new Command("gwctl"))
     .description("Inspects a running gateway: what happened to a request, and why.")
     .version(`gwctl ${VERSION}`, "-V, --version")

@@ -188,7 +188,6 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
   };
 }
 
-/** Returns false if a line exceeds the limit. */
 function createLineReader(onLine: (line: string) => void): (chunk: Buffer) => boolean {
   let held: Buffer[] = [];
   let size = 0;
@@ -249,7 +248,6 @@ export interface Credentials {
 }
 
 export interface ClusterAccess {
-  /** The namespace comes from the pod or from the kubeconfig's context. */
   readonly namespace: string;
   credentials(): Promise<Credentials>;
   /** Call this after the server rejected the credential, so that the next request obtains a new one. */

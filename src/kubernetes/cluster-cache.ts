@@ -57,14 +57,11 @@ export function openClusterCache(kinds: readonly WatchedKind[], parts: CachePart
 // starts a new list. The objects stay cached while the server is unavailable.
 
 const PAGE = 500;
-/** The server ends a watch after this time at the latest. */
 const WATCH_SECONDS = 240;
 /** A watch without data for longer than its lifetime is dead. */
 const SILENT_MS = (WATCH_SECONDS + 30) * 1000;
-/** The pause is short, so that changes arrive soon after an outage. */
 const MAX_PAUSE_MS = 2_000;
 const FIRST_PAUSE_MS = 200;
-/** A kind whose CRD is not installed is listed again after this pause. */
 const ABSENT_PAUSE_MS = 10_000;
 
 interface KindWatch {
@@ -84,7 +81,6 @@ interface KindWatchParts {
   readonly logger: Logger;
   random(): number;
   changed(): void;
-  /** Called when only the status changed. The cached object already has the new status. */
   statusChanged(): void;
 }
 
@@ -153,7 +149,6 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
       objects.delete(key);
       parts.changed();
     } else if (isWatching) {
-      // The retry lists the kind again until it exists.
       endWatch();
       scheduleRetry(removedKind());
     }
@@ -230,7 +225,6 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
     }
     const isAbsent = error instanceof ApiError && error.status === 404 && kind.isOptional === true && !isLost;
     if (isAbsent && (!isSynced || objects.size > 0)) {
-      // Deleting a CRD deletes its objects.
       objects = new Map();
       isSynced = true;
       version = undefined;
@@ -322,7 +316,6 @@ export const KINDS: readonly WatchedKind[] = [
   { kind: "EndpointSlice", apiVersion: "discovery.k8s.io/v1", plural: "endpointslices" },
 ];
 
-/** The controller watches the Deployments of data planes to recreate deleted ones. */
 export const DEPLOYMENTS: WatchedKind = {
   kind: "Deployment",
   apiVersion: "apps/v1",

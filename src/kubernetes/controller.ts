@@ -44,11 +44,9 @@ export interface ControllerOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   random(): number;
-  /** The controller's own namespace contains its Lease and its certificate. */
   readonly namespace: string;
   readonly identity: string;
   readonly listen: { readonly host: string; readonly port: number };
-  /** Other replicas reach this one at this host. */
   readonly host: string;
   readonly url: string;
   /** Undefined if the controller does not deploy data planes. */
@@ -74,7 +72,6 @@ export interface Controller {
   /** True while snapshots are published and the API server responds. */
   isReady(): boolean;
   readonly port: number;
-  /** Returns the state for the `/state` and `/metrics` endpoints. */
   state(): ControllerState;
   stop(): Promise<void>;
 }
@@ -92,9 +89,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
   let ledSinceMs = 0;
   const heldObjects = createHeldObjects();
   let held: readonly KubernetesObject[] = [];
-  /** Maps Gateways to the reason why their data planes cannot be deployed. */
   const deployFailures = new Map<string, Verdict>();
-  /** Maps Gateways to the time at which a data plane last served them. */
   const servedMs = new Map<string, number>();
   const versions = new Map<string, { readonly version: string; readonly sinceMs: number }>();
   let gateways: ReadonlyMap<string, KubernetesObject> = new Map();

@@ -19,7 +19,6 @@ import type { Logger } from "../observe/log/logger.ts";
 import { STREAM_HEADER } from "./peer-reports.ts";
 
 const MAX_SNAPSHOT_BYTES = 64 * 1024 * 1024;
-/** The stream is reopened after three missed heartbeats of the controller. */
 const IDLE_MS = 15_000;
 const FIRST_PAUSE_MS = 200;
 const MAX_PAUSE_MS = 2_000;
@@ -58,7 +57,6 @@ export function followController(options: FollowOptions): Following {
   let isStopped = false;
   let failures = 0;
   let timer: Timer | undefined;
-  /** Only the latest acknowledgment is retried. */
   let latestAck: Buffer | undefined;
   let ackRetry: Timer | undefined;
   let ackSequence = 0;
@@ -262,7 +260,6 @@ export interface SnapshotSource extends ClusterSource {
   snapshot(): Snapshot | undefined;
 }
 
-/** `onApplied` receives the outcome of the latest version. */
 export function createSnapshotSource(onApplied: (snapshot: Snapshot, outcome: Applied) => void): SnapshotSource {
   const lists = new Map<string, readonly string[]>();
   let latest: Snapshot | undefined;

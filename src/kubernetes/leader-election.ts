@@ -16,7 +16,6 @@ const LEASE_SECONDS = 15;
  */
 const TERM_MS = 10_000;
 const RENEW_INTERVAL_MS = 3_000;
-/** The timeout leaves time for a second attempt within the term. */
 const REQUEST_TIMEOUT_MS = 3_000;
 /** A replica without a response of the API server for this long counts as disconnected. */
 const CONTACT_MS = LEASE_SECONDS * 1000;
@@ -40,7 +39,6 @@ export interface LeaderParts {
   readonly name: string;
   /** The identity must be unique among all replicas. */
   readonly identity: string;
-  /** Other replicas reach this one at this `host:port`. */
   readonly address: string;
   /** Only tests set this value. */
   readonly termMs?: number;
@@ -55,7 +53,6 @@ export function electLeader(parts: LeaderParts): Leader {
   const { client, clock, logger, namespace, name, identity, termMs = TERM_MS } = parts;
   const path = `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases`;
   let wasLeader = false;
-  /** Holds the time at which the last successful renewal was sent. */
   let renewedMs = Number.NEGATIVE_INFINITY;
   let contactMs = clock.monotonicMs();
   let leaderAddress: string | undefined;

@@ -11,12 +11,10 @@ import { HeaderList } from "../http/headers.ts";
 import type { HttpPool } from "../http/http-client.ts";
 import type { Logger } from "../observe/log/logger.ts";
 
-/** A report expires after three missed intervals. */
 const REPORT_EVERY_MS = 5_000;
 const FRESH_MS = 15_000;
 const RETRY_MS = 1_000;
 const TIMEOUT_MS = 3_000;
-/** Acknowledgments for streams of other replicas are kept this long. */
 const ACK_KEPT_MS = 60_000;
 const MAX_PEERS = 64;
 /** Identifies a stream in its acknowledgments, which may arrive at another replica. */
@@ -26,24 +24,20 @@ export interface Ack {
   readonly version: string;
   readonly isServed: boolean;
   readonly problems: readonly string[];
-  /** Lists the policies that failed to compile. */
   readonly refused: readonly { readonly policy: string; readonly message: string }[];
 }
 
-/** Represents a connected data plane with its latest acknowledgment. */
 export interface Instance {
   readonly ack: Ack | undefined;
 }
 
 export interface ConnectedStream {
-  /** Identifies one connection of a data plane. */
   readonly id: string;
   readonly gateway: string;
 }
 
 interface ReceivedAck {
   readonly stream: string;
-  /** Orders the acknowledgments of one data plane. */
   readonly sequence: number;
   readonly ack: Ack;
 }
@@ -57,7 +51,6 @@ export interface ReplicaReport {
 export interface ReplicaReports {
   /** A load balancer may send an acknowledgment to a replica that does not have the stream. */
   acknowledged(stream: string, sequence: number, ack: Ack): void;
-  /** Replaces the report of another replica. */
   received(replica: string, report: ReplicaReport): void;
   own(): ReplicaReport;
   instances(gateway: string): readonly Instance[];

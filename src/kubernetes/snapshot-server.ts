@@ -28,7 +28,6 @@ import {
 const MAX_ACK_BYTES = 256 * 1024;
 const MAX_REPORT_BYTES = 64 * 1024 * 1024;
 const MAX_STREAMS = 4096;
-/** A stream whose reader is this far behind is closed. */
 const MAX_BEHIND_BYTES = 64 * 1024 * 1024;
 const HEARTBEAT_MS = 5_000;
 /** The connection is closed, so that a load balancer can select another replica for the next request. */
@@ -50,7 +49,6 @@ export interface SnapshotServerOptions {
   readonly reviews: TokenReviews;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** True once the cluster has been read. */
   isReady(): boolean;
   /** False while the API server does not respond. Another replica may then have newer snapshots. */
   isConnected(): boolean;

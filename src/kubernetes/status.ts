@@ -405,7 +405,6 @@ export interface StatusCondition {
 export interface ConditionContext {
   readonly generation: number;
   readonly nowMs: number;
-  /** The current conditions are not validated. */
   readonly before: unknown;
 }
 
@@ -449,7 +448,6 @@ function sortedText(value: object): string {
 }
 
 const PARALLEL = 8;
-/** The timeout is short, because the next reconcile waits for a write that does not complete. */
 export const WRITE_TIMEOUT_MS = 5_000;
 
 export interface StatusWriter {

@@ -13,7 +13,6 @@ import { type Change, Table, type TableLimits } from "./table.ts";
 const SYNC_AFTER_MS = 1_000;
 const RETRY_AFTER_MS = 1_000;
 const MAX_WAITING_BYTES = 8 * 1024 * 1024;
-/** Smaller journals are not compacted. */
 const COMPACT_FROM_BYTES = 4 * 1024 * 1024;
 const COMPACT_FROM_TIMES = 2;
 const LOST_FOLDER = "another process took the folder over";
@@ -36,7 +35,6 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
   let problem: string | undefined;
   let isCompacting = false;
   let isClosed = false;
-  /** Holds the size of the last snapshot, or an estimate after startup. */
   let usefulBytes = 0;
 
   const record = (change: Change): void => {

@@ -14,7 +14,6 @@ export interface BusEnv {
   readonly clock: Clock;
   readonly prefix: string;
   readonly timeoutMs: number;
-  /** Returns a separate connection that is not open yet and reconnects automatically. */
   connection(): Redis;
   publish(channel: string, text: string): Promise<number>;
 }

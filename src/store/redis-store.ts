@@ -22,7 +22,6 @@ export interface RedisSettings {
 
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 5_000;
-/** The connection is closed if no data arrives within this multiple of the timeout. */
 const DEAD_AFTER_LIMITS = 2;
 const NOT_YET = "not connected yet";
 

@@ -7,7 +7,6 @@ import type { Clock, Timer } from "../base/clock.ts";
 import { entryKind, type Store, type StoreKind, StoreUnavailable } from "./store.ts";
 
 const TIMEOUT_MS = 5_000;
-/** Values in flight occupy memory on both sides of the channel. */
 const MAX_SENT_BYTES = 8 * 1024 * 1024;
 const OPERATIONS = ["get", "set", "delete", "replace", "add", "list", "sync"] as const;
 type Operation = (typeof OPERATIONS)[number];

@@ -18,7 +18,6 @@ import {
 
 const MAX_ENTRIES = 1_000_000;
 const PROTECTED_TIMES = 2;
-/** Estimates the memory overhead of an entry in addition to its key and value. */
 const ROW_BYTES = 160;
 const SWEEP_EVERY_MS = 1_000;
 const ENTRIES_PER_SWEEP = 5_000;
@@ -45,7 +44,6 @@ export class Table {
   readonly #changed: (change: Change) => void;
   readonly #limits: TableLimits;
   readonly #rows = new Map<string, Row>();
-  /** The least recently used key is first. */
   readonly #cached = new Set<string>();
   #bytes = 0;
   #cachedBytes = 0;

@@ -138,7 +138,6 @@ function phasePart(
   };
 }
 
-/** Returns undefined for plain HTTP, which has no call span. */
 function describeCall(
   exchange: Exchange,
   outcome: Outcome,

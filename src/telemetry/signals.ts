@@ -42,7 +42,6 @@ export function spanContext(traceId: string, spanId: string, tracestate?: string
   return { traceId, spanId, traceFlags: SAMPLED, isRemote, traceState: readOnlyState(tracestate) };
 }
 
-/** The exporters only call `serialize`. */
 function readOnlyState(text: string): NonNullable<SpanContext["traceState"]> {
   const state: NonNullable<SpanContext["traceState"]> = {
     get: () => undefined,

@@ -30,7 +30,6 @@ const question = z.strictObject({
 export interface AccessQuestion {
   readonly claimSets: readonly ClaimSet[];
   readonly items: readonly string[] | undefined;
-  /** Contains a new configuration to compare with the running one. */
   readonly after: readonly SourceText[] | undefined;
   readonly tools: readonly NamedTool[];
 }
@@ -61,7 +60,6 @@ export function accessEndpoint(parts: AccessParts): AdminEndpoint {
         return textResponse(400, `${issue?.path.join(".") ?? ""}: ${issue?.message ?? ""}\n${USAGE}\n`);
       }
       const { principals = [], items, sources } = parsed.data;
-      // Items that the caller names need no list of tools.
       const listed = items === undefined ? await listTools(parts.topology(), request) : { tools: [], problems: [] };
       try {
         const asked = { claimSets: principals, items, after: sources, tools: listed.tools };

@@ -82,7 +82,6 @@ function evaluate(source: string, attributes: AttributeSource): AdminResponse {
   });
 }
 
-/** Makes header lookups case-insensitive, as in a policy. */
 function withHeaderViews(attributes: JsonObject): JsonObject {
   const viewed: Record<string, unknown> = { ...attributes };
   for (const side of ["request", "response"]) {

@@ -108,7 +108,6 @@ export function memoryEndpoint(parts: MemoryParts): AdminEndpoint {
             availableBytes: space.space_available_size,
           })),
         },
-        // `arrayBuffers` is part of `external`.
         external: { bytes: external, arrayBufferBytes: arrayBuffers },
         parts: Object.fromEntries(Object.entries(parts).map(([name, read]) => [name, read()])),
       });

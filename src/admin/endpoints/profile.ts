@@ -49,7 +49,6 @@ export function profileEndpoints(env: ProfileEnv): AdminEndpoint[] {
     const frequency = numberParameter(query, FREQUENCY);
     if (!frequency.ok) return frequency.rejection;
     if (busy) return textResponse(409, BUSY);
-    // A HEAD request takes no profile and does not block others.
     if (method === "HEAD") return { status: 200, type: PPROF_TYPE, body: "" };
     busy = true;
     let pprof: Pprof;
@@ -98,7 +97,6 @@ export function profileEndpoints(env: ProfileEnv): AdminEndpoint[] {
             },
           );
         });
-        // The profile stops when the client disconnects (R42).
         sink.onClose(() => void stop());
       },
     };

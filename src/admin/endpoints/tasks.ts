@@ -8,7 +8,6 @@ import type { InFlightReport, RecentRequests } from "../../pipeline/records/rece
 import { type AdminEndpoint, jsonResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
-/** Only the oldest requests are listed, but the count is complete. */
 const MAX_REQUESTS = 200;
 
 export function tasksEndpoint(tasks: Tasks, recent: RecentRequests, uptimeMs: () => number): AdminEndpoint {

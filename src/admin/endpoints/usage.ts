@@ -77,7 +77,6 @@ export function usageDeleteEndpoint(history: History | undefined): AdminEndpoint
   };
 }
 
-/** Adds requests of the history database to the responses of `/debug/requests`. */
 export function requestsWithHistory(endpoint: AdminEndpoint, history: History | undefined): AdminEndpoint {
   const { GET } = endpoint;
   if (history === undefined || GET === undefined) return endpoint;

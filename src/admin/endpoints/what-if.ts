@@ -119,7 +119,6 @@ function sourcesIn(text: string): readonly SourceText[] {
 
 const HEARTBEAT_MS = 5_000;
 const JSON_LINES = "application/jsonl";
-/** A reader with this much unread data loses lines. */
 const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
 
 export function recordingEndpoint(requestHistory: RequestHistory, clock: Clock): AdminEndpoint {

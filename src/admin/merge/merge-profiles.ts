@@ -4,9 +4,6 @@
  */
 import { gunzipSync, gzipSync } from "node:zlib";
 
-/**
- * Names the kind of object that a number in a message refers to. Numbers of one kind are shifted by the same offset.
- */
 type Reference = "string" | "location" | "function" | "mapping";
 type Shape = { readonly [field: number]: Reference | Shape };
 

@@ -12,7 +12,6 @@ const NAMES = new Set(["port", "pid", "thread", "limit", "capacity", "weight"]);
 
 export function mergeRequests(reports: readonly Json[], limit: number): Json {
   const [first = {}] = reports;
-  // Requests without a sequence number are ordered by time.
   const requests = reports
     .flatMap((report) => asList(report.requests))
     .sort((a, b) => Number(b.seq) - Number(a.seq) || (String(a.time) < String(b.time) ? 1 : -1));
@@ -35,7 +34,6 @@ export function mergeTasks(own: Json, reports: readonly Json[]): Json {
   return { ...own, requestsInFlight: sum(reports, "requestsInFlight"), tasks: [...merged.values()] };
 }
 
-/** Each thread reports the state of the same MCP servers, so the states are merged. */
 function withServerStates(task: Json): Json {
   const detail = asRecord(task.detail);
   if (!Array.isArray(detail.servers)) return task;

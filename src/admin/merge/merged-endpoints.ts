@@ -145,10 +145,6 @@ async function withHistories(
   return own({ ...request, requestHistory });
 }
 
-/**
- * The main thread queries the servers. For a server that it cannot query, the response contains the tools that sessions
- * of the worker threads saw.
- */
 async function withWithheld(request: AdminRequest, own: AdminHandler, forward: RequestThreads): Promise<AdminResponse> {
   return own({ ...request, body: () => request.body(), withheld: await withheldByThreads(request, forward) });
 }

@@ -50,7 +50,6 @@ export async function remoteRequest(request: AdminRequest): Promise<RemoteReques
   };
 }
 
-/** Runs in the thread that handles the request. */
 export async function handleRemote(
   received: RemoteRequest,
   endpoints: readonly AdminEndpoint[],

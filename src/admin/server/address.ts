@@ -7,7 +7,6 @@ import { DEFAULT_ADMIN_PORT } from "./paths.ts";
 export type AdminAddress =
   | { readonly kind: "off" }
   | { readonly kind: "unix"; readonly path: string }
-  /** Loopback has two addresses, IPv4 and IPv6. */
   | { readonly kind: "tcp"; readonly hosts: readonly string[]; readonly port: number };
 
 const LOOPBACK = ["127.0.0.1", "::1"];

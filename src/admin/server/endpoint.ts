@@ -35,7 +35,7 @@ export type AdminResponse =
       stream(sink: AdminSink): void;
     };
 
-/** Writes a streamed response. If the reader is slow, endpoints use `bufferedBytes` to drop data or to pause. */
+/** Writes a streamed response. */
 export interface AdminSink {
   /** Returns false if the reader is behind. The data is still buffered. */
   write(chunk: string | Buffer): boolean;

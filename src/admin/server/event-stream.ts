@@ -8,7 +8,6 @@ import { safeJson } from "../../json/safe-json.ts";
 import type { AdminResponse, AdminSink } from "./endpoint.ts";
 
 const KEEP_ALIVE_MS = 1_000;
-/** Bounds the memory that a stalled reader can use. */
 const MAX_BUFFERED_BYTES = 512 * 1024;
 
 export interface EventStream {

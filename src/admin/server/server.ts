@@ -12,7 +12,6 @@ import { type AdminEndpoint, type AdminResponse, type AdminSink, textResponse } 
 import { ADMIN_PATHS } from "./paths.ts";
 
 const MAX_BODY_BYTES = 1024 * 1024;
-/** Limits the connections, to protect the file descriptors of listeners. */
 const MAX_CONNECTIONS = 256;
 const HEADERS_TIMEOUT_MS = 10_000;
 const SECURITY_HEADERS = {

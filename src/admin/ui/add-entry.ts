@@ -96,7 +96,6 @@ function namesIn(list: YAMLSeq): unknown[] {
   return list.items.flatMap((item) => (isMap(item) ? [item.get("name")] : []));
 }
 
-/** Returns the fields as YAML lines with values in flow style. */
 function yamlFields(entry: Entry): string[] {
   if (entry.kind === "model") {
     const params = [
@@ -142,7 +141,6 @@ function insideFlow(text: string, list: YAMLSeq, fields: readonly string[]): { t
   return { text: `${text.slice(0, at)}, { ${fields.join(", ")} }${text.slice(at)}`, line: lineAt(text, at) };
 }
 
-/** Inserts after the line on which the last item ends, with the indentation of its dash. */
 function afterLast(text: string, list: YAMLSeq, fields: readonly string[]): { text: string; line: number } {
   const [start] = nodeRange(list.items.at(-1));
   const dash = text.lastIndexOf("-", start);

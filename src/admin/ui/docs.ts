@@ -37,7 +37,6 @@ const NO_DOCS = "the documentation is not part of this build; run: npm run docs\
 
 export interface DocsFiles {
   readonly exist: boolean;
-  /** `path` is the part after `/docs`. */
   find(path: string): { readonly type: string; readonly bytes: Buffer } | undefined;
 }
 

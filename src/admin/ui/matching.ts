@@ -6,7 +6,6 @@ import { z } from "zod";
 import { type AdminEndpoint, jsonResponse, textResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
-/** Limits the work per call, because each ID is a full evaluation. */
 const MAX_IDS = 200;
 
 const questionSchema = z.strictObject({ expression: z.string(), ids: z.array(z.string()).max(MAX_IDS) });
@@ -26,7 +25,6 @@ export function matchingEndpoint(endpoints: () => readonly AdminEndpoint[]): Adm
         const response = await evaluate({ ...request, path: ADMIN_PATHS.cel, body: async () => question });
         const body =
           "body" in response ? (parseJson(Buffer.from(response.body)) as { value?: unknown; error?: string }) : {};
-        // The expression is invalid, so it fails for every request.
         if (response.status === 400)
           return jsonResponse({ matching: [], error: body?.error ?? "not a valid expression" });
         if (response.status === 200 && body?.value === true) matching.push(requestId);

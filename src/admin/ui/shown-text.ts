@@ -101,13 +101,11 @@ export function shownText(text: string, redaction: Redaction): ShownText {
     if (!ONLY_REFERENCES.test(written)) spans.push({ start: node.range[0], end: node.range[0] + written.length });
   }
 
-  /** `header` is the name of the header that the value sets or matches. */
   function shownSetting(value: string, fields: readonly z.ZodType[], header?: string): string {
     if (fields.some(isExpression)) return redaction.expression(value, { header });
     return header === undefined ? redactText(value) : redaction.headerSetting(header, value);
   }
 
-  /** The element may be the value of a process flag before it. */
   function shownElement(items: readonly unknown[], i: number, value: string, elements: readonly z.ZodType[]): string {
     if (elements.some(isExpression)) return redaction.expression(value);
     const before = items[i - 1];
@@ -202,7 +200,6 @@ function hiddenParts(written: string, shown: string): Span[] | undefined {
   for (const [i, text] of kept.entries()) {
     if (i === 0) continue;
     const next = i === kept.length - 1 ? written.length - text.length : written.indexOf(text, at);
-    // A short string may also occur inside the secret.
     if (next < at || (i < kept.length - 1 && text.length < MIN_KEPT_CHARS)) return undefined;
     if (next > at) parts.push({ start: at, end: next });
     at = next + text.length;
@@ -210,7 +207,6 @@ function hiddenParts(written: string, shown: string): Span[] | undefined {
   return parts;
 }
 
-/** The schema may be wrapped, and the mark may be on either level. */
 function isMarkedSecret(schema: z.ZodType): boolean {
   return isSecretSchema(schema) || unwrap(schema).some(isSecretSchema);
 }
@@ -253,7 +249,6 @@ function findPlaces(
   return places;
 }
 
-/** Copies of hidden values may occur in comments or other fields. */
 function repeatedIn(text: string, spans: readonly Span[]): Span[] {
   const values = new Set(spans.map(({ start, end }) => text.slice(start, end).replace(/^["']|["']$/g, "")));
   return [...values].flatMap((value) => {

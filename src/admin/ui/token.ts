@@ -19,7 +19,6 @@ const METADATA = "/.well-known/oauth-authorization-server";
 
 const tokenSchema = z.strictObject({
   listener: z.string(),
-  /** The path of the protected route is the suffix of its well-known metadata path. */
   resourcePath: z.string().regex(/^\/[A-Za-z0-9._~/-]*$/, "expected a path"),
   form: z.record(z.string(), z.string()),
 });

@@ -13,7 +13,6 @@ import { ADMIN_PATHS } from "../server/paths.ts";
 type Json = Readonly<Record<string, unknown>>;
 
 const DURATION = /^(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+$/;
-/** Viewers see the strings in these fields of backends, which are names, states, and destinations. */
 const BACKEND_FIELDS: ReadonlySet<string> = new Set(["name", "of", "provider", "models", "host", "state", "since"]);
 
 export function viewerResponse(path: string, response: UiResponse): UiResponse {

@@ -18,7 +18,6 @@ import { ATTRIBUTE_NAMES } from "../values/attributes.ts";
 import { suggestion } from "../values/nearest-name.ts";
 
 export const MAX_NODES = 4096;
-/** The planner recurses over chains such as `a + b + …`, which nest without brackets. */
 export const MAX_DEPTH = 256;
 
 const TYPE_NAMES: ReadonlySet<string> = new Set([
@@ -26,7 +25,6 @@ const TYPE_NAMES: ReadonlySet<string> = new Set([
   ...["google.protobuf.Timestamp", "google.protobuf.Duration"],
 ]);
 const INT64_LIMIT = 2n ** 63n;
-/** Covers every valid name plus a few extra characters for a typo. */
 const LONGEST_NAME = 24;
 
 export interface Analysis {
@@ -91,7 +89,6 @@ export function analyze(source: string, parsed: ParsedExpression): Analysis {
         const [operand, index] = kind.value.args;
         if (operand === undefined || index === undefined) return;
         const key = stringConstant(index);
-        // The path ends before a computed key.
         segments = key === undefined ? [] : [key, ...segments];
         if (key === undefined) visit(index, variables, level + 1);
         current = operand;

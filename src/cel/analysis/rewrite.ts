@@ -43,10 +43,8 @@ const CHEAP: ReadonlySet<string> = new Set([
   ...["-_", "_-_", "_*_", "_/_", "_%_", "_<_", "_<=_", "_>_", "_>=_"],
 ]);
 
-/** The parser uses this accumulator variable in its expansion of `map` and `filter`. */
 const RESULT = "@result";
 
-/** Each cost is a multiple of that of an average node. */
 const SLOW_CALLS: ReadonlyMap<string, number> = new Map([
   ["ip", 10],
   ["cidr", 10],
@@ -55,7 +53,6 @@ const SLOW_CALLS: ReadonlyMap<string, number> = new Map([
   ["json", 10],
   ["toJson", 10],
 ]);
-/** `getHours("Europe/Berlin")` loads the time zone rules on every call. */
 const ZONE_NODES = 300;
 
 export interface RewriteOptions {
@@ -122,7 +119,6 @@ export function rewrite(root: Node, { budget, refuse }: RewriteOptions): Node {
         return coalesce(args, 0);
       case "math.least":
       case "math.greatest":
-        // A single argument is already the list.
         if (args.length > 1) return withCall(node, call, [listNode(args)], call.target);
         break;
       case "_+_":
@@ -213,7 +209,6 @@ function withCall(node: Node, call: CallNode, args: Node[], target: Node | undef
   };
 }
 
-/** Comparing with a constant is cheap, because it reads at most as many characters as the constant has. */
 function isComparisonWithConstant(call: CallNode): boolean {
   const isComparison = call.function === "_==_" || call.function === "_!=_";
   return isComparison && call.args.some((argument) => argument.exprKind.case === "constExpr");

@@ -7,7 +7,6 @@ import { type CelFunc, CelScalar, type CelValue, celFunc } from "@bufbuild/cel";
 import { exceedsTokens } from "../../json/parse-cost.ts";
 import { fromCel, toCel } from "../values/values.ts";
 
-/** The limit is twice the largest body that expressions can read, in characters. */
 const MAX_JSON_TEXT = 4 * 1024 * 1024;
 /** Commas and opening brackets count once, and colons count twice. */
 const MAX_JSON_TOKENS = 100_000;

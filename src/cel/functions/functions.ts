@@ -28,7 +28,6 @@ export const environment: CelEnv = celEnv({
 export interface Signature {
   readonly asFunction: ReadonlySet<number>;
   readonly asMethod: ReadonlySet<number>;
-  /** Variadic functions set the minimum number of arguments. */
   readonly atLeast?: number;
 }
 

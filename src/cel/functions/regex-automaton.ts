@@ -28,21 +28,14 @@ export interface Scan {
 }
 
 const MAX_STATES = 400;
-/** Bounds the cached transitions on characters outside ASCII, over all states. */
 const WIDE_STEPS_KEPT = 8192;
-/** A power of two allows table indexes to be computed with shifts. */
 const ASCII = 128;
 const UNITS_PER_STEP = 30;
 const UNITS_PER_INSTRUCTION = 3;
-/**
- * Every pattern may have this many states. More are added only if the pattern has read enough characters to amortize
- * them.
- */
 const FREE_STATES = 40;
 const CHARACTERS_PER_STATE = 32;
 const CHARACTERS_PER_UNIT = 8;
 const LEAPT_PER_UNIT = 256;
-/** Shorter leaps are slower than table lookups, because a native search has a fixed cost. */
 const WORTH_LEAP = 16;
 const SHORT_LEAPS_MADE = 16;
 const UNKNOWN = -1;

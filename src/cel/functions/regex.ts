@@ -85,7 +85,6 @@ export function compileRegex(pattern: string): Regex {
    * number of visits.
    */
   function addThreads(list: Threads, start: number, conditions: number, position: number, from: Captures): number {
-    // The capture stack is skipped if no captures are tracked.
     const tracking = from.length > 0;
     let visits = 0;
     stackPcs.push(start);
@@ -192,7 +191,6 @@ export function compileRegex(pattern: string): Regex {
   /** Returns undefined if the caller must use `search`. */
   function scan(text: string, from: number, budget: Budget): Scan | undefined {
     if (!hasAutomaton) return undefined;
-    // Building a table does not pay off for a pattern that reads only a few short strings.
     if (automaton === undefined) {
       readCharacters += text.length - from;
       if (readCharacters < WORTH_CHARACTERS) return undefined;

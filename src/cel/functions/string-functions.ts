@@ -4,7 +4,6 @@
  */
 import { type CelFunc, type CelList, CelScalar, celFunc, celMethod, listType } from "@bufbuild/cel";
 
-/** The limit is four times the largest body that expressions can read, in characters. */
 const MAX_TEXT = 8 * 1024 * 1024;
 
 const { DOUBLE, DYN, INT, STRING } = CelScalar;

@@ -15,7 +15,6 @@ export function celMembers(value: unknown): unknown {
 
 class MemberMap {
   readonly #members: Readonly<Record<string, unknown>>;
-  /** Maps each case-folded key to its spellings. */
   #spellings: Map<string, string[]> | undefined;
 
   constructor(members: Readonly<Record<string, unknown>>) {

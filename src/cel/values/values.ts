@@ -20,7 +20,6 @@ import { DurationSchema, TimestampSchema, timestampFromDate } from "@bufbuild/pr
 
 export type CelOutput = null | boolean | number | string | CelOutput[] | { [key: string]: CelOutput };
 
-/** The limit stops the conversion of circular structures. */
 const MAX_OUTPUT_DEPTH = 128;
 export const MAX_OUTPUT_VALUES = 1_000_000;
 
@@ -147,7 +146,6 @@ class JsonList {
   }
 
   get(index: number): CelValue | undefined {
-    // JSON represents holes and `undefined` in lists as null.
     return Number.isInteger(index) && index >= 0 && index < this.size ? toCel(this.#items[index] ?? null) : undefined;
   }
 

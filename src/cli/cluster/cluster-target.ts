@@ -100,7 +100,6 @@ function isReady({ status }: Pod): boolean {
   return status?.conditions?.some(({ type, status: is }) => type === "Ready" && is !== "True") !== true;
 }
 
-/** Listens on a loopback port and forwards its connections to the pod. */
 function forwardLocally(forward: () => Promise<Duplex>): Promise<{ server: Server; port: number }> {
   const server = createServer((client) => {
     client.on("error", () => undefined);
@@ -156,7 +155,6 @@ export async function openPortForward(cluster: Cluster, pod: string, port: numbe
     },
   );
 
-  // The stream applies no backpressure.
   const duplex = new Duplex({
     read: () => undefined,
     write(chunk: Buffer, _encoding, done) {

@@ -11,10 +11,6 @@ import { CliError, type Terminal, usageError } from "../terminal/terminal.ts";
 import { type Fields, listOf } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
-/**
- * Lists the values that can follow a command or flag. A string names a reader in READERS, and an array lists fixed
- * words.
- */
 const VALUES: readonly (readonly [path: string, flag: string, values: readonly string[] | string])[] = [
   ["explain", "", "requests"],
   ["cel", "--request", "requests"],

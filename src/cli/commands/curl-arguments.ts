@@ -4,7 +4,6 @@
  */
 import { usageError } from "../terminal/terminal.ts";
 
-/** Maps each accepted curl option to whether it takes a value. */
 const LONG: Readonly<Record<string, boolean>> = {
   "--request": true,
   "--header": true,
@@ -160,10 +159,6 @@ export interface CurlCall {
   readonly hasRequestId: boolean;
 }
 
-/**
- * Builds the curl command line. curl reads no configuration file, uses no proxy, resolves no host name, and discards
- * the response body.
- */
 export function curlCommand({ url, args, port, scheme, requestId, hasRequestId }: CurlCall): string[] {
   const sent = scheme === undefined ? url : url.replace(/^https?:/i, `${scheme}:`);
   const host = omittedHost(sent);

@@ -50,7 +50,6 @@ function readText(file: string, terminal: Terminal): string {
   return file === "-" ? terminal.readStdin() : readFileSync(file, "utf8");
 }
 
-/** Removes whole-line comments, which some editors allow in JSON files. */
 function withoutComments(text: string): string {
   return text.replaceAll(/^\s*\/\/.*$/gm, "");
 }

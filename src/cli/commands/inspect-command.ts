@@ -17,7 +17,6 @@ import { limitsText } from "../views/limits-view.ts";
 import { ageText, bytesText, counted, type Fields, fieldsOf, listOf, numberOf } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
-/** The response must contain this field; otherwise gwctl assumes that it did not come from a gateway. */
 const FIELDS = { memory: "process", tasks: "tasks", limits: "rules", budgets: "budgets" } as const;
 
 export interface InspectFlags extends TargetFlags {
@@ -157,7 +156,6 @@ function size(bytes: unknown): string {
   return bytesText(numberOf(bytes));
 }
 
-/** Formats an object as `inFlight 0, kept 9`, and separates the entries of a list with semicolons. */
 function partText(value: unknown): string {
   if (value === null || value === undefined) return "-";
   if (Array.isArray(value)) return value.length === 0 ? "nothing" : value.map(partText).join("; ");

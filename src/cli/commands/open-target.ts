@@ -34,7 +34,6 @@ export interface ReportFlags extends TargetFlags {
 
 interface ReportView<Report> {
   readonly path: string;
-  /** The response must contain this field; otherwise gwctl assumes that it did not come from a gateway. */
   readonly list: keyof Report & string;
   isEmpty(report: Report): boolean;
   nothing(report: Report): string;

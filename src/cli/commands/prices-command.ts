@@ -102,7 +102,6 @@ export function fromLitellm(data: Json): Catalogue {
     if (known === undefined || rates === undefined) continue;
     const [, ours, prefix] = known;
     const model = name.startsWith(prefix) ? name.slice(prefix.length) : name;
-    // A remaining slash follows a prefix such as a region, except for the SLASHED providers. Such models are omitted.
     if (model === "" || (model.includes("/") && !SLASHED.has(ours))) continue;
     providers[ours] ??= { models: {} };
     providers[ours].models[model] ??= { rates };

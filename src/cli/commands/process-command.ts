@@ -39,9 +39,6 @@ export async function log(name: string | undefined, flags: LogFlags, terminal: T
   }
 }
 
-/**
- * Applies the changes to the current filter. For example, `info,mcp=debug` with `mcp=trace` becomes `info,mcp=trace`.
- */
 function merged(response: string, changes: readonly string[]): string {
   const current = response.slice(CURRENT.length).trim().split(",");
   const clauses = new Map(current.map((clause) => [clause.includes("=") ? clause.split("=", 1)[0] : "", clause]));
@@ -123,7 +120,6 @@ function checkOutputPath(named: string | undefined): void {
 
 function write(file: string, body: Buffer, wasNamed: boolean): void {
   try {
-    // A generated file name must not overwrite an existing file, but a name that the user chose may.
     if (wasNamed) replaceFile(file, body);
     else createFile(file, body);
   } catch (error) {

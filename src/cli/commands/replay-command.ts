@@ -24,7 +24,6 @@ export interface ReplayFlags extends TargetFlags {
   readonly output?: string;
 }
 
-/** Also throws if a result differs from the recording, so that gwctl exits with code 1. */
 export async function replay(file: string, flags: ReplayFlags, terminal: Terminal): Promise<void> {
   const speed = flags.speed === "max" ? undefined : numberOf("--speed", flags.speed, 0.01, 1000);
   const concurrency = numberOf("--concurrency", flags.concurrency, 1, 256);
@@ -120,7 +119,6 @@ export interface Difference {
   readonly recorded: string;
   readonly replayed: string;
   requests: number;
-  /** Contains the request IDs in the recording and in the replay. */
   readonly example: readonly [string, string];
 }
 
@@ -198,7 +196,6 @@ export function replayText({ sent, same, leftOut, differences }: ReplayReport, p
   return `${table([head, ...rows], { paint, maxLastChars: MESSAGE_CHARS })}${summary}`;
 }
 
-/** The replay omits or replaces these headers of the recording. */
 const NOT_SENT: ReadonlySet<string> = new Set([
   ...MESSAGE_HEADERS,
   "expect",

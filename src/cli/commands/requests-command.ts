@@ -177,9 +177,7 @@ function recordOf(text: string): RequestRecord {
 }
 
 const HEAD = ["TIME", "ID", "STATUS", "MS", "REQUEST", "ROUTE", "SUBJECT", "REASON"];
-/** Rows are printed as they arrive, so the column widths are fixed. */
 const WIDTHS = [12, 16, 6, 8, 28, 12, 12, 0];
-/** On a narrower terminal, the last three columns are joined into one. */
 const WIDE_COLUMNS = 125;
 const NARROW_HEAD = [...HEAD.slice(0, 5), "ROUTE, SUBJECT, REASON"];
 const NARROW_WIDTHS = WIDTHS.slice(0, 5);

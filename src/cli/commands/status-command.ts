@@ -72,7 +72,6 @@ async function readStatus(admin: AdminClient, nowMs: number): Promise<StatusData
   };
 }
 
-/** A gateway that is not ready responds with 503. This is a status to print, not an error. */
 async function readinessOf(admin: AdminClient): Promise<string> {
   try {
     return (await admin.get(ADMIN_PATHS.ready)).body.toString().trim();

@@ -81,7 +81,6 @@ function createWatch(admin: AdminClient): Watch {
       }
       const first = lastSeq;
       const last = records[0]?.seq;
-      // Sequence numbers increase by one per request, so their difference is the exact count.
       const count = first === undefined || last === undefined ? records.length : last - first;
       lastSeq = last ?? lastSeq;
       const recent = records.filter(({ time }) => Date.parse(time) > nowMs - WINDOW_MS);
@@ -97,7 +96,6 @@ function createWatch(admin: AdminClient): Watch {
   };
 }
 
-/** Sequence numbers start again in a new process. */
 async function isRestarted(admin: AdminClient, lastSeq: number): Promise<boolean> {
   const { requests } = await admin.json<{ requests: RequestRecord[] }>(`${ADMIN_PATHS.requests}?limit=1`, "requests");
   return (requests[0]?.seq ?? -1) < lastSeq;

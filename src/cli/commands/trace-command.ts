@@ -99,13 +99,11 @@ async function show(
     () => screen.complete(),
     (error) => {
       failure = error;
-      // Keeps the screen open if some events arrived before the failure.
       if (shown === 0) screen.close();
       else screen.status((error as Error).message);
     },
   );
   await screen.closed;
-  // The run is not awaited, because the gateway may still wait for a request when the user quits.
   void running;
   if (failure) throw failure;
 }
@@ -164,7 +162,6 @@ async function inject(
     );
     const output = printable(`${result.stdout}${result.stderr}`).trim();
     if (output !== "") view.status(output);
-    // curl can also fail because of `--fail` or a broken response, so a trace may still arrive.
     const isWhole = await Promise.race([
       open.ended,
       view.closed.then(() => true),

@@ -21,7 +21,6 @@ export function importAgentgateway(source: unknown): Conversion {
   const { binds, gateways, routes, mcp, llm, ...others } = withBraces(source) as Values;
   const conversion = newConversion({});
   const { config } = conversion;
-  // The assignments below determine the order of the fields in the output.
   if (others.config !== undefined) config.config = others.config;
   const listeners: Values = {};
   const allRoutes: Values[] = [];
@@ -71,9 +70,7 @@ function addBinds(binds: readonly unknown[], listeners: Values, routes: Values[]
 
 interface Place {
   readonly name: string;
-  /** If true, the policies of the listener apply to the whole port. */
   readonly isAlone: boolean;
-  /** If set, every route of the listener is closed for this reason. */
   readonly closedBy: string | undefined;
   readonly routes: Values[];
   readonly conversion: Conversion;
@@ -153,7 +150,6 @@ function backendOf(backend: Values, at: string, conversion: Conversion): Values 
   };
 }
 
-/** Moves `backendAuth` of a provider from its policies to `auth`. */
 function aiOf(ai: Values, at: string, conversion: Conversion): Values {
   if (ai.groups !== undefined) {
     const groups = asList(ai.groups).map((group) => ({
@@ -261,7 +257,6 @@ const WINDOWS: Readonly<Record<string, string>> = {
 
 type Convert = (value: unknown, at: string, conversion: Conversion) => unknown;
 
-/** These policies have the same name but different fields. */
 const SAME_NAME: Readonly<Record<string, Convert>> = {
   authorization: (value) => withRules(value),
   mcpAuthorization: (value) => withRules(value),
@@ -396,7 +391,6 @@ const CLIENTS = "client certificates (`root`) differ between the listeners of a 
 
 export interface PortTls {
   readonly tls: Values | undefined;
-  /** If set, routes of listeners with `root` are closed for this reason. */
   readonly conflict: string | undefined;
 }
 

@@ -62,7 +62,6 @@ export function leaveOutOthers(
   for (const name of Object.keys(source)) if (!taken.includes(name)) into.leftOut.push(`${at}${name}: ${why}`);
 }
 
-/** Returns the protecting policy or route condition that contains the path. */
 export function protectingPolicy(path: readonly (string | number)[]): string | undefined {
   const found = path.find((part, index) => index > 0 && PROTECTS.has(String(part)));
   return found === undefined ? undefined : String(found);

@@ -41,7 +41,6 @@ export function dropInvalid(conversion: Conversion, check: Check): void {
     conversion.leftOut.push(`${label}: ${inside.length === 0 ? "" : `${pathText(inside)}: `}${reason}`);
 }
 
-/** A virtual model with incomplete routing would select the wrong models, so the whole model is removed. */
 function withItsRouting(path: Part[]): Part[] {
   const index = path.indexOf("routing");
   return index > 0 && typeof path[index - 1] === "number" ? path.slice(0, index) : path;
@@ -68,7 +67,6 @@ function addDropped(dropped: Dropped[], next: Dropped): void {
   dropped[dropped.length - 1] = { ...next, inside, reason: last.reason };
 }
 
-/** The label includes the name of a list entry, because indexes change when entries are removed. */
 function labelOf(config: Values, path: readonly Part[]): string {
   const value = valueAt(config, path);
   const name = typeof path.at(-1) === "number" && isObject(value) ? value.name : undefined;
@@ -104,7 +102,6 @@ export function pathParts(path: string): Part[] {
   );
 }
 
-/** Returns the longest existing prefix of the path. */
 function presentPart(config: Values, path: readonly Part[]): Part[] {
   for (let length = path.length; length > 0; length -= 1) {
     const part = path.slice(0, length);

@@ -14,7 +14,6 @@ import {
 } from "./conversion.ts";
 import { targetName, targetOf } from "./mcp-servers.ts";
 
-/** Maps the prefix of `litellm_params.model` to a provider of the gateway. */
 const PROVIDERS: Readonly<Record<string, string>> = {
   openai: "openAI",
   text_completion_openai: "openAI",
@@ -134,7 +133,6 @@ function llmOf(deployments: ReadonlyMap<string, Deployment[]>, document: Values,
   };
 }
 
-/** Converts LiteLLM's master key to an API key policy. */
 function protection(document: Values): Values {
   const key = asObject(document.general_settings).master_key;
   return key === undefined ? {} : { policies: { apiKey: { mode: "strict", keys: [{ key: secret(key) }] } } };

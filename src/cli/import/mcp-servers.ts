@@ -85,7 +85,6 @@ export function targetName(key: string, conversion: Conversion): string {
   return name;
 }
 
-/** Splits a command line into words and removes quotes, without a shell. */
 export function words(line: string): string[] {
   return [...line.matchAll(/"((?:[^"\\]|\\.)*)"|'([^']*)'|(\S+)/g)].map(([, double, single, plain]) =>
     double !== undefined ? double.replaceAll(/\\(.)/g, "$1") : (single ?? plain ?? ""),

@@ -6,7 +6,6 @@ import { targetName, words } from "./mcp-servers.ts";
 
 const DEFAULT_PORT = 8000;
 const NEEDS_SHELL = /[|&;<>`]|\$\(/;
-/** These options need no counterpart. */
 const ALWAYS = new Set(["outputTransport", "stateful"]);
 
 type Flags = ReadonlyMap<string, readonly string[]>;
@@ -121,7 +120,6 @@ const KNOWN = new Set([
   "logLevel",
 ]);
 
-/** Skips the launcher (npx, docker), which has its own flags. */
 function ownWords(line: string): string[] {
   const all = words(line);
   return all.slice(all.findIndex((word) => /^[^-].*supergateway|^supergateway/.test(word)) + 1);

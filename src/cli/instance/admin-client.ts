@@ -27,7 +27,6 @@ export interface AdminClient {
   /** Rejects unless the status is 2xx. */
   get(path: string, options?: CallOptions): Promise<AdminResponse>;
   post(path: string, options?: CallOptions): Promise<AdminResponse>;
-  /** Also rejects if `field` is not in the response. */
   json<T>(path: string, field: keyof T & string): Promise<T>;
   stream(path: string, onChunk: (chunk: Buffer) => void): Promise<AdminStream>;
   close(): void;
@@ -48,7 +47,6 @@ export interface CallOptions {
 
 const TIMEOUT_MS = 15_000;
 const IS_IT_A_GATEWAY = "is that a gateway's admin interface? (-p <port>, --admin-socket <path>)";
-/** Matches 404 messages of the admin interface, as opposed to those of another server. */
 const OWN_NOT_FOUND = /^(?:not found; the list of endpoints|no request |no connection has |the history is off)/;
 
 export function createAdminClient(address: AdminAddress): AdminClient {

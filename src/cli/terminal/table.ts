@@ -18,7 +18,6 @@ export type Cell = string | { readonly text: string; readonly tone: Tone | undef
 export interface TableOptions {
   readonly maxLastChars?: number;
   readonly paint?: Paint;
-  /** Rows that are printed one at a time use these widths to stay aligned. */
   readonly minWidths?: readonly number[];
 }
 
@@ -46,7 +45,6 @@ export function table(rows: readonly (readonly Cell[])[], options: TableOptions 
   return narrowTable(cells, fixedWidths(widths, minWidths, columns), columns, paint);
 }
 
-/** Rows that are printed one at a time align because their widths do not depend on other rows. */
 function fixedWidths(widths: readonly number[], minWidths: readonly number[], columns: number): number[] {
   const others = widths.slice(0, -1).map((width, column) => minWidths[column] ?? width);
   return [...others, Math.max(MIN_LAST_COLUMNS, columns - total(others) - GAP.length)];
@@ -84,7 +82,6 @@ function narrowTable(
         ),
       ).join("");
       const last = row[lastColumn];
-      // A column has no header if its cells are below the rows.
       if (!isBelow || last === undefined || last.text.trim() === "" || (i === 0 && cells.length > 1)) return text;
       const below = wrapWords(last.text, columns - INDENT.length);
       return `${text}${below.map((one) => `${INDENT}${paint(one, last.tone)}\n`).join("")}`;
@@ -168,7 +165,6 @@ export function breakLines(text: string, width: number): string[] {
   return [...lines, line];
 }
 
-/** Wraps at spaces if possible. */
 export function wrapWords(text: string, width: number): string[] {
   const lines: string[] = [];
   let line = "";
@@ -184,7 +180,6 @@ export function wrapWords(text: string, width: number): string[] {
   return [...lines, line];
 }
 
-/** Starts a long word on the current line if at least one of its segments fits on that line. */
 function wordPieces(line: string, word: string, width: number): string[] {
   const joined = textWidth(word) > width ? breakWord(line + word, width) : [];
   const [first = ""] = joined;
@@ -192,7 +187,6 @@ function wordPieces(line: string, word: string, width: number): string[] {
   return [...(line.trim() === "" ? [] : [line.trimEnd()]), ...breakWord(word, width)];
 }
 
-/** Splits after a separator, unless two thirds or more of the line would stay empty. */
 function breakWord(word: string, width: number): string[] {
   const lines: string[] = [];
   let rest = word;

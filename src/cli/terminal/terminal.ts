@@ -9,7 +9,6 @@ import { escapeControls } from "../../observe/log/logger.ts";
 export interface Terminal {
   out(text: string): void;
   err(text: string): void;
-  /** True if the terminal UI can be used. */
   readonly isInteractive: boolean;
   readonly hasColor: boolean;
   /** The width in columns. Undefined if the output is a pipe or a file. */
@@ -28,7 +27,6 @@ export function processTerminal(environment: Terminal["environment"]): Terminal 
     err: (text) => void process.stderr.write(text),
     isInteractive,
     hasColor: process.stdout.isTTY === true && (environment.NO_COLOR ?? "") === "" && environment.TERM !== "dumb",
-    // The window can be resized at any time.
     get columns() {
       return process.stdout.isTTY === true ? process.stdout.columns : undefined;
     },
@@ -43,7 +41,6 @@ export function printable(text: string): string {
   return text.split("\n").map(escapeControls).join("\n");
 }
 
-/** Exit code 1 means that the command failed, and 2 means wrong usage. */
 export class CliError extends Error {
   readonly exitCode: 1 | 2;
 
@@ -77,12 +74,10 @@ export function paintOf({ hasColor, columns }: Pick<Terminal, "hasColor" | "colu
   return Object.assign(paint, { columns });
 }
 
-/** Quotes strings that YAML 1.1 parsers read as booleans. Writes no anchors for repeated values. */
 export function yamlText(value: unknown): string {
   return stringify(value, { version: "1.2", compat: "yaml-1.1", aliasDuplicateObjects: false, lineWidth: 0 });
 }
 
-/** Also parses JSON. Errors contain the line and column. */
 export function parseYaml(text: string): unknown {
   return parse(text, { maxAliasCount: 100 });
 }

@@ -30,7 +30,6 @@ export function snapshotLines(events: readonly TraceEvent[], index: number, form
   return found ? lines(shown(found.state, format)) : [{ text: "no snapshot yet" }];
 }
 
-/** Compares the latest snapshot with the previous one of the same type. */
 export function diffLines(events: readonly TraceEvent[], index: number): DetailLine[] {
   const current = snapshotAt(events, index);
   if (!current) return [{ text: "no snapshot yet" }];
@@ -125,7 +124,6 @@ export interface Bar {
   readonly failed: boolean;
 }
 
-/** Returns the rows of the waterfall in order of start. */
 export function barsOf(events: readonly TraceEvent[]): Bar[] {
   const bars: Bar[] = [];
   let phaseStart = 0;

@@ -19,7 +19,6 @@ import {
 import type { TraceView } from "./trace-source.ts";
 import { duration, labelOf, sinceStart, summaryOf } from "./trace-text.ts";
 
-/** Used if the output has no size, such as in a test. */
 const DEFAULT_COLUMNS = 80;
 const DEFAULT_ROWS = 24;
 /** The rows of the title, the status line, the help line, and the two pane borders. */
@@ -61,11 +60,9 @@ export function TraceScreen({ title, store, hasColor }: ScreenProps) {
   const { pane, mode, format } = view;
 
   const paneRows = Math.max(3, rows - 1 - CHROME_ROWS);
-  // The bars of the waterfall need more space than other details.
   const listWidth = Math.floor((columns * (mode === "waterfall" ? 2 : 3)) / 5);
   const detailWidth = columns - listWidth;
   const last = events.length - 1;
-  // The last event is selected until the user chooses one.
   const selected = Math.min(view.chosen ?? last, last);
   const details = detailOf(mode, events, selected, format, detailWidth - 4);
   const maxScroll = Math.max(0, details.length - paneRows);
@@ -112,7 +109,6 @@ export function TraceScreen({ title, store, hasColor }: ScreenProps) {
             selected={selected}
             rows={paneRows}
             width={listWidth - 4}
-            // The waterfall already shows times, and the list is narrower next to it.
             hasTimes={mode !== "waterfall"}
             hasColor={hasColor}
           />
@@ -233,7 +229,6 @@ export interface OpenScreen extends TraceView {
   close(): void;
 }
 
-/** Takes over the terminal until the screen is closed, then restores the previous screen. */
 export function openTraceScreen({ title, hasColor }: { title: string; hasColor: boolean }): OpenScreen {
   const store = createTraceStore();
   process.stdout.write(ENTER_SCREEN);
@@ -284,8 +279,6 @@ function textOf(event: TraceEvent): string {
   return `${labelOf(event)} ${summaryOf(event)} ${JSON.stringify(event.message)}`.toLowerCase();
 }
 
-// Events arrive outside React, so the screen subscribes to this store.
-
 export interface TraceState {
   readonly events: readonly TraceEvent[];
   readonly status: string;
@@ -313,7 +306,6 @@ export function createTraceStore(): TraceStore {
     seen = undefined;
     if (isScheduled) return;
     isScheduled = true;
-    // A saved trace delivers all events in one loop. The microtask batches them into one render.
     queueMicrotask(() => {
       isScheduled = false;
       for (const listener of listeners) listener();
@@ -349,7 +341,6 @@ export type Mode = "event" | "snapshot" | "diff" | "waterfall";
 export type Pane = "events" | "detail";
 
 export interface View {
-  /** Undefined while the screen follows the last event. */
   readonly chosen: number | undefined;
   readonly pane: Pane;
   readonly mode: Mode;
@@ -367,7 +358,6 @@ export interface Pressed {
   readonly last: number;
   readonly maxScroll: number;
   readonly paneRows: number;
-  /** Returns the next event that contains the string, searching forward (1) or backward (-1). */
   find(text: string, from: number, by: 1 | -1): number | undefined;
 }
 
@@ -385,10 +375,6 @@ export const START: View = {
 const MODE_KEYS: Readonly<Record<string, Mode>> = { e: "event", s: "snapshot", d: "diff", w: "waterfall" };
 const FAR = Number.MAX_SAFE_INTEGER;
 
-/**
- * Several keys can arrive between two frames, so this function is pure, and each key applies to the result of the
- * previous key.
- */
 export function step(view: View, pressed: Pressed): View {
   const { key, paneRows } = pressed;
   if (view.isTyping) return typing(view, pressed);
@@ -422,7 +408,6 @@ function typing(view: View, pressed: Pressed): View {
   if (key === "erase") return { ...view, search: [...view.search].slice(0, -1).join("") };
   const isEnd = key === "enter" || (typeof key === "object" && /^[\r\n]$/.test(key.character));
   if (isEnd) return found({ ...view, isTyping: false }, pressed, 1);
-  // Pasted text can contain control characters, which are skipped.
   const isShown = typeof key === "object" && /^\P{C}$/u.test(key.character);
   return isShown ? { ...view, search: view.search + key.character } : view;
 }

@@ -67,7 +67,6 @@ function parseEvent(text: string): TraceEvent {
   return value as TraceEvent;
 }
 
-/** Escapes control characters, which could move the cursor. */
 export function rawLine(event: TraceEvent): string {
   return `${safeJson(event)}\n`;
 }

@@ -4,7 +4,6 @@
 import type { TraceEvent, TraceMessage } from "../../observe/trace/events.ts";
 import { printable } from "../terminal/terminal.ts";
 
-/** Rows of the list are short, because the detail pane shows the full event. */
 const MAX_ROW_CHARS = 120;
 const MAX_LINE_CHARS = 1_000;
 
@@ -23,7 +22,6 @@ const LABELS: Readonly<Record<TraceMessage["type"], string>> = {
   requestFinished: "Request Done",
 };
 
-/** Events of a newer gateway can have types that this gwctl does not support. */
 export function labelOf({ message }: TraceEvent): string {
   return LABELS[message.type] ?? printable(String((message as { type: unknown }).type));
 }

@@ -38,7 +38,6 @@ export function limitsText(rules: readonly Fields[], paint: Paint): string {
   return table([["APPLIES TO", "LIMIT", "KEY", "LEFT", "", "RESETS IN", "REJECTED"], ...rows], { paint });
 }
 
-/** Returns buckets with at most 10% remaining, the emptiest first. */
 export function nearlyEmpty(rules: readonly Fields[]): Bucket[] {
   return rules
     .flatMap(bucketsOf)

@@ -23,14 +23,12 @@ export function mcpServersOf(dump: Fields, tasks: readonly Fields[]): McpServer[
   });
 }
 
-/** A server can run in some sessions and fail in others. */
 export function stateText({ state, sessions }: Pick<McpServer, "state" | "sessions">): string {
   const running = `running (${counted(sessions, "session")})`;
   if (state === "failing") return sessions > 0 ? `${running}, failed in others` : "failed";
   return state === "up" ? running : "not started";
 }
 
-/** `task` is the entry of the backend in `/debug/tasks`. */
 export function mcpServerOf(
   backend: string,
   target: string,

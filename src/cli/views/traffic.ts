@@ -4,15 +4,12 @@
 import { type RequestRecord, resultOf } from "../../observe/trace/request-record.ts";
 
 const WINDOW_MS = 60_000;
-/** A shorter period would make a single request look like a burst. */
 const MIN_WINDOW_MS = 1_000;
 
 export interface Traffic {
-  /** One minute, or less if the records do not reach back that far. */
   readonly windowMs: number;
   readonly requests: number;
   readonly perSecond: number;
-  /** `failed` and `rejected` count the results of `resultOf`. */
   readonly failed: number;
   readonly rejected: number;
   readonly p50Ms: number;
@@ -21,7 +18,6 @@ export interface Traffic {
   readonly cost: number;
 }
 
-/** `isAll` means that the records reach back to the start of the gateway. */
 export function trafficOf(records: readonly RequestRecord[], nowMs: number, upMs: number, isAll: boolean): Traffic {
   const recent = records.filter(({ time }) => Date.parse(time) >= nowMs - WINDOW_MS);
   const oldest = records.reduce((least, { time }) => Math.min(least, Date.parse(time)), nowMs);

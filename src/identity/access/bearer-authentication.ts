@@ -116,7 +116,6 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
     return verifier.verify(token, rules);
   }
 
-  /** If the token names an issuer that is not accepted, the error reports the issuer instead of the key. */
   function namingIssuer(verdict: Verdict & { kind: "invalid" }, token: string): Verdict & { kind: "invalid" } {
     const { check } = verdict.problem;
     if (check !== "key" && check !== "issuer") return verdict;

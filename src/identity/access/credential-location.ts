@@ -21,7 +21,6 @@ export type CredentialLocation = z.output<typeof credentialLocation>;
 
 export const BEARER_LOCATION: CredentialLocation = { header: { name: "authorization", prefix: "Bearer " } };
 
-/** Returns the locations that output must redact. */
 export function credentialPlaces(location: CredentialLocation): CredentialPlaces {
   return "header" in location ? { headers: [location.header.name] } : { parameters: [location.queryParameter.name] };
 }
@@ -75,7 +74,6 @@ function readHeader(request: GatewayRequest, name: string, prefix: string): Foun
   return { kind: "found", value };
 }
 
-/** Compares names without decoding them. */
 function readParameter(request: GatewayRequest, name: string): FoundCredential {
   const values = request.query.split("&").filter((part) => part === name || part.startsWith(`${name}=`));
   const [first] = values;

@@ -17,11 +17,9 @@ const FILE_POLL_MS = 1_000;
 
 export interface KeySet {
   readonly description: string;
-  /** Increases with every change of the keys. */
   readonly generation: number;
   /** Returns undefined if there are no keys that can be trusted. */
   current(): KeyTable | undefined;
-  /** Starts or joins a fetch that may find a missing key. Returns undefined if no fetch is allowed now. */
   refresh(): Promise<void> | undefined;
   retryAfterSeconds(): number;
   report(): Record<string, unknown>;
@@ -110,7 +108,6 @@ export function openFileKeySet(path: string, env: { clock: Clock; logger: Logger
   };
 }
 
-/** Throws if there is no usable key. */
 export function requireKeys(read: ReadKeys): ReadKeys {
   if (read.keys.length > 0) return read;
   const reasons = read.skipped.length > 0 ? `: ${read.skipped.slice(0, 3).join("; ")}` : "";

@@ -64,7 +64,6 @@ function fromText(text: string): KeySource {
   return { kind: "url", url: text };
 }
 
-/** Throws a ConfigError if a file or inline set is unusable. A remote set may become available later. */
 export function acquireVerifier(source: KeySource, discovery: Discovery | undefined, env: CompileEnv): TokenVerifier {
   const definition = source.kind === "file" ? { kind: "file", path: env.resolvePath(source.path) } : source;
   try {

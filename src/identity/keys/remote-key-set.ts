@@ -113,7 +113,6 @@ class RemoteKeySet implements KeySet {
       const url = await this.#options.locate();
       const request = { url, timeoutMs: KEY_FETCH_TIMEOUT_MS, maxBytes: MAX_KEY_SET_BYTES };
       const response = await this.#options.fetch(request);
-      // Redirects are not followed and fail like any other status.
       if (response.status !== 200) throw new Error(`${urlLabel(url)} returned status ${response.status}`);
       if (this.#closed) return;
       this.#adopt(response);

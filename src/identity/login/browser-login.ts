@@ -34,12 +34,10 @@ export interface BrowserLoginOptions {
   readonly clientAuth: "basic" | "post" | undefined;
   readonly redirectUri: string;
   readonly scopes: readonly string[];
-  /** Separates the sign-ins of different policies. */
   readonly realm: string;
   readonly discovery: Discovery;
   readonly verifier: TokenVerifier;
   readonly signingKey: SigningKey;
-  /** The store records completed sign-ins, so that none is completed twice. */
   readonly store: Store;
   readonly fetch: Fetch;
   readonly clock: Clock;

@@ -14,7 +14,6 @@ const MAX_STATE_CHARS = 2_048;
 const MAX_ADDRESS_CHARS = 2_048;
 const STATE = /^([\w-]{1,12000})\.([\w-]{22})$/;
 const FORWARDED_PARAMETERS = ["code", "error", "error_description", "error_uri"];
-/** These parameters are rejected, because they could replace the parameters that the gateway checks. */
 const REJECTED_PARAMETERS = ["request", "request_uri"];
 
 export const LOOPBACK = "loopback";
@@ -79,7 +78,6 @@ export function createClientCallback(options: ClientCallbackOptions): ClientCall
     metadata: {
       authorization_response_iss_parameter_supported: true,
       response_modes_supported: ["query"],
-      // Pushed requests would bypass the gateway's callback.
       pushed_authorization_request_endpoint: undefined,
       require_pushed_authorization_requests: undefined,
       request_parameter_supported: false,
@@ -132,7 +130,6 @@ export function createClientCallback(options: ClientCallbackOptions): ClientCall
 
 type Sealed = readonly [address: string, state: string | null, suffix: string, until: number];
 
-/** Names are compared case-insensitively. Duplicates must already be rejected. */
 function findParameter(pairs: readonly FormPair[], name: string): string | undefined {
   return pairs.find((pair) => pair.name.toLowerCase() === name)?.value;
 }

@@ -91,7 +91,6 @@ function tenantIssuerLeg(issuer: string, provider: IdentityProvider): LoginLeg |
   );
 }
 
-/** With clock skew, the gateway can reject new tokens or accept expired tokens. */
 function* clockLeg(date: string | undefined, nowMs: number): Generator<LoginLeg> {
   const aheadSeconds = date === undefined ? Number.NaN : Math.round((Date.parse(date) - nowMs) / 1000);
   if (!(Math.abs(aheadSeconds) > LEEWAY_SECONDS)) return;

@@ -51,7 +51,6 @@ export interface LoginEndpoints {
   handle(endpoint: LoginEndpoint, exchange: Exchange): Reply | Promise<Reply>;
 }
 
-/** Lets clients in browsers read the responses. */
 const ANY_ORIGIN = { "access-control-allow-origin": "*" };
 /** `*` does not cover `authorization`, which clients may use at the token endpoint. */
 const ANY_HEADERS = "authorization, content-type, mcp-protocol-version, *";
@@ -112,7 +111,6 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
       if (response.status !== 200) throw new Error(`status ${response.status}`);
       return Buffer.from(JSON.stringify(completion.merge(client, parseBoundedObject(response.body) ?? {})));
     } catch (error) {
-      // The client is registered anyway.
       logger.warn("client registration could not be completed", {
         url: request.url,
         error: errorDetail(error),
@@ -185,7 +183,6 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     return response;
   }
 
-  /** Logs an explanation for the operator. */
   function reportFault(what: string, response: FetchResponse): void {
     if (response.status < 400) return;
     const text = response.body.toString("utf8");
@@ -268,7 +265,6 @@ function passThrough(response: FetchResponse): Reply {
     if (value !== undefined) headers.add(name, value);
   }
   if (!headers.has("cache-control")) headers.add("cache-control", "no-store");
-  // The body may contain tokens or registration secrets.
   return { status: response.status, headers, body: response.body, confidential: true };
 }
 
@@ -278,7 +274,6 @@ function readBody(exchange: Exchange, type: string, error: "invalid_request" | "
   const sent = headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
   if (sent !== type) throw new OAuthRequestError(error, `the content type must be ${type}`);
   if (body.kind !== "bytes") return Buffer.alloc(0);
-  // An outer policy may have requested a larger buffer.
   if (body.bytes.length > MAX_LOGIN_BODY_BYTES) throw new GatewayError("body_too_large");
   return body.bytes;
 }

@@ -24,7 +24,6 @@ export interface LoginCheckOptions {
   readonly fetch: Fetch;
   readonly clock: Clock;
   readFile(path: string): string;
-  /** The value is undefined if only the provider is checked. */
   readonly gateway?: { readonly hasCors: boolean } | undefined;
   readonly token?: string | undefined;
 }

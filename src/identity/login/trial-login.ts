@@ -8,7 +8,6 @@ import { providerFault } from "../providers/provider-faults.ts";
 import { callbackAddress } from "./client-callback.ts";
 import { failed, LEG_LIMITS, type LoginCheckOptions, type LoginLeg, notChecked, rejectedLeg } from "./login-leg.ts";
 
-/** The check never opens this address. The provider only has to accept it. */
 const REDIRECT_URI = "http://127.0.0.1:33418/callback";
 /** The value is the example of RFC 7636, appendix B. */
 const CODE_CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
@@ -121,7 +120,6 @@ async function authorizeLeg(
   const scopes = options.policy.resourceMetadata.scopesSupported ?? [];
   const redirectUri = getRedirectUri(options);
   const query = new URLSearchParams({
-    // Clients request the scopes in the resource metadata.
     ...(scopes.length === 0 ? {} : { scope: scopes.join(" ") }),
     response_type: "code",
     client_id: clientId,
@@ -159,12 +157,10 @@ function issNote({ authorization_response_iss_parameter_supported: sends }: Disc
   return sends === true ? "; the provider sends its `iss` to clients, which strict ones reject" : "";
 }
 
-/** If the gateway receives the callback, its address is used instead of the client's. */
 function getRedirectUri({ policy }: LoginCheckOptions): string {
   return policy.redirectUris === undefined ? REDIRECT_URI : callbackAddress(policy.resourceMetadata.resource);
 }
 
-/** The provider's `iss` matches only if clients see the provider as the issuer. */
 function namesProviderDirectly({ policy }: LoginCheckOptions): boolean {
   return policy.resourceMetadata.authorizationServers !== undefined;
 }

@@ -64,13 +64,11 @@ export function loginEndpoints(
       add(`${AUTHORIZATION_SERVER}${suffix}/token`, "token");
     }
   }
-  // This path also serves the document of a resource with another path.
   if (!endpoints.has(LITERAL_RESOURCE))
     endpoints.set(LITERAL_RESOURCE, { kind: "protected-resource", suffix: own, isShared: true });
   return endpoints;
 }
 
-/** The documents follow the authorization rules of this MCP version. */
 const MCP_PROTOCOL_VERSION = "2025-06-18";
 
 export type ResourceMetadata = Readonly<Record<string, unknown>> & { readonly resource: string };

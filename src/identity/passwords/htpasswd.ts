@@ -10,7 +10,6 @@ const MAX_CACHED_PASSWORDS = 10_000;
 /** Longer passwords are rejected, because the cost of a check grows with the length. */
 const MAX_PASSWORD_BYTES = 1_024;
 const BCRYPT = /^\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}$/;
-/** A file with a higher cost is rejected. */
 const MAX_COST = 14;
 const MIN_COST = 4;
 const APR1 = /^\$apr1\$([./A-Za-z0-9]{1,8})\$([./A-Za-z0-9]{22})$/;

@@ -10,11 +10,7 @@ import { GatewayError } from "../../core/errors.ts";
 const MAX_WAITING_CHECKS = 1_000;
 const MAX_WAITING_PER_CLIENT = 20;
 const IDLE_MS = 30_000;
-/** If a thread fails, its check is retried once in a new thread. */
 const ATTEMPTS = 2;
-/**
- * The file is next to the program in the bundle, next to this file after compilation, or inside the single executable.
- */
 const WORKER_FILE = "password-worker.js";
 
 export type PasswordHash =
@@ -33,7 +29,6 @@ export interface CheckResult {
   readonly matches: boolean;
 }
 
-/** The interface contains only the used members of Worker, so that tests can replace it. */
 export interface PasswordThread {
   postMessage(request: CheckRequest): void;
   on(event: "message", listener: (result: CheckResult) => void): unknown;
@@ -53,7 +48,6 @@ interface Check extends CheckRequest {
 export class PasswordChecks {
   readonly #clock: Clock;
   readonly #startThread: () => PasswordThread;
-  /** The queues are in round-robin order, and no queue is empty. */
   readonly #queues = new Map<string, Check[]>();
   #waiting = 0;
   #running: Check | undefined = undefined;

@@ -15,7 +15,6 @@ const ID_DIGITS = 12;
 /** A key that another thread or replica revoked may still be accepted for this long. */
 const CACHE_MS = 2_000;
 const MAX_CACHED_KEYS = 10_000;
-/** An expired key stays in lists for this long. */
 const LISTED_AFTER_MS = 7 * 86_400_000;
 
 export const keyBudget = z
@@ -131,7 +130,6 @@ export function createStoredKeys(whole: Store, clock: Clock): StoredKeys {
   };
 }
 
-/** Rules can read the id and the name of the key like its metadata. */
 export function storedKeyIdentity({ id, name, digest, metadata, expiresAtMs, models }: StoredKey): StoredKeyIdentity {
   return { digest, metadata: { ...metadata, id, name }, expiresAtMs, models };
 }

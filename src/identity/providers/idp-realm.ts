@@ -50,7 +50,6 @@ export function idpRealm({ issuer }: ProviderOptions): IdentityProvider {
           body: { clientId: client_id, attributes: { "exclude.issuer.from.auth.response": "true" } },
         };
       },
-      // The realm issues a new token with every use of the old token.
       merge: (client, { registrationAccessToken }) =>
         typeof registrationAccessToken === "string"
           ? { ...client, registration_access_token: registrationAccessToken }

@@ -51,7 +51,6 @@ export interface IdentityProvider {
    * 3).
    */
   readonly takesInitialAccessToken?: boolean;
-  /** Adapts a registration to the provider's restrictions. */
   fitRegistration?(request: ClientRegistration): ClientRegistration;
   register?(request: ClientRegistration): Record<string, unknown>;
   /** Changes a client after its registration. A failure does not fail the registration. */
@@ -63,7 +62,6 @@ export interface IdentityProvider {
 export type RegisteredClient = Readonly<Record<string, unknown>>;
 
 export interface RegistrationCompletion {
-  /** Returns undefined if no request is needed. */
   request(
     discovered: Discovered,
     client: RegisteredClient,
@@ -80,7 +78,6 @@ export interface ProxiedLogin {
   rewriteTokenRequest(form: string, hasAuthorizationHeader: boolean): string;
 }
 
-/** These members of the provider's metadata do not apply to the gateway's metadata. */
 const REMOVED_MEMBERS = [
   // The callback's `iss` is the provider's, but clients see the gateway as the issuer (RFC 9207).
   "authorization_response_iss_parameter_supported",
@@ -108,7 +105,6 @@ export function withoutLastSlash(url: string): string {
 
 export const AUDIENCE_HINT = "configure the provider to issue one of them, or add its audience to `audiences`";
 
-/** This matches the time for which failures are cached (discovery.ts). */
 const METADATA_RETRY_SECONDS = "2";
 
 export type OAuthError = "invalid_request" | "invalid_client" | "invalid_client_metadata" | "invalid_redirect_uri";

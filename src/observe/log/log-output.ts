@@ -6,9 +6,7 @@ import type { Clock } from "../../base/clock.ts";
 
 const MAX_BUFFERED_CHARS = 1024 * 1024;
 const RETRY_MS = 20;
-/** Lines are collected for this long, because one write costs much less than a write per line. */
 const GATHER_MS = 20;
-/** Collected lines of this size are written without waiting longer. */
 const GATHER_CHARS = 32 * 1024;
 
 export interface LogOutput {

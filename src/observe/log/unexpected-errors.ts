@@ -12,7 +12,6 @@ export interface UnexpectedErrors {
   report(source: UnexpectedSource, error: unknown, fields?: Readonly<Record<string, string | undefined>>): void;
 }
 
-/** Limits the log lines of a defect that affects every request. */
 const MAX_LINES = 20;
 const LINES_WINDOW_MS = 10_000;
 const MAX_MESSAGE_CHARS = 300;

@@ -115,7 +115,6 @@ function describeScope(step: RecordedStep, route: string | null, listener: strin
 
 function describeStep({ policy, of, micros }: RecordedStep): string {
   const name = of === undefined ? policy : `${policy} of ${kindAndName(of)}`;
-  // Only noticeable durations are shown, such as those of a key set fetch or a slow limit service.
   return micros >= 1000 ? `${name} ${milliseconds(micros / 1000)}` : name;
 }
 

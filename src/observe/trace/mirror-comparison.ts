@@ -19,6 +19,5 @@ export interface MirrorComparison {
 export interface Mirrored {
   readonly found: MirrorComparison[];
   pending: number;
-  /** Receives the comparisons that finish after the request. */
   onLate: ((found: MirrorComparison) => void) | undefined;
 }

@@ -159,7 +159,6 @@ const WHOLE_URL = /^[a-z][a-z0-9+.-]*:\/\/\S*$/i;
  */
 const ASSIGNMENT =
   /(^|[^\w.-])(-{0,2}[A-Za-z_][\w.-]{0,127})(\s{0,4}[=:](?!=)\s{0,4})("[^"]*"?|'[^']*'?|[^\s;,&"'][^;,&"'\n]*)/g;
-/** A reference to an environment variable does not reveal the secret. */
 const ONLY_REFERENCES = /^["']?(?:\$\{\w+\})+["']?$/;
 
 /** Hides credentials recognized in the text. `found` collects them, so that they can be hidden elsewhere. */
@@ -248,7 +247,6 @@ export function redactUrl(text: string, found?: string[]): string {
     .replace(/#[\s\S]*$/, (fragment) => (fragment.includes("=") ? `#${REDACTED}` : fragment));
 }
 
-/** Shortens the ID of an MCP session, because the whole ID grants access if the route has no authentication. */
 export function shortSessionId(id: string): string {
   return `${id.slice(0, 8)}…`;
 }
@@ -353,7 +351,6 @@ function couldBeSecret(value: string): boolean {
   return !/^v?\d+(?:\.\d+)*$|^\d{4}-\d{2}-\d{2}|^[\w-]+(?:\.[\w-]+)+(?::\d+)?$|:\d{1,5}$|@/.test(bare);
 }
 
-/** The OAuth RFCs define these fields, which carry credentials. */
 const OAUTH_FIELDS: ReadonlySet<string> = new Set([
   "access_token",
   "refresh_token",
@@ -497,7 +494,6 @@ function unescaped(written: string): string {
   }
 }
 
-/** A client may copy the whole value, the credential after its scheme, or the value of one cookie. */
 function credentialCopies(value: string): string[] {
   const space = value.indexOf(" ");
   const credential = space < 0 ? "" : value.slice(space + 1).trim();
@@ -508,7 +504,6 @@ function credentialCopies(value: string): string[] {
   return [value, credential, ...cookies].filter((one) => one !== "");
 }
 
-/** A text may quote the whole value, the credential after its scheme (`Bearer …`), or a long word of it. */
 function secretsIn(value: string): string[] {
   const space = value.indexOf(" ");
   const credential = space < 0 ? "" : value.slice(space + 1).trim();
@@ -526,7 +521,6 @@ function decodeSafely(text: string): string {
 
 /** The search uses this many characters of each secret. A shorter secret is hidden only if it is the whole value. */
 const MIN_VALUE_CHARS = 8;
-/** A shorter secret is not hidden inside longer words. */
 const MIN_INNER_CHARS = 12;
 const BLOCK = 3;
 const FULL_SHIFT = MIN_VALUE_CHARS - BLOCK + 1;
@@ -540,7 +534,6 @@ const MAX_VALUES = 100_000;
  */
 class SecretValues {
   readonly #known = new Set<string>();
-  /** Each key is the hash of characters 5 to 7 of its secrets, counted from 0. */
   readonly #byBlock = new Map<number, string[]>();
   #shifts: Uint8Array | undefined = undefined;
 
@@ -637,7 +630,6 @@ export interface VariableValue {
   readonly value: string;
 }
 
-/** Shorter values may be ordinary words. */
 const MIN_VARIABLE_CHARS = 3;
 
 /**

@@ -25,7 +25,6 @@ export interface RequestRecord {
   readonly answeredBy: "upstream" | "gateway" | null;
   readonly end: "complete" | "aborted" | "failed";
   readonly responseBytes: number;
-  /** The time is measured from the start of the last backend attempt to its response head. */
   readonly upstreamMs: number | null;
   readonly subject: string | null;
   /**
@@ -93,7 +92,6 @@ export function resultOf({ status, end, failure, mcp }: ResultSource): RequestRe
 
 export interface RequestDetail extends RequestRecord {
   readonly story: readonly string[];
-  /** Secrets are redacted. */
   readonly requestState: JsonObject;
   /** Present only if `config.tracing.keepFailed` is set and the request failed. */
   readonly trace?: readonly TraceEvent[];

@@ -32,7 +32,6 @@ export interface SpanStart {
   readonly parentId: string | undefined;
   readonly tracestate: string | undefined;
   readonly isDetailed: boolean;
-  /** The list grows while the request runs. */
   readonly steps: { readonly length: number };
   newSpanId(): string;
 }
@@ -46,7 +45,6 @@ export class RequestSpans {
   readonly phases: RecordedPhase[] = [];
   readonly attempts: RecordedAttempt[] = [];
   leftOut = 0;
-  /** The backend's spans are children of this span. */
   callId: string | undefined = undefined;
   callStartMs: number | undefined = undefined;
   readonly #newSpanId: () => string;
