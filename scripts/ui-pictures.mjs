@@ -132,9 +132,12 @@ async function takePictures(adminUrl, url) {
   await page.locator(".sentence").waitFor();
   await picture("ui-trace.png");
 
+  // The buckets are full again a minute after the last request.
+  const more = sendTraffic(url, 10_000);
   await page.goto(`${adminUrl}/ui/limits`);
   await page.locator(".buckets li").first().waitFor();
   await picture("ui-limits.png");
+  await more;
 
   await page.goto(`${adminUrl}/ui/config`);
   const editor = page.getByLabel("Configuration");
