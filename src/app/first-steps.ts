@@ -30,8 +30,11 @@ export function firstSteps(app: Running, isDemo: boolean, command = "gateway"): 
   );
   const ui = app.adminUrl === undefined ? undefined : `${app.adminUrl}${ADMIN_PATHS.ui}`;
   const lines = steps.map(({ title, url, command }) => block(title, url, command));
-  if (ui !== undefined) lines.push(block("UI", ui, ["open it in a browser: traffic, traces, a playground for both"]));
-  const end = isDemo ? `Ctrl-C ends it. Your own configuration: ${command} -f config.yaml` : "Ctrl-C ends it.";
+  if (ui !== undefined)
+    lines.push(block("UI", ui, ["open it in a browser to see traffic and traces, call tools, and chat"]));
+  const end = isDemo
+    ? `Press Ctrl-C to stop. To use your own configuration, run: ${command} -f config.yaml`
+    : "Press Ctrl-C to stop.";
   return `\n${lines.join("\n")}\n  ${end}\n\n`;
 }
 
