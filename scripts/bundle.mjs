@@ -16,7 +16,8 @@ export const bundleOptions = {
   // Otherwise the bundler rewrites these literals to `new RegExp`, which is compiled at each use.
   supported: { "regexp-unicode-property-escapes": true },
   minifySyntax: true,
-  // Whitespace stays, so that the lines of a stack trace can be read; names and the file of each part are in the bundle.
+  // Whitespace stays, so that stack traces have readable lines without source maps. Removing it would save 2 MB and 5% of
+  // the CPU time of a start, but the source maps that stack traces would then need have 4.5 MB.
   legalComments: "none",
   metafile: true,
   define: { PACKAGE_VERSION: JSON.stringify(version), "process.env.NODE_ENV": '"production"' },

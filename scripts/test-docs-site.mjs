@@ -41,7 +41,10 @@ try {
   const visited = names.filter((name) => only.length === 0 || only.some((part) => name.startsWith(part)));
   const waiting = [...visited];
   const visitAll = async () => {
-    for (let name = waiting.pop(); name !== undefined; name = waiting.pop()) checkLinks(name, await visit(name), ids);
+    for (let name = waiting.pop(); name !== undefined; name = waiting.pop()) {
+      checkLinks(name, await visit(name), ids);
+      if (waiting.length % 20 === 0) console.log(`${waiting.length} pages left`);
+    }
   };
   await Promise.all(Array.from({ length: TABS }, visitAll));
   await trySearch();
