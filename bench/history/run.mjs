@@ -126,10 +126,8 @@ async function historyModules(folder) {
 }
 
 function aRow(columns, index, rows, now) {
-  const row = Object.fromEntries(columns.map((name) => [name, ""]));
   const sums = { input_tokens: 120, output_tokens: 40, cached_tokens: 0, cache_write_tokens: 0, reasoning_tokens: 0 };
-  return {
-    ...row,
+  const row = {
     ...sums,
     id: `0123456789abcdef-${index.toString(36)}`,
     time: Math.floor(now - DAYS * 24 * HOUR_MS * (1 - index / rows)),
@@ -150,6 +148,7 @@ function aRow(columns, index, rows, now) {
     cost_nano: 12_345,
     response_bytes: 400,
   };
+  return columns.map((name) => row[name] ?? "");
 }
 
 function config(port, providerPort, history) {

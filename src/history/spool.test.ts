@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fakeClock } from "../../test/support/fake-clock.ts";
-import { COLUMNS, parseRows } from "./history-row.ts";
+import { COLUMN_INDEX, COLUMNS, parseRows } from "./history-row.ts";
 import { Spool } from "./spool.ts";
 
 function aSpool(t: TestContext, { folder = newFolder(t), maxBytes = 1_000_000 } = {}) {
@@ -77,5 +77,5 @@ test("a line that was cut off is skipped", (t) => {
 
 test("a row of an earlier version has no charges", () => {
   const values = COLUMNS.slice(0, COLUMNS.indexOf("charges")).map((name) => (name === "id" ? "a" : 0));
-  assert.equal(parseRows(JSON.stringify(values))[0]?.charges, "");
+  assert.equal(parseRows(JSON.stringify(values))[0]?.[COLUMN_INDEX.charges], "");
 });

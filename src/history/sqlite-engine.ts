@@ -66,7 +66,7 @@ function createEngine(database: Database, release: () => void): HistoryEngine {
   }
 
   const sql: Sql = {
-    all: async (statement, parameters = []) => prepared(statement).all([...parameters] as RowValue[]) as ResultRow[],
+    all: async (statement, parameters = []) => prepared(statement).all(parameters as RowValue[]) as ResultRow[],
   };
 
   async function transact<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result> {

@@ -2,8 +2,8 @@
  * Writes a batch of rows and their hourly usage in one transaction. A row that is already stored is ignored and not
  * counted again, so a batch can be written any number of times.
  */
-import type { HistoryEngine, Sql } from "./engine.ts";
-import { COLUMNS, type HistoryRow, parseCharges, type RowValue } from "./history-row.ts";
+import type { HistoryEngine, ResultRow, Sql } from "./engine.ts";
+import { COLUMN_INDEX, COLUMNS, parseCharges, type RowValue, type RowValues } from "./history-row.ts";
 import { DIMENSIONS, SUMS } from "./migrations.ts";
 
 export const HOUR_MS = 3_600_000;
@@ -19,8 +19,14 @@ const SPENDING_CONFLICT =
   "ON CONFLICT (account) DO UPDATE SET amount = gateway_spending.amount + excluded.amount, time = excluded.time";
 const USAGE_CONFLICT = `ON CONFLICT (hour, ${DIMENSIONS.join(", ")}) DO UPDATE SET ${ADDED}`;
 
+const DIMENSION_INDEXES = DIMENSIONS.map((name) => COLUMN_INDEX[name === "user_name" ? "subject" : name]);
+const RESULTS = ["ok", "rejected", "failed", "aborted"] as const;
+/** `requests` and the results are counted, and other sums add the column of the same name. */
+const FIRST_AMOUNT = 1 + RESULTS.length;
+const AMOUNT_INDEXES = SUMS.slice(FIRST_AMOUNT).map((name) => COLUMN_INDEX[name as keyof typeof COLUMN_INDEX]);
+
 /** Resolves with the number of rows that were not stored before. */
-export function writeRows(engine: HistoryEngine, rows: readonly HistoryRow[]): Promise<number> {
+export function writeRows(engine: HistoryEngine, rows: readonly RowValues[]): Promise<number> {
   return engine.transaction(async (sql) => {
     const added = await insertRows(sql, rows);
     await addUsage(sql, added);
@@ -29,35 +35,59 @@ export function writeRows(engine: HistoryEngine, rows: readonly HistoryRow[]): P
   });
 }
 
-async function insertRows(sql: Sql, rows: readonly HistoryRow[]): Promise<HistoryRow[]> {
-  const byId = new Map(rows.map((row) => [row.id, row]));
-  const values = [...byId.values()].map((row) => COLUMNS.map((name): RowValue => row[name]));
+async function insertRows(sql: Sql, rows: readonly RowValues[]): Promise<RowValues[]> {
+  const byId = new Map(rows.map((row) => [row[0] as string, row]));
+  const values = byId.size === rows.length ? rows : [...byId.values()];
   const added = await insert(sql, INSERT_ROWS, values, "ON CONFLICT (time, id) DO NOTHING RETURNING id");
-  return added.flatMap(({ id }) => byId.get(String(id)) ?? []);
+  return added.map(({ id }) => byId.get(String(id)) as RowValues);
 }
 
-async function addUsage(sql: Sql, rows: readonly HistoryRow[]): Promise<void> {
-  const sums = new Map<string, number[]>();
+interface UsageEntry {
+  readonly hour: number;
+  readonly row: RowValues;
+  readonly sums: number[];
+}
+
+async function addUsage(sql: Sql, rows: readonly RowValues[]): Promise<void> {
+  const entries = new Map<string, UsageEntry>();
   for (const row of rows) {
-    const key = JSON.stringify([Math.floor(row.time / HOUR_MS) * HOUR_MS, ...dimensionsOf(row)]);
-    const sum = sums.get(key);
-    const counted = countedOf(row);
-    if (sum === undefined) sums.set(key, counted);
-    else for (const [i, amount] of counted.entries()) sum[i] = (sum[i] as number) + amount;
+    const time = row[COLUMN_INDEX.time] as number;
+    const hour = time - (time % HOUR_MS);
+    // Values have no line breaks, except in rows that another program wrote.
+    let key = String(hour);
+    for (const index of DIMENSION_INDEXES) key += `\n${row[index]}`;
+    let entry = entries.get(key);
+    if (entry === undefined) {
+      entry = { hour, row, sums: SUMS.map(() => 0) };
+      entries.set(key, entry);
+    }
+    addTo(entry.sums, row);
   }
   // Replicas update the same entries, and a common order prevents deadlocks.
-  const entries = [...sums].sort(([one], [other]) => (one < other ? -1 : 1));
-  const values = entries.map(([key, sum]) => [...(JSON.parse(key) as RowValue[]), ...sum]);
+  const sorted = [...entries].sort(([one], [other]) => (one < other ? -1 : 1));
+  const values = sorted.map(([, { hour, row, sums }]) => [
+    hour,
+    ...DIMENSION_INDEXES.map((index) => row[index] as string),
+    ...sums,
+  ]);
   await insert(sql, INSERT_USAGE, values, USAGE_CONFLICT);
 }
 
+function addTo(sums: number[], row: RowValues): void {
+  sums[0] = (sums[0] as number) + 1;
+  const result = 1 + RESULTS.indexOf(row[COLUMN_INDEX.result] as (typeof RESULTS)[number]);
+  if (result > 0) sums[result] = (sums[result] as number) + 1;
+  for (const [i, index] of AMOUNT_INDEXES.entries())
+    sums[FIRST_AMOUNT + i] = (sums[FIRST_AMOUNT + i] as number) + Number(row[index]);
+}
+
 /** The sums of what budgets charged, which `/debug/usage/budgets` compares with the counters in the store. */
-async function addSpending(sql: Sql, rows: readonly HistoryRow[]): Promise<void> {
+async function addSpending(sql: Sql, rows: readonly RowValues[]): Promise<void> {
   const sums = new Map<string, [amount: number, time: number]>();
-  for (const { charges, time } of rows)
-    for (const { account, amount } of parseCharges(charges)) {
+  for (const row of rows)
+    for (const { account, amount } of parseCharges(row[COLUMN_INDEX.charges] as string)) {
       const [sum, latest] = sums.get(account) ?? [0, 0];
-      sums.set(account, [sum + amount, Math.max(latest, time)]);
+      sums.set(account, [sum + amount, Math.max(latest, row[COLUMN_INDEX.time] as number)]);
     }
   const entries = [...sums].sort(([one], [other]) => (one < other ? -1 : 1));
   await insert(
@@ -68,28 +98,16 @@ async function addSpending(sql: Sql, rows: readonly HistoryRow[]): Promise<void>
   );
 }
 
-function dimensionsOf(row: HistoryRow): string[] {
-  return DIMENSIONS.map((name) => (name === "user_name" ? row.subject : row[name]));
-}
-
-function countedOf(row: HistoryRow): number[] {
-  return SUMS.map((name) => {
-    if (name === "requests") return 1;
-    if (name === "ok" || name === "rejected" || name === "failed" || name === "aborted")
-      return row.result === name ? 1 : 0;
-    return row[name];
-  });
-}
-
-/** A statement for a full chunk is prepared once, and the rest of a batch is written row by row in small chunks. */
-async function insert(sql: Sql, head: string, values: readonly (readonly RowValue[])[], tail: string) {
-  const results: Readonly<Record<string, unknown>>[] = [];
-  for (let at = 0; at < values.length; ) {
-    const left = values.length - at;
+/** A statement for a full chunk is prepared once, and the rest of a batch is written in small chunks. */
+async function insert(sql: Sql, head: string, rows: readonly RowValues[], tail: string): Promise<ResultRow[]> {
+  const results: ResultRow[] = [];
+  for (let at = 0; at < rows.length; ) {
+    const left = rows.length - at;
     const size = left >= ROWS_PER_STATEMENT ? ROWS_PER_STATEMENT : largestPower(left);
-    const chunk = values.slice(at, at + size);
-    at += size;
-    results.push(...(await sql.all(statementFor(head, size, chunk[0]?.length ?? 0, tail), chunk.flat())));
+    const parameters: RowValue[] = [];
+    for (const end = at + size; at < end; at++) for (const value of rows[at] as RowValues) parameters.push(value);
+    const statement = statementFor(head, size, parameters.length / size, tail);
+    for (const result of await sql.all(statement, parameters)) results.push(result);
   }
   return results;
 }

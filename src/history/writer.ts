@@ -5,7 +5,7 @@
  */
 import { type Clock, type Timer, wait } from "../base/clock.ts";
 import { type HistoryEngine, NewerSchema, UnstorableRow } from "./engine.ts";
-import { type HistoryRow, parseRows } from "./history-row.ts";
+import { parseRows, type RowValues } from "./history-row.ts";
 import { expireSome, type Retention } from "./request-query.ts";
 import type { Spool } from "./spool.ts";
 import { writeRows } from "./write-rows.ts";
@@ -146,7 +146,7 @@ export class HistoryWriter {
     void engine.close().catch(() => undefined);
   }
 
-  async #write(engine: HistoryEngine, rows: readonly HistoryRow[]): Promise<number> {
+  async #write(engine: HistoryEngine, rows: readonly RowValues[]): Promise<number> {
     let added = 0;
     for (let at = 0; at < rows.length; at += ROWS_PER_TRANSACTION)
       added += await this.#writeStorable(engine, rows.slice(at, at + ROWS_PER_TRANSACTION));
@@ -154,14 +154,14 @@ export class HistoryWriter {
   }
 
   /** Splits a batch that the database rejects until only the rejected rows are left, and drops them. */
-  async #writeStorable(engine: HistoryEngine, rows: readonly HistoryRow[]): Promise<number> {
+  async #writeStorable(engine: HistoryEngine, rows: readonly RowValues[]): Promise<number> {
     try {
       return await writeRows(engine, rows);
     } catch (error) {
       if (!(error instanceof UnstorableRow)) throw error;
       const [row] = rows;
       if (row !== undefined && rows.length === 1) {
-        this.#drop(1, `the database rejects the row ${row.id}: ${error.message}`);
+        this.#drop(1, `the database rejects the row ${row[0]}: ${error.message}`);
         return 0;
       }
       const middle = Math.ceil(rows.length / 2);

@@ -101,9 +101,10 @@ function historyLine(
     short(named?.name ?? (mcp?.resource === undefined ? "" : redactUrl(mcp.resource.uri))),
     short(llm?.responseModel ?? llm?.requestModel ?? ""),
     long(failure === undefined ? "" : (failure.detail ?? failure.message)),
-  ].join("\n");
-  const shown = redaction.scrub(given, exchange.sentPairs, exchange.credentials.secrets).split("\n");
-  const [path, host, requestId, subject, key, team, tool, model, message] = shown;
+  ];
+  const text = given.join("\n");
+  const shown = redaction.scrub(text, exchange.sentPairs, exchange.credentials.secrets);
+  const [path, host, requestId, subject, key, team, tool, model, message] = shown === text ? given : shown.split("\n");
   return JSON.stringify([
     exchange.recordId,
     exchange.startedAt,
