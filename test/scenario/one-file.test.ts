@@ -9,6 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { DEMO_ARGUMENT } from "../../src/bin/demo-program.ts";
+import { eventually } from "../support/eventually.ts";
 import { startGatewayProcess } from "../support/gateway-process.ts";
 import { docCommands, runDocCommands } from "../support/package/doc-commands.ts";
 import { demoYaml } from "../support/package/packed.ts";
@@ -51,6 +52,30 @@ test("the executable serves the demo and the UI without Node", async (t) => {
   await loaded.arrayBuffer();
   gateway.child.kill("SIGTERM");
   assert.equal((await gateway.exited).code, 0);
+});
+
+test("the executable records a history in SQLite, and contains the PostgreSQL client", async (t) => {
+  const history = mkdtempSync(join(tmpdir(), "gateway-history-"));
+  t.after(() => rmSync(history, { recursive: true, force: true }));
+  const yamlWith = (more: object): string =>
+    JSON.stringify({
+      config: { adminAddr: "127.0.0.1:0", history: { folder: history, ...more } },
+      gateways: { default: { port: 0 } },
+      routes: [{ policies: { directResponse: { body: "hi" } } }],
+    });
+  const run = (yaml: string) => startGatewayProcess(t, ["-f", "-"], { command: [program], stdin: yaml, env: NOWHERE });
+  const gateway = run(yamlWith({}));
+  await (await fetch(`http://127.0.0.1:${await gateway.port()}/`)).text();
+  const adminUrl = await gateway.adminUrl();
+  await eventually("the request is stored", async () => {
+    const usage = await (await fetch(`${adminUrl}/debug/usage`)).json();
+    return (usage as { total: { requests: number } }).total.requests === 1;
+  });
+  gateway.child.kill("SIGTERM");
+  assert.equal((await gateway.exited).code, 0);
+  // Nothing listens on this port.
+  const other = run(yamlWith({ postgres: "postgres://gateway@127.0.0.1:1/gateway" }));
+  assert.match(await other.logged("history database unavailable"), /ECONNREFUSED/);
 });
 
 test("the executable says that it has no profiler", async (t) => {

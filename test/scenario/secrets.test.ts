@@ -3,7 +3,7 @@
  * One gateway with a secret in every place that has one, one full run, and a search through all that came out.
  */
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { gwctl } from "../support/gwctl.ts";
@@ -38,6 +38,9 @@ test("the search finds a secret in each encoding, wherever it stands, and nothin
 const ADMIN_READS = [
   "/config_dump",
   "/debug/requests?limit=500",
+  "/debug/requests?limit=500&before=2100-01-01T00:00:00Z",
+  "/debug/usage?by=user,key,model,tool",
+  "/debug/usage/status",
   "/debug/limits",
   "/debug/tasks",
   "/memory",
@@ -73,6 +76,8 @@ test("no planted secret comes out of a full run: log, answers, traces, dumps, me
     stream.close();
   }
   outputs.add("log", gateway.log().join("\n"));
+  for (const name of ["history.db", "history.db-wal"])
+    outputs.add(name, readFileSync(join(gateway.folder, "history", name), "latin1"));
 
   for (const source of Object.keys(streams)) assert.match(outputs.of(source), /^data:/m, source);
   for (const text of ["trace of the rest", "trace of logins", "/debug/requests?id="])

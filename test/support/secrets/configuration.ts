@@ -84,6 +84,7 @@ spec:
   traffic: ${traffic}
 `;
   return `config:
+  history: {}
   drainTimeout: 100ms
   sensitiveHeaders: [X-Internal-Token]
   logging: { level: trace }
