@@ -89,7 +89,7 @@ export function httpUrl() {
   }, "expected an http or https URL without credentials");
 }
 
-/** The URL of a server that the gateway connects to. */
+/** Validates the URL of a server that the gateway connects to. */
 export function serverUrl() {
   return markAddress(httpUrl());
 }
