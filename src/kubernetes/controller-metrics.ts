@@ -1,5 +1,5 @@
 /**
- * The metrics of `gateway controller`, read from its state when they are scraped.
+ * Registers the metrics of `gateway controller`, which are read from its state when they are scraped.
  */
 import type { Metrics } from "../observe/log/metrics.ts";
 import type { ControllerState } from "./controller.ts";

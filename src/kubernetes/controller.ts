@@ -54,11 +54,10 @@ export interface ControllerOptions {
 }
 
 export interface ControllerState {
-  /** The kinds that have not been listed yet. */
+  /** Names the kinds that have not been listed yet. */
   readonly waitingFor: readonly string[];
-  /** The kinds of policies that can no longer be read. */
   readonly unreadable: readonly string[];
-  /** The number of Gateways and routes that wait until policies can be read. */
+  /** Counts the Gateways and routes that wait until policies can be read. */
   readonly held: number;
   readonly isLeader: boolean;
   readonly isConnected: boolean;

@@ -27,7 +27,7 @@ export interface DeployOptions {
   readonly serviceType: "LoadBalancer" | "NodePort" | "ClusterIP" | "None";
   readonly controllerUrl: string;
   readonly certificate: string;
-  /** The private networks that Backends and policies may name, as a comma-separated list of CIDR blocks. */
+  /** Backends and policies may name hosts in these private networks, a comma-separated list of CIDR blocks. */
   readonly backendNetworks: string;
 }
 

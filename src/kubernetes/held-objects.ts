@@ -1,6 +1,6 @@
 /**
- * While policies cannot be read, a new Gateway or route may already have a policy that nobody sees, so it waits.
- * Objects from before keep their last known policies and stay in service.
+ * Holds back new Gateways and routes while policies cannot be read, because such an object may already have a policy
+ * that is not known. Older objects keep their last known policies.
  */
 import type { KubernetesObject } from "../config/documents/cluster.ts";
 
@@ -10,7 +10,6 @@ export interface SplitObjects {
 }
 
 export interface HeldObjects {
-  /** Called with all objects of the cluster after each change. */
   split(objects: readonly KubernetesObject[], arePoliciesReadable: boolean): SplitObjects;
 }
 

@@ -126,7 +126,7 @@ export function waitingStatuses(
   });
 }
 
-/** The status of Gateways and routes that were created while policies could not be read. */
+/** Describes Gateways and routes that were created while policies could not be read. */
 export function heldStatuses(
   held: readonly KubernetesObject[],
   { classes, gateways }: Pick<ClusterView, "classes" | "gateways">,
