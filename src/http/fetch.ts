@@ -15,7 +15,7 @@ export interface FetchRequest {
   readonly timeoutMs: number;
   readonly maxBytes: number;
   readonly tls?: TlsOptions;
-  /** True if local addresses must be rejected (local-address.ts). */
+  /** True if connections to refused addresses must fail (local-address.ts). */
   readonly isConfined?: boolean;
 }
 

@@ -18,7 +18,7 @@ export interface HttpTarget {
   readonly port: number;
   readonly socketPath?: string;
   readonly tls?: TlsOptions;
-  /** True if local addresses must be rejected (local-address.ts). */
+  /** True if connections to refused addresses must fail (local-address.ts). */
   readonly isConfined?: boolean | undefined;
 }
 

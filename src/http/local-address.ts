@@ -1,8 +1,6 @@
 /**
- * Checks the addresses that authors of Kubernetes documents reach through the gateway. Loopback addresses, link-local
- * addresses (where clouds serve credentials), and addresses of the machine's own interfaces are always refused. In a
- * cluster, private addresses are refused too, because Services and pods of other namespaces have them, unless the
- * operator allows the network. The check runs when a connection is opened, so DNS rebinding cannot bypass it.
+ * Decides which addresses confined connections must not use: addresses of this machine, link-local addresses (where
+ * clouds serve credentials), and, in a cluster, private addresses that are not allowed.
  */
 import { BlockList, isIP, type LookupFunction } from "node:net";
 import { networkInterfaces } from "node:os";
@@ -39,12 +37,12 @@ for (const [network, prefix] of [
   PRIVATE.addSubnet(network, prefix, "ipv4");
 PRIVATE.addSubnet("fc00::", 7, "ipv6");
 
-/** Undefined outside of clusters, where private addresses are not refused. */
+/** Undefined if private addresses are not refused. */
 let allowed: BlockList | undefined;
 
 /**
- * Refuses private addresses outside of the networks, a comma-separated list of CIDR blocks. The setting applies to the
- * process. Throws if an entry is not a network.
+ * Refuses private addresses outside of `networks`, a comma-separated list of CIDR blocks. Throws if an entry is not a
+ * network.
  */
 export function restrictNetworks(networks: string | undefined): void {
   if (networks === undefined) {
@@ -69,7 +67,7 @@ export function isAllowedNetwork(address: string): boolean {
   return includes(allowed, address);
 }
 
-/** A Service in the form that only the cluster's own DNS resolves, so its translation has checked the reference. */
+/** Matches the DNS name of a Service or of a pod below it. */
 const SERVICE_NAME = /(?:^|\.)([^.]+)\.([^.]+)\.svc(?:\.cluster\.local)?\.?$/i;
 
 export function serviceOfName(host: string): { readonly name: string; readonly namespace: string } | undefined {
@@ -77,7 +75,7 @@ export function serviceOfName(host: string): { readonly name: string; readonly n
   return name === undefined || namespace === undefined ? undefined : { name, namespace };
 }
 
-/** Whether a document of a cluster may connect to the address, to which `host` resolved. */
+/** `host` is the name that resolved to the address, or the address itself. */
 export function isRefusedAddress(address: string, host: string): boolean {
   if (isLocalAddress(address)) return true;
   if (allowed === undefined || !includes(PRIVATE, address)) return false;

@@ -1,7 +1,6 @@
 /**
- * Creates credentials for a gRPC connection without TLS. A confined connection, whose address comes from a Kubernetes
- * document, fails before its first byte if it leads to a refused address. The check uses the connected address, so DNS
- * rebinding cannot bypass it.
+ * Creates credentials for a gRPC connection without TLS. A confined connection fails before its first byte if it leads
+ * to a refused address.
  */
 import type { ChannelCredentials, ChannelOptions } from "@grpc/grpc-js";
 import { isRefusedAddress, refusedAddressError } from "../local-address.ts";
