@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { type RawClient, rawClient } from "../../test/support/mcp/client.ts";
 import { openOdd, serveOdd, stateOf, toolCall } from "../../test/support/mcp/odd-session.ts";
+import { patientClock } from "../../test/support/mcp/patient-clock.ts";
 import type { ServedBackend } from "../../test/support/mcp/serve-backend.ts";
 
 let served: ServedBackend;
@@ -30,8 +31,11 @@ test("a slow response primes its stream with an event id", async () => {
   await client.delete();
 });
 
-test("an immediate response has no event id, because it cannot be resumed", async () => {
-  const client = await open();
+test("an immediate response has no event id, because it cannot be resumed", async (t) => {
+  // Without the heartbeat that primes slow responses, every response is immediate, however busy the machine is.
+  const immediate = await serveOdd({ ...patientClock, every: () => ({ cancel: () => undefined }) });
+  t.after(() => immediate.close());
+  const client = await openOdd(immediate);
   for (const tool of ["echo", "nothing"])
     assert.deepEqual(
       (await client.post(toolCall(tool, {}))).events.map(({ id }) => id),

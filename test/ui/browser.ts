@@ -10,7 +10,7 @@ import { bundledUi } from "./bundle.ts";
 const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"];
 /** Much longer than anything takes on a busy machine. */
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 180_000;
 /** From the end of one file to the beginning of the next, with room for a busy machine. */
 const IDLE_MS = 2_000;
 export const ARTIFACTS = join(process.cwd(), "test-artifacts", "ui");

@@ -1,12 +1,14 @@
 /**
  * Sessions with the odd server behind an MCP backend, and the texts of its calls.
  */
+import type { Clock } from "../../../src/base/clock.ts";
 import { type Json, type RawClient, rawClient } from "./client.ts";
 import { stdioFixture } from "./fixture.ts";
 import { type ServedBackend, serveMcp } from "./serve-backend.ts";
 
-export function serveOdd(): Promise<ServedBackend> {
-  return serveMcp({ targets: [{ name: "odd", stdio: stdioFixture("odd-server") }] });
+export function serveOdd(clock?: Clock): Promise<ServedBackend> {
+  const targets = [{ name: "odd", stdio: stdioFixture("odd-server") }];
+  return serveMcp({ targets }, clock === undefined ? {} : { clock });
 }
 
 export async function openOdd(served: ServedBackend, capabilities: object = {}): Promise<RawClient> {
