@@ -89,9 +89,9 @@ export async function startPostgres({ endsWithProcess = false }: PostgresOptions
     child?.unref();
     (child?.stderr as Socket | undefined)?.unref();
     process.once("exit", () => {
-      child?.kill("SIGQUIT");
-      // The processes of its connections end a moment later.
-      rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 50 });
+      // Waits for the processes of its connections, which would write to the folder.
+      run("pg_ctl", "stop", "-D", data, "-m", "immediate");
+      rmSync(folder, { recursive: true, force: true });
     });
   }
   return {
