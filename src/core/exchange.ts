@@ -168,7 +168,7 @@ class ExchangeLimits {
   spent: SpentAmount[] | undefined = undefined;
 }
 
-/** `Exchange.deniedInShadow` and limits in shadow mode write these fields. */
+/** Holds the decisions of policies in shadow mode. `Exchange.deniedInShadow` records a denial. */
 class ExchangeShadow {
   denials: ShadowDenial[] | undefined = undefined;
   /**
@@ -189,7 +189,7 @@ class ExchangeMcp {
   /** True if a rule reads the messages, so the backend rejects messages that a server could interpret differently. */
   isJudged = false;
   /**
-   * True if a rule in shadow mode reads the messages, so a batch is split into its messages but nothing is rejected.
+   * True if a rule in shadow mode reads the messages, so the attributes of every message in a batch are kept.
    */
   isWatched = false;
   calledTool: CalledTool | undefined = undefined;

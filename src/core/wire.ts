@@ -1,6 +1,5 @@
 /**
- * A backend reports the requests it sends and the responses it receives, for `final request` and `raw response` in the
- * trace.
+ * Defines how a backend reports the requests it sends and the responses it receives, for traces and spans.
  */
 import type { HeaderList } from "../http/headers.ts";
 import type { OutgoingRequest } from "../http/http-client.ts";

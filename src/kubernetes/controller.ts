@@ -213,7 +213,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     else if (view.gateways.some(isHeld)) retryAfter(RETRY_MS);
   }
 
-  /** True for a Gateway whose data planes disconnected only recently, or that a new leader has no report about yet. */
+  /** True for a Gateway whose data planes disconnected recently, or have not yet reported to a new leader. */
   function isHeld(gateway: KubernetesObject): boolean {
     const key = gatewayKey(gateway);
     const sinceMs = Math.max(ledSinceMs, servedMs.get(key) ?? Number.NEGATIVE_INFINITY);

@@ -71,7 +71,6 @@ export function createSigningKey(store: Store, clock: Clock, logger: Logger): Co
         return;
       }
       isGiven = true;
-      // The digest gives a key of fixed length.
       all = given.map((text) => createHmac("sha256", "gateway session key").update(text).digest());
     },
     sign: (text) => signedWith(all[0] as Buffer, text).toString("base64url"),

@@ -177,7 +177,8 @@ function translateRule(
         ? { reason: "InvalidKind", message: "requests can be mirrored to a Service only" }
         : findBackend(reference, namespace);
     if ("backend" in found) {
-      // A mirrored request does not need HTTP/2 and cannot use the TLS settings of its Service.
+      // `requestMirror` sends copies over HTTP/1.1 without TLS, so it ignores the protocol and cannot use a Service with
+      // TLS settings.
       const { protocol: _, policies, ...backend } = found.backend;
       if (policies === undefined && found.closed === undefined) return backend;
       problems.add([...at, "filters", index], "requests cannot be mirrored over TLS; nothing is mirrored there");

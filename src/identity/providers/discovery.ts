@@ -14,7 +14,7 @@ import { type Discovered, errorDetail, invalidProviderResponse, providerError } 
 
 const TIMEOUT_MS = 5_000;
 const MAX_BYTES = 1024 * 1024;
-/** Metadata requests need no token, so failures are cached to protect the provider. */
+/** Unauthenticated clients can trigger a metadata fetch, so failures are cached this long to protect the provider. */
 const FAILURE_PAUSE_MS = 2_000;
 
 export interface DiscoveryOptions {

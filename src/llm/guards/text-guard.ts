@@ -15,7 +15,7 @@ export interface GuardRule {
 interface CompiledRule {
   readonly regex: Regex;
   readonly mask: string;
-  /** True if the pattern matches the empty string anywhere and therefore every text. */
+  /** True if the pattern matches the empty string at every position, and therefore matches every text. */
   readonly matchesAnything: boolean;
   /** Quickly rules out texts without a match, so that the regular expression need not run on them. */
   mayMatch(text: string): boolean;

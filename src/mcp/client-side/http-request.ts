@@ -398,7 +398,10 @@ function readMeta(message: {
 
 const PARAMETER = "sessionId";
 
-/** A POST to the same path without the query parameter `sessionId` uses the streamable HTTP transport. */
+/**
+ * Tells whether the request uses the deprecated HTTP+SSE transport. On a path that ends with `/sse`, a POST without the
+ * parameter `sessionId` and a GET with `mcp-session-id` use streamable HTTP instead.
+ */
 export function isOldTransport(request: GatewayRequest): boolean {
   if (!request.path.endsWith("/sse")) return false;
   if (request.method === "POST") return new URLSearchParams(request.query).has(PARAMETER);

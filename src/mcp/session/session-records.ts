@@ -20,7 +20,7 @@ const ENDED = "0";
 
 export interface SessionRecord {
   readonly name: string;
-  /** A marker, or the parameters if they do not fit into the id. */
+  /** Contains the `initialize` parameters if they do not fit into the session id. Otherwise it is `ALIVE`. */
   readonly value: string;
 }
 
@@ -85,7 +85,7 @@ export class SessionRecords {
   }
 
   end({ name }: SessionRecord): void {
-    // Without a shared store, the entry marks the id as ended in this process.
+    // With a configured key and no shared store, an id is valid without a record, so an entry marks it as ended.
     const isUnrecorded = this.#store.kind === "memory" && this.#env.key.isGiven;
     this.#quietly(
       isUnrecorded
