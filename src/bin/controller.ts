@@ -150,7 +150,7 @@ export async function runController(args: readonly string[]): Promise<number> {
           deploy: flags["no-deploy"] ? undefined : { image, replicas, serviceType, backendNetworks },
         });
       } catch (error) {
-        // Retries while the API server is unavailable, but not if the port is in use.
+        // Retries unless the port is in use.
         if ((error as NodeJS.ErrnoException).code === "EADDRINUSE") throw error;
         logger.warn("start failed; retrying", { reason: (error as Error).message });
         const isOver = await Promise.race([
@@ -185,7 +185,7 @@ function networkFault(networks: string): string | undefined {
   }
 }
 
-/** Returns the address at which other replicas reach this pod. */
+/** Returns an address of this pod that is not internal, or loopback if there is none. */
 function ownAddress(): string {
   const addresses = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
   return addresses.find(({ internal }) => !internal)?.address ?? "127.0.0.1";
