@@ -29,7 +29,7 @@ const SCRIPT = "scripts/test-docs.mjs";
 /** Page, heading, and who runs what stands below it. */
 const RUN_BY: readonly (readonly [page: string, heading: string, runner: string])[] = [
   ["docs/install.md", "npm", PACKAGE],
-  ["docs/install.md", "One file", ONE_FILE],
+  ["docs/install.md", "Single file", ONE_FILE],
   ["docs/install.md", "Container", SCRIPT],
   ["docs/install.md", "systemd", SCRIPT],
   ["docs/deploy.md", "Deploy", SCRIPT],

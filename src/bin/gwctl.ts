@@ -1,5 +1,7 @@
 #!/usr/bin/env node
-/** Runs gwctl. The commands are in src/cli. */
+/**
+ * Runs gwctl. The commands are in src/cli.
+ */
 import { writeSync } from "node:fs";
 import { keepAwake } from "../base/clock.ts";
 import { runGwctl } from "../cli/gwctl.ts";

@@ -130,7 +130,7 @@ test("the commands of the page work", () => {
   mkdirSync(empty);
   symlinkSync(program, join(empty, "gateway"));
   writeFileSync(join(empty, "config.yaml"), "gateways: { default: { port: 0 } }\n");
-  runDocCommands(docCommands("docs/install.md", "One file"), empty, { PATH: "/bin" });
+  runDocCommands(docCommands("docs/install.md", "Single file"), empty, { PATH: "/bin" });
 });
 
 test("a link named gwctl, and the argument ctl, are gwctl", () => {
