@@ -122,7 +122,6 @@ interface CallServices {
   readonly cache: ResponseCache | undefined;
   readonly settling: SettlementOptions;
   readonly failover: FailoverOptions;
-  /** Returns the input for the conditions of virtual models, or undefined if no model has conditions. */
   conditions(exchange: Exchange): ConditionInput | undefined;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Caches complete, successful responses of LLM calls, separately per user unless the operator shares them.
+ * Caches complete, successful responses of LLM calls. With the scope `user`, entries are separate per user.
  */
 
 import { createHash } from "node:crypto";

@@ -1,6 +1,6 @@
 /**
- * Sends an alert when a key's spending reaches a percentage of its budget. A marker in the store prevents replicas from
- * sending the same alert twice.
+ * Sends an alert when the spending of an account reaches a configured percentage of its budget. A marker in the store
+ * prevents duplicate alerts.
  */
 
 import { type Clock, wait } from "../../base/clock.ts";
@@ -68,7 +68,7 @@ export class BudgetAlerts {
       const { expiresAtMs } = account;
       if (!(await this.#services.store.replace(name, undefined, "1", { expiresAtMs }))) return;
     } catch (error) {
-      // A later call with the same key retries the alert.
+      // A later call of the same account retries the alert.
       this.#sent.delete(name);
       throw error;
     }

@@ -26,7 +26,7 @@ export interface Claim {
   readonly account: Account;
   /** This amount is reserved for the input before the call. It is at least 1. */
   readonly estimate: number;
-  /** Holds the price of the request's maximum output, or 0 if it is unknown. */
+  /** The amount for the request's maximum output. It is 0 if the maximum or its price is unknown. */
   readonly output: number;
   priceOf(tokens: number): number;
 }
@@ -81,7 +81,7 @@ export class BudgetCharge implements Charge {
     }
   }
 
-  /** `used` returns the price of the call for a claim. If `used` returns undefined, the charged amount stays. */
+  /** `used` returns the amount to charge to a claim. If it returns undefined, the amount charged so far stays. */
   settle(used: (claim: Claim) => number | undefined): void {
     if (this.#isOver) return;
     this.#isOver = true;

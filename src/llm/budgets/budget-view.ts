@@ -18,7 +18,7 @@ import {
 
 const MAX_SHOWN = 20;
 const MAX_FOUND = 100;
-/** A Redis that is shared with other programs can make the scan slow. */
+/** The scan is slow if a Redis is shared with other programs. */
 const MAX_LOOK_MS = 5_000;
 
 export async function budgetView(

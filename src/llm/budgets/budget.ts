@@ -9,14 +9,12 @@ export interface Budget {
   /** The limit is in tokens or billionths of a dollar. */
   readonly limit: number;
   readonly per: PeriodUnit;
-  /** A soft budget records spending and sends alerts, but it never rejects a call. */
+  /** A soft budget does not reject a call that exceeds it. */
   readonly isHard: boolean;
-  /** If true, the maximum output of a call is reserved too. */
   readonly reservesOutput: boolean;
   readonly alertAt: readonly number[];
 }
 
-/** Identifies the spending of one key in one period. */
 export interface Account {
   readonly budget: Budget;
   readonly period: Period;
@@ -110,7 +108,7 @@ export type BudgetUnit = "cost" | "tokens";
 
 const PER_DOLLAR = 1_000_000_000;
 
-/** Limits a budget in dollars, so that sums of several budgets stay exact in billionths of a dollar. */
+/** Limits a budget in dollars, so that amounts in billionths of a dollar are exact integers. */
 export const MAX_COST = 1_000_000;
 export const MAX_BUDGET_TOKENS = 1_000_000_000_000;
 

@@ -1,6 +1,6 @@
 /**
- * Records spending in the store. An addition that definitely failed is queued and retried. An addition with an unknown
- * outcome is not retried, because it might count twice.
+ * Records spending in the store. An addition that certainly failed is queued, up to a limit, and retried. An addition
+ * with an unknown outcome is not retried, because it might count twice.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { CompileEnv } from "../../core/policy.ts";
@@ -81,7 +81,7 @@ export class Ledger {
     for (const [key, { amount, expiresAtMs }] of [...this.#waiting]) {
       this.#waiting.delete(key);
       await this.add({ key, expiresAtMs }, amount);
-      // The store is still unavailable, so the remaining writes would fail too.
+      // The store is still unavailable, so the remaining writes would probably fail too.
       if (this.#waiting.has(key)) return;
     }
     if (this.#waiting.size > 0) return;

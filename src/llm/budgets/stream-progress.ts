@@ -1,6 +1,6 @@
 /**
- * Charges the output of running streams once per second. Tokens are estimated from the last chunk of each second and
- * scaled by the bytes of that second.
+ * Reports the estimated output tokens of running streams once per second. Tokens are estimated from the last chunk of
+ * each second and scaled by the bytes of that second.
  */
 
 import type { Clock, Timer } from "../../base/clock.ts";

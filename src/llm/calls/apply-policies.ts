@@ -23,7 +23,6 @@ export interface PreparedRequest {
   readonly rules: PromptRules;
 }
 
-/** Determines the requested model without editing the request. */
 export function requestedModel({ dialect, scan, rules: list }: LlmCall): string | undefined {
   const rules = mergeRules(list);
   const isEdited = dialect.format !== "opaque" && !scan.isForm;
@@ -68,7 +67,6 @@ function needsTree({ dialect, caching }: LlmCall, { target: { provider }, model 
   return caching !== undefined && hasCacheMarks(format, model);
 }
 
-/** Throws `LlmRejection` if the body is not valid JSON or is too large. */
 function* parseTree(llm: LlmCall, env: PlanOptions, purpose: string): Steps<Skeleton> {
   const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
   if (tree === "not JSON")

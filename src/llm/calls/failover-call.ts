@@ -370,7 +370,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     for (const chunk of error ?? []) attempt.response?.data(chunk);
   }
 
-  /** Plans the next target. Returns false if there is none or planning fails. */
+  /** Returns false if no target is left or planning fails. */
   #planNext(): boolean {
     try {
       return this.#targets.planNext() !== undefined;
@@ -476,7 +476,7 @@ interface PlannedTarget {
  */
 class TargetQueue {
   rejection: LlmError | undefined = undefined;
-  /** Holds the shortest time until a skipped target has quota again. */
+  /** The shortest time until the quota window of a skipped target ends. */
   retryAfterSeconds: number | undefined = undefined;
   readonly #llm: LlmCall;
   readonly #exchange: Exchange;

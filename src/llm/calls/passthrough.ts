@@ -20,7 +20,6 @@ import { NO_BETAS, NO_LOSSES, NO_TOOLS, type PlanOptions, upstreamRequest, witho
 
 const VERSION = /^.*?\/(?:v1|v1beta)(?=\/|$)/;
 
-/** `settlement` is undefined if the request has no LLM attributes. */
 export function forwardUnread(
   table: ModelTable,
   exchange: Exchange,
@@ -147,7 +146,7 @@ function notReady(error: CredentialError): GatewayError {
 }
 
 function ignore(): void {
-  // Token limits do not count this request.
+  // Requests without LLM attributes are not settled.
 }
 
 const NOT_COUNTED: ResponseSettlement = { firstByte: ignore, used: ignore, unused: ignore };

@@ -264,8 +264,8 @@ export function restoreRecordedCall(exchange: Exchange, recorded: LlmAttributes,
 }
 
 /**
- * `listed` are the names behind patterns. `access` limits the models to those of the client's key. `rules` checks the
- * authorization of each model.
+ * `listed` contains the models that providers list for patterns, and `access` the models of the client's key. `rules`
+ * checks the authorization of each model.
  */
 export function modelsReply(
   table: ModelTable,

@@ -57,7 +57,7 @@ export class NativeResponse implements ProviderResponse {
     const beside = this.#format === "invoke" ? readHeaderUsage(headers) : undefined;
     if (status < 400)
       this.#tap = createUsageTap(contentType, encoding, (report) =>
-        // The header covers the whole response.
+        // The usage in the header covers the whole response, so no tokens remain uncounted.
         this.#settlement.used(
           report.usage === undefined && beside ? { ...report, usage: beside, uncountedTokens: 0 } : report,
         ),

@@ -443,7 +443,7 @@ class ShadowGuardedResponse extends ResponseFilter {
     this.call.fail(error);
   }
 
-  /** A failure of a shadow guard never affects the response. */
+  /** Catches errors of the shadow guards, so that they do not affect the response. */
   #inspect<T>(action: (reader: Reader) => T): T | undefined {
     if (this.#reader === undefined) return undefined;
     try {

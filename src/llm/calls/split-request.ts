@@ -31,7 +31,6 @@ export interface SplitRequest {
   /** Writes the token total into the head of the joined response, or removes it if the count of a part is unknown. */
   total(headers: HeaderList, tokens: number | undefined): void;
   partReceived(): void;
-  /** Reports the tokens used by the parts of a request that failed or was aborted. */
   spent(tokens: number): void;
 }
 

@@ -301,7 +301,7 @@ export function treeBodies(
   }
 }
 
-/** Returns undefined if the body cannot be parsed or already has markers. */
+/** Returns undefined if the body cannot be parsed or `markPrompt` does not change it. */
 export function markedBody(
   llm: LlmCall,
   { format, model }: UpstreamCall,

@@ -80,7 +80,6 @@ export type ResponseFormat =
   | { readonly kind: "schema"; readonly param: string; readonly name: string; readonly schema: Members };
 
 export interface Thinking {
-  /** The client's parameter name appears in error messages. */
   readonly param: string;
   readonly effort?: string | undefined;
   readonly budgetTokens?: number | undefined;
@@ -134,7 +133,7 @@ export class TurnList {
   }
 }
 
-/** Removes unsupported parts, empty text, and turns that become empty. */
+/** Removes unsupported parts, empty text, and turns without remaining parts. */
 export function keepSupportedParts(turns: readonly Turn[], isSupported: (part: Part) => boolean): readonly Turn[] {
   const kept = new TurnList();
   for (const { role, parts } of turns) {

@@ -1,6 +1,6 @@
 /**
- * Adds prompt-cache markers for `ai.promptCaching`: Anthropic's `cache_control` and Bedrock's `cachePoint`. Requests
- * that already have markers, or that are too short to be cached, get none.
+ * Adds prompt-cache markers for `ai.promptCaching`: Anthropic's `cache_control` and Bedrock's `cachePoint`. A request
+ * that already has markers stays unchanged.
  */
 
 import { isMembers, type Members } from "../../json/json.ts";
@@ -9,7 +9,7 @@ import type { PromptCaching } from "../request/llm-call.ts";
 
 /** English text averages four characters per token. */
 const CHARS_PER_TOKEN = 4;
-/** Matches Claude models that support prompt caching. Bedrock rejects cache points for models without this support. */
+/** Excludes Claude models without prompt caching, because Bedrock rejects cache points for them. */
 const CLAUDE_ON_BEDROCK = /anthropic\.claude-(?!3-(?:opus|sonnet|haiku)-|v2|instant)/;
 const NOVA = /amazon\.nova/;
 

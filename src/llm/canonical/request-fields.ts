@@ -108,7 +108,6 @@ export class Losses {
     this.#how = how;
   }
 
-  /** `param` is the client's name for the field, for example `seed` or `messages[0].name`. */
   lose(param: string, value: unknown, message = NOT_SUPPORTED): void {
     if (this.#how === "refuse") throw new TranslationError(param, message);
     // Nested parameters have no equivalent position in the provider's request.

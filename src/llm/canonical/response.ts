@@ -1,6 +1,5 @@
 /**
- * Defines the canonical response format. Provider dialects write a complete or streamed response into a `ResponseSink`,
- * which the client dialect implements.
+ * Defines the canonical response format. Provider dialects write complete and streamed responses into a `ResponseSink`.
  */
 import type { Usage } from "../usage/usage.ts";
 import type { Signature } from "./conversation.ts";

@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 
-/** Bedrock, Gemini, and OpenAI limit names to 64 characters. Anthropic and Bedrock reject the characters in `UNSAFE`. */
+/** Some providers limit tool names to 64 characters or reject the characters in `UNSAFE`. */
 const FLAT_NAME_CHARS = 64;
 const UNSAFE = /[^A-Za-z0-9_-]/g;
 const HASH_CHARS = 12;

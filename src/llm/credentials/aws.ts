@@ -58,7 +58,7 @@ function readProfile(profile: string, variables: Variables): Lease<AwsKeys> | un
   const accessKeyId = settings.get("aws_access_key_id");
   const secretAccessKey = settings.get("aws_secret_access_key");
   if (!accessKeyId || !secretAccessKey) return undefined;
-  // Another program may update the file, so the lease has no expiry and the file is read again later.
+  // A lease without an expiry is renewed from time to time, so that changes to the file are noticed.
   return {
     value: { accessKeyId, secretAccessKey, sessionToken: settings.get("aws_session_token") },
     expiresAtMs: undefined,

@@ -17,7 +17,7 @@ export interface EntraSettings {
   readonly clientSecret?: string | undefined;
 }
 
-/** Throws if `clientSecret` is configured without a tenant and client ID. */
+/** Throws if `clientSecret` is configured but the tenant ID or the client ID is unknown. */
 export function entraTokenSource(
   settings: EntraSettings,
   environment: Readonly<Record<string, string | undefined>>,

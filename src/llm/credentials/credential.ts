@@ -1,5 +1,5 @@
 /**
- * Compiles the credential for a provider. A configured credential replaces the client's.
+ * Compiles the configured credential of a provider.
  */
 import { readFileSync } from "node:fs";
 import { z } from "zod";

@@ -1,5 +1,6 @@
 /**
- * Manages a secret that expires. The secret is obtained on first use and renewed before it expires.
+ * Manages a secret that expires. The secret is obtained on first use and renewed when it is used shortly before its
+ * expiry.
  */
 
 import type { Clock } from "../../base/clock.ts";
@@ -14,7 +15,6 @@ export interface Lease<Value> {
 export interface Renewable<Value> {
   /** Returns synchronously while the value is valid. Rejects with `CredentialError` if no value can be obtained. */
   get(): Value | Promise<Value>;
-  /** Reports that the provider rejected the value. */
   invalidate(): void;
 }
 

@@ -8,7 +8,6 @@ import { type Members, parseMembers } from "../../json/json.ts";
 import { exceedsTokens } from "../../json/parse-cost.ts";
 import { parseMembersInSteps, stringifyInSteps } from "../../json/parse-in-steps.ts";
 
-/** Limits the time to process an event. */
 const MAX_EVENT_TOKENS = 40_000;
 
 export class EventTooComplex extends ExpectedError {

@@ -27,7 +27,7 @@ export interface WebhookSettings {
   readonly rejection: { readonly status: number; readonly message: string };
 }
 
-/** Masked texts may be as large as the originals. */
+/** Masked texts can be as large as the originals. */
 const MAX_VERDICT_BYTES = 8 * 1024 * 1024;
 const MAX_VERDICT_TOKENS = 1_000;
 const UNAVAILABLE = { status: 503, message: "the guard of this route could not be asked" };

@@ -1,6 +1,6 @@
 /**
- * Applies guards to a text that may arrive in chunks or be split across several strings. Text that an earlier guard
- * masks is hidden from later guards that reject.
+ * Applies guards to a text that may arrive in chunks or be split across several strings. A guard that rejects ignores
+ * matches that overlap the masks of earlier guards.
  */
 import { ExpectedError } from "../../base/errors.ts";
 import type { Steps } from "../../base/sliced-work.ts";
@@ -22,7 +22,7 @@ export type GuardFound = (guard: TextGuard) => void;
 
 /** Card numbers, most email addresses, and most keys are shorter than this. */
 const HELD_CHARACTERS = 128;
-/** A match that reaches the end of the received text may continue, so it is held back until it has this size. */
+/** A match that reaches the end of the received text may continue, so it is held back up to this size. */
 const MAX_OPEN_CHARACTERS = 4 * 1024;
 /** The time budget of a pattern applies to about this much text. */
 const PIECE_CHARACTERS = 16 * 1024;
@@ -110,7 +110,7 @@ export class GuardedText {
   }
 }
 
-/** The strings are parts of one text. Throws `GuardRejection`. */
+/** The strings are parts of one text. Throws `GuardRejection` unless `found` is set. */
 export function* guardParts(
   parts: readonly string[],
   guards: readonly TextGuard[],
@@ -262,7 +262,7 @@ function overlapsAny({ start, end }: TextMatch, masks: readonly TextMatch[]): bo
   return masks.some((mask) => start < mask.end && mask.start < end);
 }
 
-/** An empty match has a border inside if it is at the border. */
+/** An empty match counts if it is exactly at a border. */
 function hasBorderInside({ start, end }: TextMatch, borders: readonly number[]): boolean {
   const [after, before] = start === end ? [start - 1, end + 1] : [start, end];
   let low = 0;
@@ -293,7 +293,7 @@ export interface ShadowGuards {
 
 export function createShadowGuards(exchange: Exchange, direction: "request" | "response"): ShadowGuards {
   const note = (guard: TextGuard, detail: string): void =>
-    // Limits have already counted a call that a guard rejects.
+    // Limits count a call before the guards run, so a rejected call is counted too.
     exchange.deniedInShadow("ai", detail, { rule: `promptGuard.${direction}: ${guard.name}`, isCounted: true });
   return {
     found: (guard) => note(guard, `a ${direction} guard would ${guard.action} what matches \`${guard.name}\``),

@@ -32,7 +32,7 @@ export class TooManyChannels extends ExpectedError {
 
 interface Channel {
   readonly text: GuardedText;
-  /** Builds the event for held text from the channel's last event. */
+  /** The channel's last event is the template for an event with held text. */
   last: { readonly event: SseEvent; readonly template: ChannelTemplate } | undefined;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Compiles the patterns of a guard. Patterns use RE2 syntax and run with a time budget. A text that exceeds the budget
- * counts as a match, so that unread text never passes.
+ * counts as a match.
  */
 import { compileRegex, type Regex } from "../../cel/functions/regex.ts";
 import type { TextGuard, TextMatch } from "../request/llm-call.ts";

@@ -100,7 +100,7 @@ function fromModels(
       env,
     );
     const isPattern = config.name.includes("*");
-    // If a client uses an alias, the provider still receives the model's own name.
+    // Without a configured model, the provider receives the entry's name, even if the client uses an alias.
     const model = config.params.model ?? target.model ?? (isPattern ? undefined : config.name);
     const known: KnownModel = byName.get(config.name) ?? { deployments: [], aliases: new Set(), isPublic: false };
     byName.set(config.name, known);

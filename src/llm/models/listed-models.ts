@@ -27,7 +27,7 @@ export interface ListedModels {
   names(): Promise<readonly string[]>;
 }
 
-/** Returns undefined if no pattern has a provider that lists its models, and in a dry run. */
+/** Returns undefined in a dry run, and if there is no model list to fetch. */
 export function createListedModels(
   table: Pick<ModelTable, "patternTargets">,
   env: { readonly clock: Clock; readonly logger: Logger; readonly isDry?: boolean },

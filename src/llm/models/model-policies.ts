@@ -80,8 +80,7 @@ export function createModelPolicies(
     inner(exchange) {
       const llm = LlmRequestAttributes.callOf(exchange);
       const model = llm === undefined ? exchange.attributes.llm?.requestModel : modelOf(llm);
-      // If the model is unknown, the request is sent to the only target with that target's credential, so every scope
-      // applies.
+      // A request without a known model can be forwarded to the only target, so every scope applies to it.
       if (llm === undefined && model === undefined) return table.targets.length === 1 ? table.scopes : [];
       const candidates = table.candidates(model, conditions(exchange));
       const usable = candidates?.filter(({ scope }) => scope === undefined || admits(scope, exchange));

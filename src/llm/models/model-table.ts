@@ -31,7 +31,7 @@ export interface ModelEntry {
 export interface ConditionInput {
   readonly attributes: AttributeSource;
   promptTokens(): number;
-  /** Returns US dollars, or undefined if the price is unknown. */
+  /** The price is in US dollars. It is undefined if it is unknown. */
   priceAt(candidate: Candidate): number | undefined;
 }
 
@@ -47,7 +47,6 @@ export interface ModelTable {
    * condition is met.
    */
   candidates(model: string | undefined, input?: ConditionInput): readonly Candidate[] | undefined;
-  /** If true, `candidates` needs the condition input. */
   readonly hasConditions: boolean;
   /** Returns the targets of the model in configuration order, without advancing the rotation or checking conditions. */
   possible(model: string | undefined): readonly Candidate[];
@@ -57,7 +56,6 @@ export interface ModelTable {
   readonly names: readonly string[];
   readonly patterns: readonly string[];
   readonly patternTargets: readonly { readonly pattern: string; readonly members: TargetGroup["targets"] }[];
-  /** True if the configuration has a list of models. */
   readonly isClosed: boolean;
   /** If true, every target has a fixed model, so clients may omit it. */
   readonly hasFixedModels: boolean;

@@ -1,6 +1,6 @@
 /**
- * Limits the requests and tokens per minute of a deployment. An exhausted deployment is skipped until its window ends.
- * A call is admitted while the limit is not reached, so its estimated tokens may exceed the limit.
+ * Limits the requests and tokens per minute of a deployment. A call is admitted while the limit is not reached, so its
+ * tokens may exceed the limit.
  */
 
 import { z } from "zod";
@@ -50,7 +50,7 @@ export class Quota {
   /** Returns the seconds until the window ends, rounded up, and at least 1. */
   secondsLeft(): number {
     const nowMs = this.#clock.monotonicMs();
-    // Adding the window to the start first could round up and exceed a minute.
+    // Computing `start + WINDOW_MS - now` could exceed a minute because of rounding.
     const passedMs = nowMs - (this.#windowStartMs ?? nowMs);
     return Math.max(1, Math.ceil((WINDOW_MS - passedMs) / 1000));
   }

@@ -29,7 +29,6 @@ export interface Dialect {
   readonly pathStream: boolean | undefined;
   /** True if the request is not charged, such as token counting and requests for stored objects. */
   readonly free: boolean;
-  /** True if the path belongs to an LLM API. */
   readonly isKnown: boolean;
   /**
    * False if the request may run stored requests, so that the model in the request does not determine the model that

@@ -32,7 +32,7 @@ export interface PromptRules {
   readonly promptCaching?: PromptCaching | undefined;
   readonly requestGuards?: readonly TextGuard[] | undefined;
   readonly responseGuards?: readonly TextGuard[] | undefined;
-  /** Shadow-mode guards report matches without changing or rejecting the request. */
+  /** Shadow-mode guards report matches without changing or rejecting the call. */
   readonly watchedRequests?: readonly TextGuard[] | undefined;
   readonly watchedResponses?: readonly TextGuard[] | undefined;
   /** Webhooks run after the local guards. */

@@ -1,5 +1,5 @@
 /**
- * Finds all models that a request names in its JSON body, form fields, path, query, and headers. A missed name could
+ * Finds the models that a request names in its JSON body, form fields, path, query, and headers. A missed name could
  * bypass a rule, so keys are compared without case and separators. Conversation content and JSON schemas are skipped.
  */
 

@@ -38,9 +38,7 @@ export const STANDARD_CHAT: ChatVariant = {
 
 export interface ModelListEndpoint {
   readonly path: string;
-  /** Names the member of the response that contains the list. */
   readonly member: string;
-  /** Names the member of each entry that contains the name of the model. */
   readonly id: string;
 }
 
@@ -83,7 +81,7 @@ export function withQuery(path: string, query: string): string {
   return query === "" ? path : `${path}?${query}`;
 }
 
-/** `nowMs` is wall-clock time. Returns undefined if the headers are absent, invalid, or in the past. */
+/** `nowMs` is wall-clock time. Returns undefined unless a header holds a valid time in the future. */
 export function retryAfterSeconds(headers: HeaderList, nowMs: number): number | undefined {
   const fine = positive(Number(headers.get("retry-after-ms")) / 1000);
   if (fine !== undefined) return fine;

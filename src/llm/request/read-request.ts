@@ -22,7 +22,6 @@ export interface RequestScan {
   readonly isForm?: true;
   /** True if a top-level member may make the provider use another model. */
   readonly hasAlternatives?: boolean;
-  /** Lists the models that the form names outside its `model` field. */
   readonly formModels?: readonly string[];
   /** Holds the size and the estimated tokens of the form's fields that are not files. */
   readonly formText?: { readonly bytes: number; readonly tokens: number };
@@ -165,7 +164,6 @@ const PLAIN_TEXT = /^text\/plain(?:\s*;\s*charset="?(?:utf-8|us-ascii)"?)?$/i;
 interface Part {
   readonly name: string;
   readonly isFile: boolean;
-  /** True if the content is plain text without a transfer encoding. */
   readonly isPlain: boolean;
 }
 

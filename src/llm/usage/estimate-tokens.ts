@@ -8,7 +8,6 @@ import { finish, type Steps } from "../../base/sliced-work.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
 import { endOfString } from "../../json/syntax.ts";
 
-/** By default, longer text is sampled. */
 export const SAMPLED_BYTES = 1536;
 const PIECE_BYTES = 96;
 

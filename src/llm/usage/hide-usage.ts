@@ -12,7 +12,6 @@ export interface UsageHider {
    * `usageAt` is the result of `usageEventAt` for the chunk. Returns undefined if no bytes are ready for the client.
    */
   pass(chunk: Buffer, usageAt: number): Buffer | undefined;
-  /** Must be called at the end of the stream. */
   flush(): Buffer | undefined;
 }
 

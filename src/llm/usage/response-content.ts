@@ -12,7 +12,6 @@ import { awsEventText } from "./response-usage.ts";
 
 const MAX_CONTENT_BYTES = 4 * 1024 * 1024;
 const MAX_CONTENT_EVENT_BYTES = 2 * 1024 * 1024;
-/** Limits the time to parse a response. */
 const MAX_CONTENT_TOKENS = 100_000;
 /** A response without any of these keys, such as embeddings, is not parsed. */
 const MAY_HAVE_TEXT =

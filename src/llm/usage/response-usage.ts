@@ -307,7 +307,6 @@ function createEncodedReader(contentType: string | undefined, contentEncoding: s
 export interface UsageReport {
   readonly usage: Usage | undefined;
   readonly responseModel: string | undefined;
-  /** Estimates the tokens of delivered text that the usage does not cover. */
   readonly uncountedTokens: number;
 }
 

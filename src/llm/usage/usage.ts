@@ -200,7 +200,7 @@ export function outputTokens(llm: LlmAttributes | undefined): number {
   return clampCount(llm?.maxOutputTokens) ?? 0;
 }
 
-/** Returns undefined if the usage is unknown, so that the estimate stays charged. */
+/** Returns undefined if the usage is unknown. */
 export function usedTokens(llm: LlmAttributes | undefined, outcome: Outcome): number | undefined {
   const input = clampCount(llm?.inputTokens);
   const output = clampCount(llm?.outputTokens);

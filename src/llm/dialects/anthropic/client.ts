@@ -209,7 +209,7 @@ function readResult(block: Members, where: string, toolNames: Map<string, string
         : list(content, `${where}.content`).flatMap((value, i) => {
             const at = `${where}.content[${i}]`;
             const inner = members(value, at);
-            // Only Anthropic's tool search uses references.
+            // References belong to Anthropic's tool search, so other providers do not get them.
             if (inner.type === "tool_reference") return [];
             return [readContent(inner, at, losses)];
           });
@@ -303,7 +303,7 @@ function block(part: ResponsePart, context: TranslationContext): Members {
   }
 }
 
-/** A model may write arguments that are not valid JSON. They are passed on as a string instead of being dropped. */
+/** Arguments that are not a JSON object are wrapped in an object instead of being dropped. */
 export function parseToolInput(json: string): Members {
   if (json.trim() === "") return {};
   try {

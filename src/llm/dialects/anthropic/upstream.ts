@@ -158,7 +158,7 @@ function toolChoice({ toolChoice: choice, parallelTools, tools }: Conversation):
   return { type: "tool", name: choice.name, ...oneAtATime };
 }
 
-/** Anthropic requires `max_tokens`. If the client sets no limit, the limit of the model family is sent. */
+/** Anthropic requires `max_tokens`, so these limits apply if the client sets none. */
 const LIMITS: readonly (readonly [RegExp, number])[] = [
   [/claude-3-(?:opus|sonnet|haiku)|claude-(?:2|instant)/, 4096],
   [/claude-3-5/, 8192],

@@ -50,7 +50,7 @@ const DOCUMENT_FORMATS = lookupTable<string>({
   "application/vnd.ms-excel": "xls",
   "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
 });
-/** Matches models that support prompt caching. Bedrock rejects cache points for other models. */
+/** Excludes models without prompt caching, because Bedrock rejects cache points for them. */
 const CACHES = /anthropic\.claude-(?!3-(?:opus|sonnet|haiku)-|v2|instant)|amazon\.nova/;
 const CACHE_POINT = { cachePoint: { type: "default" } };
 const NO_OUTPUT = "(no output)";
@@ -142,7 +142,7 @@ function writeContent(part: ContentPart): Members {
     : { document: { format, name: documentName(part.name), source: { bytes: data } } };
 }
 
-/** Converse allows only letters, digits, single spaces, hyphens, parentheses, and brackets. */
+/** Converse allows only letters, digits, single spaces, hyphens, parentheses, and brackets in document names. */
 function documentName(name: string | undefined): string {
   const cleaned = (name ?? "")
     .replace(/\.[^.]*$/, "")
@@ -163,7 +163,7 @@ function toolConfig(
   if (conversation.parallelTools === false && conversation.tools.length > 0) losses.lose("parallel_tool_calls", false);
   if (conversation.tools.length === 0 && !hasUsedTools) return undefined;
   if (choice === "none") {
-    // The provider cannot forbid tools, but without their definitions the model cannot call them.
+    // Converse cannot forbid tool calls, but without definitions the model cannot call tools.
     if (!hasUsedTools) return undefined;
     losses.lose(
       "tool_choice",
@@ -197,7 +197,7 @@ function toolConfig(
   });
 }
 
-/** Returns tools that the history uses but the request does not define. */
+/** Creates minimal definitions of the tools that the history calls. */
 function usedTools(turns: readonly Turn[]): Members[] {
   const names = new Set(
     turns.flatMap(({ parts }) => parts.flatMap((part) => (part.kind === "toolCall" ? [part.name] : []))),

@@ -308,7 +308,7 @@ function readPart(part: Members, at: string): ContentPart {
   switch (part.type) {
     case "text":
       return { kind: "text", text: text(part.text, `${at}.text`), ...cache };
-    // Some servers write reasoning into the content, which other providers cannot use.
+    // Some servers write reasoning into the content. Other providers cannot use it.
     case "thinking":
       return { kind: "text", text: "" };
     case "refusal":
