@@ -112,7 +112,6 @@ function pathsOf({ paths }: WatchOptions): readonly string[] | undefined {
   }
 }
 
-/** Returns a cheap fingerprint of every file. */
 function fingerprint(paths: readonly string[] | undefined): string {
   if (paths === undefined) return "unreadable";
   let marks = "";

@@ -23,7 +23,6 @@ export function checkExpressions({ policy, site }: SitedPolicy, warn: Warn): voi
 
 function absent(expression: Expression, moment: Moment, site: Site): string[] {
   const { tested } = expression.readings();
-  // The rate limit policy itself warns about request limits whose key reads `llm.*`, so they are not reported twice.
   const paths = [...expression.paths].filter((path) => moment !== "requestLimit" || !/^llm\b/.test(path));
   const reasons = new Map<string, string[]>();
   for (const path of paths) {
@@ -154,7 +153,7 @@ function excludes({ neverAt, scopes, setBy, backends }: Availability, moment: Mo
   if (scopes !== undefined && !scopes.includes(site.scope)) return false;
   if (neverAt?.includes(moment)) return true;
   if (setBy !== undefined) {
-    // Gateway limits run after the policies of the route, but other gateway policies run before them.
+    // Gateway limits run after the policies of the route. Other gateway policies run before the policies of the route.
     const ran = moment === "access" || moment === "request" ? site.before : site.all;
     return !setBy.some((kind) => ran.has(kind));
   }

@@ -101,7 +101,7 @@ function standaloneOf(config: NormalConfig): ResourceInput["standalone"] {
   };
 }
 
-/** Marks valid policies that failed to compile as not accepted, with the reason as their message. */
+/** Sets the conditions of policies that failed to compile to false, with the reason as their message. */
 export function withFailures(
   resources: readonly PolicyResource[],
   failures: readonly ResourceFailure[],

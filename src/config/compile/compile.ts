@@ -34,7 +34,7 @@ import { readListenerTls } from "./listener-tls.ts";
 import type { ConfigGeneration } from "./resource-registry.ts";
 import { hiddenSources, tracedExpression } from "./traced-expression.ts";
 
-/** A file with only one word of this length is hidden as a key. */
+/** The content of a file with only one word of this length is hidden like a key. */
 const KEY_FILE = /^\s*\S{8,512}\s*$/;
 
 export interface CompileContext
@@ -75,7 +75,10 @@ function createCompiler(context: CompileContext) {
   const failures: ResourceFailure[] = [];
   const warnings: ConfigError[] = [];
   const complained = new Set<string>();
-  /** Set if the current route comes from a cluster and failed to compile. The route then rejects all requests. */
+  /**
+   * Set if a part of the current route that comes from a cluster failed to compile. The route then rejects all
+   * requests.
+   */
   let confinedFault: string | undefined;
 
   function listener(gateway: NormalGateway, routes: readonly NormalRoute[]): Listener {

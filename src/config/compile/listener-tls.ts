@@ -15,7 +15,7 @@ import type { WrittenTls } from "../load/normal-config.ts";
 import type { Path } from "../text/value-path.ts";
 
 export interface TlsReader {
-  /** Reports an error of `read` at the field and returns undefined. */
+  /** Returns the result of `read`, or reports its error at the field and returns undefined. */
   at<Value>(field: Path, read: () => Value): Value | undefined;
   readFile(path: string): string;
 }

@@ -48,7 +48,7 @@ export function tracedExpression(expression: Expression, redaction: Redaction, i
   };
 }
 
-/** The result may contain the value of a sensitive header. */
+/** Returns true if the result contains one of the secrets. */
 function isCopy(result: EvaluationResult, secrets: readonly string[]): boolean {
   if (!result.ok || secrets.length === 0) return false;
   const text = typeof result.value === "string" ? result.value : (JSON.stringify(result.value) ?? "");
@@ -71,7 +71,7 @@ function outcomeOf(result: EvaluationResult, isHidden: boolean, mayCarrySecrets:
   return text.length <= MAX_SHOWN_CHARS ? { value } : { value: `${text.slice(0, MAX_SHOWN_CHARS)}…` };
 }
 
-/** Collects the expressions of a policy under the name of a sensitive header. */
+/** Collects the values of a policy whose key is a sensitive name. */
 export function hiddenSources(config: unknown, redaction: Redaction, found = new Set<string>()): Set<string> {
   if (typeof config !== "object" || config === null) return found;
   for (const [key, value] of Object.entries(config)) {

@@ -87,7 +87,6 @@ function asPart(part: PropertyKey): string | number {
 export interface ReadTlsPolicy {
   readonly accepted: Verdict;
   readonly resolvedRefs: Verdict;
-  /** Contains the fields of `backendTLS`, with `root` in PEM. */
   readonly tls: BackendTls | undefined;
 }
 

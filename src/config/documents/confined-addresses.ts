@@ -1,7 +1,7 @@
 /**
- * Checks hosts that documents of a cluster name. A Service needs a ReferenceGrant if it is in another namespace, as in
- * `backendRefs`. Addresses, and names that the cluster's DNS resolves to them, are refused unless the operator allows
- * the network, because they would bypass the grants. Other names are checked when they are resolved.
+ * Checks hosts that documents of a cluster name. A Service in another namespace needs a ReferenceGrant, as in
+ * `backendRefs`. IP addresses outside the allowed networks and other names of the cluster's DNS are refused, because
+ * they would bypass the grants.
  */
 import { isIP } from "node:net";
 import { isAllowedNetwork, serviceOfName } from "../../http/local-address.ts";
@@ -12,7 +12,7 @@ interface AddressContext {
   readonly referrer: Referrer;
 }
 
-/** Returns the reason if the document may not name this address: a URL, or `host:port`. */
+/** `text` is a URL or `host:port`. Returns the reason if the document may not name this address. */
 export function addressFault(text: string, { cluster, referrer }: AddressContext): string | undefined {
   const host = hostOf(text);
   if (host === undefined) return undefined;

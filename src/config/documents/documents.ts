@@ -57,7 +57,6 @@ export interface ResourceInput {
 export interface ResourceResult {
   readonly gateways: readonly WrittenGateway[];
   readonly routes: readonly WrittenRoute[];
-  /** Contains policies to compile on a gateway or route in addition to its own. */
   readonly attachments: readonly Attachment[];
   /** These targets reject requests with `policy_invalid`. */
   readonly closures: readonly Closure[];
@@ -174,7 +173,6 @@ export interface Attachment {
   /** All listeners or rules of one target reference have the same owner, so that they share rate limits. */
   readonly owner: string;
   readonly document: ResourceDocument;
-  /** Locates the part in its document, for example `spec.traffic.rateLimit`. */
   readonly path: Path;
 }
 

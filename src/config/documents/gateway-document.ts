@@ -313,7 +313,7 @@ interface ListenerContext {
   readonly problems: ProblemList;
 }
 
-/** Returns undefined if the listener has no name or no valid port. */
+/** Returns undefined if the listener is not an object, or has no name or no valid port. */
 function readListener(written: unknown, path: Path, context: ListenerContext): ReadListener | undefined {
   const { problems } = context;
   if (!isObject(written)) {

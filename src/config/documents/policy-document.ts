@@ -157,7 +157,7 @@ function acceptance(faults: readonly ConfigError[], hasValidPart: boolean, isClo
   // In the log, paths start with the document's name, which a status does not need.
   const lines = faults.map(({ path, message }) => `${path.slice(path.indexOf(": ") + 2)}: ${message}`);
   const message = `${lines.join("; ")}${isClosed ? "; the targets are blocked until this is fixed" : ""}`;
-  // An unknown field is a mistake of which nothing can be applied, so the author must see it, but the other parts apply.
+  // An unknown field has no effect, so the policy is marked as invalid for its author to see. Its other parts apply.
   const isUnknown = faults.some((fault) => fault.message.startsWith("unknown field"));
   if (hasValidPart && isUnknown) return { isTrue: false, reason: "Invalid", message: `${message}; other parts apply` };
   if (hasValidPart) return { isTrue: true, reason: "PartiallyValid", message };
@@ -269,7 +269,6 @@ interface ResolvedTargets {
   readonly targets: readonly ResolvedTarget[];
   /** Lists the existing targets that invalid references probably mean. */
   readonly meant: readonly ResolvedTarget[];
-  /** Describes the entries whose target is already in the list. */
   readonly repeated: readonly string[];
 }
 

@@ -10,7 +10,6 @@ import type { Path } from "../text/value-path.ts";
 import { isObject } from "../text/value-shapes.ts";
 
 export interface Part {
-  /** The path is relative to `spec`. */
   readonly field: readonly string[];
   readonly schema: z.ZodType;
   readonly doc: string;

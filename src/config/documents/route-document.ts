@@ -536,7 +536,7 @@ class ServedNames {
   add(served: ServedKey, hostnames: readonly string[]): void {
     const key = `${served.gateway} ${served.section ?? ""} ${served.except.join()}`;
     const entry = this.#entries.get(key) ?? { ...served, names: new Set<string>() };
-    // An empty list means any name, which also covers the names of other listeners on the same port.
+    // An empty list means any name.
     for (const one of hostnames.length === 0 ? ["*"] : hostnames) entry.names.add(one);
     this.#entries.set(key, entry);
   }

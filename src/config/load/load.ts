@@ -86,7 +86,6 @@ export type Loaded =
       readonly standalone: SourceDocument;
       readonly tests: readonly PlacedTest[];
       readonly unset: readonly UnsetPlace[];
-      /** True if every document is empty. */
       readonly isEmpty: boolean;
     }
   | { readonly ok: false; readonly problems: readonly ConfigError[] };

@@ -18,7 +18,6 @@ export interface PlacedPolicy {
   /** Contains the policy as written under `policies`, if the source has another form. */
   readonly written?: unknown;
   readonly isResource?: boolean;
-  /** Names the owner, for example `route tools`. */
   readonly owner: string;
   readonly place: Place;
 }
@@ -61,7 +60,6 @@ export interface NormalSection {
 }
 
 export interface InnerScope {
-  /** Identifies the scope, for example `model fast`. */
   readonly name: string;
   readonly policies: readonly PlacedPolicy[];
 }
