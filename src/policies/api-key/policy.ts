@@ -321,7 +321,7 @@ export function intersectAccess(a: ModelAccess | undefined, b: ModelAccess | und
   };
 }
 
-/** A request with one of these methods and no body counts as reading. */
+/** A request with one of these methods, without a body and a method override, counts as reading. */
 const READ_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
 /** Some servers use these headers in place of the request method. */
 const METHOD_OVERRIDES: ReadonlySet<string> = new Set(["x-http-method-override", "x-http-method", "x-method-override"]);

@@ -143,7 +143,7 @@ function createAttributes(exchange: Exchange, request: GatewayRequest, attribute
   });
 }
 
-/** Only these `llm` attributes are known before the call. The others depend on the response. */
+/** Rules run before the call, when only these `llm` attributes are known. */
 const KNOWN_BEFORE_CALL: ReadonlySet<string> = new Set(["llm", "llm.requestModel", "llm.streaming"]);
 
 export interface SplitRules {

@@ -1,6 +1,6 @@
 /**
  * `backendAuth`: authenticates the gateway to a backend, with its own key or by forwarding the client's verified
- * credential. Without this policy, a credential that the gateway checked is not forwarded.
+ * credential.
  */
 import { z } from "zod";
 import { ConfigError } from "../../core/config-error.ts";

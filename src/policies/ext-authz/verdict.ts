@@ -34,7 +34,7 @@ export interface Denied {
   readonly status: number;
   readonly headers: readonly HeaderChange[];
   readonly body: string;
-  /** The reason is for the operator and is never sent to the client. */
+  /** The reason is for the operator. */
   readonly reason: string;
 }
 

@@ -139,7 +139,6 @@ function isCalled(attributes: McpAttributes | undefined, kind: ItemKind, name: s
   return (kind === "resource" ? attributes?.resource?.uri : attributes?.[kind]?.name) === name;
 }
 
-/** Records the reason why the call was denied. */
 function recordDenial(exchange: Exchange, kind: ItemKind, name: string, reason: string): void {
   exchange.failure ??= {
     code: "authorization_denied",

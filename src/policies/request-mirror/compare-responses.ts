@@ -57,7 +57,7 @@ export class ComparedResponse {
     this.#bytes = 0;
   }
 
-  /** Returns undefined if the body was dropped or is not JSON. */
+  /** Returns undefined if the body was dropped or cannot be parsed as JSON. */
   json(): { readonly value: unknown } | undefined {
     if (this.#chunks === undefined) return undefined;
     try {

@@ -111,7 +111,7 @@ function openMirror(
   };
 
   function send(exchange: Exchange, sent: OutgoingCopy): void {
-    // Every n-th request is mirrored instead of a random choice.
+    // Requests are mirrored at regular intervals instead of at random.
     share += percent;
     if (share < 100) return;
     share -= 100;

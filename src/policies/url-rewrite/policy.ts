@@ -1,6 +1,6 @@
 /**
- * `urlRewrite`: changes the path or the authority of the request to the backend. Route matching, and the policies that
- * run before it, use the original path.
+ * `urlRewrite`: changes the path or the authority of the request to the backend. Route matching and the policies that
+ * run before this one use the original path.
  */
 import { z } from "zod";
 import { pathChange } from "../../core/path-change.ts";
