@@ -1,5 +1,5 @@
 /**
- * The examples that `--help` prints for each command. A test checks that every command has an example.
+ * Lists the examples that `--help` prints for each command. A test checks that every command has an example.
  */
 import type { Command } from "commander";
 

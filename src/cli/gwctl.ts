@@ -1,5 +1,6 @@
 /**
- * The command tree of gwctl. Each command is imported when it is called, so that `--help` and completion are fast.
+ * Builds the command tree of gwctl. Each command is imported when it is called, so that `--help` and completion are
+ * fast.
  */
 import { Command, CommanderError } from "commander";
 import { VERSION } from "../base/version.ts";

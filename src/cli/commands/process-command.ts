@@ -1,6 +1,7 @@
 /**
- * Commands for the process of a running gateway: `gwctl proxy log` shows or sets the log filter, `gwctl upgrade`
- * replaces the running program, and `gwctl proxy profile cpu|heap` (spec 4.4) writes a profile for `go tool pprof`.
+ * Implements commands for the process of a running gateway: `gwctl proxy log` shows or sets the log filter, `gwctl
+ * upgrade` replaces the running program, and `gwctl proxy profile cpu|heap` (spec 4.4) writes a profile for `go tool
+ * pprof`.
  */
 
 import { accessSync, constants, statSync } from "node:fs";

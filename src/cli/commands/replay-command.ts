@@ -316,7 +316,6 @@ function openFile(path: string): number {
 
 export interface RecordedLine {
   readonly id: string;
-  /** Unix time in milliseconds. */
   readonly at: number;
   readonly method: string;
   readonly host: string;

@@ -11,7 +11,7 @@ export interface Terminal {
   err(text: string): void;
   readonly isInteractive: boolean;
   readonly hasColor: boolean;
-  /** The width in columns. Undefined if the output is a pipe or a file. */
+  /** The width is in columns. It is undefined if the output is a pipe or a file. */
   readonly columns?: number | undefined;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;

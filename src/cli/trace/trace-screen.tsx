@@ -1,6 +1,6 @@
 /**
- * The terminal UI of `gwctl proxy trace`: a list of events, and the details of the selected event. It is imported on
- * demand, because its library is slow to load.
+ * Implements the terminal UI of `gwctl proxy trace`: a list of events, and the details of the selected event. It is
+ * imported on demand, because its library is slow to load.
  */
 import { constants } from "node:os";
 import { Box, render, Text, useApp, useInput, useStdout } from "ink";
@@ -21,7 +21,7 @@ import { duration, labelOf, sinceStart, summaryOf } from "./trace-text.ts";
 
 const DEFAULT_COLUMNS = 80;
 const DEFAULT_ROWS = 24;
-/** The rows of the title, the status line, the help line, and the two pane borders. */
+/** Counts the rows of the title, the status line, the help line, and the two pane borders. */
 const CHROME_ROWS = 5;
 const TIME_CHARS = 9;
 
