@@ -1,6 +1,6 @@
 /**
- * Defines the trace events of spec 6 as data. Stages, phases, and message types are defined only here. gwctl and the
- * web UI import this file, so it must not import code of the gateway.
+ * Defines the trace events of spec 6 as data. gwctl and the web UI import this file, so it must not import code of the
+ * gateway.
  */
 
 export type RequestStage = "initial request" | "gateway policies" | "route policies" | "final request";

@@ -1,5 +1,5 @@
 /**
- * Keeps the traces of failed requests within a memory budget, for later diagnosis.
+ * Keeps traces of finished requests within a memory budget, for later diagnosis.
  */
 import type { TraceEvent } from "./events.ts";
 import type { TraceWatcher } from "./trace.ts";

@@ -1,6 +1,5 @@
 /**
- * Defines a finished request in the format of `/debug/requests`, which gwctl and the web UI read. It is plain data
- * without secrets.
+ * Defines a finished request in the format of `/debug/requests`, which gwctl and the web UI read. Secrets are redacted.
  */
 import type { JsonObject, Phase, TraceEvent } from "./events.ts";
 

@@ -27,7 +27,7 @@ export function formatTraceparent({ traceId, spanId, sampled }: TraceParent): st
   return `00-${traceId}-${spanId}-${sampled ? "01" : "00"}`;
 }
 
-/** Longer values are dropped. Section 3.3.1.5 of the recommendation requires at least 512 characters. */
+/** Longer values are dropped. Section 3.3.1.5 of the recommendation asks for at least 512 characters. */
 const TRACESTATE_CHARS = 8_192;
 
 export function usableTracestate(text: string | undefined): string | undefined {
