@@ -7,7 +7,7 @@ import type { AttributeSource, Expression } from "./expression.ts";
 
 export const MAX_KEY_LENGTH = 128;
 
-/** These attributes may contain credentials, so keys that read them are hashed for display. */
+/** These attributes may contain credentials. */
 const MAY_BE_SECRET = [
   "request.headers",
   "request.body",
