@@ -28,7 +28,7 @@ export function isBinary(start: string, isBase64: boolean, mediaType: string): b
   return BASE64.test(sample) && !isText(Buffer.from(sample, "base64"));
 }
 
-/** Returns undefined if the value is empty or not encoded. */
+/** Returns undefined if the value is not encoded, or its base64 is empty or invalid. */
 export function decodeText(value: string, isBase64: boolean): EncodedText | undefined {
   const header = DATA_URL.exec(value);
   const start = header?.[0] ?? "";
