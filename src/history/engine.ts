@@ -1,6 +1,6 @@
 /**
- * The two operations that the history needs from a database. SQLite and PostgreSQL implement them, and all statements
- * are written once, in the dialect that both understand: `$1` parameters, `ON CONFLICT`, and `RETURNING`.
+ * Defines the database interface of the history, which SQLite and PostgreSQL implement. Statements use features of
+ * both: `$1` parameters, `ON CONFLICT`, and `RETURNING`.
  */
 import type { RowValue } from "./history-row.ts";
 
@@ -16,18 +16,18 @@ export interface HistoryEngine {
   readonly reader: Sql;
   /** Runs the work in one transaction, and rolls it back if the work rejects. Transactions run one at a time. */
   transaction<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result>;
-  /** Frees space on disk after rows were deleted. */
+  /** Frees disk space after rows were deleted. */
   reclaim(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** The database rejected a value, so that writing the same row again fails too. */
+/** Thrown if the database rejects a value. Writing the same row again would fail too. */
 export class UnstorableRow extends Error {}
 
-/** Another gateway of a newer version migrated the database. */
+/** Thrown if a newer version of the gateway has migrated the database. */
 export class NewerSchema extends Error {}
 
-/** Returns a function that runs each work after the previous one has ended. */
+/** Returns a function that runs tasks one after another. */
 export function oneAtATime(): <Result>(work: () => Promise<Result>) => Promise<Result> {
   let last: Promise<unknown> = Promise.resolve();
   return (work) => {

@@ -1,9 +1,9 @@
 /**
- * The row of one finished request, as it is queued, spooled, and stored. A row contains no bodies and no credentials.
- * The line format is a JSON array in the order of `COLUMNS`, so that a batch of lines can be spooled without parsing.
+ * Defines the row of one finished request. A queued or spooled row is a line with a JSON array in the order of
+ * `COLUMNS`.
  */
 
-/** The order is the wire format of queued and spooled rows. New columns are appended. */
+/** Queued and spooled rows have this order, so new columns must be appended. */
 export const COLUMNS = [
   "id",
   "time",
@@ -41,7 +41,7 @@ export const COLUMNS = [
   "response_bytes",
   "policies",
   "trace_id",
-  /** A JSON array of accounts and amounts, or an empty string. */
+  /** Contains a JSON array of accounts and amounts, or an empty string. */
   "charges",
 ] as const;
 
@@ -49,7 +49,7 @@ export const COLUMN_INDEX = Object.fromEntries(COLUMNS.map((name, i) => [name, i
   Record<(typeof COLUMNS)[number], number>
 >;
 
-/** A spool can have rows of an earlier version, which lack the columns after these. */
+/** A spool may contain rows of an earlier version, which end after these columns. */
 const FIRST_COLUMNS = COLUMNS.indexOf("trace_id") + 1;
 
 export type Column = (typeof COLUMNS)[number];
@@ -68,8 +68,8 @@ type NumberColumn =
   | "response_bytes";
 
 /**
- * `time` is in milliseconds since the epoch. A request without a status or a first byte has null there. Other absent
- * values are empty strings and zeros.
+ * `time` is in milliseconds since the epoch. `status` and `first_byte_us` are null if they are absent. Other absent
+ * values are empty strings or zeros.
  */
 export type HistoryRow = {
   readonly [Name in Column]: Name extends "first_byte_us" | "status"
@@ -81,13 +81,10 @@ export type HistoryRow = {
 
 export type RowValue = string | number | null;
 
-/** The values of a row in the order of `COLUMNS`. Writing uses this form, because objects would double its cost. */
+/** Contains the values of a row in the order of `COLUMNS`. Arrays are cheaper to write than objects. */
 export type RowValues = readonly RowValue[];
 
-/**
- * Returns undefined for a line that is not a row, for example the last line of a spool file after the process was
- * killed.
- */
+/** Returns undefined for a line that is not a row, for example a truncated last line of a spool file. */
 export function parseRow(line: string): RowValues | undefined {
   let values: unknown;
   try {

@@ -1,6 +1,6 @@
 /**
- * The thread that owns the history database. It receives batches of rows and questions from the main thread, so that
- * neither the database nor the spool ever delays a request.
+ * Implements the thread that owns the history database. It receives batches of rows and questions from the main thread,
+ * so that the database and the spool do not delay requests.
  */
 import { rmSync } from "node:fs";
 import { join } from "node:path";
@@ -28,7 +28,7 @@ if (parentPort !== null) run(workerData as HistoryThreadData, (message) => paren
 function run(data: HistoryThreadData, send: (message: FromHistoryThread) => void): void {
   const counts = { written: 0, spooled: 0, dropped: 0 };
   const log: WriterOptions["log"] = (level, message, fields) => send({ kind: "log", level, message, fields });
-  // The lock names this process, so it would look like it is in use.
+  // The lock of the thread that died names this process, so it would count as held.
   if (data.isReplacement) rmSync(join(data.folder, "lock"), { force: true });
   const spool = new Spool({
     folder: join(data.folder, "spool"),
@@ -49,7 +49,7 @@ function run(data: HistoryThreadData, send: (message: FromHistoryThread) => void
   let accepting: Promise<void> = Promise.resolve();
 
   async function answer(question: HistoryQuestion): Promise<HistoryAnswers[keyof HistoryAnswers]> {
-    // A question sees all rows that were sent before it.
+    // Rows that have arrived before the question are written first, if possible.
     await accepting;
     await writer.flush();
     return answerQuestion(writer.engine(), question);

@@ -1,6 +1,6 @@
 /**
- * The history in the main thread: it queues rows, starts the thread that writes them, and asks it questions. A thread
- * that dies is replaced, and its last batch is sent again.
+ * Implements the main thread's side of the history. It queues rows, starts the thread that writes them, and sends it
+ * questions. A thread that dies is replaced, and its unacknowledged batch is sent again.
  */
 import { Worker } from "node:worker_threads";
 import { type Clock, wait } from "../base/clock.ts";
@@ -20,7 +20,7 @@ import { RowQueue } from "./row-queue.ts";
 /** The file is next to the program in the bundle, next to this file after compilation, or in the single executable. */
 const WORKER_FILE = "history-worker.js";
 const RESTART_MS = 1_000;
-/** An unreachable database must not delay the start or the shutdown. */
+/** These limits bound the delay that an unreachable database causes at start and shutdown. */
 const START_LIMIT_MS = 5_000;
 const CLOSE_LIMIT_MS = 5_000;
 const REPORT_DROPPED_MS = 10_000;
@@ -35,7 +35,7 @@ export interface HistoryStatus {
   readonly reason?: string;
   readonly queuedRows: number;
   readonly spoolBytes: number;
-  /** Since the start of this process. */
+  /** `written`, `spooled`, and `dropped` count rows since the start of this process. */
   readonly written: number;
   readonly spooled: number;
   readonly dropped: number;
@@ -44,12 +44,15 @@ export interface HistoryStatus {
 export interface History {
   add(line: string): void;
   addBatch(text: string): void;
-  /** Rejects if the database is unavailable. */
+  /** Rejects if the question cannot be answered, for example because the database is unavailable. */
   ask<Kind extends HistoryQuestion["kind"]>(
     question: Extract<HistoryQuestion, { kind: Kind }>,
   ): Promise<HistoryAnswers[Kind]>;
   status(): HistoryStatus;
-  /** Resolves after the first attempt to connect, or with a reason not to start. */
+  /**
+   * Resolves with a reason if the gateway must not use the database. Otherwise, it resolves with undefined after the
+   * first attempt to connect or a time limit.
+   */
   readonly started: Promise<string | undefined>;
   close(): Promise<void>;
 }
@@ -79,7 +82,7 @@ export function openHistory(settings: HistorySettings, { clock, logger, metrics 
   let isClosing = false;
   let droppedHere = 0;
   let reportedMs = Number.NEGATIVE_INFINITY;
-  /** Counts of threads that died. */
+  /** Sums the counts of threads that died. */
   let earlier = NEW_STATE.counts;
   let resolveStarted: (refusal: string | undefined) => void = () => undefined;
   const started = new Promise<string | undefined>((resolve) => {

@@ -1,5 +1,5 @@
 /**
- * Messages between the main thread and the history thread.
+ * Defines the messages between the main thread and the history thread.
  */
 import type { Charge, HistoryRow } from "./history-row.ts";
 import type { Retention } from "./request-query.ts";
@@ -7,9 +7,9 @@ import type { UsageQuery, UsageReport } from "./usage-query.ts";
 import type { WriterCounts } from "./writer.ts";
 
 export interface HistoryThreadData {
-  /** The folder of the SQLite database and the spool, absolute. */
+  /** The folder contains the SQLite database and the spool. The path is absolute. */
   readonly folder: string;
-  /** The URL of a PostgreSQL database, or undefined for SQLite. */
+  /** Contains the URL of a PostgreSQL database. If undefined, SQLite is used. */
   readonly postgres: string | undefined;
   readonly retention: Retention;
   readonly maxSpoolBytes: number;
@@ -35,7 +35,7 @@ export interface HistoryAnswers {
 }
 
 export type ToHistoryThread =
-  /** Lines separated by line breaks. */
+  /** `text` contains one row per line. */
   | { readonly kind: "rows"; readonly text: string }
   | { readonly kind: "ask"; readonly id: number; readonly question: HistoryQuestion }
   | { readonly kind: "close" };
@@ -50,7 +50,7 @@ export interface HistoryThreadState {
 export type FromHistoryThread =
   /** Sent once, after the first attempt to connect. `refusal` is set if the gateway must not use the database. */
   | { readonly kind: "started"; readonly refusal?: string; readonly state: HistoryThreadState }
-  /** The batch is stored, spooled, or dropped. */
+  /** Sent when a batch is stored, spooled, or dropped. */
   | { readonly kind: "accepted"; readonly state: HistoryThreadState }
   | { readonly kind: "state"; readonly state: HistoryThreadState }
   | { readonly kind: "answer"; readonly id: number; readonly answer: unknown }

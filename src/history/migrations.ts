@@ -1,6 +1,6 @@
 /**
- * The tables of the history and their versions. A newer gateway runs the missing migrations when it opens the database.
- * Migrations only add tables and columns, so that replicas of the previous version can write until they are replaced.
+ * Defines the tables of the history and their migrations. Migrations must only add tables and columns, so that
+ * connected replicas of the previous version can continue to write.
  */
 import { type HistoryEngine, NewerSchema, type Sql } from "./engine.ts";
 
@@ -71,7 +71,7 @@ const USAGE = `CREATE TABLE gateway_usage (
   PRIMARY KEY (hour, ${DIMENSIONS.join(", ")})
 )`;
 
-/** The index in the list plus 1 is the version. Released entries never change. */
+/** The index in the list plus 1 is the version. Released entries must not change. */
 export const MIGRATIONS: readonly (readonly string[])[] = [
   [
     // Each further index would slow down every write. A user's rows are rarely deleted, so a scan is enough for that.

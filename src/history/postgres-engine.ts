@@ -1,6 +1,6 @@
 /**
- * Stores the history in PostgreSQL. Writes and reads use separate connections, so that a long report does not delay
- * the writer. Every statement has a time limit, after which the database counts as unavailable.
+ * Stores the history in PostgreSQL. Writes and reads use separate connections, so that a long report does not delay the
+ * writer. Every statement has a time limit.
  */
 import pg from "pg";
 import { type HistoryEngine, oneAtATime, type ResultRow, type Sql, UnstorableRow } from "./engine.ts";
@@ -9,7 +9,7 @@ const CONNECT_LIMIT_MS = 3_000;
 const WRITE_LIMIT_MS = 5_000;
 const READ_LIMIT_MS = 15_000;
 
-/** Sums of BIGINT columns are NUMERIC. All values fit into a double without loss. */
+/** Sums of BIGINT columns are NUMERIC. The values are small enough for exact doubles. */
 const NUMERIC_TYPES = [pg.types.builtins.INT8, pg.types.builtins.NUMERIC];
 
 export async function openPostgresEngine(url: string, lost: (error: Error) => void): Promise<HistoryEngine> {
@@ -19,7 +19,7 @@ export async function openPostgresEngine(url: string, lost: (error: Error) => vo
   const inWriter = oneAtATime();
   const inReader = oneAtATime();
 
-  /** The connection for reads is opened when it is first needed, and again after it was lost. */
+  /** Opens the connection for reads when it is first needed, and again after it was lost. */
   function reader(): Promise<pg.Client> {
     if (readerClient !== undefined) return Promise.resolve(readerClient);
     opening ??= connect(url, READ_LIMIT_MS, () => {
@@ -42,7 +42,7 @@ export async function openPostgresEngine(url: string, lost: (error: Error) => vo
       await writer.query("COMMIT");
       return result;
     } catch (error) {
-      // A broken connection has no transaction.
+      // The rollback fails if the connection is broken, but then there is no transaction.
       await writer.query("ROLLBACK").catch(() => undefined);
       throw error;
     }
@@ -66,7 +66,7 @@ async function connect(url: string, limitMs: number, lost: (error: Error) => voi
     application_name: "gateway history",
     connectionTimeoutMillis: CONNECT_LIMIT_MS,
     statement_timeout: limitMs,
-    // Also ends a statement whose server does not respond at all.
+    // This limit also applies if the server does not respond.
     query_timeout: limitMs + 1_000,
     keepAlive: true,
     types: { getTypeParser },

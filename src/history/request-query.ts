@@ -45,7 +45,7 @@ export async function deleteSubject(engine: HistoryEngine, subject: string): Pro
   return deleted;
 }
 
-/** Returns what budgets charged, by the keys of their counters in the store. */
+/** Returns the amounts that budgets charged, by the keys of their counters in the store. */
 export async function readSpending(sql: Sql): Promise<Charge[]> {
   const rows = await sql.all("SELECT account, amount FROM gateway_spending");
   return rows.map(({ account, amount }) => ({ account: String(account), amount: Number(amount) }));

@@ -1,17 +1,16 @@
 /**
- * Collects rows for a fraction of a second and passes them on in batches, one at a time. If batches are not accepted as
- * fast as rows arrive, the oldest rows are dropped.
+ * Collects rows for a fraction of a second and passes them on in batches, one at a time. If more than `maxRows` rows
+ * wait, the oldest batches are dropped.
  */
 import type { Clock } from "../base/clock.ts";
 
-/** A killed process loses the rows of this time. */
 export const GATHER_MS = 200;
 const BATCH_ROWS = 1_000;
 
 export interface RowQueueOptions {
   readonly clock: Clock;
   readonly maxRows: number;
-  /** Passes lines separated by line breaks on. The next batch follows after `accepted` is called. */
+  /** `text` contains one row per line. The next batch follows after `accepted` is called. */
   send(text: string): void;
   dropped(rows: number): void;
 }
@@ -49,14 +48,14 @@ export class RowQueue {
     }
   }
 
-  /** Adds a batch that another thread gathered. */
+  /** `text` contains one row per line. */
   addBatch(text: string): void {
     let rows = 1;
     for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) rows += 1;
     this.#push({ text, rows });
   }
 
-  /** Passes gathered rows on without waiting. */
+  /** Queues the gathered rows as a batch immediately. */
   flush(): void {
     if (this.#gathered.length === 0) return;
     const lines = this.#gathered;
@@ -69,7 +68,7 @@ export class RowQueue {
     this.#next();
   }
 
-  /** Sends the batch that was not accepted to a new receiver. */
+  /** Sends the batch that was not accepted again. */
   resend(): void {
     if (this.#sent !== undefined) this.#options.send(this.#sent.text);
   }

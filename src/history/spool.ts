@@ -1,7 +1,7 @@
 /**
  * Keeps rows in files while the database is unavailable. Each process appends to files in its own folder, which a lock
- * protects. A later process takes over the folders of processes that have exited. A file is deleted after all its rows
- * are stored, so a row can be read more than once, but never lost.
+ * protects. A later process takes over the folders of processes that have exited. A file is deleted after its rows are
+ * stored, so a row can be read more than once. If the spool is full, the oldest file is deleted.
  */
 import { randomUUID } from "node:crypto";
 import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, statSync, writeSync } from "node:fs";
@@ -57,7 +57,7 @@ export class Spool {
       try {
         this.#adopted.set(path, takeFolderLock(path, clock));
       } catch {
-        // The process is running, or another one has just taken over the folder.
+        // The process is running, or another process has just taken over the folder.
         continue;
       }
       const names = listFolder(path).filter((file) => file.endsWith(EXTENSION));
@@ -81,7 +81,7 @@ export class Spool {
     this.#trim();
   }
 
-  /** Returns the rows of the oldest file. The caller removes the file once they are stored. */
+  /** Returns the rows of the oldest file. The caller must remove the file after storing them. */
   oldest(): { readonly text: string; remove(): void } | undefined {
     const [file] = this.#files;
     if (file === undefined) return undefined;
@@ -129,7 +129,6 @@ export class Spool {
       if (!this.#files.some(({ path }) => path.startsWith(folder))) this.#leave(folder);
   }
 
-  /** Deletes a folder that was taken over and is empty. */
   #leave(folder: string): void {
     this.#adopted.get(folder)?.release();
     this.#adopted.delete(folder);

@@ -1,7 +1,7 @@
 /**
- * Stores the history in a SQLite file. The library runs SQLite as WebAssembly on the file system of Node, so the same
- * file works on every Node version and platform (ADR 45). All calls are synchronous, so this engine runs in a worker
- * thread. The library has no file locks of the operating system; the folder's lock keeps other gateways out.
+ * Stores the history in a SQLite file. The library runs SQLite as WebAssembly on the file system of Node (ADR 45). Its
+ * calls are synchronous, so this engine runs in a worker thread. The library has no file locks of the operating system,
+ * so a lock of the folder keeps other gateways out.
  */
 import { chmodSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ import { type HistoryEngine, oneAtATime, type ResultRow, type Sql } from "./engi
 import type { RowValue } from "./history-row.ts";
 
 const FILE = "history.db";
-/** Bounds the prepared statements that are kept. Statements of writes have a few fixed forms. */
+/** Limits the cache of prepared statements. */
 const KEPT_STATEMENTS = 50;
 const RECLAIMED_PAGES = 2_000;
 

@@ -1,12 +1,12 @@
 /**
- * Reads the usage of a time range from the hourly sums, grouped by up to four dimensions.
+ * Reads the usage of a time range from the hourly sums, grouped by dimensions.
  */
 import type { ResultRow, Sql } from "./engine.ts";
 import type { RowValue } from "./history-row.ts";
 import { SUMS } from "./migrations.ts";
 import { HOUR_MS } from "./write-rows.ts";
 
-/** The names in requests and responses, and their columns. */
+/** Maps the names in requests and responses to columns. */
 export const USAGE_DIMENSIONS = {
   team: "team",
   key: "key",
@@ -26,7 +26,7 @@ export type UsageGroup = UsageDimension | keyof typeof TIME_GROUPS;
 
 export interface UsageQuery {
   readonly by: readonly UsageGroup[];
-  /** Milliseconds since the epoch. `sinceMs` is rounded down to an hour and `untilMs` up. */
+  /** Times are in milliseconds since the epoch. `sinceMs` is rounded down to an hour, and `untilMs` is rounded up. */
   readonly sinceMs: number;
   readonly untilMs: number;
   readonly filter: Readonly<Partial<Record<UsageDimension, string>>>;
@@ -45,9 +45,9 @@ export interface UsageSums {
   readonly cachedTokens: number;
   readonly cacheWriteTokens: number;
   readonly reasoningTokens: number;
-  /** US dollars. */
+  /** The cost is in US dollars. */
   readonly cost: number;
-  /** The sum of all durations. */
+  /** Contains the sum of all durations. */
   readonly durationMs: number;
   readonly responseBytes: number;
 }
@@ -59,7 +59,7 @@ export interface UsageReport {
   /** Each row has the values of `by`. Hours and days are RFC 3339 times. */
   readonly rows: readonly (UsageSums & Partial<Record<UsageGroup, string>>)[];
   readonly total: UsageSums;
-  /** The offset of the next page, or null. */
+  /** Contains the offset of the next page, or null on the last page. */
   readonly next: number | null;
 }
 
@@ -83,14 +83,14 @@ export async function readUsage(sql: Sql, query: UsageQuery): Promise<UsageRepor
   if (query.by.length === 0) return { ...report, rows: [], total: sumsOf(await total()), next: null };
   const groups = query.by.map(expressionOf);
   const names = query.by.map((_, i) => `g${i}`);
-  // Time series are in order of time, and other groups by cost and requests. The names make the order of pages stable.
+  // Rows are sorted by time groups, then by cost and requests. The group values make the order of pages stable.
   const times = query.by.flatMap((name, i) => (name in TIME_GROUPS ? [`g${i}`] : []));
   const order = [...times, "cost_nano DESC", "requests DESC", ...names].join(", ");
   const rows = await sql.all(
     `SELECT ${groups.map((group, i) => `${group} AS g${i}`).join(", ")}, ${sums} ${from} GROUP BY ${groups.join(", ")} ORDER BY ${order} LIMIT ${query.limit + 1} OFFSET ${query.offset}`,
     parameters,
   );
-  // One page has all groups in most reports, so the total needs no second scan.
+  // If the page has all groups, the total needs no second query.
   const isWhole = query.offset === 0 && rows.length <= query.limit;
   return {
     ...report,

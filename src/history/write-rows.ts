@@ -21,7 +21,7 @@ const USAGE_CONFLICT = `ON CONFLICT (hour, ${DIMENSIONS.join(", ")}) DO UPDATE S
 
 const DIMENSION_INDEXES = DIMENSIONS.map((name) => COLUMN_INDEX[name === "user_name" ? "subject" : name]);
 const RESULTS = ["ok", "rejected", "failed", "aborted"] as const;
-/** `requests` and the results are counted, and other sums add the column of the same name. */
+/** `requests` and the results are counted. The other sums add the column of the same name. */
 const FIRST_AMOUNT = 1 + RESULTS.length;
 const AMOUNT_INDEXES = SUMS.slice(FIRST_AMOUNT).map((name) => COLUMN_INDEX[name as keyof typeof COLUMN_INDEX]);
 
@@ -53,7 +53,7 @@ async function addUsage(sql: Sql, rows: readonly RowValues[]): Promise<void> {
   for (const row of rows) {
     const time = row[COLUMN_INDEX.time] as number;
     const hour = time - (time % HOUR_MS);
-    // Values have no line breaks, except in rows that another program wrote.
+    // The values are expected to contain no line breaks.
     let key = String(hour);
     for (const index of DIMENSION_INDEXES) key += `\n${row[index]}`;
     let entry = entries.get(key);
@@ -81,7 +81,7 @@ function addTo(sums: number[], row: RowValues): void {
     sums[FIRST_AMOUNT + i] = (sums[FIRST_AMOUNT + i] as number) + Number(row[index]);
 }
 
-/** The sums of what budgets charged, which `/debug/usage/budgets` compares with the counters in the store. */
+/** Adds the amounts that budgets charged to the sums per account. */
 async function addSpending(sql: Sql, rows: readonly RowValues[]): Promise<void> {
   const sums = new Map<string, [amount: number, time: number]>();
   for (const row of rows)
@@ -98,7 +98,7 @@ async function addSpending(sql: Sql, rows: readonly RowValues[]): Promise<void> 
   );
 }
 
-/** A statement for a full chunk is prepared once, and the rest of a batch is written in small chunks. */
+/** Writes full chunks, and then chunks whose sizes are powers of two, so that few different statements are prepared. */
 async function insert(sql: Sql, head: string, rows: readonly RowValues[], tail: string): Promise<ResultRow[]> {
   const results: ResultRow[] = [];
   for (let at = 0; at < rows.length; ) {
@@ -112,7 +112,6 @@ async function insert(sql: Sql, head: string, rows: readonly RowValues[], tail: 
   return results;
 }
 
-/** Sizes are powers of two, so that few statements are prepared. */
 function largestPower(size: number): number {
   return 2 ** Math.floor(Math.log2(size));
 }

@@ -1,7 +1,6 @@
 /**
- * Writes batches of rows to the database. A batch is acknowledged when it is stored or spooled, so that it survives a
- * crash of the process. While the database is unavailable or slow, batches go to the spool, and the writer reconnects
- * in the background. Rows in the spool are written when the database is available.
+ * Writes batches of rows to the database. While the database is unavailable or slow, batches are spooled. The writer
+ * reconnects in the background and then writes the spooled rows.
  */
 import { type Clock, type Timer, wait } from "../base/clock.ts";
 import { type HistoryEngine, NewerSchema, UnstorableRow } from "./engine.ts";
@@ -46,7 +45,10 @@ export class HistoryWriter {
     this.#options = options;
   }
 
-  /** Resolves after the first attempt to connect. Rejects with NewerSchema. */
+  /**
+   * Resolves after the first attempt to connect. Rejects with `NewerSchema` if a newer version of the gateway has
+   * migrated the database.
+   */
   async start(): Promise<void> {
     const { clock } = this.#options;
     this.#timers = [
@@ -94,7 +96,7 @@ export class HistoryWriter {
     if (!isStored) this.#spool(text);
   }
 
-  /** Waits for rows that are being written, and for the spool if the database is available. */
+  /** Writes the spooled rows if the database is available and no other rows are being written. */
   async flush(): Promise<void> {
     await this.#drain();
   }
@@ -185,7 +187,10 @@ export class HistoryWriter {
     this.#options.log("error", "history rows dropped", { rows, reason });
   }
 
-  /** Writes spooled rows until none are left or the database is unavailable. New batches are spooled meanwhile. */
+  /**
+   * Writes spooled rows until none are left or the database is unavailable. Does nothing while other rows are being
+   * written.
+   */
   async #drain(): Promise<void> {
     const { spool, counts } = this.#options;
     if (this.#isDraining) return;
