@@ -59,15 +59,11 @@ import { KEEP_ALIVE_MS } from "./session/event-stream.ts";
 import type { Session } from "./session/session.ts";
 import { inspectTargets, withheldTargets } from "./tools/inspect-tools.ts";
 
-/**
- * The value 0 disables the timeout per request, because connections to servers apply `requestTimeout` (300 s by
- * default).
- */
+/** The value 0 disables the timeout per request. Connections to servers apply `requestTimeout` instead. */
 const DEFAULT_TIMEOUT_MS = 0;
 
 const MCP_PATHS = [{ exact: "/mcp" }, { exact: "/mcp/" }, { exact: "/sse" }];
 
-/** The trace shows these actions as internal. */
 const OWN_ACTIONS: ReadonlySet<ClientAction["kind"]> = new Set([
   "listen",
   "delete",
@@ -135,7 +131,7 @@ function createBackend(
   function note(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[] | undefined): void {
     const message = parsed === undefined || isBatch(parsed) ? undefined : parsed;
     const sessionId = exchange.request.headers.get("mcp-session-id");
-    // A session keeps the names that its client has listed, even if a reload changes them for other clients.
+    // A session may use the names from before a reload.
     const names = hub.sessions.sessionNames(sessionId) ?? hub.names;
     const attributes = mcpAttributes(message, sessionId, names);
     exchange.attributes.mcp = attributes;
@@ -332,7 +328,7 @@ export function runAction(
   const forwarded = hub.wantsHeaders ? headers : undefined;
   const wire = exchange.isWatched ? call : undefined;
   const report = new RequestReport(reports, exchange, call, action.kind === "streamMessage");
-  // A relayed login challenge must be in the response head, so the head is not sent early.
+  // A relayed login challenge must be in the response head, so the head is sent later.
   const primeAfterMs = call instanceof RelayedCall ? KEEP_ALIVE_MS : undefined;
   const context = { access: exchange.mcp.access, headers: forwarded, report, wire, primeAfterMs };
   switch (action.kind) {

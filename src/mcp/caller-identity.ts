@@ -1,6 +1,5 @@
 /**
- * Sends the caller's identity to remote servers (`targets[].mcp.identity`). Only the token that authenticated the
- * request is forwarded or exchanged.
+ * Sends the caller's identity to remote servers (`targets[].mcp.identity`).
  */
 import type { Expression } from "../cel/expression.ts";
 import type { BackendEnv } from "../core/backend.ts";
@@ -22,12 +21,13 @@ interface CompiledIdentity {
 
 export interface CallerIdentity {
   /**
-   * Attaches the identity headers. Rejects with a `RequestRejection` if there is no token for the only server.
+   * Attaches the identity headers. If the backend has one target and its token cannot be provided, rejects with a
+   * `RequestRejection`.
    */
   attach(exchange: Exchange): Promise<void>;
 }
 
-/** Returns undefined if no target uses `identity`. Throws an Error if the route has no authentication. */
+/** Returns undefined if no target uses `identity`. */
 export function callerIdentity(config: McpConfig, env: BackendEnv): CallerIdentity | undefined {
   const identities = config.targets.flatMap(({ name, mcp }): CompiledIdentity[] => {
     const identity = mcp?.identity;
@@ -100,7 +100,7 @@ interface CallersToken {
   readonly untilMs: number;
 }
 
-/** Returns the token whose claims were verified. Another credential of the same request may be an API key. */
+/** The presented credential may be an API key, so it is compared with the verified claims. */
 function callersToken({ credentials: { presented: credential }, attributes }: Exchange): CallersToken | undefined {
   const claims = attributes.jwt;
   const text = credential?.value.replace(/^\S+\s+/, "");

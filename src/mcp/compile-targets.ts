@@ -1,6 +1,5 @@
 /**
- * Compiles the targets of an MCP backend, including tool settings with the lock file, result guards, paths, OpenAPI
- * descriptions, and logins.
+ * Compiles the targets of an MCP backend.
  */
 
 import { createHash } from "node:crypto";
@@ -27,7 +26,6 @@ import {
 
 const DEFAULT_REFUSAL = "The result was rejected due to inappropriate content";
 
-/** Throws an Error if the lock file or an expression is invalid. */
 export function compileToolSettingsByTarget(config: McpConfig, env: BackendEnv): ToolSettingsByTarget {
   const { toolsLock } = config;
   const locks = toolsLock === undefined ? undefined : readLocks(toolsLock, env);
@@ -136,7 +134,6 @@ function withDescription(config: OpenApiConfig, env: BackendEnv): OpenApiConfig 
 
 const MIN_KEY_CHARS = 32;
 
-/** Returns the logins of targets with `oauth` by target name. Throws an Error if a required setting is missing. */
 export function serverLogins(config: McpConfig, env: BackendEnv): ReadonlyMap<string, ServerLogin> {
   const logins = new Map<string, ServerLogin>();
   const targets = config.targets.filter(({ mcp }) => mcp?.oauth !== undefined);

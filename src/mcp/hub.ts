@@ -149,7 +149,6 @@ export class Hub {
     return { client: exchange.client, owner: sessionOwner(exchange), headerBytes };
   }
 
-  /** Closes the backend after its running requests. */
   retire(): Promise<void> {
     this.sessions.retire();
     const { sessions } = this;
@@ -278,7 +277,10 @@ export class Hub {
     });
   }
 
-  /** A legacy server is initialized with the client's name and capabilities, so these are then part of the key. */
+  /**
+   * Unless all servers are known to be modern, the key includes the client's name and capabilities, because a legacy
+   * server receives them in `initialize`.
+   */
   #group(request: ClientRequest, exchange: Exchange): ClientGroup {
     const owner = clientGroupOwner(exchange, this.#forwarded);
     const identity = clientIdentity(request);

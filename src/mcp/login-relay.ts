@@ -49,13 +49,11 @@ function relayedServer({ targets }: McpConfig): string | undefined {
   return forwardHeaders.includes("authorization") && !Object.hasOwn(headers, "authorization") ? url : undefined;
 }
 
-/** Returns the paths of the login endpoints for a route with these paths. */
 export function relayPaths(config: McpConfig, paths: readonly string[]): readonly ExtraMatch[] {
   if (relayedServer(config) === undefined) return [];
   return [...relayEndpoints(pathSuffixes(paths))].map(([exact, { isShared }]) => ({ exact, isShared }));
 }
 
-/** Returns undefined if clients do not log in at the server themselves. */
 export function loginRelay(config: McpConfig, env: BackendEnv): LoginRelay | undefined {
   const url = env.readsCredential === false ? relayedServer(config) : undefined;
   if (url === undefined) return undefined;
@@ -205,7 +203,7 @@ function authorize({ server }: LoginDocuments, exchange: Exchange): Reply {
   return emptyReply(302, { location, "cache-control": "no-store", "referrer-policy": "no-referrer" });
 }
 
-/** Replaces `resource` with the server's resource. Throws if another parameter is repeated. */
+/** Replaces `resource`, if the form has it, with the server's resource. Throws if another parameter is repeated. */
 function withResource(form: string, resource: string): string {
   const pairs = parseForm(form);
   const others = pairs.filter(({ name }) => name.toLowerCase() !== "resource");

@@ -93,7 +93,6 @@ export function mcpAttributes(
   const about = message.kind === "request" ? addressedItem(message) : undefined;
   if (about === undefined) return attributes;
   const found = names.isPrefixed ? names.inward(about.kind, about.name) : { target: only ?? "", name: about.name };
-  // A name without a target is unknown and is rejected later.
   if (found === undefined) return attributes;
   const { target, name } = found;
   if (target !== "") attributes.target = target;

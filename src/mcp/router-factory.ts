@@ -57,7 +57,7 @@ export class RouterFactory {
   }
 
   legacy(session: Session, initialize: ClientRequest, headers: HeaderList): Router {
-    // Targets that a reload adds get these headers. Only remote targets use them.
+    // Targets that a reload adds get these headers.
     const kept = this.#state.wantsHeaders ? headers : undefined;
     const version = String(initialize.params.protocolVersion);
     const make = (target: Target, from: HeaderList | undefined): Upstream =>

@@ -18,7 +18,7 @@ import { LegacyUpstream } from "./server-side/legacy-upstream.ts";
 import type { SessionRecords } from "./session/session-records.ts";
 import type { SessionClient, SessionStore } from "./session/session-store.ts";
 
-/** After a `Failure`, the session is still valid, and the client's next request tries again. */
+/** After a `Failure`, the session is still valid. */
 type ResumeOutcome = "resumed" | "unknown" | Failure;
 
 export class SessionResumption {
@@ -34,7 +34,7 @@ export class SessionResumption {
     this.#routers = routers;
   }
 
-  /** Returns the session id of the request if this process does not have the session. */
+  /** Returns the session id of the request unless this process has that session for the same principal. */
   foreignSessionId({ request, identity }: Exchange): string | undefined {
     const id = request.headers.get("mcp-session-id");
     return id === undefined || this.#sessions.find(id, identity.principal) ? undefined : id;
@@ -42,7 +42,6 @@ export class SessionResumption {
 
   /**
    * Resolves with the action that replaces the requested one, or with undefined if the caller determines the action.
-   * Rejects with `RequestRejection` if the servers could not be started.
    */
   async prepare(
     exchange: Exchange,
@@ -80,8 +79,8 @@ export class SessionResumption {
   }
 
   /**
-   * Forwards messages that expect no response to the replicas with the session. Resolves with false if the session does
-   * not exist.
+   * Forwards messages that expect no response to the replicas with the session. Resolves with false if the owner has no
+   * such session.
    */
   async #forward(
     id: string,

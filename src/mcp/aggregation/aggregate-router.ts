@@ -67,7 +67,6 @@ export class AggregateRouter implements Router {
   names: Names;
   readonly #options: AggregateOptions;
   readonly #missing: SlowTargets;
-  /** The subscriptions of modern clients that slow targets may still join. */
   readonly #subscriptions = new Set<AggregateSubscription>();
   #index: NameIndex;
 
@@ -283,7 +282,7 @@ function delegate(call: Call): Call {
   return mapResult(call, (message) => message);
 }
 
-/** Users wait for `initialize`, and some clients have a short timeout for it. */
+/** Kept short because users wait for `initialize` and some clients have a short timeout for it. */
 export const OPEN_WAIT_MS = 3_000;
 
 export const STILL_STARTING = "is still starting";
@@ -291,7 +290,7 @@ export const STILL_STARTING = "is still starting";
 export interface SlowTargetsOptions {
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Returns how long lists wait for starting targets, counted from the opening of the session. */
+  /** The time that lists wait for starting targets, counted from the call of `open`. */
   startWaitMs(): number;
   mayProceed(): boolean;
   arrived(upstream: Upstream): void;

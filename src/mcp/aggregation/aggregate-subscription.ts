@@ -24,7 +24,7 @@ import type { Upstream } from "../server-side/upstream.ts";
 import { type Names, renamedNotification } from "./names.ts";
 
 export interface AggregateSubscription extends CallHandle {
-  /** Adds a target that became available late and notifies the client that lists changed. */
+  /** Adds a target that became available late. */
   join(upstream: Upstream): void;
 }
 

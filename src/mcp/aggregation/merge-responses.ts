@@ -138,7 +138,7 @@ export function routable(capabilities: Record<string, unknown>): Record<string, 
   return { ...rest, extensions: others };
 }
 
-/** Builds one block per target, so that a model can match hints to tools. */
+/** Labels each block with its target, so that a model can match hints to tools. */
 export function mergeInstructions(
   all: readonly { target: string; about: ServerAbout }[],
   failed: ReadonlyMap<string, string>,

@@ -1,6 +1,6 @@
 /**
- * Finds the target of a name without a prefix. Tools and prompts are looked up in the targets' lists, which are cached
- * until they change. A resource may match a template, so the targets are tried in order.
+ * Finds the target of a name without a prefix. Tools and prompts are looked up in the targets' lists. A resource may
+ * match a template, so the targets are tried in order.
  */
 
 import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
@@ -116,7 +116,7 @@ export class NameIndex {
     return more;
   }
 
-  /** Tries the targets in order until one returns a result. If none does, the last error is returned. */
+  /** Tries the targets in order until one returns a result. */
   #inTurn(call: Call, about: Named, upstreams: readonly Upstream[]): CallHandle {
     const [first, ...rest] = upstreams;
     if (!first) {

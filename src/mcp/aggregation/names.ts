@@ -122,7 +122,6 @@ function renaming(text: string, span: Span, kind: NamedKind, names: Names, targe
   };
 }
 
-/** Returns undefined for invalid JSON, which is forwarded unchanged. */
 function parsedValue(json: string): unknown {
   try {
     return JSON.parse(json) as unknown;

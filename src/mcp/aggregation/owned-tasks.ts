@@ -105,7 +105,6 @@ export function recordedCall(call: Call, isJudged: boolean, client: ClientTasks,
 
 /**
  * Returns the id of the task in a result, either in `task` (2025-11-25) or next to `resultType` (the later extension).
- * A task in any other form is not recorded, so no client can access it.
  */
 export function createdTask({ kind, text }: Pick<ServerMessage, "kind" | "text">): string | undefined {
   if (kind !== "result" || text.length > SLICED_BYTES || !text.includes('"taskId"')) return undefined;

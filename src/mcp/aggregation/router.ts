@@ -1,5 +1,6 @@
 /**
- * Routes the messages of a session to its targets. `SingleRouter` serves one target whose names have no prefix.
+ * Routes the messages of a session or client group to its targets. `SingleRouter` serves one target whose names have no
+ * prefix.
  */
 import type { ResponseReceiver } from "../../core/backend.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";

@@ -283,7 +283,7 @@ export class SharedUpstream implements Upstream {
   }
 
   resume(): void {
-    // The connection is never paused.
+    // `pause` does nothing, so there is nothing to resume.
   }
 
   close(): Promise<void> {

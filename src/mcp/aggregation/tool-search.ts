@@ -98,7 +98,6 @@ export class SearchRouter implements Router {
     return this.#inner.change(change);
   }
 
-  /** Reads the client's tool list and responds with the text that `toText` builds from it. */
   #listed(
     call: Call,
     access: McpAccess | undefined,
@@ -253,7 +252,7 @@ export const SEARCH_TOOLS_JSON = JSON.stringify([
   },
 ]);
 
-/** Replaces each call of `call_tool` with the call that its arguments describe. */
+/** Replaces calls of `call_tool` with the calls that their arguments describe. */
 export function unwrapped(parsed: ClientMessage | readonly ClientMessage[]): ClientMessage | readonly ClientMessage[] {
   return Array.isArray(parsed)
     ? (parsed as readonly ClientMessage[]).map(unwrappedMessage)
@@ -264,7 +263,7 @@ export function unwrappedMessage<Message extends ClientMessage>(message: Message
   return message.kind === "request" ? unwrappedCall(message) : message;
 }
 
-/** A call without a tool name stays unchanged, so that the client receives an error for the missing argument. */
+/** A call without a valid tool name stays unchanged. */
 export function unwrappedCall(request: ClientRequest): ClientRequest {
   const { params, text } = request;
   if (request.method !== "tools/call" || params.name !== CALL_TOOL) return request;
@@ -292,7 +291,7 @@ export interface SearchedTool {
 }
 
 const MAX_QUESTION_WORDS = 32;
-/** Limits the search to the start of a description, which states the purpose of the tool. */
+/** Limits the search to the start of a description, which usually states the purpose of the tool. */
 const MAX_READ_CHARS = 4_000;
 /** Limits the argument names that are searched per tool, because a server may define thousands. */
 const MAX_READ_ARGUMENTS = 200;
@@ -300,7 +299,7 @@ const MAX_READ_ARGUMENTS = 200;
 const WEIGHTS = { name: 4, title: 3, argument: 1.5, description: 1 } as const;
 
 /**
- * Returns the tools that match any of the words, best match first. Without words, it returns all tools in list order.
+ * Returns the tools that match any searched word, best match first. Without words, it returns all tools in list order.
  */
 export function* searchTools<Tool extends SearchedTool>(tools: readonly Tool[], question: string): Steps<Tool[]> {
   const wanted = [...new Set(splitWords(question))].slice(0, MAX_QUESTION_WORDS);

@@ -35,7 +35,7 @@ import { type EventPlace, parseEventId } from "../session/event-log.ts";
 import type { Session } from "../session/session.ts";
 
 const MAX_BATCH = 100;
-/** Limits client names and versions, which sessions retain and servers receive. */
+/** Limits the name, title, and version of a client. */
 const MAX_CLIENT_NAME_CHARS = 256;
 /** One UTF-16 code unit takes at most this many bytes in UTF-8. */
 const BYTES_PER_CHAR = 3;
@@ -172,8 +172,8 @@ function legacyBatch(
 }
 
 /**
- * Limits the client data that a session or a server connection retains, which is the parameters of `initialize` or the
- * client's name and capabilities in a modern request. Throws `RequestRejection` at the limit.
+ * Limits the client data that a session or a server connection retains. Throws `RequestRejection` if the data exceeds a
+ * limit.
  */
 export function checkRetained(action: ClientAction, maxBytes: number): ClientAction {
   if (action.kind === "initialize") checkInitialize(action.request, maxBytes);

@@ -10,7 +10,6 @@ import { type ClientMessage, type ClientRequest, editedRequest } from "../protoc
 
 const OWN = new Set(["traceparent", "tracestate"]);
 
-/** Without `spans`, messages stay unchanged. */
 export function withTraceContext(
   parsed: ClientMessage | readonly ClientMessage[],
   spans: RequestSpans | undefined,

@@ -165,8 +165,6 @@ export class LoginUpstream implements Upstream, UpstreamListener {
     return { ...this.inner.detail(), connected: this.#bearer.token !== undefined };
   }
 
-  // The listener receives this upstream in place of the inner one.
-
   notified(_inner: Upstream, message: ServerMessage): void {
     this.#user.notified(this, message);
   }

@@ -392,7 +392,6 @@ export class TokenExchange {
     this.#clock = clock;
   }
 
-  /** Resolves with a cached or new token for the caller's token, which expires at `untilMs`. */
   token(subject: string, untilMs: number): Promise<string> {
     const key = hash("sha256", subject, "base64");
     const kept = this.#kept.get(key);

@@ -111,7 +111,6 @@ export class ServerLogin {
     return (await this.#renewed(principal, connection, refused))?.tokens.accessToken;
   }
 
-  /** Resolves with the connect URL of the principal. The page shows `person`. */
   async invite(principal: string, person: string): Promise<string> {
     const nowMs = this.#env.clock.now();
     const known = this.#invitations.get(principal);
@@ -126,9 +125,7 @@ export class ServerLogin {
     return url;
   }
 
-  /**
-   * Starts a flow. Resolves with the URL of the authorization server and the state. `secret` identifies the browser.
-   */
+  /** `secret` identifies the browser. */
   async begin({ principal }: Invitation, secret: string): Promise<{ readonly url: string; readonly state: string }> {
     const server = await this.#discovered();
     const client = await this.#client(server);
@@ -142,7 +139,6 @@ export class ServerLogin {
     return { url: authorizationUrl(server, { client, redirectUri, state, verifier, scopes }), state };
   }
 
-  /** Finishes a flow after the redirect. Rejects if the authorization server differs or rejects the code. */
   async finish(flow: Flow, answer: { code: string; issuer: string | undefined }): Promise<void> {
     const server = await this.#discovered();
     if (server.issuer !== flow.issuer || (answer.issuer ?? (server.sendsIssuer ? "" : flow.issuer)) !== flow.issuer)
@@ -325,10 +321,7 @@ export class LoginRegistry {
     return this.#find(ticket, (vault) => vault.take<Invitation>(`invitation/${ticket}`));
   }
 
-  /**
-   * Finds the flow of a redirect. `secretsFor` returns the secrets that the browser has for this state and login.
-   * Resolves with undefined if the state is unknown, expired, or used.
-   */
+  /** Finds the flow of a redirect. `secretsFor` returns the secrets that the browser has for this state and login. */
   async returned(
     state: string,
     secretsFor: (login: ServerLogin) => readonly string[],

@@ -36,7 +36,7 @@ export function parseOpenApi(text: string): OpenApiDocument {
   };
 }
 
-/** Follows `$ref`. Throws an Error if a reference cannot be resolved. */
+/** Follows `$ref`. Throws an Error if a reference cannot be resolved or the value is not an object. */
 export function resolved(document: OpenApiDocument, value: unknown): Json {
   let current = value;
   for (let i = 0; i < MAX_REFERENCES; i++) {

@@ -1,6 +1,5 @@
 /**
- * Converts the operations of an OpenAPI description into tools. The conversion runs in slices, so that a large
- * description does not block other requests. Unsupported operations are skipped with a reason.
+ * Converts the operations of an OpenAPI description into tools. Unsupported operations are skipped with a reason.
  */
 import { includesHeader, isSameHeader, MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import { pathFault } from "../../http/request-path.ts";
@@ -163,7 +162,10 @@ function mergeParameters(document: OpenApiDocument, ofPath: unknown, own: unknow
   return [...found.values()];
 }
 
-/** Parameters cannot set headers of the message or the connection (OpenAPI 3, parameter object). */
+/**
+ * Parameters with these header names are ignored. OpenAPI 3 requires this for `accept`, `content-type`, and
+ * `authorization`.
+ */
 const IGNORED_HEADERS: ReadonlySet<string> = new Set([
   ...MESSAGE_HEADERS,
   ...["accept", "content-type", "authorization", "host", "expect", "cookie", "proxy-authorization"],
@@ -316,7 +318,7 @@ export class ToolSchemas {
     this.#document = document;
   }
 
-  /** Throws `SchemaTooLarge` at a limit, or another Error if a reference cannot be resolved. */
+  /** Throws `SchemaTooLarge` if a limit is exceeded, or another Error if a reference cannot be resolved. */
   converted(schema: unknown, depth = 0): unknown {
     if (depth > MAX_SCHEMA_DEPTH) throw new SchemaTooLarge("nested too deeply");
     if (Array.isArray(schema)) return schema.map((one) => this.converted(one, depth + 1));

@@ -1,6 +1,5 @@
 /**
- * Builds the HTTP request of a tool call from its arguments. Arguments set only declared parameters and cannot change
- * the host or add path segments.
+ * Builds the HTTP request of a tool call from its arguments. Arguments cannot change the host or add path segments.
  */
 
 import { ExpectedError } from "../../base/errors.ts";
@@ -17,7 +16,7 @@ export interface ApiRequest {
   readonly body: Buffer | undefined;
 }
 
-/** Reports invalid arguments of a tool call. The model receives the message and may retry. */
+/** Reports invalid arguments of a tool call. */
 export class ArgumentProblem extends ExpectedError {}
 
 /** `bodyText` is the argument `body` exactly as the client wrote it. */

@@ -31,7 +31,7 @@ export interface Failure {
   /** The HTTP status applies only if the response head has not been sent yet. */
   readonly status: number;
   readonly data?: unknown;
-  /** Classifies the failure for the request records. Protocol errors have no class. */
+  /** Classifies the failure for the request records. */
   readonly error?: ServerError | LoginRequired | "authorization_denied";
   readonly detail?: string;
 }
@@ -41,12 +41,10 @@ export interface RoutedTarget {
   shown(text: string): string;
 }
 
-/** Reports a finding of a guard in shadow mode. */
 export type ShadowReporter = (detail: string, rule: string) => void;
 
 export interface Call {
   readonly request: ClientRequest;
-  /** All headers of the client's HTTP request. */
   readonly headers?: HeaderList | undefined;
   readonly caller?: CelAttributes | undefined;
   readonly watched?: ShadowReporter | undefined;
@@ -135,7 +133,7 @@ export function runSteps<T>(
     });
 }
 
-/** Applies `change` to the result of the call. Other messages pass through. */
+/** Applies `change` to the result of the call. */
 export function mapResult(call: Call, change: (message: ServerMessage) => ServerMessage): Call {
   return {
     request: call.request,

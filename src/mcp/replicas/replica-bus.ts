@@ -1,7 +1,6 @@
 /**
  * Sends messages about sessions and calls between replicas, or between the processes of an upgrade, over the store's
- * bus. Messages are encrypted with the signing key and bound to their channel. Without a bus or another process,
- * nothing is sent.
+ * bus. Messages are encrypted and bound to their channel.
  */
 import { randomBytes } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
@@ -51,7 +50,7 @@ export class ReplicaBus {
     this.#store = storeNamespace(env.store, "mcp-replicas");
   }
 
-  /** True if other processes can receive messages. Listening is possible before that. */
+  /** True if other processes may receive messages. */
   get isThere(): boolean {
     const bus = this.#bus;
     return bus !== undefined && bus.hasPeers !== false;
@@ -61,10 +60,7 @@ export class ReplicaBus {
     return this.#store.bus;
   }
 
-  /**
-   * Resolves with the number of receivers, including this process if it listens on the channel. Resolves with 0 if the
-   * message could not be sent.
-   */
+  /** Resolves with the number of receivers, or with 0 if the message could not be sent. */
   async send(channel: string, message: ReplicaMessage, ask?: number): Promise<number> {
     const bus = this.#bus;
     if (bus === undefined || bus.hasPeers === false) return 0;
@@ -85,7 +81,7 @@ export class ReplicaBus {
     }
   }
 
-  /** Resolves when all receivers have confirmed the message, or after a timeout. */
+  /** Resolves when the receivers have confirmed the message or the wait times out. */
   async ask(channel: string, message: ReplicaMessage): Promise<void> {
     const bus = this.#bus;
     if (bus === undefined || bus.hasPeers === false) return;

@@ -16,13 +16,11 @@ export interface SessionReplication {
   readonly clock: Clock;
   readonly bus: ReplicaBus;
   readonly settings: SessionSettings;
-  /** Returns the expiry time of stored data for a session that is in use. */
   expiresAtMs(): number;
 }
 
 export interface PeerSession {
   remoteNotification(message: ClientNotification): void;
-  /** Resolves when the servers of this replica have responded. */
   remoteSetting(request: ClientRequest): Promise<void>;
   remoteServerMessage(text: string): void;
   remoteStreamOpened(): void;
@@ -75,8 +73,8 @@ export class SessionPeers {
   }
 
   /**
-   * Delays the response to a call that changes a setting until the other replicas have confirmed it, or until a
-   * timeout.
+   * Delays a successful response to a call that changes a setting until the setting is stored and sent to the other
+   * replicas.
    */
   replicateSetting(call: Call): Call {
     const name = this.#name;
@@ -95,7 +93,7 @@ export class SessionPeers {
     const name = this.#name;
     if (name === undefined || this.#listening !== undefined) return;
     this.#listening = this.#env.bus.listen(listenerChannel(name), follower(this.#session));
-    // Other replicas now send the messages that they could not deliver.
+    // Notifies other replicas, so that they send the messages that they could not deliver.
     void this.#listening?.ready.then(() => this.#env.bus.send(sessionChannel(name), { kind: "listening" }));
   }
 

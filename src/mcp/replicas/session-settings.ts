@@ -37,9 +37,7 @@ export class SessionSettings {
     this.#store = storeNamespace(env.store, "mcp-settings");
   }
 
-  /**
-   * Stores the setting of a successful request. Never rejects. If the store is unavailable, the setting is not stored.
-   */
+  /** Stores the setting of a successful request. Never rejects. */
   async add(name: string, request: ClientRequest, expiresAtMs: number): Promise<void> {
     try {
       for (let tries = 0; tries < TRIES; tries++) {

@@ -11,7 +11,6 @@ const MAX_TASKS = 500;
 const MAX_RECORD_CHARS = 128 * 1024;
 /** Longer arguments are not stored. */
 const MAX_ARGUMENT_CHARS = 4 * 1024;
-/** The lifetime of a record after its last write. */
 const KEPT_MS = 24 * 3_600_000;
 const REFRESHED_AFTER_MS = 3_600_000;
 /** Other calls of the client may change the record at the same time, so writes are retried. */
@@ -19,7 +18,7 @@ const TRIES = 20;
 
 export interface TaskOrigin {
   readonly tool: string;
-  /** The value is undefined if no rule applies or if the arguments are too long. */
+  /** The value is undefined if no authorization rules apply or the arguments are too long. */
   readonly arguments?: unknown;
 }
 

@@ -73,7 +73,7 @@ export class LegacyClientBridge {
     const result = JSON.parse(discovered.text) as { result: { _meta?: Record<string, unknown> } };
     const translated: ServerAbout = {
       protocolVersion: isLegacyVersion(asked) ? asked : LATEST_LEGACY,
-      // Clients may always set a log level, because the bridge stores it and sends it with every request.
+      // Clients may always set a log level, because the bridge stores it and sends it in the envelope.
       capabilities: { ...about.capabilities, logging: about.capabilities.logging ?? {} },
       serverInfo: result.result._meta?.[SERVER_INFO] ?? about.serverInfo ?? { name: "server", version: "0" },
       instructions: about.instructions,
@@ -116,7 +116,7 @@ export class LegacyClientBridge {
   }
 
   notify(message: ClientNotification): void {
-    // 2026-07-28 has no equivalent for other client notifications.
+    // Other client notifications are not forwarded.
     if (message.method === "notifications/initialized") this.listen();
   }
 

@@ -221,7 +221,7 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
     this.#restore(io);
   }
 
-  /** Sends the client's settings to the server before any call. */
+  /** Without a bridge, sends the client's settings to the server before other calls. */
   #restore(io: Handshake): void {
     if (this.#bridge) {
       io.ready();

@@ -31,7 +31,7 @@ import {
 
 const NO_HEADERS = new HeaderList();
 
-/** After this time without a response to `server/discover`, the gateway sends a ping. */
+/** After this time without a response to `server/discover`, the gateway may send a ping. */
 const PROBE_MS = 5_000;
 const GRACE_MS = 1_000;
 /** The minimum time before `initialize` is sent to a server that does not respond. */

@@ -70,7 +70,6 @@ export class ParamHeaders {
   }
 }
 
-/** Searches only `properties`, because the specification allows annotations nowhere else. */
 function collect(schema: unknown, path: readonly string[], found: MirroredParam[]): void {
   const properties = (schema as Json | null | undefined)?.properties;
   if (typeof properties !== "object" || properties === null || path.length >= MAX_DEPTH) return;

@@ -5,7 +5,7 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import type { ServerMessage } from "../protocol/json-rpc.ts";
 import type { Channel, ChannelHandlers } from "../transports/transport.ts";
 
-/** The default request timeout of the official SDKs is one minute. */
+/** Equals the default request timeout of the official SDKs. */
 const MAX_WAIT_MS = 60_000;
 const MAX_QUEUED = 1_000;
 

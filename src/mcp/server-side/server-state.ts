@@ -3,7 +3,7 @@
  */
 import type { Clock } from "../../base/clock.ts";
 
-/** A reason may quote a whole line of the server's output. */
+/** Limits the reason, which may quote a whole line of the server's output. */
 const MAX_REASON_CHARS = 500;
 
 export interface LastFailure {

@@ -91,7 +91,9 @@ export const oauthSchema = z
 
 export type OauthConfig = z.output<typeof oauthSchema>;
 
-/** The specification recommends this length and these characters, except the slash (2025-11-25, tools). */
+/**
+ * The specification recommends this length and these characters (2025-11-25, tools). The slash is allowed in addition.
+ */
 const TOOL_NAME = /^[A-Za-z0-9_./-]{1,128}$/;
 
 const json: z.ZodType<unknown> = z.unknown();

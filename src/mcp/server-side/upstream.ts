@@ -116,7 +116,7 @@ export interface Drainable {
   close(): Promise<void>;
 }
 
-/** Closes replaced upstreams after their pending calls ended. */
+/** Closes upstreams when their pending calls have ended. */
 export class UpstreamDrain {
   readonly #clock: Clock;
   readonly #emptied: () => void;

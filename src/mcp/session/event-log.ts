@@ -76,7 +76,7 @@ const MAX_ID_CHARS = 100;
 export interface EventPlace {
   readonly stream: number;
   readonly number: number;
-  /** Marks the last event of a stream, so that every process can respond without the log. */
+  /** Marks the last event of a stream, after which there is nothing to resume. */
   readonly isLast?: true;
   /**
    * The id of the stream's only request as JSON, so that a process without the stream can send an error for it.

@@ -114,7 +114,7 @@ export class SessionStore implements SessionHost {
 
   /**
    * Creates a session that is not open yet. Without `params`, other processes cannot resume it. Throws `overloaded` if
-   * a limit is reached.
+   * the limits do not allow it.
    */
   create(from: SessionClient, params?: string): Session {
     const account = this.#admit(from, params?.length ?? 0);
@@ -126,7 +126,7 @@ export class SessionStore implements SessionHost {
     );
   }
 
-  /** Creates a session from its record. It is not open yet. Throws `overloaded` if a limit is reached. */
+  /** Creates a session from its record. It is not open yet. Throws `overloaded` if the limits do not allow it. */
   adopt(id: string, { record, params }: KnownSession, from: SessionClient): Session {
     const account = this.#admit(from, params.length);
     return this.#add({ id, record, eventsBefore: this.#env.clock.now() }, from, account);
@@ -138,7 +138,7 @@ export class SessionStore implements SessionHost {
 
   /**
    * Creates a group that is not open yet. `identityChars` is the size of the retained client identity. Throws
-   * `overloaded` if a limit is reached.
+   * `overloaded` if the limits do not allow it.
    */
   createGroup(key: string, owner: string, from: SessionClient, identityChars: number): ClientGroup {
     const { client } = from;
@@ -186,7 +186,7 @@ export class SessionStore implements SessionHost {
     return session?.isOpen === true && session.owner === owner ? session : undefined;
   }
 
-  /** Finds a session with a connected general stream, which may not be initialized yet. */
+  /** Finds the owner's session if its general stream is connected. The session may not be initialized yet. */
   findStream(id: string, owner: string | undefined): Session | undefined {
     const session = this.#sessions.get(id);
     return session !== undefined && session.owner === owner && session.general.isConnected ? session : undefined;
@@ -326,7 +326,7 @@ export class SessionStore implements SessionHost {
     return found.length;
   }
 
-  /** Charges the session to its client. Throws `overloaded` if a limit is reached. */
+  /** Charges the session to its client. Throws `overloaded` if the limits do not allow it. */
   #admit({ client, headerBytes }: SessionClient, chars: number): MemoryAccount {
     const { maxSessions, maxSessionsPerClient } = this.settings;
     const { memory } = this.#env;
@@ -350,7 +350,7 @@ export class SessionStore implements SessionHost {
     this.#sweeper ??= this.#env.clock.every(SWEEP_MS, this.#sweep);
   }
 
-  /** Refreshes the record of a session in use. Ends the session if another replica ended it. */
+  /** Refreshes the record of a session in use, and ends the session if its record no longer exists. */
   #record(session: Session, nowMs: number): void {
     const { record } = session;
     if (record === undefined || !session.isOpen || nowMs - session.recordedMs < RECORD_EVERY_MS) return;

@@ -55,9 +55,7 @@ export class SessionStreams implements StreamOwner {
     return new EventStream(this.#next++, this, primeAfterMs, 0, answers);
   }
 
-  /**
-   * Sends a message that is not part of a call, either directly or through the replica that the client is connected to.
-   */
+  /** Sends a message that is not part of a call. */
   send(text: string): void {
     if (this.general.isConnected || !this.#session.peers.isShared) {
       this.general.event(text);
@@ -99,7 +97,7 @@ export class SessionStreams implements StreamOwner {
     return this.#listeners.join(resumed, sink, after.number, lifeMs);
   }
 
-  /** Sends an error for a response that is no longer available. Returns undefined if its request is unknown. */
+  /** Sends an error for a response that is no longer available. */
   #lost(sink: ResponseReceiver, { stream, number, answers }: EventPlace): EventStream | undefined {
     if (stream === GENERAL_STREAM || answers === undefined) return undefined;
     const lost = new EventStream(stream, this, undefined, number, answers);
@@ -249,7 +247,7 @@ export class Listeners {
     this.#owner = owner;
   }
 
-  /** Connects a client and sends the events after `after`. `lifeMs` limits the connection. */
+  /** Connects a client and sends the events after `after`. `lifeMs` limits the lifetime of the connection. */
   join(
     stream: EventStream,
     sink: ResponseReceiver,

@@ -28,7 +28,7 @@ const CLOSE_OBJECT = 125;
 /** Limits the time that patterns run on a thread that other clients share. */
 const MAX_GUARDED_CHARS = 2 * 1024 * 1024;
 
-/** How many characters are scanned per slice, not counting the work of the guard. */
+/** The number of characters that are scanned per slice, not counting the work of the guard. */
 const STEP_CHARS = 16 * 1024;
 
 const ENCODED: ReadonlySet<string> = new Set(["data", "blob"]);
@@ -39,7 +39,7 @@ const ENCODED: ReadonlySet<string> = new Set(["data", "blob"]);
  */
 const OPAQUE: ReadonlySet<string> = new Set(["nextCursor", "progressToken", "requestState", "resultType", "taskId"]);
 
-/** Users and models read these members of a server description. */
+/** Only these members of a server description are checked, because users and models read them. */
 const DESCRIBED = ["instructions", "serverInfo", "_meta"];
 const DESCRIPTIONS: ReadonlySet<string> = new Set(["initialize", "server/discover"]);
 
@@ -112,7 +112,7 @@ function* withGuardedItems(message: ServerMessage, list: Span, guard: ResultGuar
   return isChanged ? edited(message, [{ start: list.start, end: list.end, text: `[${kept.join(",")}]` }]) : message;
 }
 
-/** Replaces rejected strings with the refusal instead of rejecting the message, so that the session can open. */
+/** Changes rejected strings instead of rejecting the message, so that the session can open. */
 function* guardedDescription(message: ServerMessage, guard: ResultGuard): Steps<ServerMessage> {
   const spans: Span[] = [];
   for (const name of DESCRIBED) {

@@ -102,7 +102,7 @@ function sorted(value: unknown): unknown {
   );
 }
 
-/** Returns the removed (`-`) and added (`+`) lines in order. */
+/** Returns the removed (`-`) and added (`+`) lines in order, up to a limit. */
 export function diffLines(before: string, after: string): string[] {
   const a = before.split("\n");
   const b = after.split("\n");

@@ -46,11 +46,11 @@ import { filledRequest, type OfferedTool, type ResultGuard, type ToolSettings } 
 
 /** Limits the pages that the gateway reads to compare the tools with the lock file. */
 const MAX_LIST_PAGES = 50;
-/** A remote server may change without a notification, so its list is compared again after this time. */
+/** A server may change without a notification, so its list is compared again after this time. */
 const COMPARED_MS = 60_000;
 
 /**
- * These members of the server description pass if a lock file pins it. The server information in `_meta` also passes.
+ * With pinned instructions, only these members of the server description and the server information in `_meta` pass.
  */
 const ABOUT_MEMBERS: ReadonlySet<string> = new Set([
   ...["protocolVersion", "supportedVersions", "capabilities", "serverInfo", "instructions"],
@@ -166,8 +166,6 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   detail(): Record<string, unknown> {
     return this.inner.detail();
   }
-
-  // The listener receives this upstream in place of the inner one.
 
   notified(_inner: Upstream, message: ServerMessage): void {
     if (message.method === "notifications/tools/list_changed") this.#forget();

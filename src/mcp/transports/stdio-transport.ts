@@ -621,7 +621,7 @@ export function childSecrets(
 
 /**
  * Builds the child's environment from the configured variables and an allowlist of the gateway's variables, because the
- * child is untrusted code. With `inheritEnv`, it contains all of the gateway's variables.
+ * child is untrusted code. With `inheritEnv`, it also contains the gateway's other variables.
  */
 export function childEnvironment(
   own: Environment,
