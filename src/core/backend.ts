@@ -13,7 +13,6 @@ import type { Reply } from "./reply.ts";
 import type { BackendAttributes, LlmAttributes } from "./request-attributes.ts";
 import type { WireTap } from "./wire.ts";
 
-/** Receives the response of a backend for one attempt. */
 export interface ResponseReceiver extends HttpResponseReceiver, WireTap {
   end(trailers?: readonly string[]): void;
   /** Reports a failure in the backend's own protocol to the log and the records, before or after `head`. */
@@ -63,9 +62,7 @@ export interface Backend {
   inner?(exchange: Exchange): readonly CompiledScope[];
   /** Ends endless streams at shutdown. */
   drain?(): void;
-  /**
-   * Returns true while calls without a request in flight wait for their clients.
-   */
+  /** Returns true while calls are suspended, for example because they wait for a retry of their client. */
   hasSuspendedCalls?(): boolean;
   /**
    * Lists the current tools of the servers for the admin interface. The call may open connections and start processes.
@@ -73,7 +70,7 @@ export interface Backend {
   inspect?(only?: ReadonlySet<string>): Promise<readonly InspectedTarget[]>;
   /** Lists the tools that sessions withheld from clients. The call opens no connections and starts no processes. */
   withheld?(): readonly InspectedTarget[];
-  /** The path is absolute. It is undefined if there is no lock file or the lock file is read-only. */
+  /** The absolute path of the lock file. It is undefined if there is none that the gateway may write. */
   readonly lockFile?: string;
   readonly accounts?: ConnectedAccounts;
   /**
@@ -85,13 +82,11 @@ export interface Backend {
   describe(): Record<string, unknown>;
 }
 
-/** Describes a tool and its comparison with the loaded lock file. */
 export interface InspectedTool {
   readonly name: string;
   /** Clients see the tool under this name. It is null if the tool is hidden or withheld. */
   readonly shown: string | null;
   readonly state: "accepted" | "changed" | "new";
-  /** Contains only the pinned members of the server's definition. */
   readonly definition: Readonly<Record<string, unknown>>;
   readonly difference: readonly string[];
   readonly suspicious: readonly string[];
@@ -110,7 +105,8 @@ export interface InspectedBackend {
 }
 
 /**
- * Manages connected accounts without exposing their tokens. `test` and `revoke` return undefined for an unknown id.
+ * Manages connected accounts without exposing their tokens. `test` and `revoke` resolve with undefined for an unknown
+ * id.
  */
 export interface ConnectedAccounts {
   list(): Promise<readonly ({ readonly id: string } & object)[]>;
@@ -152,7 +148,6 @@ export interface BackendEnv extends CompileEnv {
   /** The name is unique within the configuration, for example `route0/backend0`. */
   readonly name: string;
   scopeOf?(inner: InnerPolicies): CompiledScope;
-  /** Contains the host names of the route and of the URLs in its policies. */
   readonly trustedHosts: readonly string[];
   /** True if every request on the route carries a verified credential that pages of other sites cannot send. */
   readonly requiresCredential: boolean;

@@ -96,7 +96,6 @@ export interface Step {
   micros: number;
 }
 
-/** Explains why a request was rejected or failed. */
 export interface Failure {
   readonly code: FailureCode;
   readonly source: ErrorSource;
@@ -107,7 +106,6 @@ export interface Failure {
 export interface ShadowDenial {
   readonly policy: string;
   readonly detail: string;
-  /** The report groups denials by this rule. */
   readonly rule?: string;
 }
 
@@ -135,7 +133,7 @@ class ExchangeRecords {
   audit: AuditTrail | undefined = undefined;
   /** Only routes that compare the responses of a mirror have this record. */
   mirrored: Mirrored | undefined = undefined;
-  /** True for reads of the web UI itself, which are not counted, logged, or kept in the history. */
+  /** True for a request of the web UI that is not recorded. */
   isQuiet = false;
 }
 
@@ -219,7 +217,6 @@ export class Exchange implements Linked<Exchange> {
   readonly originalHost: string;
   readonly originalPath: string;
   readonly originalQuery: string;
-  /** The first phases use this request, and attempts work on copies of it. */
   readonly arrived: GatewayRequest;
   #sentPairs: readonly string[] | undefined = undefined;
   request: GatewayRequest;
@@ -249,7 +246,6 @@ export class Exchange implements Linked<Exchange> {
   originAllowed: boolean | undefined = undefined;
   /** Called when the backend's response head arrives, to add observers of the body. */
   observeResponse: ((response: GatewayResponse) => void) | undefined = undefined;
-  /** Keeps the request that rules evaluated, for rules that evaluate its body later. */
   judged: { readonly judge: object; readonly request: GatewayRequest }[] | undefined = undefined;
   /** Called once all rules and limits, including those that read the body, have admitted the request. */
   onAdmitted: (() => void)[] | undefined = undefined;

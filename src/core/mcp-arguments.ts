@@ -36,7 +36,7 @@ export interface CalledTool {
   readonly args: unknown;
 }
 
-/** Makes the arguments readable only when an expression reads `mcp`. */
+/** Adds the arguments to the attributes of the called tool, at most once. */
 export function revealArguments(called: CalledTool | undefined, attributes: object | undefined): void {
   if (called === undefined || called.attributes !== attributes || UNREAD in attributes) return;
   withArguments(attributes, called.args);

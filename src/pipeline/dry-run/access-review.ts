@@ -87,7 +87,6 @@ export interface AccessScope {
   isWanted?(kind: AccessKind, name: string): boolean;
 }
 
-/** `yieldThread` is called after each result. */
 export async function reviewAccess(
   { topology, runner, principals, named, isWanted = () => true }: AccessScope,
   yieldThread: () => Promise<void> | undefined = () => undefined,

@@ -21,10 +21,7 @@ export interface OpenListener {
   /** Later handshakes use these settings, and open connections stay. */
   setTls(tls: ListenerTls): void;
   active(): { connections: number; requests: number };
-  /**
-   * Stops accepting, and closes idle connections after `lingerMs` (by default immediately). Resolves when no request is
-   * active, or after `destroy`.
-   */
+  /** Stops accepting, and closes idle connections after `lingerMs` (by default immediately). */
   drain(lingerMs?: number): Promise<void>;
   destroy(): void;
 }
@@ -60,7 +57,7 @@ export function openListener(
     rejected = 0;
   }
 
-  /** Counts the connection for its address, unless the peer is a trusted proxy or has no address. */
+  /** Trusted proxies and peers without an address are not counted. */
   function admit(socket: Socket): boolean {
     const { remoteAddress } = socket;
     if (remoteAddress === undefined || env.isTrustedPeer(remoteAddress)) return true;

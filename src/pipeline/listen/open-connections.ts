@@ -18,7 +18,7 @@ export interface OpenConnections {
   readonly speaksHttp2: boolean;
   add(socket: Socket, protocol: "http1" | "http2"): void;
   active(): { connections: number; requests: number };
-  /** Closes idle connections after `lingerMs`. Resolves when no request is active, or after `destroy`. */
+  /** Closes idle connections after `lingerMs`. */
   drain(lingerMs: number): Promise<void>;
   destroy(): void;
 }

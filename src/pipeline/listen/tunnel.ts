@@ -66,7 +66,7 @@ export class Tunnel implements Watched {
     if (firstBytes.length > 0) this.#guard(() => this.#pass(this.#directions[0] as Direction, firstBytes));
   }
 
-  /** Called when the listener shuts down or the tunnel is idle. */
+  /** Sends a WebSocket close frame in each direction, and destroys the tunnel after `TUNNEL_END_MS`. */
   goAway(): void {
     if (this.#open === 0) return;
     this.#endSoon();

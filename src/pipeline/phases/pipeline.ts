@@ -175,7 +175,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     const { table } = this.#served;
     const { unmatched } = this.#scopes;
     this.#snapshot("gateway policies");
-    // The scope of the route replaces its preface.
+    // The scope of the route replaces its preface, which contains only the policies that ran before the gateway's.
     if (this.#delivery.entered.length > 1) this.#delivery.entered.length = 1;
     const route = table.match(request);
     trace?.point(

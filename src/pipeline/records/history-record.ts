@@ -90,7 +90,7 @@ function historyLine(
   const { attributes, arrived, failure, upstream } = exchange;
   const { mcp, llm, apiKey } = attributes;
   const named = mcp?.tool ?? mcp?.prompt;
-  // These values come from the client or can quote it.
+  // These values come from the client or can quote it, so credentials in them are redacted.
   const given = [
     long(exchange.originalPath),
     short(exchange.originalHost),

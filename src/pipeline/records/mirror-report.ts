@@ -45,7 +45,6 @@ export interface MirrorReport {
 }
 
 export interface MirrorRecords {
-  /** Called when a request ends. */
   note(exchange: Exchange): void;
   report(): MirrorReport;
 }

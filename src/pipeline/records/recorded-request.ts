@@ -43,7 +43,7 @@ export interface RecordedRequest {
   readonly headers: readonly string[];
 }
 
-/** This separator cannot occur in a request head or in JSON. */
+/** This separator cannot occur in a request head or in the output of `JSON.stringify`. */
 const FIELD = "\n";
 const FIXED_FIELDS = 21;
 
@@ -79,7 +79,6 @@ function sourceText({ address, client }: Source): string {
   return client === undefined ? address : `${address} ${client}`;
 }
 
-/** Returns the arrival time of a record. */
 export function recordTime(text: string): number {
   return Number(text.slice(0, text.indexOf(FIELD)));
 }

@@ -38,7 +38,6 @@ export interface ShadowReport {
 }
 
 export interface ShadowRecords {
-  /** Called when a request ends. */
   note(exchange: Exchange): void;
   report(): ShadowReport;
 }

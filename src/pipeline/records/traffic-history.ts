@@ -39,7 +39,7 @@ export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory 
     slotMs,
     slots: Array.from({ length: slots }, () => emptySlot()),
   }));
-  // All threads use the same slots, so slots are based on wall-clock time.
+  // Slots are based on wall-clock time, so that their numbers are the same in all threads.
   let knownSinceMs = clock.now();
 
   return {
