@@ -1,6 +1,6 @@
 /**
- * `gateway --validate-only` and `gateway --test`: compiles the configuration, reports problems, and runs its tests as
- * dry runs. Also handles what-if requests of the admin interface.
+ * Implements `gateway --validate-only` and `gateway --test`, which compile the configuration, report problems, and run
+ * its tests as dry runs. Also handles what-if requests of the admin interface.
  */
 
 import type { WhatIf } from "../admin/endpoints/what-if.ts";

@@ -9,7 +9,6 @@ import { type HealthObserver, type HttpCall, HttpClientError, type HttpResponseR
 
 export type AttemptState = "waiting" | "responding" | "ended" | "failed" | "abandoned";
 
-/** The receiver of the response triggers `abort`. The carrier reports all other events. */
 export type AttemptEvent = "head" | "data" | "end" | "upgrade" | "error" | "abort";
 
 /**

@@ -14,7 +14,7 @@ export interface Address {
 
 export type Resolve = (name: string, done: (error: Error | null, addresses: readonly Address[]) => void) => void;
 
-/** The system's resolver may retry for half a minute. */
+/** Shorter than the system's resolver, which may retry for half a minute. */
 const LIMIT_MS = 5_000;
 const LAST_GOOD_MS = 60 * 60_000;
 

@@ -7,9 +7,9 @@ export interface NamedEntries<Value> {
 }
 
 /**
- * Selects an entry by the client's server name (SNI, RFC 6066 section 3). An exact name has precedence over the longest
- * matching wildcard, which matches one or more labels. Names are lowercase, and the first entry with a name takes
- * precedence.
+ * Selects an entry by host name, for example by the server name of a TLS client (RFC 6066 section 3). An exact name has
+ * precedence over the longest matching wildcard, which matches one or more labels. Names are lowercase, and the first
+ * entry with a name takes precedence.
  */
 export function createServerNames<Value>(
   entries: readonly (readonly [name: string, value: Value])[],

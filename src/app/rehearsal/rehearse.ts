@@ -70,7 +70,6 @@ export async function rehearse(
   }
 }
 
-/** Explains the limits of a rehearsal. */
 function notesOn(input: RehearsalInput): string[] {
   const { after, before } = input;
   const texts = [...after, ...(before ?? [])].map(({ text }) => text).join("\n");

@@ -94,7 +94,7 @@ export interface Surroundings {
   readonly cores: number;
   /** False in the single executable and with a cluster. */
   readonly canStart: boolean;
-  /** A service manager opens only one socket per address. */
+  /** A service manager opens only one socket per address, and each thread would need one. */
   readonly hasInheritedSockets: boolean;
 }
 

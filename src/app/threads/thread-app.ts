@@ -70,7 +70,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   const memory = givenSharedMemory(thread, () => given.memory);
   const loader = createConfigLoader(services, sources, ui.source, () => memory);
 
-  /** Calls the endpoint in the main thread, which merges the responses of all threads. */
+  /** Calls the endpoint in the main thread. */
   const fromMain: AdminHandler = async (request) => {
     const channel = new MessageChannel();
     const answer = readRemote(channel.port1);

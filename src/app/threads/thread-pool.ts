@@ -42,7 +42,6 @@ export interface ThreadPoolOptions {
   /** Copies of the UI in worker threads use these endpoints. */
   endpoints(): readonly AdminEndpoint[];
   start(data: ThreadData): Worker;
-  /** Receives rows of the history. */
   history(text: string): void;
 }
 

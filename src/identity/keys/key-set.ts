@@ -127,8 +127,8 @@ function readable<Value>(path: string, read: () => Value): Value {
 }
 
 /**
- * Returns a value that changes with the inode, size, or modification time. Also throws if the file is too large or
- * not a regular file.
+ * Returns a value that changes with the inode, size, or modification time. Throws if the file is too large or not a
+ * regular file.
  */
 function fileStamp(path: string): string {
   const stat = readable(path, () => statSync(path));

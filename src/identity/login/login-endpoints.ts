@@ -331,7 +331,7 @@ function checkRedirectUris(uris: unknown): void {
   }
 }
 
-/** Allows https, http on loopback, and private-use schemes (RFC 8252), without a fragment or wildcard. */
+/** Allows https, http on loopback, and private-use schemes (RFC 8252), without a fragment, wildcard, or credentials. */
 function redirectUriProblem(uri: string): string | undefined {
   let url: URL;
   try {

@@ -76,7 +76,9 @@ export class PasswordChecks {
     });
   }
 
-  /** Removes the last check of the client with the most waiting checks, if the new client would still have fewer. */
+  /**
+   * Removes the last check of the client with the most waiting checks, unless the new client would then have as many.
+   */
   #makeRoom(length: number): boolean {
     let longest: Check[] = [];
     for (const queue of this.#queues.values()) if (queue.length > longest.length) longest = queue;
