@@ -1,5 +1,6 @@
 /**
- * `--gateway`: reads the configuration from a Kubernetes cluster, either through its controller or directly.
+ * Implements `--gateway`, which reads the configuration from a Kubernetes cluster, either through its controller or
+ * directly.
  */
 import { hostname } from "node:os";
 import { keepAwake, systemClock, wait } from "../base/clock.ts";

@@ -1,5 +1,5 @@
 /**
- * `gateway controller`: handles flags, signals, and exit codes of the controller.
+ * Implements the flags, signals, and exit codes of `gateway controller`.
  */
 import { randomBytes } from "node:crypto";
 import { writeSync } from "node:fs";

@@ -1,7 +1,6 @@
 #!/usr/bin/env node
 /**
- * `gateway -f <config_file>`: parses flags and sets exit codes. All other code is imported on demand, so that
- * `--version` is fast.
+ * Implements the flags and exit codes of `gateway`. All other code is imported on demand, so that `--version` is fast.
  */
 import { readFileSync, writeSync } from "node:fs";
 import { parseArgs } from "node:util";

@@ -1,5 +1,6 @@
 /**
- * `gateway --health [address]`: checks whether a gateway is ready, for containers without a shell or curl.
+ * Implements `gateway --health [address]`, which checks whether a gateway is ready, for containers without a shell or
+ * curl.
  */
 import { request } from "node:http";
 import { type AdminAddress, parseAdminAddress } from "../admin/server/address.ts";

@@ -1,6 +1,6 @@
 /**
- * `gateway --rehearse new.yaml`: reports what a new configuration would change for the recent requests of a running
- * gateway (`--admin`) or of a recording (`--recording`).
+ * Implements `gateway --rehearse new.yaml`, which reports what a new configuration would change for the recent requests
+ * of a running gateway (`--admin`) or of a recording (`--recording`).
  */
 import { readFileSync, writeSync } from "node:fs";
 import { request } from "node:http";
@@ -16,7 +16,7 @@ import { processEnvironment } from "../config/text/env.ts";
 import { ConfigError } from "../core/config-error.ts";
 import { connectionTo } from "./health.ts";
 
-/** The gateway limits a rehearsal to one minute. */
+/** Exceeds the gateway's own limit for a rehearsal, which is one minute. */
 const TIMEOUT_MS = 90_000;
 
 export interface RehearseFlags {

@@ -8,7 +8,6 @@ export type BusMessage =
   | { readonly type: "bus message"; readonly id: number; readonly channel: string; readonly text: string }
   | { readonly type: "bus receipt"; readonly id: number; readonly receivers: number };
 
-/** Represents the channel to another process. */
 export interface BusPeer {
   received(message: BusMessage): void;
   close(): void;

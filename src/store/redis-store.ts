@@ -25,7 +25,7 @@ const LONGEST_PAUSE_MS = 5_000;
 const DEAD_AFTER_LIMITS = 2;
 const NOT_YET = "not connected yet";
 
-/** Resolves when connected or after the timeout, so that the gateway starts while Redis is unavailable. */
+/** Resolves even if Redis is unavailable, so that the gateway can start. */
 export async function openRedisStore(settings: RedisSettings, logger: Logger, clock: Clock): Promise<Store> {
   const { prefix, timeoutMs } = settings;
   let problem: string | undefined = NOT_YET;

@@ -35,7 +35,6 @@ export type AdminResponse =
       stream(sink: AdminSink): void;
     };
 
-/** Writes a streamed response. */
 export interface AdminSink {
   /** Returns false if the reader is behind. The data is still buffered. */
   write(chunk: string | Buffer): boolean;

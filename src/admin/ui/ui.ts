@@ -38,7 +38,7 @@ export interface UiOptions {
 }
 
 const API = `${ADMIN_PATHS.ui}/api`;
-/** The UI API does not serve these paths, so that no page can stop or replace the process. */
+/** The UI API does not serve these paths, some of which stop or replace the process. */
 const EXCLUDED_PATHS: readonly string[] = [
   ADMIN_PATHS.quit,
   ADMIN_PATHS.upgrade,

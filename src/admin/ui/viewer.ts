@@ -125,7 +125,10 @@ function viewOfRequest(record: RequestRecord | RequestDetail): Json {
   return { ...shown, story: explainRequest(shown), requestState: { request, source: requestState.source } };
 }
 
-/** Keeps numbers, booleans, durations, and enumeration values of the schema, and hides all other strings. */
+/**
+ * Keeps numbers, booleans, durations, enumeration values of the schema, and the fields in `shownFields`, and hides all
+ * other strings.
+ */
 function masked(value: unknown, shownFields?: ReadonlySet<string>, field = ""): unknown {
   if (typeof value === "string")
     return shownFields?.has(field) || DURATION.test(value) || schemaWords().has(value) ? value : REDACTED;

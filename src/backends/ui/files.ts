@@ -1,5 +1,5 @@
 /**
- * Serves the files of the built web UI from a fixed map, so that no path can reach other files (U2).
+ * Serves the files of the built web UI from a fixed map, so that no path can reach other files.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { extname, join } from "node:path";
@@ -28,8 +28,8 @@ const TYPES: Readonly<Record<string, string>> = {
 const PAGE = "index.html";
 
 /**
- * Forbids inline scripts and styles, external resources, and framing. Blob images are allowed for tool results.
- * Trusted types prevent text from becoming markup (U1).
+ * Forbids inline scripts and styles, external resources, and framing. Blob images are allowed for tool results. Trusted
+ * types prevent text from becoming markup.
  */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
