@@ -26,7 +26,7 @@ export interface Claim {
   readonly account: Account;
   /** This amount is reserved for the input before the call. It is at least 1. */
   readonly estimate: number;
-  /** The amount for the request's maximum output. It is 0 if the maximum or its price is unknown. */
+  /** Holds the amount for the request's maximum output. It is 0 if the maximum or its price is unknown. */
   readonly output: number;
   priceOf(tokens: number): number;
 }

@@ -476,7 +476,7 @@ interface PlannedTarget {
  */
 class TargetQueue {
   rejection: LlmError | undefined = undefined;
-  /** The shortest time until the quota window of a skipped target ends. */
+  /** Holds the shortest time until the quota window of a skipped target ends. */
   retryAfterSeconds: number | undefined = undefined;
   readonly #llm: LlmCall;
   readonly #exchange: Exchange;

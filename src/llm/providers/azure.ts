@@ -19,7 +19,7 @@ export function azure(options: AzureOptions): Provider {
     chat: OPENAI_CHAT,
   });
   const { apiVersion } = options;
-  // Azure lists the models of the region, which may not be deployed.
+  // Azure lists the models of the region, even those that are not deployed.
   const shared: Provider = { ...base, credential: "api-key", modelList: undefined };
   if (apiVersion === undefined || apiVersion === "v1") return shared;
   const version = `api-version=${encodeURIComponent(apiVersion)}`;

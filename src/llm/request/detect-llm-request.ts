@@ -119,7 +119,10 @@ function isBlank(unit: number): boolean {
   return unit === 32 || unit === 10 || unit === 13 || unit === 9;
 }
 
-/** Returns true if the body has `model` in any case or an escaped letter, which a parser could decode to `model`. */
+/**
+ * Returns true if the body contains `model` in any case, or an escape that a parser could decode to a letter of
+ * `model`.
+ */
 export function* mayNameModel(bytes: Buffer): Steps<boolean> {
   for (let from = 0; from < bytes.length; from += STEP_BYTES) {
     if (from > 0) yield;

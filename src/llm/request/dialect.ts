@@ -41,7 +41,7 @@ export interface ModelsPath {
   readonly name: string | undefined;
 }
 
-/** A suffix must precede every suffix that it ends with. */
+/** A suffix must come before the shorter suffixes that it ends with. */
 const SUFFIXES: readonly (readonly [suffix: string, format: Format, free?: boolean])[] = [
   ["/chat/completions", "chat"],
   ["/responses/input_tokens", "opaque", true],
