@@ -72,7 +72,7 @@ function isFile({ cmd, cwd }: { readonly cmd: string; readonly cwd?: string }, f
   return existsSync(resolve(dirname(file), cwd ?? "", cmd)) || existsSync(resolve(cmd));
 }
 
-// Warns about routes that can only respond with 500.
+// Warns about routes without a backend or policy that can respond.
 
 const RESPONDING_POLICIES: ReadonlySet<string> = new Set(["directResponse", "requestRedirect"]);
 

@@ -159,7 +159,7 @@ function excludes({ neverAt, scopes, setBy, backends }: Availability, moment: Mo
   }
   if (backends === undefined || site.routes.length === 0) return false;
   if (site.backends.some(({ key }) => backends.includes(key))) return false;
-  // Token limits and access rules can parse requests to a host backend as LLM calls.
+  // Token limits, budgets, and access rules can parse requests to a host backend as LLM calls.
   const reads = site.all.has("rateLimit") || site.all.has("budgets") || moment === "access";
   return !(backends.includes("ai") && reads && site.backends.some(({ key }) => key === "host"));
 }

@@ -1,6 +1,5 @@
 /**
- * Provides the embedded configuration, used without `-f`. It listens on loopback only and needs no network, key, or
- * other program.
+ * Provides the embedded configuration, used without `-f`. It listens on loopback only and needs no network or key.
  */
 
 export interface DemoProgram {

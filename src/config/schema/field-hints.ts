@@ -69,8 +69,8 @@ export function objectHint(expected: string, value: unknown): string {
 }
 
 /**
- * Returns the fields that accept the key one level deeper, which suggests wrong indentation (`cmd` next to `stdio`) or
- * a policy next to `policies`. Returns none if too many fields or entries with user-defined names accept the key.
+ * Returns the fields that accept the key one level deeper, for hints about wrong indentation (`cmd` next to `stdio`) or
+ * a policy outside `policies`. Returns none if too many fields or entries with user-defined names accept the key.
  */
 function placesOf(key: string, schemas: readonly z.ZodType[]): string[] {
   const knows = (list: readonly z.ZodType[]): boolean => knownKeys(list).includes(key);

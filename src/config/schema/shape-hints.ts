@@ -45,7 +45,7 @@ function objectCorrections(value: unknown, schema: z.ZodObject): string[] {
   return fittingFields(schema, `${value}s`).map((key) => `{ ${key}: ${value}s }`);
 }
 
-/** Returns the fields that accept the value: the required ones, or all if none of them is required. */
+/** Returns the fields that accept the value: the required fields, or all of them if none is required. */
 function fittingFields(schema: z.ZodObject, value: unknown): string[] {
   const fields = Object.entries(schema.shape as Record<string, z.ZodType>).filter(([, field]) => accepts(field, value));
   const required = fields.filter(([, field]) => !accepts(field, undefined));
@@ -60,7 +60,7 @@ function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Other values than durations, short numbers, and booleans may be secrets, so they are not shown. */
+/** Values other than durations, short numbers, and booleans may be secrets, so they are not shown. */
 function quoted(value: unknown): string {
   if (Array.isArray(value)) return "[…]";
   const text = String(value);

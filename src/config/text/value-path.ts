@@ -12,8 +12,8 @@ export function pathText(path: Path): string {
 }
 
 /**
- * YAML parses `{ key:abc }` and `{ key=abc }` as names. A long part after the sign was meant as a value, which may be a
- * secret, and is not shown.
+ * YAML parses `{ key:abc }` and `{ key=abc }` as names. A long part after the sign is probably a value that may be a
+ * secret, so it is hidden.
  */
 export function shownName(key: string): string {
   return key.replace(/^([\w.-]+[:=]).{8,}$/s, "$1…");

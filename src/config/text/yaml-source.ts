@@ -59,7 +59,7 @@ export interface SourceDocument {
    */
   readonly variableNames?: VariableNames;
   readonly unset?: readonly UnsetValue[];
-  /** Set for a document of a cluster, which cannot access this machine and reads only granted objects. */
+  /** Set for a document of a cluster. Such a document cannot access this machine and reads only granted objects. */
   readonly confined?: { grant(reference: string, text: string): string; readText(name: string): string };
 }
 
@@ -438,7 +438,7 @@ function malformedBefore(marked: string, offset: number): number | undefined {
   return found < 0 ? undefined : lineStart + found;
 }
 
-/** Removes quotations of the file, which may contain a secret. */
+/** Removes quoted parts of the file, because they may contain a secret. */
 function yamlMessage(code: string, message: string, tooDeep: string): string {
   if (code === "TAB_AS_INDENT") return "a tab is used for indentation: YAML needs spaces";
   if (code === "BLOCK_AS_IMPLICIT_KEY")
