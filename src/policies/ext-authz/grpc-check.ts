@@ -1,6 +1,6 @@
 /**
  * Implements a client for authorization services that provide Envoy's check API over gRPC. The gRPC library is loaded
- * only if a policy uses gRPC.
+ * when a client is opened.
  */
 
 import type { Client, MethodDefinition, ServiceDefinition, ServiceError } from "@grpc/grpc-js";

@@ -326,8 +326,8 @@ function open(
 }
 
 /**
- * Without `wanted`, lists buckets in use. With `wanted`, lists buckets with a matching key, including full ones. The
- * emptiest are first, up to a limit.
+ * Without `wanted`, lists buckets in use. With `wanted`, lists buckets with a matching key, including full buckets. The
+ * emptiest buckets come first, up to a limit.
  */
 function createView(
   state: LimitState,

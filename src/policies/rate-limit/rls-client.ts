@@ -1,5 +1,5 @@
 /**
- * Implements the gRPC client of a rate limit service. The gRPC library is loaded only if a global limit is configured.
+ * Implements the gRPC client of a rate limit service. The gRPC library is loaded when a client is opened.
  */
 import type { Client, ServiceError } from "@grpc/grpc-js";
 import type { fromJSON } from "@grpc/proto-loader";
