@@ -11,7 +11,7 @@ export interface Problem {
 
 type Part = string | number;
 
-/** During the check, these values replace unset variables. They are tried in this order. */
+/** During the check, these values replace variables. They are tried in this order. */
 const STAND_INS = ["1", "https://example.com"];
 const VARIABLE = /\$\{(\w+)\}/g;
 
