@@ -1,6 +1,6 @@
 /**
- * Counts unexpected exceptions and logs them with their stack. Text in quotes is removed from messages, because it
- * may be input.
+ * Counts unexpected exceptions and logs them with their stack, up to a limit. Text in quotes is removed from messages,
+ * because it may be input.
  */
 import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "./logger.ts";

@@ -126,7 +126,7 @@ export function redactQuery(query: string, alsoHidden: readonly string[] = []): 
     .join("&");
 }
 
-/** Replaces these secrets, except very short ones. */
+/** Replaces the secrets, except those shorter than `MIN_SCRUBBED_CHARS`. */
 export function withoutSecrets(text: string, secrets: readonly string[]): string {
   let shown = text;
   for (const secret of secrets) if (secret.length >= MIN_SCRUBBED_CHARS) shown = shown.replaceAll(secret, REDACTED);

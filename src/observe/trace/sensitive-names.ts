@@ -57,7 +57,7 @@ export type NamePlace = "header" | "query" | "json" | "argument";
 /** Clients can choose names, so the cache is bounded in entries and in the length of a name. */
 const CACHED_NAMES = 4_096;
 const CACHED_CHARS = 64;
-/** Longer names are not split, which bounds the work, and count as sensitive. */
+/** To bound the work, longer names are not split and count as sensitive. */
 const MAX_NAME_CHARS = 512;
 
 const caches: Readonly<Record<NamePlace, Map<string, boolean>>> = {
