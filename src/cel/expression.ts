@@ -62,7 +62,7 @@ export function compileExpression(source: string): Expression {
     };
     const program = plan(environment, rewrite(node, { budget, refuse }));
     return (attributes) => {
-      // The library creates an Error for a missing claim, which is cheaper without a stack trace.
+      // The library creates an Error for a missing claim. Without a stack trace, that is cheaper.
       const { stackTraceLimit } = Error;
       Error.stackTraceLimit = 0;
       try {

@@ -1,6 +1,6 @@
 /**
  * Analyzes a parsed expression at load. It collects the attributes and paths that the expression reads and rejects
- * unknown names, because a misspelled attribute or function would fail every request.
+ * unknown names, because a misspelled name would otherwise fail requests.
  */
 
 import { namespacedName, type Signature, signatures } from "../functions/functions.ts";

@@ -62,7 +62,7 @@ export function readingsOf(parsed: ParsedExpression): Readings {
   return { comparisons, tested };
 }
 
-/** Returns undefined if the path has a computed key or starts at a loop variable. */
+/** Returns undefined if the node is not a path, has a computed key, or starts at a loop variable. */
 function fixedPath(node: Node, variables: ReadonlySet<string>): string | undefined {
   const kind = node.exprKind;
   if (kind.case === "identExpr") {
