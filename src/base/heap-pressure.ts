@@ -26,13 +26,13 @@ const TIGHT = 0.9;
 const FULL = 0.95;
 const MIB = 1024 * 1024;
 /**
- * At each level, a collection is forced at most once per this number of measurements, because V8 has no reason to
- * collect while little is allocated.
+ * While memory is short, a collection is forced once per this number of measurements, because V8 may not collect while
+ * little is allocated.
  */
 const COLLECT_EVERY_LOOKS = { normal: 0, tight: 40, full: 8 };
 const COLLECT_AT_LOOK = 2;
 const RELIEVE_EVERY_LOOKS = 4;
-/** Collections use at most this share of the time. */
+/** Forced collections use at most this share of the time. */
 const COLLECT_AT_MOST_SHARE = 0.1;
 const NATIVE_BYTES = 64 * MIB;
 
@@ -79,7 +79,7 @@ export function sharedHeapLevel(shared: SharedArrayBuffer): () => HeapLevel {
   return () => HEAP_LEVELS[Atomics.load(level, 0)] ?? "normal";
 }
 
-/** Returns the higher of both levels. */
+/** Returns a `HeapPressure` with the higher of both levels. */
 export function withSharedLevel(own: HeapPressure, shared: () => HeapLevel): HeapPressure {
   return {
     get level() {

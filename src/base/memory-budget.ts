@@ -170,7 +170,7 @@ export class MemoryAccount {
  * may exceed its share, and the only stream of all may exceed the limit.
  */
 export class StreamPool extends MemoryPool {
-  /** The stream of a client that has waited the longest is first. */
+  /** In each set, the stream that has waited the longest is first. */
   readonly #streams = new Map<string, Set<StreamAccount>>();
   #openStreams = 0;
 
@@ -515,8 +515,7 @@ export class BodyReservation {
 
 /**
  * Limits large messages of servers while they arrive and are parsed. A message that does not fit is not read further,
- * which applies backpressure to its server. The oldest message always proceeds, so that messages cannot block each
- * other.
+ * which applies backpressure to its server. The oldest message does not wait, so that messages cannot block each other.
  */
 export class MessagePool {
   readonly limitBytes: number;

@@ -3,7 +3,7 @@
  * receive it with the configuration.
  */
 export interface SharedMemory {
-  /** The number is never 0, because it marks the locks that the thread holds. */
+  /** The number is not 0, because 0 marks a free lock. */
   readonly thread: number;
   /**
    * Returns the buffer with this name. If `isNew` is true, the caller must initialize it before other threads use it.
