@@ -13,7 +13,7 @@ export interface HistoryThreadData {
   readonly postgres: string | undefined;
   readonly retention: Retention;
   readonly maxSpoolBytes: number;
-  /** True if an earlier thread of this process died without releasing its lock. */
+  /** True if the thread replaces a thread that died and may have left its lock. */
   readonly isReplacement: boolean;
 }
 

@@ -7,7 +7,9 @@ import { DIMENSIONS, SUMS } from "./migrations.ts";
 
 /** Clients can choose request ids, so an id can occur many times. */
 const ROWS_OF_ONE_ID = 20;
-/** A transaction deletes at most this many rows, so that writes are not delayed. */
+/**
+ * Requests and usage are deleted in transactions of at most this many rows, so that writes are not delayed for long.
+ */
 const ROWS_PER_STEP = 1_000;
 export const DELETED_USER = "(deleted)";
 

@@ -68,7 +68,7 @@ export class RowQueue {
     this.#next();
   }
 
-  /** Sends the batch that was not accepted again. */
+  /** Sends the unaccepted batch again. */
   resend(): void {
     if (this.#sent !== undefined) this.#options.send(this.#sent.text);
   }
