@@ -26,7 +26,10 @@ export interface Member extends Span {
   readonly keyStart: number;
 }
 
-/** Returns the offset after the value at `at`, or -1 if scanning reaches `until`. Strings are scanned to their end. */
+/**
+ * Returns the offset after the value at `at`, or -1 if scanning stops at `until` before the end of the text. Strings
+ * are scanned to their end.
+ */
 export function valueEnd(text: string, at: number, until = text.length): number {
   const first = text.charCodeAt(at);
   if (first === QUOTE) return stringEnd(text, at);
