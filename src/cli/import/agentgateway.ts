@@ -1,6 +1,8 @@
 /**
  * Converts a configuration of agentgateway, in either of its layouts, by rewriting fields with another name or shape.
  */
+import { llmOf } from "./agentgateway-llm.ts";
+import { processOf } from "./agentgateway-process.ts";
 import {
   asList,
   asObject,
@@ -18,28 +20,101 @@ const LISTENER = ["port", "protocol", "address", "tls", "policies"];
 
 export function importAgentgateway(source: unknown): Conversion {
   if (!isObject(source)) throw new Error("the file has no fields");
-  const { binds, gateways, routes, mcp, llm, ...others } = withBraces(source) as Values;
+  const { config: process, frontendPolicies, policies, backends, ...file } = withBraces(source) as Values;
+  const { binds, gateways, routes, mcp, llm, ui, ...others } = withNamedBackends(file, backends) as Values;
   const conversion = newConversion({});
   const { config } = conversion;
-  if (others.config !== undefined) config.config = others.config;
+  const settings = processOf(process, frontendPolicies, conversion);
+  if (settings !== undefined) config.config = settings;
   const listeners: Values = {};
   const allRoutes: Values[] = [];
   addBinds(asList(binds), listeners, allRoutes, conversion);
-  for (const [name, gateway] of Object.entries(asObject(gateways)))
-    listeners[name] = listenerOf(
-      withTls(asObject(gateway), `gateways.${name}`, conversion),
-      `gateways.${name}`,
-      conversion,
-    );
-  for (const [index, route] of asList(routes).entries())
-    allRoutes.push(routeOf(asObject(route), `routes[${index}]`, conversion));
+  const hosts = addGateways(asObject(gateways), listeners, conversion);
+  for (const [index, route] of asList(routes).entries()) {
+    const at = `routes[${index}]`;
+    allRoutes.push(onListeners(routeOf(asObject(route), at, conversion), hosts, at, conversion));
+  }
   if (Object.keys(listeners).length > 0) config.gateways = listeners;
   if (allRoutes.length > 0) config.routes = allRoutes;
-  if (isObject(mcp)) config.mcp = sectionOf(mcpOf(mcp, "mcp", conversion), "mcp", conversion);
-  if (isObject(llm)) config.llm = sectionOf(llmOf(llm, conversion), "llm", conversion);
+  if (isObject(mcp)) config.mcp = sectionOf(mcpOf(mcp, "mcp", conversion), "mcp", listeners, conversion);
+  if (isObject(llm)) config.llm = sectionOf(llmOf(llm, convertPolicies, conversion), "llm", listeners, conversion);
+  if (ui !== undefined) config.ui = isObject(ui) ? withPolicies(ui, "ui", conversion) : ui;
+  addSessionTtl(config, asObject(asObject(process).mcp).sessionTtl);
+  attachPolicies(asList(policies), conversion);
+  restrictNetwork(asObject(frontendPolicies).networkAuthorization, conversion);
   Object.assign(config, others);
   note(conversion, JSON.stringify(source));
   return conversion;
+}
+
+/** Replaces references to the entries of the top-level `backends` by the entries themselves. */
+function withNamedBackends(value: unknown, backends: unknown): unknown {
+  const named = new Map(asList(backends).map((one) => [String(asObject(one).name), asObject(one)]));
+  const replaced = (one: unknown): unknown => {
+    if (Array.isArray(one)) return one.map(replaced);
+    if (!isObject(one)) return one;
+    const found = typeof one.backend === "string" ? named.get(one.backend.replace(/^\//, "")) : undefined;
+    if (found === undefined)
+      return Object.fromEntries(Object.entries(one).map(([name, field]) => [name, replaced(field)]));
+    const { name: _name, ...backend } = found;
+    const { backend: _reference, policies, ...others } = one;
+    const own = { ...asObject(backend.policies), ...asObject(policies) };
+    return { ...backend, ...others, ...(Object.keys(own).length === 0 ? {} : { policies: own }) };
+  };
+  return named.size === 0 ? value : replaced(value);
+}
+
+function addSessionTtl(config: Values, sessionTtl: unknown): void {
+  if (sessionTtl === undefined) return;
+  const backends = asList(config.routes).flatMap((route) => asList(asObject(route).backends));
+  for (const mcp of [config.mcp, ...backends.map((backend) => asObject(backend).mcp)])
+    if (isObject(mcp)) mcp.sessionIdleTtl ??= sessionTtl;
+}
+
+/**
+ * Adds each entry of the top-level `policies` to the route or gateway that it targets. If there is no such target, an
+ * entry that protects closes everything, because the requests that it applied to are unknown.
+ */
+function attachPolicies(entries: readonly unknown[], conversion: Conversion): void {
+  for (const [index, entry] of entries.entries()) {
+    const { name, target, policy } = asObject(entry);
+    const at = `policies[${index}]${typeof name === "string" ? ` (${name})` : ""}`;
+    const owners = targetsOf(asObject(target), conversion.config);
+    for (const owner of owners) addPolicies(owner, asObject(policy), at, conversion);
+    if (owners.length > 0) continue;
+    conversion.leftOut.push(`${at}: its target was not found`);
+    const protecting = Object.keys(asObject(policy)).find((kind) => protectingPolicy([at, kind]) !== undefined);
+    if (protecting === undefined) continue;
+    for (const [owner, label] of scopesOf(conversion.config))
+      close(conversion, owner, label, `the ${protecting} of ${at} was not imported`);
+  }
+}
+
+function targetsOf(target: Values, config: Values): Values[] {
+  const route = isObject(target.route) ? target.route.name : target.route;
+  if (typeof route === "string")
+    return asList(config.routes).filter((one): one is Values => isObject(one) && one.name === route);
+  const { gatewayName, name = gatewayName, listenerName } = asObject(target.gateway);
+  const gateway = typeof target.gateway === "string" ? target.gateway : name;
+  if (typeof gateway !== "string" || listenerName !== undefined) return [];
+  // All binds belong to the gateway `default` there.
+  return Object.entries(asObject(config.gateways))
+    .filter(([key]) => key === gateway || (gateway === "default" && key.startsWith("port-")))
+    .flatMap(([, found]) => (isObject(found) ? [found] : []));
+}
+
+/** Lists the objects with policies that together receive every request. */
+function scopesOf(config: Values): [owner: Values, label: string][] {
+  const gateways = Object.entries(asObject(config.gateways)).map(([name, one]) => [one, `gateways.${name}`]);
+  const sections = ["mcp", "llm"].map((name) => [config[name], name]);
+  return [...gateways, ...sections].filter((one): one is [Values, string] => isObject(one[0]));
+}
+
+/** Connections become requests here, so the rules apply to every request of a connection. */
+function restrictNetwork(policy: unknown, conversion: Conversion): void {
+  if (policy === undefined) return;
+  for (const [owner, label] of scopesOf(conversion.config))
+    addPolicies(owner, { authorization: policy }, `frontendPolicies.networkAuthorization (${label})`, conversion);
 }
 
 /**
@@ -51,12 +126,13 @@ function addBinds(binds: readonly unknown[], listeners: Values, routes: Values[]
     const { port, listeners: list, ...others } = asObject(bind);
     const name = Object.keys(listeners).length === 0 ? "default" : `port-${String(port)}`;
     const at = `binds[${index}]`;
+    if (isTunnel(others)) {
+      conversion.leftOut.push(`${at} (port ${String(port)}): listeners of tunnels have no counterpart`);
+      continue;
+    }
     const entries = asList(list).map(asObject);
-    const [first = {}] = entries;
-    const { protocol } = first;
-    const { tls, conflict } = portTls(entries, at, conversion);
-    const policies = entries.length === 1 ? first.policies : undefined;
-    listeners[name] = listenerOf({ port, ...others, ...defined({ policies, protocol, tls }) }, at, conversion);
+    const { listener, conflict } = portListener({ port, ...others }, entries, at, conversion);
+    listeners[name] = listener;
     for (const [number, listener] of entries.entries())
       addRoutes(listener, `${at}.listeners[${number}]`, {
         name,
@@ -66,6 +142,73 @@ function addBinds(binds: readonly unknown[], listeners: Values, routes: Values[]
         conversion,
       });
   }
+}
+
+/** A listener that only accepts connections from a tunnel must not become one that everyone can reach. */
+function isTunnel({ mode, tunnelProtocol }: Values): boolean {
+  return (mode ?? "standard") !== "standard" || (tunnelProtocol ?? "direct") !== "direct";
+}
+
+function portListener(
+  own: Values,
+  entries: readonly Values[],
+  at: string,
+  conversion: Conversion,
+): { listener: Values; conflict: string | undefined } {
+  const [first = {}] = entries;
+  const { protocol } = first;
+  const { tls, conflict } = portTls(entries, at, conversion);
+  const policies = entries.length === 1 ? first.policies : undefined;
+  const { mode: _mode, tunnelProtocol: _tunnel, ...fields } = own;
+  return { listener: listenerOf({ ...fields, ...defined({ policies, protocol, tls }) }, at, conversion), conflict };
+}
+
+/** Returns the host names of the listeners below a gateway, by `gateway/listener`. */
+function addGateways(gateways: Values, listeners: Values, conversion: Conversion): Map<string, unknown> {
+  const hosts = new Map<string, unknown>();
+  for (const [name, value] of Object.entries(gateways)) {
+    const at = `gateways.${name}`;
+    const { listeners: list, ...gateway } = asObject(value);
+    if (list === undefined) {
+      listeners[name] = listenerOf(withTls(gateway, at, conversion), at, conversion);
+      continue;
+    }
+    const entries = asList(list)
+      .map(asObject)
+      .filter((entry) => {
+        const isHttp = /^https?$/i.test(String(entry.protocol ?? "HTTP"));
+        if (!isHttp)
+          conversion.leftOut.push(
+            `${at}.listeners (${String(entry.name)}): ${String(entry.protocol)} has no counterpart`,
+          );
+        return isHttp;
+      });
+    if (entries.length === 0) continue;
+    const { listener, conflict } = portListener(gateway, entries, at, conversion);
+    listeners[name] = listener;
+    const isProtected = entries.length > 1 && entries.some(({ policies }) => isObject(policies));
+    if (conflict !== undefined || isProtected)
+      close(conversion, listener, at, conflict ?? "its listeners have policies of their own");
+    for (const entry of entries) hosts.set(`${name}/${String(entry.name)}`, entry.hostname);
+  }
+  return hosts;
+}
+
+/** A route names a listener as `gateway/listener` there. Here it names the gateway and has the listener's host name. */
+function onListeners(route: Values, hosts: ReadonlyMap<string, unknown>, at: string, conversion: Conversion): Values {
+  const names = asList(route.gateways).map(String);
+  if (!names.some((name) => name.includes("/"))) return route;
+  const gateways = [...new Set(names.map((name) => name.split("/")[0] ?? ""))];
+  const known = names.map((name) => hosts.get(name));
+  const hostnames = known.every((host) => typeof host === "string" && host !== "*") ? known : undefined;
+  const placed: Values = {
+    ...route,
+    gateways,
+    ...(hostnames === undefined ? {} : { hostnames: route.hostnames ?? hostnames }),
+  };
+  if (names.some((name) => name.includes("/") && !hosts.has(name)))
+    close(conversion, placed, at, `its gateways (${names.join(", ")}) were not imported`);
+  return placed;
 }
 
 interface Place {
@@ -94,13 +237,24 @@ function addRoutes(listener: Values, at: string, { name, isAlone, closedBy, rout
  */
 function addPolicies(route: Values, ofListener: Values, at: string, conversion: Conversion): void {
   const own = asObject(route.policies);
-  const both = Object.keys(ofListener).filter((kind) => kind in own);
-  route.policies = { ...convertPolicies(ofListener, at, conversion), ...own };
+  const added = convertPolicies(ofListener, at, conversion);
+  const both = Object.keys(added).filter((kind) => kind in own);
+  route.policies = { ...added, ...own };
   for (const kind of both) {
+    const rules = [...asList(asObject(added[kind]).rules), ...asList(asObject(own[kind]).rules)];
+    if (kind === "authorization" && rules.every(isRequired)) {
+      route.policies = { ...asObject(route.policies), authorization: { rules } };
+      continue;
+    }
     conversion.leftOut.push(`${at}.${kind}: the route has one of its own`);
     if (protectingPolicy([at, kind]) !== undefined)
       close(conversion, route, `a route of ${at}`, `it has two of ${kind}`);
   }
+}
+
+/** Every rule of this kind must hold, so lists of them can be joined. Of several `allow` rules, one is sufficient. */
+function isRequired(rule: unknown): boolean {
+  return isObject(rule) && (rule.require !== undefined || rule.deny !== undefined);
 }
 
 function listenerOf(gateway: Values, at: string, conversion: Conversion): Values {
@@ -118,14 +272,23 @@ function withTls(gateway: Values, at: string, conversion: Conversion): Values {
 
 function routeOf(route: Values, at: string, conversion: Conversion): Values {
   const { matches, backends, policies, ...others } = route;
+  const { a2a, ...rest } = asObject(policies);
+  const isAgent = a2a !== undefined && asList(backends).every((one) => typeof asObject(one).host === "string");
+  if (a2a !== undefined && !isAgent) conversion.leftOut.push(`${at}.policies.a2a: write a backend \`a2a\``);
+  const backendList = asList(backends).map((one, i) =>
+    backendOf(isAgent ? agentOf(asObject(one)) : asObject(one), `${at}.backends[${i}]`, conversion),
+  );
   return {
     ...others,
     ...(matches === undefined ? {} : { matches: asList(matches).map(matchOf) }),
-    ...(backends === undefined
-      ? {}
-      : { backends: asList(backends).map((one, i) => backendOf(asObject(one), `${at}.backends[${i}]`, conversion)) }),
-    ...(isObject(policies) ? { policies: convertPolicies(policies, `${at}.policies`, conversion) } : {}),
+    ...(backends === undefined ? {} : { backends: backendList }),
+    ...(isObject(policies) ? { policies: convertPolicies(rest, `${at}.policies`, conversion) } : {}),
   };
+}
+
+/** An agent is a backend of its own kind here, not a host with the policy `a2a`. */
+function agentOf({ host, ...others }: Values): Values {
+  return { ...others, a2a: { url: urlOf(String(host), undefined, "", "") } };
 }
 
 /** Rewrites `value: { exact }` to `exact` in conditions on headers and the query. */
@@ -167,9 +330,9 @@ function aiOf(ai: Values, at: string, conversion: Conversion): Values {
 
 function mcpOf(mcp: Values, at: string, conversion: Conversion): Values {
   const targets = asList(mcp.targets).flatMap((one, index) => {
-    const target = targetOf(asObject(one));
+    const target = targetOf(asObject(one), `${at}.targets[${index}]`, conversion);
     const kinds = Object.keys(target).filter((field) => !["name", "policies"].includes(field));
-    if (kinds.some((kind) => ["stdio", "mcp", "sse"].includes(kind))) return [target];
+    if (kinds.some((kind) => ["stdio", "mcp", "sse", "openapi"].includes(kind))) return [target];
     conversion.leftOut.push(`${at}.targets[${index}] (${String(target.name)}): ${kinds.join(", ")} has no counterpart`);
     return [];
   });
@@ -180,7 +343,12 @@ function mcpOf(mcp: Values, at: string, conversion: Conversion): Values {
   return { ...mcp, targets, ...(targets.length > 1 ? { failureMode: mcp.failureMode ?? "failClosed" } : {}) };
 }
 
-function targetOf(target: Values): Values {
+function targetOf(target: Values, at: string, conversion: Conversion): Values {
+  if (isObject(target.openapi)) {
+    const { schema, host, port, path, ...others } = target.openapi;
+    leaveOutOthers(conversion, `${at}.openapi.`, others, [], "there is no counterpart");
+    return { ...target, openapi: { ...asObject(schema), server: urlOf(String(host), port, path, "") } };
+  }
   for (const kind of ["mcp", "sse"]) {
     const remote = target[kind];
     if (!isObject(remote) || remote.host === undefined) continue;
@@ -197,20 +365,20 @@ function urlOf(host: string, port: unknown, path: unknown, standard: string): st
   return `${scheme}://${host}${isStandard ? "" : `:${String(port)}`}${typeof path === "string" ? path : standard}`;
 }
 
-function llmOf(llm: Values, conversion: Conversion): Values {
-  const models = asList(llm.models).map((one) => {
-    const { auth, ...model } = modelPolicies(asObject(one), conversion);
-    const params = asObject(model.params);
-    const key = asObject(auth).key;
-    return key === undefined
-      ? { ...model, ...(auth === undefined ? {} : { auth }) }
-      : { ...model, params: { ...params, apiKey: key } };
-  });
-  if (llm.port === undefined) conversion.differs.push("llm: listens on a port of its own here, 4000");
-  return { ...llm, ...(llm.models === undefined ? {} : { models }) };
+/** A section without a port is served by the gateway that it names, by default the one named `default`. */
+function sectionOf(section: Values, at: string, listeners: Values, conversion: Conversion): Values {
+  const { gateways, ...own } = section;
+  const names = asList(gateways ?? "default").map((name) => String(name).split("/")[0] ?? "");
+  const [gateway] = names.filter((name) => Object.hasOwn(listeners, name));
+  const isShared = own.port === undefined && gateway !== undefined;
+  if (gateways !== undefined && (!isShared || names.length > 1 || String(gateways).includes("/")))
+    conversion.leftOut.push(`${at}.gateways: here it is the name of one gateway`);
+  if (at === "llm" && own.port === undefined && !isShared)
+    conversion.differs.push("llm: listens on a port of its own here, 4000");
+  return withPolicies(isShared ? { ...own, gateway } : own, at, conversion);
 }
 
-function sectionOf(section: Values, at: string, conversion: Conversion): Values {
+function withPolicies(section: Values, at: string, conversion: Conversion): Values {
   if (!isObject(section.policies)) return section;
   return { ...section, policies: convertPolicies(section.policies, `${at}.policies`, conversion) };
 }
@@ -246,14 +414,11 @@ function note(conversion: Conversion, text: string): void {
   for (const [pattern, line] of notes) if (pattern.test(text)) conversion.differs.push(line);
 }
 
-const WINDOWS: Readonly<Record<string, string>> = {
-  "1s": "Seconds",
-  "1m": "Minutes",
-  "60s": "Minutes",
-  "1h": "Hours",
-  "60m": "Hours",
-  "3600s": "Hours",
-};
+const UNIT_SECONDS: readonly [unit: string, seconds: number][] = [
+  ["Seconds", 1],
+  ["Minutes", 60],
+  ["Hours", 3_600],
+];
 
 type Convert = (value: unknown, at: string, conversion: Conversion) => unknown;
 
@@ -266,6 +431,9 @@ const SAME_NAME: Readonly<Record<string, Convert>> = {
   requestRedirect: (value) => withAuthority(value),
   backendAuth: (value) => withLocation(value),
   requestMirror: (value) => withShare(value),
+  ai: (value, at, conversion) => withoutFormats(value, at, conversion),
+  oidc: (value, at, conversion) => withClient(value, at, conversion),
+  cors: (value, at, conversion) => withoutUselessCredentials(value, at, conversion),
 };
 
 export function convertPolicies(policies: Values, at: string, conversion: Conversion): Values {
@@ -292,6 +460,39 @@ function withProvider(value: unknown): unknown {
   if (provider === undefined) return others;
   const ours = name === "keycloak" ? "idp_realm" : name === "entra" ? "idp_tenant" : name;
   return { ...others, provider: ours === undefined ? provider : { [ours]: asObject(provider)[name ?? ""] ?? {} } };
+}
+
+function withoutFormats(value: unknown, at: string, conversion: Conversion): unknown {
+  const { routes, ...others } = asObject(value);
+  if (routes !== undefined)
+    conversion.differs.push(`${at}.routes: the format of a request is recognized by its path here`);
+  return others;
+}
+
+const CLIENT_AUTH: Readonly<Record<string, string>> = { clientSecretBasic: "basic", clientSecretPost: "post" };
+
+/** agentgateway always requests the scope `openid`. */
+function withClient(value: unknown, at: string, conversion: Conversion): unknown {
+  const { redirectURI, tokenEndpointAuth, scopes, ...others } = asObject(value);
+  const clientAuth = tokenEndpointAuth === undefined ? undefined : CLIENT_AUTH[String(tokenEndpointAuth)];
+  if (tokenEndpointAuth !== undefined && clientAuth === undefined)
+    conversion.leftOut.push(
+      `${at}.tokenEndpointAuth: here the secret is sent as clientSecretBasic or clientSecretPost`,
+    );
+  return defined({
+    ...others,
+    redirectUri: redirectURI ?? others.redirectUri,
+    clientAuth,
+    scopes: Array.isArray(scopes) ? ["openid", ...scopes.filter((scope) => scope !== "openid")] : scopes,
+  });
+}
+
+/** Browsers reject responses that allow credentials for the origin `*`. */
+function withoutUselessCredentials(value: unknown, at: string, conversion: Conversion): unknown {
+  const { allowCredentials, ...others } = asObject(value);
+  if (allowCredentials !== true || !asList(others.allowOrigins).includes("*")) return value;
+  conversion.differs.push(`${at}.allowCredentials: browsers ignore it with the origin "*", so it is not set here`);
+  return others;
 }
 
 /** Subtracts the first attempt, which agentgateway counts and this gateway does not. */
@@ -326,23 +527,49 @@ function withLocation(value: unknown): unknown {
   return { ...others, key: key.value, ...(header === undefined ? {} : { header }) };
 }
 
-function localLimits(value: unknown, at: string, conversion: Conversion): Values[] {
-  return asList(value).flatMap((one, index): Values[] => {
+/** A limit that cannot be converted is kept as it is, so that the loader rejects it and its route is closed. */
+function localLimits(value: unknown, at: string, conversion: Conversion): unknown[] {
+  return asList(value).map((one, index): unknown => {
     const { maxTokens, tokensPerFill, fillInterval, type, ...others } = asObject(one);
-    const unit = WINDOWS[String(fillInterval)];
     const place = `${at}.localRateLimit[${index}]`;
-    if (unit === undefined) {
-      conversion.leftOut.push(
-        `${place}: its window is ${String(fillInterval ?? "conditional")}; here it is a second, a minute or an hour`,
-      );
-      return [];
-    }
+    const perFill = Number(tokensPerFill ?? maxTokens);
+    const window = windowOf(perFill, Number(maxTokens ?? perFill), String(fillInterval));
+    if (window === undefined) return one;
     for (const name of Object.keys(others)) conversion.leftOut.push(`${place}.${name}: there is no counterpart`);
-    const base = Number(tokensPerFill ?? maxTokens);
+    const { unit, base, isExact } = window;
+    if (!isExact)
+      conversion.differs.push(`${place}: ${perFill} per ${String(fillInterval)} became ${base} per unit (${unit})`);
+    if (type === "tokens") return { tokens: base, unit };
     const burst = Number(maxTokens ?? base) - base;
-    if (type === "tokens") return [{ tokens: base, unit }];
-    return [{ requests: base, unit, ...(burst > 0 ? { burst } : {}) }];
+    return { requests: base, unit, ...(burst > 0 ? { burst } : {}) };
   });
+}
+
+/**
+ * Prefers the shortest unit in which the rate is a whole number that the bucket can hold. Returns undefined if the
+ * interval is not a duration.
+ */
+function windowOf(
+  perFill: number,
+  capacity: number,
+  interval: string,
+): { unit: string; base: number; isExact: boolean } | undefined {
+  const seconds = secondsOf(interval);
+  if (seconds === undefined || !(perFill > 0)) return undefined;
+  const rates = UNIT_SECONDS.map(([unit, length]) => ({ unit, length, rate: (perFill * length) / seconds }));
+  const same = rates.find(({ length }) => length === seconds);
+  const exact = same ?? rates.find(({ rate }) => Number.isInteger(rate) && rate <= capacity);
+  if (exact !== undefined) return { unit: exact.unit, base: exact.rate, isExact: exact === same };
+  const nearest = rates.find(({ rate }) => rate >= 1) ?? rates.at(-1);
+  return nearest && { unit: nearest.unit, base: Math.max(1, Math.floor(nearest.rate)), isExact: false };
+}
+
+function secondsOf(duration: string): number | undefined {
+  const found = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(duration);
+  if (found === null) return undefined;
+  const unit = { ms: 0.001, s: 1, m: 60, h: 3_600 }[found[2] ?? "s"] ?? 1;
+  const seconds = Number(found[1]) * unit;
+  return seconds > 0 ? seconds : undefined;
 }
 
 function globalLimit(value: Values, at: string, conversion: Conversion): Values {
@@ -355,32 +582,6 @@ function globalLimit(value: Values, at: string, conversion: Conversion): Values 
     return { entries, ...(type === undefined ? {} : { type }) };
   });
   return { ...others, failureMode: mode, descriptors: list };
-}
-
-/** Moves the fields of a model that are policies in this gateway to `policies`. */
-export function modelPolicies(model: Values, conversion: Conversion): Values {
-  const { authorization, defaults, overrides, guardrails, promptCaching, requestHeaders, responseHeaders, ...rest } =
-    model;
-  const ai = present({ defaults, overrides, promptGuard: guardrails, promptCaching: cachingOf(promptCaching) });
-  const policies = present({
-    authorization,
-    ai: Object.keys(ai).length === 0 ? undefined : ai,
-    requestHeaderModifier: requestHeaders,
-    responseHeaderModifier: responseHeaders,
-  });
-  if (Object.keys(policies).length === 0) return rest;
-  return { ...rest, policies: convertPolicies(policies, `llm.models (${String(model.name)})`, conversion) };
-}
-
-function cachingOf(value: unknown): Values | undefined {
-  if (!isObject(value)) return undefined;
-  const { cacheSystem, cacheMessages, cacheTools, minTokens, ...others } = value;
-  // agentgateway does not cache tools by default, so this default is written out.
-  return present({ system: cacheSystem, messages: cacheMessages, tools: cacheTools ?? false, minTokens, ...others });
-}
-
-function present(values: Values): Values {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
 }
 
 // Listeners that share a port become certificates that are selected by server name. If their settings for client

@@ -19,7 +19,10 @@ const PROTECTS = new Set([
   "apiKey",
   "authorization",
   "basicAuth",
+  "buffer",
+  "csrf",
   "extAuthz",
+  "extProc",
   "guardrails",
   "hostnames",
   "jwtAuth",
@@ -30,6 +33,7 @@ const PROTECTS = new Set([
   "networkAuthorization",
   "oidc",
   "promptGuard",
+  "rateLimit",
 ]);
 
 export function newConversion(config: Values = {}): Conversion {

@@ -41,6 +41,10 @@ const files: [text: string, field: string, said: RegExp][] = [
   [inModel("transformation: {}"), "transformation", /write `params\.model`/],
   [inModel("guardrails: {}"), "guardrails", /promptGuard/],
   ["config: { mcp: { sessionTtl: 1m } }", "mcp", /write `sessionIdleTtl`/],
+  ["config: { database: { url: x } }", "database", /write `history`/],
+  ["config: { readinessAddr: x }", "readinessAddr", /write `statsAddr`, which also serves/],
+  ["config: { tracing: { otlpEndpoint: x } }", "otlpEndpoint", /write `telemetry\.otlp` below `config`/],
+  ["frontendPolicies: {}", "frontendPolicies", /`gwctl import agentgateway` converts it to `config`/],
   ["config: { modelCatalog: x }", "modelCatalog", /write `modelCatalog` below `llm`/],
   [
     inPolicies("urlRewrite: { authority: { full: x } }"),

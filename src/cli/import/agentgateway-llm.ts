@@ -1,0 +1,79 @@
+/**
+ * Converts agentgateway's section `llm`: models, the providers that they share, and their policies.
+ */
+import { asList, asObject, type Conversion, isObject, leaveOutOthers, type Values } from "./conversion.ts";
+
+type ConvertPolicies = (policies: Values, at: string, conversion: Conversion) => Values;
+
+export function llmOf(llm: Values, convertPolicies: ConvertPolicies, conversion: Conversion): Values {
+  const { providers, ...section } = llm;
+  const shared = new Map(asList(providers).map((one) => [String(asObject(one).name), asObject(one)]));
+  const models = asList(llm.models).map((one, index) => {
+    const own = withProvider(asObject(one), shared);
+    const { auth, ...model } = modelPolicies(
+      withoutTransformation(own, `llm.models[${index}]`, conversion),
+      convertPolicies,
+      conversion,
+    );
+    const params = asObject(model.params);
+    const key = asObject(auth).key;
+    return key === undefined
+      ? { ...model, ...(auth === undefined ? {} : { auth }) }
+      : { ...model, params: { ...params, apiKey: key } };
+  });
+  return { ...section, ...(llm.models === undefined ? {} : { models }) };
+}
+
+/** Copies the fields of the provider that `provider.reference` names. The model's own fields take precedence. */
+function withProvider(model: Values, shared: ReadonlyMap<string, Values>): Values {
+  const reference = asObject(model.provider).reference;
+  const found = reference === undefined ? undefined : shared.get(String(reference));
+  if (found === undefined) return model;
+  const { name: _name, provider, params, ...others } = found;
+  return { ...others, ...model, provider, params: { ...asObject(params), ...asObject(model.params) } };
+}
+
+const STRIPPED = /^\s*llmRequest\.model\.stripPrefix\((["'])([^"'\\]*)\1\)\s*$/;
+
+/** `stripPrefix` of the prefix in the model's name is `params.model: "*"` here. */
+function withoutTransformation(model: Values, at: string, conversion: Conversion): Values {
+  const { transformation, ...others } = model;
+  if (transformation === undefined) return model;
+  const prefix = STRIPPED.exec(String(asObject(transformation).model))?.[2];
+  const isStripped = prefix !== undefined && model.name === `${prefix}*`;
+  leaveOutOthers(
+    conversion,
+    `${at}.transformation.`,
+    asObject(transformation),
+    isStripped ? ["model"] : [],
+    "there is no counterpart",
+  );
+  if (!isStripped) return others;
+  return { ...others, params: { ...asObject(model.params), model: "*" } };
+}
+
+/** Moves the fields of a model that are policies in this gateway to `policies`. */
+function modelPolicies(model: Values, convertPolicies: ConvertPolicies, conversion: Conversion): Values {
+  const { authorization, defaults, overrides, guardrails, promptCaching, requestHeaders, responseHeaders, ...rest } =
+    model;
+  const ai = present({ defaults, overrides, promptGuard: guardrails, promptCaching: cachingOf(promptCaching) });
+  const policies = present({
+    authorization,
+    ai: Object.keys(ai).length === 0 ? undefined : ai,
+    requestHeaderModifier: requestHeaders,
+    responseHeaderModifier: responseHeaders,
+  });
+  if (Object.keys(policies).length === 0) return rest;
+  return { ...rest, policies: convertPolicies(policies, `llm.models (${String(model.name)})`, conversion) };
+}
+
+function cachingOf(value: unknown): Values | undefined {
+  if (!isObject(value)) return undefined;
+  const { cacheSystem, cacheMessages, cacheTools, minTokens, ...others } = value;
+  // agentgateway does not cache tools by default, so this default is written out.
+  return present({ system: cacheSystem, messages: cacheMessages, tools: cacheTools ?? false, minTokens, ...others });
+}
+
+function present(values: Values): Values {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
+}
