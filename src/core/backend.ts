@@ -129,7 +129,10 @@ export interface BackendDefinition<Key extends string = string, Schema extends z
   readonly defaultPaths?: readonly PathMatch[];
   /** A top-level section with this name is a shorthand for a gateway with its own port, one route, and one backend. */
   readonly section?: { readonly name: string; readonly defaultPort: number; readonly paths?: readonly PathMatch[] };
-  /** Returns additional paths that the backend serves on a separate route without authentication. */
+  /**
+   * Returns additional paths for a route whose only backend has this configuration. They are not used if a policy of
+   * the route or its gateway reads credentials.
+   */
   extraMatches?(config: z.output<Schema>, paths: readonly string[]): readonly ExtraMatch[];
   compile(config: z.output<Schema>, env: BackendEnv): Backend;
 }

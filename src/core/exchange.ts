@@ -184,7 +184,7 @@ class ExchangeShadow {
 class ExchangeMcp {
   /** MCP authorization policies set this field. If it is undefined, everything is allowed. */
   access: McpAccess | undefined = undefined;
-  /** True if a rule reads the messages, so the backend rejects messages that a server could interpret differently. */
+  /** True if a rule reads the messages. */
   isJudged = false;
   /**
    * True if a rule in shadow mode reads the messages, so the attributes of every message in a batch are kept.
@@ -296,12 +296,12 @@ export class Exchange implements Linked<Exchange> {
     return this.#heldResponse.tryGrow(bytes);
   }
 
-  /** Releases copies of the body that were needed only until the backend responds. Called with the response head. */
+  /** Releases copies of the body that were needed only until the backend responds. */
   dropBodyCopies(): void {
     this.#bodyReservation?.dropCopies();
   }
 
-  /** Releases all memory charged for bodies. Called when the exchange ends. */
+  /** Releases the memory charged for bodies and held responses. */
   releaseMemory(): void {
     this.#bodyReservation?.release();
     this.#heldResponse?.close();

@@ -190,8 +190,8 @@ export interface CompileEnv {
   /** Reads a file that the configuration names, at most 1 MiB by default. Throws an Error that names the problem. */
   readFile(path: string, maxBytes?: number): string;
   /**
-   * Returns the resource (buckets, pool, sessions) of an earlier configuration if its definition is unchanged, and
-   * otherwise opens a new resource. The gateway closes a resource when no configuration holds it.
+   * Returns the resource with this key (buckets, pool, sessions) if its definition is unchanged, also from an earlier
+   * configuration, and otherwise opens a new one. The gateway closes a resource when no configuration holds it.
    */
   acquire<Resource>(
     key: string,
@@ -259,10 +259,7 @@ export interface LimitRegistry {
   /** Returns whether calls are rejected while the store is unavailable. */
   requiresStore(): boolean;
   budgets(key?: string): Promise<readonly BudgetView[]>;
-  /**
-   * Returns a function that unregisters the limiter. `key` selects buckets by a substring of the displayed key or by
-   * the whole key.
-   */
+  /** Returns a function that unregisters the limiter. */
   register(view: (key: string | undefined) => readonly LimitView[], handed?: HandedLimit): () => void;
   handed(): readonly HandedLimit[];
   views(key?: string): readonly LimitView[];
@@ -286,7 +283,7 @@ export interface PolicyDefinition<Kind extends string = string, Schema extends z
   readonly schema: Schema;
   /** With `innermost`, the policy of an inner scope replaces that of an outer scope. Otherwise all of them run. */
   readonly merge?: "innermost";
-  /** If a `security` policy cannot be compiled, its routes reject all requests. */
+  /** If a `security` policy in a GatewayPolicy cannot be compiled, its target rejects all requests. */
   readonly role?: "security";
   /** Returns true if every request needs a verified credential that a web page cannot attach by itself. */
   requiresCredential?(config: z.output<Schema>): boolean;
@@ -318,7 +315,6 @@ export interface CompiledScope {
   readonly admit: readonly CompiledPolicy[];
   /** These `request` hooks run after admission and transform the request or respond to it. */
   readonly shape: readonly CompiledPolicy[];
-  /** Rules run before limits when the backend has parsed the body. */
   readonly parsed: readonly CompiledPolicy[];
   readonly admitParsed: readonly CompiledPolicy[];
   readonly llmRequest: readonly CompiledPolicy[];

@@ -10,7 +10,7 @@ export interface Reply {
   readonly status: number;
   readonly headers: HeaderList;
   readonly body: Buffer | undefined;
-  /** Set if the body contains credentials (for example tokens), so that traces do not keep it. */
+  /** Set if the body may contain credentials (for example tokens), so that traces do not keep it. */
   readonly confidential?: true;
 }
 

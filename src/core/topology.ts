@@ -40,7 +40,7 @@ export interface Route {
   readonly policies: CompiledScope;
   readonly backends: readonly WeightedBackend[];
   readonly totalWeight: number;
-  /** True if the route or its gateway has authentication or authorization, so paths are checked more strictly. */
+  /** True if paths must be checked more strictly, for example because the route has a security policy. */
   readonly isProtected: boolean;
 }
 

@@ -13,7 +13,7 @@ export type Sent =
       readonly hiddenHeaders?: readonly string[];
       readonly hiddenQuery?: readonly string[];
       /**
-       * True if the backend reports the server's response or its absence, because the client's head differs from it.
+       * True if the backend reports the server's response or its absence, because the client receives a different head.
        */
       readonly isReported?: boolean;
     }

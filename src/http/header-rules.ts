@@ -16,7 +16,7 @@ export const HOP_BY_HOP_HEADERS: ReadonlySet<string> = new Set([
   "upgrade",
 ]);
 
-/** Only the code that writes the message sets these headers. */
+/** These headers frame the message or belong to its connection. */
 export const MESSAGE_HEADERS: ReadonlySet<string> = new Set([...HOP_BY_HOP_HEADERS, "content-length"]);
 
 /** Proxies report the client's address and the URL that it used in these headers. */

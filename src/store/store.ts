@@ -19,10 +19,9 @@ export interface Store {
    */
   replace(key: string, expected: string | undefined, value: string, options?: SetOptions): Promise<boolean>;
   /**
-   * Adds to a counter atomically across replicas. A positive amount that would exceed `limit` is rejected and changes
-   * nothing. A negative amount is a refund and stops at 0. `add(key, 0)` reads the counter. The call that creates the
-   * counter sets its expiry. Amounts are integers, so count money in millionths. If the error has `isUncertain`, the
-   * amount may have been counted.
+   * Adds an integer to a counter atomically across replicas. A positive amount that would exceed `limit` is rejected
+   * and changes nothing. A negative amount is a refund and stops at 0. `add(key, 0)` reads the counter. The call that
+   * creates the counter sets its expiry. If the error has `isUncertain`, the amount may have been counted.
    */
   add(key: string, amount: number, options?: AddOptions): Promise<AddResult>;
   /**

@@ -19,7 +19,7 @@ const SHARED_WORK_MS = 1;
 
 const PRIORITY = 5;
 
-/** Helper threads of V8 would not have the lower priority. */
+/** `--single-threaded` disables helper threads of V8, which would not have the lower priority. */
 const NODE_FLAGS: readonly string[] = ["--single-threaded", "--max-semi-space-size=32", "--max-old-space-size=512"];
 
 const NEVER = new AbortController().signal;

@@ -133,7 +133,6 @@ function obstacle({ platform, node, canStart, hasInheritedSockets }: Surrounding
   return undefined;
 }
 
-/** These features support only one writer. */
 function writtenObstacle({ telemetry, audit, store }: ThreadSettings): string | undefined {
   if (telemetry?.otlp !== undefined) return "config.telemetry.otlp works with one thread only";
   if (audit !== undefined) return "config.audit works with one thread only";

@@ -118,7 +118,7 @@ export function sendTo(
   return pool.send(sent, call, health);
 }
 
-/** Other upgrades such as h2c would bypass the gateway's policies. */
+/** Forwards only WebSocket, because other upgrades such as h2c would bypass the gateway's policies. */
 function websocketUpgrade(request: GatewayRequest): string | undefined {
   const asked = request.headers.get("upgrade");
   return asked !== undefined && asked.toLowerCase() === "websocket" && request.method === "GET"

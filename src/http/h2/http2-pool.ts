@@ -26,7 +26,7 @@ const LOOK_EVERY_MS = 5_000;
 /** This limit applies until the server sends its own (RFC 9113 section 6.5.2 recommends at least this value). */
 const FIRST_STREAMS = 100;
 const MAX_RESPONSE_FIELDS = 256;
-/** Effectively disables Node's `maxSessionMemory`, because the gateway limits that memory itself. */
+/** Effectively disables Node's `maxSessionMemory`. */
 const SESSION_MB = 4096;
 
 interface Link {

@@ -71,7 +71,7 @@ export function createInlineKeySet(value: unknown): KeySet {
   };
 }
 
-/** Throws if the file cannot be read when it is opened. Later errors keep the last valid keys. */
+/** Throws if the file cannot be read or parsed when it is opened. Later errors keep the last valid keys. */
 export function openFileKeySet(path: string, env: { clock: Clock; logger: Logger }): KeySet {
   let stamp = fileStamp(path);
   let table = createKeyTable(readKeyFile(path).keys);

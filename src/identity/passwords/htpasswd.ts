@@ -21,10 +21,7 @@ interface User {
 }
 
 export interface Htpasswd {
-  /**
-   * Returns a promise if the hash must be computed. `address` is the client's address, because checks are scheduled
-   * fairly among clients.
-   */
+  /** Returns a promise if the hash must be computed. Checks are scheduled fairly by `address`, the client's address. */
   check(user: string, password: string, address: string): boolean | Promise<boolean>;
   entryOf(user: string): string | undefined;
   users(): readonly string[];

@@ -53,7 +53,7 @@ function timeProblem(name: "nbf" | "iat", value: unknown): TokenProblem | undefi
   return failure("notBefore", "the token's times are not valid", detail).problem;
 }
 
-/** A token is valid from `nbf` on. A future `iat` alone does not reject it. */
+/** A token is valid from `nbf` on, within the leeway. A future `iat` alone does not reject it. */
 function beginProblem(nbf: unknown, nowSeconds: number): TokenProblem | undefined {
   if (typeof nbf !== "number" || nowSeconds >= nbf - LEEWAY_SECONDS) return undefined;
   const aheadSeconds = Math.round(nbf - nowSeconds);

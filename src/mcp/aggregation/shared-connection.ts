@@ -105,7 +105,7 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Share
     const { method, params } = call.request;
     if (method === "resources/subscribe" || method === "resources/unsubscribe")
       return this.#subscription(upstream, call, String(params.uri), method === "resources/subscribe");
-    // All clients share the connection, so one client could list and read the tasks of another.
+    // Rejects task requests, because one client could list and read the tasks of another over the shared connection.
     if (method.startsWith("tasks/")) {
       call.failed(unknownMethod(method));
       return NO_CALL;

@@ -227,7 +227,6 @@ export function confinedFetch(serverUrl: string, fetch: Fetch): Fetch {
     );
 }
 
-/** Rejects with an Error whose message completes the sentence "the login of target x …". */
 export async function discoverOauthServer(
   serverUrl: string,
   issuer: string | undefined,

@@ -59,8 +59,8 @@ export class ProcessLimiter {
   }
 
   /**
-   * Calls `start` immediately or when a slot is free. Calls `reject` if a limit is reached, the queue is full, or the
-   * wait times out. Returns a function that removes the request from the queue.
+   * Calls `start` immediately or when a slot is free. Calls `reject` if a limit is reached and no slot can be freed,
+   * the queue is full, or the wait times out. Returns a function that removes the request from the queue.
    */
   enter(client: string | undefined, start: (slot: ProcessSlot) => void, reject: (reason: string) => void): () => void {
     // The client may exceed its limit by one until the process of the evicted session exits.

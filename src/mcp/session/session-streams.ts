@@ -68,7 +68,6 @@ export class SessionStreams implements StreamOwner {
     });
   }
 
-  /** Sends undelivered messages after the client connected to another replica. */
   sendUndelivered(): void {
     for (const text of this.#undelivered.take()) this.send(text);
   }

@@ -1,5 +1,5 @@
 /**
- * Holds the tools of one target that are withheld because they differ from the lock file.
+ * Holds the tools and the instructions of one target that differ from the lock file.
  */
 import { exceedsTokens } from "../../json/parse-cost.ts";
 import type { Logger } from "../../observe/log/logger.ts";
@@ -66,7 +66,7 @@ export class Quarantine {
   }
 }
 
-/** Limits how much of a string is checked. A longer definition is itself reported as suspicious. */
+/** Limits how much of each string is checked. A definition with more characters in total is reported as suspicious. */
 const MAX_LOOKED_AT_CHARS = 20_000;
 
 const MARKERS: readonly { readonly says: string; readonly pattern: RegExp }[] = [

@@ -20,7 +20,7 @@ const NOT_IN_VERSION_1: ReadonlySet<string> = new Set(["_meta", "icons"]);
  */
 export const INSTRUCTIONS_ENTRY = "(instructions)";
 const MAX_DIFF_LINES = 60;
-/** Longer definitions are compared as a whole, because the line comparison takes quadratic time. */
+/** Longer definitions are not compared line by line, because that takes quadratic time. */
 const MAX_COMPARED_LINES = 400;
 
 export type ToolDefinition = Readonly<Record<string, unknown>>;

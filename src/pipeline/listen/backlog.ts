@@ -9,7 +9,7 @@ export interface ChargedClient {
   readonly client: string;
 }
 
-/** Returns the key of a client that has no exchange. */
+/** Returns the key of a client that is identified by its address. */
 export function addressKey(address: string | undefined): string {
   return clientKey(undefined, (address ?? "").replace(/^::ffff:/, ""));
 }

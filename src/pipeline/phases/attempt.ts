@@ -162,7 +162,6 @@ export function mayRepeat(request: GatewayRequest, nothingSent: boolean, error?:
   if (isIdempotent(request)) return true;
   const connectFailed =
     error instanceof HttpClientError && (error.kind === "connect" || error.kind === "connect-timeout");
-  // The operator listed this status for retries, so the request may be repeated.
   return connectFailed || (nothingSent && error === undefined);
 }
 

@@ -30,7 +30,7 @@ export interface RecentRequestsOptions {
   readonly redaction: Redaction;
   watcher(exchange: Exchange): TraceWatcher | undefined;
   readonly kept: KeptTraces | undefined;
-  /** Returns the sequence number of the next finished request, which all threads share. */
+  /** Returns the next number of a sequence that all threads share. */
   nextSeq?(): number;
 }
 
