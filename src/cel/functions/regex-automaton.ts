@@ -68,7 +68,7 @@ export class RegexAutomaton {
     for (const before of Object.values(CODES_BEFORE)) this.#add(`${before}:`, [], before);
   }
 
-  /** Returns undefined if the pattern needs too many states. */
+  /** Returns undefined if the scan needs too many states. */
   scan(text: string, from: number, budget: Budget): Scan | undefined {
     const { prefix, onlyAtStart } = this.#program;
     const { length } = text;

@@ -193,8 +193,8 @@ export class GrowingList {
 }
 
 /**
- * Throws if the value is nested too deeply or has too many values, where a string counts as one value per 64
- * characters.
+ * Throws if the value has no JSON form, is nested too deeply, or has too many values. A string counts as one additional
+ * value per 64 characters.
  */
 export function fromCel(value: CelValue, maxValues: number = MAX_OUTPUT_VALUES): CelOutput {
   let left = maxValues;

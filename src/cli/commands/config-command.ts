@@ -1,5 +1,5 @@
 /**
- * `gwctl proxy config` prints the configuration of a running gateway, or a saved `/config_dump`, as YAML, JSON or a
+ * `gwctl proxy config` prints the configuration of a running gateway, or a saved `/config_dump`, as YAML, JSON, or a
  * table. `gwctl policies` lists every policy with its target and configuration.
  */
 import { readFileSync, statSync } from "node:fs";

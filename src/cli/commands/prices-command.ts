@@ -39,7 +39,7 @@ function readData(file: string): Readonly<Record<string, unknown>> {
   throw new CliError(`${file} is not a JSON object`);
 }
 
-// Prices are in US dollars per million tokens. Models that are not priced per token, and prices for batch, flex and
+// Prices are in US dollars per million tokens. Models that are not priced per token, and prices for batch, flex, and
 // priority processing, are omitted.
 
 type Json = Readonly<Record<string, unknown>>;

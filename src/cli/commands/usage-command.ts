@@ -1,6 +1,6 @@
 /**
- * `gwctl usage` reports usage from the history database. `gwctl history status` shows the state of the database, and
- * `gwctl history delete` deletes the rows of a user.
+ * `gwctl usage` reports usage from the history database. `gwctl history` shows the state of the database, compares it
+ * with budgets, and deletes the rows of a user.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { AdminClient } from "../instance/admin-client.ts";

@@ -126,7 +126,7 @@ function remove(config: Values, path: readonly Part[]): void {
 
 /**
  * Closes the object that contains the policy. For a protecting field outside `policies`, closes the enclosing route,
- * gateway or top-level section.
+ * gateway, or top-level section.
  */
 function closeScope(conversion: Conversion, path: readonly Part[], policy: string): void {
   const index = path.lastIndexOf("policies");

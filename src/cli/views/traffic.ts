@@ -1,5 +1,5 @@
 /**
- * Computes request rate, failures and latency from the gateway's records of recent requests.
+ * Computes request rate, failures, and latency from the gateway's records of recent requests.
  */
 import { type RequestRecord, resultOf } from "../../observe/trace/request-record.ts";
 

@@ -1,5 +1,5 @@
 /**
- * Formats ages, bytes and counts, and reads the JSON of the admin interface.
+ * Formats ages, bytes, and counts, and reads the JSON of the admin interface.
  */
 
 export function ageText(ms: number): string {

@@ -48,7 +48,7 @@ export class GuardedText {
 
   /**
    * Returns the text that can be released. If `isOver` is true, nothing is held back, but more text may still follow.
-   * Throws `GuardRejection`.
+   * Throws `GuardRejection` if a guard rejects the text and is not in shadow mode.
    */
   *push(text: string, isOver: boolean): Steps<string> {
     let released = "";
@@ -110,7 +110,7 @@ export class GuardedText {
   }
 }
 
-/** The strings are parts of one text. Throws `GuardRejection` unless `found` is set. */
+/** The strings are parts of one text. Throws `GuardRejection` if a guard rejects the text and `found` is not set. */
 export function* guardParts(
   parts: readonly string[],
   guards: readonly TextGuard[],

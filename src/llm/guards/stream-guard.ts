@@ -13,7 +13,7 @@ import { isStructural, labelOf, mapTexts, readPath, type TextPlace } from "./tex
 
 export interface StreamGuard {
   /**
-   * Returns the events to send now. Throws `GuardRejection`, `EventTooComplex`, or `TooManyChannels`. Calls must not
+   * Returns the events to send now. May throw `GuardRejection`, `EventTooComplex`, or `TooManyChannels`. Calls must not
    * overlap.
    */
   event(event: SseEvent): Steps<SseEvent[]>;

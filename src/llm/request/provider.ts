@@ -81,7 +81,7 @@ export function withQuery(path: string, query: string): string {
   return query === "" ? path : `${path}?${query}`;
 }
 
-/** `nowMs` is wall-clock time. Returns undefined unless a header holds a valid time in the future. */
+/** `nowMs` is wall-clock time. Returns undefined unless a header holds a positive delay or a future date. */
 export function retryAfterSeconds(headers: HeaderList, nowMs: number): number | undefined {
   const fine = positive(Number(headers.get("retry-after-ms")) / 1000);
   if (fine !== undefined) return fine;

@@ -173,7 +173,10 @@ export const ai = definePolicy({
 
 type GuardConfig = z.output<typeof guard>;
 
-/** Returns undefined if no guard has the mode, because a defined field replaces the field of an outer scope. */
+/**
+ * Returns undefined if no regular expression guard has the mode, because a defined field replaces the field of an outer
+ * scope.
+ */
 function compileGuards(
   configs: readonly GuardConfig[] | undefined,
   mode: "enforce" | "shadow",

@@ -283,7 +283,7 @@ export function keyBudgetHooks(
   };
 }
 
-/** Resolves with the amount of the current period, or with undefined if the key has no budget. */
+/** Resolves with the amount spent in the current period, or with undefined if the key has no budget. */
 export async function keySpending(whole: Store, clock: Clock, key: SpendingKey): Promise<number | undefined> {
   if (key.budget === undefined) return undefined;
   const budget = toBudget(key.budget);

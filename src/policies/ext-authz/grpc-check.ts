@@ -128,7 +128,7 @@ function utf8Text(bytes: string): string {
   return Buffer.from(bytes, "latin1").toString("utf8");
 }
 
-/** Throws if the response contains no decision or an unsupported change. */
+/** Throws if the response has no valid decision or an unsupported change. */
 export function parseVerdict({ status, deniedResponse, okResponse, errorResponse }: CheckResponse): Verdict {
   if (status === null) throw new Error("a response without a status");
   if (status.code === 0 && deniedResponse === null) {

@@ -106,7 +106,10 @@ function compileValues(
   return Object.entries(values ?? {}).map(([name, source]) => ({ name, value: env.cel(source) }));
 }
 
-/** Returns undefined for an invalid header value, so that values from requests cannot inject header lines. */
+/**
+ * Returns undefined if the evaluation fails or the result is not a valid header value, so that requests cannot inject
+ * header lines.
+ */
 function headerText(expression: Expression, exchange: Exchange, budget: Budget): string | undefined {
   const text = evaluatedText(expression, exchange, budget);
   return text !== undefined && isHeaderValue(text) ? text : undefined;
