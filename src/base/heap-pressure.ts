@@ -95,7 +95,7 @@ function heapLevel(share: number): HeapLevel {
   return share >= TIGHT ? "tight" : "normal";
 }
 
-/** Returns the measurement that is closest to its limit. */
+/** Returns a function that reads the measurement closest to its limit. */
 export function tightest(...reads: readonly (() => HeapSize)[]): () => HeapSize {
   return () =>
     reads

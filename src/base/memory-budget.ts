@@ -412,8 +412,8 @@ export class BodyPool {
   }
 
   /**
-   * Returns unfinished bodies of clients that hold more than `bytes`, sorted by the size of the client, with its
-   * newest body first.
+   * Returns unfinished bodies of clients that hold more than `bytes`. The client with the most memory comes first, with
+   * its newest body first.
    */
   #candidates(bytes: number): BodyReservation[] {
     return [...this.#unfinished]

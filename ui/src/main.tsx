@@ -1,5 +1,5 @@
 /**
- * Entry point of the web UI.
+ * Starts the web UI.
  */
 import { render } from "preact";
 import { App } from "./frame/app.tsx";

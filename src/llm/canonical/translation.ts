@@ -24,7 +24,7 @@ export interface TranslationContext {
 }
 
 export interface Translation {
-  /** Splits a request that exceeds the provider's batch size into several requests. */
+  /** Splits a request that exceeds the provider's batch size. Returns undefined if no split is needed. */
   parts?(body: Members, context: TranslationContext): readonly Members[] | undefined;
   /** If the request was split, `body` is `{ "parts": [ … ] }` with all responses in order. */
   response(body: Members, context: TranslationContext): Members;

@@ -15,7 +15,7 @@ import type { ModelTable } from "./model-table.ts";
 import type { Target } from "./target.ts";
 
 const FRESH_MS = 5 * 60_000;
-/** A provider that failed is not called again for this long. */
+/** A list that could not be fetched is not requested again for this long. */
 const RETRY_MS = 60_000;
 const TIMEOUT_MS = 5_000;
 const MAX_BYTES = 4 * 1024 * 1024;

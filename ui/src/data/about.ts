@@ -13,7 +13,7 @@ export interface About {
   readonly node: string;
   readonly platform: string;
   /**
-   * True if a gateway listener serves the page. Playgrounds, traces, profiles and the configuration text are then
+   * True if a gateway listener serves the page. Playgrounds, traces, profiles, and the configuration text are then
    * unavailable.
    */
   readonly readOnly: boolean;

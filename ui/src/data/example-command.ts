@@ -1,5 +1,5 @@
 /**
- * Builds an example shell command for the first MCP server, model or route of this gateway.
+ * Builds an example shell command for the first MCP server, model, or route of this gateway.
  */
 import type { Dump } from "./dump.ts";
 import { type Endpoint, endpointsOf } from "./endpoints.ts";

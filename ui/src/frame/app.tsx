@@ -1,6 +1,6 @@
 /**
- * The frame of the application: the rail, the current page, and the palette. Pages are loaded when they are first
- * opened.
+ * Renders the frame of the application: the rail, the current page, and the palette. Pages are loaded when they are
+ * first opened.
  */
 import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";

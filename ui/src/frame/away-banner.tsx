@@ -1,5 +1,5 @@
 /**
- * The banner for an unavailable gateway or a signed-out user. It explains that the page shows old data.
+ * Shows a banner if the gateway is unavailable or the user is signed out. It explains that the page shows old data.
  */
 import { useEffect, useState } from "preact/hooks";
 import { isSignedOut, unavailableSince } from "../data/connection.ts";

@@ -1,5 +1,5 @@
 /**
- * The logo and icons, drawn as lines on a 16-pixel grid. They are decorative, because a label is next to each.
+ * Draws the logo and the icons as lines on a 16-pixel grid. They are decorative, because a label is next to each.
  */
 
 const MARK = "M1.5 4.5c4 0 4.5 3.5 8 3.5M1.5 11.5c4 0 4.5-3.5 8-3.5M9.5 8h5";

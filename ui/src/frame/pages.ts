@@ -1,5 +1,5 @@
 /**
- * The pages in the order of the rail, each with its shortcut.
+ * Lists the pages in the order of the rail, each with its shortcut.
  */
 export interface Page {
   readonly name: string;

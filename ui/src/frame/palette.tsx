@@ -1,5 +1,5 @@
 /**
- * The command palette, which searches pages, listeners, routes, backends, policies, tools and request IDs.
+ * Implements the command palette, which searches pages, listeners, routes, backends, policies, tools, and request IDs.
  */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { dump } from "../data/dump.ts";

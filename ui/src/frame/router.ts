@@ -1,6 +1,6 @@
 /**
- * The router. Every view, filter and selection is part of the URL, so that links can be shared and the back button
- * works.
+ * Implements the router. Views, filters, and selections are part of the URL, so that links can be shared and the back
+ * button works.
  */
 import { computed, signal } from "@preact/signals";
 

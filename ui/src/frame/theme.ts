@@ -1,5 +1,5 @@
 /**
- * The theme (light, dark, or system), stored in the browser.
+ * Stores the theme (light, dark, or system) in the browser.
  */
 import { signal } from "@preact/signals";
 

@@ -1,5 +1,5 @@
 /**
- * A button that copies text to the clipboard and confirms it.
+ * Provides a button that copies text to the clipboard and confirms it.
  */
 import { useState } from "preact/hooks";
 

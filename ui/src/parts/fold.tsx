@@ -1,5 +1,6 @@
 /**
- * A collapsible section. Its content is created when it is first opened, so that large closed sections cost nothing.
+ * Provides a collapsible section. Its content is created when it is first opened, so that large closed sections cost
+ * nothing.
  */
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";

@@ -1,5 +1,5 @@
 /**
- * Formats numbers, times and sizes.
+ * Formats numbers, times, and sizes.
  */
 
 export function rateText(perSecond: number): string {

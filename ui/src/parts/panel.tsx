@@ -1,5 +1,5 @@
 /**
- * Page sections with a heading, and placeholders for empty and loading sections.
+ * Provides page sections with a heading, and placeholders for empty and loading sections.
  */
 import type { ComponentChildren } from "preact";
 import { ScrollX } from "./scroll-x.tsx";

@@ -1,6 +1,6 @@
 /**
- * A list to select from, such as routes or tools. Only visible rows are rendered, so it is fast with thousands of
- * entries.
+ * Provides a list to select from, such as routes or tools. Only visible rows are rendered, so it is fast with thousands
+ * of entries.
  */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";

@@ -1,5 +1,5 @@
 /**
- * A sparkline. It is decorative and next to a number, so it has no text alternative.
+ * Draws a sparkline. It is decorative and next to a number, so it has no text alternative.
  */
 export function Sparkline({
   values,

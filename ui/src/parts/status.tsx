@@ -1,5 +1,5 @@
 /**
- * A status with a shape and a color, so that it is readable without color vision.
+ * Shows a status with a shape and a color, so that it is readable without color vision.
  */
 
 import type { ComponentChildren } from "preact";

@@ -1,6 +1,6 @@
 /**
- * A button for actions that cannot be undone. The first click asks for confirmation, the second runs the action, and
- * moving the focus cancels it.
+ * Provides a button for actions that cannot be undone. The first click asks for confirmation, the second runs the
+ * action, and moving the focus cancels it.
  */
 import { useState } from "preact/hooks";
 import { visible } from "./format.ts";

@@ -1,5 +1,5 @@
 /**
- * Tabs with arrow key navigation for screen readers. The caller renders the content.
+ * Provides tabs with arrow key navigation. The caller renders the content.
  */
 export interface Tab<Name extends string> {
   readonly name: Name;

@@ -1,5 +1,5 @@
 /**
- * A relative time with the exact time on hover. All instances update together, once per second.
+ * Shows a relative time with the exact time on hover. All instances update together, once per second.
  */
 import { signal } from "@preact/signals";
 import { ageText } from "./format.ts";

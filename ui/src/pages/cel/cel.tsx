@@ -1,6 +1,6 @@
 /**
- * The CEL page. It evaluates an expression on a recent request or on custom attributes, and shows the value of each
- * part.
+ * Implements the CEL page. It evaluates an expression on a recent request or on custom attributes, and shows the value
+ * of each part.
  */
 import { useEffect, useState } from "preact/hooks";
 import { isReadOnly } from "../../data/about.ts";

@@ -1,6 +1,6 @@
 /**
- * Forms that add an MCP server or a model. The gateway inserts the lines into the configuration file's text, and the
- * editor shows the diff. Nothing is written until the user saves.
+ * Provides forms that add an MCP server or a model. The gateway inserts the lines into the configuration file's text,
+ * and the editor shows the diff. Nothing is written until the user saves.
  */
 import { useState } from "preact/hooks";
 import { about, isReadOnly } from "../../data/about.ts";

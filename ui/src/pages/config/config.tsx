@@ -1,6 +1,6 @@
 /**
- * The configuration editor, with problems in the margin, the documentation of the current field, and a preview of
- * changes.
+ * Implements the configuration editor, with problems in the margin, the documentation of the current field, and a
+ * preview of changes.
  */
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { about, isReadOnly } from "../../data/about.ts";

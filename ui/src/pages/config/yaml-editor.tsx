@@ -1,6 +1,6 @@
 /**
- * A YAML editor. Highlighted text is drawn below a transparent text area of the same size. The native text area keeps
- * shortcuts and screen readers working.
+ * Implements a YAML editor. Highlighted text is drawn below a transparent text area of the same size. The native text
+ * area keeps shortcuts and screen readers working.
  */
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { useWindowed } from "../../parts/windowed.ts";

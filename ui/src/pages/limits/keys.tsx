@@ -1,5 +1,5 @@
 /**
- * Lists, creates and revokes the API keys in the store. A new key is shown only once.
+ * Lists, creates, and revokes the API keys in the store. A new key is shown only once.
  */
 import { useState } from "preact/hooks";
 import { getJson, postJson } from "../../data/api.ts";

@@ -1,5 +1,5 @@
 /**
- * The chat playground. A rejected request links to its trace and rule.
+ * Implements the chat playground. A rejected request links to its trace and rule.
  */
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";

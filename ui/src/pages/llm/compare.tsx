@@ -1,5 +1,5 @@
 /**
- * Sends the same prompt to several models and compares the responses, tokens, cost and times.
+ * Sends the same prompt to several models and compares the responses, tokens, cost, and times.
  */
 import { signal } from "@preact/signals";
 import { useRef, useState } from "preact/hooks";

@@ -1,5 +1,5 @@
 /**
- * The LLM page: a chat through the gateway, the models and providers, and their usage.
+ * Implements the LLM page: a chat through the gateway, the models and providers, and their usage.
  */
 import { isReadOnly } from "../../data/about.ts";
 import { type DumpBackend, dump, listOf, textOf } from "../../data/dump.ts";

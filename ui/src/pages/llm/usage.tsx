@@ -1,5 +1,5 @@
 /**
- * Shows tokens over time by model, and the usage of recent requests by model, subject and route.
+ * Shows tokens over time by model, and the usage of recent requests by model, subject, and route.
  */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { history, seriesBy } from "../../data/history.ts";

@@ -1,5 +1,5 @@
 /**
- * The panel of one MCP call: a form, progress and log messages, the result, and a link to the trace.
+ * Shows one MCP call: a form, progress and log messages, the result, and a link to the trace.
  */
 import { useRef, useState } from "preact/hooks";
 import { pageHref } from "../../frame/router.ts";

@@ -1,5 +1,5 @@
 /**
- * The redirect page of the sign-in window. It sends the result to the page that opened it and closes.
+ * Implements the redirect page of the sign-in window. It sends the result to the page that opened it and closes.
  */
 import { useEffect } from "preact/hooks";
 import { param } from "../../frame/router.ts";

@@ -1,5 +1,5 @@
 /**
- * Shows the result of a tool, prompt or resource as text, images or JSON.
+ * Shows the result of a tool, prompt, or resource as text, images, or JSON.
  */
 import { useEffect, useState } from "preact/hooks";
 import { visible } from "../../parts/format.ts";

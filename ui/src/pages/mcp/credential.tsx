@@ -1,5 +1,5 @@
 /**
- * The credential of the playground, entered by the user or obtained by a login.
+ * Holds the credential of the playground, entered by the user or obtained by a login.
  */
 import type { Endpoint } from "../../data/endpoints.ts";
 import { pageHref } from "../../frame/router.ts";

@@ -1,5 +1,5 @@
 /**
- * An MCP client over streamable HTTP. It supports pings and elicitation, but not sampling.
+ * Implements an MCP client over streamable HTTP. It supports pings and elicitation, but not sampling.
  */
 import { callListener, createEventReader, type ListenerResponse } from "../../data/call.ts";
 import type { Endpoint } from "../../data/endpoints.ts";

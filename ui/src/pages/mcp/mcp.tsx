@@ -1,5 +1,5 @@
 /**
- * The MCP page: the servers behind the gateway, and a client to try their tools.
+ * Implements the MCP page: the servers of the gateway, and a client to try their tools.
  */
 import { stateText } from "../../../../src/cli/views/mcp-servers.ts";
 import { isReadOnly, mayOperate } from "../../data/about.ts";

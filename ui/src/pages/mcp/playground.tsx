@@ -1,5 +1,6 @@
 /**
- * The playground of a connected client: a list of tools, prompts and resources, and a form to call the selected one.
+ * Implements the playground of a connected client: a list of tools, prompts, and resources, and a form to call the
+ * selected one.
  */
 import { dump, listOf, textOf } from "../../data/dump.ts";
 import { param, setParams } from "../../frame/router.ts";

@@ -1,5 +1,5 @@
 /**
- * A form built from a JSON schema, with one field per property and JSON input for complex types. Empty properties are
+ * Builds a form from a JSON schema, with one field per property and JSON input for complex types. Empty properties are
  * omitted from the value.
  */
 import type { ComponentChildren } from "preact";

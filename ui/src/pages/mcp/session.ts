@@ -1,5 +1,5 @@
 /**
- * The playground's connection. There is at most one, and it is kept while other pages are open.
+ * Manages the playground's connection. There is at most one, and it is kept while other pages are open.
  */
 import { signal } from "@preact/signals";
 import type { Endpoint } from "../../data/endpoints.ts";

@@ -1,5 +1,5 @@
 /**
- * The differences between the tools of an MCP backend and its lock file, as returned by `/debug/mcp/lock`.
+ * Defines the differences between the tools of an MCP backend and its lock file, as returned by `/debug/mcp/lock`.
  */
 import type { Definition } from "./definition-text.ts";
 

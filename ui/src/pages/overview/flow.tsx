@@ -1,6 +1,6 @@
 /**
- * The traffic diagram with listeners, routes and backends. The width of a curve is the request rate, and its color
- * the share of errors. On a narrow screen, the nodes are a list.
+ * Draws the traffic diagram with listeners, routes, and backends. The width of a curve is the request rate, and its
+ * color is the share of errors. On a narrow screen, the nodes are a list.
  */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Dump, type DumpBackend, type Leaf, leavesOf, matchText } from "../../data/dump.ts";

@@ -1,5 +1,6 @@
 /**
- * The details of a node in the diagram: its policies, its recent requests, and its lines in the configuration file.
+ * Shows the details of a node in the diagram: its policies, its recent requests, and its lines in the configuration
+ * file.
  */
 import { isReadOnly } from "../../data/about.ts";
 import { canaryOf } from "../../data/canary.ts";

@@ -1,5 +1,5 @@
 /**
- * The home page: traffic, its health, and current problems.
+ * Implements the home page: traffic, its health, and current problems.
  */
 import { useEffect } from "preact/hooks";
 import { dump } from "../../data/dump.ts";

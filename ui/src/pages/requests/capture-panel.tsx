@@ -1,5 +1,5 @@
 /**
- * Shows a pending, running or completed trace, and the form that starts one.
+ * Shows a pending, running, or completed trace, and the form that starts one.
  */
 import { useState } from "preact/hooks";
 import { type Capture, captureNext, stopCapture } from "../../data/trace.ts";

@@ -1,5 +1,5 @@
 /**
- * Compares two JSON values leaf by leaf and returns additions, removals and changes.
+ * Compares two JSON values leaf by leaf and returns additions, removals, and changes.
  */
 export interface Difference {
   readonly path: string;

@@ -1,5 +1,5 @@
 /**
- * The table of requests. A row opens with a click or Enter.
+ * Shows the table of requests. A click or Enter opens a row.
  */
 import { useRef } from "preact/hooks";
 import type { RequestRow } from "../../data/requests.ts";

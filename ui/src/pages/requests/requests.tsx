@@ -1,5 +1,5 @@
 /**
- * The Requests page. Its filters and the selected request are part of the URL.
+ * Implements the Requests page. Its filters and the selected request are part of the URL.
  */
 
 import { useEffect, useMemo } from "preact/hooks";

@@ -1,5 +1,5 @@
 /**
- * A waterfall chart with one row per phase and one bar per policy or call.
+ * Draws a waterfall chart with one row per phase and one bar per policy or call.
  */
 import { durationText, visible } from "../../parts/format.ts";
 import type { Level } from "../../parts/status.tsx";

@@ -1,5 +1,5 @@
 /**
- * A flame graph. The width of a frame is its share of the total, and a click zooms into it.
+ * Draws a flame graph. The width of a frame is its share of the total, and a click zooms into it.
  */
 import { useState } from "preact/hooks";
 import { bytesText, durationText, percentText, visible } from "../../parts/format.ts";

@@ -1,5 +1,5 @@
 /**
- * The Runtime page: log level, memory, tasks, and profiles.
+ * Implements the Runtime page: log level, memory, tasks, and profiles.
  */
 import { isReadOnly, mayOperate } from "../../data/about.ts";
 import { PageHead } from "../../parts/panel.tsx";
