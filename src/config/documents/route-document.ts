@@ -353,11 +353,13 @@ function pathChange(path: unknown): { path?: unknown } | string {
   return `the path modifier ${String(path.type)} is not supported`;
 }
 
-function cors({ maxAge, ...fields }: Fields): readonly [string, unknown] {
-  return [
-    "cors",
-    { ...fields, ...(maxAge === undefined ? {} : { maxAge: typeof maxAge === "number" ? `${maxAge}s` : maxAge }) },
-  ];
+/** The defaults of the Gateway API. Those of the policy `cors` are for MCP clients and allow more methods. */
+const CORS_METHODS = ["GET", "HEAD", "POST"];
+const CORS_MAX_AGE_S = 5;
+
+function cors({ maxAge = CORS_MAX_AGE_S, allowMethods, ...fields }: Fields): readonly [string, unknown] {
+  const methods = listOf(allowMethods).length === 0 ? CORS_METHODS : allowMethods;
+  return ["cors", { ...fields, allowMethods: methods, maxAge: typeof maxAge === "number" ? `${maxAge}s` : maxAge }];
 }
 
 function filtersOf(holder: Fields): readonly unknown[] {

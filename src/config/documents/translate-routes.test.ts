@@ -106,6 +106,33 @@ test("a policy on an HTTPRoute or Gateway document shares its budgets over all r
   ]);
 });
 
+const corsCases: [written: string, translated: object][] = [
+  [
+    'allowOrigins: ["https://a.example"]',
+    { allowOrigins: ["https://a.example"], allowMethods: ["GET", "HEAD", "POST"], maxAge: "5s" },
+  ],
+  ['allowOrigins: ["*"], allowMethods: ["*"], maxAge: 60', { allowOrigins: ["*"], allowMethods: ["*"], maxAge: "60s" }],
+];
+for (const [written, translated] of corsCases)
+  test(`the CORS filter { ${written} } has the defaults of the Gateway API`, () => {
+    const filter = `{ type: CORS, cors: { ${written} } }`;
+    const { routes } = translate(
+      GATEWAY + ROUTE.replace(/filters:[\s\S]*?timeouts/, `filters: [${filter}]\n      timeouts`),
+    );
+    assert.deepEqual(routes[0]?.route.policies?.cors, translated);
+    assert.equal(routes[0]?.closed, undefined);
+  });
+
+test("a CORS filter with credentials for any origin blocks its rule", () => {
+  for (const origin of ["*", "https://*"]) {
+    const filter = `{ type: CORS, cors: { allowOrigins: ["${origin}"], allowCredentials: true } }`;
+    const { routes } = translate(
+      GATEWAY + ROUTE.replace(/filters:[\s\S]*?timeouts/, `filters: [${filter}]\n      timeouts`),
+    );
+    assert.match(String(routes[0]?.closed), /allowCredentials cannot be combined/);
+  }
+});
+
 test("a policy may name one section only", () => {
   const refs = "targetRefs: [{ group: gateway.networking.k8s.io, kind: HTTPRoute, name: shop, sectionName: cart }]";
   const result = translate(GATEWAY + ROUTE + policy(`${refs}\n${LIMIT}`));

@@ -32,6 +32,11 @@ const originCases: [allowed: string, origin: string, allows: boolean][] = [
   ["https://*.example.com:*", "https://app.example.com:8443", true],
   ["http://[::1]:3000", "http://[::1]:3000", true],
   ["http://[::1]:3000", "http://[::1].evil.test:3000", false],
+  ["https://*", "https://a.b.example.com", true],
+  ["https://*", "http://app.example.com", false],
+  ["https://*", `${ORIGIN}:8443`, false],
+  ["https://*:8443", `${ORIGIN}:8443`, true],
+  ["https://*", "null", false],
   ["*", "null", true],
 ];
 for (const [allowed, origin, allows] of originCases) {
@@ -80,6 +85,16 @@ test("wildcards echo the requested values and never allow credentials [L8] [S2.1
   assert.equal(reply.headers.get("access-control-allow-credentials"), undefined);
 });
 
+test("with credentials no header of the response contains a wildcard", () => {
+  const config = { allowOrigins: [ORIGIN], allowHeaders: ["*"], exposeHeaders: ["*"], allowCredentials: true };
+  const reply = preflight(config);
+  assert.equal(reply.headers.get("access-control-allow-headers"), undefined);
+  assert.equal(reply.headers.get("access-control-expose-headers"), undefined);
+  const exchange = anAnsweredExchange({ headers: { origin: ORIGIN }, responseHeaders: {} });
+  void compile(config).response?.(exchange);
+  assert.equal(exchange.response?.headers.get("access-control-expose-headers"), undefined);
+});
+
 test("a preflight from another origin gets no permission", () => {
   const reply = preflight({ allowOrigins: [ORIGIN] }, "https://evil.test");
   assert.equal(reply.status, 204);
@@ -126,6 +141,8 @@ for (const config of [
   {},
   { allowOrigins: [] },
   { allowOrigins: ["*"], allowCredentials: true },
+  { allowOrigins: ["https://*"], allowCredentials: true },
+  { allowOrigins: ["https://*:*"], allowCredentials: true },
   { allowOrigins: ["*"], maxAge: 10 },
   { allowOrigins: "*" },
   { allowOrigins: ["*"], allowHeaders: ["x\r\ny: z"] },

@@ -9,6 +9,8 @@ import { definePolicy } from "../../core/policy.ts";
 import { emptyReply } from "../../core/reply.ts";
 import { duration } from "../../core/schema.ts";
 
+/** Matches origins that allow every host. */
+const ANY_HOST = /^(?:\*|[a-z][a-z0-9+.-]*:\/\/\*(?::(?:\d+|\*))?)$/i;
 /** These methods are enough for MCP clients in a browser. */
 const DEFAULT_METHODS = ["GET", "POST", "DELETE", "OPTIONS"];
 
@@ -22,7 +24,9 @@ export const cors = definePolicy({
       allowOrigins: z
         .array(z.string().min(1))
         .min(1)
-        .describe('Allowed origins: exact, with a wildcard host (`https://*.example.com`), or `"*"` for any.'),
+        .describe(
+          'Allowed origins: exact, with a wildcard host (`https://*.example.com`, `https://*`), or `"*"` for any.',
+        ),
       allowHeaders: z.array(token()).optional().describe('Request headers that a page may send; `"*"` allows any.'),
       allowMethods: z
         .array(token())
@@ -35,12 +39,14 @@ export const cors = definePolicy({
       allowCredentials: z
         .boolean()
         .optional()
-        .describe("Whether pages may send cookies; not together with the origin `*`."),
+        .describe("Whether pages may send cookies; not together with origins that contain any host, such as `*`."),
       maxAge: duration().optional().describe("How long browsers may cache a preflight response, for example `10m`."),
     })
-    .refine((config) => !(config.allowCredentials && config.allowOrigins.includes("*")), {
-      message: 'allowCredentials cannot be combined with the origin "*": list the origins',
-      path: ["allowCredentials"],
+    .superRefine(({ allowCredentials, allowOrigins }, context) => {
+      const any = allowOrigins.find((origin) => ANY_HOST.test(origin));
+      if (!allowCredentials || any === undefined) return;
+      const message = `allowCredentials cannot be combined with the origin ${JSON.stringify(any)}: list the origins`;
+      context.addIssue({ code: "custom", message, path: ["allowCredentials"] });
     }),
 
   compile(config, env) {
@@ -52,7 +58,10 @@ export const cors = definePolicy({
         );
     const methods = config.allowMethods ?? DEFAULT_METHODS;
     const anyHeader = config.allowHeaders?.includes("*") === true;
-    const expose = config.exposeHeaders?.join(", ");
+    // With credentials, browsers read `*` in these headers as a name and not as a wildcard.
+    const anyHeaderText = config.allowCredentials ? undefined : "*";
+    const exposed = config.exposeHeaders?.filter((name) => name !== "*" || !config.allowCredentials);
+    const expose = exposed === undefined || exposed.length === 0 ? undefined : exposed.join(", ");
 
     function originHeaders(origin: string): Record<string, string> {
       const headers: Record<string, string> = { "access-control-allow-origin": origins.any ? "*" : origin };
@@ -62,7 +71,7 @@ export const cors = definePolicy({
 
     function preflight(exchange: Exchange, origin: string) {
       const requested = exchange.request.headers.get("access-control-request-headers");
-      const allowHeaders = anyHeader ? (requested ?? "*") : config.allowHeaders?.join(", ");
+      const allowHeaders = anyHeader ? (requested ?? anyHeaderText) : config.allowHeaders?.join(", ");
       return emptyReply(204, {
         ...originHeaders(origin),
         "access-control-allow-methods": methods.includes("*")
@@ -134,11 +143,11 @@ export function compileOrigins(allowed: readonly string[]): Origins {
   const patterns: Pattern[] = [];
   for (const entry of allowed) {
     if (entry === "*") continue;
-    const wildcard = /^([a-z][a-z0-9+.-]*):\/\/\*\.([^:/]+)(?::(\d+|\*))?$/i.exec(entry);
+    const wildcard = /^([a-z][a-z0-9+.-]*):\/\/\*(\.[^:/]+)?(?::(\d+|\*))?$/i.exec(entry);
     if (wildcard) {
       patterns.push({
         scheme: (wildcard[1] as string).toLowerCase(),
-        hostSuffix: `.${(wildcard[2] as string).toLowerCase()}`,
+        hostSuffix: wildcard[2]?.toLowerCase() ?? "",
         port: wildcard[3] ?? "",
       });
     } else exact.add(normalize(entry) ?? entry.toLowerCase());
