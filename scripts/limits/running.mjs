@@ -45,7 +45,7 @@ export const RUNNING_LIMITS = {
     ],
     [
       "MAX_TARGETS",
-      "config/documents/policy-document.ts",
+      "config/documents/policy-targets.ts",
       "targets of a GatewayPolicy",
       "rejected; a protection closes its routes",
     ],

@@ -17,6 +17,7 @@ import {
   type ResourceResult,
   type Verdict,
 } from "../config/documents/documents.ts";
+import { maySelect } from "../config/documents/policy-targets.ts";
 import {
   clusterDocument,
   createSnapshot,
@@ -26,7 +27,7 @@ import {
 } from "../config/documents/snapshot.ts";
 import { translateResources } from "../config/documents/translate.ts";
 import { routeSchema } from "../config/schema/schema.ts";
-import { listOf, textOf } from "../config/text/value-shapes.ts";
+import { fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
 import { policies } from "../policies/index.ts";
 
 export interface ClusterView {
@@ -95,8 +96,7 @@ export function createClusterView(objects: readonly KubernetesObject[], nowMs: n
   for (const gateway of gateways) {
     const key = gatewayKey(gateway);
     const attached = routes.filter((route) => namesGateway(route, gateway));
-    const names = new Set(attached.map(objectKey));
-    const targeting = ownPolicies.filter((policy) => targets(policy, gateway, names));
+    const targeting = ownPolicies.filter((policy) => targets(policy, [gateway, ...attached]));
     const own = [gateway, ...attached, ...targeting];
     const used = inOrder(own.flatMap((object) => recordings.get(object)?.used() ?? []));
     snapshots.set(key, createSnapshot(key, [...own, ...used], endpointsFor(used, endpoints)));
@@ -129,18 +129,17 @@ function namesGateway(route: KubernetesObject, gateway: KubernetesObject): boole
 }
 
 /**
- * Compares only the name, because a policy with an otherwise invalid reference can still make its target reject all
+ * Ignores kinds, because a policy with an otherwise invalid reference or selector can still make its target reject all
  * requests.
  */
-function targets(policy: KubernetesObject, gateway: KubernetesObject, routes: ReadonlySet<string>): boolean {
-  const namespace = policy.metadata.namespace ?? "";
-  const { targetRefs, targetRef } = specOf(policy);
-  const references = [...(Array.isArray(targetRefs) ? targetRefs : [targetRefs]), targetRef];
-  return references.some((reference) => {
-    const { name } = (typeof reference === "object" && reference !== null ? reference : {}) as { name?: unknown };
-    const key = keyOf(namespace, String(name));
-    return key === gatewayKey(gateway) || routes.has(key);
-  });
+function targets(policy: KubernetesObject, served: readonly KubernetesObject[]): boolean {
+  const { targetRefs, targetRef, targetSelectors } = specOf(policy);
+  const names = new Set([...[targetRefs].flat(), targetRef].map((reference) => fieldsOf(reference).name));
+  return served.some(
+    ({ metadata }) =>
+      metadata.namespace === policy.metadata.namespace &&
+      (names.has(metadata.name) || maySelect(targetSelectors, metadata.labels ?? {})),
+  );
 }
 
 function endpointsFor(

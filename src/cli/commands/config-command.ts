@@ -152,9 +152,18 @@ function row(entry: PolicyEntry): string[] {
   }
   const { metadata, spec } = entry as {
     metadata?: { name?: string; namespace?: string };
-    spec?: { targetRefs?: readonly { kind: string; name: string }[]; traffic?: unknown };
+    spec?: {
+      targetRefs?: readonly { kind: string; name: string }[];
+      targetSelectors?: readonly { kind: string; matchLabels?: object }[];
+      traffic?: unknown;
+    };
   };
-  const refs = (spec?.targetRefs ?? []).map(({ kind, name }) => `${kind}/${name}`).join(", ");
+  const named = (spec?.targetRefs ?? []).map(({ kind, name }) => `${kind}/${name}`);
+  const selected = (spec?.targetSelectors ?? []).map(
+    ({ kind, matchLabels = {} }) =>
+      `${kind}(${Object.entries(matchLabels).map(([name, value]) => `${name}=${value}`)})`,
+  );
+  const refs = [...named, ...selected].join(", ");
   return [`${entry.kind}/${metadata?.name ?? "?"}`, refs, conditions(entry), JSON.stringify(spec?.traffic ?? {})];
 }
 

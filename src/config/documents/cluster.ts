@@ -53,7 +53,7 @@ export function createCluster(objects: readonly KubernetesObject[]): Cluster {
     mayRefer: (from, to) => isGranted(grants, from, to),
     namespaceFits(namespace, selector) {
       const labels = find("Namespace", "", namespace)?.metadata.labels;
-      return selects(selector, (labels ?? {}) as Labels);
+      return selectsLabels(selector, (labels ?? {}) as Labels);
     },
   };
 }
@@ -103,7 +103,7 @@ function textsOf({ data }: KubernetesObject): ReadonlyMap<string, string> {
 
 type Labels = Readonly<Record<string, string>>;
 
-function selects(selector: unknown, labels: Labels): boolean {
+export function selectsLabels(selector: unknown, labels: Labels): boolean {
   if (!isObject(selector)) return false;
   const own = new Map(Object.entries(labels));
   const { matchLabels, matchExpressions } = selector;

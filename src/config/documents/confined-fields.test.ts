@@ -152,6 +152,7 @@ const SPOKEN_FOR: readonly [pattern: RegExp, by: "fetch" | "pool" | "gRPC" | "na
   [/allowedHosts\[\]$/, "name"],
   [/requestMirror\[\]\.service\.name$/, "name"],
   // CEL sources, names of headers and of keys of a bucket.
+  [/matchExpressions\[\]\.key$/, "name"],
   [/(local\[\]|limits\[\]|entries\[\]|cache)\.key$/, "name"],
   [/(accessKeyId|awsAccessKeyId|keyHash)$/, "name"],
 ];

@@ -75,10 +75,16 @@ export function backendCrd(): Schema {
 }
 
 /** Unknown fields and nulls are preserved at these paths, so that the gateway can report them. */
-const OPEN = new Set(["", "traffic", "backend", "backend.mcp", "targetRefs[]"]);
+const OPEN = new Set(["", "traffic", "backend", "backend.mcp", "targetRefs[]", "targetSelectors[]"]);
 
 const EXTRA: StructuralOptions["extra"] = {
-  "": validations({ rule: "has(self.traffic) || has(self.backend)", message: "one of traffic, backend is required" }),
+  "": validations(
+    { rule: "has(self.traffic) || has(self.backend)", message: "one of traffic, backend is required" },
+    {
+      rule: "has(self.targetRefs) || has(self.targetSelectors)",
+      message: "one of targetRefs, targetSelectors is required",
+    },
+  ),
   traffic: { minProperties: 1 },
   backend: { minProperties: 1 },
   "backend.mcp": { minProperties: 1 },

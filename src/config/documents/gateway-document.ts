@@ -21,7 +21,7 @@ import {
   type WrittenGateway,
   type WrittenSection,
 } from "./documents.ts";
-import { type GatewayListener, type GatewayTarget, gatewayReference } from "./targets.ts";
+import { type GatewayListener, type GatewayTarget, gatewayReference, labelsOf } from "./targets.ts";
 
 interface TranslatedGateway {
   readonly target: GatewayTarget;
@@ -106,7 +106,7 @@ export function translateGateway(
     });
   }
   return {
-    target: { reference: gatewayReference(namespace, name), listeners },
+    target: { reference: gatewayReference(namespace, name), labels: labelsOf(document), listeners },
     gateways: [...gateways.values()],
     outcome: { document, accepted: refused ?? acceptance(outcomes), listeners: outcomes },
   };

@@ -5,17 +5,16 @@
 
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import type { ConfigError } from "../../core/config-error.ts";
-import type { PolicyDefinition, Scope } from "../../core/policy.ts";
+import type { PolicyDefinition } from "../../core/policy.ts";
 import { validate } from "../schema/problems.ts";
 import { type Path, pathText } from "../text/value-path.ts";
-import { isObject, listOf, textOf } from "../text/value-shapes.ts";
+import { isObject } from "../text/value-shapes.ts";
 import type { Cluster } from "./cluster.ts";
 import { confinedValues } from "./confined-values.ts";
 import {
   type Attachment,
   type Closure,
   fullName,
-  GATEWAY_API_GROUP,
   identityOf,
   type ObjectReference,
   POLICY_API_GROUP,
@@ -29,8 +28,8 @@ import {
   type Verdict,
 } from "./documents.ts";
 import { findParts, type Part, STACKING_KINDS } from "./policy-spec.ts";
-import { ACCEPTED, statusOf, type TargetOutcome } from "./status.ts";
-import type { GatewayTarget, RouteTarget, TargetTable } from "./targets.ts";
+import { type ResolvedTarget, resolveTargets, type Targets } from "./policy-targets.ts";
+import { ACCEPTED, statusOf } from "./status.ts";
 
 interface PolicyContext extends Targets {
   readonly parts: readonly Part[];
@@ -70,7 +69,7 @@ export function translatePolicy(
   if (context.isDuplicate) fault(["metadata", "name"], "another GatewayPolicy has this name", false);
   const isRefused = faults.length > 0;
 
-  const { outcomes, targets, meant, repeated } = resolveTargets(spec, namespace, context, problems);
+  const { outcomes, targets, meant, repeated } = resolveTargets(spec, { namespace, name }, context, problems);
   if (outcomes.length === 0) fault(["spec", "targetRefs"], "a list with at least one target is required", false);
   const validParts = checkParts(spec, context.parts, document, fault, context.cluster);
 
@@ -246,167 +245,4 @@ function pathBelow(path: Path, text: string): Path {
           .filter((step) => step !== "")
           .map((step) => (/^\d+$/.test(step) ? Number(step) : step)),
       ];
-}
-
-const MAX_TARGETS = 16;
-const NOT_FOUND = " was not found";
-/** The section is probably misspelled, so a security policy must not leave the target open. */
-const SECTION_NOTE = "; a policy that protects blocks the whole target until this is fixed";
-
-interface Targets {
-  readonly gateways: TargetTable<GatewayTarget>;
-  readonly routes: TargetTable<RouteTarget>;
-}
-
-interface ResolvedTarget {
-  readonly reference: ObjectReference;
-  readonly scope: Extract<Scope, "gateway" | "route">;
-  readonly names: readonly string[];
-}
-
-interface ResolvedTargets {
-  readonly outcomes: readonly TargetOutcome[];
-  readonly targets: readonly ResolvedTarget[];
-  /** Lists the existing targets that invalid references probably mean. */
-  readonly meant: readonly ResolvedTarget[];
-  readonly repeated: readonly string[];
-}
-
-function resolveTargets(
-  spec: Readonly<Record<string, unknown>>,
-  namespace: string,
-  context: Targets,
-  problems: ProblemList,
-): ResolvedTargets {
-  const outcomes: TargetOutcome[] = [];
-  const targets: ResolvedTarget[] = [];
-  const meant: ResolvedTarget[] = [];
-  const repeated: string[] = [];
-  const seen = new Set<string>();
-  const refs = listOf(spec.targetRefs);
-  if (refs.length > MAX_TARGETS)
-    problems.add(["spec", "targetRefs"], `at most ${MAX_TARGETS} targets are allowed; the others are ignored`);
-  // References beyond the limit, a single object instead of a list, and the field `targetRef` of other policies are
-  // mistakes with a clear intent.
-  for (const ref of [...refs.slice(MAX_TARGETS), spec.targetRefs, spec.targetRef]) {
-    if (!isObject(ref)) continue;
-    const found = lookUp(referenceOf(ref, namespace), textOf(ref.sectionName), context);
-    if (typeof found !== "string") meant.push(found.target);
-  }
-
-  for (const [i, ref] of refs.slice(0, MAX_TARGETS).entries()) {
-    const fields = isObject(ref) ? ref : {};
-    const reference = referenceOf(fields, namespace);
-    const path = ["spec", "targetRefs", i];
-    const wrong = wrongReference(reference, namespace);
-    if (wrong) {
-      problems.add([...path, wrong.field], wrong.message);
-      const message = `${pathText([...path, wrong.field])}: ${wrong.message}`;
-      const invalid: Verdict = { isTrue: false, reason: "Invalid", message };
-      outcomes.push({
-        reference,
-        gateways: [],
-        accepted: invalid,
-        missing: { ...invalid, reason: "TargetNotSupported" },
-      });
-      for (const kind of meantKinds(reference.kind)) {
-        const guess = lookUp({ ...reference, kind }, textOf(fields.sectionName), context);
-        if (typeof guess !== "string") meant.push(guess.target);
-      }
-      continue;
-    }
-    const found = lookUp(reference, textOf(fields.sectionName), context);
-    if (typeof found === "string") {
-      const whole = found.endsWith(SECTION_NOTE) ? lookUp(reference, undefined, context) : found;
-      if (typeof whole !== "string") meant.push(whole.target);
-      problems.add(path, found);
-      const reason = found.includes(NOT_FOUND) ? "TargetNotFound" : "TargetNotAttached";
-      outcomes.push({ reference, gateways: [], missing: { isTrue: false, reason, message: found } });
-      continue;
-    }
-    const key = `${found.target.scope} ${referenceText(found.target.reference)}`;
-    if (seen.has(key)) {
-      const message = `repeats ${referenceText(found.target.reference)}, which counts once`;
-      problems.add(path, message);
-      repeated.push(`${pathText(path)} ${message}`);
-      continue;
-    }
-    seen.add(key);
-    targets.push(found.target);
-    outcomes.push({ reference, gateways: found.gateways, missing: undefined });
-  }
-  return { outcomes, targets, meant, repeated };
-}
-
-function referenceOf(fields: Readonly<Record<string, unknown>>, namespace: string): ObjectReference {
-  return {
-    group: textOf(fields.group) ?? "",
-    kind: textOf(fields.kind) ?? "",
-    namespace: textOf(fields.namespace) ?? namespace,
-    name: textOf(fields.name) ?? "",
-  };
-}
-
-/** Ignores the case of the kind. An empty kind can mean any of them. */
-function meantKinds(kind: string): readonly string[] {
-  return ["Gateway", "HTTPRoute"].filter((one) => kind === "" || one.toLowerCase() === kind.toLowerCase());
-}
-
-function wrongReference(reference: ObjectReference, namespace: string): { field: string; message: string } | undefined {
-  if (reference.kind !== "Gateway" && reference.kind !== "HTTPRoute") {
-    const shown = reference.kind === "" ? "the kind is missing" : `the kind ${reference.kind} is not supported`;
-    return { field: "kind", message: `${shown}: use Gateway or HTTPRoute` };
-  }
-  if (reference.group !== GATEWAY_API_GROUP) return { field: "group", message: `expected ${GATEWAY_API_GROUP}` };
-  if (reference.name === "") return { field: "name", message: "required field is missing" };
-  if (reference.namespace !== namespace)
-    return { field: "namespace", message: "a policy applies only to targets in its own namespace" };
-  return undefined;
-}
-
-function lookUp(
-  reference: ObjectReference,
-  sectionName: string | undefined,
-  context: Targets,
-): { target: ResolvedTarget; gateways: readonly ObjectReference[] } | string {
-  const isInSection = (section: { sectionName: string | undefined }): boolean =>
-    sectionName === undefined || section.sectionName === sectionName;
-  const { namespace, name } = reference;
-  const shown = `${referenceText(reference)}${sectionName === undefined ? "" : ` section ${sectionName}`}`;
-  if (reference.kind === "Gateway") {
-    const found = context.gateways.find(namespace, name);
-    if (!found) return `${shown}${NOT_FOUND}${suggestion(name, context.gateways.names(namespace))}`;
-    const listeners = found.listeners.filter(isInSection);
-    if (sectionName !== undefined && listeners.length === 0) return `${shown}${NOT_FOUND}${SECTION_NOTE}`;
-    // A policy for the whole Gateway also covers requests for a host name that no listener of the port has.
-    const names = [
-      ...new Set(
-        listeners.flatMap(({ gateway, section }) =>
-          section === undefined ? (gateway ?? []) : sectionName === undefined ? [section, gateway ?? section] : section,
-        ),
-      ),
-    ];
-    if (names.length === 0) return `${shown} has no listener that can be served`;
-    return {
-      target: { reference: { ...reference, ...ownerOf(found, sectionName) }, scope: "gateway", names },
-      gateways: [found.reference],
-    };
-  }
-  const found = context.routes.find(namespace, name);
-  const names = (found?.rules ?? []).filter(isInSection).map(({ route }) => route);
-  if (!found) return `${shown}${NOT_FOUND}${suggestion(name, context.routes.names(namespace))}`;
-  if (sectionName !== undefined && names.length === 0) return `${shown}${NOT_FOUND}${SECTION_NOTE}`;
-  if (found.gateways.length === 0 || names.length === 0) return `${shown} is not attached to any Gateway`;
-  return {
-    target: { reference: { ...reference, ...ownerOf(found, sectionName) }, scope: "route", names },
-    gateways: found.gateways,
-  };
-}
-
-function ownerOf(
-  found: { readonly reference: ObjectReference },
-  sectionName: string | undefined,
-): { namespace: string; name: string } {
-  const { namespace, name } = found.reference;
-  return { namespace, name: sectionName === undefined ? name : `${name}/${sectionName}` };
 }

@@ -120,17 +120,51 @@ export const STACKING_KINDS: ReadonlySet<string> = new Set([
   "transformations",
 ]);
 
+export const TARGET_KINDS = ["Gateway", "HTTPRoute", "GRPCRoute"] as const;
+
+const target = {
+  group: z.literal("gateway.networking.k8s.io").describe("The group of Gateways and routes."),
+  kind: z.enum(TARGET_KINDS).describe("The kind of the target."),
+};
+
 const targetRef = z.strictObject({
-  group: z.literal("gateway.networking.k8s.io").describe("The group of Gateway and HTTPRoute."),
-  kind: z.enum(["Gateway", "HTTPRoute"]).describe("The kind of the target."),
-  name: z.string().min(1).max(253).describe("The name of the Gateway or HTTPRoute, in the policy's namespace."),
+  ...target,
+  name: z.string().min(1).max(253).describe("The name of the Gateway or route, in the policy's namespace."),
   sectionName: z
     .string()
     .min(1)
     .max(253)
     .optional()
-    .describe("One listener of the Gateway, or one named rule of the HTTPRoute."),
+    .describe("One listener of the Gateway, or one named rule of the route."),
 });
+
+export const targetSelectorSchema = z
+  .strictObject({
+    ...target,
+    matchLabels: z
+      .record(z.string(), z.string())
+      .optional()
+      .describe("Labels with their values. The target must have all of them."),
+    matchExpressions: z
+      .array(
+        z
+          .strictObject({
+            key: z.string().min(1).describe("The label."),
+            operator: z.enum(["In", "NotIn", "Exists", "DoesNotExist"]).describe("The condition."),
+            values: z.array(z.string()).optional().describe("The values, only for `In` and `NotIn`."),
+          })
+          .refine(
+            ({ operator, values = [] }) => (operator === "In" || operator === "NotIn") === values.length > 0,
+            "`values` are required for `In` and `NotIn` only",
+          ),
+      )
+      .optional()
+      .describe("Conditions for labels. The target must meet all of them."),
+  })
+  .refine(
+    ({ matchLabels = {}, matchExpressions = [] }) => Object.keys(matchLabels).length + matchExpressions.length > 0,
+    "one of `matchLabels`, `matchExpressions` is required",
+  );
 
 function createSpecSchema(policies: readonly PolicyDefinition[]) {
   const below = (...field: string[]) =>
@@ -145,7 +179,14 @@ function createSpecSchema(policies: readonly PolicyDefinition[]) {
         .array(targetRef)
         .min(1)
         .max(16)
+        .optional()
         .describe("The targets of the policy. Each target has its own budgets."),
+      targetSelectors: z
+        .array(targetSelectorSchema)
+        .min(1)
+        .max(16)
+        .optional()
+        .describe("More targets, selected by their labels in the policy's namespace. Each target has its own budgets."),
       traffic: z.strictObject(below("traffic")).optional().describe("Policies for the requests of the targets."),
       backend: z
         .strictObject({
@@ -157,6 +198,10 @@ function createSpecSchema(policies: readonly PolicyDefinition[]) {
     .refine(
       (spec) => spec.traffic !== undefined || spec.backend !== undefined,
       "one of `traffic`, `backend` is required",
+    )
+    .refine(
+      (spec) => spec.targetRefs !== undefined || spec.targetSelectors !== undefined,
+      "one of `targetRefs`, `targetSelectors` is required",
     );
 }
 
@@ -172,6 +217,8 @@ export interface UnknownField {
   readonly known: readonly string[];
 }
 
+const TARGET_FIELDS = ["targetRefs", "targetSelectors"];
+
 export function findParts(
   spec: Readonly<Record<string, unknown>>,
   parts: readonly Part[],
@@ -183,7 +230,7 @@ export function findParts(
   function walk(object: Readonly<Record<string, unknown>>, above: readonly string[]): void {
     for (const [name, value] of Object.entries(object)) {
       const field = [...above, name];
-      if (field.join(".") === "targetRefs") continue;
+      if (above.length === 0 && TARGET_FIELDS.includes(name)) continue;
       const part = parts.find((one) => one.field.join(".") === field.join("."));
       if (part) found.push({ part, path: ["spec", ...field], value });
       else if (inner.has(field.join(".")) && isObject(value)) walk(value, field);
@@ -195,7 +242,7 @@ export function findParts(
     const names = parts
       .filter(({ field }) => above.every((name, i) => field[i] === name))
       .map(({ field }) => field[above.length] as string);
-    return [...new Set(above.length === 0 ? ["targetRefs", ...names] : names)];
+    return [...new Set(above.length === 0 ? [...TARGET_FIELDS, ...names] : names)];
   }
 
   walk(spec, []);

@@ -23,6 +23,7 @@ import {
   type GatewayListener,
   type GatewayTarget,
   gatewayReference,
+  labelsOf,
   type RouteTarget,
   routeReference,
   type TargetTable,
@@ -100,7 +101,12 @@ export function translateRoute(
     }
   }
   return {
-    target: { reference: routeReference(namespace, name), rules, gateways: found.references },
+    target: {
+      reference: routeReference(namespace, name, kind),
+      labels: labelsOf(document),
+      rules,
+      gateways: found.references,
+    },
     routes,
     outcome: {
       document,

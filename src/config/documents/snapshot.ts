@@ -39,6 +39,9 @@ export function parseSnapshot(text: string): Snapshot {
   };
 }
 
+/** Selectors of listeners and policies read the labels of these kinds. */
+const LABELED = new Set(["Namespace", "Gateway", "HTTPRoute", "GRPCRoute"]);
+
 function withoutBookkeeping({ apiVersion, kind, metadata, status: _, ...rest }: KubernetesObject): KubernetesObject {
   const { name, namespace, generation, creationTimestamp, labels } = metadata;
   return {
@@ -49,7 +52,7 @@ function withoutBookkeeping({ apiVersion, kind, metadata, status: _, ...rest }: 
       ...(namespace === undefined ? {} : { namespace }),
       ...(generation === undefined ? {} : { generation }),
       ...(creationTimestamp === undefined ? {} : { creationTimestamp }),
-      ...(labels === undefined || kind !== "Namespace" ? {} : { labels }),
+      ...(labels === undefined || !LABELED.has(kind) ? {} : { labels }),
     },
     ...rest,
   };

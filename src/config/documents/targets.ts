@@ -1,17 +1,23 @@
 /**
- * Finds the Gateways and HTTPRoutes that policies and routes refer to, in documents and in the standalone
+ * Finds the Gateways and routes that policies and routes refer to, in documents and in the standalone
  * configuration.
  */
+import { fieldsOf } from "../text/value-shapes.ts";
 import {
   DEFAULT_NAMESPACE,
   GATEWAY_API_GROUP,
   type ListenerOutcome,
   type ObjectReference,
+  type ResourceDocument,
   type StandaloneTarget,
 } from "./documents.ts";
 
+type Labels = Readonly<Record<string, string>>;
+
 export interface GatewayTarget {
   readonly reference: ObjectReference;
+  /** Undefined in the standalone configuration, which selectors do not select. */
+  readonly labels?: Labels;
   readonly listeners: readonly GatewayListener[];
 }
 
@@ -29,6 +35,7 @@ export interface GatewayListener {
 
 export interface RouteTarget {
   readonly reference: ObjectReference;
+  readonly labels?: Labels;
   readonly rules: readonly { readonly sectionName: string | undefined; readonly route: string }[];
   readonly gateways: readonly ObjectReference[];
 }
@@ -37,8 +44,13 @@ export function gatewayReference(namespace: string, name: string): ObjectReferen
   return { group: GATEWAY_API_GROUP, kind: "Gateway", namespace, name };
 }
 
-export function routeReference(namespace: string, name: string): ObjectReference {
-  return { group: GATEWAY_API_GROUP, kind: "HTTPRoute", namespace, name };
+export function routeReference(namespace: string, name: string, kind = "HTTPRoute"): ObjectReference {
+  return { group: GATEWAY_API_GROUP, kind, namespace, name };
+}
+
+export function labelsOf(document: ResourceDocument): Labels {
+  const labels = fieldsOf(fieldsOf(fieldsOf(document.value).metadata).labels);
+  return Object.fromEntries(Object.entries(labels).map(([name, value]) => [name, String(value)]));
 }
 
 export function standaloneGateway({ name, port }: StandaloneTarget): GatewayTarget {
@@ -77,12 +89,13 @@ export class TargetTable<Target extends { readonly reference: ObjectReference }>
     return this.#documents.get(keyOf(namespace, name)) ?? this.#standalone.get(name);
   }
 
+  /** Returns the documents of a namespace, without the standalone configuration. */
+  inNamespace(namespace: string): Target[] {
+    return [...this.#documents.values()].filter(({ reference }) => reference.namespace === namespace);
+  }
+
   names(namespace: string): string[] {
-    const documents = [...this.#documents.values()].map(({ reference }) => reference);
-    return [
-      ...documents.filter((reference) => reference.namespace === namespace).map(({ name }) => name),
-      ...this.#standalone.keys(),
-    ];
+    return [...this.inNamespace(namespace).map(({ reference }) => reference.name), ...this.#standalone.keys()];
   }
 }
 

@@ -116,8 +116,8 @@ const targets = [
     name: "a kind that is not supported",
     ref: '{ group: "", kind: Service, name: web }',
     expected: [
-      "Service web: Accepted False Invalid: spec.targetRefs[0].kind: the kind Service is not supported: use Gateway or HTTPRoute",
-      "Service web: Attached False TargetNotSupported: spec.targetRefs[0].kind: the kind Service is not supported: use Gateway or HTTPRoute",
+      "Service web: Accepted False Invalid: spec.targetRefs[0].kind: the kind Service is not supported: use Gateway, HTTPRoute, or GRPCRoute",
+      "Service web: Attached False TargetNotSupported: spec.targetRefs[0].kind: the kind Service is not supported: use Gateway, HTTPRoute, or GRPCRoute",
     ],
   },
   {

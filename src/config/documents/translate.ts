@@ -39,7 +39,7 @@ import { translateGateway } from "./gateway-document.ts";
 import { translatePolicy } from "./policy-document.ts";
 import { findParts, type Part, partsOf, specSchema } from "./policy-spec.ts";
 import { translateRoute } from "./route-document.ts";
-import { standaloneGateway, standaloneRoute, TargetTable } from "./targets.ts";
+import { type RouteTarget, standaloneGateway, standaloneRoute, TargetTable } from "./targets.ts";
 
 export function translateResources(input: ResourceInput): ResourceResult {
   const { standalone } = input;
@@ -56,6 +56,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
   const problems: ConfigError[] = [];
   const gatewayTargets = new TargetTable(isCluster ? [] : standalone.gateways.map(standaloneGateway));
   const routeTargets = new TargetTable(isCluster ? [] : standalone.routes.map(standaloneRoute));
+  const grpcTargets = new TargetTable<RouteTarget>([]);
   const taken = takenKindsOf(input);
   const gateways: WrittenGateway[] = [];
   const routes: WrittenRoute[] = [];
@@ -98,10 +99,10 @@ export function translateResources(input: ResourceInput): ResourceResult {
     gatewayOutcomes.push(translated.outcome);
   });
 
-  each("HTTPRoute", GATEWAY_API_GROUP, (document, list) => {
-    const { namespace, name } = identityOf(document);
-    if (routeTargets.has(namespace, name)) {
-      list.add(["metadata", "name"], "another HTTPRoute has this name");
+  const addRoute = (targets: TargetTable<RouteTarget>) => (document: ResourceDocument, list: ProblemList) => {
+    const { namespace, name, kind } = identityOf(document);
+    if (targets.has(namespace, name)) {
+      list.add(["metadata", "name"], `another ${kind} has this name`);
       return;
     }
     const translated = translateRoute(
@@ -112,32 +113,18 @@ export function translateResources(input: ResourceInput): ResourceResult {
     const usable = translated.routes.flatMap((route) => checkedRoute(route, input, list));
     routeOutcomes.push(withClosedRules(translated.outcome, translated.routes, usable));
     const names = new Set(usable.map(({ route }) => route.name));
-    routeTargets.addDocument({
+    targets.addDocument({
       ...translated.target,
       rules: translated.target.rules.filter(({ route }) => names.has(route)),
     });
     for (const { route } of usable) {
       const kinds = taken({ kind: "route", name: route.name });
-      for (const kind of Object.keys(route.policies ?? {})) kinds.set(kind, `HTTPRoute ${fullName(document)}`);
+      for (const policy of Object.keys(route.policies ?? {})) kinds.set(policy, `${kind} ${fullName(document)}`);
     }
     routes.push(...usable);
-  });
-
-  // Policies cannot target GRPCRoutes, which inherit the policies of their Gateways.
-  const grpcNames = new Set<string>();
-  each("GRPCRoute", GATEWAY_API_GROUP, (document, list) => {
-    const key = fullName(document);
-    if (grpcNames.has(key)) {
-      list.add(["metadata", "name"], "another GRPCRoute has this name");
-      return;
-    }
-    grpcNames.add(key);
-    const context = { gateways: gatewayTargets, findBackend: findBackendFor(document), isCluster };
-    const translated = translateRoute(document, context, list);
-    const usable = translated.routes.flatMap((route) => checkedRoute(route, input, list));
-    routeOutcomes.push(withClosedRules(translated.outcome, translated.routes, usable));
-    routes.push(...usable);
-  });
+  };
+  each("HTTPRoute", GATEWAY_API_GROUP, addRoute(routeTargets));
+  each("GRPCRoute", GATEWAY_API_GROUP, addRoute(grpcTargets));
 
   each("Backend", "", (document, list) => {
     if (identityOf(document).apiVersion === POLICY_API_VERSION || isCluster)
@@ -159,6 +146,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
       parts,
       gateways: gatewayTargets,
       routes: routeTargets,
+      grpcRoutes: grpcTargets,
       takenKinds: taken,
       nowMs: input.nowMs,
       previous,
