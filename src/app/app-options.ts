@@ -55,6 +55,5 @@ export interface App {
    */
   stop(closesIdle?: boolean): Promise<void>;
   readonly stopped: Promise<void>;
-  /** Logs an uncaught exception and adds it to the metrics. */
   unexpected(error: unknown): void;
 }

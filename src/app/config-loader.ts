@@ -19,7 +19,6 @@ export interface FirstLoad {
   readonly content: string;
   /** Commits the resources, once the listeners serve the configuration. */
   serves(): void;
-  /** Closes the resources of a configuration that is not served. */
   discard(): void;
 }
 
@@ -34,7 +33,6 @@ export interface ConfigLoader {
   nextInSlices(generation: ConfigGeneration, before: Loaded): Promise<Prepared>;
   paths(): string[];
   content(): string;
-  /** Returns the source texts of the last load. */
   texts(): readonly SourceText[];
 }
 

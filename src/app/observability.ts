@@ -80,7 +80,6 @@ function openHistoryDatabase({ clock, logger, metrics }: Services, config: Loade
   );
 }
 
-/** Rejects with a StartError if the history refuses to start. */
 export async function checkHistory(history: History | undefined, config: Loaded): Promise<void> {
   const refusal = await history?.started;
   if (refusal !== undefined) throw new StartError([`${config.processWrittenAt("history")}: ${refusal}`]);

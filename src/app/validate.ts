@@ -157,7 +157,6 @@ export function dryRequestOf(described: DescribedRequest, given: GivenToken | un
   return { ...described, method: method ?? (hasBody ? "POST" : "GET"), given };
 }
 
-/** Compares the clients that may use each named item with the expected ones. */
 async function accessDifferences(
   { expectAccess, principals: sets = [] }: AccessTest,
   topology: Topology,

@@ -95,7 +95,6 @@ export interface InspectedTool {
 export interface InspectedTarget {
   readonly target: string;
   readonly tools: readonly InspectedTool[];
-  /** Explains why the server could not be listed. */
   readonly error?: string;
 }
 

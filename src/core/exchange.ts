@@ -51,7 +51,6 @@ export interface GatewayResponse {
   status: number;
   headers: HeaderList;
   readonly source: "upstream" | "gateway";
-  /** The value is undefined if the body was not buffered. */
   body?: Buffer;
   /** A policy can set this body to replace the backend's. */
   replacement?: Buffer;
@@ -162,7 +161,6 @@ class ExchangeLimits {
   charges: ChargeTaken[] | undefined = undefined;
   /** The limits settle these charges when the tokens have been counted. */
   tokenCharges: ChargeTaken[] | undefined = undefined;
-  /** Lists the amounts that budgets charged for this request. */
   spent: SpentAmount[] | undefined = undefined;
 }
 
@@ -284,7 +282,7 @@ export class Exchange implements Linked<Exchange> {
     return this.#bodyReservation;
   }
 
-  /** Memory and connection shares are charged to this client. */
+  /** Identifies the client for limits per client. */
   get client(): string {
     return clientKey(this.identity.principal, this.clientAddress);
   }
@@ -301,7 +299,6 @@ export class Exchange implements Linked<Exchange> {
     this.#bodyReservation?.dropCopies();
   }
 
-  /** Releases the memory charged for bodies and held responses. */
   releaseMemory(): void {
     this.#bodyReservation?.release();
     this.#heldResponse?.close();

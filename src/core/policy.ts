@@ -63,7 +63,6 @@ export interface ConfiguredPrincipal {
 
 /** A policy runs at these steps of a request. Only `request`, `recall`, and `response` may return a promise. */
 export interface Hooks {
-  /** Runs when the request head is available. */
   request?(exchange: Exchange): HookResult;
   /**
    * Runs after authentication and authorization. The returned charge is applied if all admit hooks succeed, and
@@ -116,7 +115,6 @@ export function rejectPromise<Result>(hook: keyof Hooks | keyof Charge, result: 
 }
 
 export interface LlmSight {
-  /** True if the policy counts tokens. */
   readonly tokens?: boolean;
   /** Works like `tokens`, for limits in shadow mode, which reject nothing. */
   readonly watchedTokens?: boolean;
@@ -259,7 +257,6 @@ export interface LimitRegistry {
   /** Returns whether calls are rejected while the store is unavailable. */
   requiresStore(): boolean;
   budgets(key?: string): Promise<readonly BudgetView[]>;
-  /** Returns a function that unregisters the limiter. */
   register(view: (key: string | undefined) => readonly LimitView[], handed?: HandedLimit): () => void;
   handed(): readonly HandedLimit[];
   views(key?: string): readonly LimitView[];

@@ -93,7 +93,6 @@ function ipv6Network(address: string): string {
   return `${[...before, ...Array<string>(zeros).fill("0"), ...after].slice(0, 4).join(":")}::/64`;
 }
 
-/** Removes the digits after a NUL. */
 export function shownPrincipal(principal: string): string {
   return principal.replace(/\0[0-9a-f]*/g, "");
 }

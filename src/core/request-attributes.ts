@@ -24,7 +24,6 @@ export interface McpAttributes {
 /** `denied` means that an authorization rule rejected the request. */
 export type McpOutcome = "ok" | "tool_error" | "rpc_error" | "denied" | "failed" | "cancelled";
 
-/** Decides which items the MCP authorization policies allow for this request. */
 export interface McpAccess {
   /** `call` is set if the item is a tool that is called. */
   allows(
@@ -35,7 +34,6 @@ export interface McpAccess {
   ): boolean;
 }
 
-/** Decides which models the client's API key can use. */
 export interface ModelAccess {
   allows(model: string): boolean;
   /** Lists the allowed models that are not patterns. */

@@ -89,7 +89,6 @@ export function httpUrl() {
   }, "expected an http or https URL without credentials");
 }
 
-/** Validates the URL of a server that the gateway connects to. */
 export function serverUrl() {
   return markAddress(httpUrl());
 }

@@ -9,7 +9,6 @@ export interface Source {
   readonly client?: string | undefined;
   /** The identity is the subject of the client certificate. */
   readonly identity?: string | undefined;
-  /** The TLS client sent this server name (SNI). */
   readonly serverName?: string | undefined;
 }
 

@@ -92,7 +92,6 @@ function isSameFolded(left: string, right: string): boolean {
   return true;
 }
 
-/** Returns the name with lowercase letters, digits, and `-` only. */
 export function foldHeaderName(name: string): string {
   return hasPlainSpelling(name) ? name : name.toLowerCase().replace(/[^a-z0-9]/g, "-");
 }

@@ -195,7 +195,6 @@ function cutTo(list: string[], length: number): void {
   while (list.length > length) list.pop();
 }
 
-/** Accepts visible ASCII characters, spaces, tabs, and characters from 0x80 to 0xFF. */
 export function isHeaderValue(value: string): boolean {
   return VALUE.test(value);
 }

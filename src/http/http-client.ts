@@ -29,7 +29,6 @@ export interface TlsOptions {
   readonly servername?: string;
   /** The certificate must have one of these DNS names or URIs, instead of the server's name. */
   readonly names?: readonly string[];
-  /** True to disable certificate verification. */
   readonly insecure?: boolean;
 }
 

@@ -18,7 +18,6 @@ export class FrameCounter {
     return this.#headerBytes === 0 && this.#payloadLeft === 0;
   }
 
-  /** True after a close frame, which no frame may follow. */
   get hasClosed(): boolean {
     return this.#hasClosed;
   }

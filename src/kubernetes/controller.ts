@@ -54,7 +54,6 @@ export interface ControllerOptions {
 }
 
 export interface ControllerState {
-  /** Names the kinds that have not been listed yet. */
   readonly waitingFor: readonly string[];
   readonly unreadable: readonly string[];
   /** Counts the Gateways and routes that wait until policies can be read. */

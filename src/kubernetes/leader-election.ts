@@ -27,7 +27,6 @@ export interface Leader {
   /** Returns the `host:port` of the leader if it is another replica. */
   leaderAddress(): string | undefined;
   isConnected(): boolean;
-  /** Releases the Lease if this replica holds it. */
   stop(): Promise<void>;
 }
 

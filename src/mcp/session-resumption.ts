@@ -68,7 +68,6 @@ export class SessionResumption {
     });
   }
 
-  /** Rejects with `overloaded` if a limit is reached. */
   #resumeOnce(id: string, client: SessionClient, headers: HeaderList): Promise<ResumeOutcome> {
     const key = JSON.stringify([client.owner ?? null, id]);
     const pending = this.#pending.get(key);

@@ -59,7 +59,6 @@ export type StoreKind = "memory" | "folder" | "redis";
 
 /** A message is delivered immediately or not at all. */
 export interface Bus {
-  /** Resolves with the number of receivers. */
   publish(channel: string, text: string): Promise<number>;
   /** Does not fail. While the connection is down, no messages arrive. */
   listen(channel: string, receive: (text: string) => void): BusChannel;

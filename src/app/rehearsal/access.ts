@@ -26,7 +26,6 @@ import { valuesIn, withoutVariables, type YieldThread } from "./rehearse.ts";
 
 export interface AccessInput {
   readonly sources: readonly SourceText[];
-  /** If set, this configuration is reviewed too. */
   readonly after?: readonly SourceText[] | undefined;
   readonly environment: Environment;
   readonly storedKeys: readonly StoredKeyIdentity[];

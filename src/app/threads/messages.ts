@@ -32,7 +32,6 @@ export interface Snapshot {
 }
 
 export type Order =
-  /** Compiles a configuration next to the running one. */
   | { readonly kind: "prepare"; readonly snapshot: Snapshot }
   /** Serves the prepared configuration. `ports` contains the listener ports that other threads use. */
   | { readonly kind: "commit"; readonly ports: ReadonlyMap<string, number> }

@@ -34,7 +34,6 @@ import { createForwarding, type Forwarding } from "./forwarding.ts";
 import type { FromThread, Order, Report, Snapshot, ThreadData, ToThread } from "./messages.ts";
 
 export interface ThreadApp {
-  /** Logs an uncaught exception and adds it to the metrics. */
   unexpected(error: unknown): void;
 }
 
@@ -70,7 +69,6 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   const memory = givenSharedMemory(thread, () => given.memory);
   const loader = createConfigLoader(services, sources, ui.source, () => memory);
 
-  /** Calls the endpoint in the main thread. */
   const fromMain: AdminHandler = async (request) => {
     const channel = new MessageChannel();
     const answer = readRemote(channel.port1);

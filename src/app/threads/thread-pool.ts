@@ -228,7 +228,6 @@ export interface ThreadHandlers {
   history(text: string): void;
   admin(request: RemoteRequest, port: MessagePort): void;
   store(question: StoreRequest): Promise<StoreResponse>;
-  /** Called once, when the thread exits. */
   ended(reason: string): void;
 }
 

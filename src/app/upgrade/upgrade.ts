@@ -26,7 +26,6 @@ export interface UpgradeEnv {
   readonly limits: LimitRegistry;
   /** Throws if sockets cannot be handed over. */
   sockets(): readonly HandedSocket[];
-  /** Undefined if no new process can be started. */
   readonly start: ((sockets: readonly HandedSocket[], events: SuccessorEvents) => Successor) | undefined;
   reopenStore(): Promise<void>;
   isShuttingDown(): boolean;

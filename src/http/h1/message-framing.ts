@@ -31,7 +31,6 @@ function isBlank(code: number): boolean {
   return code === SPACE || code === TAB;
 }
 
-/** Returns -1 if the byte is not a hex digit. */
 export function hexDigit(byte: number): number {
   if (byte >= 48 && byte <= 57) return byte - 48;
   const lower = byte | 0x20;

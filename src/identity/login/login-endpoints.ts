@@ -233,7 +233,6 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
   };
 }
 
-/** Converts OAuth errors to responses, and throws all other errors. */
 function asReply(error: unknown): Reply {
   if (error instanceof OAuthRequestError) {
     return jsonReply(
@@ -268,7 +267,6 @@ function passThrough(response: FetchResponse): Reply {
   return { status: response.status, headers, body: response.body, confidential: true };
 }
 
-/** The pipeline has already buffered the body. */
 function readBody(exchange: Exchange, type: string, error: "invalid_request" | "invalid_client_metadata"): Buffer {
   const { body, headers } = exchange.request;
   const sent = headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();

@@ -58,7 +58,6 @@ export interface StoredKeys {
   find(key: string): Promise<StoredKey | undefined>;
   make(request: KeyRequest): Promise<{ readonly id: string; readonly key: string }>;
   list(): Promise<StoredKey[]>;
-  /** Resolves with false if no key has this ID. */
   revoke(id: string): Promise<boolean>;
 }
 

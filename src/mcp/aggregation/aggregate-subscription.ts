@@ -24,7 +24,6 @@ import type { Upstream } from "../server-side/upstream.ts";
 import { type Names, renamedNotification } from "./names.ts";
 
 export interface AggregateSubscription extends CallHandle {
-  /** Adds a target that became available late. */
   join(upstream: Upstream): void;
 }
 

@@ -161,7 +161,6 @@ export interface ListPage {
   readonly failed: ReadonlyMap<string, string>;
 }
 
-/** `item` returns the JSON of one item, or undefined to omit it. */
 export function* mergePages(
   method: string,
   outcomes: readonly TargetResponse[],

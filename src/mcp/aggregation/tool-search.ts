@@ -31,7 +31,6 @@ const MAX_SEARCHED_PAGES = 100;
 const MAX_SEARCHED_TOOLS = 20_000;
 /** Limits one tool definition, because parsing it blocks the event loop. */
 const MAX_SEARCHED_CHARS = 1024 * 1024;
-/** Larger lists are searched in slices. */
 const SLICED_TOOLS = 100;
 
 interface FoundTools {

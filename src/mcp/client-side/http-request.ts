@@ -35,7 +35,6 @@ import { type EventPlace, parseEventId } from "../session/event-log.ts";
 import type { Session } from "../session/session.ts";
 
 const MAX_BATCH = 100;
-/** Limits the name, title, and version of a client. */
 const MAX_CLIENT_NAME_CHARS = 256;
 /** One UTF-16 code unit takes at most this many bytes in UTF-8. */
 const BYTES_PER_CHAR = 3;

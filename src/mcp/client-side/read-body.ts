@@ -14,7 +14,6 @@ import { RequestRejection } from "./http-request.ts";
 /** The official SDKs use this code for errors without a JSON-RPC code. */
 const OVERLOADED = -32000;
 const RETRY_SECONDS = "5";
-/** Limits the bytes beyond the body limit that are read and discarded. */
 const MAX_DISCARDED_BYTES = 16 * 1024 * 1024;
 /** The gateway searches this many bytes at the start and at the end of an oversized message for its id. */
 const MAX_ID_WINDOW_BYTES = 4 * 1024;

@@ -16,7 +16,6 @@ export interface ApiRequest {
   readonly body: Buffer | undefined;
 }
 
-/** Reports invalid arguments of a tool call. */
 export class ArgumentProblem extends ExpectedError {}
 
 /** `bodyText` is the argument `body` exactly as the client wrote it. */

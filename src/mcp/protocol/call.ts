@@ -133,7 +133,6 @@ export function runSteps<T>(
     });
 }
 
-/** Applies `change` to the result of the call. */
 export function mapResult(call: Call, change: (message: ServerMessage) => ServerMessage): Call {
   return {
     request: call.request,

@@ -11,7 +11,6 @@ import { type Bus, type BusChannel, type Store, storeNamespace } from "../../sto
 
 /** Limits concurrent sends. Further messages are dropped. */
 const MAX_SENDS = 1_000;
-/** Limits the wait for confirmations from other replicas. */
 const ASK_MS = 2_000;
 
 export interface ReplicaServices {

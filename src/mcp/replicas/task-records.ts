@@ -9,7 +9,6 @@ import type { ReplicaServices } from "./replica-bus.ts";
 
 const MAX_TASKS = 500;
 const MAX_RECORD_CHARS = 128 * 1024;
-/** Longer arguments are not stored. */
 const MAX_ARGUMENT_CHARS = 4 * 1024;
 const KEPT_MS = 24 * 3_600_000;
 const REFRESHED_AFTER_MS = 3_600_000;

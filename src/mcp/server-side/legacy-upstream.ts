@@ -27,7 +27,6 @@ import {
   type UpstreamListener,
 } from "./upstream.ts";
 
-/** Limits the subscriptions that are restored after the server restarts. */
 const MAX_SUBSCRIPTIONS = 1_000;
 const MAX_SUBSCRIPTION_CHARS = 2_000;
 

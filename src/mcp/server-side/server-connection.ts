@@ -327,7 +327,6 @@ export class ServerConnection {
     return pending;
   }
 
-  /** Drops the notification unless the connection is up. */
   notify(text: string, method: string, wire?: WireTap): void {
     if (this.#state === "up") this.#send({ text, method, wire });
   }
@@ -516,7 +515,6 @@ export class ServerConnection {
   }
 }
 
-/** Increases the delay between connection attempts exponentially, up to a limit. */
 class ReconnectBackoff {
   failedStarts = 0;
   #losses = 0;

@@ -38,7 +38,6 @@ const SESSION_BYTES = 8 * 1024;
 /** The client's data is retained several times, as strings and as objects. */
 const RETAINED_COPIES = 4;
 const RETRY_AFTER_SECONDS = "5";
-/** The minimum interval between refreshes of a session's record. */
 const RECORD_EVERY_MS = 30_000;
 
 export interface StoreSettings {
@@ -159,7 +158,6 @@ export class SessionStore implements SessionHost {
     return group;
   }
 
-  /** Assigns another key to the group, unless a group already has it. */
   addGroupKey(group: ClientGroup, key: string): void {
     if (!this.#groups.has(key)) this.#groups.set(key, group);
   }

@@ -55,7 +55,6 @@ export class SessionStreams implements StreamOwner {
     return new EventStream(this.#next++, this, primeAfterMs, 0, answers);
   }
 
-  /** Sends a message that is not part of a call. */
   send(text: string): void {
     if (this.general.isConnected || !this.#session.peers.isShared) {
       this.general.event(text);
@@ -96,7 +95,6 @@ export class SessionStreams implements StreamOwner {
     return this.#listeners.join(resumed, sink, after.number, lifeMs);
   }
 
-  /** Sends an error for a response that is no longer available. */
   #lost(sink: ResponseReceiver, { stream, number, answers }: EventPlace): EventStream | undefined {
     if (stream === GENERAL_STREAM || answers === undefined) return undefined;
     const lost = new EventStream(stream, this, undefined, number, answers);

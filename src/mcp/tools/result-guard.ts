@@ -28,7 +28,6 @@ const CLOSE_OBJECT = 125;
 /** Limits the time that patterns run on a thread that other clients share. */
 const MAX_GUARDED_CHARS = 2 * 1024 * 1024;
 
-/** The number of characters that are scanned per slice, not counting the work of the guard. */
 const STEP_CHARS = 16 * 1024;
 
 const ENCODED: ReadonlySet<string> = new Set(["data", "blob"]);

@@ -30,7 +30,6 @@ export interface ResultGuard {
 export interface ResultWatch {
   /** Returns the rules and actions that the guards would apply, but never the text. */
   found(parts: readonly string[]): Steps<readonly WatchFinding[]>;
-  /** The findings for a result that is too large to check. */
   readonly unread: readonly WatchFinding[];
 }
 
@@ -138,7 +137,6 @@ function shownTool(text: string, item: Span, override: CompiledOverride): string
   return added.length === 0 ? changed : `${changed.slice(0, changed.lastIndexOf("}"))},${added.join(",")}}`;
 }
 
-/** `*` matches any characters. */
 function wildcard(pattern: string): { test(name: string): boolean } {
   const [first = "", ...rest] = pattern.split("*");
   const last = rest.pop();

@@ -279,7 +279,6 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     return passes;
   }
 
-  /** Continues with the accepted tools, after reading the server's list if necessary. */
   #compared(call: Call, then: (names: ReadonlySet<string>) => CallHandle): CallHandle {
     const nowMs = this.#env.clock.monotonicMs();
     if (this.#accepted && nowMs - this.#accepted.atMs < COMPARED_MS) return then(this.#accepted.names);

@@ -240,7 +240,6 @@ export class StdioProcess {
     return this.#stderr?.lines() ?? [];
   }
 
-  /** Returns the resident memory of the child, or undefined if it cannot be read. */
   memoryBytes(): number | undefined {
     if (this.pid === undefined || this.#isGone) return undefined;
     try {
@@ -390,7 +389,6 @@ export class StdioProcess {
     if (waiting) for (const resolve of waiting) resolve();
   }
 
-  /** Returns false if the signal could not be sent. */
   #signal(signal: NodeJS.Signals): boolean {
     const pid = this.pid;
     if (pid === undefined || this.#isGone) return false;

@@ -39,7 +39,6 @@ export interface Walked {
 }
 
 export interface DryRunner {
-  /** Rejects with an Error that explains why the request cannot be run. */
   run(request: DryRequest, options?: DryOptions): Promise<DryReport>;
   /**
    * Keeps the charges of limits unless `isFree`. Throws or rejects if the listener rejects the request or it cannot be

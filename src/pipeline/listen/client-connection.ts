@@ -19,7 +19,6 @@ import { KEEP_ALIVE_MS, type ResponseCarrier, ResponseWriter, responseHead } fro
 /** Receives the events of a client's socket. An exception in a method is passed to `unexpected`. */
 export interface SocketReceiver {
   received(chunk: Buffer): void;
-  /** Called when the client closed its side. */
   receivedEnd(): void;
   drained(): void;
   closed(): void;
@@ -320,7 +319,6 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
     else this.#reject(rejectionOf(error), error.head);
   }
 
-  /** Sends an error response and closes the connection. */
   #reject(error: GatewayError, bytes: Buffer | undefined): void {
     const response = this.#response;
     const rejection = this.owner.reject(response === undefined ? bytes : undefined, error, this.#socket);
@@ -353,7 +351,6 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
     this.owner.join({ client: this.#socket, backend, firstBytes, chargedTo, closed });
   }
 
-  /** Hands the socket over to a tunnel or HTTP/2. */
   #handOver(): void {
     this.#held = undefined;
     this.#state = "tunnel";

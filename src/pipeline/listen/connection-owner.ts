@@ -56,7 +56,6 @@ export interface JoinedConnections {
   readonly firstBytes: Buffer;
   /** The tunnel's memory is charged to this client. */
   readonly chargedTo: string;
-  /** Called once, when both connections are closed. */
   closed(): void;
 }
 

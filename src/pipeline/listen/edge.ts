@@ -16,7 +16,6 @@ import type { Trace } from "../../observe/trace/trace.ts";
 import type { PipelineEnv } from "../phases/pipeline-env.ts";
 import { BodyCapture } from "../records/body-capture.ts";
 
-/** Requests with more lines are rejected. */
 const MAX_HEADER_LINES = 100;
 const MAX_TARGET_CHARS = 8 * 1024;
 
@@ -193,7 +192,6 @@ function reject(reason: string): GatewayError {
   return new GatewayError("bad_request", { message: `bad request: ${reason}` });
 }
 
-/** Limits each of the host, path, and query of a rejected request. */
 const MAX_SHOWN_CHARS = 256;
 const MAX_SHOWN_LINES = 100;
 const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) (\S*)(?: HTTP\/(\d\.\d))?$/;
@@ -212,7 +210,6 @@ export interface Rejection {
   settle(isComplete: boolean): void;
 }
 
-/** Returns the rejected request with shortened fields. */
 export function rejectedRequest(head: RejectedHead, scheme: "http" | "https"): GatewayRequest {
   const headers = HeaderList.fromRaw(head.rawHeaders.slice(0, MAX_SHOWN_LINES * 2));
   // A fragment or a user name may contain a credential, and neither is valid in a request target.

@@ -28,7 +28,6 @@ export interface ListenerLimits {
   readonly maxConnections: number;
   /** Limits one IPv4 address or IPv6 /64 network, unless it is a trusted proxy. */
   readonly maxConnectionsPerAddress: number;
-  /** The client must send its head within this time. */
   readonly headersTimeoutMs: number;
   readonly checkIntervalMs: number;
   /**

@@ -11,7 +11,6 @@ import { createOpenConnections } from "./open-connections.ts";
 import { createRequestEntry } from "./request-entry.ts";
 import { createTlsAcceptor, type TlsAcceptor } from "./tls-acceptor.ts";
 
-/** Limits the log lines about rejected connections. */
 const LOG_REJECTED_EVERY_MS = 10_000;
 
 export interface OpenListener {

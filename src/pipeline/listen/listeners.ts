@@ -18,7 +18,6 @@ export interface Listeners {
   apply(topology: Topology): Promise<void>;
   ports(): ReadonlyMap<string, number>;
   active(): { connections: number; requests: number };
-  /** Returns the names of configured listeners that are not serving. */
   notServing(): string[];
   /** Stops accepting, waits for requests up to the limit, then closes the remaining connections. */
   close(limitMs: number, lingerMs?: number): Promise<void>;

@@ -32,7 +32,6 @@ export interface EntrySink extends ClientSink {
   readonly isUpgrade: boolean;
   /** The memory of the request and its response is charged to this client. */
   chargedTo: ChargedClient | undefined;
-  /** Responds to a request whose head was rejected. */
   reject(reply: Reply): void;
 }
 

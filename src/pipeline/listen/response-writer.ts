@@ -126,7 +126,6 @@ export interface ResponseCarrier {
   readonly hasBody: boolean;
   /** True if all received bytes of the request body have been read. */
   readonly isBodyDrained: boolean;
-  /** Called when the last bytes of a response have been written. */
   readonly afterLastWrite: (error?: Error | null) => void;
   /** The tunnel's memory is charged to the client `chargedTo`. */
   join(head: string, backend: Duplex, chargedTo: string, closed: () => void): void;
@@ -158,7 +157,6 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
   onStalled: (() => void) | undefined = undefined;
   onClose: ((complete: boolean) => void) | undefined = undefined;
   chargedTo: ChargedClient | undefined = undefined;
-  /** True after `end` was called. */
   hasEnded = false;
   /** True if the connection is closed after this response. */
   isLast: boolean;
@@ -190,7 +188,6 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     this.isLast = isUpgrade || !request.keepAlive || request.fault !== undefined;
   }
 
-  /** True after `head` was called. */
   get hasHead(): boolean {
     return this.#hasHead;
   }
@@ -239,7 +236,6 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     this.#openBacklog().responseBytes = this.#socket.writableLength;
   }
 
-  /** Sets the number of request bytes that wait in buffers. */
   chargeRequest(bytes: number): void {
     if (!this.#isClosed) this.#openBacklog().requestBytes = bytes;
   }
@@ -327,7 +323,6 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     this.#carrier.join(upgradeHead(status, headers), backend, this.#client, () => this.close(true));
   }
 
-  /** Responds to a request whose head was rejected. */
   reject(reply: Reply): void {
     this.isLast = true;
     this.head(reply.status, reply.headers);

@@ -6,7 +6,6 @@ import { BlockList, isIP, isIPv6, SocketAddress } from "node:net";
 
 export type IsTrustedPeer = (address: string) => boolean;
 
-/** At most this many entries of the header are read. */
 const MAX_PROXIES = 32;
 /** Some proxies add the port, as in `192.0.2.1:4711` or `[2001:db8::1]:4711`. */
 const WITH_PORT = /^(?:\[([^\]]+)\](?::\d{1,5})?|([\d.]+):\d{1,5})$/;

@@ -19,7 +19,6 @@ export interface TunnelOptions {
   readonly chargedTo: string;
   /** The tunnel is closed after this time without data in either direction, or earlier if a side does not read. */
   readonly idleLimitMs: number;
-  /** Called once, when both connections are closed. */
   closed(): void;
   /** Called for an exception while relaying bytes, which ends only this tunnel. */
   unexpected(error: unknown): void;

@@ -174,9 +174,7 @@ export interface AttemptOwner {
   readonly redaction: Redaction;
   upgraded(status: number, headers: HeaderList, socket: Duplex): void;
   attemptFailed(error: GatewayError, mayRetry: boolean): void;
-  /** Called for a defect of the gateway. */
   broke(error: unknown): void;
-  /** Returns whether the client's body is still arriving. */
   isUploading(): boolean;
 }
 
@@ -400,7 +398,6 @@ export class Attempt implements ResponseReceiver, BackendRun {
     this.#owner.attemptFailed(error, isIdempotent(this.#exchange.request) && mayRepeat(this.#exchange.request, false));
   }
 
-  /** Returns false if the event is not valid in the current state. */
   #transition(event: AttemptEvent): boolean {
     const next = afterEvent(this.#state, event);
     if (next === undefined) return false;

@@ -11,7 +11,6 @@ import { type RequestRun, runAdmission } from "./run-hooks.ts";
 
 export interface BeforeCallRun extends SightRun, InnerRun {
   readonly rules: BodyRules;
-  /** Sends `100 Continue` to a client that waits for it. */
   askForBody(): void;
   /** Called after the last policy that can reject the request. */
   admitted(): void;

@@ -278,7 +278,6 @@ function hasNoResponseHooks(scope: CompiledScope): boolean {
   return scope.response.length === 0;
 }
 
-/** Returns -1 if there is no content-length. */
 function contentLength(headers: HeaderList): number {
   const length = headers.get("content-length");
   return length === undefined ? -1 : Number(length);

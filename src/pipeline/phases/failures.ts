@@ -32,7 +32,6 @@ export class Failures {
   readonly #shape: (error: GatewayError) => Reply | undefined;
   #count = 0;
 
-  /** `shape` formats the error for clients of the route's backend. */
   constructor(
     env: FailureEnv,
     exchange: Exchange,

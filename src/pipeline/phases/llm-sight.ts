@@ -93,7 +93,6 @@ export function inspectBody(
   });
 }
 
-/** Detects the LLM call in the complete body and observes its response. */
 function* readCall(
   exchange: Exchange,
   bytes: Buffer,

@@ -20,7 +20,6 @@ export interface PipelineEnv {
   /** Called when a request has ended, after its settle hooks. */
   settled(exchange: Exchange, outcome: Outcome): void;
   defect(exchange: Exchange, error: unknown): void;
-  /** Returns true if the request was forwarded to another thread. */
   forwardToThread?(served: Served, exchange: Exchange, sink: ClientSink): boolean;
 }
 

@@ -238,7 +238,6 @@ class Flow implements AttemptOwner, BeforeCallRun {
     attempt.start(chosen.backend);
   }
 
-  /** Retries the attempt if allowed, and otherwise fails with its error. */
   attemptFailed(error: GatewayError, mayRetry: boolean): void {
     const route = this.#route;
     const delayMs = mayRetry && this.#delivery.canReplace ? this.#retries.delayMs(error) : undefined;

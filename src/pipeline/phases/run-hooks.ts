@@ -197,7 +197,6 @@ export function runResponseHooks(
   done();
 }
 
-/** Rejects the request and refunds the charges of limits. */
 function refuse(
   run: HookRun,
   phase: Phase,

@@ -19,7 +19,6 @@ export interface MirrorEntry {
   readonly same: number;
   readonly status: number;
   readonly shape: number;
-  /** Counts requests to which the mirror did not respond. */
   readonly failed: number;
   /** Counts responses whose shape could not be compared. */
   readonly unread: number;

@@ -66,7 +66,6 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
   const followers = new Set<(record: RequestRecord) => void>();
   let count = 0;
 
-  /** Yields the newest request first. */
   function* finished(): Generator<FinishedRequest> {
     for (let i = 0; i < ring.length; i++) yield ring[(count - 1 - i) % RECENT_REQUESTS] as FinishedRequest;
   }

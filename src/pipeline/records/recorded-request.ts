@@ -28,7 +28,6 @@ export interface RecordedRequest {
   readonly identity?: string;
   readonly route: string | null;
   readonly status: number | null;
-  /** The code is null if there was no failure. */
   readonly code: string | null;
   readonly subject: string | null;
   /** Lists the policies that ran, each with its verdict unless it passed. */

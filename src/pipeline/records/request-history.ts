@@ -12,13 +12,11 @@ export const RECORDED_REQUESTS = 10_000;
 /** Requests above this rate are not recorded unless there is a follower. */
 const RECORDED_PER_SECOND = 500;
 const WINDOW_MS = 100;
-/** Larger records are not kept. */
 const MAX_RECORD_BYTES = 32 * 1024;
 const SEGMENT_BYTES = 128 * 1024;
 /** Limits the history to 16 MiB. With large records, fewer than `RECORDED_REQUESTS` are kept. */
 const MAX_SEGMENTS = 128;
 const SHARED_CLAIMS = 1_000;
-/** Terminates a record. */
 const END = "\0";
 
 interface Segment {
@@ -34,7 +32,6 @@ export interface RequestHistory {
   segments(): Uint8Array[];
   /** Returns the live buffers, oldest first. They are reused, so callers must read them synchronously. */
   views(): Uint8Array[];
-  /** Calls the listener with each new record. The returned function unsubscribes it. */
   follow(listener: (text: string) => void): () => void;
   readonly counts: { readonly requests: number; readonly leftOut: number; readonly bytes: number };
 }

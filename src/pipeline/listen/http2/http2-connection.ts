@@ -50,7 +50,6 @@ export class Http2Connection implements OpenConnection, StreamOwner {
   #served = 0;
   #resets = 0;
   #controlFrames = 0;
-  /** Counts the time without open streams. */
   #silentMs = 0;
   #isClosing = false;
 
