@@ -183,7 +183,7 @@ export function exactlyOneOfFields(schema: z.ZodType): readonly string[] | undef
   return marks.get(schema)?.exactlyOne;
 }
 
-/** The file is read once, at compile time. */
+/** The file is read at compile time. */
 export function filePath() {
   return markLocal(z.string().min(1), { what: "a file", isReadable: true });
 }

@@ -30,7 +30,7 @@ export async function loadCluster(flags: KubeconfigFlags, terminal: PluginHost):
   const server = serverOf(cluster);
   const tls = serverTls(cluster);
   const userName = text(context.fields.user);
-  // Like kubectl, sends credentials over plain HTTP only to this machine.
+  // Credentials are sent over plain HTTP only to this machine.
   const user = userName !== undefined && isPrivate(server) ? find(documents, "user", userName) : undefined;
   const credentials = user === undefined ? { headers: {}, tls: {} } : await userCredentials(user, cluster, terminal);
   return {

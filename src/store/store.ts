@@ -25,8 +25,8 @@ export interface Store {
    */
   add(key: string, amount: number, options?: AddOptions): Promise<AddResult>;
   /**
-   * Resolves with one page of the keys with this prefix, in no particular order. Pass the `cursor` of a page to get
-   * the next one.
+   * Resolves with one page of the entries whose keys have this prefix, in no particular order. Pass the `cursor` of a
+   * page to get the next one.
    */
   list(prefix: string, cursor?: string): Promise<Page>;
   /** Resolves when completed changes survive a power failure. In memory and Redis stores, it resolves immediately. */

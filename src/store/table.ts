@@ -105,7 +105,7 @@ export class Table {
     return { isAdded: true, total };
   }
 
-  /** Lists keys in sorted order. The cursor is the last key of a page. */
+  /** Sorts entries by key. The cursor is the last key of a page. */
   list(prefix: string, cursor?: string): Page {
     const nowMs = this.#clock.now();
     const entries: { key: string; value: string }[] = [];

@@ -28,7 +28,7 @@ export const NAMED_BY = lookupTable<"name" | "uri">({
 /** Maps the type of a completion reference to the member that contains the name. */
 export const REFERENCES = lookupTable<"name" | "uri">({ "ref/prompt": "name", "ref/resource": "uri" });
 
-/** Limits names, URIs, and methods, which are stored in request records and log lines. */
+/** Limits names, URIs, methods, and progress tokens. */
 const MAX_NAME_CHARS = 8_192;
 
 /** Limits cursors, log levels, and other strings that are compared, stored, or sent to several servers. */
@@ -106,7 +106,7 @@ export function envelopeProblem(keys: Iterable<string>, method: unknown, hasId: 
     : undefined;
 }
 
-/** Returns undefined if the parameters are valid or the method is unknown. */
+/** Parameters of unknown methods are not checked. */
 export function paramsProblem(method: string, params: Params): string | undefined {
   const isRequest = REQUESTS.has(method);
   if (!isRequest && !isNotificationMethod(method)) return undefined;

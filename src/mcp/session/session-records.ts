@@ -96,7 +96,9 @@ export class SessionRecords {
     endSession(this.replication.bus, name);
   }
 
-  /** Resolves with undefined if the session has ended or is not valid for this owner. */
+  /**
+   * Resolves with undefined if the id is not valid for this owner, or if the session has ended or cannot be restored.
+   */
   async find(id: string, owner: string | undefined): Promise<KnownSession | undefined> {
     const { clock, key, backend, logger } = this.#env;
     const found = readSessionId(key, id, { backend, owner });

@@ -16,7 +16,6 @@ const MAX_STREAMS = 100;
 const MAX_RESETS = 100;
 /** A client may send this many SETTINGS and PING frames between two sweeps. */
 const MAX_CONTROL_FRAMES = 100;
-/** nghttp2 accepts this many header lines. */
 const MAX_FIELDS = 256;
 /** Limits the memory of a session, which must hold several large unread responses. */
 const MAX_SESSION_MIB = 100;
