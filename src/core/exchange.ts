@@ -164,7 +164,6 @@ class ExchangeLimits {
   spent: SpentAmount[] | undefined = undefined;
 }
 
-/** Holds the decisions of policies in shadow mode. `Exchange.deniedInShadow` records a denial. */
 class ExchangeShadow {
   denials: ShadowDenial[] | undefined = undefined;
   /**
@@ -232,7 +231,7 @@ export class Exchange implements Linked<Exchange> {
    * True if the response has been sent or the client has disconnected, so the results of pending work are discarded.
    */
   isOver = false;
-  /** Explains why the current hook did not apply. The pipeline moves the reason into the trace. */
+  /** Explains why the current hook did not apply. */
   skipped: string | undefined = undefined;
   readonly credentials = new ExchangeCredentials();
   readonly identity = new ExchangeIdentity();

@@ -295,7 +295,7 @@ export interface PolicyDefinition<Kind extends string = string, Schema extends z
 
 export interface CompiledPolicy {
   readonly kind: string;
-  /** Names the entity inside a backend that has the policy, for example `model fast`. Traces and records show it. */
+  /** Names the entity inside a backend that has the policy, for example `model fast`. */
   readonly of?: string;
   readonly hooks: Hooks;
   /** Returns the position of the policy, or of the rule with this source, for example `config.yaml:12:5`. */

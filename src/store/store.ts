@@ -181,7 +181,7 @@ export function storeNamespace(store: Store, name: string): Store {
 
 const reject = (): Promise<never> => Promise.reject(new StoreUnavailable("this configuration does not serve"));
 
-/** Configurations that are only validated use this store. All operations reject. */
+/** Rejects reads and writes. */
 export const noStore: Store = {
   kind: "memory",
   get: reject,

@@ -41,10 +41,7 @@ export interface AdminSink {
   end(): void;
   onClose(callback: () => void): void;
   bufferedBytes(): number;
-  /**
-   * Registers a callback for when the reader needs no further data. Earlier chunks are still delivered. This is only
-   * used between threads.
-   */
+  /** Registers a callback for when the reader needs no further data. Earlier chunks are still delivered. */
   onFinish?(callback: () => void): void;
 }
 

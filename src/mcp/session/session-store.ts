@@ -410,7 +410,7 @@ export class SessionStore implements SessionHost {
     for (const holder of this.#holders.keys()) {
       holder.sweep(nowMs);
       if (holder.isIdle && nowMs - holder.lastUsedMs > this.settings.sessionIdleTtlMs) {
-        // The record is not deleted, because another replica may use the session. Otherwise, it expires.
+        // The record is not deleted, because another replica may use the session.
         holder.end("it was idle", false);
       }
     }
