@@ -24,7 +24,7 @@ export function llmOf(llm: Values, convertPolicies: ConvertPolicies, conversion:
   return { ...section, ...(llm.models === undefined ? {} : { models }) };
 }
 
-/** Copies the fields of the provider that `provider.reference` names. The model's own fields take precedence. */
+/** Copies the fields of the provider that `provider.reference` names. Other fields of the model take precedence. */
 function withProvider(model: Values, shared: ReadonlyMap<string, Values>): Values {
   const reference = asObject(model.provider).reference;
   const found = reference === undefined ? undefined : shared.get(String(reference));
@@ -35,7 +35,7 @@ function withProvider(model: Values, shared: ReadonlyMap<string, Values>): Value
 
 const STRIPPED = /^\s*llmRequest\.model\.stripPrefix\((["'])([^"'\\]*)\1\)\s*$/;
 
-/** `stripPrefix` of the prefix in the model's name is `params.model: "*"` here. */
+/** Converts a `stripPrefix` of the prefix in the model's name to `params.model: "*"`. */
 function withoutTransformation(model: Values, at: string, conversion: Conversion): Values {
   const { transformation, ...others } = model;
   if (transformation === undefined) return model;

@@ -7,7 +7,7 @@ const NO_COUNTERPART = "there is no counterpart";
 const TRACING = ["otlpEndpoint", "otlpProtocol", "headers", "randomSampling", "clientSampling", "path", "fields"];
 const FRONTEND_TRACING = ["host", "protocol", "randomSampling", "clientSampling", "path", "attributes", "resources"];
 
-/** Returns the section `config`, or undefined if it would have no fields. */
+/** Returns the section `config`, or undefined if the source has no `config` and there are no fields to set. */
 export function processOf(config: unknown, frontendPolicies: unknown, conversion: Conversion): Values | undefined {
   const { tracing, database, readinessAddr, mcp, connectionTerminationDeadline, ...others } = asObject(config);
   const frontend = asObject(frontendPolicies);
@@ -134,7 +134,7 @@ function attributesOf(value: unknown): Values | undefined {
   return isObject(value) && Object.keys(value).length > 0 ? value : undefined;
 }
 
-/** Resource attributes are CEL expressions there and strings here, so only literals can be converted. */
+/** agentgateway's resource attributes are CEL expressions. Here they are strings, so only literals can be converted. */
 function resourcesOf(resources: Values, at: string, conversion: Conversion): Values | undefined {
   const entries = Object.entries(resources).flatMap(([name, source]) => {
     const literal = /^\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*$/.exec(String(source));

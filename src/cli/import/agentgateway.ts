@@ -47,7 +47,7 @@ export function importAgentgateway(source: unknown): Conversion {
   return conversion;
 }
 
-/** Replaces references to the entries of the top-level `backends` by the entries themselves. */
+/** Replaces references to entries of the top-level `backends` with the entries. */
 function withNamedBackends(value: unknown, backends: unknown): unknown {
   const named = new Map(asList(backends).map((one) => [String(asObject(one).name), asObject(one)]));
   const replaced = (one: unknown): unknown => {
@@ -72,8 +72,8 @@ function addSessionTtl(config: Values, sessionTtl: unknown): void {
 }
 
 /**
- * Adds each entry of the top-level `policies` to the route or gateway that it targets. If there is no such target, an
- * entry that protects closes everything, because the requests that it applied to are unknown.
+ * Adds each entry of the top-level `policies` to its target. If an entry contains a protecting policy and its target is
+ * not found, all gateways and the `mcp` and `llm` sections are closed, because the affected requests are unknown.
  */
 function attachPolicies(entries: readonly unknown[], conversion: Conversion): void {
   for (const [index, entry] of entries.entries()) {
@@ -97,20 +97,19 @@ function targetsOf(target: Values, config: Values): Values[] {
   const { gatewayName, name = gatewayName, listenerName } = asObject(target.gateway);
   const gateway = typeof target.gateway === "string" ? target.gateway : name;
   if (typeof gateway !== "string" || listenerName !== undefined) return [];
-  // All binds belong to the gateway `default` there.
+  // In agentgateway, all binds belong to the gateway `default`.
   return Object.entries(asObject(config.gateways))
     .filter(([key]) => key === gateway || (gateway === "default" && key.startsWith("port-")))
     .flatMap(([, found]) => (isObject(found) ? [found] : []));
 }
 
-/** Lists the objects with policies that together receive every request. */
 function scopesOf(config: Values): [owner: Values, label: string][] {
   const gateways = Object.entries(asObject(config.gateways)).map(([name, one]) => [one, `gateways.${name}`]);
   const sections = ["mcp", "llm"].map((name) => [config[name], name]);
   return [...gateways, ...sections].filter((one): one is [Values, string] => isObject(one[0]));
 }
 
-/** Connections become requests here, so the rules apply to every request of a connection. */
+/** agentgateway applies these rules to connections. Here they apply to each request. */
 function restrictNetwork(policy: unknown, conversion: Conversion): void {
   if (policy === undefined) return;
   for (const [owner, label] of scopesOf(conversion.config))
@@ -144,7 +143,7 @@ function addBinds(binds: readonly unknown[], listeners: Values, routes: Values[]
   }
 }
 
-/** A listener that only accepts connections from a tunnel must not become one that everyone can reach. */
+/** Without its tunnel, such a listener would accept connections from any client. */
 function isTunnel({ mode, tunnelProtocol }: Values): boolean {
   return (mode ?? "standard") !== "standard" || (tunnelProtocol ?? "direct") !== "direct";
 }
@@ -163,7 +162,7 @@ function portListener(
   return { listener: listenerOf({ ...fields, ...defined({ policies, protocol, tls }) }, at, conversion), conflict };
 }
 
-/** Returns the host names of the listeners below a gateway, by `gateway/listener`. */
+/** Returns the host names of nested listeners, keyed by `gateway/listener`. */
 function addGateways(gateways: Values, listeners: Values, conversion: Conversion): Map<string, unknown> {
   const hosts = new Map<string, unknown>();
   for (const [name, value] of Object.entries(gateways)) {
@@ -194,7 +193,7 @@ function addGateways(gateways: Values, listeners: Values, conversion: Conversion
   return hosts;
 }
 
-/** A route names a listener as `gateway/listener` there. Here it names the gateway and has the listener's host name. */
+/** In agentgateway, a route can name a listener as `gateway/listener`. */
 function onListeners(route: Values, hosts: ReadonlyMap<string, unknown>, at: string, conversion: Conversion): Values {
   const names = asList(route.gateways).map(String);
   if (!names.some((name) => name.includes("/"))) return route;
@@ -232,8 +231,8 @@ function addRoutes(listener: Values, at: string, { name, isAlone, closedBy, rout
 }
 
 /**
- * A route has at most one policy of each kind. If the listener and the route both have a protecting policy of the same
- * kind, the route is closed, because neither policy alone is sufficient.
+ * Adds policies to an object, which has at most one policy of each kind. Two protecting policies of the same kind close
+ * the object, because neither alone is sufficient. `authorization` rules are joined if all of them are required.
  */
 function addPolicies(route: Values, ofListener: Values, at: string, conversion: Conversion): void {
   const own = asObject(route.policies);
@@ -252,7 +251,7 @@ function addPolicies(route: Values, ofListener: Values, at: string, conversion: 
   }
 }
 
-/** Every rule of this kind must hold, so lists of them can be joined. Of several `allow` rules, one is sufficient. */
+/** Lists of these rules can be joined. Lists of `allow` rules cannot, because one matching rule is sufficient. */
 function isRequired(rule: unknown): boolean {
   return isObject(rule) && (rule.require !== undefined || rule.deny !== undefined);
 }
@@ -286,7 +285,7 @@ function routeOf(route: Values, at: string, conversion: Conversion): Values {
   };
 }
 
-/** An agent is a backend of its own kind here, not a host with the policy `a2a`. */
+/** Here an agent is an `a2a` backend instead of a host with the policy `a2a`. */
 function agentOf({ host, ...others }: Values): Values {
   return { ...others, a2a: { url: urlOf(String(host), undefined, "", "") } };
 }
@@ -365,7 +364,7 @@ function urlOf(host: string, port: unknown, path: unknown, standard: string): st
   return `${scheme}://${host}${isStandard ? "" : `:${String(port)}`}${typeof path === "string" ? path : standard}`;
 }
 
-/** A section without a port is served by the gateway that it names, by default the one named `default`. */
+/** A section without a port uses the first imported gateway that it names. Its default is the gateway `default`. */
 function sectionOf(section: Values, at: string, listeners: Values, conversion: Conversion): Values {
   const { gateways, ...own } = section;
   const names = asList(gateways ?? "default").map((name) => String(name).split("/")[0] ?? "");
@@ -487,7 +486,7 @@ function withClient(value: unknown, at: string, conversion: Conversion): unknown
   });
 }
 
-/** Browsers reject responses that allow credentials for the origin `*`. */
+/** For a request with credentials, browsers reject the allowed origin `*`. */
 function withoutUselessCredentials(value: unknown, at: string, conversion: Conversion): unknown {
   const { allowCredentials, ...others } = asObject(value);
   if (allowCredentials !== true || !asList(others.allowOrigins).includes("*")) return value;
@@ -527,7 +526,7 @@ function withLocation(value: unknown): unknown {
   return { ...others, key: key.value, ...(header === undefined ? {} : { header }) };
 }
 
-/** A limit that cannot be converted is kept as it is, so that the loader rejects it and its route is closed. */
+/** Keeps a limit that cannot be converted unchanged, so that validation rejects it. */
 function localLimits(value: unknown, at: string, conversion: Conversion): unknown[] {
   return asList(value).map((one, index): unknown => {
     const { maxTokens, tokensPerFill, fillInterval, type, ...others } = asObject(one);
@@ -546,8 +545,8 @@ function localLimits(value: unknown, at: string, conversion: Conversion): unknow
 }
 
 /**
- * Prefers the shortest unit in which the rate is a whole number that the bucket can hold. Returns undefined if the
- * interval is not a duration.
+ * Prefers the unit that equals the interval, then the shortest unit in which the rate is a whole number that the bucket
+ * can hold. Returns undefined if the interval is not a positive duration or `perFill` is not positive.
  */
 function windowOf(
   perFill: number,
@@ -584,8 +583,7 @@ function globalLimit(value: Values, at: string, conversion: Conversion): Values 
   return { ...others, failureMode: mode, descriptors: list };
 }
 
-// Listeners that share a port become certificates that are selected by server name. If their settings for client
-// certificates differ, the routes of listeners with `root` are closed.
+// Listeners that share a port become certificates that are selected by server name.
 
 const TAKEN = ["cert", "key", "root", "minTLSVersion"];
 const CLIENTS = "client certificates (`root`) differ between the listeners of a port";
