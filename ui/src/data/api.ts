@@ -1,6 +1,6 @@
 /**
- * Sends all requests of the page to the gateway. All paths are below `/ui/api/`, so that the page works on the admin
- * address and, with fewer endpoints, on a gateway listener.
+ * Sends requests of the page to the gateway. Except for signing out, the paths are below `/ui/api/`, so that the page
+ * works on the admin address and, with fewer endpoints, on a gateway listener.
  */
 import { isSignedOut, noteFailure, noteResponse } from "./connection.ts";
 

@@ -1,5 +1,5 @@
 /**
- * Tracks whether the gateway is reachable from the result of every request, and notifies subscribers when it is back.
+ * Tracks from the results of requests whether the gateway is reachable, and notifies subscribers when it is back.
  */
 import { signal } from "@preact/signals";
 

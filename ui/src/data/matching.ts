@@ -1,6 +1,5 @@
 /**
- * Filters recent requests by a CEL expression, which the gateway evaluates. Results are cached, so that each request
- * is evaluated once.
+ * Filters recent requests by a CEL expression, which the gateway evaluates. Results are cached.
  */
 import { signal } from "@preact/signals";
 import { postJson } from "./api.ts";

@@ -12,7 +12,6 @@ import { Panel } from "../../parts/panel.tsx";
 import { SureButton } from "../../parts/sure-button.tsx";
 import { Branch } from "../runtime/task-tree.tsx";
 
-/** The Runtime page lists all sessions. */
 const SHOWN = 100;
 
 export function Sessions() {
