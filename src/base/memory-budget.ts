@@ -472,8 +472,8 @@ export class BodyReservation {
 
   /**
    * Reserves memory for a body of this total length or length so far. `granted` is called immediately or later, unless
-   * the reservation is released. `rejected` is called if memory is not available in time, or if another client
-   * displaces the body before `finish`. The reservation is then empty.
+   * the reservation is released or rejected. `rejected` is called if memory is not available in time, or if the pool
+   * rejects the unfinished body to free memory.
    */
   reserve(bodyBytes: number, granted: () => void, rejected: (error: MemoryExhausted) => void): void {
     if (this.#isOver) return;

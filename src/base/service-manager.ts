@@ -46,8 +46,8 @@ export function openServiceManager({
 }
 
 /**
- * Returns why systemd would stop the service when this process exits, or undefined if it would not. A unit without
- * `Type=notify` cannot switch to another main process.
+ * Returns why systemd would stop the service when this process exits, or undefined if it would not. Without a
+ * notification socket, this process cannot name another main process.
  */
 export function endsWithProcess({ NOTIFY_SOCKET, SYSTEMD_EXEC_PID }: Environment, pid: number): string | undefined {
   if (SYSTEMD_EXEC_PID !== String(pid) || (NOTIFY_SOCKET !== undefined && NOTIFY_SOCKET !== "")) return undefined;

@@ -85,7 +85,7 @@ export const MIGRATIONS: readonly (readonly string[])[] = [
   ],
 ];
 
-/** PostgreSQL serializes the migrations of replicas that start at the same time with this lock. */
+/** This PostgreSQL lock serializes the migrations of replicas that start at the same time. */
 const LOCK = 7_204_116;
 
 /** Rejects with NewerSchema if the database has a version that this gateway does not know. */

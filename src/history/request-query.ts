@@ -70,7 +70,7 @@ export interface Retention {
   readonly usageMs: number;
 }
 
-/** Deletes some expired rows. Resolves with true if there may be more. */
+/** Deletes some expired rows. Resolves with true if more requests or usage may have expired. */
 export async function expireSome(engine: HistoryEngine, { rowsMs, usageMs }: Retention, nowMs: number) {
   const rows = await deleteSome(engine, "gateway_requests", "time < $1", nowMs - rowsMs);
   const usage = await deleteSome(engine, "gateway_usage", "hour < $1", nowMs - usageMs);

@@ -37,7 +37,7 @@ function openDatabase(file: string): Database {
     database.exec("PRAGMA locking_mode = EXCLUSIVE");
     database.exec("PRAGMA auto_vacuum = INCREMENTAL");
     database.all("PRAGMA journal_mode = WAL");
-    // A killed process loses nothing. After a power failure the last transactions can be missing.
+    // After a power failure, the last transactions can be missing.
     database.exec("PRAGMA synchronous = NORMAL");
     database.exec("PRAGMA cache_size = -16384");
     chmodSync(file, 0o600);

@@ -191,10 +191,7 @@ function coalesce(operands: readonly Node[], index: number): Node {
   return bindNode(name, operand, callNode(CONDITIONAL, isUnusable, otherwise, identNode(name)));
 }
 
-/**
- * Builds a node that is true if any operand was null. Otherwise it is an error, because in `||` only `true` absorbs an
- * error.
- */
+/** Builds a node that is true if any operand is null, because in `||` a `true` operand absorbs errors of the others. */
 function anyNull(count: number): Node {
   return Array.from({ length: count }, (_, index) => callNode(IS_NULL, identNode(`@value${index}`))).reduce(
     (left, right) => callNode(OR, left, right),

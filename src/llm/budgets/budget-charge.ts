@@ -54,7 +54,7 @@ export class BudgetCharge implements Charge {
     this.#written = claims.map(() => 0);
   }
 
-  /** Budgets have no local counters, so `confirm` does all the work. */
+  /** Budgets have no local counters. */
   take(): undefined {}
 
   async confirm(): Promise<void> {

@@ -32,7 +32,7 @@ export interface Target {
   readonly basePath: string;
   readonly pathOverride: string | undefined;
   readonly credential: Credential;
-  /** Adds a credential that is fetched or computed per request. Undefined for a plain key and for the client's key. */
+  /** Adds an access token or an AWS signature. Undefined for a plain key and for the client's key. */
   readonly sign: RequestSigner | undefined;
   readonly health: Health;
   readonly quota: Quota | undefined;

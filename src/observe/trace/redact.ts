@@ -1,7 +1,6 @@
 /**
- * Redacts output such as the configuration dump, records, traces, logs, and the UI. A value is hidden because of its
- * name or its form, because it repeats a credential of the same request, or because it equals a secret of the
- * configuration.
+ * Redacts output such as the configuration dump, records, traces, and logs. A value is hidden because of its name or
+ * form, or because it repeats a credential of the same request or a secret of the configuration.
  */
 import { isCommonHeaderName } from "../../base/header-names.ts";
 import { isSensitiveName } from "./sensitive-names.ts";

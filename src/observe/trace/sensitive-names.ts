@@ -26,8 +26,8 @@ const CREDENTIAL_ENDINGS =
 const TOKEN_QUALIFIERS: ReadonlySet<string> = new Set(["access", "refresh", "api", "id"]);
 
 /**
- * Keys with these qualifiers are identifiers and grant no access. A key with any other qualifier, or none, counts as a
- * credential, except in `key_id`.
+ * Keys with these qualifiers are identifiers and grant no access. A key with another qualifier counts as a credential,
+ * except in `key_id`.
  */
 const ORDINARY_KEYS: ReadonlySet<string> = new Set(
   (

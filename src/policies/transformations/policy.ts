@@ -115,7 +115,7 @@ function headerText(expression: Expression, exchange: Exchange, budget: Budget):
   return text !== undefined && isHeaderValue(text) ? text : undefined;
 }
 
-/** Keeps the authority equal to the Host header. If that header is invalid, it is removed. */
+/** Sets the authority to the Host header. An invalid Host header is removed. */
 function setAuthority({ request }: Exchange): void {
   const host = request.headers.get("host");
   request.host = host !== undefined && isAuthority(host) ? host : "";
