@@ -736,7 +736,7 @@ export class MessageReservation {
 }
 
 export interface Reclaimer {
-  /** `largest` is the session client that uses the most memory, if any. Returns whether anything was freed. */
+  /** For sessions, `largest` is the client that uses the most memory, if any. Returns whether anything was freed. */
   reclaim(largest: string | undefined): boolean;
 }
 

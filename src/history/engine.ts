@@ -16,7 +16,7 @@ export interface HistoryEngine {
   readonly reader: Sql;
   /** Runs the work in one transaction, and rolls it back if the work rejects. Transactions run one at a time. */
   transaction<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result>;
-  /** Frees disk space after rows were deleted. */
+  /** Frees disk space after rows were deleted, unless the database does so by itself. */
   reclaim(): Promise<void>;
   close(): Promise<void>;
 }

@@ -45,8 +45,8 @@ export interface SourceDocument {
   readonly file: string;
   readonly value: unknown;
   /**
-   * Returns the position of the value, of its key (`key`), or of the nearest parent. Returns undefined if the document
-   * does not come from a file.
+   * Returns the position of the value, of its key (`key`), or of the nearest parent. Returns undefined for a document
+   * of a cluster.
    */
   position(path: Path, at?: "key" | "value"): Position | undefined;
   /**

@@ -60,7 +60,7 @@ export interface StreamWriter extends ResponseSink {
 
 export interface ProviderDialect {
   writeRequest(conversation: Conversation, context: TranslationContext): Members;
-  /** Throws `UpstreamResponseError` if the body is not a valid response. */
+  /** May throw `UpstreamResponseError`. */
   readResponse(body: Members, sink: ResponseSink, context: TranslationContext): void;
   openStream(sink: ResponseSink, context: TranslationContext): StreamReader;
 }

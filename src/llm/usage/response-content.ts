@@ -28,7 +28,7 @@ export interface ContentReader {
 
 export interface ContentReport {
   readonly finish: string | undefined;
-  /** False if some content was too large or could not be decoded. */
+  /** False if some content was too large or could not be read. */
   readonly isWhole: boolean;
 }
 

@@ -12,7 +12,7 @@ const GATHER_CHARS = 32 * 1024;
 export interface LogOutput {
   write(line: string): void;
   dropped(): number;
-  /** Writes the buffered lines synchronously. Lines of a write in progress are not included. */
+  /** Writes or sends the buffered lines before it returns. Lines of a write in progress are not included. */
   flushSync(): void;
 }
 

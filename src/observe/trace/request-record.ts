@@ -20,15 +20,13 @@ export interface RequestRecord {
   /** `address` is the peer of the connection. `client` is set if a trusted proxy reports the client's address. */
   readonly source: { readonly address: string; readonly port: number; readonly client?: string | undefined };
   readonly status: number | null;
-  /** The value is null if the connection ended before a response. */
+  /** The value is null if the connection ended before a response, or if the source of the record does not store it. */
   readonly answeredBy: "upstream" | "gateway" | null;
   readonly end: "complete" | "aborted" | "failed";
   readonly responseBytes: number;
   readonly upstreamMs: number | null;
   readonly subject: string | null;
-  /**
-   * True if the record was read from the compact history, which does not store all fields, for example the backend.
-   */
+  /** True if the source of the record does not store all fields, for example the durations of policies. */
   readonly isShort?: true;
   readonly mcp?: {
     readonly method?: string;
