@@ -1,6 +1,6 @@
 /**
- * Processes the messages of one connection in the order of their arrival. Large work runs in slices
- * (`sliced-work.ts`), and later messages wait for it.
+ * Processes messages in the order of their arrival. Large work runs in slices (`sliced-work.ts`), and later messages
+ * wait for it.
  */
 import { contain } from "./errors.ts";
 import { finish, runInSlices, type Steps } from "./sliced-work.ts";

@@ -290,9 +290,8 @@ interface Waiter {
 }
 
 /**
- * Limits the request bodies that are buffered. Memory is reserved before a body is read, and a reservation that is
- * not granted within 10 s is rejected. A client that uses little memory can displace unfinished bodies of clients
- * that use more.
+ * Limits the request bodies that are buffered. A reservation that is not granted within 10 s is rejected. A client that
+ * uses little memory can displace unfinished bodies of clients that use more.
  */
 export class BodyPool {
   readonly #clock: Clock;
@@ -767,10 +766,7 @@ export class MemoryBudget {
     return () => void reclaimers.delete(reclaimer);
   }
 
-  /**
-   * Called when the level changes, and at intervals while memory is short. It takes one step at a time, because the
-   * next measurement shows whether that was enough.
-   */
+  /** Takes one step per call, because the next measurement shows whether that was enough. */
   relieve(level: HeapLevel): void {
     Atomics.store(this.#level, 0, HEAP_LEVELS.indexOf(level));
     this.bodies.isPaused = level !== "normal";

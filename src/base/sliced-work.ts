@@ -1,6 +1,6 @@
 /**
- * Runs work on large bodies in slices, so that the event loop stays responsive. The work is a generator, and each
- * event-loop iteration runs steps of one task.
+ * Runs long work in slices, so that the event loop stays responsive. The work is a generator, and each event-loop
+ * iteration runs steps of one task.
  */
 import { systemClock } from "./clock.ts";
 

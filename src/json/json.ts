@@ -47,7 +47,7 @@ export function putMember(object: Record<string, unknown>, name: string, value: 
 /** Limits the time to parse a document. See parse-cost.ts for the unit. */
 export const MAX_DOCUMENT_TOKENS = 50_000;
 
-/** Throws an Error whose message completes "the document …". */
+/** Throws an Error whose message is a predicate, such as `is not JSON`. */
 export function parseBounded(text: string, maxTokens = MAX_DOCUMENT_TOKENS): unknown {
   if (exceedsTokens(text, maxTokens)) throw new Error(`has more than ${maxTokens} values and names`);
   try {

@@ -223,8 +223,7 @@ function redactArgument(argument: string, found?: string[]): string {
 }
 
 /**
- * Redacts a URL of the configuration, in which credentials may be before the host, in a parameter of any name, or in
- * the fragment.
+ * Redacts a URL, in which credentials may be before the host, in a parameter of any name, or in the fragment.
  */
 export function redactUrl(text: string, found?: string[]): string {
   if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(text)) return text;
