@@ -124,8 +124,9 @@ const OWNED: readonly Owned[] = [
 
 /** A test that sleeps is slow on a fast machine and fails on a busy one. */
 const SLEEP = /new Promise(?:<[^>]*>)?\(\(?\w+\)? =>\s*(?:void )?setTimeout\(\w+,|"(?:node:)?timers\/promises"/;
-/** Polling helpers, servers that are slow on purpose, and the wrong code that the rule is tested with. */
-const MAY_SLEEP = /^test\/(?:architecture\.test|support\/(?:eventually|mcp\/odd-lines|mcp\/conformance-features))\.ts$/;
+/** Polling helpers, servers that are slow on purpose, simulated time, and the wrong code that the rule is tested with. */
+const MAY_SLEEP =
+  /^test\/(?:architecture\.test|simulation\/(?:isolate|probe)|support\/(?:eventually|mcp\/odd-lines|mcp\/conformance-features))\.ts$/;
 
 const FORBIDDEN_NAMES = /\/(?:utils?|helpers?|common|types?|manager|service|misc)\.tsx?$/;
 const KEBAB = /^[a-z0-9]+(?:-[a-z0-9]+)*(?:\.test)?\.tsx?$/;

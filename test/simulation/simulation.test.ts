@@ -1,0 +1,83 @@
+/**
+ * Runs fixed seeds, checks that a seed gives the same run in every process, and that nothing real can be reached.
+ */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { type AddressInfo, createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { START_MS } from "./isolate.ts";
+
+/** Seeds that have found bugs are kept here, with the bug. */
+const SEEDS = [
+  { seed: 1, minutes: 3 },
+  { seed: 2, minutes: 5 },
+  { seed: 3, minutes: 5 },
+];
+
+function run(file: string, args: readonly string[], cwd = process.cwd()): Promise<string> {
+  const path = fileURLToPath(new URL(file, import.meta.url));
+  const child = spawn(process.execPath, ["--no-deprecation", path, ...args], {
+    cwd,
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  let output = "";
+  child.stdout.on("data", (text) => {
+    output += text;
+  });
+  return new Promise((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", () => resolve(output));
+  });
+}
+
+interface Result {
+  readonly digest: string;
+  readonly broken?: string;
+  readonly requests: number;
+  readonly statuses: Readonly<Record<string, number>>;
+}
+
+async function simulate(seed: number, minutes: number, cwd?: string): Promise<Result> {
+  const { cpuMs: _, ...result } = JSON.parse(
+    await run("./main.js", ["--seed", `${seed}`, "--hours", `${minutes / 60}`, "--clients", "50"], cwd),
+  );
+  return result;
+}
+
+for (const { seed, minutes } of SEEDS)
+  test(`no invariant is broken with seed ${seed}`, async () => {
+    const { broken, requests, statuses } = await simulate(seed, minutes);
+    assert.equal(broken, undefined);
+    assert.ok(requests > 50, `${requests} requests`);
+    assert.ok((statuses[200] ?? 0) > 40 && (statuses[101] ?? 0) > 0, JSON.stringify(statuses));
+  });
+
+test("a seed gives the same run in two processes and folders, and another seed another", async () => {
+  const [first, second, other] = await Promise.all([simulate(5, 2), simulate(5, 2, tmpdir()), simulate(6, 2)]);
+  assert.deepEqual(first, second);
+  assert.notEqual(first.digest, other.digest);
+});
+
+test("no real timer, socket, file, process, thread or random number can be reached", async (t) => {
+  let connections = 0;
+  const server = createServer((socket) => {
+    connections += 1;
+    socket.destroy();
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => server.close());
+  const args = [String((server.address() as AddressInfo).port)];
+  const [text, again] = await Promise.all([run("./probe.js", args), run("./probe.js", args)]);
+  const { closed, file, events, times, realWork } = JSON.parse(text);
+  for (const [name, result] of Object.entries(closed)) assert.match(String(result), /is not simulated$/, name);
+  assert.deepEqual(file, { "fs.readFileSync": "open ENOENT" });
+  assert.deepEqual(times, [START_MS, START_MS, 0, 0, 0]);
+  assert.deepEqual(realWork, []);
+  assert.equal(events.includes("before the virtual clock moved"), false);
+  for (const event of ["timeout", "timers.setTimeout", "interval", "immediate", "connect ECONNREFUSED"])
+    assert.ok(events.includes(event), event);
+  assert.equal(connections, 0);
+  assert.equal(text, again);
+});

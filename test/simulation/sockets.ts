@@ -1,0 +1,215 @@
+/**
+ * Connects Node's own `net.Socket` and `net.Server` to the simulated network: a socket gets a handle whose other end is
+ * a `Side`, so the code of the socket, its buffers, and its events are the real ones.
+ */
+import net from "node:net";
+import { getSystemErrorMap } from "node:util";
+import type { Faults, Listener, Network, NetworkError, Side } from "./network.ts";
+
+interface Request {
+  oncomplete?(status: number): void;
+}
+
+/** The stream handle of Node that is implemented in JavaScript (`internal/js_stream_socket`). */
+interface StreamHandle {
+  readBuffer(bytes: Buffer): void;
+  emitEOF(): void;
+  finishWrite(request: Request, status: number): void;
+  finishShutdown(request: Request, status: number): void;
+}
+
+const { JSStream } = (process as unknown as { binding(name: string): { JSStream: new () => StreamHandle } }).binding(
+  "js_stream",
+);
+
+/** The properties of `net.Socket` and `net.Server` that Node sets from C++ or in functions that are replaced here. */
+interface OpenSocket extends net.Socket {
+  connecting: boolean;
+  server?: net.Server;
+  _server?: net.Server;
+}
+interface OpenServer extends net.Server {
+  _handle: unknown;
+  _connections: number;
+  allowHalfOpen?: boolean;
+}
+
+const ERRNO = new Map([...getSystemErrorMap()].map(([errno, [name]]) => [name, errno]));
+
+function errnoOf(error: NetworkError): number {
+  return ERRNO.get(error) ?? -1;
+}
+
+export function systemError(call: string, code: string): NodeJS.ErrnoException {
+  return Object.assign(new Error(`${call} ${code}`), { code, errno: ERRNO.get(code) ?? -1, syscall: call });
+}
+
+/** Creates a handle. `connectTo` gives it its side of a connection. */
+function createHandle(local: string, remote: string) {
+  let side: Side | undefined;
+  let wantsToRead = false;
+  let isClosed = false;
+  const handle = new JSStream();
+  const nameOf = (address: string, port: number) => (out: object) => {
+    Object.assign(out, { address, port, family: "IPv4" });
+    return 0;
+  };
+  Object.assign(handle, {
+    isClosing: () => isClosed,
+    close(closed?: () => void) {
+      if (isClosed) return;
+      isClosed = true;
+      side?.close();
+      if (closed) process.nextTick(() => closed.call(handle));
+    },
+    reset(closed?: () => void) {
+      side?.abort();
+      (handle as unknown as { close(closed?: () => void): void }).close(closed);
+      return 0;
+    },
+    onreadstart() {
+      wantsToRead = true;
+      side?.read(true);
+      return 0;
+    },
+    onreadstop() {
+      wantsToRead = false;
+      side?.read(false);
+      return 0;
+    },
+    onwrite(request: Request, buffers: Buffer[]) {
+      side?.write(Buffer.concat(buffers), (error) => {
+        if (!isClosed) handle.finishWrite(request, error === undefined ? 0 : errnoOf(error));
+      });
+      return 0;
+    },
+    onshutdown(request: Request) {
+      side?.end();
+      process.nextTick(() => {
+        if (!isClosed) handle.finishShutdown(request, 0);
+      });
+      return 0;
+    },
+    ref: () => undefined,
+    unref: () => undefined,
+    getpeername: nameOf(remote, 0),
+    getsockname: nameOf(local, 0),
+  });
+  return {
+    handle,
+    connectTo(connected: Side, socket: net.Socket) {
+      side = connected;
+      Object.assign(handle, {
+        getpeername: nameOf(side.peer.address, side.peer.port),
+        getsockname: nameOf(side.address, side.port),
+      });
+      side.events = {
+        data: (bytes) => void (isClosed || handle.readBuffer(bytes)),
+        end: () => void (isClosed || handle.emitEOF()),
+        failed: (error) => void socket.destroy(systemError("read", error)),
+      };
+      side.read(wantsToRead);
+    },
+  };
+}
+
+type Lookup = (
+  name: string,
+  options: object,
+  done: (error: Error | null, addresses: readonly { address: string }[]) => void,
+) => void;
+
+interface ConnectOptions extends net.SocketConstructorOpts {
+  readonly host?: string;
+  readonly port?: number;
+  readonly lookup?: Lookup;
+}
+
+interface ListenOptions {
+  readonly host?: string;
+  readonly port?: number;
+}
+
+/** `address` is the one of the simulated gateways. `faultsTo` gives the faults of their connections to a backend. */
+export function simulateSockets(network: Network, address: string, faultsTo: (to: string) => Faults, lookup: Lookup) {
+  net.connect = net.createConnection = function connect(options: ConnectOptions): net.Socket {
+    const { host = "127.0.0.1", port = 0 } = options;
+    const ours = createHandle(address, host);
+    const socket = new net.Socket({ ...options, handle: ours.handle, manualStart: true } as object) as OpenSocket;
+    socket.connecting = true;
+    const open = (at: string): void =>
+      network.connect(address, at, port, faultsTo(at), (error, side) => {
+        if (socket.destroyed) side?.abort();
+        else if (side === undefined) socket.destroy(systemError("connect", error ?? "ECONNREFUSED"));
+        else {
+          ours.connectTo(side, socket);
+          socket.connecting = false;
+          socket.emit("connect");
+          socket.emit("ready");
+          if (socket.readable && !socket.isPaused()) socket.read(0);
+        }
+      });
+    if (net.isIP(host) !== 0) open(host);
+    else
+      (options.lookup ?? lookup)(host, { all: true }, (error, [first]) => {
+        if (socket.destroyed) return;
+        if (error || first === undefined) socket.destroy(error ?? systemError("getaddrinfo", "ENOTFOUND"));
+        else open(first.address);
+      });
+    return socket;
+  } as typeof net.connect;
+
+  net.Server.prototype.listen = function listen(this: OpenServer, ...args: unknown[]): net.Server {
+    const [first, second] = args;
+    const done = args.findLast((arg) => typeof arg === "function") as (() => void) | undefined;
+    const { port: wanted = 0, host = "0.0.0.0" } =
+      typeof first === "number"
+        ? { port: first, host: typeof second === "string" ? second : undefined }
+        : (first as ListenOptions);
+    const port = wanted === 0 ? network.freePort() : wanted;
+    const accept = acceptInto(this);
+    const name = { address: host, port, family: "IPv4" };
+    const listener: Listener = { accept };
+    network.scheduler.after(0, () => {
+      if (!network.listen(host, port, listener)) {
+        this.emit("error", systemError("listen", "EADDRINUSE"));
+        return;
+      }
+      this._handle = {
+        close(closed?: () => void) {
+          network.unlisten(host, port, listener);
+          if (closed) process.nextTick(closed);
+        },
+        getsockname: (out: object) => void Object.assign(out, name),
+        ref: () => undefined,
+        unref: () => undefined,
+      };
+      this.emit("listening");
+    });
+    if (done) this.once("listening", done);
+    return this;
+  } as typeof net.Server.prototype.listen;
+}
+
+function acceptInto(server: OpenServer): (side: Side) => void {
+  return (side) => {
+    if (server.maxConnections !== undefined && server._connections >= server.maxConnections) {
+      side.abort();
+      server.emit("drop", {});
+      return;
+    }
+    const ours = createHandle(side.address, side.peer.address);
+    const options = {
+      handle: ours.handle,
+      allowHalfOpen: server.allowHalfOpen ?? false,
+      readable: true,
+      writable: true,
+    };
+    const socket = new net.Socket(options as object) as OpenSocket;
+    ours.connectTo(side, socket);
+    server._connections += 1;
+    socket.server = server;
+    socket._server = server;
+    server.emit("connection", socket);
+  };
+}
