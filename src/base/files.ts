@@ -160,7 +160,6 @@ function writeAt(fs: FileSystem, fd: number, bytes: Buffer, position: number | n
     from += fs.writeSync(fd, bytes, from, bytes.length - from, position === null ? null : position + from);
 }
 
-/** Ignores errors of the cleanup, so that they do not hide the original failure. */
 function quietly(work: () => void): void {
   try {
     work();

@@ -359,7 +359,7 @@ function pathChange(path: unknown): { path?: unknown } | string {
   return `the path modifier ${String(path.type)} is not supported`;
 }
 
-/** The defaults of the Gateway API. Those of the policy `cors` are for MCP clients and allow more methods. */
+/** These are the defaults of the Gateway API, which differ from those of the policy `cors`. */
 const CORS_METHODS = ["GET", "HEAD", "POST"];
 const CORS_MAX_AGE_S = 5;
 

@@ -54,7 +54,7 @@ export function hasMarkCharacters(text: string): boolean {
 export type Resolved = {
   readonly changed: boolean;
   readonly text: string;
-  /** `names` contains all variables of the string, and `missing` contains unset variables. */
+  /** `names` contains all variables of the string, and `missing` contains unset variables without a default. */
   readonly names: readonly string[];
   readonly missing: readonly string[];
   readonly values: readonly VariableValue[];

@@ -38,8 +38,7 @@ export type TraceMessage =
   | { readonly type: "responseSnapshot"; readonly stage: ResponseStage; readonly requestState: JsonObject }
   | { readonly type: "requestFinished"; readonly status: number | null; readonly error: string | null }
   /**
-   * Extends spec 6 with one event per policy that ran. `details` is the reason for a rejection, or the effect of the
-   * policy.
+   * Extends spec 6 with the result of a policy. `details` is the reason for a rejection, or the effect of the policy.
    */
   | {
       readonly type: "policy";
