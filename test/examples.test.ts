@@ -185,6 +185,17 @@ test("direct-response: health, nothing to be found, and maintenance", async (t) 
   assert.deepEqual(closed.errors, []);
 });
 
+test("fault-injection: a header delays or aborts the request, others reach the backend", async (t) => {
+  const backend = await backendFor(t);
+  const example = await run(t, "fault-injection", { BACKEND: backend.host });
+  const aborted = await fetch(`${example.url()}/x`, { headers: { "x-fault": "abort" } });
+  assert.deepEqual([aborted.status, await aborted.text()], [503, "injected fault at /x\n"]);
+  assert.equal(backend.received.length, 0);
+  assert.equal((await fetch(`${example.url()}/x`, { headers: { "x-fault": "delay" } })).status, 200);
+  assert.equal((await fetch(`${example.url()}/x`)).status, 200);
+  assert.equal(backend.received.length, 2);
+});
+
 const CHAT = JSON.stringify({ model: "demo", messages: [{ role: "user", content: "Tell me about rate limits." }] });
 
 async function chat(url: string, headers: Record<string, string>): Promise<Response> {

@@ -173,6 +173,14 @@ export const REQUEST_LIMITS = {
       "the last ones count",
     ],
     ["MAX_RECORDING_BYTES", "cli/commands/replay-command.ts", "a recording of `gwctl record`", "recording ends"],
+    ["MAX_DELAY_MS", "policies/delay/policy.ts", "`delay.duration`", "the request waits only this long"],
+    ["MAX_BUFFER_BYTES", "policies/buffer/policy.ts", "`buffer.request.maxBytes`", "the configuration is rejected"],
+    [
+      "MAX_CONDITIONS",
+      "policies/direct-response/policy.ts",
+      "entries of `directResponse.conditional`",
+      "the configuration is rejected",
+    ],
     ["MAX_CACHE_TTL_MS", "policies/ext-authz/policy.ts", "`cache.ttl` of `extAuthz`", "the configuration is rejected"],
     [
       "MAX_CHANGED_HEADERS",

@@ -9,7 +9,10 @@ import { backendAuth } from "./backend-auth/policy.ts";
 import { backendTls } from "./backend-tls/policy.ts";
 import { basicAuth } from "./basic-auth/policy.ts";
 import { budgets } from "./budgets/policy.ts";
+import { buffer } from "./buffer/policy.ts";
 import { cors } from "./cors/policy.ts";
+import { csrf } from "./csrf/policy.ts";
+import { delay } from "./delay/policy.ts";
 import { directResponse } from "./direct-response/policy.ts";
 import { extAuthz } from "./ext-authz/policy.ts";
 import { jwtAuth } from "./jwt-auth/policy.ts";
@@ -32,6 +35,7 @@ import { urlRewrite } from "./url-rewrite/policy.ts";
  */
 export const accessPolicies: readonly PolicyDefinition[] = [
   cors, // runs first, because a preflight has no credentials and every later error response needs the headers
+  csrf, // runs before authentication, because a browser adds the credentials of its user to the request of any page
   mcpAuthentication, // serves the well-known documents, which need no token, then requires a token
   jwtAuth, // verifies tokens on routes that need no MCP login
   oidc, // authenticates users with a browser
@@ -45,6 +49,7 @@ export const accessPolicies: readonly PolicyDefinition[] = [
 ];
 
 export const shapePolicies: readonly PolicyDefinition[] = [
+  buffer, // reads the body first, before a policy with another limit reads it
   ai, // collects prompt rules, which the backend applies in each dialect
   backendAuth, // sets the backend's credential; a transformation may still use it
   transformations, // may read authentication results, and runs before the modifiers below
@@ -52,7 +57,8 @@ export const shapePolicies: readonly PolicyDefinition[] = [
   urlRewrite, // runs after all policies that read the client's original path
   requestMirror, // copies the request after the rewrites above
   requestRedirect, // runs after the rewrites, whose results the target may include
-  directResponse, // responds for a route without a backend
+  delay, // waits before a response, also before a direct response
+  directResponse, // responds for a route without a backend, or to the requests that meet a condition
   responseHeaderModifier, // changes responses first, because response hooks run in reverse order
   timeout, // has only settings, so the position does not matter
   retry, // has only settings

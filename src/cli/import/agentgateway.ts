@@ -433,6 +433,7 @@ const SAME_NAME: Readonly<Record<string, Convert>> = {
   ai: (value, at, conversion) => withoutFormats(value, at, conversion),
   oidc: (value, at, conversion) => withClient(value, at, conversion),
   cors: (value, at, conversion) => withoutUselessCredentials(value, at, conversion),
+  directResponse: (value) => withLiteralHeaders(value),
 };
 
 export function convertPolicies(policies: Values, at: string, conversion: Conversion): Values {
@@ -483,6 +484,20 @@ function withClient(value: unknown, at: string, conversion: Conversion): unknown
     redirectUri: redirectURI ?? others.redirectUri,
     clientAuth,
     scopes: Array.isArray(scopes) ? ["openid", ...scopes.filter((scope) => scope !== "openid")] : scopes,
+  });
+}
+
+/** Header values of direct responses are CEL expressions there and strings here, so literals lose their quotes. */
+function withLiteralHeaders(value: unknown): unknown {
+  const { headers, conditional, ...others } = asObject(value);
+  const literals = Object.entries(asObject(headers)).map(([name, source]): [string, unknown] => [
+    name,
+    /^"[^"\\]*"$|^'[^'\\]*'$/.test(String(source)) ? String(source).slice(1, -1) : source,
+  ]);
+  return defined({
+    ...others,
+    headers: headers === undefined ? undefined : Object.fromEntries(literals),
+    conditional: Array.isArray(conditional) ? conditional.map(withLiteralHeaders) : conditional,
   });
 }
 

@@ -80,6 +80,8 @@ for (const [attribute, backend, auth, absent] of surroundings) {
 for (const [fields, said] of [
   ["", "has no backend"],
   ["backends: []", "has no backend"],
+  ['policies: { directResponse: { conditional: [{ condition: "true" }] } }', "has no backend"],
+  ['policies: { directResponse: { conditional: [{ condition: "true" }, { status: 404 }] } }', undefined],
   [`backends: [{ ${HOST}, weight: 0 }]`, "has only backends with weight 0"],
   [`backends: [{ ${HOST} }]`, undefined],
   ["policies: { directResponse: { status: 200 } }", undefined],

@@ -83,7 +83,7 @@ function checkBackends({ gateways, routes }: NormalConfig, warn: Warn): void {
       ...route.policies,
       ...gateways.filter(({ name }) => route.gateways.includes(name)).flatMap(policiesOf),
     ];
-    if (own.some(({ kind }) => RESPONDING_POLICIES.has(kind))) continue;
+    if (own.some(respondsAlways)) continue;
     const what = route.backends.length === 0 ? "has no backend" : "has only backends with weight 0";
     warn(
       warningAt(
@@ -93,6 +93,13 @@ function checkBackends({ gateways, routes }: NormalConfig, warn: Warn): void {
       ),
     );
   }
+}
+
+/** A direct response that has a condition for each entry leaves the other requests to the backend. */
+function respondsAlways({ kind, config }: PlacedPolicy): boolean {
+  const { conditional } = config as { conditional?: readonly { condition?: string }[] };
+  const isConditional = kind === "directResponse" && conditional?.every(({ condition }) => condition !== undefined);
+  return RESPONDING_POLICIES.has(kind) && isConditional !== true;
 }
 
 function policiesOf({ policies: own }: NormalGateway): readonly PlacedPolicy[] {

@@ -187,6 +187,10 @@ export interface ExpressionPlace {
 export const EXPRESSION_PLACES: readonly ExpressionPlace[] = [
   { policy: "authorization", at: ["rules", "*"], moment: "access" },
   { policy: "authorization", at: ["rules", "*", "*"], moment: "access" },
+  { policy: "delay", at: ["duration"], moment: "request" },
+  { policy: "directResponse", at: ["bodyExpression"], moment: "request" },
+  { policy: "directResponse", at: ["conditional", "*", "condition"], moment: "request" },
+  { policy: "directResponse", at: ["conditional", "*", "bodyExpression"], moment: "request" },
   { policy: "extAuthz", at: ["context", "*"], moment: "access" },
   { policy: "extAuthz", at: ["cache", "key"], moment: "access" },
   { policy: "mcpAuthorization", at: ["rules", "*"], moment: "item" },

@@ -140,8 +140,8 @@ export const FOREIGN_WORDS: readonly ForeignWord[] = [
   ...unsupported(["a2a"], "write a backend `a2a`"),
   ...unsupported(["tcpRoutes", "tlsRoutes", "routeGroups", "workloads"]),
   ...unsupported(["frontendPolicies"], "`gwctl import agentgateway` converts it to `config`"),
-  ...unsupported(["extProc", "csrf", "oidc", "networkAuthorization", "jwtSign", "tokenExchange"]),
-  ...unsupported(["openapi", "conditional", "delay", "buffer", "tunnelProtocol", "hbone", "evictionPolicy"]),
+  ...unsupported(["extProc", "oidc", "networkAuthorization", "jwtSign", "tokenExchange"]),
+  ...unsupported(["openapi", "conditional", "tunnelProtocol", "hbone", "evictionPolicy"]),
   ...unsupported(["inferenceRouting", "sessionAffinity", "agentCore"]),
 
   // These names come from LiteLLM.

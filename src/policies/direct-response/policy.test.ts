@@ -25,7 +25,37 @@ test("every response has its own headers, because later hooks change them", () =
   assert.equal(second?.headers.get("x-a"), "1");
 });
 
+function conditional(entries: object[], headers: Record<string, string> = {}): Reply | undefined {
+  const config = directResponse.schema.parse({ conditional: entries });
+  return directResponse.compile(config, testEnv).request?.(anExchange({ path: "/a", headers })) as Reply | undefined;
+}
+
+const FAULT = { condition: 'request.headers["x-fault"] == "1"', status: 503, body: "injected" };
+
+test("the first entry whose condition is met responds; if none is met or it fails, the request passes", () => {
+  assert.equal(conditional([FAULT], { "x-fault": "1" })?.status, 503);
+  assert.equal(conditional([FAULT], { "x-fault": "2" }), undefined);
+  assert.equal(conditional([{ condition: "jwt.sub == 'a'" }, FAULT], { "x-fault": "1" })?.status, 503);
+  assert.equal(conditional([{ condition: "jwt.sub == 'a'" }]), undefined);
+  assert.equal(conditional([FAULT, { status: 418 }])?.status, 418);
+});
+
+test("a body can be an expression; if it fails, the body is empty", () => {
+  const shown = answer({ bodyExpression: '"path " + request.path' });
+  assert.equal(shown.body?.toString(), "path /");
+  assert.equal(shown.headers.get("content-type"), "text/plain; charset=utf-8");
+  assert.equal(answer({ bodyExpression: "{'path': request.path}" }).body?.toString(), '{"path":"/"}');
+  assert.equal(answer({ bodyExpression: "jwt.sub" }).body?.toString(), "");
+});
+
 for (const config of [
+  { conditional: [] },
+  { conditional: [{ status: 503 }, { condition: "true" }] },
+  { conditional: [{ condition: "true" }], status: 201 },
+  { conditional: [{ condition: "true" }], body: "a" },
+  { conditional: [{ condition: "nonsense(" }] },
+  { conditional: [{ body: "a", bodyExpression: "'b'" }] },
+  { body: "a", bodyExpression: "'b'" },
   { status: 100 },
   { status: 600 },
   { status: "200" },

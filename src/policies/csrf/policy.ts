@@ -1,0 +1,57 @@
+/**
+ * `csrf`: rejects requests that a page of another origin makes with the credentials of a browser. Clients that are not
+ * browsers send neither `Sec-Fetch-Site` nor `Origin` and are not affected.
+ */
+import { z } from "zod";
+import { GatewayError } from "../../core/errors.ts";
+import type { GatewayRequest } from "../../core/exchange.ts";
+import { definePolicy } from "../../core/policy.ts";
+
+const SAFE_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "TRACE"]);
+const ORIGIN = /^https?:\/\/[^/?#@\s]+$/;
+
+export const csrf = definePolicy({
+  kind: "csrf",
+  doc: "Rejects requests that change something if a page of another origin makes them.",
+  scopes: ["gateway", "route"],
+  role: "security",
+  schema: z.strictObject({
+    additionalOrigins: z
+      .array(z.string().regex(ORIGIN, "expected an origin such as https://app.example.com"))
+      .default([])
+      .describe(
+        "Further origins whose pages may make such requests, for example `https://app.example.com`. Default: only pages of the requested host.",
+      ),
+  }),
+
+  compile({ additionalOrigins }) {
+    const allowed = new Set(additionalOrigins.map((origin) => origin.toLowerCase()));
+    return {
+      request({ request }) {
+        if (SAFE_METHODS.has(request.method) && !request.headers.has("upgrade")) return undefined;
+        const detail = foreignPage(request, allowed);
+        if (detail === undefined) return undefined;
+        throw new GatewayError("origin_denied", { message: "CSRF validation failed", detail });
+      },
+    };
+  },
+});
+
+/** Returns why the request comes from a page of another origin, or undefined if it does not. */
+function foreignPage({ headers, host }: GatewayRequest, allowed: ReadonlySet<string>): string | undefined {
+  const origins = headers.getAll("origin");
+  const sites = headers.getAll("sec-fetch-site");
+  const [origin] = origins;
+  if (origins.length > 1 || sites.length > 1) return "the origin is ambiguous";
+  if (origin !== undefined && allowed.has(origin.toLowerCase())) return undefined;
+  const [site] = sites;
+  if (site !== undefined)
+    return site === "same-origin" || site === "none" ? undefined : `Sec-Fetch-Site is ${site}, expected same-origin`;
+  if (origin === undefined) return undefined;
+  return isHost(origin, host) ? undefined : `the origin is ${origin}, expected the host ${host}`;
+}
+
+/** Compares without the scheme, which a proxy that terminates TLS can change. */
+function isHost(origin: string, host: string): boolean {
+  return ORIGIN.test(origin) && origin.slice(origin.indexOf("://") + 3).toLowerCase() === host.toLowerCase();
+}
