@@ -196,6 +196,29 @@ test("fault-injection: a header delays or aborts the request, others reach the b
   assert.equal(backend.received.length, 2);
 });
 
+test("token-exchange: the backend gets the exchanged token, and a client without a token gets 401", async (t) => {
+  const backend = await backendFor(t);
+  const forms: URLSearchParams[] = [];
+  const server = await backendFor(t, (req, res) => {
+    let body = "";
+    req.on("data", (part) => {
+      body += String(part);
+    });
+    req.on("end", () => {
+      forms.push(new URLSearchParams(body));
+      res.end(JSON.stringify({ access_token: "for-the-shop", token_type: "Bearer", expires_in: 60 }));
+    });
+  });
+  const example = await run(t, "token-exchange", { BACKEND: backend.host, TOKEN_URL: `http://${server.host}/token` });
+  assert.equal((await fetch(example.url())).status, 401);
+  assert.equal((await fetch(example.url(), { headers: { authorization: "Bearer mine" } })).status, 200);
+  assert.deepEqual([forms[0]?.get("subject_token"), forms[0]?.get("audience")], ["mine", "shop"]);
+  assert.deepEqual(
+    backend.received.map(({ headers }) => headers.authorization),
+    ["Bearer for-the-shop"],
+  );
+});
+
 const CHAT = JSON.stringify({ model: "demo", messages: [{ role: "user", content: "Tell me about rate limits." }] });
 
 async function chat(url: string, headers: Record<string, string>): Promise<Response> {

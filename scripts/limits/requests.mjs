@@ -181,6 +181,24 @@ export const REQUEST_LIMITS = {
       "entries of `directResponse.conditional`",
       "the configuration is rejected",
     ],
+    [
+      "MAX_KEPT_TOKENS",
+      "policies/backend-auth/oauth-tokens.ts",
+      "tokens that one `backendAuth` keeps",
+      "the oldest go",
+    ],
+    [
+      "MAX_KEPT_MS",
+      "policies/backend-auth/oauth-tokens.ts",
+      "the time for which `backendAuth` keeps a token",
+      "it is requested again",
+    ],
+    [
+      "MAX_TOKEN_RESPONSE_BYTES",
+      "policies/backend-auth/oauth-tokens.ts",
+      "a token response for `backendAuth`",
+      "503 `not_ready`",
+    ],
     ["MAX_CACHE_TTL_MS", "policies/ext-authz/policy.ts", "`cache.ttl` of `extAuthz`", "the configuration is rejected"],
     [
       "MAX_CHANGED_HEADERS",

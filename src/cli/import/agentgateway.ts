@@ -2,6 +2,7 @@
  * Converts a configuration of agentgateway, in either of its layouts, by rewriting fields with another name or shape.
  */
 import { llmOf } from "./agentgateway-llm.ts";
+import { crossAppOf, oauthOf } from "./agentgateway-oauth.ts";
 import { processOf } from "./agentgateway-process.ts";
 import {
   asList,
@@ -428,7 +429,7 @@ const SAME_NAME: Readonly<Record<string, Convert>> = {
   retry: (value, at, conversion) => withAttempts(value, at, conversion),
   urlRewrite: (value) => withAuthority(value),
   requestRedirect: (value) => withAuthority(value),
-  backendAuth: (value) => withLocation(value),
+  backendAuth: (value, at, conversion) => withLocation(value, at, conversion),
   requestMirror: (value) => withShare(value),
   ai: (value, at, conversion) => withoutFormats(value, at, conversion),
   oidc: (value, at, conversion) => withClient(value, at, conversion),
@@ -534,8 +535,10 @@ function withShare(value: unknown): unknown {
   return isObject(backend) ? [{ ...backend, ...share }] : value;
 }
 
-function withLocation(value: unknown): unknown {
-  const { key, ...others } = asObject(value);
+function withLocation(value: unknown, at: string, conversion: Conversion): unknown {
+  const { key, oauthTokenExchange, crossAppAccess, ...others } = asObject(value);
+  if (isObject(oauthTokenExchange)) return { ...others, oauth: oauthOf(oauthTokenExchange, at, conversion) };
+  if (isObject(crossAppAccess)) return { ...others, crossAppAccess: crossAppOf(crossAppAccess, at, conversion) };
   if (!isObject(key) || key.value === undefined) return value;
   const header = asObject(key.location).header;
   return { ...others, key: key.value, ...(header === undefined ? {} : { header }) };

@@ -1,20 +1,30 @@
 /**
- * `backendAuth`: authenticates the gateway to a backend, with its own key or by forwarding the client's verified
- * credential.
+ * `backendAuth`: authenticates the gateway to a backend, with its own key, with a token that a server issues, or by
+ * forwarding the client's verified credential.
  */
 import { z } from "zod";
 import { ConfigError } from "../../core/config-error.ts";
+import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { definePolicy } from "../../core/policy.ts";
+import { type CompileEnv, definePolicy, type Hooks } from "../../core/policy.ts";
 import { changeableHeaderName, exactlyOneOf, filePath, secret } from "../../core/schema.ts";
 import { isSameHeader } from "../../http/header-rules.ts";
 import { isHeaderValue } from "../../http/headers.ts";
+import {
+  type BackendTokens,
+  crossAppAccessSchema,
+  crossAppTokens,
+  oauthSchema,
+  oauthTokens,
+  type TokenEnv,
+  TokenRefused,
+} from "./oauth-tokens.ts";
 
 const keyFile = z.strictObject({ file: filePath().describe("A file that contains only the key.") });
 
 export const backendAuth = definePolicy({
   kind: "backendAuth",
-  doc: "Sends the gateway's own key to the backend, or forwards the client's credential.",
+  doc: "Sends the gateway's own key or a token for the backend, or forwards the client's credential.",
   scopes: ["route", "backend"],
   schema: exactlyOneOf(
     z.strictObject({
@@ -26,6 +36,16 @@ export const backendAuth = definePolicy({
         .union([secret(), keyFile])
         .optional()
         .describe("The key, usually from an environment variable, or `{file}`."),
+      oauth: oauthSchema
+        .optional()
+        .describe(
+          "Sends a token that an authorization server issues, in exchange for the client's token or for the gateway itself.",
+        ),
+      crossAppAccess: crossAppAccessSchema
+        .optional()
+        .describe(
+          "Sends a token of the backend's authorization server, which the gateway gets with an identity assertion of the user's identity provider.",
+        ),
       header: z
         .strictObject({
           name: changeableHeaderName().describe("The header for the key."),
@@ -34,11 +54,14 @@ export const backendAuth = definePolicy({
         .optional()
         .describe("With `key`: the header. Default: `authorization: Bearer`."),
     }),
-    ["passthrough", "key"],
+    ["passthrough", "key", "oauth", "crossAppAccess"],
   ),
 
   compile(config, env) {
-    const { key, header } = config;
+    const { key, header, oauth, crossAppAccess } = config;
+    if (oauth !== undefined) return sendToken(oauth, (tokenEnv) => oauthTokens(oauth, tokenEnv), env);
+    if (crossAppAccess !== undefined)
+      return sendToken(crossAppAccess, (tokenEnv) => crossAppTokens(crossAppAccess, tokenEnv), env);
     if (key === undefined) return { request: forwardCredential };
     const name = header?.name ?? "authorization";
     const prefix = header ? (header.prefix ?? "") : "Bearer ";
@@ -60,6 +83,58 @@ function forwardCredential(exchange: Exchange): undefined {
   if (exchange.credentials.presented)
     send(exchange, exchange.credentials.presented.header, exchange.credentials.presented.value);
   return undefined;
+}
+
+/** The tokens survive a reload that does not change the policy. */
+function sendToken(config: unknown, open: (env: TokenEnv) => BackendTokens, env: CompileEnv): Hooks {
+  const { fetch, clock } = env;
+  const tokens = env.acquire(`backendAuth tokens ${env.owner}`, config, () => open({ fetch, clock }));
+  const logger = env.logger.for("policies");
+  return {
+    sends: true,
+    credentials: { headers: ["authorization"] },
+    request(exchange) {
+      const subject = tokens.isShared ? "" : subjectToken(exchange);
+      if (subject === undefined)
+        throw new GatewayError("authentication_failed", {
+          message: "a bearer token is required\n",
+          detail: "there is no bearer token to exchange",
+          headers: { "www-authenticate": "Bearer" },
+        });
+      return tokens.get(subject).then(
+        (token) => {
+          send(exchange, "authorization", `Bearer ${token}`);
+          return undefined;
+        },
+        (error: Error) => {
+          logger.warn("cannot get a token for the backend", { owner: env.owner, reason: error.message });
+          throw tokenError(error);
+        },
+      );
+    },
+  };
+}
+
+/** Without an authentication policy, the authorization server decides about the token that the client sent. */
+function subjectToken({ credentials, request }: Exchange): string | undefined {
+  const value = credentials.presented?.value ?? request.headers.get("authorization");
+  return /^bearer +([\x21-\x7e]+)$/i.exec(value ?? "")?.[1];
+}
+
+function tokenError(error: Error): GatewayError {
+  if (error instanceof TokenRefused)
+    return new GatewayError("authentication_failed", {
+      message: "the token was not accepted for this backend\n",
+      detail: error.message,
+      headers: { "www-authenticate": 'Bearer error="invalid_token"' },
+      cause: error,
+    });
+  return new GatewayError("not_ready", {
+    message: "the token for the backend is not available now",
+    detail: error.message,
+    headers: { "retry-after": "1" },
+    cause: error,
+  });
 }
 
 function send(exchange: Exchange, name: string, value: string): void {

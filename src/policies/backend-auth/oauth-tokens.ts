@@ -1,0 +1,244 @@
+/**
+ * Obtains access tokens for backends: token exchange (RFC 8693), JWT bearer grants (RFC 7523), client credentials, and
+ * identity assertion grants (Cross App Access), which combine the first two.
+ */
+import { hash } from "node:crypto";
+import { LRUCache } from "lru-cache";
+import { z } from "zod";
+import type { Clock } from "../../base/clock.ts";
+import { secret, serverUrl } from "../../core/schema.ts";
+import type { Fetch } from "../../http/fetch.ts";
+import { type Members, parseMembers } from "../../json/json.ts";
+
+const TIMEOUT_MS = 5_000;
+const MAX_TOKEN_RESPONSE_BYTES = 64 * 1024;
+const MAX_KEPT_TOKENS = 10_000;
+/** A token is not used this shortly before it expires, because the request takes time. */
+const EARLY_MS = 15_000;
+/** Limits how long a token is reused, because the client's permission may have been revoked. */
+const MAX_KEPT_MS = 300_000;
+/** Applies if the server does not name a lifetime. */
+const DEFAULT_LIFETIME_MS = 60_000;
+
+const GRANT = "urn:ietf:params:oauth:grant-type:";
+const TOKEN_TYPE = "urn:ietf:params:oauth:token-type:";
+/** These OAuth errors (RFC 6749, section 5.2) concern the client's token and not the gateway's configuration. */
+const REFUSED: ReadonlySet<string> = new Set(["invalid_grant", "invalid_request", "access_denied"]);
+
+const scope = z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, "not a scope");
+
+const tokenEndpoint = {
+  tokenUrl: serverUrl().describe("The token endpoint."),
+  clientId: z
+    .string()
+    .min(1)
+    .optional()
+    .describe("The gateway's client ID. Default: none, for endpoints without client authentication."),
+  clientSecret: secret().optional().describe("The client secret, if the client has one."),
+  clientAuth: z
+    .enum(["basic", "post"])
+    .default("basic")
+    .describe("Sends the secret in the authorization header (`basic`) or in the body (`post`). Default: basic."),
+};
+
+const targets = {
+  resources: z
+    .array(z.string().min(1))
+    .optional()
+    .describe("The URLs of the backends that the token is for (`resource`)."),
+  scopes: z.array(scope).optional().describe("The requested scopes. Default: those that the server grants."),
+};
+
+const subjectTokenType = z
+  .enum(["access_token", "jwt", "id_token"])
+  .describe("The type of the client's token, as sent to the server.");
+
+const hasClient = (value: { clientId?: string | undefined; clientSecret?: string | undefined }): boolean =>
+  value.clientSecret === undefined || value.clientId !== undefined;
+const NO_CLIENT = { path: ["clientSecret"], message: "set `clientId` too" };
+
+export const oauthSchema = z
+  .strictObject({
+    ...tokenEndpoint,
+    grant: z
+      .enum(["tokenExchange", "jwtBearer", "clientCredentials"])
+      .default("tokenExchange")
+      .describe(
+        "`tokenExchange` (RFC 8693) and `jwtBearer` (RFC 7523) send the client's token to the server. `clientCredentials` requests a token for the gateway itself. Default: tokenExchange.",
+      ),
+    audiences: z
+      .array(z.string().min(1))
+      .optional()
+      .describe("The identifiers of the backends that the token is for (`audience`)."),
+    ...targets,
+    subjectTokenType: subjectTokenType.default("access_token"),
+    parameters: z
+      .record(z.string().min(1), secret())
+      .optional()
+      .describe("Further parameters of the token request, for example `requested_token_use: on_behalf_of`."),
+  })
+  .refine(hasClient, NO_CLIENT);
+
+const endpoint = z.strictObject(tokenEndpoint).refine(hasClient, NO_CLIENT);
+
+export const crossAppAccessSchema = z.strictObject({
+  identityProvider: endpoint.describe(
+    "The identity provider, which exchanges the client's token for an identity assertion (ID-JAG).",
+  ),
+  resourceServer: endpoint.describe(
+    "The authorization server of the backend, which exchanges the assertion for an access token.",
+  ),
+  audience: z.string().min(1).describe("The issuer of the backend's authorization server."),
+  ...targets,
+  subjectTokenType: subjectTokenType.default("id_token"),
+});
+
+type Endpoint = z.output<typeof endpoint>;
+type Form = readonly (readonly [name: string, value: string])[];
+
+/** The server did not accept the client's token. Other failures are Errors. */
+export class TokenRefused extends Error {}
+
+export interface BackendTokens {
+  /** True if every request has the same token. */
+  readonly isShared: boolean;
+  /** Rejects with `TokenRefused`, or with an Error that names the server's problem but no secrets. */
+  get(subject: string): Promise<string>;
+}
+
+interface Obtained {
+  readonly token: string;
+  readonly untilMs: number;
+}
+
+export interface TokenEnv {
+  readonly fetch: Fetch;
+  readonly clock: Clock;
+}
+
+export function oauthTokens(config: z.output<typeof oauthSchema>, env: TokenEnv): BackendTokens {
+  const { grant, audiences = [], resources = [], scopes, subjectTokenType: type, parameters = {} } = config;
+  const common: Form = [
+    ...audiences.map((audience) => ["audience", audience] as const),
+    ...wanted(resources, scopes),
+    ...Object.entries(parameters),
+  ];
+  const forms: Record<typeof grant, (subject: string) => Form> = {
+    tokenExchange: (subject) => [...exchangeForm(subject, type, "access_token"), ...common],
+    jwtBearer: (subject) => [...bearerForm(subject), ...common],
+    clientCredentials: () => [["grant_type", "client_credentials"], ...common],
+  };
+  return keptTokens(grant === "clientCredentials", env, (subject) => requestToken(config, forms[grant](subject), env));
+}
+
+export function crossAppTokens(config: z.output<typeof crossAppAccessSchema>, env: TokenEnv): BackendTokens {
+  const { identityProvider, resourceServer, audience, resources = [], scopes, subjectTokenType: type } = config;
+  return keptTokens(false, env, async (subject) => {
+    const assertion = await requestToken(
+      identityProvider,
+      [...exchangeForm(subject, type, "id-jag"), ["audience", audience], ...wanted(resources, scopes)],
+      env,
+    );
+    return requestToken(resourceServer, [...bearerForm(assertion.token), ...wanted([], scopes)], env);
+  });
+}
+
+function exchangeForm(subject: string, type: string, requested: string): Form {
+  return [
+    ["grant_type", `${GRANT}token-exchange`],
+    ["subject_token", subject],
+    ["subject_token_type", `${TOKEN_TYPE}${type}`],
+    ["requested_token_type", `${TOKEN_TYPE}${requested}`],
+  ];
+}
+
+function bearerForm(assertion: string): Form {
+  return [
+    ["grant_type", `${GRANT}jwt-bearer`],
+    ["assertion", assertion],
+  ];
+}
+
+function wanted(resources: readonly string[], scopes: readonly string[] | undefined): Form {
+  const list = resources.map((resource) => ["resource", resource] as const);
+  return scopes === undefined ? list : [...list, ["scope", scopes.join(" ")]];
+}
+
+/** Requests that need the same token at the same time share one token request. */
+function keptTokens(
+  isShared: boolean,
+  { clock }: TokenEnv,
+  obtain: (subject: string) => Promise<Obtained>,
+): BackendTokens {
+  const kept = new LRUCache<string, Obtained>({ max: MAX_KEPT_TOKENS });
+  const running = new Map<string, Promise<string>>();
+
+  async function obtained(key: string, subject: string): Promise<string> {
+    const { token, untilMs } = await obtain(subject);
+    const nowMs = clock.now();
+    const limitMs = Math.min(untilMs - EARLY_MS, nowMs + MAX_KEPT_MS, isShared ? Infinity : expiryMs(subject));
+    if (limitMs > nowMs) kept.set(key, { token, untilMs: limitMs });
+    return token;
+  }
+
+  return {
+    isShared,
+    get(subject) {
+      const key = isShared ? "" : hash("sha256", subject, "base64");
+      const known = kept.get(key);
+      if (known !== undefined && known.untilMs > clock.now()) return Promise.resolve(known.token);
+      const waiting = running.get(key);
+      if (waiting !== undefined) return waiting;
+      const started = obtained(key, subject).finally(() => running.delete(key));
+      running.set(key, started);
+      return started;
+    },
+  };
+}
+
+/** The server verifies the token. Here the expiry only bounds how long the result is kept. */
+function expiryMs(token: string): number {
+  const payload = token.split(".")[1];
+  const claims = payload === undefined ? undefined : parseMembers(Buffer.from(payload, "base64url").toString());
+  return typeof claims?.exp === "number" ? claims.exp * 1000 : Infinity;
+}
+
+async function requestToken(server: Endpoint, form: Form, { fetch, clock }: TokenEnv): Promise<Obtained> {
+  const { clientId, clientSecret, clientAuth, tokenUrl: url } = server;
+  const body = new URLSearchParams(form.map(([name, value]) => [name, value]));
+  const headers: Record<string, string> = {
+    "content-type": "application/x-www-form-urlencoded",
+    accept: "application/json",
+  };
+  if (clientId !== undefined && clientSecret !== undefined && clientAuth === "basic") {
+    const pair = `${encodeURIComponent(clientId)}:${encodeURIComponent(clientSecret)}`;
+    headers.authorization = `Basic ${Buffer.from(pair).toString("base64")}`;
+  } else if (clientId !== undefined) {
+    body.set("client_id", clientId);
+    if (clientSecret !== undefined) body.set("client_secret", clientSecret);
+  }
+  const response = await fetch({
+    url,
+    method: "POST",
+    headers,
+    body: Buffer.from(body.toString()),
+    timeoutMs: TIMEOUT_MS,
+    maxBytes: MAX_TOKEN_RESPONSE_BYTES,
+  });
+  return readToken(response.status, parseMembers(response.body.toString("utf8")) ?? {}, new URL(url).host, clock.now());
+}
+
+function readToken(status: number, body: Members, host: string, nowMs: number): Obtained {
+  const { access_token: token, expires_in: lifetime, error } = body;
+  if (status !== 200) {
+    // OAuth error codes are fixed words. Other values might contain secrets and are omitted.
+    const code = typeof error === "string" && /^[a-z_]{1,64}$/.test(error) ? error : "";
+    const message = `${host} answered with status ${status}${code === "" ? "" : ` (${code})`}`;
+    throw status < 500 && REFUSED.has(code) ? new TokenRefused(message) : new Error(message);
+  }
+  // The token becomes a header value, so only visible ASCII characters are allowed.
+  if (typeof token !== "string" || !/^[\x21-\x7e]+$/.test(token)) throw new Error(`${host} answered without a token`);
+  const seconds = typeof lifetime === "string" ? Number(lifetime) : lifetime;
+  const isKnown = typeof seconds === "number" && seconds > 0;
+  return { token, untilMs: nowMs + (isKnown ? seconds * 1000 : DEFAULT_LIFETIME_MS) };
+}
