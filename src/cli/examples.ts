@@ -2,6 +2,7 @@
  * Lists the examples that `--help` prints for each command. A test checks that every command has an example.
  */
 import type { Command } from "commander";
+import { wrapWords } from "./terminal/table.ts";
 
 const EXAMPLES: Readonly<Record<string, string>> = {
   status: `
@@ -43,9 +44,9 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   budgets: `
   gwctl budgets                                      what was spent, the most first
   gwctl budgets --key alice                          of one user`,
-  "keys make": `
-  gwctl keys make --name alice --expires 90d --models 'gpt-4o-mini,claude-*' --cost 20 --per month
-  gwctl keys make --name ci --metadata team=build > key.txt`,
+  "keys create": `
+  gwctl keys create --name alice --expires 90d --models 'gpt-4o-mini,claude-*' --cost 20 --per month
+  gwctl keys create --name ci --metadata team=build > key.txt`,
   "keys list": `
   gwctl keys list                                    id, models, budget, expiry and metadata`,
   "keys revoke": `
@@ -87,8 +88,9 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   gwctl auth check -f config.yaml
   gwctl auth check -f config.yaml --token-file token.txt`,
   import: `
-  gwctl import mcpServers ~/.cursor/mcp.json > config.yaml
-  gwctl import litellm litellm.yaml > config.yaml`,
+  gwctl import ~/.cursor/mcp.json > config.yaml
+  gwctl import litellm.yaml > config.yaml
+  gwctl import --from agentgateway config.yaml > ours.yaml`,
   version: `
   gwctl version`,
   completion: `
@@ -122,25 +124,48 @@ The trace is experimental: its events may change between versions.`,
   gwctl proxy log                                    show the level
   gwctl proxy log --level debug
   gwctl proxy log --set mcp=trace                    one module; the rest stays`,
-  "proxy targets": `
-  gwctl proxy targets                                which MCP servers run, which failed, and why
-  gwctl proxy targets -o json`,
+  "mcp servers": `
+  gwctl mcp servers                                  which MCP servers run, which failed, and why
+  gwctl mcp servers -o json`,
+  sessions: `
+  gwctl sessions                                     who is connected, to which servers, and for how long`,
+  routes: `
+  gwctl routes
+  gwctl routes -o yaml                               with policies and backends`,
+  validate: `
+  gwctl validate -f config.yaml
+  gwctl validate -f config.yaml --strict -o github   in GitHub Actions: annotations at the lines`,
   "proxy memory": `
   gwctl proxy memory
   gwctl proxy memory -o json | jq .heap`,
   "proxy tasks": `
   gwctl proxy tasks                                  listeners, requests in flight, sessions, child processes`,
-  "proxy limits": `
-  gwctl proxy limits
-  gwctl proxy limits --key alice                     buckets of one user`,
+  limits: `
+  gwctl limits
+  gwctl limits --key alice                           buckets of one user`,
 };
 
-export function addExamples(program: Command): void {
-  visit(program, []);
+export function addExamples(program: Command, columns: number): void {
+  visit(program, [], columns);
 }
 
-function visit(command: Command, path: readonly string[]): void {
+function visit(command: Command, path: readonly string[], columns: number): void {
   const text = EXAMPLES[path.join(" ")];
-  if (text !== undefined) command.addHelpText("after", `\nExamples:${text}`);
-  for (const child of command.commands) visit(child, [...path, child.name()]);
+  if (text !== undefined) {
+    const lines = text.split("\n").flatMap((line) => wrapExample(line, columns));
+    command.addHelpText("after", `\nExamples:${lines.join("\n")}`);
+  }
+  for (const child of command.commands) visit(child, [...path, child.name()], columns);
+}
+
+const COMMENT_INDENT = 6;
+
+/** Moves a comment that does not fit below its command. */
+function wrapExample(line: string, columns: number): string[] {
+  const [, command = line, comment] = /^( {2}\S.*?|)(?: {2,}(\S.*))?$/.exec(line) ?? [];
+  if (line.length <= columns || comment === undefined) return [line];
+  const wrapped = wrapWords(comment, columns - COMMENT_INDENT).map(
+    (one) => `${" ".repeat(COMMENT_INDENT)}${one.trimEnd()}`,
+  );
+  return command === "" ? wrapped : [command, ...wrapped];
 }

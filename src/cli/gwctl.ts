@@ -6,7 +6,11 @@ import { Command, CommanderError } from "commander";
 import { VERSION } from "../base/version.ts";
 import { addExamples } from "./examples.ts";
 import { withTarget } from "./instance/target.ts";
+import { FORMATS, formatOf, isData, printData } from "./terminal/output.ts";
 import { CliError, type Terminal } from "./terminal/terminal.ts";
+
+/** The width of help texts if the output is a pipe or a file. */
+const DEFAULT_COLUMNS = 80;
 
 /** Resolves with the exit code: 0 for success, 1 for a failure, 2 for wrong usage. */
 export async function runGwctl(argv: readonly string[], terminal: Terminal): Promise<number> {
@@ -17,12 +21,9 @@ export async function runGwctl(argv: readonly string[], terminal: Terminal): Pro
     const isTrace = own[0] === "proxy" && own[1] === "trace";
     if (request !== undefined && !isTrace) throw new CliError("only `gwctl proxy trace` accepts arguments after --", 2);
     const program = createProgram(terminal, request);
-    const meant = misplacedCommand(program, own);
-    if (meant.length > 0)
-      throw new CliError(
-        `there is no command \`gwctl ${own.find((word) => !word.startsWith("-"))}\`; use ${listed(meant)}`,
-        2,
-      );
+    const word = firstWord(program, own);
+    const meant = word === undefined ? [] : misplacedCommand(program, word);
+    if (meant.length > 0) throw new CliError(`there is no command \`gwctl ${word}\`; use ${listed(meant)}`, 2);
     await program.parseAsync(own, { from: "user" });
     return 0;
   } catch (error) {
@@ -38,43 +39,50 @@ function listed(commands: readonly string[]): string {
   return commands.map((command) => `\`${command}\``).join(" or ");
 }
 
-function createProgram(terminal: Terminal, request: readonly string[] | undefined): Command {
+export function createProgram(terminal: Terminal, request: readonly string[] | undefined): Command {
   const program = withTarget(new Command("gwctl"))
     .description("Inspects a running gateway: what happened to a request, and why.")
     .version(`gwctl ${VERSION}`, "-V, --version")
     .enablePositionalOptions()
     .hook("preAction", (_program, command) => inheritFlags(command))
     .exitOverride()
-    .configureOutput({ writeOut: terminal.out, writeErr: terminal.err })
+    .configureOutput({
+      writeOut: terminal.out,
+      writeErr: terminal.err,
+      outputError: (text, write) => write(text.replace(/^error: /, "gwctl: ")),
+      getOutHelpWidth: () => terminal.columns ?? DEFAULT_COLUMNS,
+      getErrHelpWidth: () => terminal.columns ?? DEFAULT_COLUMNS,
+    })
+    .configureHelp({ subcommandTerm: (command) => command.name() })
     .showHelpAfterError("(add --help for usage)")
     .addHelpText(
       "after",
       `
 Common commands:
-  gwctl status                       one screen: the state, and current problems
-  gwctl top                          busiest routes, tools, models and keys, live
-  gwctl requests --follow            watch requests as they end
-  gwctl explain <x-request-id>       explain why a request was rejected or failed
-  gwctl requests --failed            list recent requests that failed
-  gwctl proxy trace --local          step through the next request
-  gwctl proxy config all --local     show the loaded configuration`,
+  gwctl status                    one screen: the state, and current problems
+  gwctl top                       busiest routes, tools, models and keys, live
+  gwctl requests --follow         watch requests as they end
+  gwctl explain <x-request-id>    explain why a request was rejected or failed
+  gwctl requests --failed         list recent requests that failed
+  gwctl proxy trace --local       step through the next request
+  gwctl proxy config all --local  show the loaded configuration`,
     );
   addProxyCommands(program, terminal, request);
 
   withTarget(program.command("status [instance]"))
     .description("show the gateway on one screen: state, traffic, servers, limits, and problems as sentences")
-    .option("-o, --output <format>", "text or json", "text")
+    .option(...OUTPUT)
     .action(async (name, flags) => (await import("./commands/status-command.ts")).status(name, flags, terminal));
   withTarget(program.command("top [instance]"))
     .description("show the busiest routes, tools, models and keys of the last minute, live")
     .option("--by <kind>", "only route, tool, model or key")
     .option("--interval <seconds>", "time between two refreshes (default 2)")
     .option("--once", "print it once")
-    .option("-o, --output <format>", "text or json (one object per refresh)", "text")
+    .option("-o, --output <format>", "text, json (one object per refresh) or yaml", "text")
     .action(async (name, flags) => (await import("./commands/top-command.ts")).top(name, flags, terminal));
   withTarget(program.command("explain <request-id> [instance]"))
     .description("explain what happened to a request, by the x-request-id of its response")
-    .option("-o, --output <format>", "text or json", "text")
+    .option(...OUTPUT)
     .action(async (id, name, flags) =>
       (await import("./commands/requests-command.ts")).explain(id, name, flags, terminal),
     );
@@ -84,18 +92,25 @@ Common commands:
     .action(async (name, flags) => (await import("./commands/process-command.ts")).upgrade(name, flags, terminal));
 
   withTarget(program.command("requests [instance]"))
-    .description("list recent requests, newest first")
+    .description("list recent requests, the newest last")
     .option("--failed", "only requests that were rejected or failed")
     .option("--follow", "go on with each request as it ends, until Ctrl-C")
     .option("--limit <n>", "number of requests (default 20)")
     .option("--before <time>", "older requests, for example 2026-11-17T03:00:00Z; config.history keeps them")
-    .option("-o, --output <format>", "text or json", "text")
+    .option(...OUTPUT)
     .action(async (name, flags) => (await import("./commands/requests-command.ts")).requests(name, flags, terminal));
+
+  configTableCommand(program, "routes", terminal);
+  limitsCommand(program.command("limits"), terminal);
+  withTarget(program.command("sessions [instance]"))
+    .description("list the open MCP sessions")
+    .option(...OUTPUT)
+    .action(async (name, flags) => (await import("./commands/sessions-command.ts")).sessions(name, flags, terminal));
 
   withTarget(program.command("policies [instance]"))
     .description("list every policy, where it applies, and its status")
     .option("-f, --file <dump.json>", "read a saved /config_dump instead of a gateway")
-    .option("-o, --output <format>", "short, yaml or json", "short")
+    .option(...OUTPUT)
     .action(async (name, flags) => (await import("./commands/config-command.ts")).policies(name, flags, terminal));
 
   withTarget(program.command("usage [instance]"))
@@ -105,7 +120,7 @@ Common commands:
     .option("--until <time>", "a time, a date, or an age (default: now)")
     .option("--filter <name=value...>", "only requests with this value, for example team=research")
     .option("--limit <n>", "number of rows (default 1000)")
-    .option("-o, --output <format>", "table, json or csv", "table")
+    .option("-o, --output <format>", "table, json, yaml or csv", "table")
     .action(async (name, flags) => (await import("./commands/usage-command.ts")).usage(name, flags, terminal));
 
   const history = withTarget(program.command("history"))
@@ -113,11 +128,11 @@ Common commands:
     .description("the history database of a gateway");
   withTarget(history.command("status [instance]"))
     .description("show whether the database can be used, and how many rows are stored, waiting and dropped")
-    .option("-o, --output <format>", "text or json", "text")
+    .option(...OUTPUT)
     .action(async (name, flags) => (await import("./commands/usage-command.ts")).historyStatus(name, flags, terminal));
   withTarget(history.command("budgets [instance]"))
     .description("compare the spending of budgets with the history database")
-    .option("-o, --output <format>", "text or json", "text")
+    .option(...OUTPUT)
     .action(async (name, flags) => (await import("./commands/usage-command.ts")).historyBudgets(name, flags, terminal));
   withTarget(history.command("delete [instance]"))
     .description("delete the rows of a user")
@@ -127,7 +142,7 @@ Common commands:
   withTarget(program.command("budgets [instance]"))
     .description("show budgets and their spending")
     .option("--key <text>", "only keys with this text")
-    .option("-o, --output <format>", "text or json", "text")
+    .option(...OUTPUT)
     .action(async (name, flags) =>
       (await import("./commands/inspect-command.ts")).inspect("budgets", name, flags, terminal),
     );
@@ -135,19 +150,11 @@ Common commands:
   const keys = withTarget(program.command("keys"))
     .enablePositionalOptions()
     .description("API keys in the store of a gateway");
-  withTarget(keys.command("make [instance]"))
-    .description("make an API key and print it, once")
-    .requiredOption("--name <text>", "whose key it is")
-    .option("--expires <when>", "a duration such as 90d, or a date such as 2027-01-31 (default: never)")
-    .option("--models <names>", "the models it may use, comma-separated, each with at most one * (default: all)")
-    .option("--cost <dollars>", "a budget in US dollars, with --per")
-    .option("--tokens <n>", "a budget in tokens, with --per")
-    .option("--per <period>", "day, week or month")
-    .option("--metadata <name=value...>", "readable as apiKey.<name> in expressions")
-    .action(async (name, flags) => (await import("./commands/keys-command.ts")).makeKey(name, flags, terminal));
+  createKeyCommand(keys.command("create [instance]"), terminal);
+  createKeyCommand(keys.command("make [instance]", { hidden: true }), terminal);
   withTarget(keys.command("list [instance]"))
     .description("list the API keys, without the keys themselves")
-    .option("-o, --output <format>", "text or json", "text")
+    .option(...OUTPUT)
     .action(async (name, flags) => (await import("./commands/keys-command.ts")).listKeys(name, flags, terminal));
   withTarget(keys.command("revoke <id> [instance]"))
     .description("revoke an API key by its id")
@@ -161,7 +168,7 @@ Common commands:
     .command("import <file>")
     .description("make a modelCatalog from LiteLLM's model_prices_and_context_window.json")
     .option("--provider <name...>", "only these providers, for example openai gcp.gemini")
-    .option("-o, --output <file>", "write it to a file (default: standard output)")
+    .option("-o, --output <format>", "json or yaml, or a file to write (default: json on standard output)")
     .action(async (file, flags) => (await import("./commands/prices-command.ts")).importPrices(file, flags, terminal));
 
   const gateway = program.command("gateway").description("Gateways of a Kubernetes cluster");
@@ -172,24 +179,26 @@ Common commands:
     .option("-A, --all-namespaces", "all namespaces")
     .option("-k, --kubeconfig <file>", "kubeconfig of the cluster")
     .option("--context <name>", "context in the kubeconfig")
-    .option("-o, --output <format>", "text or json", "text")
+    .option(...OUTPUT)
     .action(async (flags) => (await import("./cluster/gateway-list.ts")).listGateways(flags, terminal));
 
   withTarget(program.command("cel <expression>"))
     .description("evaluate a CEL expression, part by part")
     .option("--request <id>", "use the attributes of a recent request")
+    .option("--exit-code", "exit with 1 unless the result is true")
+    .option(...OUTPUT)
     .action(async (expression, flags) =>
       (await import("./commands/inspect-command.ts")).cel(expression, flags, terminal),
     );
 
   withTarget(program.command("shadow").description("policies in shadow mode").command("report [instance]"))
     .description("list requests that policies in shadow mode would deny, by subject and rule")
-    .option("-o, --output <format>", "text or json", "text")
+    .option(...OUTPUT)
     .action(async (name, flags) => (await import("./commands/report-command.ts")).shadowReport(name, flags, terminal));
 
   withTarget(program.command("mirror").description("responses of mirrors").command("report [instance]"))
     .description("list how responses of mirrors differ from the backends', where requestMirror compares them")
-    .option("-o, --output <format>", "text or json", "text")
+    .option(...OUTPUT)
     .action(async (name, flags) => (await import("./commands/report-command.ts")).mirrorReport(name, flags, terminal));
 
   withTarget(program.command("record [instance]"))
@@ -209,7 +218,7 @@ Common commands:
     .option("--methods <list>", "methods that are sent; recordings have no bodies", "GET,HEAD,OPTIONS")
     .option("-H, --header <name: value...>", "headers to add, for example a credential")
     .option("--policies", "also compare routes and verdicts, as the gateway's admin interface tells them")
-    .option("-o, --output <format>", "text or json", "text")
+    .option(...OUTPUT)
     .action(async (file, flags) => (await import("./commands/replay-command.ts")).replay(file, flags, terminal));
 
   withTarget(program.command("what-if <method> <url>"))
@@ -226,7 +235,8 @@ Common commands:
     .option("--mcp-method <method>", "the MCP method, for example tools/list")
     .option("--model <name>", "an LLM call of this model")
     .option("--repeat <n>", "make the request n times and show the last")
-    .option("-o, --output <format>", "text or json", "text")
+    .option("--exit-code", "exit with 1 if the gateway would reject the request")
+    .option(...OUTPUT)
     .action(async (method, url, flags) =>
       (await import("./commands/what-if-command.ts")).whatIf(method, url, flags, terminal),
     );
@@ -239,12 +249,13 @@ Common commands:
     .option("--diff <file...>", "compare with a new configuration: who gains and who loses access")
     .option("--denied", "with --who-can and --what-can, also show denials")
     .option("--exit-code", "with --diff, exit with 1 if access changes")
-    .option("-o, --output <format>", "text, json or csv", "text")
+    .option("-o, --output <format>", "text, json, yaml or csv", "text")
     .action(async (name, flags) => (await import("./commands/access-command.ts")).access(name, flags, terminal));
 
   const mcp = withTarget(program.command("mcp"))
     .enablePositionalOptions()
-    .description("manage the tools and accounts of MCP servers");
+    .description("MCP servers: their state, tools and accounts");
+  serversCommand(mcp.command("servers"), terminal);
   withTarget(mcp.command("lock [instance]"))
     .description("write the tools of the MCP servers to the lock file, and show changes (see toolsLock)")
     .option("--lock-file <file>", "the lock file", "tools.lock")
@@ -257,7 +268,7 @@ Common commands:
     .description("list accounts that users connected at MCP servers; test or revoke one")
     .option("--test <id>", "check whether the server accepts the account's token")
     .option("--revoke <id>", "forget the account's tokens, here and at the server")
-    .option("-o, --output <format>", "text or json", "text")
+    .option(...OUTPUT)
     .action(async (name, flags) => (await import("./commands/mcp-command.ts")).mcpConnections(name, flags, terminal));
 
   program
@@ -267,17 +278,37 @@ Common commands:
     .description("check every login of a configuration with its identity provider, step by step")
     .requiredOption("-f, --file <path...>", "configuration files or folders; - for standard input")
     .option("--token-file <file>", "also check this access token; - for standard input")
+    .option(...OUTPUT)
     .action(async (flags) => (await import("./commands/auth-check-command.ts")).authCheck(flags, terminal));
 
   program
-    .command("import <kind> <file>")
-    .description("another program's configuration as one of ours: mcpServers, agentgateway, litellm, supergateway")
-    .action(async (kind, file) => (await import("./commands/import-command.ts")).importConfig(kind, file, terminal));
+    .command("validate")
+    .description("check configuration files without a running gateway")
+    .requiredOption("-f, --file <path...>", "configuration files or folders; - for standard input")
+    .option("--strict", "also reject warnings")
+    .option("--allow-missing-env", "report unset environment variables as notes")
+    .option("-o, --output <format>", "text, json, yaml or github (annotations)", "text")
+    .action(async (flags) => (await import("./commands/validate-command.ts")).validate(flags, terminal));
+
+  program
+    .command("import <file> [older-file]")
+    .usage("[options] <file>")
+    .description("convert a configuration of agentgateway, LiteLLM, supergateway or an mcpServers list to one of ours")
+    .option("--from <kind>", "agentgateway, litellm, supergateway or mcpServers (default: found from the file)")
+    .option("-o, --output <format>", "yaml or json (without comments)", "yaml")
+    .action(async (file, olderFile, flags) =>
+      (await import("./commands/import-command.ts")).importConfig(file, olderFile, flags, terminal),
+    );
 
   program
     .command("version")
     .description("print the version")
-    .action(() => terminal.out(`gwctl ${VERSION}\n`));
+    .option(...OUTPUT)
+    .action((flags: { output?: string }) => {
+      const format = formatOf(flags.output, FORMATS);
+      if (isData(format)) printData({ version: VERSION }, format, terminal);
+      else terminal.out(`gwctl ${VERSION}\n`);
+    });
 
   program
     .command("completion <shell>")
@@ -290,7 +321,7 @@ Common commands:
     .action(async (kind, _flags, command: Command) =>
       (await import("./commands/completion.ts")).liveNames(kind, command.optsWithGlobals(), terminal),
     );
-  addExamples(program);
+  addExamples(program, terminal.columns ?? DEFAULT_COLUMNS);
   return program;
 }
 
@@ -300,6 +331,8 @@ function inheritFlags(command: Command): void {
     for (const [name, value] of Object.entries(above.opts()))
       if (command.getOptionValue(name) === undefined) command.setOptionValueWithSource(name, value, "cli");
 }
+
+const OUTPUT = ["-o, --output <format>", "text, json or yaml", "text"] as const;
 
 const INSTANCE = "gateway/<name> or pod/<name> in a cluster; default: the gateway on this machine";
 
@@ -325,26 +358,64 @@ function addProxyCommands(program: Command, terminal: Terminal, request: readonl
     .description("show the log level, or set it until the gateway restarts")
     .option("--level <filter>", "replace the filter: error, warn, info, debug, trace, or info,mcp=trace")
     .option("--set <module=level...>", "change single modules and keep the rest")
+    .option(...OUTPUT)
     .action(async (name, flags) => (await import("./commands/process-command.ts")).log(name, flags, terminal));
 
-  withTarget(proxy.command("targets").argument("[instance]", INSTANCE))
-    .description("list the MCP servers: which failed, and why")
-    .option("-o, --output <format>", "text or json", "text")
-    .action(async (name, flags) => (await import("./commands/targets-command.ts")).targets(name, flags, terminal));
+  // Names of earlier versions.
+  serversCommand(proxy.command("targets", { hidden: true }), terminal);
+  limitsCommand(proxy.command("limits", { hidden: true }), terminal);
 
   for (const [what, text] of [
     ["memory", "show memory of the process and its components"],
     ["tasks", "show listeners, open requests, sessions and child processes"],
-    ["limits", "show rate limit rules and their buckets"],
-  ] as const) {
-    const command = withTarget(proxy.command(what).argument("[instance]", INSTANCE))
+  ] as const)
+    withTarget(proxy.command(what).argument("[instance]", INSTANCE))
       .description(text)
-      .option("-o, --output <format>", "text or json", "text")
+      .option(...OUTPUT)
       .action(async (name, flags) =>
         (await import("./commands/inspect-command.ts")).inspect(what, name, flags, terminal),
       );
-    if (what === "limits") command.option("--key <text>", "only buckets with this text in their key");
-  }
+}
+
+function createKeyCommand(command: Command, terminal: Terminal): void {
+  withTarget(command)
+    .description("create an API key and print it, once")
+    .requiredOption("--name <text>", "whose key it is")
+    .option("--expires <when>", "a duration such as 90d, or a date such as 2027-01-31 (default: never)")
+    .option("--models <names>", "the models it may use, comma-separated, each with at most one * (default: all)")
+    .option("--cost <dollars>", "a budget in US dollars, with --per")
+    .option("--tokens <n>", "a budget in tokens, with --per")
+    .option("--per <period>", "day, week or month")
+    .option("--metadata <name=value...>", "readable as apiKey.<name> in expressions")
+    .option(...OUTPUT)
+    .action(async (name, flags) => (await import("./commands/keys-command.ts")).createKey(name, flags, terminal));
+}
+
+function limitsCommand(command: Command, terminal: Terminal): void {
+  withTarget(command.argument("[instance]", INSTANCE))
+    .description("show rate limit rules and their buckets")
+    .option("--key <text>", "only buckets with this text in their key")
+    .option(...OUTPUT)
+    .action(async (name, flags) =>
+      (await import("./commands/inspect-command.ts")).inspect("limits", name, flags, terminal),
+    );
+}
+
+function serversCommand(command: Command, terminal: Terminal): void {
+  withTarget(command.argument("[instance]", INSTANCE))
+    .description("list the MCP servers: which failed, and why")
+    .option(...OUTPUT)
+    .action(async (name, flags) => (await import("./commands/mcp-servers-command.ts")).servers(name, flags, terminal));
+}
+
+function configTableCommand(parent: Command, part: "listeners" | "routes" | "backends", terminal: Terminal): void {
+  withTarget(parent.command(part).argument("[instance]", INSTANCE))
+    .description(`show the ${part} as a table`)
+    .option("-f, --file <dump.json>", "read a saved /config_dump instead of a gateway; - for standard input")
+    .option(...OUTPUT)
+    .action(async (name, flags) =>
+      (await import("./commands/config-command.ts")).configTable(part, name, flags, terminal),
+    );
 }
 
 function addConfig(proxy: Command, terminal: Terminal): void {
@@ -356,14 +427,7 @@ function addConfig(proxy: Command, terminal: Terminal): void {
     .option("-f, --file <dump.json>", "read a saved /config_dump instead of a gateway; - for standard input")
     .option("-o, --output <format>", "yaml or json", "yaml")
     .action(async (name, flags) => (await import("./commands/config-command.ts")).configAll(name, flags, terminal));
-  for (const part of ["listeners", "routes", "backends"] as const)
-    withTarget(config.command(part).argument("[instance]", INSTANCE))
-      .description(`show the ${part} as a table`)
-      .option("-f, --file <dump.json>", "read a saved /config_dump instead of a gateway; - for standard input")
-      .option("-o, --output <format>", "short, yaml or json", "short")
-      .action(async (name, flags) =>
-        (await import("./commands/config-command.ts")).configTable(part, name, flags, terminal),
-      );
+  for (const part of ["listeners", "routes", "backends"] as const) configTableCommand(config, part, terminal);
 }
 
 function addProfile(proxy: Command, terminal: Terminal): void {
@@ -385,16 +449,29 @@ function addProfile(proxy: Command, terminal: Terminal): void {
     );
 }
 
+/** Returns the first argument that is neither an option of the program nor the value of one. */
+function firstWord(program: Command, argv: readonly string[]): string | undefined {
+  for (let i = 0; i < argv.length; i++) {
+    const argument = argv[i] ?? "";
+    if (!argument.startsWith("-")) return argument;
+    const option = program.options.find(({ short, long }) => argument === short || argument === long);
+    if (option?.required) i += 1;
+  }
+  return undefined;
+}
+
 /** Returns the full commands for a shortened one, such as `gwctl proxy trace` for `gwctl trace`. */
-function misplacedCommand(program: Command, argv: readonly string[]): readonly string[] {
-  const tops = new Set(["help", ...program.commands.flatMap((one) => [one.name(), ...one.aliases()])]);
-  const word = argv.find((argument) => !argument.startsWith("-"));
-  if (word === undefined || argv.some((argument) => tops.has(argument))) return [];
-  return pathsTo(program, word, program.name());
+function misplacedCommand(program: Command, word: string): readonly string[] {
+  const isTop = word === "help" || program.commands.some((one) => one.name() === word || one.aliases().includes(word));
+  return isTop ? [] : pathsTo(program, word, program.name());
+}
+
+function visibleCommands(parent: Command): Command[] {
+  return parent.createHelp().visibleCommands(parent);
 }
 
 function pathsTo(parent: Command, name: string, path: string): string[] {
-  return parent.commands.flatMap((one) => {
+  return visibleCommands(parent).flatMap((one) => {
     const own = `${path} ${one.name()}`;
     return [...(one.name() === name ? [own] : []), ...pathsTo(one, name, own)];
   });

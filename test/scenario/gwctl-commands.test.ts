@@ -35,7 +35,8 @@ test("version, help and completion need no gateway [S9-3]", async () => {
 
 const misplaced: [args: string[], meant: string][] = [
   [["trace"], "`gwctl proxy trace`"],
-  [["--local", "limits"], "`gwctl proxy limits`"],
+  [["-p", "21510", "trace"], "`gwctl proxy trace`"],
+  [["--local", "--admin-port", "21510", "memory"], "`gwctl proxy memory`"],
   [["list"], "`gwctl keys list` or `gwctl gateway list`"],
 ];
 for (const [args, meant] of misplaced) {
@@ -61,9 +62,9 @@ const misuse = [
   ["proxy", "config", "all", "-o", "xml"],
   ["proxy", "log", "--level", "info", "--set", "mcp=trace"],
   ["requests", "--limit", "0"],
-  ["requests", "-o", "yaml"],
-  ["status", "-o", "yaml"],
-  ["proxy", "limits", "-o", "yaml"],
+  ["requests", "-o", "csv"],
+  ["status", "-o", "table"],
+  ["limits", "-o", "xml"],
   ["version", "--", "x"],
   ["completion", "tcsh"],
   ["explain"],

@@ -1,5 +1,5 @@
 /**
- * `gwctl proxy targets` (journey 3): which of the MCP servers behind one endpoint are missing.
+ * `gwctl mcp servers` (journey 3): which of the MCP servers behind one endpoint are missing.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -35,5 +35,5 @@ test("a gateway without MCP servers has none to show", async (t) => {
   const gateway = await gatewayFor(t, "gateways: { default: { port: 0 } }\n");
   const run = await gwctl(["proxy", "targets", "-p", new URL(gateway.adminUrl).port]);
   assert.deepEqual([run.code, run.stdout, run.stderr], [0, "", "no MCP servers\n"]);
-  assert.equal((await gwctl(["proxy", "targets", "-o", "yaml"])).code, 2);
+  assert.equal((await gwctl(["proxy", "targets", "-o", "csv"])).code, 2);
 });

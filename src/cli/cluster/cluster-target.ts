@@ -25,7 +25,7 @@ export async function openClusterTarget(
   if (resource === undefined)
     throw usageError(`${name} is not gateway/<name> or pod/<name>; for this machine use --local`);
   const cluster = await loadCluster(flags, terminal).catch((error: Error) => {
-    throw new CliError(error.message);
+    throw new CliError(`${name} names a gateway in a cluster, and ${error.message}`);
   });
   const pod = kind.startsWith("pod") ? resource : await findPod(cluster, resource, terminal);
   const forward: Forward = (port) =>

@@ -3,8 +3,9 @@
  */
 import { loadCluster } from "../../kubernetes/kubeconfig.ts";
 import type { TargetFlags } from "../instance/target.ts";
+import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { MESSAGE_CHARS, table } from "../terminal/table.ts";
-import { CliError, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
+import { CliError, paintOf, type Terminal } from "../terminal/terminal.ts";
 import { reasonOf, requestCluster } from "./cluster-request.ts";
 
 export interface GatewayListFlags extends TargetFlags {
@@ -23,8 +24,7 @@ interface Gateway {
 }
 
 export async function listGateways(flags: GatewayListFlags, terminal: Terminal): Promise<void> {
-  const format = flags.output ?? "text";
-  if (format !== "text" && format !== "json") throw usageError(`output format "${format}" is not text or json`);
+  const format = formatOf(flags.output, FORMATS);
   const cluster = await loadCluster(flags, terminal).catch((error: Error) => {
     throw new CliError(error.message);
   });
@@ -34,7 +34,7 @@ export async function listGateways(flags: GatewayListFlags, terminal: Terminal):
   if (status === 404) throw new CliError("the cluster has no Gateway API: install its definitions first");
   if (status !== 200) throw new CliError(`the cluster responded with ${status}: ${reasonOf(body)}`);
   const items = itemsOf(body);
-  if (format === "json") terminal.out(printable(`${JSON.stringify(items, null, 2)}\n`));
+  if (isData(format)) printData(items, format, terminal);
   else if (items.length === 0)
     terminal.err(`no Gateways in ${flags.allNamespaces ? "the cluster" : `namespace ${cluster.namespace}`}\n`);
   else {

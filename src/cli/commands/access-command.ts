@@ -5,6 +5,7 @@ import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
+import { formatOf, isData, printData } from "../terminal/output.ts";
 import { MESSAGE_CHARS, table } from "../terminal/table.ts";
 import {
   CliError,
@@ -61,13 +62,12 @@ interface Row {
   readonly reason: AccessReason;
 }
 
-const FORMATS = ["text", "json", "csv"];
+const ACCESS_FORMATS = ["text", "json", "yaml", "csv"] as const;
 const TIMEOUT_MS = 150_000;
 const MAX_NAMES = 8;
 
 export async function access(name: string | undefined, flags: AccessFlags, terminal: Terminal): Promise<void> {
-  const { output = "text" } = flags;
-  if (!FORMATS.includes(output)) throw usageError(`output format "${output}" is not ${FORMATS.join(", ")}`);
+  const format = formatOf(flags.output, ACCESS_FORMATS);
   const matches = flags.whatCan === undefined ? () => true : principalFilter(flags.whatCan);
   const question = {
     ...(flags.whoCan === undefined ? {} : { items: flags.whoCan.map(checkedItem) }),
@@ -78,26 +78,26 @@ export async function access(name: string | undefined, flags: AccessFlags, termi
   let report: Report;
   try {
     const body = JSON.stringify(question);
-    const response = await admin.post(ADMIN_PATHS.access, { body, what: "access", timeoutMs: TIMEOUT_MS });
+    const response = await admin.post(ADMIN_PATHS.access, { body, timeoutMs: TIMEOUT_MS });
     report = parseReport(response.body.toString(), admin.display);
   } finally {
     admin.close();
   }
-  if (output === "json") {
-    terminal.out(printable(`${JSON.stringify(report, null, 2)}\n`));
+  if (isData(format)) {
+    printData(report, format, terminal);
     return;
   }
   const paint = paintOf(terminal);
   for (const note of [...report.problems, ...report.review.notes]) terminal.err(printable(`note: ${note}\n`));
   if (report.after !== undefined) {
     const changes = accessChanges(report.review, report.after, matches);
-    terminal.out(output === "csv" ? csv(changes.map(changeCells)) : changesText(changes, paint));
+    terminal.out(format === "csv" ? csv(changes.map(changeCells)) : changesText(changes, paint));
     if (flags.exitCode === true && changes.length > 0) throw new CliError("access changes");
     return;
   }
   const rows = rowsIn(report.review).filter(({ principal }) => matches(principal));
   const shown = flags.denied === true ? rows : rows.filter(({ reason }) => reason.allowed);
-  if (output === "csv") terminal.out(csv([CSV_HEADER, ...rows.map(rowCells)]));
+  if (format === "csv") terminal.out(csv([CSV_HEADER, ...rows.map(rowCells)]));
   else if (flags.whoCan === undefined && flags.whatCan === undefined) terminal.out(summaryText(report.review, paint));
   else if (shown.length === 0) terminal.err("no principal has access\n");
   else terminal.out(rowsText(shown, paint));

@@ -6,16 +6,19 @@ import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { openFetcher } from "../../http/client/fetcher.ts";
 import type { LoginLeg, LoginPolicy } from "../../identity/login/login-leg.ts";
+import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { CliError, printable, type Terminal } from "../terminal/terminal.ts";
 
 export interface AuthCheckFlags {
   readonly file: readonly string[];
   readonly tokenFile?: string;
+  readonly output?: string;
 }
 
 const KIND = "mcpAuthentication";
 
 export async function authCheck(flags: AuthCheckFlags, terminal: Terminal): Promise<void> {
+  const format = formatOf(flags.output, FORMATS);
   const [{ loadConfig, readSources }, { checkLogin }] = await Promise.all([
     import("../../config/load/load.ts"),
     import("../../identity/login/login-check.ts"),
@@ -38,9 +41,12 @@ export async function authCheck(flags: AuthCheckFlags, terminal: Terminal): Prom
 
   const fetcher = openFetcher(terminal.clock);
   let failures = 0;
+  const results: { owner: string; checks: LoginLeg[] }[] = [];
   try {
     for (const { owner, config, place, hasCors } of logins) {
-      terminal.out(`${printable(owner)}\n`);
+      const checks: LoginLeg[] = [];
+      results.push({ owner, checks });
+      if (format === "text") terminal.out(`${printable(owner)}\n`);
       const folder = dirname(place.document.file);
       const legs = checkLogin({
         policy: config as LoginPolicy,
@@ -52,12 +58,14 @@ export async function authCheck(flags: AuthCheckFlags, terminal: Terminal): Prom
       });
       for await (const leg of legs) {
         if (leg.ok === false) failures += 1;
-        terminal.out(lineOf(leg));
+        checks.push(leg);
+        if (format === "text") terminal.out(lineOf(leg));
       }
     }
   } finally {
     fetcher.close();
   }
+  if (isData(format)) printData(results, format, terminal);
   if (failures > 0) throw new CliError(`${failures} login ${failures === 1 ? "check" : "checks"} failed`);
 }
 

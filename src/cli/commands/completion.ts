@@ -14,7 +14,7 @@ import { openTarget } from "./open-target.ts";
 const VALUES: readonly (readonly [path: string, flag: string, values: readonly string[] | string])[] = [
   ["explain", "", "requests"],
   ["cel", "--request", "requests"],
-  ["proxy limits", "--key", "keys"],
+  ["limits", "--key", "keys"],
   ["mcp lock", "--backend", "backends"],
   ["import", "", ["mcpServers", "agentgateway", "litellm", "supergateway"]],
   ["completion", "", ["bash", "zsh", "fish"]],

@@ -5,10 +5,12 @@
 import { readFileSync, statSync } from "node:fs";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
+import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { MESSAGE_CHARS, SUMMARY_CHARS, table } from "../terminal/table.ts";
 import { CliError, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";
 
+const CONFIG_FORMATS = ["yaml", "json"] as const;
 const MAX_FILE_BYTES = 64 * 1024 * 1024;
 
 export interface ConfigFlags extends TargetFlags {
@@ -39,9 +41,8 @@ export interface PolicyEntry {
 }
 
 export async function configAll(name: string | undefined, flags: ConfigFlags, terminal: Terminal): Promise<void> {
-  const format = flags.output ?? "yaml";
-  if (format !== "yaml" && format !== "json") throw usageError(`output format "${format}" is not yaml or json`);
-  terminal.out(await rendered(await loadDump(name, flags, terminal), format));
+  const format = formatOf(flags.output, CONFIG_FORMATS);
+  printData(await loadDump(name, flags, terminal), format, terminal);
 }
 
 export async function configTable(
@@ -50,11 +51,9 @@ export async function configTable(
   flags: ConfigFlags,
   terminal: Terminal,
 ): Promise<void> {
-  const format = flags.output ?? "short";
-  if (format !== "yaml" && format !== "json" && format !== "short")
-    throw usageError(`output format "${format}" is not short, yaml or json`);
+  const format = tableFormat(flags.output);
   const dump = await loadDump(name, flags, terminal);
-  if (format !== "short") terminal.out(await rendered(dump[part] ?? [], format));
+  if (isData(format)) printData(dump[part] ?? [], format, terminal);
   else {
     const maxLastChars = part === "backends" ? SUMMARY_CHARS : MESSAGE_CHARS;
     terminal.out(table(rowsOf(part, dump), { paint: paintOf(terminal), maxLastChars }));
@@ -89,10 +88,9 @@ function readDump(path: string, terminal: Terminal): ConfigDump {
   return value as ConfigDump;
 }
 
-async function rendered(value: unknown, format: "yaml" | "json"): Promise<string> {
-  if (format === "json") return printable(`${JSON.stringify(value, null, 2)}\n`);
-  const { yamlText } = await import("../terminal/terminal.ts");
-  return printable(yamlText(value));
+/** `short` is an older name of `text`. */
+function tableFormat(output: string | undefined): (typeof FORMATS)[number] {
+  return formatOf(output === "short" ? "text" : output, FORMATS);
 }
 
 function rowsOf(part: "listeners" | "routes" | "backends", dump: ConfigDump): string[][] {
@@ -130,15 +128,10 @@ function matchText(match: unknown): string {
 }
 
 export async function policies(name: string | undefined, flags: ConfigFlags, terminal: Terminal): Promise<void> {
-  const format = flags.output ?? "short";
-  if (!["short", "json", "yaml"].includes(format))
-    throw usageError(`output format "${format}" is not short, yaml or json`);
+  const format = tableFormat(flags.output);
   const entries = (await loadDump(name, flags, terminal)).policies ?? [];
-  if (format === "json") terminal.out(printable(`${JSON.stringify(entries, null, 2)}\n`));
-  else if (format === "yaml") {
-    const { yamlText } = await import("../terminal/terminal.ts");
-    terminal.out(printable(yamlText(entries)));
-  } else if (entries.length === 0) terminal.err("no policies\n");
+  if (isData(format)) printData(entries, format, terminal);
+  else if (entries.length === 0) terminal.err("no policies\n");
   else {
     const options = { paint: paintOf(terminal), maxLastChars: SUMMARY_CHARS };
     terminal.out(table([["KIND", "ON", "STATUS", "POLICY"], ...entries.map(row)], options));

@@ -1,5 +1,5 @@
 /**
- * `gwctl import <kind> <file>` converts another program's configuration, validates the result with the gateway's
+ * `gwctl import <file>` converts another program's configuration, validates the result with the gateway's
  * loader, and prints it. Comments at the top list what was omitted or works differently.
  */
 import { readFileSync } from "node:fs";
@@ -9,18 +9,35 @@ import { type Check, dropInvalid } from "../import/drop-invalid.ts";
 import { importLitellm } from "../import/litellm.ts";
 import { importMcpServers } from "../import/mcp-servers.ts";
 import { importSupergateway } from "../import/supergateway.ts";
-import { CliError, printable, type Terminal } from "../terminal/terminal.ts";
+import { formatOf, printData } from "../terminal/output.ts";
+import { CliError, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 
-const KINDS: Readonly<Record<string, (text: string, parse: (text: string) => unknown) => Conversion>> = {
+type Convert = (text: string, parse: (text: string) => unknown) => Conversion;
+
+const KINDS: Readonly<Record<string, Convert>> = {
   mcpServers: (text, parse) => importMcpServers(parse(withoutComments(text))),
   agentgateway: (text, parse) => importAgentgateway(parse(text)),
   litellm: (text, parse) => importLitellm(parse(text)),
   supergateway: (text) => importSupergateway(text),
 };
 
-export async function importConfig(kind: string, file: string, terminal: Terminal): Promise<void> {
-  const convert = Object.hasOwn(KINDS, kind) ? KINDS[kind] : undefined;
-  if (!convert) throw new CliError(`there is no import of ${kind}; there is ${Object.keys(KINDS).join(", ")}`, 2);
+export interface ImportFlags {
+  readonly from?: string;
+  readonly output?: string;
+}
+
+/** `gwctl import <kind> <file>`, the form of earlier versions, passes the kind first. */
+export async function importConfig(
+  first: string,
+  second: string | undefined,
+  flags: ImportFlags,
+  terminal: Terminal,
+): Promise<void> {
+  const format = formatOf(flags.output, ["yaml", "json"]);
+  const file = second ?? first;
+  const named = flags.from ?? (second === undefined ? undefined : first);
+  if (named !== undefined && !Object.hasOwn(KINDS, named))
+    throw usageError(`there is no import of ${named}; there is ${Object.keys(KINDS).join(", ")}`);
   const [{ loadConfig }, { parseYaml, yamlText }] = await Promise.all([
     import("../../config/load/load.ts"),
     import("../terminal/terminal.ts"),
@@ -33,17 +50,54 @@ export async function importConfig(kind: string, file: string, terminal: Termina
     return loaded.ok ? [] : loaded.problems;
   };
   let conversion: Conversion;
+  let kind: string;
   try {
-    conversion = convert(readText(file, terminal), parseYaml);
+    const text = readText(file, terminal);
+    kind = named ?? kindOf(text, parseYaml);
+    conversion = (KINDS[kind] as Convert)(text, parseYaml);
     dropInvalid(conversion, check);
   } catch (error) {
     throw new CliError(`cannot import ${file}: ${(error as Error).message.split("\n", 1)[0]}`);
   }
-  terminal.out(`${commentsOf(conversion, kind)}${yamlText(conversion.config as Values)}`);
+  if (format === "json") printData(conversion.config, format, terminal);
+  else terminal.out(`${commentsOf(conversion, kind)}${yamlText(conversion.config as Values)}`);
   const { leftOut, differs, closed } = conversion;
   terminal.err(
     `gwctl: ${leftOut.length} left out, ${differs.length} different, ${closed.length} closed: see the comments at the top\n`,
   );
+}
+
+/** Top-level fields that identify the program of a configuration. */
+const FIELDS: Readonly<Record<string, readonly string[]>> = {
+  mcpServers: ["mcpServers", "mcpProxy", "servers"],
+  litellm: ["model_list", "litellm_settings", "general_settings", "router_settings"],
+  agentgateway: ["binds", "frontendPolicies", "backends", "policies", "llm", "mcp", "config"],
+};
+const OUR_FIELDS = ["gateways", "routes"];
+
+function kindOf(text: string, parse: (text: string) => unknown): string {
+  const names = topLevelNames(text, parse);
+  if (names === undefined) {
+    if (text.includes("--")) return "supergateway";
+    throw new Error("the file is neither YAML, JSON nor a command line of supergateway");
+  }
+  if (OUR_FIELDS.some((name) => names.includes(name)))
+    throw new Error("it has `gateways` or `routes` and is a configuration of this gateway; use --from if it is not");
+  const found = Object.entries(FIELDS).find(([, fields]) => fields.some((name) => names.includes(name)))?.[0];
+  if (found === undefined) throw new Error(`its program is unknown; use --from ${Object.keys(KINDS).join(", ")}`);
+  return found;
+}
+
+/** Returns undefined for text that is not an object. */
+function topLevelNames(text: string, parse: (text: string) => unknown): readonly string[] | undefined {
+  for (const source of [text, withoutComments(text)])
+    try {
+      const value = parse(source);
+      if (typeof value === "object" && value !== null && !Array.isArray(value)) return Object.keys(value);
+    } catch {
+      // JSON with comments is parsed in the second round, and a command line is not YAML.
+    }
+  return undefined;
 }
 
 function readText(file: string, terminal: Terminal): string {

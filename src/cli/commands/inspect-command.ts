@@ -3,16 +3,9 @@
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
+import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { type Cell, MESSAGE_CHARS, table } from "../terminal/table.ts";
-import {
-  CliError,
-  type Paint,
-  paintOf,
-  printable,
-  type Terminal,
-  type Tone,
-  usageError,
-} from "../terminal/terminal.ts";
+import { CliError, type Paint, paintOf, printable, type Terminal, type Tone } from "../terminal/terminal.ts";
 import { limitsText } from "../views/limits-view.ts";
 import { ageText, bytesText, counted, type Fields, fieldsOf, listOf, numberOf } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
@@ -30,14 +23,13 @@ export async function inspect(
   flags: InspectFlags,
   terminal: Terminal,
 ): Promise<void> {
-  if (flags.output !== undefined && flags.output !== "text" && flags.output !== "json")
-    throw usageError(`output format "${flags.output}" is not text or json`);
+  const format = formatOf(flags.output, FORMATS);
   const { admin } = await openTarget(name, flags, terminal);
   try {
     const query = flags.key === undefined ? "" : `?${new URLSearchParams({ key: flags.key })}`;
     const response = await admin.json<Record<string, unknown>>(`${ADMIN_PATHS[what]}${query}`, FIELDS[what]);
     const paint = paintOf(terminal);
-    if (flags.output === "json") terminal.out(printable(`${JSON.stringify(response, null, 2)}\n`));
+    if (isData(format)) printData(response, format, terminal);
     else if (what === "memory") terminal.out(memoryText(response, paint));
     else if (what === "tasks") terminal.out(tasksText(response, paint));
     else if (what === "budgets" && listOf(response.budgets).length === 0) terminal.err("no budgets\n");
@@ -51,22 +43,31 @@ export async function inspect(
 
 export async function cel(
   expression: string,
-  flags: TargetFlags & { readonly request?: string },
+  flags: TargetFlags & { readonly request?: string; readonly exitCode?: boolean; readonly output?: string },
   terminal: Terminal,
 ): Promise<void> {
+  const format = formatOf(flags.output, FORMATS);
   const { admin } = await openTarget(undefined, flags, terminal);
   const question = { expression, ...(flags.request === undefined ? {} : { requestId: flags.request }) };
   try {
-    const response = await admin.post(ADMIN_PATHS.cel, { body: JSON.stringify(question), what: "expression" });
-    const { value, error, clauses } = readEvaluation(response.body.toString(), admin.display);
-    terminal.out(printable(`${error === undefined ? JSON.stringify(value) : `error: ${error}`}\n`));
-    for (const clause of clauses.slice(1)) {
-      const result = clause.error === undefined ? JSON.stringify(clause.value) : `error: ${clause.error}`;
-      terminal.out(printable(`${"  ".repeat(clause.depth)}${clause.source} => ${result}\n`));
-    }
+    const response = await admin.post(ADMIN_PATHS.cel, { body: JSON.stringify(question) });
+    const evaluation = readEvaluation(response.body.toString(), admin.display);
+    const { value, error } = evaluation;
+    if (isData(format)) printData(evaluation, format, terminal);
+    else terminal.out(printable(evaluationText(evaluation)));
+    if (flags.exitCode === true && (error !== undefined || value !== true))
+      throw new CliError(error === undefined ? "the result is not true" : "the expression failed");
   } finally {
     admin.close();
   }
+}
+
+function evaluationText({ value, error, clauses }: Evaluation): string {
+  const results = clauses.slice(1).map((clause) => {
+    const result = clause.error === undefined ? JSON.stringify(clause.value) : `error: ${clause.error}`;
+    return `${"  ".repeat(clause.depth)}${clause.source} => ${result}\n`;
+  });
+  return `${error === undefined ? JSON.stringify(value) : `error: ${error}`}\n${results.join("")}`;
 }
 
 interface Evaluation {

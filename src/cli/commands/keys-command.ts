@@ -1,9 +1,10 @@
 /**
- * `gwctl keys make|list|revoke` manages API keys in the store of a running gateway. `make` writes only the key to
+ * `gwctl keys create|list|revoke` manages API keys in the store of a running gateway. `create` writes only the key to
  * standard output, so the key can be piped to a file.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
+import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { type Cell, table } from "../terminal/table.ts";
 import { CliError, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { type Fields, fieldsOf, listOf, numberOf } from "../views/units.ts";
@@ -13,7 +14,7 @@ const DURATION = /^(\d+)([hdw])$/;
 const ISO_DATE = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d))?$/;
 const UNIT_MS: Readonly<Record<string, number>> = { h: 3_600_000, d: 86_400_000, w: 7 * 86_400_000 };
 
-export interface MakeFlags extends TargetFlags {
+export interface CreateFlags extends TargetFlags {
   readonly name: string;
   readonly expires?: string;
   readonly models?: string;
@@ -21,9 +22,11 @@ export interface MakeFlags extends TargetFlags {
   readonly tokens?: string;
   readonly per?: string;
   readonly metadata?: readonly string[];
+  readonly output?: string;
 }
 
-export async function makeKey(instance: string | undefined, flags: MakeFlags, terminal: Terminal): Promise<void> {
+export async function createKey(instance: string | undefined, flags: CreateFlags, terminal: Terminal): Promise<void> {
+  const format = formatOf(flags.output, FORMATS);
   const budget = budgetOf(flags);
   const make = {
     name: flags.name,
@@ -34,6 +37,10 @@ export async function makeKey(instance: string | undefined, flags: MakeFlags, te
   };
   const { id, key } = await postKeys(instance, flags, { make }, terminal);
   if (typeof key !== "string") throw new CliError("the gateway returned no key");
+  if (isData(format)) {
+    printData({ id, name: flags.name, key }, format, terminal);
+    return;
+  }
   terminal.err(printable(`key ${String(id)} of ${flags.name}; it is shown only now:\n`));
   terminal.out(printable(`${key}\n`));
 }
@@ -43,14 +50,13 @@ export async function listKeys(
   flags: TargetFlags & { readonly output?: string },
   terminal: Terminal,
 ): Promise<void> {
-  if (flags.output !== undefined && flags.output !== "text" && flags.output !== "json")
-    throw usageError(`output format "${flags.output}" is not text or json`);
+  const format = formatOf(flags.output, FORMATS);
   const { admin } = await openTarget(instance, flags, terminal);
   try {
     const response = await admin.json<{ keys: unknown }>(ADMIN_PATHS.keys, "keys");
     const keys = listOf(response.keys);
-    if (flags.output === "json") terminal.out(printable(`${JSON.stringify(response, null, 2)}\n`));
-    else if (keys.length === 0) terminal.err("no keys; make one with gwctl keys make --name <name>\n");
+    if (isData(format)) printData(response, format, terminal);
+    else if (keys.length === 0) terminal.err("no keys; create one with gwctl keys create --name <name>\n");
     else
       terminal.out(
         table([["ID", "NAME", "MODELS", "BUDGET", "SPENT", "EXPIRES", "METADATA"], ...keys.map(rowOf)], {
@@ -80,7 +86,7 @@ async function postKeys(
 ): Promise<Fields> {
   const { admin } = await openTarget(instance, flags, terminal);
   try {
-    const response = await admin.post(ADMIN_PATHS.keys, { body: JSON.stringify(body), what: "keys" });
+    const response = await admin.post(ADMIN_PATHS.keys, { body: JSON.stringify(body) });
     return fieldsOf(JSON.parse(response.body.toString()));
   } finally {
     admin.close();
@@ -104,7 +110,7 @@ function rowOf(key: Fields): Cell[] {
   ];
 }
 
-function budgetOf({ cost, tokens, per }: MakeFlags): object | undefined {
+function budgetOf({ cost, tokens, per }: CreateFlags): object | undefined {
   if (cost === undefined && tokens === undefined) {
     if (per !== undefined) throw usageError("--per needs --cost or --tokens");
     return undefined;

@@ -4,6 +4,7 @@
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
+import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { table, wrapWords } from "../terminal/table.ts";
 import { CliError, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";
@@ -81,7 +82,7 @@ async function inspect(
 ): Promise<readonly Inspected[]> {
   const { admin } = await openTarget(name, flags, terminal);
   try {
-    const { body } = await admin.post(ADMIN_PATHS.mcpTools, { timeoutMs: LOCK_TIMEOUT_MS, what: "MCP tools" });
+    const { body } = await admin.post(ADMIN_PATHS.mcpTools, { timeoutMs: LOCK_TIMEOUT_MS });
     const { backends } = JSON.parse(body.toString()) as {
       readonly backends: readonly { readonly backend: string; readonly targets: readonly Inspected[] }[];
     };
@@ -149,8 +150,7 @@ export async function mcpConnections(
   flags: McpConnectionsFlags,
   terminal: Terminal,
 ): Promise<void> {
-  if (flags.output !== undefined && flags.output !== "text" && flags.output !== "json")
-    throw usageError(`output format "${flags.output}" is not text or json`);
+  const format = formatOf(flags.output, FORMATS);
   if (flags.test !== undefined && flags.revoke !== undefined) throw usageError("use only one of --test and --revoke");
   const { admin } = await openTarget(name, flags, terminal);
   try {
@@ -161,7 +161,6 @@ export async function mcpConnections(
       const response = await admin.post(ADMIN_PATHS.mcpConnections, {
         body,
         timeoutMs: CONNECTION_TIMEOUT_MS,
-        what: "MCP connections",
       });
       const { ok, reason } = JSON.parse(response.body.toString()) as { ok: boolean; reason: string };
       if (!ok) throw new CliError(`${id}: ${reason}`);
@@ -169,7 +168,7 @@ export async function mcpConnections(
       return;
     }
     const found = await admin.json<{ connections: readonly Connection[] }>(ADMIN_PATHS.mcpConnections, "connections");
-    if (flags.output === "json") terminal.out(printable(`${JSON.stringify(found.connections, null, 2)}\n`));
+    if (isData(format)) printData(found.connections, format, terminal);
     else if (found.connections.length === 0) terminal.err("no user has connected an account\n");
     else terminal.out(connectionTable(found.connections, terminal));
   } finally {

@@ -4,7 +4,8 @@
 import { DEFAULT_ADMIN_PORT } from "../../admin/server/paths.ts";
 import { createAdminClient } from "../instance/admin-client.ts";
 import { chosenTarget, portOf, type Target, type TargetFlags } from "../instance/target.ts";
-import { type Paint, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
+import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
+import { type Paint, paintOf, type Terminal, usageError } from "../terminal/terminal.ts";
 
 export async function openTarget(
   instance: string | undefined,
@@ -46,12 +47,11 @@ export async function showReport<Report extends object>(
   terminal: Terminal,
   view: ReportView<Report>,
 ): Promise<void> {
-  if (flags.output !== undefined && flags.output !== "text" && flags.output !== "json")
-    throw usageError(`output format "${flags.output}" is not text or json`);
+  const format = formatOf(flags.output, FORMATS);
   const { admin } = await openTarget(instance, flags, terminal);
   try {
     const report = await admin.json<Report>(view.path, view.list);
-    if (flags.output === "json") terminal.out(printable(`${JSON.stringify(report, null, 2)}\n`));
+    if (isData(format)) printData(report, format, terminal);
     else if (view.isEmpty(report)) terminal.err(`${view.nothing(report)}\n`);
     else terminal.out(view.draw(report, paintOf(terminal)));
   } finally {

@@ -3,6 +3,7 @@
  * `modelCatalog`.
  */
 import { readFileSync, writeFileSync } from "node:fs";
+import { isData, printData } from "../terminal/output.ts";
 import { CliError, printable, type Terminal } from "../terminal/terminal.ts";
 
 export interface ImportFlags {
@@ -23,9 +24,9 @@ export function importPrices(file: string, flags: ImportFlags, terminal: Termina
       known === "" ? `${file} has no prices that can be used` : `no such provider; ${file} has ${known}`,
     );
   }
-  const text = `${JSON.stringify(chosen, null, 1)}\n`;
-  if (flags.output === undefined) terminal.out(printable(text));
-  else writeFileSync(flags.output, text);
+  const { output = "json" } = flags;
+  if (isData(output)) printData(chosen, output, terminal);
+  else writeFileSync(output, `${JSON.stringify(chosen, null, 1)}\n`);
   terminal.err(printable(`${count} models of ${Object.keys(chosen.providers).join(", ")}\n`));
 }
 

@@ -9,6 +9,7 @@ import { dirname, resolve } from "node:path";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { createFile, replaceFile } from "../../base/files.ts";
 import type { TargetFlags } from "../instance/target.ts";
+import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { CliError, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";
 
@@ -18,22 +19,28 @@ const CURRENT = "current log level is ";
 export interface LogFlags extends TargetFlags {
   readonly level?: string;
   readonly set?: readonly string[];
+  readonly output?: string;
 }
 
 export async function log(name: string | undefined, flags: LogFlags, terminal: Terminal): Promise<void> {
   if (flags.level !== undefined && flags.set !== undefined)
     throw usageError("use either --level (replaces the filter) or --set (changes parts of it)");
+  const format = formatOf(flags.output, FORMATS);
+  const show = (text: string): void => {
+    if (isData(format)) printData({ level: text.slice(CURRENT.length).trim() }, format, terminal);
+    else terminal.out(printable(text));
+  };
   const { admin } = await openTarget(name, flags, terminal);
   try {
     const before = (await admin.get(ADMIN_PATHS.logging)).body.toString();
     if (!before.startsWith(CURRENT))
       throw new CliError(`${admin.display} did not return its log level: is that a gateway's admin interface?`);
     const level = flags.level ?? (flags.set === undefined ? undefined : merged(before, flags.set));
-    if (level === undefined) terminal.out(printable(before));
+    if (level === undefined) show(before);
     else {
       const query = new URLSearchParams({ level });
-      const response = await admin.post(`${ADMIN_PATHS.logging}?${query}`, { what: `log filter ${level}` });
-      terminal.out(printable(response.body.toString()));
+      const response = await admin.post(`${ADMIN_PATHS.logging}?${query}`);
+      show(response.body.toString());
     }
   } finally {
     admin.close();
@@ -56,7 +63,7 @@ const UPGRADE_TIMEOUT_MS = 70_000;
 export async function upgrade(name: string | undefined, flags: TargetFlags, terminal: Terminal): Promise<void> {
   const { admin } = await openTarget(name, flags, terminal);
   try {
-    const response = await admin.post(ADMIN_PATHS.upgrade, { what: "upgrade", timeoutMs: UPGRADE_TIMEOUT_MS });
+    const response = await admin.post(ADMIN_PATHS.upgrade, { timeoutMs: UPGRADE_TIMEOUT_MS });
     terminal.out(printable(response.body.toString()));
   } finally {
     admin.close();
@@ -86,7 +93,7 @@ export async function profile(
   const timeoutMs = (kind === "cpu" ? seconds * 1000 : 0) + SLACK_MS;
   try {
     if (kind === "cpu") terminal.err(`profiling ${admin.display} for ${seconds} s\n`);
-    const { body } = await admin.get(path, { timeoutMs, what: `${kind} profile` });
+    const { body } = await admin.get(path, { timeoutMs, showStatusOf: `${kind} profile` });
     if (body.length === 0) throw new CliError(`${kind} profile: the gateway sent an empty profile; see its log`);
     if (!body.subarray(0, 2).equals(GZIP))
       throw new CliError(`${admin.display} did not send a profile: is that a gateway's admin interface?`);

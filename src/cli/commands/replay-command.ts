@@ -10,6 +10,7 @@ import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { isSameHeader, MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import { lineReader } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
+import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { CliError, type Paint, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";
@@ -27,8 +28,7 @@ export interface ReplayFlags extends TargetFlags {
 export async function replay(file: string, flags: ReplayFlags, terminal: Terminal): Promise<void> {
   const speed = flags.speed === "max" ? undefined : numberOf("--speed", flags.speed, 0.01, 1000);
   const concurrency = numberOf("--concurrency", flags.concurrency, 1, 256);
-  if (flags.output !== undefined && flags.output !== "text" && flags.output !== "json")
-    throw usageError(`output format "${flags.output}" is not text or json`);
+  const format = formatOf(flags.output, FORMATS);
   const target = targetOf(flags.to);
   const added = (flags.header ?? []).map(headerOf);
   const methods = new Set(flags.methods.toUpperCase().split(","));
@@ -63,11 +63,8 @@ export async function replay(file: string, flags: ReplayFlags, terminal: Termina
   }
   const recorded = flags.policies ? await recordedBy(flags, terminal, prefix) : undefined;
   const report = comparison(replayed, recorded, lines.length - sent.length);
-  terminal.out(
-    flags.output === "json"
-      ? printable(`${JSON.stringify(report, null, 2)}\n`)
-      : printable(replayText(report, paintOf(terminal))),
-  );
+  if (isData(format)) printData(report, format, terminal);
+  else terminal.out(printable(replayText(report, paintOf(terminal))));
   if (report.differing > 0)
     throw new CliError(`${report.differing} of ${report.sent} answers differ from the recording`);
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { RequestRecord } from "../../observe/trace/request-record.ts";
 import type { Paint } from "../terminal/terminal.ts";
-import { followHead, followRow } from "./requests-command.ts";
+import { requestRow, requestsHead, requestsText } from "./requests-command.ts";
 
 const paintFor = (columns: number): Paint => Object.assign((text: string) => text, { columns });
 const RECORD = {
@@ -22,7 +22,7 @@ const RECORD = {
 
 for (const columns of [80, 100, 124, 125, 160])
   test(`a followed request in ${columns} columns: time and id are whole, and so are its names and reason`, () => {
-    const shown = `${followHead(paintFor(columns))}${followRow(RECORD, paintFor(columns))}`;
+    const shown = `${requestsHead(paintFor(columns))}${requestRow(RECORD, paintFor(columns))}`;
     const lines = shown.trimEnd().split("\n");
     assert.ok(
       lines.every((line) => line.length <= columns),
@@ -36,4 +36,23 @@ for (const columns of [80, 100, 124, 125, 160])
     const names = [RECORD.route, RECORD.subject, "authentication_failed: no API key was sent"];
     const said = shown.replaceAll(/\s+/g, " ");
     if (columns < 125) for (const text of names) assert.ok(said.includes(text ?? ""), shown);
+  });
+
+for (const columns of [80, 120, 200])
+  test(`a list in ${columns} columns: no id is broken, and the newest request is last`, () => {
+    const ids = ["d76640f0fea5e94b", "7b0e4a52-98a1-4b3f-a1d4-0f6c2f3f9a10", "x".repeat(48)];
+    const shown = requestsText(
+      ids.map((id, i) => ({ ...RECORD, id, seq: 9 - i })),
+      paintFor(columns),
+    );
+    const places = ids.map((id) => shown.indexOf(id));
+    assert.ok(
+      places.every((place) => place > 0),
+      shown,
+    );
+    assert.deepEqual(
+      [...places].sort((a, b) => b - a),
+      places,
+      shown,
+    );
   });

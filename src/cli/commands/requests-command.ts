@@ -10,7 +10,8 @@ import {
 } from "../../observe/trace/request-record.ts";
 import { type AdminClient, lineReader } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
-import { type Cell, MESSAGE_CHARS, table, wrapWords } from "../terminal/table.ts";
+import { FORMATS, formatOf, isData, printData, printRecord } from "../terminal/output.ts";
+import { type Cell, MESSAGE_CHARS, table, textWidth, wrapWords } from "../terminal/table.ts";
 import {
   CliError,
   type Paint,
@@ -36,7 +37,7 @@ const DEFAULT_LIMIT = 20;
 const MAX_LIMIT = 500;
 
 export async function requests(name: string | undefined, flags: RequestsFlags, terminal: Terminal): Promise<void> {
-  checkOutput(flags.output);
+  const format = formatOf(flags.output, FORMATS);
   const limit = flags.limit === undefined ? DEFAULT_LIMIT : Number(flags.limit);
   if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT)
     throw usageError(`invalid --limit ${flags.limit}: expected a number from 1 to ${MAX_LIMIT}`);
@@ -47,14 +48,14 @@ export async function requests(name: string | undefined, flags: RequestsFlags, t
   try {
     if (flags.follow) {
       const isShown = flags.failed ? didNotSucceed : () => true;
-      await follow(admin, { limit, isShown, isJson: flags.output === "json" }, terminal);
+      await follow(admin, { limit, isShown, format }, terminal);
       return;
     }
     const fetched = flags.failed ? MAX_LIMIT : limit;
     const query = new URLSearchParams({ limit: String(fetched), ...(flags.before ? { before: flags.before } : {}) });
     const response = await admin.json<{ requests: RequestRecord[] }>(`${ADMIN_PATHS.requests}?${query}`, "requests");
     const shown = response.requests.filter((record) => !flags.failed || didNotSucceed(record)).slice(0, limit);
-    if (flags.output === "json") terminal.out(printable(`${JSON.stringify(shown, null, 2)}\n`));
+    if (isData(format)) printData(shown, format, terminal);
     else if (shown.length === 0) terminal.err(flags.failed ? "no failed requests\n" : "no requests yet\n");
     else terminal.out(requestsText(shown, paintOf(terminal)));
   } finally {
@@ -72,22 +73,17 @@ export async function explain(
   flags: ExplainFlags,
   terminal: Terminal,
 ): Promise<void> {
-  checkOutput(flags.output);
+  const format = formatOf(flags.output, FORMATS);
   const { admin } = await openTarget(name, flags, terminal);
   try {
     const path = `${ADMIN_PATHS.requests}?${new URLSearchParams({ id })}`;
     const found = await admin.json<{ requests: RequestDetail[] }>(path, "requests");
     const newest = found.requests[0];
-    if (flags.output === "json") terminal.out(printable(`${JSON.stringify(found.requests, null, 2)}\n`));
+    if (isData(format)) printData(found.requests, format, terminal);
     else if (newest) terminal.out(describeRequest(newest, found.requests.length - 1, paintOf(terminal)));
   } finally {
     admin.close();
   }
-}
-
-function checkOutput(format: string | undefined): void {
-  if (format !== undefined && format !== "text" && format !== "json")
-    throw usageError(`output format "${format}" is not text or json`);
 }
 
 function didNotSucceed(record: RequestRecord): boolean {
@@ -131,18 +127,26 @@ const DATA = "data:";
 
 export interface FollowOptions {
   readonly limit: number;
-  readonly isJson: boolean;
+  readonly format: (typeof FORMATS)[number];
   isShown(record: RequestRecord): boolean;
 }
 
 export async function follow(admin: AdminClient, options: FollowOptions, terminal: Terminal): Promise<void> {
+  const { format } = options;
   const paint = paintOf(terminal);
   let lastSeq = -1;
+  let rows = 0;
   const show = (record: RequestRecord): void => {
     if (record.seq <= lastSeq) return;
     lastSeq = record.seq;
     if (!options.isShown(record)) return;
-    terminal.out(options.isJson ? printable(`${JSON.stringify(record)}\n`) : followRow(record, paint));
+    if (isData(format)) {
+      printRecord(record, format, terminal);
+      return;
+    }
+    if (rows > 0 && rows % ROWS_PER_HEAD === 0) terminal.out(requestsHead(paint));
+    rows += 1;
+    terminal.out(requestRow(record, paint));
   };
   // Subscribes before reading past requests, so that no request is missed. New requests are queued in the meantime.
   let early: RequestRecord[] | undefined = [];
@@ -157,7 +161,7 @@ export async function follow(admin: AdminClient, options: FollowOptions, termina
     `${ADMIN_PATHS.requests}?limit=${options.limit}`,
     "requests",
   );
-  if (!options.isJson) terminal.out(followHead(paint));
+  if (!isData(format)) terminal.out(requestsHead(paint));
   for (const record of [...past.requests].reverse()) show(record);
   for (const record of early) show(record);
   early = undefined;
@@ -177,28 +181,55 @@ function recordOf(text: string): RequestRecord {
 }
 
 const HEAD = ["TIME", "ID", "STATUS", "MS", "REQUEST", "ROUTE", "SUBJECT", "REASON"];
-const WIDTHS = [12, 16, 6, 8, 28, 12, 12, 0];
+const ID_COLUMN = 1;
+const WHOLE_COLUMNS = [0, ID_COLUMN];
+const MIN_TEXT_COLUMNS = 48;
+const ID_WIDTH = 16;
+const WIDTHS = [12, ID_WIDTH, 6, 8, 28, 12, 12, 0];
 const WIDE_COLUMNS = 125;
-const NARROW_HEAD = [...HEAD.slice(0, 5), "ROUTE, SUBJECT, REASON"];
-const NARROW_WIDTHS = WIDTHS.slice(0, 5);
+/** Of `--follow`, so that a screen shows one. */
+const ROWS_PER_HEAD = 20;
+const NARROW_HEAD = [...HEAD.slice(0, 4), "REQUEST, ROUTE, SUBJECT, REASON"];
 
+/** Lists the newest request last, next to the prompt. */
 export function requestsText(records: readonly RequestRecord[], paint: Paint): string {
-  return table([HEAD, ...records.map(row)], { paint, maxLastChars: MESSAGE_CHARS });
+  const rows = [...records].reverse();
+  if (!isNarrowFor(paint)) return table([HEAD, ...rows.map(row)], { paint, maxLastChars: MESSAGE_CHARS });
+  const idWidth = Math.max(...rows.map(({ id }) => textWidth(printable(id))));
+  return requestsHead(paint, idWidth) + rows.map((record) => requestRow(record, paint, idWidth)).join("");
 }
 
-export function followHead(paint: Paint): string {
+export function requestsHead(paint: Paint, idWidth = ID_WIDTH): string {
   const isNarrow = isNarrowFor(paint);
-  return table([isNarrow ? NARROW_HEAD : HEAD], { paint, minWidths: isNarrow ? NARROW_WIDTHS : WIDTHS });
+  return table([isNarrow ? NARROW_HEAD : HEAD], {
+    paint,
+    minWidths: widthsFor(isNarrow, idWidth),
+    idColumns: WHOLE_COLUMNS,
+    minLastColumns: MIN_TEXT_COLUMNS,
+  });
 }
 
-export function followRow(record: RequestRecord, paint: Paint): string {
-  const options = { paint, maxLastChars: MESSAGE_CHARS };
-  if (!isNarrowFor(paint)) return table([row(record)], { ...options, minWidths: WIDTHS });
+/** Widens the ID column for a longer id, so that it can be copied. */
+export function requestRow(record: RequestRecord, paint: Paint, idWidth = ID_WIDTH): string {
+  const isNarrow = isNarrowFor(paint);
+  const minWidths = widthsFor(isNarrow, Math.max(idWidth, textWidth(printable(record.id))));
+  const options = {
+    paint,
+    maxLastChars: MESSAGE_CHARS,
+    minWidths,
+    idColumns: WHOLE_COLUMNS,
+    minLastColumns: MIN_TEXT_COLUMNS,
+  };
+  if (!isNarrow) return table([row(record)], options);
   const { route, subject } = record;
-  const rest = [route && `route ${route}`, subject && `subject ${subject}`, reasonOf(record)]
+  const rest = [requestText(record), route && `route ${route}`, subject && `subject ${subject}`, reasonOf(record)]
     .filter(Boolean)
     .join(", ");
-  return table([[...row(record).slice(0, 5), rest]], { ...options, minWidths: NARROW_WIDTHS });
+  return table([[...row(record).slice(0, 4), rest]], options);
+}
+
+function widthsFor(isNarrow: boolean, idWidth: number): number[] {
+  return (isNarrow ? WIDTHS.slice(0, 4) : WIDTHS).map((width, column) => (column === ID_COLUMN ? idWidth : width));
 }
 
 function isNarrowFor({ columns }: Paint): boolean {

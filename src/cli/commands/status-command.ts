@@ -6,16 +6,9 @@ import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { RequestRecord } from "../../observe/trace/request-record.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
+import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { type Cell, MESSAGE_CHARS, table, wrapWords } from "../terminal/table.ts";
-import {
-  CliError,
-  type Paint,
-  paintOf,
-  printable,
-  type Terminal,
-  type Tone,
-  usageError,
-} from "../terminal/terminal.ts";
+import { CliError, type Paint, paintOf, printable, type Terminal, type Tone } from "../terminal/terminal.ts";
 import { nearlyEmpty } from "../views/limits-view.ts";
 import { type McpServer, mcpServersOf, stateText } from "../views/mcp-servers.ts";
 import { type Traffic, trafficOf } from "../views/traffic.ts";
@@ -39,13 +32,12 @@ export interface StatusFlags extends TargetFlags {
 const RECORDS = 500;
 
 export async function status(name: string | undefined, flags: StatusFlags, terminal: Terminal): Promise<void> {
-  if (flags.output !== undefined && flags.output !== "text" && flags.output !== "json")
-    throw usageError(`output format "${flags.output}" is not text or json`);
+  const format = formatOf(flags.output, FORMATS);
   const { admin } = await openTarget(name, flags, terminal);
   try {
     const nowMs = terminal.clock.now();
     const data = await readStatus(admin, nowMs);
-    if (flags.output === "json") terminal.out(printable(`${JSON.stringify(jsonOf(data), null, 2)}\n`));
+    if (isData(format)) printData(jsonOf(data), format, terminal);
     else terminal.out(statusText(data, nowMs, paintOf(terminal)));
   } finally {
     admin.close();
@@ -187,18 +179,12 @@ export function statusText(data: StatusData, nowMs: number, paint: Paint): strin
   const low = nearlyEmpty(data.rules);
   if (low.length > 0)
     parts.push(
-      section(
-        "Limits near empty",
-        low,
-        "gwctl proxy limits",
-        paint,
-        ({ owner, key, remaining, limit, resetSeconds }) => [
-          owner,
-          key,
-          { text: `${remaining} of ${limit} left`, tone: remaining <= 0 ? "bad" : "warn" },
-          `resets in ${ageText(resetSeconds * 1000)}`,
-        ],
-      ),
+      section("Limits near empty", low, "gwctl limits", paint, ({ owner, key, remaining, limit, resetSeconds }) => [
+        owner,
+        key,
+        { text: `${remaining} of ${limit} left`, tone: remaining <= 0 ? "bad" : "warn" },
+        `resets in ${ageText(resetSeconds * 1000)}`,
+      ]),
     );
   return parts.join("\n");
 }
@@ -278,7 +264,7 @@ function problemsText(problems: readonly Problem[], paint: Paint): string {
 const TONES = { up: "good", failing: "bad", idle: "dim" } as const;
 
 function serversText(servers: readonly McpServer[], paint: Paint): string {
-  return section("MCP servers", servers, "gwctl proxy targets", paint, (server) => [
+  return section("MCP servers", servers, "gwctl mcp servers", paint, (server) => [
     server.target,
     { text: stateText(server), tone: TONES[server.state] },
     server.backend,

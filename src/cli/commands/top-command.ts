@@ -6,8 +6,9 @@ import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { type RequestRecord, resultOf } from "../../observe/trace/request-record.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
+import { FORMATS, formatOf, isData, printRecord } from "../terminal/output.ts";
 import { type Cell, table } from "../terminal/table.ts";
-import { type Paint, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
+import { type Paint, paintOf, type Terminal, usageError } from "../terminal/terminal.ts";
 import { ageText, msText } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
@@ -28,16 +29,14 @@ const CLEAR_SCREEN = "\u001b[H\u001b[2J\u001b[3J";
 export async function top(name: string | undefined, flags: TopFlags, terminal: Terminal): Promise<void> {
   const kinds = kindsOf(flags.by);
   const intervalMs = 1_000 * secondsOf(flags.interval ?? "2");
-  if (flags.output !== undefined && flags.output !== "text" && flags.output !== "json")
-    throw usageError(`output format "${flags.output}" is not text or json`);
+  const format = formatOf(flags.output, FORMATS);
   const { admin } = await openTarget(name, flags, terminal);
-  const isJson = flags.output === "json";
   try {
     const watch = createWatch(admin);
     for (;;) {
       const nowMs = terminal.clock.now();
       const { looks, windowMs, isSampled } = await watch.look(nowMs);
-      if (isJson) terminal.out(printable(`${JSON.stringify(jsonOf(looks, kinds, windowMs))}\n`));
+      if (isData(format)) printRecord(jsonOf(looks, kinds, windowMs), format, terminal);
       else {
         const rows = kinds.length === 1 ? ROWS_OF_ONE : ROWS_OF_ALL;
         const note = isSampled ? ", estimated from a sample" : "";

@@ -5,6 +5,7 @@
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
+import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { table } from "../terminal/table.ts";
 import { paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { bytesText, counted } from "../views/units.ts";
@@ -30,7 +31,7 @@ interface UsageReport {
   readonly next: number | null;
 }
 
-const OUTPUTS = ["table", "json", "csv"];
+const USAGE_FORMATS = ["table", "json", "yaml", "csv"] as const;
 const PAGE = 1_000;
 const DELETE_LIMIT_MS = 300_000;
 const MAX_LIMIT = 100_000;
@@ -45,9 +46,11 @@ const SHOWN = {
   cost: "COST",
 } as const;
 
+/** A narrower table omits the requests that succeeded or were aborted. */
+const WIDE_COLUMNS = 100;
+
 export async function usage(name: string | undefined, flags: UsageFlags, terminal: Terminal): Promise<void> {
-  const output = flags.output ?? "table";
-  if (!OUTPUTS.includes(output)) throw usageError(`output format "${output}" is not table, json or csv`);
+  const format = formatOf(flags.output, USAGE_FORMATS);
   const limit = flags.limit === undefined ? PAGE : Number(flags.limit);
   if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT)
     throw usageError(`invalid --limit ${flags.limit}: expected a number from 1 to ${MAX_LIMIT}`);
@@ -55,9 +58,9 @@ export async function usage(name: string | undefined, flags: UsageFlags, termina
   const { admin } = await openTarget(name, flags, terminal);
   try {
     const report = await readPages(admin, query, limit);
-    if (output === "json") terminal.out(printable(`${JSON.stringify(report, null, 2)}\n`));
-    else if (output === "csv") terminal.out(printable(csv(report)));
-    else terminal.out(table(tableRows(report), { paint: paintOf(terminal) }));
+    if (isData(format)) printData(report, format, terminal);
+    else if (format === "csv") terminal.out(printable(csv(report)));
+    else terminal.out(table(tableRows(report, terminal.columns), { paint: paintOf(terminal) }));
     if (report.next !== null) terminal.err(`there are more rows; use --limit ${Math.min(MAX_LIMIT, limit * 10)}\n`);
   } finally {
     admin.close();
@@ -89,11 +92,12 @@ async function readPages(admin: AdminClient, query: URLSearchParams, limit: numb
   }
 }
 
-function tableRows({ by, rows, total }: UsageReport): string[][] {
-  const sums = Object.keys(SHOWN) as (keyof typeof SHOWN)[];
+function tableRows({ by, rows, total }: UsageReport, columns = Number.POSITIVE_INFINITY): string[][] {
+  const all = Object.keys(SHOWN) as (keyof typeof SHOWN)[];
+  const sums = columns < WIDE_COLUMNS ? all.filter((sum) => sum !== "ok" && sum !== "aborted") : all;
   const cells = (row: UsageRow): string[] =>
     sums.map((sum) => (sum === "cost" ? costText(row.cost) : String(row[sum])));
-  const head = [...by.map((name) => name.toUpperCase()), ...Object.values(SHOWN)];
+  const head = [...by.map((name) => name.toUpperCase()), ...sums.map((sum) => SHOWN[sum])];
   const listed = rows.map((row) => [...by.map((name) => String(row[name] || "-")), ...cells(row)]);
   if (by.length === 0) return [head, cells(total)];
   return [head, ...listed, [...by.map((_, i) => (i === 0 ? "total" : "")), ...cells(total)]];
@@ -137,11 +141,12 @@ export interface HistoryFlags extends TargetFlags {
 }
 
 export async function historyStatus(name: string | undefined, flags: HistoryFlags, terminal: Terminal): Promise<void> {
+  const format = formatOf(flags.output, FORMATS);
   const { admin } = await openTarget(name, flags, terminal);
   try {
     const status = await admin.json<HistoryStatus>(ADMIN_PATHS.usageStatus, "database");
-    if (flags.output === "json") {
-      terminal.out(printable(`${JSON.stringify(status, null, 2)}\n`));
+    if (isData(format)) {
+      printData(status, format, terminal);
       return;
     }
     const { stored, reason } = status;
@@ -208,7 +213,7 @@ export async function deleteHistory(name: string | undefined, flags: DeleteFlags
   const { admin } = await openTarget(name, flags, terminal);
   try {
     const body = JSON.stringify({ subject: flags.subject });
-    const response = await admin.post(ADMIN_PATHS.usageDelete, { body, what: "history", timeoutMs: DELETE_LIMIT_MS });
+    const response = await admin.post(ADMIN_PATHS.usageDelete, { body, timeoutMs: DELETE_LIMIT_MS });
     const { deleted } = JSON.parse(response.body.toString()) as { deleted: number };
     terminal.out(printable(`deleted ${counted(deleted, "row")} of ${flags.subject}\n`));
   } finally {

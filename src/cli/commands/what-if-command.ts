@@ -3,6 +3,7 @@
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
+import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { MESSAGE_CHARS, table, wrapWords } from "../terminal/table.ts";
 import { CliError, type Paint, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";
@@ -20,6 +21,7 @@ export interface WhatIfFlags extends TargetFlags {
   readonly mcpMethod?: string;
   readonly model?: string;
   readonly repeat?: string;
+  readonly exitCode?: boolean;
   readonly output?: string;
 }
 
@@ -49,20 +51,15 @@ interface Report {
 }
 
 export async function whatIf(method: string, url: string, flags: WhatIfFlags, terminal: Terminal): Promise<void> {
-  if (flags.output !== undefined && flags.output !== "text" && flags.output !== "json")
-    throw usageError(`output format "${flags.output}" is not text or json`);
+  const format = formatOf(flags.output, FORMATS);
   const question = questionOf(method, url, flags, terminal);
   const { admin } = await openTarget(undefined, flags, terminal);
   try {
-    const { body } = await admin.post(ADMIN_PATHS.whatIf, { body: JSON.stringify(question), what: "what-if" });
+    const { body } = await admin.post(ADMIN_PATHS.whatIf, { body: JSON.stringify(question) });
     const report = reportOf(body.toString(), admin.display);
-    terminal.out(
-      printable(
-        flags.output === "json"
-          ? `${JSON.stringify(report, null, 2)}\n`
-          : formatReport(`${method.toUpperCase()} ${url}`, report, paintOf(terminal)),
-      ),
-    );
+    if (isData(format)) printData(report, format, terminal);
+    else terminal.out(printable(formatReport(`${method.toUpperCase()} ${url}`, report, paintOf(terminal))));
+    if (flags.exitCode === true && report.status >= 400) throw new CliError("the gateway would reject the request");
   } finally {
     admin.close();
   }

@@ -123,7 +123,8 @@ function llmOf(deployments: ReadonlyMap<string, Deployment[]>, document: Values,
   const key = asObject(document.general_settings).master_key;
   if (key === undefined)
     conversion.differs.push("there is no `master_key`, so any client that reaches the port can use the models");
-  else conversion.differs.push("`master_key` gives access to the models only; `gwctl keys make` creates further keys");
+  else
+    conversion.differs.push("`master_key` gives access to the models only; `gwctl keys create` creates further keys");
   return {
     port: 4000,
     address: "127.0.0.1",

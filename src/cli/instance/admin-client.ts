@@ -41,8 +41,8 @@ export interface AdminStream {
 export interface CallOptions {
   readonly body?: string;
   readonly timeoutMs?: number;
-  /** Names the call in error messages, for example `cpu profile`. */
-  readonly what?: string;
+  /** With a name such as `cpu profile`, error messages contain the name and the status. */
+  readonly showStatusOf?: string;
 }
 
 const TIMEOUT_MS = 15_000;
@@ -82,12 +82,11 @@ export function createAdminClient(address: AdminAddress): AdminClient {
     const response = await open(method, path, options);
     const body = await readWhole(response);
     const status = response.statusCode ?? 0;
-    if (status < 200 || status > 299) throw responseError(options.what ?? path, response, body);
+    if (status < 200 || status > 299) throw responseError(response, body, address.display, options.showStatusOf);
     return { status, body };
   }
 
-  const notOurs = (path: string): CliError =>
-    new CliError(`${address.display} returned an unexpected response for ${path.split("?", 1)[0]}: ${IS_IT_A_GATEWAY}`);
+  const notOurs = (): CliError => new CliError(`unexpected response from ${address.display}: ${IS_IT_A_GATEWAY}`);
 
   return {
     display: address.display,
@@ -99,18 +98,17 @@ export function createAdminClient(address: AdminAddress): AdminClient {
       try {
         value = JSON.parse(body.toString());
       } catch {
-        throw notOurs(path);
+        throw notOurs();
       }
-      if (typeof value !== "object" || value === null || !(field in value)) throw notOurs(path);
+      if (typeof value !== "object" || value === null || !(field in value)) throw notOurs();
       return value as T;
     },
     async stream(path, onChunk) {
       const response = await open("GET", path, {});
-      if (response.statusCode !== 200)
-        throw responseError(path.split("?", 1)[0] ?? path, response, await readWhole(response));
+      if (response.statusCode !== 200) throw responseError(response, await readWhole(response), address.display);
       if (!/^(?:text\/event-stream|application\/jsonl)/.test(response.headers["content-type"] ?? "")) {
         response.destroy();
-        throw notOurs(path);
+        throw notOurs();
       }
       return follow(response, onChunk);
     },
@@ -148,11 +146,21 @@ function follow(response: IncomingMessage, onChunk: (chunk: Buffer) => void): Ad
 
 const MAX_MESSAGE_CHARS = 4_000;
 
-function responseError(what: string, { statusCode = 0, statusMessage = "" }: IncomingMessage, body: Buffer): CliError {
+function responseError(
+  { statusCode = 0, statusMessage = "" }: IncomingMessage,
+  body: Buffer,
+  display: string,
+  what?: string,
+): CliError {
   // Indents continuation lines, so that text from another server cannot pass for output of gwctl.
   const message = printable(errorText(body.toString().trim())).slice(0, MAX_MESSAGE_CHARS).replaceAll("\n", "\n  ");
   const isOtherServer = statusCode < 400 || (statusCode === 404 && !OWN_NOT_FOUND.test(message));
-  return new CliError(`${what} returned ${statusCode} ${statusMessage}: ${isOtherServer ? IS_IT_A_GATEWAY : message}`);
+  if (what !== undefined)
+    return new CliError(
+      `${what} returned ${statusCode} ${statusMessage}: ${isOtherServer ? IS_IT_A_GATEWAY : message}`,
+    );
+  if (isOtherServer) return new CliError(`unexpected response from ${display}: ${IS_IT_A_GATEWAY}`);
+  return new CliError(message === "" ? `${display} reported an error without a reason` : message);
 }
 
 function errorText(text: string): string {

@@ -1,5 +1,6 @@
 /**
- * Formats tables. On a narrow terminal, cells wrap, and a long last cell moves below its row.
+ * Formats tables. On a narrow terminal, cells wrap, except in columns of ids, and a long last cell moves
+ * below its row.
  */
 import { type Paint, printable, type Tone } from "./terminal.ts";
 
@@ -12,6 +13,8 @@ const MIN_COLUMNS = 10;
 const MIN_LAST_COLUMNS = 30;
 const SHORT_COLUMNS = 20;
 const INDENT = "    ";
+/** Columns with these headers contain ids to copy. */
+const ID_HEADERS = ["ID", "EXAMPLE"];
 
 export type Cell = string | { readonly text: string; readonly tone: Tone | undefined };
 
@@ -19,6 +22,10 @@ export interface TableOptions {
   readonly maxLastChars?: number;
   readonly paint?: Paint;
   readonly minWidths?: readonly number[];
+  /** With `minWidths`: the columns that never wrap. */
+  readonly idColumns?: readonly number[];
+  /** A last cell that would be narrower moves below its row. */
+  readonly minLastColumns?: number;
 }
 
 interface ShownCell {
@@ -41,13 +48,21 @@ export function table(rows: readonly (readonly Cell[])[], options: TableOptions 
   );
   const { columns } = paint;
   if (columns === undefined || total(widths) <= columns) return cells.map((row) => line(row, widths, paint)).join("");
-  if (minWidths.length === 0) return narrowTable(...withoutEmptyColumns(cells, widths), columns, paint);
-  return narrowTable(cells, fixedWidths(widths, minWidths, columns), columns, paint);
+  if (minWidths.length === 0) {
+    const [shown, shownWidths] = withoutEmptyColumns(cells, widths);
+    const idColumns = (shown[0] ?? []).flatMap(({ text }, i) => (ID_HEADERS.includes(text) ? [i] : []));
+    return narrowTable(shown, shownWidths, columns, paint, { idColumns });
+  }
+  return narrowTable(cells, fixedWidths(widths, options, columns), columns, paint, options);
 }
 
-function fixedWidths(widths: readonly number[], minWidths: readonly number[], columns: number): number[] {
+function fixedWidths(
+  widths: readonly number[],
+  { minWidths = [], minLastColumns = MIN_LAST_COLUMNS }: TableOptions,
+  columns: number,
+): number[] {
   const others = widths.slice(0, -1).map((width, column) => minWidths[column] ?? width);
-  return [...others, Math.max(MIN_LAST_COLUMNS, columns - total(others) - GAP.length)];
+  return [...others, Math.max(minLastColumns, columns - total(others) - GAP.length)];
 }
 
 function line(row: readonly ShownCell[], widths: readonly number[], paint: Paint): string {
@@ -64,12 +79,13 @@ function narrowTable(
   widths: readonly number[],
   columns: number,
   paint: Paint,
+  { idColumns = [], minLastColumns = MIN_LAST_COLUMNS }: TableOptions,
 ): string {
   const lastColumn = widths.length - 1;
   const others = total(widths.slice(0, lastColumn)) + GAP.length;
   const isShort = (widths[lastColumn] ?? 0) <= SHORT_COLUMNS;
-  const isBelow = !isShort && columns - others < MIN_LAST_COLUMNS && lastColumn > 0 && total(widths) > columns;
-  const fitted = fit(isBelow ? widths.slice(0, lastColumn) : widths, columns);
+  const isBelow = !isShort && columns - others < minLastColumns && lastColumn > 0 && total(widths) > columns;
+  const fitted = fit(isBelow ? widths.slice(0, lastColumn) : widths, columns, idColumns);
   return cells
     .map((row, i) => {
       const pieces = fitted.map((width, column) => wrapWords(row[column]?.text ?? "", width));
@@ -89,12 +105,13 @@ function narrowTable(
     .join("");
 }
 
-function fit(widths: readonly number[], columns: number): number[] {
+/** Narrows the widest columns, but never `idColumns`. */
+function fit(widths: readonly number[], columns: number, idColumns: readonly number[]): number[] {
   const fitted = [...widths];
   while (total(fitted) > columns) {
-    const widest = Math.max(...fitted);
+    const widest = Math.max(...fitted.filter((_, i) => !idColumns.includes(i)));
     if (widest <= MIN_COLUMNS) break;
-    fitted[fitted.indexOf(widest)] = widest - 1;
+    fitted[fitted.findIndex((width, i) => width === widest && !idColumns.includes(i))] = widest - 1;
   }
   return fitted;
 }

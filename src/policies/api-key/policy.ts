@@ -91,7 +91,7 @@ export const apiKey = definePolicy({
     .strictObject({
       mode: authenticationMode.optional(),
       keys: z.array(writtenKey).min(1).optional().describe("The API keys."),
-      stored: z.boolean().optional().describe("Accepts keys created with `gwctl keys make`. Default: false."),
+      stored: z.boolean().optional().describe("Accepts keys created with `gwctl keys create`. Default: false."),
       location: credentialLocation
         .optional()
         .describe("Where the key is. Default: `authorization: Bearer`, `x-api-key`, `api-key` or `x-goog-api-key`."),

@@ -1,0 +1,50 @@
+/**
+ * `gwctl sessions` lists the open MCP sessions of a gateway.
+ */
+import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import type { TargetFlags } from "../instance/target.ts";
+import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
+import { type Cell, table } from "../terminal/table.ts";
+import { paintOf, type Terminal } from "../terminal/terminal.ts";
+import { ageText, type Fields, fieldsOf, listOf, numberOf } from "../views/units.ts";
+import { openTarget } from "./open-target.ts";
+
+export interface SessionsFlags extends TargetFlags {
+  readonly output?: string;
+}
+
+export async function sessions(name: string | undefined, flags: SessionsFlags, terminal: Terminal): Promise<void> {
+  const format = formatOf(flags.output, FORMATS);
+  const { admin } = await openTarget(name, flags, terminal);
+  try {
+    const { tasks } = await admin.json<{ tasks: unknown }>(ADMIN_PATHS.tasks, "tasks");
+    const found = listOf(tasks).flatMap(sessionsOf);
+    if (isData(format)) printData(found, format, terminal);
+    else if (found.length === 0) terminal.err("no open MCP sessions\n");
+    else terminal.out(table([HEAD, ...found.map(row)], { paint: paintOf(terminal) }));
+  } finally {
+    admin.close();
+  }
+}
+
+function sessionsOf(backend: Fields): Fields[] {
+  if (backend.kind !== "mcp backend") return [];
+  return listOf(backend.children)
+    .filter(({ kind }) => kind === "mcp session")
+    .map(({ name, ageMs, detail }) => ({ id: name, backend: backend.name, ageMs, ...fieldsOf(detail) }));
+}
+
+const HEAD = ["ID", "USER", "BACKEND", "PROTOCOL", "OPEN FOR", "SERVERS"];
+
+function row({ id, owner, backend, protocolVersion, ageMs, targets }: Fields): Cell[] {
+  return [
+    String(id),
+    String(owner ?? "-"),
+    String(backend),
+    String(protocolVersion ?? "-"),
+    ageText(numberOf(ageMs)),
+    listOf(targets)
+      .map(({ target, state }) => (state === "up" ? String(target) : `${String(target)} (${String(state)})`))
+      .join(", "),
+  ];
+}
