@@ -3,7 +3,6 @@
  * whether by address, by name, as an MCP server, as a provider or as a URL that a policy fetches.
  */
 import assert from "node:assert/strict";
-import { type AddressInfo, createServer } from "node:net";
 import { test } from "node:test";
 import { startApp } from "../../src/app/app.ts";
 import { systemClock } from "../../src/base/clock.ts";
@@ -12,21 +11,13 @@ import { createSnapshot } from "../../src/config/documents/snapshot.ts";
 import { createSnapshotSource } from "../../src/kubernetes/follow-controller.ts";
 import { backendFor } from "../support/scenario.ts";
 
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
-
-function documents(port: number, backends: Readonly<Record<string, object>>): KubernetesObject[] {
+function documents(backends: Readonly<Record<string, object>>): KubernetesObject[] {
   const at = (name: string) => ({ name, namespace: "shop" });
   const gateway = {
     apiVersion: "gateway.networking.k8s.io/v1",
     kind: "Gateway",
     metadata: at("edge"),
-    spec: { listeners: [{ name: "http", port, protocol: "HTTP" }] },
+    spec: { listeners: [{ name: "http", port: 0, protocol: "HTTP" }] },
   };
   const route = {
     apiVersion: "gateway.networking.k8s.io/v1",
@@ -52,7 +43,6 @@ function documents(port: number, backends: Readonly<Record<string, object>>): Ku
 test("a Backend serves models, and no Backend reaches this machine", async (t) => {
   const local = await backendFor(t, (_req, res) => void res.end("of this machine"));
   const { port: localPort } = new URL(`http://${local.host}`);
-  const port = await freePort();
   const source = createSnapshotSource(() => undefined);
   const provider = { openAICompatible: { baseUrl: `http://localhost:${localPort}/v1` } };
   const backends = {
@@ -80,7 +70,7 @@ test("a Backend serves models, and no Backend reaches this machine", async (t) =
     socket: { host: "unix:/run/anything.sock" },
     process: { mcp: { targets: [{ name: "a", stdio: { cmd: "sh" } }] } },
   };
-  source.take(createSnapshot("shop/edge", documents(port, backends), {}));
+  source.take(createSnapshot("shop/edge", documents(backends), {}));
   const app = await startApp({
     sources: { text: "config: { adminAddr: off }" },
     cluster: source,
@@ -91,6 +81,7 @@ test("a Backend serves models, and no Backend reaches this machine", async (t) =
     readStdin: () => "",
   });
   t.after(() => Promise.all([app.stop(), app.stop()]));
+  const [port] = app.ports().values();
   const json = { "content-type": "application/json", accept: "application/json, text/event-stream" };
   const post = (path: string, body: object) =>
     fetch(`http://127.0.0.1:${port}${path}`, { method: "POST", headers: json, body: JSON.stringify(body) });

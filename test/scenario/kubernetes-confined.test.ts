@@ -176,13 +176,13 @@ async function listen(t: TestContext): Promise<{ port: number; readonly heard: b
   };
 }
 
-function documents(rows: readonly (readonly [string, Row])[], port: number): KubernetesObject[] {
+function documents(rows: readonly (readonly [string, Row])[]): KubernetesObject[] {
   const at = (name: string) => ({ name, namespace: "default" });
   const gateway = {
     apiVersion: "gateway.networking.k8s.io/v1",
     kind: "Gateway",
     metadata: at("edge"),
-    spec: { listeners: [{ name: "http", port, protocol: "HTTP" }] },
+    spec: { listeners: [{ name: "http", port: 0, protocol: "HTTP" }] },
   };
   const own = rows.flatMap(([name, { policy, backend = demo }]) => [
     {
@@ -217,14 +217,6 @@ function documents(rows: readonly (readonly [string, Row])[], port: number): Kub
   return [gateway, ...own];
 }
 
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
-
 for (const isCluster of [false, true]) {
   test(
     isCluster ? "from a cluster no address of this machine is asked" : "in files each address is asked",
@@ -236,12 +228,12 @@ for (const isCluster of [false, true]) {
         servers.set(name, server);
         rows.push([name, row(server.port)]);
       }
-      const port = await freePort();
       // Otherwise the documents are refused before anything connects.
       restrictNetworks(isCluster ? "127.0.0.0/8" : undefined);
       t.after(() => restrictNetworks(undefined));
-      const objects = documents(rows, port);
+      const objects = documents(rows);
       const app = await start(objects, isCluster);
+      const [port = 0] = app.ports().values();
       t.after(() => Promise.all([app.stop(), app.stop()]));
       const ask = async (name: string, { body = chat, headers = {}, isPage = false }: Row): Promise<void> => {
         const path = body === chat ? `/${name}/v1/chat/completions` : `/${name}/`;

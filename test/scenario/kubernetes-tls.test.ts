@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { type ClientHttp2Session, connect } from "node:http2";
 import { createServer as createTlsServer } from "node:https";
-import { type AddressInfo, createServer } from "node:net";
+import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
 import { startApp } from "../../src/app/app.ts";
 import { systemClock } from "../../src/base/clock.ts";
@@ -15,27 +15,20 @@ import { createSnapshot } from "../../src/config/documents/snapshot.ts";
 import { createSnapshotSource } from "../../src/kubernetes/follow-controller.ts";
 import { certificates } from "../support/tls/certificates.ts";
 
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
-
 const GATEWAY_API = "gateway.networking.k8s.io/v1";
 const at = (name: string) => ({ name, namespace: "shop" });
 const text = (value: string): string => Buffer.from(value).toString("base64");
 
+/** Returns the port of the listeners, which have port 0 in the Gateway. */
 async function dataPlane(
   t: TestContext,
   objects: readonly KubernetesObject[],
   endpoints: Readonly<Record<string, readonly string[]>>,
-): Promise<void> {
+): Promise<number> {
   const source = createSnapshotSource(() => undefined);
   source.take(createSnapshot("shop/edge", objects, endpoints));
   const app = await startApp({
-    sources: { text: "config: { adminAddr: off }" },
+    sources: { text: "config: { adminAddr: 127.0.0.1:0 }" },
     cluster: source,
     environment: {},
     clock: systemClock,
@@ -44,6 +37,7 @@ async function dataPlane(
     readStdin: () => "",
   });
   t.after(() => Promise.all([app.stop(), app.stop()]));
+  return app.ports().get("shop/edge:0") ?? 0;
 }
 
 async function tlsServer(t: TestContext): Promise<string> {
@@ -68,11 +62,10 @@ function status(session: ClientHttp2Session, authority: string): Promise<number>
 }
 
 test("a connection for one listener does not serve another of its port, and stays", async (t) => {
-  const port = await freePort();
   const tls = { certificateRefs: [{ name: "pair" }] };
   const listener = (name: string, hostname?: string) => ({
     name,
-    port,
+    port: 0,
     protocol: "HTTPS",
     tls,
     ...(hostname === undefined ? {} : { hostname }),
@@ -98,13 +91,13 @@ test("a connection for one listener does not serve another of its port, and stay
         parentRefs: [{ name: "edge" }],
         rules: [
           {
-            filters: [{ type: "RequestRedirect", requestRedirect: { hostname: "else.test", statusCode: 302 } }],
+            filters: [{ type: "RequestRedirect", requestRedirect: { hostname: "else.test", port: 80, statusCode: 302 } }],
           },
         ],
       },
     },
   ];
-  await dataPlane(t, objects, {});
+  const port = await dataPlane(t, objects, {});
   const rows = [
     ["one.test", { "one.test": 302, "two.test": 421, "a.wild.test": 421 }],
     ["a.wild.test", { "b.wild.test": 302, "one.test": 421, "other.test": 421 }],
@@ -126,7 +119,7 @@ const redirectRoute = (gateway: string): KubernetesObject => ({
   metadata: at(`to-${gateway}`),
   spec: {
     parentRefs: [{ name: gateway }],
-    rules: [{ filters: [{ type: "RequestRedirect", requestRedirect: { hostname: "else.test", statusCode: 302 } }] }],
+    rules: [{ filters: [{ type: "RequestRedirect", requestRedirect: { hostname: "else.test", port: 80, statusCode: 302 } }] }],
   },
 });
 
@@ -168,16 +161,15 @@ function statusWithKey(session: ClientHttp2Session, authority: string, key: stri
 
 for (const protocol of ["HTTP", "HTTPS"] as const)
   test(`a policy for one ${protocol} listener does not apply to the others of its port`, async (t) => {
-    const port = await freePort();
     const tls = protocol === "HTTP" ? {} : { tls: { certificateRefs: [{ name: "pair" }] } };
     const listener = (name: string, hostname?: string) => ({
       name,
-      port,
+      port: 0,
       protocol,
       ...tls,
       ...(hostname === undefined ? {} : { hostname }),
     });
-    await dataPlane(
+    const port = await dataPlane(
       t,
       [
         {
@@ -214,9 +206,8 @@ for (const protocol of ["HTTP", "HTTPS"] as const)
   });
 
 test("a policy for the whole Gateway applies to every listener, beside those for one", async (t) => {
-  const port = await freePort();
-  const listener = (name: string) => ({ name, port, protocol: "HTTP", hostname: `${name}.test` });
-  await dataPlane(
+  const listener = (name: string) => ({ name, port: 0, protocol: "HTTP", hostname: `${name}.test` });
+  const port = await dataPlane(
     t,
     [
       {
@@ -241,15 +232,14 @@ test("a policy for the whole Gateway applies to every listener, beside those for
 });
 
 test("a protection with the name of no listener blocks the whole Gateway", async (t) => {
-  const port = await freePort();
-  await dataPlane(
+  const port = await dataPlane(
     t,
     [
       {
         apiVersion: GATEWAY_API,
         kind: "Gateway",
         metadata: at("edge"),
-        spec: { listeners: [{ name: "web", port, protocol: "HTTP" }] },
+        spec: { listeners: [{ name: "web", port: 0, protocol: "HTTP" }] },
       },
       redirectRoute("edge"),
       keyPolicy("misspelled", "a", "wbe"),
@@ -261,60 +251,43 @@ test("a protection with the name of no listener blocks the whole Gateway", async
   assert.equal(await statusWithKey(session, "any.test", "a"), 500);
 });
 
-test("the Gateway's spec.tls.frontend decides which clients can connect", async (t) => {
-  const ports = { default: await freePort(), own: await freePort(), open: await freePort(), broken: await freePort() };
-  const ca = (name: string) => ({ validation: { caCertificateRefs: [{ group: "", kind: "ConfigMap", name }] } });
-  await dataPlane(
-    t,
-    [
-      {
-        apiVersion: GATEWAY_API,
-        kind: "Gateway",
-        metadata: at("edge"),
-        spec: {
-          tls: {
-            frontend: {
-              default: ca("roots"),
-              perPort: [
-                { port: ports.own, tls: ca("roots") },
-                { port: ports.open, tls: {} },
-                { port: ports.broken, tls: ca("gone") },
-              ],
-            },
-          },
-          listeners: Object.entries(ports).map(([name, port]) => ({
-            name,
-            port,
-            protocol: "HTTPS",
-            tls: { certificateRefs: [{ name: "pair" }] },
-          })),
+const ca = (name: string) => ({ validation: { caCertificateRefs: [{ group: "", kind: "ConfigMap", name }] } });
+const FRONTENDS: [name: string, frontend: object, expected: readonly [withCertificate: unknown, without: unknown]][] = [
+  ["the default", { default: ca("roots") }, [302, "refused"]],
+  ["the settings of a port", { perPort: [{ port: 0, tls: ca("roots") }] }, [302, "refused"]],
+  ["a port without validation", { default: ca("roots"), perPort: [{ port: 0, tls: {} }] }, [302, 302]],
+  ["a missing ConfigMap", { default: ca("roots"), perPort: [{ port: 0, tls: ca("gone") }] }, ["refused", "refused"]],
+];
+for (const [name, frontend, expected] of FRONTENDS)
+  test(`spec.tls.frontend decides which clients can connect: ${name}`, async (t) => {
+    const listener = { name: "https", port: 0, protocol: "HTTPS", tls: { certificateRefs: [{ name: "pair" }] } };
+    const port = await dataPlane(
+      t,
+      [
+        {
+          apiVersion: GATEWAY_API,
+          kind: "Gateway",
+          metadata: at("edge"),
+          spec: { tls: { frontend }, listeners: [listener] },
         },
-      },
-      { apiVersion: "v1", kind: "ConfigMap", metadata: at("roots"), data: { "ca.crt": certificates.root } },
-      pair,
-      redirectRoute("edge"),
-    ],
-    {},
-  );
-  const attempt = async (port: number, identity: object): Promise<number | string> => {
-    const session = connect(`https://127.0.0.1:${port}`, { rejectUnauthorized: false, ...identity });
-    t.after(() => session.destroy());
-    session.on("error", () => undefined);
-    return status(session, "any.test").catch(() => "refused");
-  };
-  const found: Record<string, unknown> = {};
-  for (const [name, port] of Object.entries(ports))
-    found[name] = [await attempt(port, certificates.client), await attempt(port, {})];
-  assert.deepEqual(found, {
-    default: [302, "refused"],
-    own: [302, "refused"],
-    open: [302, 302],
-    broken: ["refused", "refused"],
+        { apiVersion: "v1", kind: "ConfigMap", metadata: at("roots"), data: { "ca.crt": certificates.root } },
+        pair,
+        redirectRoute("edge"),
+      ],
+      {},
+    );
+    const attempt = async (identity: object): Promise<number | string> => {
+      // A Gateway that is not served has no port.
+      if (port === 0) return "refused";
+      const session = connect(`https://127.0.0.1:${port}`, { rejectUnauthorized: false, ...identity });
+      t.after(() => session.destroy());
+      session.on("error", () => undefined);
+      return status(session, "any.test").catch(() => "refused");
+    };
+    assert.deepEqual([await attempt(certificates.client), await attempt({})], expected);
   });
-});
 
 test("a BackendTLSPolicy decides which servers are believed", async (t) => {
-  const port = await freePort();
   const server = await tlsServer(t);
   const validations: Record<string, object> = {
     good: { hostname: "backend.test" },
@@ -330,7 +303,7 @@ test("a BackendTLSPolicy decides which servers are believed", async (t) => {
       apiVersion: GATEWAY_API,
       kind: "Gateway",
       metadata: at("edge"),
-      spec: { listeners: [{ name: "http", port, protocol: "HTTP" }] },
+      spec: { listeners: [{ name: "http", port: 0, protocol: "HTTP" }] },
     },
     { apiVersion: "v1", kind: "ConfigMap", metadata: at("roots"), data: { "ca.crt": certificates.root } },
     {
@@ -358,7 +331,7 @@ test("a BackendTLSPolicy decides which servers are believed", async (t) => {
       },
     ]),
   ];
-  await dataPlane(t, objects, Object.fromEntries(names.map((name) => [`shop/${name}:443`, [server]])));
+  const port = await dataPlane(t, objects, Object.fromEntries(names.map((name) => [`shop/${name}:443`, [server]])));
   const found = await Promise.all(
     names.map(async (name) => [name, (await fetch(`http://127.0.0.1:${port}/${name}`)).status]),
   );

@@ -30,6 +30,7 @@ export function unwrap(schema: z.ZodType): z.ZodType[] {
     schema instanceof z.ZodOptional ||
     schema instanceof z.ZodNullable ||
     schema instanceof z.ZodDefault ||
+    schema instanceof z.ZodPrefault ||
     schema instanceof z.ZodReadonly
   ) {
     return unwrap(schema.unwrap() as z.ZodType);
