@@ -73,7 +73,16 @@ function rules() {
       },
       {
         apiGroups: [GATEWAY_API],
-        resources: ["backendtlspolicies", "gatewayclasses", "gateways", "grpcroutes", "httproutes", "referencegrants"],
+        resources: [
+          "backendtlspolicies",
+          "gatewayclasses",
+          "gateways",
+          "grpcroutes",
+          "httproutes",
+          "referencegrants",
+          "tcproutes",
+          "tlsroutes",
+        ],
         verbs: READ,
       },
       {
@@ -84,6 +93,8 @@ function rules() {
           "gateways/status",
           "grpcroutes/status",
           "httproutes/status",
+          "tcproutes/status",
+          "tlsroutes/status",
         ],
         verbs: ["patch"],
       },

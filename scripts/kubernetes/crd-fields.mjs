@@ -10,7 +10,15 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
 
-const KINDS = ["gatewayclasses", "gateways", "httproutes", "grpcroutes", "backendtlspolicies"];
+const KINDS = [
+  "gatewayclasses",
+  "gateways",
+  "httproutes",
+  "grpcroutes",
+  "tlsroutes",
+  "tcproutes",
+  "backendtlspolicies",
+];
 const FILE = new URL("../../test/support/kubernetes/crd-fields.json", import.meta.url);
 
 /** Yields the paths of all values; `[]` is an item of a list and `{}` a value of a map. */

@@ -2,7 +2,7 @@
  * Describes the loaded configuration for `/config_dump` (spec 4.2), with redacted secrets.
  */
 import { z } from "zod";
-import type { Topology } from "../core/topology.ts";
+import type { TcpPart, Topology } from "../core/topology.ts";
 import type { Redaction } from "../observe/trace/redact.ts";
 import type { PolicyResource } from "./documents/documents.ts";
 import { configSchema, type WrittenProcess } from "./schema/schema.ts";
@@ -69,6 +69,7 @@ export function configDumpInParts({
               policies: policies.effectivePolicy,
             })),
           }),
+      ...(listener.tcp === undefined ? {} : { tcp: listener.tcp.parts.map(shownTcpPart) }),
       routes: listener.routes.map(({ name }) => name),
     })),
     routes: listed(routes, ({ route, gateways }) => [
@@ -137,4 +138,22 @@ function* standalonePolicies(topology: Topology, routes: readonly ShownRoute[]):
     for (const { backend, policies } of route.backends)
       yield* entries({ backend: backend.attributes.name }, policies.effectivePolicy);
   }
+}
+
+function shownTcpPart({ name, hostname = "*", tls, closed, routes }: TcpPart): Record<string, unknown> {
+  return {
+    name,
+    hostname,
+    terminatesTls: tls !== undefined,
+    ...(closed === undefined ? {} : { closed }),
+    routes: routes.map((route) => ({
+      name: route.name,
+      hostnames: route.hostnames,
+      backends: route.backends.map((backend) => ({
+        name: backend.name,
+        weight: backend.weight,
+        endpoints: backend.isClosed ? [] : backend.addresses(),
+      })),
+    })),
+  };
 }

@@ -48,7 +48,7 @@ export interface Listener extends ListenerScopes {
   readonly name: string;
   readonly address: string | undefined;
   readonly port: number;
-  readonly protocol: "HTTP" | "HTTPS";
+  readonly protocol: "HTTP" | "HTTPS" | "TCP" | "TLS";
   readonly tls: ListenerTls | undefined;
   readonly http2?: boolean | undefined;
   /** Returns the position and the path of a field in the configuration, for example `mcp.port`. */
@@ -56,6 +56,42 @@ export interface Listener extends ListenerScopes {
   readonly routes: readonly Route[];
   /** Replaces the scopes for the host names of listeners that share the port. */
   readonly sections?: readonly ListenerSection[] | undefined;
+  /** Set if the listener forwards connections instead of HTTP requests. It then has no routes and policies. */
+  readonly tcp?: TcpService | undefined;
+}
+
+export interface TcpService {
+  /** True if the server name (SNI) selects the part. */
+  readonly readsServerName: boolean;
+  readonly parts: readonly TcpPart[];
+}
+
+/** Describes one listener of a port that forwards connections. */
+export interface TcpPart {
+  readonly name: string;
+  /** The name is in lowercase and may begin with `*.`. It is undefined for all other names. */
+  readonly hostname: string | undefined;
+  /** If undefined, the bytes of the client are forwarded unchanged. */
+  readonly tls: ListenerTls | undefined;
+  readonly routes: readonly TcpRoute[];
+  /** Gives the reason if every connection is rejected. */
+  readonly closed: string | undefined;
+}
+
+export interface TcpRoute {
+  readonly name: string;
+  /** An empty list means any name. */
+  readonly hostnames: readonly string[];
+  readonly backends: readonly TcpBackend[];
+}
+
+export interface TcpBackend {
+  readonly name: string;
+  readonly weight: number;
+  /** True if its share of the connections is rejected. */
+  readonly isClosed: boolean;
+  /** Returns `host:port` of each server. */
+  addresses(): readonly string[];
 }
 
 export interface ListenerScopes {

@@ -43,6 +43,7 @@ export interface ClusterView {
   readonly routes: readonly KubernetesObject[];
 }
 
+export const ROUTE_KINDS: ReadonlySet<string> = new Set(["HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute"]);
 const CLASS_ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "GatewayClass accepted" };
 
 /** A class with parameters is not accepted, and its Gateways are not deployed. */
@@ -61,7 +62,7 @@ export function createClusterView(objects: readonly KubernetesObject[], nowMs: n
     (object) => object.kind === "Gateway" && ours.has(String(specOf(object).gatewayClassName)),
   );
   const cluster = createCluster(objects);
-  const routes = objects.filter(({ kind }) => kind === "HTTPRoute" || kind === "GRPCRoute");
+  const routes = objects.filter(({ kind }) => ROUTE_KINDS.has(kind));
   const ownPolicies = objects.filter(({ kind }) => kind === "GatewayPolicy");
   const backends = objects.filter(({ kind }) => kind === "Backend");
   const documents = [...gateways, ...routes, ...ownPolicies, ...backends].map(clusterDocument);

@@ -40,6 +40,8 @@ const grant = (kind: string, namespace: string, to: string) =>
 const httpListener = { name: "http", port: 80, protocol: "HTTP", allowedRoutes: { namespaces: { from: "All" } } };
 const httpsListener = { ...httpListener, name: "https", port: 443, protocol: "HTTPS" };
 const secured = { ...httpsListener, tls: { certificateRefs: [{ name: "pair" }] } };
+const tlsListener = { ...httpListener, name: "tls", port: 443, protocol: "TLS", tls: { mode: "Passthrough" } };
+const tcpListener = { ...httpListener, name: "tcp", port: 9000, protocol: "TCP" };
 const gatewaySpec = { gatewayClassName: "gateway", listeners: [httpListener] };
 const parent = { name: "edge", namespace: "infra" };
 const service = (name: string) => ({
@@ -73,6 +75,9 @@ const WORLD: readonly KubernetesObject[] = [
   grant("Gateway", "infra", "ConfigMap"),
   grant("HTTPRoute", "shop", "Service"),
   grant("GRPCRoute", "shop", "Service"),
+  grant("TLSRoute", "shop", "Service"),
+  grant("TCPRoute", "shop", "Service"),
+  object(API, "Gateway", "infra/wires", { spec: { ...gatewaySpec, listeners: [tlsListener, tcpListener] } }),
   object(API, "HTTPRoute", "shop/web", {
     spec: { parentRefs: [parent], rules: [{ backendRefs: [{ name: "web", port: 8080 }] }] },
   }),
@@ -190,6 +195,16 @@ function routeFixtures(filters: readonly Spec[], rules: readonly object[]): Spec
   ];
 }
 
+function tcpRouteFixtures(listener: object, more: object): Spec[] {
+  const whole = { group: "gateway.networking.k8s.io", kind: "Gateway", name: "wires", namespace: "infra", ...listener };
+  const backendRefs = [
+    { ...backendReference, weight: 3 },
+    { name: "web", port: 8080 },
+  ];
+  const spec = { parentRefs: [whole], rules: [{ name: "named", backendRefs }], ...more };
+  return [spec, { ...spec, useDefaultGateways: "All" }];
+}
+
 const sessionPersistence = {
   sessionName: "stick",
   type: "Cookie",
@@ -249,6 +264,11 @@ const FIXTURES: Readonly<Record<string, { readonly key: string; readonly specs: 
   Gateway: { key: "infra/edge", specs: gatewayFixtures() },
   HTTPRoute: { key: "shop/web", specs: routeFixtures(HTTP_FILTERS, HTTP_RULES) },
   GRPCRoute: { key: "shop/calls", specs: routeFixtures(GRPC_FILTERS, GRPC_RULES) },
+  TLSRoute: {
+    key: "shop/secure",
+    specs: tcpRouteFixtures({ sectionName: "tls", port: 443 }, { hostnames: ["a.test"] }),
+  },
+  TCPRoute: { key: "shop/stream", specs: tcpRouteFixtures({ sectionName: "tcp", port: 9000 }, {}) },
   BackendTLSPolicy: {
     key: "shop/web-tls",
     specs: [
@@ -276,7 +296,7 @@ interface Observed {
 
 function observe(objects: readonly KubernetesObject[]): Observed {
   const view = createClusterView(objects, 0);
-  const { gateways, routes, attachments, closures } = view.result;
+  const { gateways, routes, tcpRoutes, attachments, closures } = view.result;
   const state = { programmed: { isTrue: true, reason: "Programmed", message: "" }, addresses: [], refused: new Map() };
   const statuses = desiredStatuses(view, () => state, 0).map(({ object: { kind, metadata }, status }) => ({
     kind,
@@ -307,7 +327,7 @@ function observe(objects: readonly KubernetesObject[]): Observed {
     .filter(([, type, status]) => (status === "False" && type !== "Conflicted") || type === "PartiallyInvalid")
     .map(([, , , message]) => message);
   // Paths and documents repeat what is written, whether it has an effect or not.
-  const effects = { gateways, routes, attachments, closures, statuses, manifests };
+  const effects = { gateways, routes, tcpRoutes, attachments, closures, statuses, manifests };
   const text = JSON.stringify(effects, (name, value) =>
     name === "document" || (name === "path" && Array.isArray(value)) ? undefined : value,
   );

@@ -3,6 +3,7 @@
  * that is not known. Older objects keep their last known policies.
  */
 import type { KubernetesObject } from "../config/documents/cluster.ts";
+import { ROUTE_KINDS } from "./cluster-snapshots.ts";
 
 export interface SplitObjects {
   readonly usable: readonly KubernetesObject[];
@@ -13,7 +14,7 @@ export interface HeldObjects {
   split(objects: readonly KubernetesObject[], arePoliciesReadable: boolean): SplitObjects;
 }
 
-const PROTECTED = new Set(["Gateway", "HTTPRoute", "GRPCRoute"]);
+const PROTECTED = new Set(["Gateway", ...ROUTE_KINDS]);
 
 export function createHeldObjects(): HeldObjects {
   let known = new Set<string>();

@@ -35,8 +35,7 @@ function* crdFields(schema: CrdSchema, path: readonly string[] = []): Iterable<r
     yield* crdFields(inner, [...path, name]);
   }
   if (schema.items) yield* crdFields(schema.items, [...path, "0"]);
-  if (typeof schema.additionalProperties === "object")
-    yield* crdFields(schema.additionalProperties, [...path, "any"]);
+  if (typeof schema.additionalProperties === "object") yield* crdFields(schema.additionalProperties, [...path, "any"]);
 }
 
 /** Yields the fields that the API server would drop. */

@@ -91,7 +91,9 @@ test("a connection for one listener does not serve another of its port, and stay
         parentRefs: [{ name: "edge" }],
         rules: [
           {
-            filters: [{ type: "RequestRedirect", requestRedirect: { hostname: "else.test", port: 80, statusCode: 302 } }],
+            filters: [
+              { type: "RequestRedirect", requestRedirect: { hostname: "else.test", port: 80, statusCode: 302 } },
+            ],
           },
         ],
       },
@@ -119,7 +121,9 @@ const redirectRoute = (gateway: string): KubernetesObject => ({
   metadata: at(`to-${gateway}`),
   spec: {
     parentRefs: [{ name: gateway }],
-    rules: [{ filters: [{ type: "RequestRedirect", requestRedirect: { hostname: "else.test", port: 80, statusCode: 302 } }] }],
+    rules: [
+      { filters: [{ type: "RequestRedirect", requestRedirect: { hostname: "else.test", port: 80, statusCode: 302 } }] },
+    ],
   },
 });
 

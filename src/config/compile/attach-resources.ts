@@ -41,7 +41,7 @@ export function attachResources(
     ...(previous ? { previous } : {}),
   });
 
-  for (const { name, port, protocol, tls, sections, document, path } of result.gateways) {
+  for (const { name, port, protocol, tls, tcp, sections, document, path } of result.gateways) {
     config.gateways.push({
       name,
       port,
@@ -50,9 +50,22 @@ export function attachResources(
       tls,
       policies: [],
       ...(sections === undefined ? {} : { sections: sections.map((section) => ({ ...section, policies: [] })) }),
+      ...(tcp === undefined ? {} : { tcp: tcp.map((part) => ({ ...part, routes: [] })) }),
       place: { document, path },
     });
   }
+  const parts = config.gateways.flatMap(({ tcp = [] }) => tcp);
+  for (const { name, part, hostnames, backends } of result.tcpRoutes)
+    parts
+      .find((one) => one.name === part)
+      ?.routes.push({
+        name,
+        hostnames,
+        backends: backends.map(({ isService, ...backend }) => ({
+          ...backend,
+          address: isService ? undefined : backend.name,
+        })),
+      });
   for (const { route, closed, closedBackends, except, section, document, path } of result.routes) {
     // Translated routes are valid, and parsing them again fills in defaults.
     const parsed: z.output<typeof routeSchema> = routeSchema.parse(route);
@@ -79,7 +92,7 @@ export function attachResources(
     });
   }
   for (const { target, reason } of result.closures) {
-    const found = targetOf(config, target);
+    const found = targetOf(config, target) ?? parts.find(({ name }) => name === target.name);
     if (found) found.closed = reason;
   }
   return { resources: result.policies, problems: result.problems };

@@ -12,7 +12,7 @@ import { unknownFields } from "../../cel/values/unknown-fields.ts";
 import type { BackendEnv } from "../../core/backend.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import type { CompiledPolicy, CompiledScope, CompileEnv, Hooks, Settings } from "../../core/policy.ts";
-import type { Listener, Route, Topology, WeightedBackend } from "../../core/topology.ts";
+import type { Listener, Route, TcpService, Topology, WeightedBackend } from "../../core/topology.ts";
 import type { ListenerTls } from "../../http/tls-listener.ts";
 import type { Phase } from "../../observe/trace/events.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
@@ -22,6 +22,7 @@ import {
   type NormalConfig,
   type NormalGateway,
   type NormalRoute,
+  type NormalTcpPart,
   type PlacedPolicy,
 } from "../load/normal-config.ts";
 import { secretsInConfig } from "../schema/shown-config.ts";
@@ -101,6 +102,7 @@ function createCompiler(context: CompileContext) {
           return compileRoute(route, own.inherited, own.own);
         }),
       unmatched,
+      ...(gateway.tcp === undefined ? {} : { tcp: compileTcp(gateway, gateway.tcp) }),
       ...(sections === undefined
         ? {}
         : {
@@ -111,6 +113,31 @@ function createCompiler(context: CompileContext) {
               unmatched: scopes.unmatched,
             })),
           }),
+    };
+  }
+
+  function compileTcp({ protocol, place, closed }: NormalGateway, parts: readonly NormalTcpPart[]): TcpService {
+    return {
+      readsServerName: protocol === "TLS",
+      parts: parts.map((part) => {
+        const tls = readTls({ tls: part.tls, place });
+        const isBroken = part.tls !== undefined && tls === undefined;
+        return {
+          name: part.name,
+          hostname: part.hostname,
+          tls,
+          closed: closed ?? part.closed ?? (isBroken ? "its certificates are not valid" : undefined),
+          routes: part.routes.map(({ backends: list, ...route }) => ({
+            ...route,
+            backends: list.map(({ name, address, weight, isClosed }) => ({
+              name,
+              weight,
+              isClosed,
+              addresses: () => (address === undefined ? (context.endpoints?.addresses(name) ?? []) : [address]),
+            })),
+          })),
+        };
+      }),
     };
   }
 
@@ -305,7 +332,7 @@ function createCompiler(context: CompileContext) {
     }
   }
 
-  function readTls({ tls, place }: NormalGateway): ListenerTls | undefined {
+  function readTls({ tls, place }: Pick<NormalGateway, "tls" | "place">): ListenerTls | undefined {
     return (
       tls &&
       readListenerTls(tls, {

@@ -200,7 +200,7 @@ test("listeners of one port with one hostname contradict each other, and a more 
 - { name: c, port: 80, protocol: HTTP, hostname: y.example }
 - { name: d, port: 81, protocol: HTTP }
 - { name: e, port: 81, protocol: HTTPS }
-- { name: f, port: 82, protocol: TCP }`);
+- { name: f, port: 82, protocol: UDP }`);
   assert.deepEqual(
     conflict.gatewayOutcomes[0]?.listeners.map(
       ({ name, accepted, conflicted }) => `${name} ${accepted.reason} ${conflicted.isTrue}`,

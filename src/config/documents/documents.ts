@@ -57,6 +57,7 @@ export interface ResourceInput {
 export interface ResourceResult {
   readonly gateways: readonly WrittenGateway[];
   readonly routes: readonly WrittenRoute[];
+  readonly tcpRoutes: readonly WrittenTcpRoute[];
   readonly attachments: readonly Attachment[];
   /** These targets reject requests with `policy_invalid`. */
   readonly closures: readonly Closure[];
@@ -73,7 +74,9 @@ export interface WrittenGateway {
    */
   readonly name: string;
   readonly port: number;
-  readonly protocol: "HTTP" | "HTTPS";
+  readonly protocol: "HTTP" | "HTTPS" | "TCP" | "TLS";
+  /** Set if the port forwards connections. */
+  readonly tcp?: readonly WrittenTcpPart[];
   readonly tls?: {
     readonly certificates: readonly ListenerCertificate[];
     /** Lists the host names of the listeners on the same port. */
@@ -83,6 +86,31 @@ export interface WrittenGateway {
   readonly sections?: readonly WrittenSection[];
   readonly document: ResourceDocument;
   readonly path: Path;
+}
+
+/** Describes one listener of a port that forwards connections. */
+export interface WrittenTcpPart {
+  readonly name: string;
+  readonly hostname: string | undefined;
+  /** If undefined, the bytes of the client are forwarded unchanged. */
+  readonly tls: NonNullable<WrittenGateway["tls"]> | undefined;
+  readonly closed?: string;
+}
+
+export interface WrittenTcpRoute {
+  readonly name: string;
+  /** Names the part of a gateway. */
+  readonly part: string;
+  readonly hostnames: readonly string[];
+  readonly backends: readonly WrittenTcpBackend[];
+}
+
+export interface WrittenTcpBackend {
+  /** Contains `namespace/name:port` of a Service in a cluster, or `host:port` of a Service in a file. */
+  readonly name: string;
+  readonly isService: boolean;
+  readonly weight: number;
+  readonly isClosed: boolean;
 }
 
 /** Describes the listeners of a port that have the same host name. */

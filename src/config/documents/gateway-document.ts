@@ -3,6 +3,7 @@
  * served are reported and skipped.
  */
 
+import { lookupTable } from "../../base/lookup-table.ts";
 import { checkCertificates } from "../../http/certificates.ts";
 import type { Path } from "../text/value-path.ts";
 import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
@@ -20,6 +21,7 @@ import {
   type Verdict,
   type WrittenGateway,
   type WrittenSection,
+  type WrittenTcpPart,
 } from "./documents.ts";
 import { type GatewayListener, type GatewayTarget, gatewayReference, labelsOf } from "./targets.ts";
 
@@ -52,7 +54,7 @@ export function translateGateway(
     const found = readListener(listener, path, context);
     return found ? [{ ...found, path }] : [];
   });
-  const conflicts = cluster ? conflictsOf(read) : new Map<ReadListener, Verdict>();
+  const conflicts = cluster || read.some(isTcp) ? conflictsOf(read) : new Map<ReadListener, Verdict>();
   const nameOf = namesOfPorts(
     read,
     cluster ? `${namespace}/${name}` : shortName(namespace, name),
@@ -66,9 +68,9 @@ export function translateGateway(
     const conflicted = conflicts.get(one) ?? NO_CONFLICT;
     if (conflicted.isTrue) problems.add(one.path, conflicted.message);
     let accepted = conflicted.isTrue ? { ...conflicted, isTrue: false } : one.accepted;
-    const validation = one.protocol === "HTTPS" ? clientValidation(spec, one.port, context) : undefined;
+    const validation = isTerminating(one) ? clientValidation(spec, one.port, context) : undefined;
     if (accepted.isTrue && validation && !validation.accepted.isTrue) accepted = validation.accepted;
-    const isUsable = accepted.isTrue && !refused && (one.protocol === "HTTP" || one.tls !== undefined);
+    const isUsable = accepted.isTrue && !refused && (!isTerminating(one) || one.tls !== undefined);
     if (isUsable && !gateways.has(one.port)) {
       if (takenPorts.has(one.port)) {
         const user = cluster ? "the data plane itself" : "another gateway";
@@ -79,10 +81,10 @@ export function translateGateway(
         if (one.port !== 0) takenPorts.add(one.port);
         const sharing = read.filter((other) => other.port === one.port && !conflicts.has(other));
         const sections = hasSections && sharing.length > 1 ? sectionsOf(sharing, nameOf(one)) : undefined;
-        gateways.set(one.port, {
-          ...writtenGateway(one, nameOf(one), document, sharing, validation?.ca),
-          ...(sections ? { sections } : {}),
-        });
+        const written = isTcp(one)
+          ? writtenTcpGateway(one, nameOf(one), document, sharing, clientValidation(spec, one.port, context))
+          : writtenGateway(one, nameOf(one), document, sharing, validation?.ca);
+        gateways.set(one.port, { ...written, ...(sections && !isTcp(one) ? { sections } : {}) });
       }
     }
     const written = isUsable ? gateways.get(one.port) : undefined;
@@ -98,7 +100,10 @@ export function translateGateway(
     listeners.push({
       sectionName: one.sectionName,
       gateway: written?.name,
-      section: written?.sections?.find(({ hostname }) => hostname === sectionHostname(one))?.name,
+      section: isTcp(one)
+        ? written && tcpPartName(written.name, one)
+        : written?.sections?.find(({ hostname }) => hostname === sectionHostname(one))?.name,
+      isTcp: isTcp(one),
       port: one.port,
       hostname: one.hostname,
       admits: one.admits,
@@ -166,6 +171,39 @@ function writtenGateway(
     document,
     path,
   };
+}
+
+function isTcp({ protocol }: ReadListener): boolean {
+  return protocol === "TCP" || protocol === "TLS";
+}
+
+function isTerminating({ protocol, isPassthrough }: ReadListener): boolean {
+  return protocol === "HTTPS" || (protocol === "TLS" && !isPassthrough);
+}
+
+function tcpPartName(gateway: string, { sectionName }: ReadListener): string {
+  return `${gateway}#${sectionName}`;
+}
+
+/** A listener that cannot be served keeps its host name, so that no other listener of the port serves it. */
+function writtenTcpGateway(
+  { port, protocol, path }: ReadListener & { readonly path: Path },
+  name: string,
+  document: ResourceDocument,
+  sharing: readonly ReadListener[],
+  validation: ClientValidation | undefined,
+): WrittenGateway {
+  const tcp = sharing.map((one): WrittenTcpPart => {
+    const part = { name: tcpPartName(name, one), hostname: sectionHostname(one) };
+    const closed = { ...part, tls: undefined, closed: `listener ${one.sectionName} is not valid` };
+    if (!one.accepted.isTrue) return closed;
+    if (!isTerminating(one)) return { ...part, tls: undefined };
+    if (one.tls === undefined || validation?.accepted.isTrue === false) return closed;
+    const clientAuth =
+      validation?.ca === undefined ? {} : { clientAuth: { ca: validation.ca, mode: "require" as const } };
+    return { ...part, tls: { certificates: one.tls, ...clientAuth } };
+  });
+  return { name, port, protocol: protocol === "TLS" ? "TLS" : "TCP", tcp, document, path };
 }
 
 /** In a cluster, a Gateway that sets another field is rejected as a whole, unless the value has no effect. */
@@ -286,7 +324,12 @@ const KEY_OPTION = `${POLICY_API_GROUP}/key`;
 
 const LISTENER_ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "Listener accepted" };
 const RESOLVED: Verdict = { isTrue: true, reason: "ResolvedRefs", message: "All references resolved" };
-const ROUTE_KINDS = ["HTTPRoute", "GRPCRoute"].map((kind) => ({ group: GATEWAY_API_GROUP, kind }));
+const ROUTE_KINDS = lookupTable<readonly string[]>({
+  HTTP: ["HTTPRoute", "GRPCRoute"],
+  HTTPS: ["HTTPRoute", "GRPCRoute"],
+  TLS: ["TLSRoute"],
+  TCP: ["TCPRoute"],
+});
 
 interface Certificate {
   readonly cert: string;
@@ -298,8 +341,9 @@ interface ReadListener {
   readonly port: number;
   readonly protocol: string;
   readonly hostname: string | undefined;
-  /** Set for an HTTPS listener without problems in its certificates. */
+  /** Set for a listener that terminates TLS without problems in its certificates. */
   readonly tls: readonly Certificate[] | undefined;
+  readonly isPassthrough: boolean;
   readonly supportedKinds: readonly { readonly group: string; readonly kind: string }[];
   readonly accepted: Verdict;
   readonly resolvedRefs: Verdict;
@@ -330,18 +374,26 @@ function readListener(written: unknown, path: Path, context: ListenerContext): R
     problems.add([...path, "port"], "expected a port number");
     return undefined;
   }
-  const isServed = protocol === "HTTP" || protocol === "HTTPS";
-  const common = { sectionName, port, protocol: String(protocol), hostname: textOf(written.hostname) };
-  if (!isServed) {
-    const message = `${String(protocol)} is not supported: use HTTP or HTTPS`;
+  const routeKinds = ROUTE_KINDS[String(protocol)];
+  const isPassthrough = protocol === "TLS" && fieldsOf(written.tls).mode === "Passthrough";
+  const hostname = textOf(written.hostname);
+  const common = { sectionName, port, protocol: String(protocol), hostname, isPassthrough };
+  if (routeKinds === undefined) {
+    const message = `${String(protocol)} is not supported: use HTTP, HTTPS, TLS, or TCP`;
     problems.add([...path, "protocol"], message);
     const accepted = { isTrue: false, reason: "UnsupportedProtocol", message };
     return { ...common, tls: undefined, supportedKinds: [], accepted, resolvedRefs: RESOLVED, admits: () => false };
   }
-  const unsupported = context.cluster ? unsupportedListenerField(written) : undefined;
+  const isNamedTcp = protocol === "TCP" && hostname !== undefined && hostname !== "";
+  const unsupported = isNamedTcp
+    ? "hostname is not supported for the protocol TCP"
+    : context.cluster
+      ? unsupportedListenerField(written)
+      : undefined;
   if (unsupported !== undefined) problems.add(path, unsupported);
-  const kinds = readKinds(written, path, context);
-  const tls = protocol === "HTTPS" ? readTls(fieldsOf(written.tls), [...path, "tls"], context) : undefined;
+  const kinds = readKinds(written, path, routeKinds, context);
+  const isTls = protocol === "HTTPS" || (protocol === "TLS" && !isPassthrough);
+  const tls = isTls ? readTls(fieldsOf(written.tls), [...path, "tls"], context) : undefined;
   const admitted = readAdmission(written, path, context);
   return {
     ...common,
@@ -369,15 +421,16 @@ function unsupportedListenerField(written: Fields): string | undefined {
   return field === undefined ? undefined : `${field} is not supported`;
 }
 
-function readKinds(written: Fields, path: Path, { problems }: ListenerContext) {
+function readKinds(written: Fields, path: Path, names: readonly string[], { problems }: ListenerContext) {
+  const all = names.map((kind) => ({ group: GATEWAY_API_GROUP, kind }));
   const requested = listOf(fieldsOf(written.allowedRoutes).kinds).map(fieldsOf);
-  if (requested.length === 0) return { supported: ROUTE_KINDS, verdict: RESOLVED };
-  const isNamed = ({ group = GATEWAY_API_GROUP, kind }: Fields, known: (typeof ROUTE_KINDS)[number]): boolean =>
+  if (requested.length === 0) return { supported: all, verdict: RESOLVED };
+  const isNamed = ({ group = GATEWAY_API_GROUP, kind }: Fields, known: (typeof all)[number]): boolean =>
     kind === known.kind && group === known.group;
-  const unknown = requested.filter((one) => !ROUTE_KINDS.some((known) => isNamed(one, known)));
-  const supported = ROUTE_KINDS.filter((known) => requested.some((one) => isNamed(one, known)));
+  const unknown = requested.filter((one) => !all.some((known) => isNamed(one, known)));
+  const supported = all.filter((known) => requested.some((one) => isNamed(one, known)));
   if (unknown.length === 0) return { supported, verdict: RESOLVED };
-  const message = `${unknown.map(({ kind }) => String(kind)).join(", ")} is not supported: use HTTPRoute or GRPCRoute`;
+  const message = `${unknown.map(({ kind }) => String(kind)).join(", ")} is not supported: use ${names.join(" or ")}`;
   problems.add([...path, "allowedRoutes", "kinds"], message);
   return { supported, verdict: { isTrue: false, reason: "InvalidRouteKinds", message } };
 }

@@ -74,6 +74,8 @@ export function translatePolicy(
   const validParts = checkParts(spec, context.parts, document, fault, context.cluster);
 
   const attachments: Attachment[] = [];
+  const closures: Closure[] = [];
+  const tcpNotes = new Set<string>();
   const source = `GatewayPolicy ${fullName(document)}`;
   for (const part of isRefused ? [] : validParts) {
     for (const target of targets) {
@@ -85,6 +87,13 @@ export function translatePolicy(
             part.isSecurity,
           );
           continue;
+        }
+        for (const targetName of target.tcpNames ?? []) {
+          const message = `${definition.kind} cannot apply to listeners of the protocols TLS and TCP`;
+          const closed = part.isSecurity ? "; they reject all connections" : "";
+          tcpNotes.add(`${pathText(part.path)}: ${message}${closed}`);
+          if (part.isSecurity)
+            closures.push({ target: { kind: "gateway", name: targetName }, document, reason: message });
         }
         for (const targetName of target.names) {
           const taken = context.takenKinds({ kind: target.scope, name: targetName });
@@ -108,23 +117,26 @@ export function translatePolicy(
       }
     }
   }
+  if (attachments.length === 0 && tcpNotes.size > 0)
+    fault(["spec"], "policies cannot apply to listeners of the protocols TLS and TCP", false);
   // The targets of a rejected document with a security policy reject all requests.
   if (isRefused && securityFault === undefined && validParts.some(({ isSecurity }) => isSecurity))
     securityFault = faults[0];
   const isProtection = securityFault !== undefined || validParts.some(({ isSecurity }) => isSecurity);
-  const closures = [
+  const isBlocked = securityFault !== undefined || (isProtection && meant.length > 0);
+  closures.push(
     ...(securityFault === undefined ? [] : closuresOf(targets, document, securityFault)),
     ...(isProtection && meant.length > 0
       ? closuresOf(meant, document, problems.add(["spec", "targetRefs"], "the name of a protected target is wrong"))
       : []),
-  ];
+  );
 
   const shownSpec = context.shown(value.spec);
   const metadata = metadataOf(value, { namespace, name }, shownSpec, context.previous);
   // A policy without targets is an error, but targets that do not exist yet may appear later.
   const hasValidPart =
     !isRefused && outcomes.length > 0 && (targets.length === 0 ? validParts.length > 0 : attachments.length > 0);
-  const accepted = withNotes(acceptance(faults, hasValidPart, closures.length > 0), repeated);
+  const accepted = withNotes(acceptance(faults, hasValidPart, isBlocked), [...repeated, ...tcpNotes]);
   const self: ObjectReference = { group: POLICY_API_GROUP, kind: "GatewayPolicy", namespace, name };
   return {
     resource: {
@@ -146,8 +158,8 @@ export function translatePolicy(
 }
 
 function closuresOf(targets: readonly ResolvedTarget[], document: ResourceDocument, because: ConfigError): Closure[] {
-  return targets.flatMap(({ scope, names }) =>
-    names.map((name) => ({ target: { kind: scope, name }, document, reason: because.toLine() })),
+  return targets.flatMap(({ scope, names, tcpNames = [] }) =>
+    [...names, ...tcpNames].map((name) => ({ target: { kind: scope, name }, document, reason: because.toLine() })),
   );
 }
 

@@ -34,6 +34,8 @@ export interface ResolvedTarget {
   readonly reference: ObjectReference;
   readonly scope: Extract<Scope, "gateway" | "route">;
   readonly names: readonly string[];
+  /** Names listeners that forward connections. Policies cannot apply to them, and a security policy closes them. */
+  readonly tcpNames?: readonly string[];
 }
 
 interface ResolvedTargets {
@@ -228,14 +230,17 @@ function lookUp(reference: ObjectReference, sectionName: string | undefined, con
     // A policy for the whole Gateway also covers requests for a host name that no listener of the port has.
     const names = [
       ...new Set(
-        listeners.flatMap(({ gateway, section }) =>
-          section === undefined ? (gateway ?? []) : sectionName === undefined ? [section, gateway ?? section] : section,
-        ),
+        listeners.flatMap(({ gateway, section, isTcp }) => {
+          if (isTcp) return [];
+          if (section === undefined) return gateway ?? [];
+          return sectionName === undefined ? [section, gateway ?? section] : section;
+        }),
       ),
     ];
-    if (names.length === 0) return `${shown} has no listener that can be served`;
+    const tcpNames = listeners.flatMap(({ isTcp, section }) => (isTcp && section !== undefined ? [section] : []));
+    if (names.length + tcpNames.length === 0) return `${shown} has no listener that can be served`;
     return {
-      target: { reference: { ...reference, ...ownerOf(found, sectionName) }, scope: "gateway", names },
+      target: { reference: { ...reference, ...ownerOf(found, sectionName) }, scope: "gateway", names, tcpNames },
       gateways: [found.reference],
     };
   }

@@ -45,7 +45,7 @@ interface RouteContext {
 const NOWHERE = { host: "reference.invalid:1" };
 /** The policy `retry` has this limit, but the Gateway API has none. */
 const MOST_RETRIES = 10;
-const NO_DEFAULT_GATEWAYS: Verdict = {
+export const NO_DEFAULT_GATEWAYS: Verdict = {
   isTrue: true,
   reason: "UnsupportedValue",
   message: "spec.useDefaultGateways is not supported: only the Gateways in parentRefs serve the route",

@@ -27,6 +27,8 @@ export interface GatewayListener {
   /** Contains the key under `gateways`, or undefined if the listener cannot be served. */
   readonly gateway: string | undefined;
   readonly section?: string | undefined;
+  /** True if the listener forwards connections, to which policies cannot apply. */
+  readonly isTcp?: boolean;
   readonly port: number | undefined;
   readonly hostname: string | undefined;
   admits(namespace: string, kind: string): boolean;

@@ -186,8 +186,8 @@ const reported = [
   },
   {
     name: "a listener protocol that is not supported",
-    yaml: GATEWAY.replace("8081, protocol: HTTP", "8081, protocol: TCP"),
-    message: /TCP is not supported/,
+    yaml: GATEWAY.replace("8081, protocol: HTTP", "8081, protocol: UDP"),
+    message: /UDP is not supported/,
   },
   {
     name: "HTTPS without key files",

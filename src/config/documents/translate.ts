@@ -34,12 +34,14 @@ import {
   type TargetName,
   type WrittenGateway,
   type WrittenRoute,
+  type WrittenTcpRoute,
 } from "./documents.ts";
 import { translateGateway } from "./gateway-document.ts";
 import { translatePolicy } from "./policy-document.ts";
 import { findParts, type Part, partsOf, specSchema } from "./policy-spec.ts";
 import { translateRoute } from "./route-document.ts";
 import { type RouteTarget, standaloneGateway, standaloneRoute, TargetTable } from "./targets.ts";
+import { translateTcpRoute } from "./tcp-route-document.ts";
 
 export function translateResources(input: ResourceInput): ResourceResult {
   const { standalone } = input;
@@ -60,6 +62,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
   const taken = takenKindsOf(input);
   const gateways: WrittenGateway[] = [];
   const routes: WrittenRoute[] = [];
+  const tcpRoutes: WrittenTcpRoute[] = [];
   const attachments: Attachment[] = [];
   const closures: Closure[] = [];
   const gatewayOutcomes: GatewayOutcome[] = [];
@@ -125,6 +128,13 @@ export function translateResources(input: ResourceInput): ResourceResult {
   };
   each("HTTPRoute", GATEWAY_API_GROUP, addRoute(routeTargets));
   each("GRPCRoute", GATEWAY_API_GROUP, addRoute(grpcTargets));
+  for (const kind of ["TLSRoute", "TCPRoute"])
+    each(kind, GATEWAY_API_GROUP, (document, list) => {
+      const context = { gateways: gatewayTargets, findBackend: findBackendFor(document), isCluster };
+      const translated = translateTcpRoute(document, context, list);
+      tcpRoutes.push(...translated.routes);
+      routeOutcomes.push(translated.outcome);
+    });
 
   each("Backend", "", (document, list) => {
     if (identityOf(document).apiVersion === POLICY_API_VERSION || isCluster)
@@ -165,6 +175,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
   return {
     gateways,
     routes,
+    tcpRoutes,
     attachments,
     closures,
     gatewayOutcomes,
@@ -175,7 +186,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
   };
 }
 
-const KINDS = ["Gateway", "HTTPRoute", "GRPCRoute", "GatewayPolicy", "Backend"];
+const KINDS = ["Gateway", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "GatewayPolicy", "Backend"];
 /** These kinds are often in the same folder and are ignored without a warning. */
 const SILENT_KINDS = new Set(["GatewayClass", "Namespace", "ReferenceGrant", "CustomResourceDefinition"]);
 

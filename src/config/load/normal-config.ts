@@ -40,7 +40,9 @@ export interface NormalGateway {
   readonly name: string;
   readonly port: number;
   readonly address: string | undefined;
-  readonly protocol: "HTTP" | "HTTPS";
+  readonly protocol: "HTTP" | "HTTPS" | "TCP" | "TLS";
+  /** Set if the gateway forwards connections instead of HTTP requests. */
+  readonly tcp?: readonly NormalTcpPart[] | undefined;
   readonly tls: WrittenTls | undefined;
   /** False allows only HTTP/1.1. */
   readonly http2?: boolean | undefined;
@@ -50,6 +52,27 @@ export interface NormalGateway {
   readonly place: Place;
   /** Gives the reason if every request is rejected. */
   closed?: string;
+}
+
+/** Describes one listener of a port that forwards connections. Host names select it by the server name (SNI). */
+export interface NormalTcpPart {
+  readonly name: string;
+  readonly hostname: string | undefined;
+  readonly tls: WrittenTls | undefined;
+  readonly routes: NormalTcpRoute[];
+  closed?: string;
+}
+
+export interface NormalTcpRoute {
+  readonly name: string;
+  readonly hostnames: readonly string[];
+  readonly backends: readonly {
+    readonly name: string;
+    /** If undefined, the addresses are the endpoints of the Service `name`. */
+    readonly address: string | undefined;
+    readonly weight: number;
+    readonly isClosed: boolean;
+  }[];
 }
 
 export interface NormalSection {

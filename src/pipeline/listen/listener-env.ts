@@ -2,6 +2,7 @@
  * Defines the settings, dependencies, and limits of a listener.
  */
 
+import type { ListenOptions } from "node:net";
 import type { Clock } from "../../base/clock.ts";
 import type { HeapPressure } from "../../base/heap-pressure.ts";
 import type { IdSource } from "../../base/ids.ts";
@@ -61,4 +62,12 @@ export interface ListenerEnv extends PipelineEnv {
   isTrustedPeer(address: string): boolean;
   /** Reports an exception outside of requests. */
   unexpected(error: unknown, client: string | undefined): void;
+}
+
+export function listenOptions({
+  address,
+  port,
+  isShared = false,
+}: ListenerAddress): ListenOptions & { reusePort?: boolean } {
+  return { port, reusePort: isShared, ...(address === undefined ? {} : { host: address }) };
 }

@@ -1,17 +1,15 @@
 /**
  * Opens a listening socket, limits its connections, and stops accepting to drain.
  */
-import { type AddressInfo, createServer, type ListenOptions, type Server, type Socket } from "node:net";
-import { clientKey } from "../../core/principal.ts";
+import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import { fairReads } from "../../http/h1/fair-reads.ts";
 import type { ListenerTls } from "../../http/tls-listener.ts";
 import type { Served } from "../phases/pipeline-env.ts";
-import type { ListenerAddress, ListenerEnv } from "./listener-env.ts";
+import { createConnectionLimits } from "./connection-limits.ts";
+import { type ListenerAddress, type ListenerEnv, listenOptions } from "./listener-env.ts";
 import { createOpenConnections } from "./open-connections.ts";
 import { createRequestEntry } from "./request-entry.ts";
 import { createTlsAcceptor, type TlsAcceptor } from "./tls-acceptor.ts";
-
-const LOG_REJECTED_EVERY_MS = 10_000;
 
 export interface OpenListener {
   readonly port: number;
@@ -35,42 +33,15 @@ export function openListener(
   env: ListenerEnv,
   inheritedFd?: number,
 ): Promise<OpenListener> {
-  let rejected = 0;
-  let nextLogMs = 0;
+  const limits = createConnectionLimits(env);
   /** Maps sockets to the subjects of their client certificates. */
   const identities = new WeakMap<Socket, string>();
   const entry = at.tls
     ? createRequestEntry(env, "https", (socket) => identities.get(socket))
     : createRequestEntry(env, "http");
   const connections = createOpenConnections(first, env, entry);
-  const perAddress = new Map<string, number>();
   /** Includes connections during their TLS handshake. */
   const tlsSockets = new Set<Socket>();
-
-  function logRejected(message: string, limit: number): void {
-    rejected += 1;
-    const nowMs = env.clock.monotonicMs();
-    if (nowMs < nextLogMs) return;
-    nextLogMs = nowMs + LOG_REJECTED_EVERY_MS;
-    env.logger.warn(message, { limit, refused: rejected });
-    rejected = 0;
-  }
-
-  /** Trusted proxies and peers without an address are not counted. */
-  function admit(socket: Socket): boolean {
-    const { remoteAddress } = socket;
-    if (remoteAddress === undefined || env.isTrustedPeer(remoteAddress)) return true;
-    const address = clientKey(undefined, remoteAddress.replace(/^::ffff:/, ""));
-    const open = perAddress.get(address) ?? 0;
-    if (open >= env.limits.maxConnectionsPerAddress) return false;
-    perAddress.set(address, open + 1);
-    socket.once("close", () => {
-      const left = (perAddress.get(address) ?? 0) - 1;
-      if (left > 0) perAddress.set(address, left);
-      else perAddress.delete(address);
-    });
-    return true;
-  }
 
   function doorFor(tls: ListenerTls): TlsAcceptor {
     return createTlsAcceptor(tls, {
@@ -87,11 +58,7 @@ export function openListener(
   // With `allowHalfOpen`, the connection decides what to do when the client closes its side.
   const server: Server = createServer({ noDelay: true, allowHalfOpen: true }, (socket) => {
     fairReads.accepted();
-    if (!admit(socket)) {
-      socket.destroy();
-      logRejected("connections rejected: one address has too many open", env.limits.maxConnectionsPerAddress);
-      return;
-    }
+    if (!limits.admit(socket)) return;
     if (door === undefined) {
       connections.add(socket, "http1");
       return;
@@ -103,7 +70,7 @@ export function openListener(
   server.maxConnections = env.limits.maxConnections;
   server.on("drop", () => {
     fairReads.accepted();
-    logRejected("connections rejected: too many are open", env.limits.maxConnections);
+    limits.logRejected("connections rejected: too many are open", env.limits.maxConnections);
   });
   return new Promise((resolve, reject) => {
     const failed = (error: Error): void => {
@@ -136,8 +103,4 @@ export function openListener(
       });
     });
   });
-}
-
-function listenOptions({ address, port, isShared = false }: ListenerAddress): ListenOptions & { reusePort?: boolean } {
-  return { port, reusePort: isShared, ...(address === undefined ? {} : { host: address }) };
 }

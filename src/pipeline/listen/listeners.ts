@@ -12,6 +12,7 @@ import { createRouteTable } from "../route/match-route.ts";
 import type { InheritedSockets } from "./inherited-sockets.ts";
 import { type OpenListener, openListener } from "./listener.ts";
 import type { ListenerEnv } from "./listener-env.ts";
+import { openTcpListener } from "./tcp/tcp-listener.ts";
 
 export interface Listeners {
   /** Rejects with an Error of one line that names the field. */
@@ -25,7 +26,7 @@ export interface Listeners {
 
 interface Entry {
   readonly open: OpenListener;
-  readonly isTls: boolean;
+  readonly mode: ListenerMode;
   /** True if the service manager opened the socket, which cannot be reopened once it is closed. */
   readonly isInherited: boolean;
   readonly task: Task;
@@ -57,9 +58,10 @@ export function createListeners(env: ListenersEnv): Listeners {
       const at = env.sharedPort
         ? { ...listener, port: env.sharedPort(listener) ?? listener.port, isShared: true }
         : listener;
-      const open = await openListener(at, toServed(listener), env, fd);
+      const openOn = listener.tcp === undefined ? openListener : openTcpListener;
+      const open = await openOn(at, toServed(listener), env, fd);
       const task = env.tasks.start("listener", listener.name, () => ({ port: open.port, ...open.active() }));
-      return { open, isTls: listener.tls !== undefined, isInherited: fd !== undefined, task, names: [listener.name] };
+      return { open, mode: modeOf(listener), isInherited: fd !== undefined, task, names: [listener.name] };
     } catch (error) {
       throw bindError(listener, error);
     }
@@ -93,7 +95,7 @@ export function createListeners(env: ListenersEnv): Listeners {
       const next = new Map(topology.listeners.map((listener) => [socketKey(listener), listener] as const));
       try {
         for (const [key, listener] of next) {
-          if (entries.get(key)?.isTls === (listener.tls !== undefined)) continue;
+          if (entries.get(key)?.mode === modeOf(listener)) continue;
           // The old socket on the same port must be closed first, because its address or TLS setting differs.
           for (const [oldKey, old] of [...entries]) {
             if (oldKey !== key && (listener.port === 0 || old.open.port !== listener.port)) continue;
@@ -164,6 +166,14 @@ function socketKey(listener: Listener): string {
   return `${listener.address ?? "*"}:${listener.port === 0 ? `0/${listener.name}` : listener.port}`;
 }
 
+type ListenerMode = "http" | "https" | "tcp";
+
+/** A socket is reopened if its mode changes. */
+function modeOf({ tcp, tls }: Listener): ListenerMode {
+  if (tcp !== undefined) return "tcp";
+  return tls === undefined ? "http" : "https";
+}
+
 function listeningFields(listener: Listener, port: number): { url: string; paths: string[] } {
   const paths = listener.routes.flatMap(({ matches }) =>
     matches.map(({ path }) =>
@@ -171,7 +181,7 @@ function listeningFields(listener: Listener, port: number): { url: string; paths
     ),
   );
   return {
-    url: `${listener.tls ? "https" : "http"}://${boundAddress(listener.address, port)}`,
+    url: `${modeOf(listener)}://${boundAddress(listener.address, port)}`,
     paths: [...new Set(paths)].slice(0, SHOWN_PATHS),
   };
 }

@@ -42,7 +42,8 @@ export function createTlsAcceptor(
     ...trust,
     allowHalfOpen: true,
     handshakeTimeout: handshakeTimeoutMs,
-    ALPNProtocols: [...protocols],
+    // An empty list would reject clients that offer protocols.
+    ...(protocols.length === 0 ? {} : { ALPNProtocols: [...protocols] }),
     SNICallback: (servername, done) => done(null, names.find(servername) ?? standard),
     ...(clientAuth === undefined ? {} : { requestCert: true, rejectUnauthorized: clientAuth.mode === "require" }),
   });

@@ -1,0 +1,92 @@
+/**
+ * Reads the server name (SNI) from the first bytes of a TLS connection (RFC 8446 section 4.1.2, RFC 6066 section 3),
+ * without terminating TLS.
+ */
+
+const HANDSHAKE_RECORD = 22;
+const CLIENT_HELLO = 1;
+const SERVER_NAME_EXTENSION = 0;
+const HOST_NAME = 0;
+/** A ClientHello with post-quantum key shares has a few KiB. A larger one is invalid. */
+export const MAX_CLIENT_HELLO_BYTES = 16_384;
+
+export type ClientHello =
+  | { readonly state: "incomplete" | "invalid" }
+  /** The name is in lowercase, and undefined if the client sent none. */
+  | { readonly state: "complete"; readonly serverName: string | undefined };
+
+const INCOMPLETE: ClientHello = { state: "incomplete" };
+const INVALID: ClientHello = { state: "invalid" };
+
+export function readClientHello(bytes: Buffer): ClientHello {
+  const handshake = joinRecords(bytes);
+  if (handshake === undefined) return INVALID;
+  if (handshake.length > 0 && handshake[0] !== CLIENT_HELLO) return INVALID;
+  if (handshake.length < 4) return incomplete(bytes);
+  const length = handshake.readUIntBE(1, 3);
+  if (length > MAX_CLIENT_HELLO_BYTES) return INVALID;
+  if (handshake.length < 4 + length) return incomplete(bytes);
+  try {
+    return { state: "complete", serverName: serverNameOf(handshake.subarray(4, 4 + length)) };
+  } catch {
+    // A length inside of the message exceeds the message.
+    return INVALID;
+  }
+}
+
+function incomplete({ length }: Buffer): ClientHello {
+  return length > 2 * MAX_CLIENT_HELLO_BYTES ? INVALID : INCOMPLETE;
+}
+
+/** Returns undefined if the bytes are not TLS handshake records. */
+function joinRecords(bytes: Buffer): Buffer | undefined {
+  const parts: Buffer[] = [];
+  let at = 0;
+  while (at < bytes.length) {
+    if (bytes[at] !== HANDSHAKE_RECORD || (at + 1 < bytes.length && bytes[at + 1] !== 3)) return undefined;
+    if (at + 5 > bytes.length) break;
+    const end = at + 5 + bytes.readUInt16BE(at + 3);
+    parts.push(bytes.subarray(at + 5, end));
+    if (isComplete(parts)) break;
+    at = end;
+  }
+  return Buffer.concat(parts);
+}
+
+/** Records after the ClientHello, such as early data, have other types. */
+function isComplete(parts: readonly Buffer[]): boolean {
+  const [first] = parts;
+  if (first === undefined || first.length < 4) return false;
+  const have = parts.reduce((sum, { length }) => sum + length, 0);
+  return have >= 4 + first.readUIntBE(1, 3);
+}
+
+/** Throws a RangeError if a length is invalid. */
+function serverNameOf(hello: Buffer): string | undefined {
+  // The version has 2 bytes, the random value 32.
+  let at = 34;
+  at += 1 + hello.readUInt8(at);
+  at += 2 + hello.readUInt16BE(at);
+  at += 1 + hello.readUInt8(at);
+  // Without extensions, the message ends here.
+  if (at === hello.length) return undefined;
+  const end = at + 2 + hello.readUInt16BE(at);
+  if (end > hello.length) throw new RangeError("extensions");
+  at += 2;
+  while (at < end) {
+    const type = hello.readUInt16BE(at);
+    const length = hello.readUInt16BE(at + 2);
+    if (at + 4 + length > end) throw new RangeError("extension");
+    if (type === SERVER_NAME_EXTENSION) return hostNameOf(hello.subarray(at + 4, at + 4 + length));
+    at += 4 + length;
+  }
+  return undefined;
+}
+
+function hostNameOf(list: Buffer): string {
+  const length = list.readUInt16BE(3);
+  if (list.readUInt8(2) !== HOST_NAME || 5 + length > list.length || length === 0) throw new RangeError("server name");
+  const name = list.toString("latin1", 5, 5 + length);
+  if (!/^[A-Za-z0-9._-]+$/.test(name)) throw new RangeError("server name");
+  return name.toLowerCase();
+}
