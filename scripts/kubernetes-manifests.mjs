@@ -98,7 +98,7 @@ function rules() {
         ],
         verbs: ["patch"],
       },
-      { apiGroups: [POLICY_API], resources: ["backends", "gatewaypolicies"], verbs: READ },
+      { apiGroups: [POLICY_API], resources: ["backends", "gatewayparameters", "gatewaypolicies"], verbs: READ },
       { apiGroups: [POLICY_API], resources: ["backends/status", "gatewaypolicies/status"], verbs: ["patch"] },
       { apiGroups: ["authentication.k8s.io"], resources: ["tokenreviews"], verbs: ["create"] },
     ],

@@ -11,6 +11,7 @@ import {
   objectKey,
 } from "../config/documents/cluster.ts";
 import { GATEWAY_API_GROUP, POLICY_API_GROUP } from "../config/documents/documents.ts";
+import { PARAMETERS_KIND } from "../config/documents/gateway-parameters.ts";
 import { fieldsOf } from "../config/text/value-shapes.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import { type ApiClient, ApiError, apiError } from "./api-client.ts";
@@ -315,6 +316,12 @@ export const KINDS: readonly WatchedKind[] = [
   { kind: "ReferenceGrant", apiVersion: `${GATEWAY_API_GROUP}/v1beta1`, plural: "referencegrants", isOptional: true },
   { kind: "GatewayPolicy", apiVersion: `${POLICY_API_GROUP}/v1alpha1`, plural: "gatewaypolicies", isProtection: true },
   { kind: "Backend", apiVersion: `${POLICY_API_GROUP}/v1alpha1`, plural: "backends", isOptional: true },
+  {
+    kind: PARAMETERS_KIND,
+    apiVersion: `${POLICY_API_GROUP}/v1alpha1`,
+    plural: "gatewayparameters",
+    isOptional: true,
+  },
   {
     kind: "BackendTLSPolicy",
     apiVersion: `${GATEWAY_API_GROUP}/v1`,

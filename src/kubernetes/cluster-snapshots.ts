@@ -17,6 +17,7 @@ import {
   type ResourceResult,
   type Verdict,
 } from "../config/documents/documents.ts";
+import { isVerdict, readParameters } from "../config/documents/gateway-parameters.ts";
 import { maySelect } from "../config/documents/policy-targets.ts";
 import {
   clusterDocument,
@@ -46,11 +47,13 @@ export interface ClusterView {
 export const ROUTE_KINDS: ReadonlySet<string> = new Set(["HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute"]);
 const CLASS_ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "GatewayClass accepted" };
 
-/** A class with parameters is not accepted, and its Gateways are not deployed. */
-export function classVerdict(object: KubernetesObject): Verdict {
-  if (specOf(object).parametersRef === undefined) return CLASS_ACCEPTED;
-  const message = "spec.parametersRef is not supported";
-  return { isTrue: false, reason: "InvalidParameters", message };
+/** Gateways of a class with invalid parameters are not deployed. */
+export function classVerdict(object: KubernetesObject, cluster: Cluster): Verdict {
+  const { parametersRef } = specOf(object);
+  if (parametersRef === undefined) return CLASS_ACCEPTED;
+  const reference = fieldsOf(parametersRef);
+  const parameters = readParameters(reference, textOf(reference.namespace), cluster);
+  return isVerdict(parameters) ? { ...parameters, message: `spec.${parameters.message}` } : CLASS_ACCEPTED;
 }
 
 export function createClusterView(objects: readonly KubernetesObject[], nowMs: number): ClusterView {
@@ -82,7 +85,7 @@ export function createClusterView(objects: readonly KubernetesObject[], nowMs: n
     routeSchema,
   });
   const refusedClasses = new Set(
-    classes.filter((one) => !classVerdict(one).isTrue).map(({ metadata }) => metadata.name),
+    classes.filter((one) => !classVerdict(one, cluster).isTrue).map(({ metadata }) => metadata.name),
   );
   const gatewayOutcomes = translated.gatewayOutcomes.map((outcome) => {
     const name = String(specOf(outcome.document.value as KubernetesObject).gatewayClassName);

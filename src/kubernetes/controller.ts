@@ -6,6 +6,7 @@
 import type { Clock, Timer } from "../base/clock.ts";
 import { type KubernetesObject, objectKey, specOf } from "../config/documents/cluster.ts";
 import type { Verdict } from "../config/documents/documents.ts";
+import { type GatewayParameters, parametersOf } from "../config/documents/gateway-parameters.ts";
 import { gatewayKey } from "../config/documents/snapshot.ts";
 import { fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
 import type { Logger } from "../observe/log/logger.ts";
@@ -190,7 +191,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
         const conflict = nameConflict(gateway, cache.of("Service"));
         const result = conflict
           ? { isIncomplete: false, refused: conflict }
-          : await deployer.apply(dataPlaneManifests(gateway, deploy), exists);
+          : await deployer.apply(dataPlaneManifests(gateway, deploy, parametersIn(view, gateway)), exists);
         isIncomplete ||= result.isIncomplete;
         if (result.refused) deployFailures.set(gatewayKey(gateway), result.refused);
       }
@@ -270,6 +271,15 @@ export async function startController(options: ControllerOptions): Promise<Contr
 
 function isAccepted(gateway: KubernetesObject, view: ClusterView): boolean {
   return view.result.gatewayOutcomes.some(({ document, accepted }) => document.value === gateway && accepted.isTrue);
+}
+
+function parametersIn({ classes, cluster }: ClusterView, gateway: KubernetesObject): GatewayParameters {
+  const name = String(specOf(gateway).gatewayClassName);
+  return parametersOf(
+    gateway,
+    classes.find(({ metadata }) => metadata.name === name),
+    cluster,
+  );
 }
 
 /** Returns undefined for kinds that are not watched. */

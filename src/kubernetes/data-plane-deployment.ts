@@ -6,6 +6,7 @@
 import { createHash } from "node:crypto";
 import { type KubernetesObject, objectKey, specOf } from "../config/documents/cluster.ts";
 import { DATA_PLANE_PORTS, GATEWAY_API_GROUP, type Verdict } from "../config/documents/documents.ts";
+import type { GatewayParameters } from "../config/documents/gateway-parameters.ts";
 import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import { type ApiClient, ApiError } from "./api-client.ts";
@@ -19,6 +20,7 @@ export const MANAGED_BY = "gateway-controller";
 const STATS_PORT = 15020;
 const TOKEN_FOLDER = "/var/run/secrets/gateway";
 const STATE_FOLDER = "/var/lib/gateway";
+const DEFAULT_RESOURCES = { requests: { cpu: "100m", memory: "128Mi" }, limits: { memory: "1Gi" } };
 
 export interface DeployOptions {
   readonly image: string;
@@ -40,7 +42,11 @@ export function accountOf(gateway: KubernetesObject): string {
   return `system:serviceaccount:${gateway.metadata.namespace ?? ""}:${deployedName(gateway)}`;
 }
 
-export function dataPlaneManifests(gateway: KubernetesObject, options: DeployOptions): KubernetesObject[] {
+export function dataPlaneManifests(
+  gateway: KubernetesObject,
+  options: DeployOptions,
+  parameters: GatewayParameters = {},
+): KubernetesObject[] {
   const { metadata } = gateway;
   const namespace = metadata.namespace ?? "";
   const spec = specOf(gateway);
@@ -63,7 +69,8 @@ export function dataPlaneManifests(gateway: KubernetesObject, options: DeployOpt
     blockOwnerDeletion: true,
   };
   const common = { name, namespace, labels, annotations, ownerReferences: [owner] };
-  const isHeadless = options.serviceType === "None";
+  const { replicas = options.replicas, serviceType = options.serviceType } = parameters;
+  const isHeadless = serviceType === "None";
   const ports = portsOf(spec.listeners);
   return [
     { apiVersion: "v1", kind: "ServiceAccount", metadata: common, automountServiceAccountToken: false },
@@ -73,20 +80,23 @@ export function dataPlaneManifests(gateway: KubernetesObject, options: DeployOpt
       metadata: common,
       spec: {
         // The field is omitted for one replica, so that an autoscaler can own it.
-        ...(options.replicas === 1 ? {} : { replicas: options.replicas }),
+        ...(replicas === 1 ? {} : { replicas }),
         selector: { matchLabels: selector },
         template: {
-          metadata: { labels, annotations },
-          spec: podSpec(name, `${namespace}/${metadata.name}`, selector, ports, options),
+          metadata: {
+            labels: { ...parameters.podLabels, ...labels },
+            annotations: { ...annotations, ...parameters.podAnnotations },
+          },
+          spec: podSpec(name, `${namespace}/${metadata.name}`, selector, ports, options, parameters),
         },
       },
     },
     {
       apiVersion: "v1",
       kind: "Service",
-      metadata: common,
+      metadata: { ...common, annotations: { ...annotations, ...parameters.serviceAnnotations } },
       spec: {
-        type: isHeadless ? "ClusterIP" : options.serviceType,
+        type: isHeadless ? "ClusterIP" : serviceType,
         ...(isHeadless ? { clusterIP: "None" } : {}),
         selector,
         ports: ports.map((port) => ({ name: `port-${port}`, port, targetPort: port, protocol: "TCP" })),
@@ -113,12 +123,16 @@ function podSpec(
   selector: Readonly<Record<string, string>>,
   ports: readonly number[],
   { image, controllerUrl, certificate, backendNetworks }: DeployOptions,
+  { nodeSelector, tolerations, priorityClassName, resources }: GatewayParameters,
 ): Record<string, unknown> {
   const probe = (path: string) => ({ httpGet: { path, port: STATS_PORT } });
   return {
     serviceAccountName: account,
     automountServiceAccountToken: false,
     terminationGracePeriodSeconds: 45,
+    ...(nodeSelector === undefined ? {} : { nodeSelector }),
+    ...(tolerations === undefined ? {} : { tolerations }),
+    ...(priorityClassName === undefined ? {} : { priorityClassName }),
     securityContext: {
       runAsNonRoot: true,
       runAsUser: 65532,
@@ -159,7 +173,7 @@ function podSpec(
         livenessProbe: { ...probe("/healthz/live"), periodSeconds: 10, failureThreshold: 6 },
         // No port is open before the first snapshot arrives, so the startup probe allows time for it.
         startupProbe: { ...probe("/healthz/live"), periodSeconds: 2, failureThreshold: 150 },
-        resources: { requests: { cpu: "100m", memory: "128Mi" }, limits: { memory: "1Gi" } },
+        resources: { ...DEFAULT_RESOURCES, ...resources },
         securityContext: {
           allowPrivilegeEscalation: false,
           readOnlyRootFilesystem: true,

@@ -49,7 +49,7 @@ export function desiredStatuses(
   unreadable: readonly string[] = [],
 ): DesiredStatus[] {
   const all = [
-    ...view.classes.map((object) => ({ object, status: classStatus(object, nowMs) })),
+    ...view.classes.map((object) => ({ object, status: classStatus(object, view.cluster, nowMs) })),
     ...view.result.gatewayOutcomes.map((outcome) => gatewayStatus(outcome, stateOf, nowMs, unreadable)),
     ...view.result.routeOutcomes.flatMap(({ document, parents }) => routeStatus(objectOf(document), parents, nowMs)),
     ...(view.classes.length === 0 ? [] : view.result.backendOutcomes.map((outcome) => backendStatus(outcome, nowMs))),
@@ -71,11 +71,11 @@ function objectOf(document: { readonly value: unknown }): KubernetesObject {
   return document.value as KubernetesObject;
 }
 
-function classStatus(object: KubernetesObject, nowMs: number): Fields {
+function classStatus(object: KubernetesObject, cluster: Cluster, nowMs: number): Fields {
   const before = fieldsOf(object.status).conditions;
   const context = { generation: object.metadata.generation ?? 0, nowMs, before };
   return {
-    conditions: withOthers(before, [conditionOf("Accepted", classVerdict(object), context)]),
+    conditions: withOthers(before, [conditionOf("Accepted", classVerdict(object, cluster), context)]),
     supportedFeatures: SUPPORTED_FEATURES.map((name) => ({ name })),
   };
 }

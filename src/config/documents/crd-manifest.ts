@@ -10,6 +10,7 @@ import { policies } from "../../policies/index.ts";
 import { isObject } from "../text/value-shapes.ts";
 import { backendSpecSchema } from "./backend-document.ts";
 import { POLICY_API_GROUP } from "./documents.ts";
+import { PARAMETERS_KIND, parametersSchema } from "./gateway-parameters.ts";
 import { partsOf, specSchema } from "./policy-spec.ts";
 
 const HEADER = "# Generated from the schemas in src by `npm run generate`: do not edit.\n";
@@ -18,6 +19,7 @@ export function crdManifests(): Readonly<Record<string, string>> {
   return {
     "gatewaypolicy-crd.yaml": manifestOf(gatewayPolicyCrd(policies)),
     "backend-crd.yaml": manifestOf(backendCrd()),
+    "gatewayparameters-crd.yaml": manifestOf(gatewayParametersCrd()),
   };
 }
 
@@ -65,6 +67,45 @@ export function backendCrd(): Schema {
                 metadata: { type: "object" },
                 spec: structuralSchema(backendSpecSchema, { isOpen: () => true, extra: {} }),
                 status: BACKEND_STATUS,
+              },
+            },
+          },
+        },
+      ],
+    },
+  };
+}
+
+export function gatewayParametersCrd(): Schema {
+  return {
+    apiVersion: "apiextensions.k8s.io/v1",
+    kind: "CustomResourceDefinition",
+    metadata: { name: `gatewayparameters.${POLICY_API_GROUP}` },
+    spec: {
+      group: POLICY_API_GROUP,
+      names: {
+        kind: PARAMETERS_KIND,
+        listKind: `${PARAMETERS_KIND}List`,
+        plural: "gatewayparameters",
+        singular: "gatewayparameters",
+        shortNames: ["gwparam"],
+      },
+      scope: "Namespaced",
+      versions: [
+        {
+          name: "v1alpha1",
+          served: true,
+          storage: true,
+          schema: {
+            openAPIV3Schema: {
+              description: "Settings of the data planes of a GatewayClass or Gateway, for its parametersRef.",
+              type: "object",
+              required: ["spec"],
+              properties: {
+                apiVersion: { type: "string" },
+                kind: { type: "string" },
+                metadata: { type: "object" },
+                spec: structuralSchema(parametersSchema, { isOpen: () => true, extra: {} }),
               },
             },
           },

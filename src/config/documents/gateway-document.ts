@@ -23,6 +23,7 @@ import {
   type WrittenSection,
   type WrittenTcpPart,
 } from "./documents.ts";
+import { isVerdict, readParameters } from "./gateway-parameters.ts";
 import { type GatewayListener, type GatewayTarget, gatewayReference, labelsOf } from "./targets.ts";
 
 interface TranslatedGateway {
@@ -45,7 +46,7 @@ export function translateGateway(
   const { namespace, name } = identityOf(document);
   const spec = fieldsOf(fieldsOf(document.value).spec);
   const written = listOf(spec.listeners);
-  const refused = cluster ? refusedField(spec) : undefined;
+  const refused = cluster ? refusedField(spec, namespace, cluster) : undefined;
   if (refused) problems.add(["spec"], refused.message);
   if (written.length === 0) problems.add(["spec", "listeners"], "a list with at least one listener is required");
   const context = { document, namespace, cluster, problems };
@@ -210,13 +211,16 @@ function writtenTcpGateway(
 const GATEWAY_FIELDS = new Set(["gatewayClassName", "listeners", "addresses", "infrastructure", "tls"]);
 const LISTENER_FIELDS = new Set(["name", "hostname", "port", "protocol", "tls", "allowedRoutes"]);
 
-function refusedField(spec: Fields): Verdict | undefined {
+function refusedField(spec: Fields, namespace: string, cluster: Cluster): Verdict | undefined {
   const no = (reason: string, message: string): Verdict => ({ isTrue: false, reason, message });
   const unsupported = (field: string): Verdict => no("UnsupportedValue", `spec.${field} is not supported`);
   if (listOf(spec.addresses).length > 0)
     return no("UnsupportedAddress", "spec.addresses is not supported: the Service of the Gateway assigns the address");
   const { labels: _, annotations: __, parametersRef, ...otherInfrastructure } = fieldsOf(spec.infrastructure);
-  if (parametersRef !== undefined) return no("InvalidParameters", "spec.infrastructure.parametersRef is not supported");
+  if (parametersRef !== undefined) {
+    const parameters = readParameters(fieldsOf(parametersRef), namespace, cluster);
+    if (isVerdict(parameters)) return { ...parameters, message: `spec.infrastructure.${parameters.message}` };
+  }
   const [infrastructure] = Object.keys(otherInfrastructure);
   if (infrastructure !== undefined) return unsupported(`infrastructure.${infrastructure}`);
   const [tls] = Object.keys(fieldsOf(spec.tls)).filter((field) => field !== "frontend");

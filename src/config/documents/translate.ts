@@ -37,6 +37,7 @@ import {
   type WrittenTcpRoute,
 } from "./documents.ts";
 import { translateGateway } from "./gateway-document.ts";
+import { PARAMETERS_KIND } from "./gateway-parameters.ts";
 import { translatePolicy } from "./policy-document.ts";
 import { findParts, type Part, partsOf, specSchema } from "./policy-spec.ts";
 import { translateRoute } from "./route-document.ts";
@@ -186,7 +187,16 @@ export function translateResources(input: ResourceInput): ResourceResult {
   };
 }
 
-const KINDS = ["Gateway", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "GatewayPolicy", "Backend"];
+const KINDS = [
+  "Gateway",
+  "HTTPRoute",
+  "GRPCRoute",
+  "TLSRoute",
+  "TCPRoute",
+  "GatewayPolicy",
+  "Backend",
+  PARAMETERS_KIND,
+];
 /** These kinds are often in the same folder and are ignored without a warning. */
 const SILENT_KINDS = new Set(["GatewayClass", "Namespace", "ReferenceGrant", "CustomResourceDefinition"]);
 

@@ -1,0 +1,150 @@
+/** GatewayParameters: which references are accepted, and what each field changes in the deployed data plane. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createClusterView } from "../../kubernetes/cluster-snapshots.ts";
+import { dataPlaneManifests } from "../../kubernetes/data-plane-deployment.ts";
+import { desiredStatuses } from "../../kubernetes/status.ts";
+import { fieldsOf, listOf } from "../text/value-shapes.ts";
+import { createCluster, type KubernetesObject, specOf } from "./cluster.ts";
+import { parametersOf, parametersSchema } from "./gateway-parameters.ts";
+
+const REFERENCE = { group: "policy.gateway.internal", kind: "GatewayParameters", name: "large" };
+
+function object(kind: string, key: string, spec: object, group = "gateway.networking.k8s.io/v1"): KubernetesObject {
+  const [name = "", namespace] = key.split("/").reverse();
+  return { apiVersion: group, kind, metadata: { name, ...(namespace === undefined ? {} : { namespace }) }, spec };
+}
+
+const parameters = (key: string, spec: object) =>
+  object("GatewayParameters", key, spec, "policy.gateway.internal/v1alpha1");
+const gatewayClass = (parametersRef?: object) =>
+  object("GatewayClass", "gateway", {
+    controllerName: "policy.gateway.internal/gateway",
+    ...(parametersRef === undefined ? {} : { parametersRef }),
+  });
+const gateway = (parametersRef?: object) =>
+  object("Gateway", "infra/edge", {
+    gatewayClassName: "gateway",
+    listeners: [{ name: "http", port: 80, protocol: "HTTP" }],
+    ...(parametersRef === undefined ? {} : { infrastructure: { parametersRef } }),
+  });
+
+function acceptance(objects: readonly KubernetesObject[]): Record<string, string> {
+  const state = { programmed: { isTrue: true, reason: "Programmed", message: "" }, addresses: [], refused: new Map() };
+  const statuses = desiredStatuses(createClusterView(objects, 0), () => state, 0).map(
+    ({ object: { kind }, status }) => {
+      const accepted = listOf(status.conditions)
+        .map(fieldsOf)
+        .find(({ type }) => type === "Accepted");
+      return [kind, `${String(accepted?.status)} ${String(accepted?.reason)}`];
+    },
+  );
+  return Object.fromEntries(statuses);
+}
+
+const references: [name: string, objects: KubernetesObject[], gatewayClass: string, gateway: string][] = [
+  ["none", [gatewayClass(), gateway()], "True Accepted", "True Accepted"],
+  [
+    "of a Gateway",
+    [gatewayClass(), gateway(REFERENCE), parameters("infra/large", { replicas: 2 })],
+    "True Accepted",
+    "True Accepted",
+  ],
+  [
+    "of a class",
+    [gatewayClass({ ...REFERENCE, namespace: "infra" }), gateway(), parameters("infra/large", { replicas: 2 })],
+    "True Accepted",
+    "True Accepted",
+  ],
+  ["missing", [gatewayClass(), gateway(REFERENCE)], "True Accepted", "False InvalidParameters"],
+  [
+    "in another namespace",
+    [gatewayClass(), gateway(REFERENCE), parameters("other/large", {})],
+    "True Accepted",
+    "False InvalidParameters",
+  ],
+  [
+    "of another kind",
+    [gatewayClass(), gateway({ ...REFERENCE, kind: "ConfigMap", group: "" }), parameters("infra/large", {})],
+    "True Accepted",
+    "False InvalidParameters",
+  ],
+  [
+    "with an unknown field",
+    [gatewayClass(), gateway(REFERENCE), parameters("infra/large", { image: "own" })],
+    "True Accepted",
+    "False InvalidParameters",
+  ],
+  [
+    "of a class, missing",
+    [gatewayClass({ ...REFERENCE, namespace: "infra" }), gateway()],
+    "False InvalidParameters",
+    "False InvalidParameters",
+  ],
+  [
+    "of a class, without a namespace",
+    [gatewayClass(REFERENCE), gateway(), parameters("infra/large", {})],
+    "False InvalidParameters",
+    "False InvalidParameters",
+  ],
+];
+for (const [name, objects, ofClass, ofGateway] of references)
+  test(`parameters ${name}: class ${ofClass}, Gateway ${ofGateway}`, () => {
+    assert.deepEqual(acceptance(objects), { GatewayClass: ofClass, Gateway: ofGateway });
+  });
+
+test("a data plane reads its Gateway with the parameters", () => {
+  const view = createClusterView([gatewayClass(), gateway(REFERENCE), parameters("infra/large", { replicas: 2 })], 0);
+  const { documents = [] } = view.snapshots.get("infra/edge") ?? {};
+  assert.deepEqual(
+    createClusterView([gatewayClass(), ...documents], 0).result.gatewayOutcomes[0]?.accepted.isTrue,
+    true,
+  );
+});
+
+test("the parameters of a Gateway take precedence over those of its class", () => {
+  const own = gateway(REFERENCE);
+  const ofClass = gatewayClass({ ...REFERENCE, name: "small", namespace: "system" });
+  const cluster = createCluster([
+    parameters("infra/large", { replicas: 4 }),
+    parameters("system/small", { replicas: 2, nodeSelector: { pool: "edge" } }),
+  ]);
+  assert.deepEqual(parametersOf(own, ofClass, cluster), { replicas: 4, nodeSelector: { pool: "edge" } });
+});
+
+const OPTIONS = {
+  image: "image",
+  replicas: 1,
+  serviceType: "ClusterIP",
+  backendNetworks: "",
+  controllerUrl: "https://controller",
+  certificate: "",
+} as const;
+const FIELDS: Required<ReturnType<typeof parametersSchema.parse>> = {
+  replicas: 3,
+  serviceType: "NodePort",
+  serviceAnnotations: { "example.com/balancer": "internal" },
+  podAnnotations: { "example.com/scrape": "yes" },
+  podLabels: { tier: "edge", "gateway.networking.k8s.io/gateway-name": "stolen" },
+  nodeSelector: { pool: "edge" },
+  tolerations: [{ key: "edge", operator: "Exists", effect: "NoSchedule" }],
+  priorityClassName: "high",
+  resources: { requests: { cpu: "2" }, limits: { memory: "4Gi" } },
+};
+
+test("every field changes the data plane, and the label of the Gateway stays", () => {
+  assert.deepEqual(Object.keys(FIELDS).sort(), Object.keys(parametersSchema.shape).sort());
+  const standard = JSON.stringify(dataPlaneManifests(gateway(), OPTIONS));
+  for (const [name, value] of Object.entries(FIELDS))
+    assert.notEqual(JSON.stringify(dataPlaneManifests(gateway(), OPTIONS, { [name]: value })), standard, name);
+  const manifests = dataPlaneManifests(gateway(), OPTIONS, FIELDS);
+  const specOfKind = (kind: string) => specOf(manifests.find((one) => one.kind === kind) as KubernetesObject);
+  const { replicas, template } = specOfKind("Deployment");
+  const { metadata, spec } = fieldsOf(template);
+  const [container] = listOf(fieldsOf(spec).containers).map(fieldsOf);
+  assert.equal(replicas, 3);
+  assert.equal(specOfKind("Service").type, "NodePort");
+  assert.deepEqual(container?.resources, FIELDS.resources);
+  assert.deepEqual(fieldsOf(spec).tolerations, FIELDS.tolerations);
+  assert.equal(fieldsOf(fieldsOf(metadata).labels)["gateway.networking.k8s.io/gateway-name"], "edge");
+});

@@ -1,0 +1,92 @@
+/**
+ * Defines the kind GatewayParameters, which configures the data plane that the controller deploys for a Gateway. A
+ * GatewayClass or a Gateway refers to it with `parametersRef`.
+ */
+import { z } from "zod";
+import { type Fields, fieldsOf, textOf } from "../text/value-shapes.ts";
+import { type Cluster, type KubernetesObject, specOf } from "./cluster.ts";
+import { POLICY_API_GROUP, type Verdict } from "./documents.ts";
+
+export const PARAMETERS_KIND = "GatewayParameters";
+
+const texts = () => z.record(z.string(), z.string()).optional();
+
+export const parametersSchema = z.strictObject({
+  replicas: z
+    .int()
+    .min(1)
+    .max(1000)
+    .optional()
+    .describe("The number of pods. With 1, the field of the Deployment is not set, so that an autoscaler can own it."),
+  serviceType: z
+    .enum(["LoadBalancer", "NodePort", "ClusterIP", "None"])
+    .optional()
+    .describe("The type of the Service. `None` creates a headless Service."),
+  serviceAnnotations: texts().describe("Annotations of the Service, for example for a cloud load balancer."),
+  podAnnotations: texts().describe("Annotations of the pods."),
+  podLabels: texts().describe("Labels of the pods. Those of the controller cannot be replaced."),
+  nodeSelector: texts().describe("Labels of the nodes on which pods may run."),
+  tolerations: z
+    .array(
+      z.strictObject({
+        key: z.string().optional().describe("The taint. If it is absent, `operator` must be `Exists`."),
+        operator: z.enum(["Exists", "Equal"]).optional().describe("How the value is compared. Default: Equal."),
+        value: z.string().optional().describe("The value of the taint."),
+        effect: z.enum(["NoSchedule", "PreferNoSchedule", "NoExecute"]).optional().describe("Default: all effects."),
+        tolerationSeconds: z.int().optional().describe("How long a pod stays on a node with the effect `NoExecute`."),
+      }),
+    )
+    .max(64)
+    .optional()
+    .describe("Taints of nodes on which pods may run."),
+  priorityClassName: z.string().min(1).optional().describe("The PriorityClass of the pods."),
+  resources: z
+    .strictObject({
+      requests: texts().describe('Requested resources, as strings, for example `cpu: "1"`.'),
+      limits: texts().describe("Limits of resources, as strings."),
+    })
+    .optional()
+    .describe("Resources of the container; each map replaces the default."),
+});
+
+export type GatewayParameters = z.output<typeof parametersSchema>;
+
+/** Returns a verdict with the reason InvalidParameters if the reference or its object is invalid. */
+export function readParameters(
+  reference: Fields,
+  namespace: string | undefined,
+  cluster: Cluster,
+): GatewayParameters | Verdict {
+  const { group, kind } = reference;
+  const name = textOf(reference.name) ?? "";
+  const no = (message: string): Verdict => ({ isTrue: false, reason: "InvalidParameters", message });
+  if (group !== POLICY_API_GROUP || kind !== PARAMETERS_KIND)
+    return no(`parametersRef: ${String(kind)} of the group ${String(group)} is not supported: use ${PARAMETERS_KIND}`);
+  if (namespace === undefined) return no("parametersRef.namespace: required field is missing");
+  const object = cluster.object(PARAMETERS_KIND, namespace, name);
+  const shown = `${PARAMETERS_KIND} ${namespace}/${name}`;
+  if (object === undefined) return no(`parametersRef: ${shown} was not found`);
+  const parsed = parametersSchema.safeParse(specOf(object));
+  if (parsed.success) return parsed.data;
+  const problems = parsed.error.issues.map((issue) => `spec.${issue.path.join(".")}: ${issue.message}`);
+  return no(`parametersRef: ${shown}: ${problems.join("; ")}`);
+}
+
+export function isVerdict(read: GatewayParameters | Verdict): read is Verdict {
+  return "isTrue" in read;
+}
+
+/** Merges the parameters of the class and of the Gateway, which takes precedence for each field. */
+export function parametersOf(
+  gateway: KubernetesObject,
+  gatewayClass: KubernetesObject | undefined,
+  cluster: Cluster,
+): GatewayParameters {
+  const ofClass = fieldsOf(gatewayClass && specOf(gatewayClass).parametersRef);
+  const own = fieldsOf(fieldsOf(specOf(gateway).infrastructure).parametersRef);
+  const read = (reference: Fields, namespace: string | undefined): GatewayParameters => {
+    const found = Object.keys(reference).length === 0 ? {} : readParameters(reference, namespace, cluster);
+    return isVerdict(found) ? {} : found;
+  };
+  return { ...read(ofClass, textOf(ofClass.namespace)), ...read(own, gateway.metadata.namespace) };
+}
