@@ -23,6 +23,18 @@ export const REQUEST_LIMITS = {
       "memory for each connection: where there is less, listeners accept fewer than the limits above",
       "further ones are closed before they are read",
     ],
+    [
+      "MAX_CLIENT_HELLO_BYTES",
+      "http/client-hello.ts",
+      "the first message of a client on a TLS listener with TLSRoutes",
+      "the connection is closed",
+    ],
+    [
+      "MAX_ATTEMPTS",
+      "pipeline/listen/tcp/tcp-listener.ts",
+      "endpoints that are tried for a forwarded connection",
+      "the connection is closed",
+    ],
     ["headersTimeoutMs", "pipeline/listen/listener-env.ts", "time for a request's head", "408 `request_timeout`"],
     ["MAX_HEAD_BYTES", "http/h1/request-parser.ts", "a request's head", "431 `too_many_headers`"],
     ["MAX_TRAILER_BYTES", "http/h1/message-framing.ts", "a request's trailers", "431 `too_many_headers`"],

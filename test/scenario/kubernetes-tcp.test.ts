@@ -57,7 +57,7 @@ async function dataPlane(
     readStdin: () => "",
   });
   t.after(() => Promise.all([app.stop(), app.stop()]));
-  return { app, port: app.ports().get("shop/edge:0") ?? 0 };
+  return { app, source, port: app.ports().get("shop/edge:0") ?? 0 };
 }
 
 /** Answers each connection with its name and the received bytes until the client ends. */
@@ -252,5 +252,28 @@ test("a shutdown waits for open connections", async (t) => {
   assert.equal(await received, "late");
   client.end();
   await stopped;
+  assert.equal(await ask(plain(port)), "refused");
+});
+
+test("a security policy that arrives later closes open connections", async (t) => {
+  const objects = [
+    gateway([{ name: "tcp", port: 0, protocol: "TCP" }]),
+    route("TCPRoute", "web", [{ name: "one", port: 3000 }]),
+    service("one"),
+  ];
+  const endpoints = { "shop/one:3000": [await echo(t, "one")] };
+  const { source, port } = await dataPlane(t, objects, endpoints);
+  const client = plain(port);
+  t.after(() => client.destroy());
+  client.on("error", () => undefined);
+  await new Promise((resolve) => client.once("data", resolve));
+  const closed = new Promise((resolve) => client.once("close", resolve));
+  client.resume();
+  client.on("end", () => client.end());
+  const targetRefs = [{ group: "gateway.networking.k8s.io", kind: "Gateway", name: "edge" }];
+  const traffic = { authorization: { rules: ["true"] } };
+  const policy = object("GatewayPolicy", "late", { targetRefs, traffic }, "policy.gateway.internal/v1alpha1");
+  source.take(createSnapshot("shop/edge", [...objects, policy], endpoints));
+  await closed;
   assert.equal(await ask(plain(port)), "refused");
 });

@@ -99,7 +99,8 @@ const OWNED: readonly Owned[] = [
   {
     what: "a listening socket",
     pattern: /import \{[^}]*\bcreateServer\b[^}]*\} from "node:(?:net|tls)"/,
-    owners: /^src\/(?:pipeline\/listen\/(?:listener|tls-acceptor)|app\/threads\/thread-pool|cli\/.*)\.ts$/,
+    owners:
+      /^src\/(?:pipeline\/listen\/(?:listener|tls-acceptor|tcp\/tcp-listener)|app\/threads\/thread-pool|cli\/.*)\.ts$/,
   },
   {
     what: "child processes",

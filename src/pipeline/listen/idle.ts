@@ -1,6 +1,7 @@
 /**
  * Detects peers that stop sending or reading. One timer checks all watched connections.
  */
+import type { Duplex } from "node:stream";
 import type { Clock } from "../../base/clock.ts";
 
 export const IDLE_LIMIT_MS = 60_000;
@@ -14,6 +15,23 @@ export interface Watched {
   /** Returns the maximum time without progress, by default `IDLE_LIMIT_MS`. */
   idleLimitMs?(): number;
   expire(): void;
+}
+
+/** Watches two connections between which bytes are relayed. If a side does not read, the shorter limit applies. */
+export function joinedConnections(
+  sides: readonly [client: Duplex, backend: Duplex],
+  limitMs: number,
+  relayedBytes: () => number,
+  expire: () => void,
+): Watched {
+  const waitingBytes = (): number => sides[0].writableLength + sides[1].writableLength;
+  return {
+    // The value grows when bytes arrive and when buffered bytes are written.
+    progress: () => 2 * relayedBytes() - waitingBytes(),
+    isWaiting: () => true,
+    idleLimitMs: () => (waitingBytes() > 0 ? Math.min(IDLE_LIMIT_MS, limitMs) : limitMs),
+    expire,
+  };
 }
 
 export interface WatchedPlace {

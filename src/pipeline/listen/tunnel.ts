@@ -6,7 +6,7 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import type { StreamAccount, StreamPool } from "../../base/memory-budget.ts";
 import { fairReads } from "../../http/h1/fair-reads.ts";
 import { closeFrame, FrameCounter } from "../../http/websocket-frames.ts";
-import { IDLE_LIMIT_MS, type IdleConnections, type Watched, type WatchedPlace } from "./idle.ts";
+import { type IdleConnections, joinedConnections, type WatchedPlace } from "./idle.ts";
 
 /** A tunnel is destroyed at the latest this long after one side has ended or `goAway` was called. */
 export const TUNNEL_END_MS = 3_000;
@@ -33,7 +33,7 @@ interface Direction {
   state: "open" | "leaving" | "left";
 }
 
-export class Tunnel implements Watched {
+export class Tunnel {
   readonly #options: TunnelOptions;
   readonly #client: Duplex;
   readonly #backend: Duplex;
@@ -52,7 +52,14 @@ export class Tunnel implements Watched {
       createDirection(client, backend, closeFrame("client")),
       createDirection(backend, client, closeFrame("server")),
     ];
-    this.#place = options.idle.add(this);
+    this.#place = options.idle.add(
+      joinedConnections(
+        [client, backend],
+        options.idleLimitMs,
+        () => this.#relayedBytes,
+        () => this.goAway(),
+      ),
+    );
     this.#account = options.waitingBytes.open(options.chargedTo, () => this.destroy());
   }
 
@@ -79,25 +86,6 @@ export class Tunnel implements Watched {
   destroy(): void {
     this.#client.destroy();
     this.#backend.destroy();
-  }
-
-  progress(): number {
-    // The value grows when bytes arrive and when buffered bytes are written.
-    return 2 * this.#relayedBytes - this.#client.writableLength - this.#backend.writableLength;
-  }
-
-  isWaiting(): boolean {
-    return true;
-  }
-
-  idleLimitMs(): number {
-    // If a side does not read, the shorter limit applies.
-    const isStuck = this.#client.writableLength + this.#backend.writableLength > 0;
-    return isStuck ? Math.min(IDLE_LIMIT_MS, this.#options.idleLimitMs) : this.#options.idleLimitMs;
-  }
-
-  expire(): void {
-    this.goAway();
   }
 
   #relay(direction: Direction): void {

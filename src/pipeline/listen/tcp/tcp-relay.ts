@@ -1,9 +1,9 @@
 /**
  * Relays bytes between a client and a backend, with backpressure. Each side can end its direction on its own.
  */
-import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import type { StreamAccount, StreamPool } from "../../../base/memory-budget.ts";
-import { IDLE_LIMIT_MS, type IdleConnections, type Watched, type WatchedPlace } from "../idle.ts";
+import { type IdleConnections, joinedConnections, type WatchedPlace } from "../idle.ts";
 
 export interface TcpRelayOptions {
   readonly idle: IdleConnections;
@@ -14,48 +14,33 @@ export interface TcpRelayOptions {
   readonly idleLimitMs: number;
 }
 
-export class TcpRelay implements Watched {
-  readonly #client: Socket;
-  readonly #backend: Socket;
+export class TcpRelay {
+  readonly #client: Duplex;
+  readonly #backend: Duplex;
   readonly #options: TcpRelayOptions;
   readonly #place: WatchedPlace;
   readonly #account: StreamAccount;
   #relayedBytes = 0;
   #open = 2;
 
-  constructor(client: Socket, backend: Socket, options: TcpRelayOptions) {
+  constructor(client: Duplex, backend: Duplex, options: TcpRelayOptions) {
     this.#client = client;
     this.#backend = backend;
     this.#options = options;
-    this.#place = options.idle.add(this);
-    this.#account = options.waitingBytes.open(options.chargedTo, () => this.destroy());
+    const destroy = (): void => this.#destroy();
+    const { idle, idleLimitMs, waitingBytes, chargedTo } = options;
+    this.#place = idle.add(joinedConnections([client, backend], idleLimitMs, () => this.#relayedBytes, destroy));
+    this.#account = waitingBytes.open(chargedTo, destroy);
     this.#relay(client, backend);
     this.#relay(backend, client);
   }
 
-  destroy(): void {
+  #destroy(): void {
     this.#client.destroy();
     this.#backend.destroy();
   }
 
-  progress(): number {
-    return 2 * this.#relayedBytes - this.#client.writableLength - this.#backend.writableLength;
-  }
-
-  isWaiting(): boolean {
-    return true;
-  }
-
-  idleLimitMs(): number {
-    const isStuck = this.#client.writableLength + this.#backend.writableLength > 0;
-    return isStuck ? Math.min(IDLE_LIMIT_MS, this.#options.idleLimitMs) : this.#options.idleLimitMs;
-  }
-
-  expire(): void {
-    this.destroy();
-  }
-
-  #relay(from: Socket, to: Socket): void {
+  #relay(from: Duplex, to: Duplex): void {
     from.on("data", (chunk: Buffer) => {
       this.#relayedBytes += chunk.length;
       if (!to.writable || to.write(chunk)) return;
@@ -77,7 +62,7 @@ export class TcpRelay implements Watched {
     this.#account.resize(this.#client.writableLength + this.#backend.writableLength);
   }
 
-  #closed(other: Socket): void {
+  #closed(other: Duplex): void {
     this.#open -= 1;
     if (this.#open === 0) {
       this.#options.idle.remove(this.#place);
