@@ -3,7 +3,7 @@
  * and malformed ones. It checks every response.
  */
 import { type Order, pathOf } from "./http-backend.ts";
-import type { Faults, Network, Side } from "./network.ts";
+import type { Faults, Network } from "./network.ts";
 import { ContentCheck, chunk, contentOf, Peer, readBody, readHead, type Stop, sleep } from "./peer.ts";
 import type { Scheduler } from "./scheduler.ts";
 import type { Seeded } from "./seeded.ts";
@@ -60,25 +60,10 @@ export class HttpClient {
     }
   }
 
-  #connect(): Promise<Side | undefined> {
-    const { network, gateway, faults, scheduler } = this.#report;
-    return new Promise((resolve) => {
-      let isLate = false;
-      const limit = scheduler.after(PATIENCE_MS, () => {
-        isLate = true;
-        resolve(undefined);
-      });
-      network.connect(this.#address, gateway.address, gateway.port, faults, (_error, side) => {
-        if (isLate) side?.abort();
-        scheduler.cancel(limit);
-        resolve(side);
-      });
-    });
-  }
-
   /** Opens a connection and sends one or several requests. */
   async #visit(): Promise<void> {
-    const side = await this.#connect();
+    const { network, gateway, faults } = this.#report;
+    const side = await network.open(this.#address, gateway.address, gateway.port, faults, PATIENCE_MS);
     if (side === undefined) {
       if (this.#report.isCalm) this.#report.broken("connections are accepted", this.#name);
       return;

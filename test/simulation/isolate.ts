@@ -16,6 +16,7 @@ import { performance } from "node:perf_hooks";
 import { setDefaultHighWaterMark } from "node:stream";
 import timers from "node:timers";
 import timersPromises from "node:timers/promises";
+import type { Files } from "./files.ts";
 import type { Faults, Network } from "./network.ts";
 import type { Scheduler, Task } from "./scheduler.ts";
 import type { Seeded } from "./seeded.ts";
@@ -169,7 +170,7 @@ function simulateNames({ scheduler, resolve }: Outside) {
 const PURE = /^(?:Stats|Dirent|constants|.*_.*|Agent|.*Response|.*Message|validate.*|METHODS|STATUS_CODES)$/;
 
 /** Closes everything else. The module loader does not work afterwards. */
-export async function seal(): Promise<void> {
+export async function seal(files: Files): Promise<void> {
   const [http, http2, https, tls, workers, zlib] = await Promise.all([
     import("node:http"),
     import("node:http2"),
@@ -180,7 +181,7 @@ export async function seal(): Promise<void> {
   ]);
   for (const [name, module] of Object.entries({ fs, dgram, "fs/promises": fsPromises, child_process: childProcess }))
     closeModule(name, module);
-  Object.assign(fs, emptyFileSystem());
+  Object.assign(fs, files.functions());
   for (const name of ["request", "get"]) {
     Object.assign(http.default, { [name]: closed(`http.${name}`) });
     Object.assign(https.default, { [name]: closed(`https.${name}`) });
@@ -194,14 +195,6 @@ export async function seal(): Promise<void> {
   replace(globalThis, "fetch", "fetch");
   replace(globalThis, "WebSocket", "WebSocket");
   syncBuiltinESMExports();
-}
-
-/** Files can be looked for, but there are none. */
-function emptyFileSystem() {
-  const missing = (): never => {
-    throw systemError("open", "ENOENT");
-  };
-  return { existsSync: () => false, readFileSync: missing, statSync: missing };
 }
 
 function closeModule(name: string, module: object): void {

@@ -352,6 +352,22 @@ export class Network {
     });
   }
 
+  /** Resolves with undefined if there is no connection within `limitMs`. */
+  open(from: string, address: string, port: number, faults: Faults, limitMs: number): Promise<Side | undefined> {
+    return new Promise((resolve) => {
+      let isLate = false;
+      const limit = this.scheduler.after(limitMs, () => {
+        isLate = true;
+        resolve(undefined);
+      });
+      this.connect(from, address, port, faults, (_error, side) => {
+        if (isLate) side?.abort();
+        this.scheduler.cancel(limit);
+        resolve(side);
+      });
+    });
+  }
+
   #plan(random: Seeded, faults: Faults, side: Side, conditions: Conditions): void {
     const whenMs = (): number => random.fraction() ** 6 * FAULT_WINDOW_MS;
     if (random.chance(faults.reset)) this.scheduler.after(whenMs(), () => side.break());

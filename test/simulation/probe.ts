@@ -18,6 +18,7 @@ import timersPromises from "node:timers/promises";
 import tls from "node:tls";
 import { Worker } from "node:worker_threads";
 import zlib from "node:zlib";
+import { Files } from "./files.ts";
 import { isolate, realWork, seal } from "./isolate.ts";
 import { Network, NO_FAULTS } from "./network.ts";
 import { Scheduler } from "./scheduler.ts";
@@ -35,7 +36,7 @@ isolate({
   faultsTo: () => NO_FAULTS,
   resolve: () => ({ delayMs: 1, addresses: [] }),
 });
-await seal();
+await seal(new Files());
 
 const events: string[] = [];
 const result = {
@@ -81,7 +82,13 @@ setImmediate(() => events.push("immediate"));
 net.connect({ port, host: "127.0.0.1" }).on("error", (error) => events.push(error.message));
 net.connect({ port, host: "localhost" }).on("error", (error) => events.push(error.message));
 Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 20);
-result.times = [Date.now(), +new Date(), performance.now(), process.hrtime()[1], process.uptime()];
+result.times = [
+  Date.now(),
+  Date.parse(new Date().toISOString()),
+  performance.now(),
+  process.hrtime()[1],
+  process.uptime(),
+];
 realImmediate(() =>
   realImmediate(() => {
     if (events.length > 0) events.push("before the virtual clock moved");

@@ -4,9 +4,14 @@
  */
 import crypto from "node:crypto";
 import type { App } from "../../src/app/app-options.ts";
+import { Files } from "./files.ts";
 import { HttpBackend } from "./http-backend.ts";
 import { HttpClient } from "./http-client.ts";
 import { isolate, realWork, seal } from "./isolate.ts";
+import { LlmClient } from "./llm-client.ts";
+import { LlmProvider } from "./llm-provider.ts";
+import { McpClient } from "./mcp-client.ts";
+import { McpServer } from "./mcp-server.ts";
 import { type Faults, Network, NO_FAULTS } from "./network.ts";
 import { sleep } from "./peer.ts";
 import { Scheduler } from "./scheduler.ts";
@@ -33,7 +38,18 @@ export interface Result {
 
 const GATEWAY = "10.0.0.1";
 const PORT = 8080;
-const BACKENDS = ["10.0.1.1", "10.0.1.2"];
+/** The servers of the gateway by name. */
+const ADDRESSES: Readonly<Record<string, string>> = {
+  "one.test": "10.0.1.1",
+  "two.test": "10.0.1.2",
+  "tools.test": "10.0.2.1",
+  "llm-one.test": "10.0.3.1",
+  "llm-two.test": "10.0.3.2",
+};
+const CONFIG_FILE = "/gateway/config.yaml";
+/** Average time between two changes of the configuration. */
+const RELOAD_MS = 20 * 60_000;
+const LLM_BUDGET = 30_000;
 const DRAIN_MS = 10_000;
 /** The drain, the limit for closing resources, and the last connections. */
 const SHUTDOWN_LIMIT_MS = DRAIN_MS + 8_000 + 5_000;
@@ -42,17 +58,42 @@ const QUIET_MS = 30 * 60_000;
 /** Average time between two visits of a client. */
 const PAUSE_MS = 120_000;
 
-const CONFIG = `
+/** Each version of the configuration changes the routes of all kinds of backends. */
+function configOf(version: number): string {
+  return `
 config:
   drainTimeout: ${DRAIN_MS / 1000}s
   logging: { format: json }
 gateways: { default: { port: ${PORT} } }
 routes:
-  - policies: { timeout: { requestTimeout: 30s } }
+  - name: mcp
+    matches: [{ path: { pathPrefix: /mcp } }]
+    policies: { responseHeaderModifier: { set: { x-version: "${version}" } } }
     backends:
-      - { host: "one.test:80" }
+      - mcp:
+          sessionIdleTtl: 5m
+          targets: [{ name: tools, mcp: { url: "http://tools.test/mcp" } }]
+  - name: llm
+    matches: [{ path: { pathPrefix: /v1 } }]
+    policies:
+      responseHeaderModifier: { set: { x-version: "${version}" } }
+      budgets:
+        limits: [{ name: user, tokens: ${LLM_BUDGET}, per: day, key: 'request.headers["x-user"]' }]
+    backends:
+      - ai:
+          name: llm
+          groups:
+            - providers: [{ provider: { openAICompatible: { baseUrl: "http://llm-one.test/v1" } }, timeouts: { firstByte: 20s, idle: 30s } }]
+            - providers: [{ provider: { openAICompatible: { baseUrl: "http://llm-two.test/v1" } }, timeouts: { firstByte: 20s, idle: 30s } }]
+  - name: http
+    policies:
+      timeout: { requestTimeout: 30s }
+      responseHeaderModifier: { set: { x-version: "${version}" } }
+    backends:
+      - { host: "one.test:80", weight: ${1 + (version % 3)} }
       - { host: "two.test:80" }
 `;
+}
 
 export async function simulate({ seed, hours, clients, timeline }: Options, runLater: (run: () => void) => void) {
   const random = new Seeded(seed, "scenario");
@@ -69,7 +110,7 @@ export async function simulate({ seed, hours, clients, timeline }: Options, runL
     faultsTo: () => faults,
     resolve: (name) => ({
       delayMs: names.exponential(2),
-      addresses: name === "one.test" ? [BACKENDS[0] as string] : name === "two.test" ? [BACKENDS[1] as string] : [],
+      addresses: name in ADDRESSES ? [ADDRESSES[name] as string] : [],
     }),
   });
   const [{ startApp }, { watchAccounts }, { systemClock }] = await Promise.all([
@@ -79,7 +120,9 @@ export async function simulate({ seed, hours, clients, timeline }: Options, runL
   ]);
   const accounts = watchAccounts();
   const digest = crypto.createHash("sha256");
-  await seal();
+  const files = new Files();
+  files.write(CONFIG_FILE, configOf(0));
+  await seal(files);
 
   let broken: string | undefined;
   const note = (line: string): void => {
@@ -121,10 +164,32 @@ export async function simulate({ seed, hours, clients, timeline }: Options, runL
     flushSync: () => undefined,
   };
 
+  function clientOf(index: number): { run(): Promise<void> } {
+    const own = random.part(`client ${index}`);
+    if (index % 4 === 1) return new McpClient(index, own, report);
+    if (index % 4 === 3) return new LlmClient(index, own, report, LLM_BUDGET);
+    return new HttpClient(index, own, report);
+  }
+
+  /** Some versions are invalid, and the gateway must keep the last valid one. */
+  async function reloadNowAndThen(own: Seeded): Promise<void> {
+    for (let version = 1; !isOver; version++) {
+      await sleep(scheduler, own.exponential(RELOAD_MS));
+      if (!isOver) files.write(CONFIG_FILE, own.chance(0.2) ? "routes: 7" : configOf(version));
+    }
+  }
+
   async function run(): Promise<void> {
-    const backends = BACKENDS.map((address) => new HttpBackend(address, 80, random.part(address), report));
+    const [one = "", two = "", tools = "", llmOne = "", llmTwo = ""] = Object.values(ADDRESSES);
+    const backends = [
+      new HttpBackend(one, 80, random.part(one), report),
+      new HttpBackend(two, 80, random.part(two), report),
+      new McpServer(tools, 80, random.part(tools), report),
+      new LlmProvider("one", llmOne, random.part(llmOne), report),
+      new LlmProvider("two", llmTwo, random.part(llmTwo), report),
+    ];
     const app: App = await startApp({
-      sources: { text: CONFIG },
+      sources: [CONFIG_FILE],
       environment: {},
       clock: systemClock,
       output,
@@ -133,9 +198,8 @@ export async function simulate({ seed, hours, clients, timeline }: Options, runL
       heapSize: () => ({ usedBytes: 1, limitBytes: 100 }),
       memoryLimits: MEMORY,
     });
-    const running = Array.from({ length: clients }, (_, i) =>
-      new HttpClient(i, random.part(`client ${i}`), report).run(),
-    );
+    const running = Array.from({ length: clients }, (_, i) => clientOf(i).run());
+    void reloadNowAndThen(random.part("reloads"));
     await sleep(scheduler, hours * 3_600_000);
     isOver = true;
     const stopsBusy = random.chance(0.5) && !isCalm;
@@ -211,6 +275,9 @@ function stackOf(error: unknown): string {
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }
 
+/** Requests that the gateway must not repeat. */
+const ONCE = new Set(["POST", "MCP"]);
+
 /** Follows every request from its client to its record in the log. */
 class Requests {
   readonly #broken: (invariant: string, detail: string) => void;
@@ -240,7 +307,8 @@ class Requests {
       return;
     }
     request.arrivals += 1;
-    if (request.method === "POST" && request.arrivals > 1) this.#broken("a POST request is sent once", nonce);
+    if (ONCE.has(request.method) && request.arrivals > 1)
+      this.#broken("a request that is not idempotent is sent once", nonce);
   };
 
   logged(line: string): void {
@@ -252,8 +320,9 @@ class Requests {
   }
 
   checkEnd(): void {
-    for (const [nonce, { status, arrivals, records }] of this.#open)
-      if ((status !== undefined || arrivals > 0) && records !== 1)
+    // The access log of MCP and LLM requests does not name the exchange.
+    for (const [nonce, { method, status, arrivals, records }] of this.#open)
+      if (method !== "MCP" && method !== "LLM" && (status !== undefined || arrivals > 0) && records !== 1)
         this.#broken("every request ends exactly once", `${nonce} has ${records} records, status ${status}`);
   }
 

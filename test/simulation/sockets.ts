@@ -5,6 +5,7 @@
 import net from "node:net";
 import { getSystemErrorMap } from "node:util";
 import type { Faults, Listener, Network, NetworkError, Side } from "./network.ts";
+import type { Scheduler } from "./scheduler.ts";
 
 interface Request {
   oncomplete?(status: number): void;
@@ -45,7 +46,7 @@ export function systemError(call: string, code: string): NodeJS.ErrnoException {
 }
 
 /** Creates a handle. `connectTo` gives it its side of a connection. */
-function createHandle(local: string, remote: string) {
+function createHandle(scheduler: Scheduler, local: string, remote: string) {
   let side: Side | undefined;
   let wantsToRead = false;
   let isClosed = false;
@@ -60,7 +61,8 @@ function createHandle(local: string, remote: string) {
       if (isClosed) return;
       isClosed = true;
       side?.close();
-      if (closed) process.nextTick(() => closed.call(handle));
+      // As in libuv, the `close` event follows the `error` event.
+      if (closed) scheduler.after(0, () => closed.call(handle));
     },
     reset(closed?: () => void) {
       side?.abort();
@@ -134,7 +136,7 @@ interface ListenOptions {
 export function simulateSockets(network: Network, address: string, faultsTo: (to: string) => Faults, lookup: Lookup) {
   net.connect = net.createConnection = function connect(options: ConnectOptions): net.Socket {
     const { host = "127.0.0.1", port = 0 } = options;
-    const ours = createHandle(address, host);
+    const ours = createHandle(network.scheduler, address, host);
     const socket = new net.Socket({ ...options, handle: ours.handle, manualStart: true } as object) as OpenSocket;
     socket.connecting = true;
     const open = (at: string): void =>
@@ -167,7 +169,7 @@ export function simulateSockets(network: Network, address: string, faultsTo: (to
         ? { port: first, host: typeof second === "string" ? second : undefined }
         : (first as ListenOptions);
     const port = wanted === 0 ? network.freePort() : wanted;
-    const accept = acceptInto(this);
+    const accept = acceptInto(this, network.scheduler);
     const name = { address: host, port, family: "IPv4" };
     const listener: Listener = { accept };
     network.scheduler.after(0, () => {
@@ -178,7 +180,7 @@ export function simulateSockets(network: Network, address: string, faultsTo: (to
       this._handle = {
         close(closed?: () => void) {
           network.unlisten(host, port, listener);
-          if (closed) process.nextTick(closed);
+          if (closed) network.scheduler.after(0, closed);
         },
         getsockname: (out: object) => void Object.assign(out, name),
         ref: () => undefined,
@@ -191,14 +193,14 @@ export function simulateSockets(network: Network, address: string, faultsTo: (to
   } as typeof net.Server.prototype.listen;
 }
 
-function acceptInto(server: OpenServer): (side: Side) => void {
+function acceptInto(server: OpenServer, scheduler: Scheduler): (side: Side) => void {
   return (side) => {
     if (server.maxConnections !== undefined && server._connections >= server.maxConnections) {
       side.abort();
       server.emit("drop", {});
       return;
     }
-    const ours = createHandle(side.address, side.peer.address);
+    const ours = createHandle(scheduler, side.address, side.peer.address);
     const options = {
       handle: ours.handle,
       allowHalfOpen: server.allowHalfOpen ?? false,

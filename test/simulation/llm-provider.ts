@@ -1,0 +1,119 @@
+/**
+ * An LLM provider with the OpenAI chat API. The text of a response names the exchange and the provider. It fails as
+ * often as the simulation wants, also for a while (a storm of 429 and 5xx).
+ */
+import type { BackendReport } from "./http-backend.ts";
+import type { Side } from "./network.ts";
+import { chunk, contentOf, Peer, readBody, readHead, sleep } from "./peer.ts";
+import type { Seeded } from "./seeded.ts";
+
+interface ChatRequest {
+  readonly stream?: boolean;
+  readonly messages: readonly { readonly content: string }[];
+}
+
+const PATIENCE_MS = 300_000;
+const STORM_EVERY_MS = 2 * 3_600_000;
+const STORM_MS = 10 * 60_000;
+const MODEL = { id: "x", created: 1, model: "m" };
+
+export class LlmProvider {
+  readonly #name: string;
+  readonly #report: BackendReport;
+  readonly #random: Seeded;
+  readonly #open = new Set<Side>();
+  #stormUntilMs = 0;
+  #nextStormMs: number;
+
+  constructor(name: string, address: string, random: Seeded, report: BackendReport) {
+    this.#name = name;
+    this.#report = report;
+    this.#random = random;
+    this.#nextStormMs = random.exponential(STORM_EVERY_MS);
+    report.network.listen(address, 80, { accept: (side) => void this.#serve(side) });
+  }
+
+  close(): void {
+    for (const side of this.#open) side.close();
+  }
+
+  async #serve(side: Side): Promise<void> {
+    const peer = new Peer(side, this.#report.scheduler, PATIENCE_MS);
+    this.#open.add(side);
+    for (;;) {
+      const head = await readHead(peer);
+      if (typeof head === "string") break;
+      const chunks: Buffer[] = [];
+      const stop = await readBody(peer, head, (bytes) => void chunks.push(bytes), false);
+      if (stop !== undefined) break;
+      if (!(await this.#respond(peer, JSON.parse(Buffer.concat(chunks).toString()) as ChatRequest))) break;
+    }
+    this.#open.delete(side);
+    side.close();
+  }
+
+  async #respond(peer: Peer, { stream, messages }: ChatRequest): Promise<boolean> {
+    const random = this.#random;
+    const nonce = messages[0]?.content.split(" ", 1)[0] ?? "";
+    this.#report.arrived(nonce);
+    await sleep(this.#report.scheduler, random.exponential(500));
+    if (this.#isFailing()) {
+      const status = random.pick([429, 500, 503]);
+      const retry = random.chance(0.5) ? `retry-after: ${1 + random.int(20)}\r\n` : "";
+      const body = JSON.stringify({ error: { message: "failed", type: "server_error" } });
+      return this.#send(peer, `HTTP/1.1 ${status} Failed\r\n${retry}`, body);
+    }
+    const text = contentOf(`${nonce}@${this.#name}`, 0, random.size(10, 4_000)).toString();
+    // Tokens as the provider counts them: a byte each, so that a test can recompute them.
+    const usage = { prompt_tokens: 10, completion_tokens: text.length, total_tokens: 10 + text.length };
+    if (stream === true) return this.#stream(peer, text, usage);
+    const message = { role: "assistant", content: text };
+    const choices = [{ index: 0, message, finish_reason: "stop" }];
+    const body = JSON.stringify({ ...MODEL, object: "chat.completion", choices, usage });
+    return this.#send(peer, "HTTP/1.1 200 OK\r\n", body);
+  }
+
+  #isFailing(): boolean {
+    if (this.#report.isCalm) return false;
+    const { nowMs } = this.#report.scheduler;
+    if (nowMs >= this.#nextStormMs) {
+      this.#stormUntilMs = nowMs + STORM_MS;
+      this.#nextStormMs = nowMs + STORM_MS + this.#random.exponential(STORM_EVERY_MS);
+    }
+    return this.#random.chance(nowMs < this.#stormUntilMs ? 0.9 : 0.02);
+  }
+
+  async #stream(peer: Peer, text: string, usage: object): Promise<boolean> {
+    const random = this.#random;
+    const head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    if ((await peer.write(head)) !== undefined) return false;
+    const breaksAt = !this.#report.isCalm && random.chance(0.03) ? random.int(text.length) : text.length;
+    const object = "chat.completion.chunk";
+    for (let from = 0; from < text.length; ) {
+      const to = Math.min(text.length, from + random.size(1, 500));
+      const choices = [{ index: 0, delta: { content: text.slice(from, to) }, finish_reason: null }];
+      if (!(await this.#event(peer, { ...MODEL, object, choices }))) return false;
+      if (to > breaksAt) return false;
+      from = to;
+      await sleep(this.#report.scheduler, random.exponential(50));
+    }
+    const last = [{ index: 0, delta: {}, finish_reason: "stop" }];
+    if (!(await this.#event(peer, { ...MODEL, object, choices: last }))) return false;
+    if (!(await this.#event(peer, { ...MODEL, object, choices: [], usage }))) return false;
+    return (
+      (await peer.write(Buffer.concat([chunk(Buffer.from("data: [DONE]\n\n")), chunk(Buffer.alloc(0))]))) === undefined
+    );
+  }
+
+  async #event(peer: Peer, data: object): Promise<boolean> {
+    return (await peer.write(chunk(Buffer.from(`data: ${JSON.stringify(data)}\n\n`)))) === undefined;
+  }
+
+  async #send(peer: Peer, head: string, body: string): Promise<boolean> {
+    const length = Buffer.byteLength(body);
+    return (
+      (await peer.write(`${head}content-type: application/json\r\ncontent-length: ${length}\r\n\r\n${body}`)) ===
+      undefined
+    );
+  }
+}

@@ -1,0 +1,144 @@
+/**
+ * An MCP client (protocol 2025-06-18): opens a session, calls the tool, also several times at once and over new
+ * connections, and ends the session or leaves it. It checks that every call gets exactly its own messages.
+ */
+
+import type { ClientReport } from "./http-client.ts";
+import { eventData, requestText, type TextResponse } from "./http-request.ts";
+import type { McpOrder } from "./mcp-server.ts";
+import { contentOf, Peer, type Stop, sleep } from "./peer.ts";
+import type { Seeded } from "./seeded.ts";
+
+const PATIENCE_MS = 400_000;
+/** Shorter than the idle timeout of sessions. */
+const IDLE_MS = 240_000;
+const PATH = "/mcp";
+const HEADERS = { "content-type": "application/json", accept: "application/json, text/event-stream" };
+/** A session that its server has lost, or that could not be opened again, is 404. */
+const DOCUMENTED = new Set([404, 408, 429, 502, 503, 504]);
+
+interface Answer {
+  readonly id?: string;
+  readonly method?: string;
+  readonly params?: { readonly progressToken?: string; readonly progress?: number; readonly message?: string };
+  readonly result?: { readonly content?: readonly { readonly text?: string }[] };
+  readonly error?: { readonly message?: string };
+}
+
+export class McpClient {
+  readonly #name: string;
+  readonly #address: string;
+  readonly #random: Seeded;
+  readonly #report: ClientReport;
+  #session: string | undefined = undefined;
+  #isLost = false;
+  #calls = 0;
+
+  constructor(index: number, random: Seeded, report: ClientReport) {
+    this.#name = `m${index}`;
+    this.#address = `10.2.${index >> 8}.${index & 255}`;
+    this.#random = random;
+    this.#report = report;
+  }
+
+  async run(): Promise<void> {
+    const { scheduler, pauseMs } = this.#report;
+    while (!this.#report.isOver()) {
+      await sleep(scheduler, this.#random.exponential(pauseMs));
+      if (this.#report.isOver()) return;
+      await this.#useSession();
+    }
+  }
+
+  async #useSession(): Promise<void> {
+    const random = this.#random;
+    this.#session = undefined;
+    this.#isLost = false;
+    const opened = await this.#post({
+      jsonrpc: "2.0",
+      id: "init",
+      method: "initialize",
+      params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: this.#name, version: "1" } },
+    });
+    if (typeof opened === "string" || opened.status !== 200) return this.#failed("initialize", opened);
+    this.#session = opened.headers.get("mcp-session-id");
+    // The server could not be started.
+    if (this.#session === undefined) return this.#failed("initialize", "end");
+    await this.#post({ jsonrpc: "2.0", method: "notifications/initialized" });
+    for (let rounds = 1 + random.int(5); rounds > 0 && !this.#isLost; rounds--) {
+      await Promise.all(Array.from({ length: random.chance(0.3) ? 3 : 1 }, () => this.#call()));
+      await sleep(this.#report.scheduler, Math.min(IDLE_MS, random.exponential(random.chance(0.1) ? 120_000 : 2_000)));
+    }
+    if (random.chance(0.7)) await this.#send("DELETE", "");
+  }
+
+  async #call(): Promise<void> {
+    const random = this.#random;
+    const isCalm = this.#report.isCalm;
+    this.#calls += 1;
+    const nonce = `${this.#name}-${this.#calls}`;
+    const order: McpOrder = {
+      client: this.#name,
+      nonce,
+      bytes: random.size(1, random.chance(0.05) ? 300_000 : 5_000),
+      delayMs: Math.round(random.exponential(random.chance(0.1) ? 20_000 : 100)),
+      progress: random.chance(0.4) ? 1 + random.int(5) : 0,
+      breaks: !isCalm && random.chance(0.03),
+    };
+    this.#report.sent(nonce, "MCP");
+    const response = await this.#post({
+      jsonrpc: "2.0",
+      id: nonce,
+      method: "tools/call",
+      params: { name: "echo", arguments: order, _meta: { progressToken: nonce } },
+    });
+    if (typeof response === "string" || response.status !== 200) return this.#failed(nonce, response);
+    this.#check(order, response);
+  }
+
+  #check({ nonce, bytes }: McpOrder, { headers, body }: TextResponse): void {
+    const isStream = headers.get("content-type")?.startsWith("text/event-stream") === true;
+    const messages = (isStream ? eventData(body) : [body]).map((text) => JSON.parse(text) as Answer);
+    const answers = messages.filter(({ method }) => method === undefined);
+    const [answer] = answers;
+    // A shutdown ends a stream early; the client can resume it.
+    if (answer === undefined) {
+      this.#failed(nonce, "end");
+      return;
+    }
+    if (answers.length > 1) this.#report.broken("a call has one response", `${nonce} got ${answers.length}`);
+    if (answer.id !== nonce) this.#report.broken("responses stay apart", `${nonce} got the response of ${answer.id}`);
+    const progress = messages.filter(({ method }) => method === "notifications/progress");
+    for (const [i, { params }] of progress.entries())
+      if (params?.message !== nonce || params.progressToken !== nonce || params.progress !== i + 1)
+        this.#report.broken("notifications stay apart", `${nonce} got ${JSON.stringify(params)} as number ${i + 1}`);
+    if (answer.error !== undefined) {
+      if (this.#report.isCalm) this.#report.broken("requests succeed", `${nonce}: ${answer.error.message}`);
+    } else if (answer.result?.content?.[0]?.text !== contentOf(nonce, 0, bytes).toString())
+      this.#report.broken("responses stay apart", `${nonce} got another text`);
+  }
+
+  #failed(what: string, response: TextResponse | Stop): void {
+    const isStop = typeof response === "string";
+    if (this.#report.isCalm || !(isStop || DOCUMENTED.has(response.status)))
+      this.#report.broken("requests succeed", `${what}: ${isStop ? response : `${response.status} ${response.body}`}`);
+    // A client opens a new session then.
+    if (!isStop && response.status === 404) this.#isLost = true;
+  }
+
+  #post(message: object): Promise<TextResponse | Stop> {
+    return this.#send("POST", JSON.stringify(message));
+  }
+
+  /** Sends a request over a new connection. */
+  async #send(method: string, body: string): Promise<TextResponse | Stop> {
+    const { network, gateway, faults, scheduler } = this.#report;
+    const side = await network.open(this.#address, gateway.address, gateway.port, faults, PATIENCE_MS);
+    if (side === undefined) return "ECONNREFUSED";
+    const peer = new Peer(side, scheduler, PATIENCE_MS);
+    const session = this.#session === undefined ? {} : { "mcp-session-id": this.#session };
+    const response = await requestText(peer, method, PATH, { ...HEADERS, ...session }, body);
+    side.close();
+    return response;
+  }
+}

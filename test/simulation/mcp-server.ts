@@ -1,0 +1,139 @@
+/**
+ * A remote MCP server (streamable HTTP, protocol 2025-06-18) with one tool that returns bytes of its caller. It checks
+ * that each of its sessions serves one client, and that a call arrives once.
+ */
+import type { BackendReport } from "./http-backend.ts";
+import type { Side } from "./network.ts";
+import { chunk, contentOf, type Head, Peer, readBody, readHead, sleep } from "./peer.ts";
+import type { Seeded } from "./seeded.ts";
+
+/** The arguments of the tool. */
+export interface McpOrder {
+  readonly client: string;
+  readonly nonce: string;
+  readonly bytes: number;
+  readonly delayMs: number;
+  /** Progress notifications before the result; with at least one, the response is an event stream. */
+  readonly progress: number;
+  /** Breaks the connection instead of responding. */
+  readonly breaks: boolean;
+}
+
+interface Message {
+  readonly id?: number | string;
+  readonly method?: string;
+  readonly params?: {
+    readonly protocolVersion?: string;
+    readonly arguments?: McpOrder;
+    readonly _meta?: { readonly progressToken?: string | number };
+  };
+}
+
+const PATIENCE_MS = 300_000;
+const TOOL = { name: "echo", description: "Returns bytes.", inputSchema: { type: "object" } };
+
+export class McpServer {
+  readonly #report: BackendReport;
+  readonly #random: Seeded;
+  /** The client of each session, undefined until its first call. */
+  #sessions = new Map<string, string | undefined>();
+  #count = 0;
+  readonly #open = new Set<Side>();
+
+  constructor(address: string, port: number, random: Seeded, report: BackendReport) {
+    this.#report = report;
+    this.#random = random;
+    report.network.listen(address, port, { accept: (side) => void this.#serve(side) });
+  }
+
+  close(): void {
+    for (const side of this.#open) side.close();
+  }
+
+  async #serve(side: Side): Promise<void> {
+    const peer = new Peer(side, this.#report.scheduler, PATIENCE_MS);
+    this.#open.add(side);
+    for (;;) {
+      const head = await readHead(peer);
+      if (typeof head === "string") break;
+      const chunks: Buffer[] = [];
+      const stop = await readBody(peer, head, (bytes) => void chunks.push(bytes), false);
+      if (stop !== undefined || !(await this.#respond(peer, head, Buffer.concat(chunks).toString()))) break;
+    }
+    this.#open.delete(side);
+    side.close();
+  }
+
+  async #respond(peer: Peer, head: Head, body: string): Promise<boolean> {
+    const [method] = head.first.split(" ");
+    const session = head.headers.get("mcp-session-id");
+    if (method === "GET") return this.#send(peer, 405, "");
+    if (method === "DELETE") {
+      this.#sessions.delete(session ?? "");
+      return this.#send(peer, 200, "");
+    }
+    const message = JSON.parse(body) as Message;
+    // A restart loses the sessions of the server.
+    if (!this.#report.isCalm && this.#random.chance(0.002)) this.#sessions = new Map();
+    if (message.method === "initialize") return this.#initialize(peer, message);
+    if (session !== undefined && !this.#sessions.has(session)) return this.#send(peer, 404, "");
+    if (message.id === undefined) return this.#send(peer, 202, "");
+    if (message.method === "ping") return this.#result(peer, message, {});
+    if (message.method === "tools/list") return this.#result(peer, message, { tools: [TOOL] });
+    const order = message.params?.arguments;
+    if (message.method === "tools/call" && order !== undefined) return this.#call(peer, message, order, session ?? "");
+    const error = { code: -32601, message: "Method not found" };
+    return this.#send(peer, 200, JSON.stringify({ jsonrpc: "2.0", id: message.id, error }));
+  }
+
+  #initialize(peer: Peer, message: Message): Promise<boolean> {
+    this.#count += 1;
+    const session = `s${this.#count}`;
+    this.#sessions.set(session, undefined);
+    const result = {
+      protocolVersion: "2025-06-18",
+      capabilities: { tools: {} },
+      serverInfo: { name: "simulated", version: "1" },
+    };
+    return this.#result(peer, message, result, `mcp-session-id: ${session}\r\n`);
+  }
+
+  async #call(peer: Peer, message: Message, order: McpOrder, session: string): Promise<boolean> {
+    const { client, nonce, bytes, delayMs, progress, breaks } = order;
+    const token = message.params?._meta?.progressToken;
+    this.#report.arrived(nonce);
+    const owner = this.#sessions.get(session) ?? client;
+    if (owner !== client) this.#report.broken("sessions stay apart", `${session} of ${owner} got a call of ${client}`);
+    if (this.#sessions.has(session)) this.#sessions.set(session, owner);
+    await sleep(this.#report.scheduler, delayMs);
+    if (breaks) return false;
+    const result = { content: [{ type: "text", text: contentOf(nonce, 0, bytes).toString() }] };
+    if (progress === 0 || token === undefined) return this.#result(peer, message, result);
+    const head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    if ((await peer.write(head)) !== undefined) return false;
+    const messages = Array.from({ length: progress }, (_, i) => ({
+      jsonrpc: "2.0",
+      method: "notifications/progress",
+      params: { progressToken: token, progress: i + 1, message: nonce },
+    }));
+    for (const event of [...messages, { jsonrpc: "2.0", id: message.id, result }]) {
+      const text = Buffer.from(`data: ${JSON.stringify(event)}\n\n`);
+      if ((await peer.write(chunk(text))) !== undefined) return false;
+      await sleep(this.#report.scheduler, this.#random.exponential(200));
+    }
+    return (await peer.write("0\r\n\r\n")) === undefined;
+  }
+
+  #result(peer: Peer, { id }: Message, result: object, headers = ""): Promise<boolean> {
+    return this.#send(peer, 200, JSON.stringify({ jsonrpc: "2.0", id, result }), headers);
+  }
+
+  async #send(peer: Peer, status: number, body: string, headers = ""): Promise<boolean> {
+    const type = body === "" ? "" : "content-type: application/json\r\n";
+    const length = Buffer.byteLength(body);
+    const failed = await peer.write(
+      `HTTP/1.1 ${status} OK\r\n${type}${headers}content-length: ${length}\r\n\r\n${body}`,
+    );
+    return failed === undefined;
+  }
+}
