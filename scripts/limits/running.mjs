@@ -110,6 +110,18 @@ export const RUNNING_LIMITS = {
     ["MAX_FOUND", "pipeline/records/older-requests.ts", "older requests with one id", "the oldest are left out"],
     ["MAX_SERIES", "observe/log/metrics.ts", "series of a metric", "one series takes the rest"],
     ["MAX_KNOWN", "pipeline/records/request-metrics.ts", "series that are kept at hand", "slower, still counted"],
+    [
+      "MAX_NAME_CHARS",
+      "pipeline/records/traffic-history.ts",
+      "name of a route, model, tool or key with its own traffic history",
+      "counted only in the total",
+    ],
+    [
+      "MAX_PACKED_SERIES",
+      "pipeline/records/traffic-groups.ts",
+      "routes, and errors, whose traffic history is kept in the store",
+      "the least busy are lost on a restart",
+    ],
     ["MAX_BUFFERED_CHARS", "observe/log/log-output.ts", "log lines that wait for their reader", "dropped and counted"],
     ["MAX_FILTER_CHARS", "observe/log/log-filter.ts", "a log filter", "400"],
   ],

@@ -251,7 +251,7 @@ export function keepHistory(
   let isRead = false;
   let isReported = false;
   /** Holds the last saved text, so that unchanged content is not written again. */
-  let saved = "[[],[]]";
+  let saved = history.packed();
 
   const failed = (error: Error): void => {
     if (!isReported) logger.for("app").warn("traffic history could not be saved", { reason: error.message });

@@ -6,6 +6,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { compileExpression, type Expression, ExpressionError } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
+import { type HistoryReport, TRAFFIC_GROUPS } from "../../observe/trace/request-record.ts";
 import { MAX_WATCHERS, type TraceHub } from "../../observe/trace/trace.ts";
 import { findOlder, olderRequests } from "../../pipeline/records/older-requests.ts";
 import { RECENT_REQUESTS, type RecentRequests } from "../../pipeline/records/recent-requests.ts";
@@ -83,13 +84,39 @@ export function requestsEndpoint(recent: RecentRequests, requestHistory: Request
 
 const SECONDS = { name: "seconds", min: 10, max: HISTORY_SECONDS, default: 300 };
 
+/** Each parameter selects the traffic with one name: a group and the index in its names. */
+const NAME_PARAMETERS = {
+  listener: { group: "node", index: 0 },
+  route: { group: "node", index: 1 },
+  backend: { group: "node", index: 2 },
+  model: { group: "model", index: 0 },
+  key: { group: "key", index: 0 },
+} as const;
+
 export function historyEndpoint(history: TrafficHistory): AdminEndpoint {
+  function reportFor(query: URLSearchParams, seconds: number): HistoryReport {
+    // A tool is `server/name`, and names of tools can contain a slash.
+    const tool = query.get("tool");
+    if (tool !== null) return history.reportOf("tool", (name) => name.join("/") === tool, seconds);
+    for (const [parameter, { group, index }] of Object.entries(NAME_PARAMETERS)) {
+      const value = query.get(parameter);
+      if (value !== null) return history.reportOf(group, (name) => name[index] === value, seconds);
+    }
+    return history.report(seconds);
+  }
+
   return {
     path: ADMIN_PATHS.history,
-    doc: "Requests, failures, p95, tokens and cost over time: ?seconds=<10 to 86400>, default 300.",
+    doc: "Requests, failures, latency, tokens and cost over time: ?seconds=<10 to 86400>, default 300. ?route=<name>, listener, backend, model, tool or key selects a part; ?by=node, model, tool, key or error lists totals.",
     GET({ query }) {
       const seconds = numberParameter(query, SECONDS);
-      return seconds.ok ? jsonResponse(history.report(seconds.value)) : seconds.rejection;
+      if (!seconds.ok) return seconds.rejection;
+      const by = query.get("by");
+      if (by === null) return jsonResponse(reportFor(query, seconds.value));
+      const group = TRAFFIC_GROUPS.find((name) => name === by);
+      return group === undefined
+        ? textResponse(400, `cannot group by ${JSON.stringify(by)}; expected ${TRAFFIC_GROUPS.join(", ")}\n`)
+        : jsonResponse(history.rows(group, seconds.value));
     },
   };
 }

@@ -3,7 +3,13 @@
  * run-time counts of backends, traffic history by time slot, and metrics by series.
  */
 import { mergeServerStates, type ServerState } from "../../mcp/server-side/server-state.ts";
-import type { HistoryPoint, HistoryReport } from "../../observe/trace/request-record.ts";
+import type {
+  HistoryPoint,
+  HistoryReport,
+  TrafficNumbers,
+  TrafficRow,
+  TrafficRows,
+} from "../../observe/trace/request-record.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -191,8 +197,6 @@ function isRecord(value: unknown): value is Json {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-type Numbers = Omit<HistoryPoint, "at">;
-
 export function mergeHistories(reports: readonly HistoryReport[]): HistoryReport {
   const points = new Map<number, HistoryPoint>();
   for (const report of reports)
@@ -200,23 +204,66 @@ export function mergeHistories(reports: readonly HistoryReport[]): HistoryReport
       const known = points.get(point.at);
       points.set(point.at, known ? { at: point.at, ...addedTraffic(known, point) } : point);
     }
-  const none: Numbers = { requests: 0, failed: 0, rejected: 0, tokens: 0, cost: 0, p95Ms: null };
   return {
     slotSeconds: reports[0]?.slotSeconds ?? 0,
+    coveredSeconds: Math.max(0, ...reports.map(({ coveredSeconds }) => coveredSeconds)),
     points: [...points.values()].sort((a, b) => a.at - b.at),
-    total: reports.reduce((sum, { total }) => addedTraffic(sum, total), none),
+    total: reports.reduce((sum, { total }) => addedTraffic(sum, total), NO_TRAFFIC),
   };
 }
 
-function addedTraffic(a: Numbers, b: Numbers): Numbers {
+export function mergeTrafficRows(reports: readonly TrafficRows[]): TrafficRows {
+  const rows = new Map<string, TrafficRow>();
+  for (const row of reports.flatMap((report) => report.rows)) {
+    const key = JSON.stringify(row.name);
+    const known = rows.get(key);
+    rows.set(
+      key,
+      known ? { name: row.name, ...addedTraffic(known, row), trend: addedTrend(known.trend, row.trend) } : row,
+    );
+  }
+  return {
+    slotSeconds: reports[0]?.slotSeconds ?? 0,
+    coveredSeconds: Math.max(0, ...reports.map(({ coveredSeconds }) => coveredSeconds)),
+    rows: [...rows.values()].sort((a, b) => b.requests - a.requests),
+  };
+}
+
+const NO_TRAFFIC: TrafficNumbers = {
+  requests: 0,
+  failed: 0,
+  rejected: 0,
+  mcpCalls: 0,
+  tokens: 0,
+  cost: 0,
+  p50Ms: null,
+  p95Ms: null,
+  p99Ms: null,
+};
+
+function addedTraffic(a: TrafficNumbers, b: TrafficNumbers): TrafficNumbers {
   return {
     requests: a.requests + b.requests,
     failed: a.failed + b.failed,
     rejected: a.rejected + b.rejected,
+    mcpCalls: a.mcpCalls + b.mcpCalls,
     tokens: a.tokens + b.tokens,
     cost: a.cost + b.cost,
-    p95Ms: a.p95Ms === null ? b.p95Ms : Math.max(a.p95Ms, b.p95Ms ?? 0),
+    p50Ms: larger(a.p50Ms, b.p50Ms),
+    p95Ms: larger(a.p95Ms, b.p95Ms),
+    p99Ms: larger(a.p99Ms, b.p99Ms),
   };
+}
+
+/** Reports contain no histograms, so the largest percentile of all threads is used. */
+function larger(a: number | null, b: number | null): number | null {
+  return a === null ? b : Math.max(a, b ?? 0);
+}
+
+/** A thread that was restarted has a shorter trend. Both end now. */
+function addedTrend(a: readonly number[], b: readonly number[]): number[] {
+  const length = Math.max(a.length, b.length);
+  return Array.from({ length }, (_unused, i) => (a[i - length + a.length] ?? 0) + (b[i - length + b.length] ?? 0));
 }
 
 interface Family {

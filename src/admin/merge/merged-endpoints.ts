@@ -3,7 +3,7 @@
  * thread alone.
  */
 import type { InspectedBackend } from "../../core/backend.ts";
-import type { HistoryReport } from "../../observe/trace/request-record.ts";
+import type { HistoryReport, TrafficRows } from "../../observe/trace/request-record.ts";
 import {
   type AdminEndpoint,
   type AdminHandler,
@@ -24,6 +24,7 @@ import {
   mergeRequests,
   mergeShadow,
   mergeTasks,
+  mergeTrafficRows,
 } from "./merge-reports.ts";
 import { closedSink, mergeStreams } from "./merge-streams.ts";
 
@@ -53,8 +54,9 @@ const MERGES: Readonly<Record<string, Merge>> = {
     const mine = await own(request);
     if (mine.status !== 200) return mine;
     const others = (await forward(request)).filter(({ status }) => status === 200);
+    const merged: unknown[] = [mine, ...others].map(parseJsonBody);
     return jsonResponse(
-      mergeHistories([mine, ...others].map((response) => parseJsonBody(response) as unknown as HistoryReport)),
+      request.query.has("by") ? mergeTrafficRows(merged as TrafficRows[]) : mergeHistories(merged as HistoryReport[]),
     );
   },
   [ADMIN_PATHS.requests]: async (request, _own, forward) => {

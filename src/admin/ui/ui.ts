@@ -59,6 +59,7 @@ const READABLE_PATHS: readonly string[] = [
   ADMIN_PATHS.tasks,
 ];
 const OPERATOR_PATHS: readonly string[] = [
+  ADMIN_PATHS.usage,
   ADMIN_PATHS.keys,
   ADMIN_PATHS.mcpSessions,
   ADMIN_PATHS.mcpConnections,

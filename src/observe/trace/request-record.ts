@@ -94,22 +94,50 @@ export interface RequestDetail extends RequestRecord {
   readonly trace?: readonly TraceEvent[];
 }
 
-export interface HistoryPoint {
-  /** The slot starts at this time, in milliseconds since the epoch. */
-  readonly at: number;
+export interface TrafficNumbers {
   readonly requests: number;
   /** `failed` and `rejected` count the results of `resultOf`. */
   readonly failed: number;
   readonly rejected: number;
+  /** Calls of MCP tools, prompts, and resources. */
+  readonly mcpCalls: number;
   readonly tokens: number;
   readonly cost: number;
-  /** The value is null if there were no requests. */
+  /** Percentiles of the duration are null if there were no requests. */
+  readonly p50Ms: number | null;
   readonly p95Ms: number | null;
+  readonly p99Ms: number | null;
+}
+
+export interface HistoryPoint extends TrafficNumbers {
+  /** The slot starts at this time, in milliseconds since the epoch. */
+  readonly at: number;
 }
 
 export interface HistoryReport {
   readonly slotSeconds: number;
+  /** The part of the range in which the gateway was running. */
+  readonly coveredSeconds: number;
   /** The oldest point comes first. */
   readonly points: readonly HistoryPoint[];
-  readonly total: Omit<HistoryPoint, "at">;
+  readonly total: TrafficNumbers;
+}
+
+export const TRAFFIC_GROUPS = ["node", "model", "tool", "key", "error"] as const;
+export type TrafficGroup = (typeof TRAFFIC_GROUPS)[number];
+
+export interface TrafficRow extends TrafficNumbers {
+  /**
+   * The parts of the name: listener, route, and backend of a `node`; server and name of a `tool`; route, result, and
+   * code of an `error`.
+   */
+  readonly name: readonly string[];
+  /** Requests by slot, oldest first. */
+  readonly trend: readonly number[];
+}
+
+export interface TrafficRows {
+  readonly slotSeconds: number;
+  readonly coveredSeconds: number;
+  readonly rows: readonly TrafficRow[];
 }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
+import type { Exchange } from "../../core/exchange.ts";
 import { createTrafficHistory, HISTORY_SECONDS } from "./traffic-history.ts";
 
 function start() {
@@ -59,10 +60,67 @@ test("restores the statistics of an earlier process; ignores old and invalid inp
   count(200, 40);
   assert.deepEqual(later.report(300), history.report(300));
   assert.deepEqual(later.report(86_400), history.report(86_400));
-  for (const text of ["", "{}", "[[[1,2]]]", '[[["a",1,1,1,1,1]]]', "[[[-1,1,1,1,1,1]]]", "[[[9e99,1,1,1,1,1]]]"])
-    later.unpack(text);
+  assert.deepEqual(later.rows("node", 900), history.rows("node", 900));
+  assert.deepEqual(later.rows("error", 86_400), history.rows("error", 86_400));
+  const slot = (number: string): string => `{"total":[[[${number},1,1,1,1,1,1]]],"groups":[]}`;
+  for (const text of ["", "{}", "[[[1,2]]]", slot('"a"'), slot("-1"), slot("9e99"), slot("1.5")]) later.unpack(text);
   assert.equal(later.report(300).total.requests, 4);
   const next = createTrafficHistory({ now: () => 1_700_000_000_000 + 200_000_000 });
   next.unpack(packed);
   assert.equal(next.report(86_400).total.requests, 0);
+});
+
+test("traffic is counted by route, model, tool, key and error, with percentiles", () => {
+  const { history, pass } = start();
+  const finish = (changes: Partial<Exchange>, status: number, durationMs = 10): void => {
+    const exchange = Object.assign(anExchange({}), changes);
+    history.count(exchange, { status, end: "complete", responseBytes: 0 } as never, durationMs);
+  };
+  const tool = { name: "read", target: "files" };
+  for (let i = 0; i < 9; i++) finish({ route: "tools", attributes: { mcp: { tool } } as never }, 200);
+  finish({ route: "tools", attributes: { mcp: { tool: { name: "invented", target: "files" } } } as never }, 403);
+  pass(60);
+  const llm = { provider: "demo", requestModel: "small", inputTokens: 3, outputTokens: 4, cost: 0.5 };
+  finish({ route: "chat", attributes: { llm, apiKey: { name: "ci" } } as never }, 502, 500);
+
+  const { rows, coveredSeconds } = history.rows("node", 900);
+  assert.equal(coveredSeconds, 60);
+  assert.deepEqual(
+    rows.map(({ name, requests, failed, rejected, mcpCalls }) => [name[1], requests, failed, rejected, mcpCalls]),
+    [
+      ["tools", 10, 0, 1, 10],
+      ["chat", 1, 1, 0, 0],
+    ],
+  );
+  assert.deepEqual(rows[0]?.trend, [10, 0]);
+  assert.deepEqual(
+    history.rows("error", 900).rows.map(({ name }) => name),
+    [
+      ["tools", "rejected", "403"],
+      ["chat", "failed", "502"],
+    ],
+  );
+  assert.deepEqual(
+    history.rows("tool", 900).rows.map(({ name }) => name),
+    [["files", "read"]],
+    "a rejected call of an unknown tool adds no row",
+  );
+  const chat = history.reportOf("node", (name) => name[1] === "chat", 900);
+  assert.deepEqual([chat.total.tokens, chat.total.cost, chat.points.length], [7, 0.5, 2]);
+  assert.ok((chat.total.p50Ms ?? 0) >= 500);
+  assert.equal(history.reportOf("model", ([name]) => name === "small", 3600).total.failed, 1);
+  assert.equal(history.reportOf("model", ([name]) => name === "unknown", 3600).total.requests, 0);
+  assert.equal(history.rows("key", 86_400).rows[0]?.name[0], "ci");
+});
+
+test("the number of names is bounded", () => {
+  const { history } = start();
+  for (let i = 0; i < 700; i++)
+    history.count(
+      Object.assign(anExchange({}), { route: `route-${i}` }),
+      { status: 200, end: "complete", responseBytes: 0 } as never,
+      1,
+    );
+  assert.equal(history.rows("node", 900).rows.length, 600);
+  assert.equal(history.report(900).total.requests, 700);
 });
