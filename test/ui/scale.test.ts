@@ -20,7 +20,7 @@ const MAX_REACTION_MS = 100;
 const ROUNDS = 3;
 
 const PAGES = [
-  { name: "overview", text: "busiest of" },
+  { name: "overview", text: "failing first, then busiest" },
   { name: "requests", text: "requests" },
   { name: "mcp", text: "Servers" },
   { name: "llm", text: "No models" },

@@ -4,14 +4,21 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { canaryOf } from "../../ui/src/data/canary.ts";
-import { parseMetrics } from "../../ui/src/data/metrics.ts";
 import { lineDiff } from "../../ui/src/pages/config/line-diff.ts";
 import { docOf } from "../../ui/src/pages/config/schema-doc.ts";
 import { pathAt } from "../../ui/src/pages/config/yaml-path.ts";
 import { amountText, stateOfKey } from "../../ui/src/pages/limits/budget-texts.ts";
 import { definitionText } from "../../ui/src/pages/mcp/definition-text.ts";
 import { differences } from "../../ui/src/pages/requests/differences.ts";
-import { bytesText, durationText, visible } from "../../ui/src/parts/format.ts";
+import { ticksOf, timeTicks } from "../../ui/src/parts/chart-scale.ts";
+import {
+  axisDurationText,
+  bytesText,
+  dollarText,
+  durationText,
+  shortText,
+  visible,
+} from "../../ui/src/parts/format.ts";
 import { blocksOf } from "../../ui/src/parts/markdown-blocks.ts";
 
 test("a canary shows its share and results, or why it was withdrawn", () => {
@@ -106,12 +113,34 @@ test("differences of snapshots name the leaf", () => {
   assert.deepEqual(differences({ a: 1 }, { a: 1 }), []);
 });
 
-test("metrics with quotes, braces and line breaks in labels are read", () => {
-  const text = `# HELP x y\nplain 3\nnamed{a="x\\"y\\\\",b="}{\\n"} 4.5\nbroken{a="x" 1\nno number\n`;
-  assert.deepEqual(parseMetrics(text), [
-    { name: "plain", labels: {}, value: 3 },
-    { name: "named", labels: { a: 'x"y\\', b: "}{\n" }, value: 4.5 },
+test("the ticks of a value axis are round and cover the largest value", () => {
+  assert.deepEqual(ticksOf(0), [0, 1]);
+  assert.deepEqual(ticksOf(7), [0, 2, 4, 6, 8]);
+  assert.deepEqual(ticksOf(100), [0, 25, 50, 75, 100]);
+  assert.deepEqual(ticksOf(0.0031), [0, 0.001, 0.002, 0.003, 0.004]);
+});
+
+test("the labels of a time axis fit, and are at round times", () => {
+  const day = Date.UTC(2026, 10, 1);
+  const days = Array.from({ length: 30 }, (_unused, i) => day + i * 86_400_000);
+  const ticks = timeTicks(days, 86_400, 6);
+  assert.ok(ticks.length >= 4 && ticks.length <= 7, JSON.stringify(ticks));
+  assert.match(ticks[0]?.text ?? "", /^Nov \d+$/);
+  const slots = Array.from({ length: 90 }, (_unused, i) => day + 3_000_000 + i * 10_000);
+  assert.ok(timeTicks(slots, 10, 4).every(({ text }) => /:(?:00|15|30|45|\d[05])$/.test(text)));
+  assert.deepEqual(timeTicks([], 60, 6), []);
+});
+
+test("amounts and large numbers are short", () => {
+  assert.deepEqual([0, 3, 999, 12_345, 1_250_000].map(shortText), ["0", "3", "999", "12.3k", "1.25M"]);
+  assert.deepEqual([0, 0.000_123_4, 0.05, 1.5, 1234.5].map(dollarText), [
+    "$0",
+    "$0.00012",
+    "$0.05",
+    "$1.50",
+    "$1234.50",
   ]);
+  assert.deepEqual([0, 2.5, 250, 2_500, 180_000].map(axisDurationText), ["0", "2.5 ms", "250 ms", "2.5 s", "3 min"]);
 });
 
 test("documentation is found through lists, unions and maps", () => {

@@ -1,22 +1,161 @@
 /**
- * Polls the gateway's traffic history for the time range in the URL.
+ * Reads traffic over time for the range in the URL: from the gateway's memory for up to a day, and from the history
+ * database for longer ranges.
  */
-import type { HistoryReport } from "../../../src/observe/trace/request-record.ts";
+import { computed } from "@preact/signals";
+import type { HistoryPoint, HistoryReport, TrafficRows } from "../../../src/observe/trace/request-record.ts";
 import { param } from "../frame/router.ts";
 import { getJson } from "./api.ts";
-import { createPoll } from "./poll.ts";
+import { dump } from "./dump.ts";
+import { createPoll, type Polled } from "./poll.ts";
+import { readUsage, type UsageRow } from "./usage.ts";
 
 const INTERVAL_MS = 5_000;
+const LONG_INTERVAL_MS = 30_000;
+const DAY_SECONDS = 86_400;
+/** A gateway that started a few minutes after the beginning of the range covers it. */
+const MOSTLY = 0.95;
 
-export const RANGES = [
-  { name: "", title: "5 min", seconds: 300 },
-  { name: "30m", title: "30 min", seconds: 1_800 },
-  { name: "3h", title: "3 h", seconds: 10_800 },
-  { name: "24h", title: "24 h", seconds: 86_400 },
+const ALL_RANGES = [
+  { name: "", title: "15 min", seconds: 900 },
+  { name: "1h", title: "1 h", seconds: 3_600 },
+  { name: "24h", title: "24 h", seconds: DAY_SECONDS },
+  { name: "7d", title: "7 d", seconds: 7 * DAY_SECONDS },
+  { name: "30d", title: "30 d", seconds: 30 * DAY_SECONDS },
 ] as const;
 
-export function rangeSeconds(): number {
-  return RANGES.find(({ name }) => name === param("range"))?.seconds ?? RANGES[0].seconds;
+/** True if `config.history` is set. Viewers see neither the setting nor the database. */
+export const hasHistory = computed(() => dump.value.value?.config.history !== undefined);
+
+export function ranges(): readonly { readonly name: string; readonly title: string }[] {
+  return ALL_RANGES.filter(({ seconds }) => seconds <= DAY_SECONDS || hasHistory.value);
 }
 
-export const traffic = createPoll(() => getJson<HistoryReport>(`debug/history?seconds=${rangeSeconds()}`), INTERVAL_MS);
+export function range(): (typeof ALL_RANGES)[number] {
+  const found = ALL_RANGES.find(({ name }) => name === param("range")) ?? ALL_RANGES[0];
+  return found.seconds > DAY_SECONDS && !hasHistory.value ? ALL_RANGES[2] : found;
+}
+
+/** The gateway's memory covers a day. */
+export function memorySeconds(): number {
+  return Math.min(range().seconds, DAY_SECONDS);
+}
+
+/** The name of a route, model, tool (`server/name`), key, user, or team. The empty scope is all traffic. */
+export type Scope = Partial<
+  Readonly<Record<"listener" | "route" | "backend" | "model" | "tool" | "key" | "user" | "team", string>>
+>;
+
+export interface TrafficPoint extends HistoryPoint {
+  /** The history database has no percentiles, only the mean. */
+  readonly meanMs?: number | null;
+}
+
+export interface Traffic extends HistoryReport {
+  readonly points: readonly TrafficPoint[];
+  readonly source: "memory" | "database";
+}
+
+const polls = new Map<string, Polled<Traffic>>();
+
+/** Returns the poll of a scope in the selected range. Charts of the same scope share it. */
+export function trafficOf(scope: Scope = {}): Polled<Traffic> {
+  const { seconds } = range();
+  const key = JSON.stringify([seconds, hasHistory.value, scope]);
+  const known = polls.get(key);
+  if (known) return known;
+  const poll = createPoll(() => readTraffic(scope, seconds), seconds > DAY_SECONDS ? LONG_INTERVAL_MS : INTERVAL_MS);
+  polls.set(key, poll);
+  return poll;
+}
+
+async function readTraffic(scope: Scope, seconds: number): Promise<Traffic> {
+  const isStored = hasHistory.peek() && scope.listener === undefined && scope.backend === undefined;
+  if (seconds > DAY_SECONDS || scope.user !== undefined || scope.team !== undefined)
+    return isStored ? storedTraffic(scope, seconds) : noTraffic(seconds);
+  const query = new URLSearchParams({ seconds: String(seconds), ...scope });
+  const report = await getJson<HistoryReport>(`debug/history?${query}`);
+  // After a restart, the database reaches further back than the memory.
+  if (isStored && seconds === DAY_SECONDS && report.coveredSeconds < seconds * MOSTLY)
+    return storedTraffic(scope, seconds);
+  return { ...report, points: padded(report, seconds), source: "memory" };
+}
+
+/** Adds empty points before the start of the gateway, so that charts always show the whole range. */
+function padded({ points, slotSeconds }: HistoryReport, seconds: number): HistoryPoint[] {
+  const first = points[0]?.at ?? 0;
+  const missing = Math.max(0, Math.ceil(seconds / slotSeconds) - points.length);
+  const before = Array.from({ length: missing }, (_unused, i) => ({
+    at: first - (missing - i) * slotSeconds * 1000,
+    ...NO_NUMBERS,
+  }));
+  return [...before, ...points];
+}
+
+const NO_NUMBERS = {
+  requests: 0,
+  failed: 0,
+  rejected: 0,
+  mcpCalls: 0,
+  tokens: 0,
+  cost: 0,
+  p50Ms: null,
+  p95Ms: null,
+  p99Ms: null,
+};
+
+function noTraffic(seconds: number): Traffic {
+  return { slotSeconds: 3_600, coveredSeconds: seconds, points: [], total: NO_NUMBERS, source: "memory" };
+}
+
+async function storedTraffic(scope: Scope, seconds: number): Promise<Traffic> {
+  const unit = seconds <= 7 * DAY_SECONDS ? ("hour" as const) : ("day" as const);
+  const slotSeconds = unit === "hour" ? 3_600 : DAY_SECONDS;
+  const { tool, ...rest } = scope;
+  const slash = tool?.indexOf("/") ?? 0;
+  const filter = tool === undefined ? rest : { ...rest, server: tool.slice(0, slash), tool: tool.slice(slash + 1) };
+  const since = `${seconds}s`;
+  const [times, calls] = await Promise.all([
+    readUsage([unit], { since, ...filter }),
+    readUsage([unit, "tool"], { since, ...filter }),
+  ]);
+  const byTime = new Map(times.rows.map((row) => [Date.parse(row[unit] ?? ""), row]));
+  const callsAt = new Map<number, number>();
+  for (const row of calls.rows) {
+    const at = Date.parse(row[unit] ?? "");
+    if (row.tool !== "") callsAt.set(at, (callsAt.get(at) ?? 0) + row.requests);
+  }
+  const slotMs = slotSeconds * 1000;
+  const last = Math.floor((Date.now() + 1) / slotMs) * slotMs;
+  const points: TrafficPoint[] = [];
+  for (let at = last - seconds * 1000 + slotMs; at <= last; at += slotMs)
+    points.push({ at, ...numbersOf(byTime.get(at)), mcpCalls: callsAt.get(at) ?? 0 });
+  const mcpCalls = [...callsAt.values()].reduce((sum, count) => sum + count, 0);
+  return {
+    slotSeconds,
+    coveredSeconds: seconds,
+    points,
+    total: { ...numbersOf(times.total), mcpCalls },
+    source: "database",
+  };
+}
+
+function numbersOf(row: UsageRow | undefined): Omit<TrafficPoint, "at"> {
+  if (!row) return { ...NO_NUMBERS, meanMs: null };
+  const { requests, failed, rejected, inputTokens, outputTokens, cost, durationMs } = row;
+  return {
+    ...NO_NUMBERS,
+    requests,
+    failed,
+    rejected,
+    tokens: inputTokens + outputTokens,
+    cost,
+    meanMs: requests === 0 ? null : durationMs / requests,
+  };
+}
+
+/** Lists failed and rejected requests by route and error, for at most the last day. */
+export const errors = createPoll(
+  () => getJson<TrafficRows>(`debug/history?by=error&seconds=${memorySeconds()}`),
+  INTERVAL_MS,
+);

@@ -4,13 +4,44 @@
 
 export function rateText(perSecond: number): string {
   if (perSecond === 0) return "0/s";
-  if (perSecond < 0.1) return "<0.1/s";
+  if (perSecond < 0.1) return `${Number((perSecond * 60).toPrecision(2))}/min`;
   if (perSecond < 10) return `${perSecond.toFixed(1)}/s`;
   return `${wholeText(perSecond)}/s`;
 }
 
 export function wholeText(value: number): string {
   return Math.round(value).toLocaleString("en-US");
+}
+
+/** Shortens large numbers, such as `1.2M`, for axes and cards. */
+export function shortText(value: number): string {
+  const size = Math.abs(value);
+  if (size >= 1e9) return `${trimmed(value / 1e9)}B`;
+  if (size >= 1e6) return `${trimmed(value / 1e6)}M`;
+  if (size >= 1e4) return `${trimmed(value / 1e3)}k`;
+  return Number.isInteger(value) ? wholeText(value) : trimmed(value);
+}
+
+/** Shows more digits for fractions of a cent. */
+export function dollarText(value: number): string {
+  if (value === 0) return "$0";
+  const size = Math.abs(value);
+  if (size >= 1e4) return `$${shortText(value)}`;
+  if (size >= 0.1) return `$${value.toFixed(2)}`;
+  return `$${Number(value.toPrecision(2))
+    .toFixed(Math.min(9, 1 - Math.floor(Math.log10(size))))
+    .replace(/0+$/, "")}`;
+}
+
+/** Shows round values without fractions, such as `25 ms` and `2.5 s`. */
+export function axisDurationText(ms: number): string {
+  if (ms === 0) return "0";
+  if (ms < 1_000) return `${trimmed(ms)} ms`;
+  return ms < 120_000 ? `${trimmed(ms / 1_000)} s` : `${trimmed(ms / 60_000)} min`;
+}
+
+function trimmed(value: number): string {
+  return String(Number(value.toPrecision(3)));
 }
 
 export function durationText(ms: number | undefined): string {

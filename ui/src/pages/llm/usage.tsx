@@ -1,147 +1,167 @@
 /**
- * Shows tokens over time by model, and the usage of recent requests by model, subject, and route.
+ * Shows tokens over time by model, and calls, tokens, and cost by model, key, user, and route.
  */
-import { useEffect, useRef, useState } from "preact/hooks";
-import { history, seriesBy } from "../../data/history.ts";
-import { usePoll } from "../../data/poll.ts";
-import { type RequestRow, requestList } from "../../data/requests.ts";
-import { theme } from "../../frame/theme.ts";
-import { visible, wholeText } from "../../parts/format.ts";
-import { Panel } from "../../parts/panel.tsx";
+import { useEffect, useState } from "preact/hooks";
+import type { TrafficRows } from "../../../../src/observe/trace/request-record.ts";
+import { getJson } from "../../data/api.ts";
+import { createPoll, type Polled, usePoll } from "../../data/poll.ts";
+import { hasHistory, memorySeconds, range, trafficOf } from "../../data/traffic.ts";
+import { readUsage } from "../../data/usage.ts";
+import { Chart } from "../../parts/chart.tsx";
+import { dollarText, percentText, shortText, visible, wholeText } from "../../parts/format.ts";
+import { Panel, Skeleton } from "../../parts/panel.tsx";
 import { ScrollX } from "../../parts/scroll-x.tsx";
 import { Tabs } from "../../parts/tabs.tsx";
-import type { DrawChart } from "./chart.ts";
-import { COLORS } from "./chart-colors.ts";
+import { RangeChoice } from "../../parts/traffic-chart.tsx";
 
-type By = "model" | "subject" | "route";
+type By = "model" | "key" | "user" | "route";
 
-const TOKENS = "gen_ai_client_token_usage_sum";
-const MODEL = "gen_ai_response_model";
+const INTERVAL_MS = 5_000;
+/** The chart has one color for each model. */
+const CHART_MODELS = 6;
+
+interface UsedRow {
+  readonly name: string;
+  readonly requests: number;
+  readonly failed: number;
+  readonly tokens: number;
+  readonly cost: number;
+}
+
+const polls = new Map<string, Polled<readonly UsedRow[]>>();
+
+function usedBy(by: By): Polled<readonly UsedRow[]> {
+  const { seconds } = range();
+  const key = `${by} ${seconds} ${hasHistory.value}`;
+  const known = polls.get(key);
+  if (known) return known;
+  const isStored = hasHistory.value && (by === "user" || seconds > memorySeconds());
+  const poll = createPoll(() => (isStored ? storedRows(by, seconds) : rowsInMemory(by)), INTERVAL_MS);
+  polls.set(key, poll);
+  return poll;
+}
+
+async function storedRows(by: By, seconds: number): Promise<UsedRow[]> {
+  const { rows } = await readUsage([by], { since: `${seconds}s` });
+  return rows
+    .map((row) => ({ ...row, name: row[by] ?? "", tokens: row.inputTokens + row.outputTokens }))
+    .filter(({ tokens, name }) => tokens > 0 || (by === "model" && name !== ""));
+}
+
+async function rowsInMemory(by: By): Promise<UsedRow[]> {
+  const group = by === "route" ? "node" : by;
+  const { rows } = await getJson<TrafficRows>(`debug/history?by=${group}&seconds=${memorySeconds()}`);
+  const sums = new Map<string, UsedRow>();
+  for (const row of rows) {
+    if (row.tokens === 0 && by !== "model") continue;
+    const name = row.name[by === "route" ? 1 : 0] ?? "";
+    const sum = sums.get(name) ?? { name, requests: 0, failed: 0, tokens: 0, cost: 0 };
+    sums.set(name, {
+      name,
+      requests: sum.requests + row.requests,
+      failed: sum.failed + row.failed,
+      tokens: sum.tokens + row.tokens,
+      cost: sum.cost + row.cost,
+    });
+  }
+  return [...sums.values()].sort((a, b) => b.tokens - a.tokens);
+}
 
 export function UsagePanel() {
-  usePoll(history);
-  const rows = usePoll(requestList) ?? [];
   const [by, setBy] = useState<By>("model");
-  const used = totals(rows, by);
+  const used = usePoll(usedBy(by));
   return (
-    <Panel title="Usage" end={<span class="muted">last 500 requests</span>}>
+    <Panel title="Usage" end={<RangeChoice />}>
       <div class="stack">
         <TokenChart />
         <Tabs<By>
           label="Usage by"
           tabs={[
             { name: "model", title: "By model" },
-            { name: "subject", title: "By subject or key" },
+            { name: "key", title: "By key" },
+            ...(hasHistory.value ? [{ name: "user" as const, title: "By user" }] : []),
             { name: "route", title: "By route" },
           ]}
           selected={by}
           onSelect={setBy}
         />
-        {used.length === 0 ? (
-          <p class="muted">No LLM calls yet. Send a message in the chat.</p>
+        {used === undefined ? (
+          <Skeleton lines={2} />
+        ) : used.length === 0 ? (
+          <p class="muted">
+            {by === "key"
+              ? "No LLM calls with an API key in this range."
+              : "No LLM calls in this range. Send a message in the chat."}
+          </p>
         ) : (
-          <ScrollX>
-            <table>
-              <thead>
-                <tr>
-                  <th scope="col">{by}</th>
-                  <th scope="col" class="number">
-                    calls
-                  </th>
-                  <th scope="col" class="number">
-                    in
-                  </th>
-                  <th scope="col" class="number">
-                    out
-                  </th>
-                  <th scope="col" class="number">
-                    cost
-                  </th>
-                </tr>
-              </thead>
-              <tbody>
-                {used.map((row) => (
-                  <tr key={row.name}>
-                    <td class="mono">{row.name === "" ? <span class="muted">none</span> : visible(row.name)}</td>
-                    <td class="number">{wholeText(row.calls)}</td>
-                    <td class="number">{wholeText(row.input)}</td>
-                    <td class="number">{wholeText(row.output)}</td>
-                    <td class="number">{row.cost === 0 ? "" : `$${row.cost.toFixed(4)}`}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </ScrollX>
+          <UsedTable by={by} rows={used} />
         )}
       </div>
     </Panel>
   );
 }
 
-function TokenChart() {
-  const place = useRef<HTMLDivElement>(null);
-  const draw = useRef<DrawChart | undefined>(undefined);
-  const { times, series } = seriesBy(TOKENS, MODEL);
-  const total = [...series.values()].flat().reduce((sum, value) => sum + value, 0);
-  const chosen = theme.value;
-  useEffect(() => {
-    if (times.length < 2 || total === 0) return;
-    const show = (): void => draw.current?.(times, series);
-    if (draw.current) show();
-    else
-      void import("./chart.ts").then(({ createChart }) => {
-        if (!place.current || draw.current) return;
-        draw.current = createChart(place.current);
-        show();
-      });
-  }, [times, series, total]);
-  // Colors are read when the chart is created, so a new theme requires a new chart.
-  useEffect(
-    () => () => {
-      draw.current = undefined;
-      place.current?.replaceChildren();
-    },
-    [chosen],
-  );
-  const isShown = times.length >= 2 && total > 0;
+const TITLES: Readonly<Record<By, string>> = { model: "Model", key: "Key", user: "User", route: "Route" };
+
+function UsedTable({ by, rows }: { by: By; rows: readonly UsedRow[] }) {
   return (
-    <figure class="chart-figure">
-      {isShown ? <figcaption>Tokens by model, per 2 s, while this page was open (up to 5 minutes)</figcaption> : null}
-      <div class="chart" ref={place} role="img" aria-label={`Tokens over the last five minutes: ${wholeText(total)}`} />
-      {isShown ? (
-        <ul class="legend">
-          {[...series].map(([name, values], i) => (
-            <li key={name}>
-              <span class="swatch" style={{ background: `var(${COLORS[i % COLORS.length]})` }} aria-hidden="true" />
-              <span class="mono">{name === "" ? "unknown model" : visible(name)}</span>
-              <span class="muted">{wholeText(values.reduce((sum, value) => sum + value, 0))} tokens</span>
-            </li>
+    <ScrollX>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">{TITLES[by]}</th>
+            {["Calls", "Failed", "Tokens", "Cost"].map((title) => (
+              <th key={title} scope="col" class="number">
+                {title}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map(({ name, requests, failed, tokens, cost }) => (
+            <tr key={name}>
+              <td class="mono">{name === "" ? <span class="muted">none</span> : visible(name)}</td>
+              <td class="number">{wholeText(requests)}</td>
+              <td class="number">{failed === 0 ? "" : percentText(failed / requests)}</td>
+              <td class="number">{shortText(tokens)}</td>
+              <td class="number">{cost === 0 ? "" : dollarText(cost)}</td>
+            </tr>
           ))}
-        </ul>
-      ) : null}
-    </figure>
+        </tbody>
+      </table>
+    </ScrollX>
   );
 }
 
-interface Total {
-  readonly name: string;
-  calls: number;
-  input: number;
-  output: number;
-  cost: number;
-}
-
-function totals(rows: readonly RequestRow[], by: By): Total[] {
-  const found = new Map<string, Total>();
-  for (const { llm, subject, route } of rows) {
-    if (!llm) continue;
-    const name = (by === "model" ? llm.model : by === "subject" ? subject : route) ?? "";
-    const total = found.get(name) ?? { name, calls: 0, input: 0, output: 0, cost: 0 };
-    total.calls += 1;
-    total.input += llm.inputTokens ?? 0;
-    total.output += llm.outputTokens ?? 0;
-    total.cost += llm.cost ?? 0;
-    found.set(name, total);
-  }
-  return [...found.values()].sort((a, b) => b.input + b.output - (a.input + a.output));
+function TokenChart() {
+  const names = (usePoll(usedBy("model")) ?? [])
+    .filter(({ tokens }) => tokens > 0)
+    .slice(0, CHART_MODELS)
+    .map(({ name }) => name);
+  const list = names.map((model) => trafficOf({ model }));
+  useEffect(() => {
+    const stops = list.map((poll) => poll.watch());
+    return () => {
+      for (const stop of stops) stop();
+    };
+  }, [names.join("\n"), range().seconds]);
+  const reports = list.map((poll) => poll.value.value);
+  const first = reports[0];
+  // The height is reserved, so that the page does not move when the data arrives.
+  if (first === undefined) return <div class="chart-space muted">No tokens in this range.</div>;
+  const times = first.points.map(({ at }) => at);
+  return (
+    <Chart
+      title={`Tokens by model in the last ${range().title}`}
+      times={times}
+      slotSeconds={first.slotSeconds}
+      kind="bars"
+      format={shortText}
+      height={160}
+      series={names.map((name, i) => {
+        const tokens = new Map(reports[i]?.points.map((point) => [point.at, point.tokens]));
+        return { name, color: `--chart-${i + 1}`, values: times.map((at) => tokens.get(at) ?? 0) };
+      })}
+    />
+  );
 }

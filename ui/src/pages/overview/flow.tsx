@@ -4,8 +4,8 @@
  */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Dump, type DumpBackend, type Leaf, leavesOf, matchText } from "../../data/dump.ts";
-import { countOf, keyOf, p95Of, rateOf, sparkOf } from "../../data/history.ts";
 import { serverState } from "../../data/mcp-targets.ts";
+import { failingRoutes, keyOf, nodes, trafficOfNode } from "../../data/nodes.ts";
 import { param, setParams, withParams } from "../../frame/router.ts";
 import { durationText, percentText, rateText, visible, wholeText } from "../../parts/format.ts";
 import { Sparkline } from "../../parts/sparkline.tsx";
@@ -26,14 +26,18 @@ import {
 
 const MORE_ROUTES = 38;
 
-/** With many routes, shows the busiest routes and a search. */
+/** With many routes, shows failing routes, then the busiest, and a search. */
 export function Flow({ dump, selected }: { dump: Dump; selected: string }) {
   const search = param("find");
   const [limit, setLimit] = useState(DRAWN_ROUTES);
-  // Routes are ranked only when the configuration changes, so that nodes do not move when rates change.
+  const { generation } = dump.reload;
+  const isKnown = nodes.value.value !== undefined;
+  const [failing, span] = [failingRoutes.value, param("range")];
+  // Routes are not ranked again when rates change, so that nodes do not move.
+  const ranks = useMemo(() => ranksOf(dump), [generation, isKnown, failing, span]);
   const part = useMemo(
-    () => drawnPart(dump, { search, limit, selected, busy: (route) => countOf(keyOf.route(route)) }),
-    [dump, search, limit, selected],
+    () => drawnPart(dump, { search, limit, selected, rank: (route) => ranks.get(route) ?? 0 }),
+    [dump, search, limit, selected, ranks],
   );
   if (dump.routes.length <= DRAWN_ROUTES) return <Picture dump={dump} selected={selected} />;
   const hidden = dump.routes.length - part.routes.length;
@@ -50,7 +54,7 @@ export function Flow({ dump, selected }: { dump: Dump; selected: string }) {
         />
         <span class="muted">
           {search === ""
-            ? `The ${part.routes.length} busiest of ${wholeText(dump.routes.length)} routes`
+            ? `${part.routes.length} of ${wholeText(dump.routes.length)} routes: failing first, then busiest`
             : `${part.routes.length} routes with this text`}
         </span>
         {hidden > 0 && search === "" ? (
@@ -63,6 +67,16 @@ export function Flow({ dump, selected }: { dump: Dump; selected: string }) {
       <Picture dump={part} selected={selected} />
     </section>
   );
+}
+
+/** Returns the position of each route, by failed requests, then by all requests. */
+function ranksOf(dump: Dump): ReadonlyMap<string, number> {
+  const routes = dump.routes.map(({ name }) => {
+    const { requests, errorShare } = trafficOfNode(keyOf.route(name));
+    return { name, requests, failed: Math.round(requests * errorShare) };
+  });
+  routes.sort((a, b) => b.failed - a.failed || b.requests - a.requests);
+  return new Map(routes.map(({ name }, i) => [name, i]));
 }
 
 function Picture({ dump, selected }: { dump: Dump; selected: string }) {
@@ -97,23 +111,20 @@ function Picture({ dump, selected }: { dump: Dump; selected: string }) {
 
 function Curve({ link, from, to }: { link: Link; from: Box | undefined; to: Box | undefined }) {
   if (!from || !to) return null;
-  const rate = rateOf(keyOf[link.kind](from.name, to.name));
-  const level = levelOfRate(rate);
+  const traffic = trafficOfNode(keyOf[link.kind](from.name, to.name));
   return (
     <path
-      class={rate.requests === 0 ? "link idle" : `link ${level}`}
+      class={traffic.requests === 0 ? "link idle" : `link ${levelOfRate(traffic)}`}
       d={curveOf(from, to)}
-      stroke-width={strokeWidth(rate.requests)}
+      stroke-width={strokeWidth(traffic.perSecond)}
     />
   );
 }
 
 function Node({ box, dump, isWide, isSelected }: { box: Box; dump: Dump; isWide: boolean; isSelected: boolean }) {
   const { kind, name } = box;
-  const key = keyOf[kind](name);
-  const rate = rateOf(key);
-  const p95 = kind === "backend" ? undefined : p95Of(key);
-  const level = levelOfRate(rate);
+  const traffic = trafficOfNode(keyOf[kind](name));
+  const level = levelOfRate(traffic);
   const place = isWide
     ? { left: `${box.x}px`, top: `${box.y}px`, width: `${box.width}px`, height: `${box.height}px` }
     : {};
@@ -129,13 +140,13 @@ function Node({ box, dump, isWide, isSelected }: { box: Box; dump: Dump; isWide:
         <span class="muted small ellipsis hint">{subtitleOf(kind, name, dump)}</span>
       </span>
       <span class="numbers">
-        <span>{rateText(rate.requests)}</span>
-        {p95 === undefined ? null : <span class="muted">p95 {durationText(p95 * 1000)}</span>}
-        {rate.errorShare > 0 ? <Status level={level}>{percentText(rate.errorShare)} errors</Status> : null}
-        {rate.errorShare === 0 && rate.rejectedShare > 0 ? (
-          <Status level="warn">{percentText(rate.rejectedShare)} rejected</Status>
+        <span>{rateText(traffic.perSecond)}</span>
+        {traffic.p95Ms === null ? null : <span class="muted p95">p95 {durationText(traffic.p95Ms)}</span>}
+        {traffic.errorShare > 0 ? <Status level={level}>{percentText(traffic.errorShare)} errors</Status> : null}
+        {traffic.errorShare === 0 && traffic.rejectedShare > 0 ? (
+          <Status level="warn">{percentText(traffic.rejectedShare)} rejected</Status>
         ) : null}
-        <Sparkline values={sparkOf(key)} />
+        <Sparkline values={traffic.trend} />
       </span>
       {kind === "backend" ? <Leaves backend={dump.backends.find((one) => one.name === name)} /> : null}
     </a>

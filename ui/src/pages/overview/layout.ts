@@ -36,22 +36,22 @@ export const MAX_LEAVES = 4;
 /** Below this width, the diagram is shown as a list. */
 export const MIN_WIDTH = 640;
 
-/** With more routes, only the busiest are drawn at first. */
+/** With more routes, only some are drawn at first. */
 export const DRAWN_ROUTES = 12;
 
 /**
- * Returns the configuration with only the matching or busiest routes, their listeners and their backends. The
- * original order is kept, so that nothing moves when rates change.
+ * Returns the configuration with only the matching or first routes by rank, their listeners and their backends.
  */
 export function drawnPart(dump: Dump, options: DrawnOptions): Dump {
-  const { search, limit, selected, busy } = options;
+  const { search, limit, selected, rank } = options;
   if (dump.routes.length <= DRAWN_ROUTES) return dump;
   const text = search.toLowerCase();
   const found = text === "" ? dump.routes : dump.routes.filter(({ name }) => name.toLowerCase().includes(text));
-  const ranked = [...found].sort((a, b) => busy(b.name) - busy(a.name)).slice(0, limit);
+  const sorted = [...dump.routes].sort((a, b) => rank(a.name) - rank(b.name));
+  const ranked = sorted.filter((route) => found.includes(route)).slice(0, limit);
   const names = new Set(ranked.map(({ name }) => name));
   if (selected.startsWith("route:")) names.add(selected.slice("route:".length));
-  const routes = dump.routes.filter(({ name }) => names.has(name));
+  const routes = sorted.filter(({ name }) => names.has(name));
   const backends = new Set(routes.flatMap((route) => route.backends.map(({ name }) => name)));
   const listeners = new Set(routes.flatMap((route) => route.gateways));
   return {
@@ -68,8 +68,8 @@ export interface DrawnOptions {
   readonly search: string;
   readonly limit: number;
   readonly selected: string;
-  /** Returns the number of requests that the route has served. */
-  busy(route: string): number;
+  /** Routes with lower ranks come first. */
+  rank(route: string): number;
 }
 
 export function layoutOf(dump: Dump, width: number): Layout {

@@ -8,11 +8,13 @@ import { configText, placeOf } from "../../data/config-text.ts";
 import type { Dump, Policies } from "../../data/dump.ts";
 import { usePoll } from "../../data/poll.ts";
 import { type RequestRow, requestList } from "../../data/requests.ts";
+import { type Scope, trafficOf } from "../../data/traffic.ts";
 import { pageHref, setParams } from "../../frame/router.ts";
 import { fileName, visible } from "../../parts/format.ts";
 import { Json } from "../../parts/json.tsx";
 import { Panel } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
+import { CHARTS, type ChartName, TrafficChart } from "../../parts/traffic-chart.tsx";
 import { RequestTable } from "../requests/request-table.tsx";
 
 const SHOWN_REQUESTS = 8;
@@ -35,6 +37,7 @@ export function NodePanel({ dump, id }: { dump: Dump; id: string }) {
         </button>
       }
     >
+      <NodeCharts kind={kind} name={name} />
       <div class="columns">
         <div class="stack">
           <Canaries dump={dump} kind={kind} name={name} />
@@ -48,6 +51,22 @@ export function NodePanel({ dump, id }: { dump: Dump; id: string }) {
       </div>
       <LastRequests rows={rows} kind={kind} name={name} />
     </Panel>
+  );
+}
+
+function NodeCharts({ kind, name }: { kind: string; name: string }) {
+  const scope: Scope = { [kind]: name };
+  const total = usePoll(trafficOf(scope))?.total;
+  const shown: readonly ChartName[] = ["requests", "latency", ...((total?.tokens ?? 0) > 0 ? ["tokens" as const] : [])];
+  return (
+    <div class="charts">
+      {shown.map((chart) => (
+        <div key={chart}>
+          <h3>{CHARTS[chart]}</h3>
+          <TrafficChart name={chart} scope={scope} height={140} />
+        </div>
+      ))}
+    </div>
   );
 }
 
@@ -104,7 +123,7 @@ function Written({ name }: { name: string }) {
           {fileName(place.file)}:{place.line}
         </a>
       </h3>
-      <pre class="code">{visible(place.text).replaceAll("\u240a", "\n")}</pre>
+      <pre class="code wrapped">{visible(place.text).replaceAll("\u240a", "\n")}</pre>
     </div>
   );
 }

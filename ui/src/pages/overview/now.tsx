@@ -4,9 +4,9 @@
 import { useState } from "preact/hooks";
 import { ready } from "../../data/about.ts";
 import { type Dump, leavesOf } from "../../data/dump.ts";
-import { growthBy, resultOfLabels } from "../../data/history.ts";
 import { serverState } from "../../data/mcp-targets.ts";
 import { tasks, tasksOfKind } from "../../data/tasks.ts";
+import { errors, range } from "../../data/traffic.ts";
 import { pageHref } from "../../frame/router.ts";
 import { ageText, bytesText, fileName, visible, wholeText } from "../../parts/format.ts";
 import { Panel } from "../../parts/panel.tsx";
@@ -33,7 +33,7 @@ export function Problems({ dump }: { dump: Dump }) {
         {shown.map(({ level, text, href }) => (
           <li key={text}>
             <Status level={level}>
-              <span class="wrap">{href === undefined ? visible(text) : <a href={href}>{visible(text)}</a>}</span>
+              <span class="wrap text">{href === undefined ? visible(text) : <a href={href}>{visible(text)}</a>}</span>
             </Status>
           </li>
         ))}
@@ -146,31 +146,30 @@ function sentencesOf(dump: Dump): Sentence[] {
   ];
 }
 
+/** Returns failed requests before rejected ones, and the most frequent first. */
 function errorSentences(): Sentence[] {
-  const isFailed = (labels: Readonly<Record<string, string>>): boolean => resultOfLabels(labels) === "failed";
-  return [
-    ...sentencesBy("bad", growthBy("gateway_requests_total", "error", isFailed)),
-    ...sentencesBy(
-      "warn",
-      growthBy("gateway_requests_total", "error", (labels) => !isFailed(labels)),
-    ),
-  ];
+  const rows = errors.value.value?.rows ?? [];
+  const suffix = range().seconds > 86_400 ? " in the last 24 h" : "";
+  return (["failed", "rejected"] as const).flatMap((result) =>
+    rows
+      .filter(({ name }) => name[1] === result)
+      .map(({ name: [route = "", , code = ""], requests }) => ({
+        level: result === "failed" ? ("bad" as const) : ("warn" as const),
+        text: `${countText(requests, route)} ${codeText(result, code)}${suffix}`,
+        href: pageHref("requests", {
+          ...(route === "" ? {} : { route }),
+          ...(/^\d+$/.test(code) ? { status: `${code[0]}xx` } : { text: code }),
+        }),
+      })),
+  );
 }
 
-function sentencesBy(level: Level, growth: ReadonlyMap<string, number>): Sentence[] {
-  return [...growth]
-    .filter(([code, count]) => code !== "" && count > 0)
-    .sort((a, b) => b[1] - a[1])
-    .slice(0, 4)
-    .map(([code, count]) => ({
-      level,
-      text: `${countText(level, code, count)} since you opened this page`,
-      href: pageHref("requests", { text: code }),
-    }));
+function countText(count: number, route: string): string {
+  return `${wholeText(count)} ${count === 1 ? "request" : "requests"} ${route === "" ? "without a route" : `to ${route}`}`;
 }
 
-function countText(level: Level, code: string, count: number): string {
-  const noun = count === 1 ? "request" : "requests";
-  if (code === "rate_limited") return `${wholeText(count)} rate-limited ${noun}`;
-  return `${wholeText(count)} ${noun} ${level === "bad" ? "failed" : "rejected"} with ${code}`;
+function codeText(result: string, code: string): string {
+  if (code === "rate_limited") return "rate-limited";
+  if (/^\d+$/.test(code)) return `${result} with status ${code}`;
+  return `${result}: ${code.replaceAll("_", " ")}`;
 }

@@ -1,94 +1,63 @@
 /**
- * Shows six key numbers, most with their trend over the selected range.
+ * Shows six key numbers of the selected range. Each is a link to its chart.
  */
-import { useEffect } from "preact/hooks";
 import { usePoll } from "../../data/poll.ts";
-import { tasks, tasksOfKind } from "../../data/tasks.ts";
-import { RANGES, rangeSeconds, traffic } from "../../data/traffic.ts";
-import { param, setParams } from "../../frame/router.ts";
-import { durationText, percentText, rateText, wholeText } from "../../parts/format.ts";
-import { Sparkline } from "../../parts/sparkline.tsx";
+import { trafficOf } from "../../data/traffic.ts";
+import { withParams } from "../../frame/router.ts";
+import { dollarText, durationText, percentText, rateText, shortText, wholeText } from "../../parts/format.ts";
+import { CHARTS, type ChartName, selectedChart, TrafficChart } from "../../parts/traffic-chart.tsx";
 
 export function Numbers() {
-  const report = usePoll(traffic);
-  const seconds = rangeSeconds();
-  useEffect(() => void traffic.refresh(), [seconds]);
+  const report = usePoll(trafficOf());
   const total = report?.total;
-  const points = report?.points ?? [];
-  const covered = Math.max(1, points.length * (report?.slotSeconds ?? 1));
-  const sessions = tasksOfKind(tasks.value.value?.tasks ?? [], ({ kind }) => kind.includes("session")).length;
+  const selected = selectedChart();
   const failedShare = total && total.requests > 0 ? total.failed / total.requests : 0;
+  const latency = total && (report.source === "memory" ? total.p95Ms : meanMs(report.points));
+  const tiles: Readonly<Record<ChartName, { value: string; note: string; level?: string; title?: string }>> = {
+    requests: {
+      value: total ? rateText(total.requests / report.coveredSeconds) : "…",
+      note: total ? `${wholeText(total.requests)} in total` : "",
+    },
+    errors: {
+      level: failedShare > 0 ? "bad" : "",
+      value: total ? percentText(failedShare) : "…",
+      note: total ? `${wholeText(total.failed)} failed, ${wholeText(total.rejected)} rejected` : "",
+    },
+    latency: {
+      value: total ? durationText(latency ?? undefined) : "…",
+      note: report?.source === "database" ? "mean" : "p95",
+    },
+    tokens: { value: total ? shortText(total.tokens) : "…", note: "input and output" },
+    cost: { value: total ? dollarText(total.cost) : "…", note: "estimated from prices" },
+    mcp: { value: total ? shortText(total.mcpCalls) : "…", note: "tools, prompts, resources" },
+  };
   return (
-    <section class="glance" aria-label="Traffic at a glance">
-      <Tile
-        title="Requests"
-        value={total ? rateText(total.requests / covered) : "…"}
-        note={total ? `${wholeText(total.requests)} in total` : ""}
-        values={points.map(({ requests }) => requests)}
-      />
-      <Tile
-        title="Errors"
-        level={failedShare > 0 ? "bad" : ""}
-        value={total ? percentText(failedShare) : "…"}
-        note={total ? `${wholeText(total.failed)} failed, ${wholeText(total.rejected)} rejected` : ""}
-        values={points.map(({ failed }) => failed)}
-      />
-      <Tile
-        title="p95"
-        value={total ? (total.p95Ms === null ? "–" : durationText(total.p95Ms)) : "…"}
-        note="95% of requests are faster"
-        values={points.map(({ p95Ms }) => p95Ms ?? 0)}
-      />
-      <Tile
-        title="Tokens"
-        value={total ? wholeText(total.tokens) : "…"}
-        note="input and output"
-        values={points.map(({ tokens }) => tokens)}
-      />
-      <Tile
-        title="Cost"
-        value={total ? `$${total.cost.toFixed(total.cost < 1 ? 4 : 2)}` : "…"}
-        note="from the prices in the configuration"
-        values={points.map(({ cost }) => cost)}
-      />
-      <Tile title="MCP sessions" value={wholeText(sessions)} note="open now" values={[]} />
+    <section class="glance" aria-label="Traffic">
+      <div class="tiles">
+        {(Object.keys(CHARTS) as ChartName[]).map((name) => (
+          <a
+            key={name}
+            class={`tile ${tiles[name].level ?? ""}`}
+            href={withParams({ chart: name === "requests" ? "" : name })}
+            aria-current={name === selected ? "true" : undefined}
+          >
+            <span class="muted">{CHARTS[name]}</span>
+            <strong>{tiles[name].value}</strong>
+            <span class="muted small ellipsis">{tiles[name].note}</span>
+          </a>
+        ))}
+      </div>
+      <TrafficChart name={selected} />
     </section>
   );
 }
 
-export function RangeChoice() {
-  return (
-    <label class="range">
-      <span class="muted">Range</span>
-      <select
-        class="input"
-        value={param("range")}
-        onChange={(event) => setParams({ range: event.currentTarget.value }, { replace: true })}
-      >
-        {RANGES.map(({ name, title }) => (
-          <option key={name} value={name}>
-            {title}
-          </option>
-        ))}
-      </select>
-    </label>
-  );
-}
-
-function Tile(props: {
-  readonly title: string;
-  readonly value: string;
-  readonly note: string;
-  readonly values: readonly number[];
-  readonly level?: string;
-}) {
-  const { title, value, note, values, level = "" } = props;
-  return (
-    <div class={`tile ${level}`}>
-      <span class="muted">{title}</span>
-      <strong>{value}</strong>
-      {values.length > 1 ? <Sparkline values={values} width={96} height={20} /> : null}
-      <span class="muted small">{note}</span>
-    </div>
-  );
+function meanMs(points: readonly { requests: number; meanMs?: number | null }[]): number | undefined {
+  let requests = 0;
+  let sum = 0;
+  for (const point of points) {
+    requests += point.requests;
+    sum += (point.meanMs ?? 0) * point.requests;
+  }
+  return requests === 0 ? undefined : sum / requests;
 }

@@ -3,31 +3,36 @@
  */
 import { useEffect } from "preact/hooks";
 import { dump } from "../../data/dump.ts";
-import { history } from "../../data/history.ts";
+import { nodes } from "../../data/nodes.ts";
 import { usePoll } from "../../data/poll.ts";
 import { requestList } from "../../data/requests.ts";
 import { tasks } from "../../data/tasks.ts";
+import { errors, range } from "../../data/traffic.ts";
 import { param } from "../../frame/router.ts";
 import { Empty, PageHead, Skeleton } from "../../parts/panel.tsx";
+import { RangeChoice } from "../../parts/traffic-chart.tsx";
 import { Flow } from "./flow.tsx";
 import { NodePanel } from "./node-panel.tsx";
 import { Now, Problems } from "./now.tsx";
-import { Numbers, RangeChoice } from "./numbers.tsx";
+import { Numbers } from "./numbers.tsx";
 import { Recent } from "./recent.tsx";
 
 export function Overview() {
   const loaded = usePoll(dump);
-  usePoll(history);
+  usePoll(nodes);
+  usePoll(errors);
+  const { title, seconds } = range();
+  useEffect(() => {
+    void nodes.refresh();
+    void errors.refresh();
+  }, [seconds]);
   usePoll(tasks);
   // The palette and the node panel need recent requests.
   useEffect(() => requestList.watch(), []);
   const selected = param("node");
   return (
     <>
-      <PageHead
-        title="Overview"
-        doc="Listeners → routes → backends. Lines show the last 10 seconds, charts the last 5 minutes."
-      >
+      <PageHead title="Overview" doc={`Traffic of the last ${title}.`}>
         <RangeChoice />
       </PageHead>
       {loaded === undefined ? (
