@@ -3,6 +3,7 @@
  * the part and the route; TLS is passed through or terminated.
  */
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
+import type { Timer } from "../../../base/clock.ts";
 import type { TcpBackend, TcpPart, TcpRoute, TcpService } from "../../../core/topology.ts";
 import { parseAddress } from "../../../http/backend-address.ts";
 import { MAX_CLIENT_HELLO_BYTES, readClientHello } from "../../../http/client-hello.ts";
@@ -42,6 +43,7 @@ export function openTcpListener(
   const doors = new WeakMap<TcpPart, TlsAcceptor>();
   const positions = new WeakMap<TcpBackend, number>();
   let resolveDrained: (() => void) | undefined;
+  let drainTimer: Timer | undefined;
 
   function accept(socket: Socket): void {
     if (!limits.admit(socket)) return;
@@ -59,7 +61,12 @@ export function openTcpListener(
 
   function remove(connection: TcpConnection): void {
     connections.delete(connection);
-    if (connections.size === 0) resolveDrained?.();
+    if (connections.size === 0) drained();
+  }
+
+  function drained(): void {
+    drainTimer?.cancel();
+    resolveDrained?.();
   }
 
   function enter(part: TcpPart | undefined, serverName: string | undefined, socket: Socket): void {
@@ -157,18 +164,18 @@ export function openTcpListener(
         active: () => ({ connections: connections.size, requests: 0 }),
         drain() {
           server.close();
-          const drained = new Promise<void>((done) => {
+          const whenDrained = new Promise<void>((done) => {
             resolveDrained = done;
           });
-          if (connections.size === 0) resolveDrained?.();
-          else env.clock.after(DRAIN_MS, destroyAll);
-          return drained;
+          if (connections.size === 0) drained();
+          else drainTimer = env.clock.after(DRAIN_MS, destroyAll);
+          return whenDrained;
         },
         destroy() {
           server.close();
           idle.stop();
           destroyAll();
-          resolveDrained?.();
+          drained();
         },
       });
     });
