@@ -29,6 +29,13 @@ export const REQUEST_LIMITS = {
       "the first message of a client on a TLS listener with TLSRoutes",
       "the connection is closed",
     ],
+    ["MAX_RECORDS", "http/client-hello.ts", "TLS records of that message", "the connection is closed"],
+    [
+      "MAX_HELLO_CHUNKS",
+      "pipeline/listen/tcp/tcp-listener.ts",
+      "parts in which that message arrives",
+      "the connection is closed",
+    ],
     [
       "MAX_ATTEMPTS",
       "pipeline/listen/tcp/tcp-listener.ts",

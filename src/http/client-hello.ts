@@ -8,7 +8,9 @@ const CLIENT_HELLO = 1;
 const SERVER_NAME_EXTENSION = 0;
 const HOST_NAME = 0;
 /** A ClientHello with post-quantum key shares has a few KiB. A larger one is invalid. */
-export const MAX_CLIENT_HELLO_BYTES = 16_384;
+const MAX_CLIENT_HELLO_BYTES = 16_384;
+/** Clients send a ClientHello in one record, or in a few to pass middleboxes. */
+const MAX_RECORDS = 64;
 
 export type ClientHello =
   | { readonly state: "incomplete" | "invalid" }
@@ -38,27 +40,25 @@ function incomplete({ length }: Buffer): ClientHello {
   return length > 2 * MAX_CLIENT_HELLO_BYTES ? INVALID : INCOMPLETE;
 }
 
-/** Returns undefined if the bytes are not TLS handshake records. */
+/** Returns undefined if the bytes are not TLS handshake records. Records after the ClientHello are not read. */
 function joinRecords(bytes: Buffer): Buffer | undefined {
   const parts: Buffer[] = [];
+  let joinedBytes = 0;
   let at = 0;
   while (at < bytes.length) {
     if (bytes[at] !== HANDSHAKE_RECORD || (at + 1 < bytes.length && bytes[at + 1] !== 3)) return undefined;
     if (at + 5 > bytes.length) break;
-    const end = at + 5 + bytes.readUInt16BE(at + 3);
-    parts.push(bytes.subarray(at + 5, end));
-    if (isComplete(parts)) break;
-    at = end;
+    const length = bytes.readUInt16BE(at + 3);
+    // An empty record is not allowed (RFC 8446 section 5.1).
+    if (length === 0 || parts.length === MAX_RECORDS) return undefined;
+    const part = bytes.subarray(at + 5, at + 5 + length);
+    parts.push(part);
+    joinedBytes += part.length;
+    const [first = part] = parts;
+    if (first.length >= 4 && joinedBytes >= 4 + first.readUIntBE(1, 3)) break;
+    at += 5 + length;
   }
   return Buffer.concat(parts);
-}
-
-/** Records after the ClientHello, such as early data, have other types. */
-function isComplete(parts: readonly Buffer[]): boolean {
-  const [first] = parts;
-  if (first === undefined || first.length < 4) return false;
-  const have = parts.reduce((sum, { length }) => sum + length, 0);
-  return have >= 4 + first.readUIntBE(1, 3);
 }
 
 /** Throws a RangeError if a length is invalid. */

@@ -6,7 +6,7 @@ import { type AddressInfo, connect, createServer, type Server, type Socket } fro
 import type { Timer } from "../../../base/clock.ts";
 import type { TcpBackend, TcpPart, TcpRoute, TcpService } from "../../../core/topology.ts";
 import { parseAddress } from "../../../http/backend-address.ts";
-import { MAX_CLIENT_HELLO_BYTES, readClientHello } from "../../../http/client-hello.ts";
+import { readClientHello } from "../../../http/client-hello.ts";
 import { createServerNames, type NamedEntries } from "../../../http/tls-listener.ts";
 import type { Served } from "../../phases/pipeline-env.ts";
 import { createConnectionLimits } from "../connection-limits.ts";
@@ -17,6 +17,8 @@ import { nameOf } from "../request-entry.ts";
 import { createTlsAcceptor, type TlsAcceptor } from "../tls-acceptor.ts";
 import { TcpRelay } from "./tcp-relay.ts";
 
+/** Limits the work for a client that sends its first message byte by byte. */
+const MAX_HELLO_CHUNKS = 64;
 const CONNECT_TIMEOUT_MS = 5_000;
 /** Further endpoints are tried if a connection fails. */
 const MAX_ATTEMPTS = 3;
@@ -249,7 +251,7 @@ function readServerName(socket: Socket, env: ListenerEnv, found: (serverName: st
     chunks.push(chunk);
     const bytes = Buffer.concat(chunks);
     const hello = readClientHello(bytes);
-    if (hello.state === "incomplete" && bytes.length <= 2 * MAX_CLIENT_HELLO_BYTES) return;
+    if (hello.state === "incomplete" && chunks.length < MAX_HELLO_CHUNKS) return;
     socket.off("data", received);
     socket.off("end", ended);
     socket.off("close", isDone);
