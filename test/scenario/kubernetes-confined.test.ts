@@ -85,6 +85,24 @@ const ROWS: Readonly<Record<string, (port: number) => Row>> = {
   "ext-authz-url": (port) => ({
     policy: { traffic: { extAuthz: { url: `http://127.0.0.1:${port}/`, timeout: "30s" } } },
   }),
+  "backend-oauth": (port) => ({
+    policy: { traffic: { backendAuth: { oauth: { tokenUrl: `http://127.0.0.1:${port}/` } } } },
+    headers: { authorization: "Bearer a" },
+  }),
+  "backend-cross-app": (port) => ({
+    policy: {
+      traffic: {
+        backendAuth: {
+          crossAppAccess: {
+            identityProvider: { tokenUrl: `http://127.0.0.1:${port}/` },
+            resourceServer: { tokenUrl: "http://a.test/" },
+            audience: "a",
+          },
+        },
+      },
+    },
+    headers: { authorization: "Bearer a" },
+  }),
   "ext-authz-host": (port) => ({ policy: { traffic: { extAuthz: { host: `127.0.0.1:${port}`, timeout: "30s" } } } }),
   "ext-authz-address": (port) => ({ policy: { traffic: { extAuthz: { host: `127.0.0.1:${port}`, timeout: "30s" } } } }),
   "rate-limit": (port) => ({ policy: { traffic: { rateLimit: globalLimit(`127.0.0.1:${port}`) } } }),

@@ -141,6 +141,7 @@ const SPOKEN_FOR: readonly [pattern: RegExp, by: "fetch" | "pool" | "gRPC" | "na
   [/oauth\.issuer$/, "fetch"],
   [/oauth\.connectUrl$/, "name"],
   [/exchange\.tokenUrl$/, "fetch"],
+  [/backendAuth\.(oauth|crossAppAccess\.(identityProvider|resourceServer))\.tokenUrl$/, "fetch"],
   [/^host$|hostOverride$|baseUrl$/, "pool"],
   // Parts of the names of a provider's own hosts.
   [/(region|Region|resourceName|azureResourceName|vertexProject|projectId|tenantId)$/, "pool"],

@@ -100,7 +100,10 @@ test("no field of a cluster's policy names a file", () => {
 
 test("a choice between fields is a rule, or the plain keyword where a field has no type", () => {
   const traffic = specOf(gatewayPolicyCrd(policies)).properties?.traffic?.properties ?? {};
-  assert.deepEqual(traffic.backendAuth?.oneOf, [{ required: ["passthrough"] }, { required: ["key"] }]);
+  assert.deepEqual(
+    traffic.backendAuth?.oneOf,
+    ["passthrough", "key", "oauth", "crossAppAccess"].map((field) => ({ required: [field] })),
+  );
   assert.deepEqual(traffic.urlRewrite?.properties?.path?.["x-kubernetes-validations"], [
     {
       rule: "has(self.full) != has(self.prefix)",
