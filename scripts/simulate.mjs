@@ -1,12 +1,14 @@
 /**
  * `npm run simulate -- [--hours N] [--seed S] [--jobs N] [--clients N] [--run-hours N]`: runs simulations with the seeds
- * S, S + 1, … until N hours are simulated, each in a process of its own. `--replay --seed S` prints the events of one run.
+ * S, S + 1, … until N hours are simulated, each in a process of its own. `--replay --seed S` prints the events of one
+ * run. A run that breaks an invariant is repeated with fewer clients, to print the shortest replay. `--mutate` runs each fault of `test/simulation/mutations.mjs` with these seeds until it is found.
  */
 import { spawn } from "node:child_process";
-import { rmSync } from "node:fs";
+import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { build } from "esbuild";
+import { MUTATIONS } from "../test/simulation/mutations.mjs";
 import { root } from "./steps.mjs";
 
 const { values: flags } = parseArgs({
@@ -15,77 +17,174 @@ const { values: flags } = parseArgs({
     seed: { type: "string", default: "1" },
     jobs: { type: "string", default: "2" },
     clients: { type: "string", default: "100" },
+    "first-client": { type: "string", default: "0" },
     "run-hours": { type: "string", default: "6" },
     replay: { type: "boolean", default: false },
+    mutate: { type: "boolean", default: false },
   },
 });
 const out = join(root, `build-simulation-${process.pid}`);
 process.on("exit", () => rmSync(out, { recursive: true, force: true }));
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(130));
-await build({
-  entryPoints: [join(root, "test/simulation/main.ts")],
-  outdir: out,
-  bundle: true,
-  splitting: true,
-  platform: "node",
-  format: "esm",
-  packages: "external",
-  sourcemap: true,
-  logLevel: "error",
-});
 
 const runHours = Number(flags["run-hours"]);
-const runs = flags.replay ? 1 : Math.ceil(Number(flags.hours) / runHours);
-let next = 0;
-const total = { simulatedMs: 0, cpuMs: 0, requests: 0, broken: 0 };
-await Promise.all(Array.from({ length: Math.min(runs, Number(flags.jobs)) }, worker));
-if (!flags.replay) {
-  const hours = total.simulatedMs / 3_600_000;
-  const speed = total.simulatedMs / total.cpuMs;
-  console.log(
-    `${hours.toFixed(1)} hours, ${total.requests} requests, ${Math.round(speed)} times real time per CPU, ${total.broken} broken`,
-  );
-}
-process.exitCode = total.broken > 0 ? 1 : 0;
+const firstSeed = Number(flags.seed);
+const seeds = Array.from({ length: Math.ceil(Number(flags.hours) / runHours) }, (_, i) => firstSeed + i);
+if (flags.replay) await replay();
+else if (flags.mutate) await findMutations();
+else await simulateAll();
 
-async function worker() {
-  while (next < runs) await simulate(Number(flags.seed) + next++);
-}
-
-function simulate(seed) {
-  const args = ["--seed", String(seed), "--hours", String(runHours), "--clients", flags.clients];
-  if (flags.replay) args.push("--replay");
-  const child = spawn(process.execPath, ["--enable-source-maps", "--no-deprecation", join(out, "main.js"), ...args], {
-    cwd: root,
-    stdio: ["ignore", flags.replay ? "inherit" : "pipe", "inherit"],
+async function simulateAll() {
+  await bundle(out);
+  const waiting = [...seeds];
+  const results = [];
+  await inParallel(async () => {
+    for (let seed = waiting.shift(); seed !== undefined; seed = waiting.shift()) {
+      const result = await simulate(out, seed);
+      results.push(result);
+      const { digest, requests, statuses, simulatedMs, cpuMs, broken } = result;
+      const speed = Math.round(simulatedMs / cpuMs);
+      console.log(`seed ${seed}  ${digest}  ${requests} requests ${JSON.stringify(statuses)}  ${speed} times`);
+      if (broken === undefined) continue;
+      console.log(`  BROKEN ${broken}`);
+      console.log(`  ${replayCommand(seed, await fewestClients(seed, broken))}`);
+    }
   });
+  const sum = (field) => results.reduce((total, result) => total + result[field], 0);
+  const broken = results.filter((result) => result.broken !== undefined).length;
+  const speed = Math.round(sum("simulatedMs") / sum("cpuMs"));
+  console.log(
+    `${(sum("simulatedMs") / 3_600_000).toFixed(1)} hours, ${sum("requests")} requests, ${speed} times real time per CPU, ${broken} broken`,
+  );
+  process.exitCode = broken > 0 ? 1 : 0;
+}
+
+/** Halves the range of clients as long as the same invariant is broken. */
+async function fewestClients(seed, broken) {
+  const invariant = broken.split(":", 1)[0];
+  let range = allClients();
+  for (let isSmaller = true; isSmaller; ) {
+    const [first, end] = range;
+    const middle = Math.floor((first + end) / 2);
+    isSmaller = false;
+    if (middle === first) break;
+    for (const half of [
+      [first, middle],
+      [middle, end],
+    ]) {
+      const result = await simulate(out, seed, half);
+      if (result.broken?.split(":", 1)[0] !== invariant) continue;
+      range = half;
+      isSmaller = true;
+      break;
+    }
+  }
+  return range;
+}
+
+function allClients() {
+  return [Number(flags["first-client"]), Number(flags.clients)];
+}
+
+async function findMutations() {
+  const waiting = [...MUTATIONS.entries()].filter(([i]) => i !== 1 && i !== 2);
+  let found = 0;
+  await inParallel(async () => {
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+      const [index, mutation] = next;
+      const folder = join(out, String(index));
+      await bundle(folder, mutation);
+      let cpuMs = 0;
+      let hit;
+      for (const seed of seeds) {
+        const result = await simulate(folder, seed);
+        cpuMs += result.cpuMs;
+        if (result.broken === undefined) continue;
+        hit = result;
+        break;
+      }
+      if (hit) found += 1;
+      const how = hit ? `seed ${hit.seed}: ${hit.broken.split("\n", 1)[0].slice(0, 120)}` : "not found";
+      console.log(`${index + 1}. ${mutation.name}: ${how} (${Math.round(cpuMs / 1000)} s of CPU)`);
+    }
+  });
+  console.log(`${found} of ${MUTATIONS.length} found`);
+}
+
+async function replay() {
+  await bundle(out);
+  await run(out, ["--replay", ...argsOf(firstSeed, allClients())], "inherit");
+}
+
+function inParallel(worker) {
+  return Promise.all(Array.from({ length: Number(flags.jobs) }, worker));
+}
+
+function bundle(outdir, mutation) {
+  return build({
+    entryPoints: [join(root, "test/simulation/main.ts")],
+    outdir,
+    bundle: true,
+    splitting: true,
+    platform: "node",
+    format: "esm",
+    packages: "external",
+    sourcemap: true,
+    logLevel: "error",
+    plugins: mutation ? [mutate(mutation)] : [],
+  });
+}
+
+function mutate({ file, find, replace }) {
+  return {
+    name: "mutate",
+    setup({ onLoad }) {
+      onLoad({ filter: /\.ts$/ }, ({ path }) => {
+        if (path !== join(root, file)) return undefined;
+        const text = readFileSync(path, "utf8");
+        if (text.split(find).length !== 2) throw new Error(`${file} does not contain the text of the mutation once`);
+        return { contents: text.replace(find, () => replace), loader: "ts" };
+      });
+    },
+  };
+}
+
+async function simulate(folder, seed, clients = allClients()) {
+  const { code, output } = await run(folder, argsOf(seed, clients), "pipe");
+  const line = output.trim().split("\n").at(-1) ?? "";
+  if (line.startsWith("{")) return JSON.parse(line);
+  return {
+    seed,
+    digest: "none",
+    broken: `exit ${code} ${output}`,
+    simulatedMs: 0,
+    cpuMs: 0,
+    requests: 0,
+    statuses: {},
+  };
+}
+
+function argsOf(seed, [first, end]) {
+  return ["--seed", seed, "--hours", runHours, "--first-client", first, "--clients", end].map(String);
+}
+
+function replayCommand(seed, [first, end]) {
+  const clients = `--first-client ${first} --clients ${end}`;
+  return `npm run simulate -- --replay --seed ${seed} --run-hours ${runHours} ${clients}`;
+}
+
+function run(folder, args, stdout) {
+  const child = spawn(
+    process.execPath,
+    ["--enable-source-maps", "--no-deprecation", join(folder, "main.js"), ...args],
+    {
+      cwd: root,
+      stdio: ["ignore", stdout, "inherit"],
+    },
+  );
   let output = "";
   child.stdout?.on("data", (text) => {
     output += text;
   });
-  return new Promise((resolve) =>
-    child.on("close", (code) => {
-      if (!flags.replay) report(seed, code, output);
-      resolve();
-    }),
-  );
-}
-
-function report(seed, code, output) {
-  const line = output.trim().split("\n").at(-1) ?? "";
-  if (!line.startsWith("{")) {
-    total.broken += 1;
-    console.log(`seed ${seed}: exit ${code}\n${output}`);
-    return;
-  }
-  const { digest, broken, simulatedMs, cpuMs, requests, statuses } = JSON.parse(line);
-  total.simulatedMs += simulatedMs;
-  total.cpuMs += cpuMs;
-  total.requests += requests;
-  console.log(
-    `seed ${seed}  ${digest}  ${requests} requests ${JSON.stringify(statuses)}  ${Math.round(simulatedMs / cpuMs)} times`,
-  );
-  if (broken === undefined) return;
-  total.broken += 1;
-  console.log(`  BROKEN ${broken}\n  npm run simulate -- --replay --seed ${seed} --run-hours ${runHours}`);
+  return new Promise((resolve) => child.on("close", (code) => resolve({ code, output })));
 }

@@ -199,6 +199,8 @@ export class HttpClient {
       `GET ${pathOf(order)} HTTP/1.1\r\nhost: a.test\r\nx-nonce: ${nonce}\r\nconnection: Upgrade\r\nupgrade: websocket\r\n` +
         "sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
     );
+    // The connection closes at about the time of the backend's response.
+    if (random.chance(0.15)) return sleep(this.#report.scheduler, order.delayMs + random.between(0, 10));
     const head = await readHead(peer);
     if (typeof head === "string") return void this.#ended(nonce, head, "no response");
     const status = Number(head.first.split(" ")[1]);

@@ -15,6 +15,7 @@ const { values } = parseArgs({
     seed: { type: "string", default: "1" },
     hours: { type: "string", default: "1" },
     clients: { type: "string", default: "100" },
+    "first-client": { type: "string", default: "0" },
     replay: { type: "boolean", default: false },
   },
 });
@@ -22,6 +23,7 @@ const result = await simulate(
   {
     seed: Number(values.seed),
     hours: Number(values.hours),
+    firstClient: Number(values["first-client"]),
     clients: Number(values.clients),
     timeline: values.replay ? (line) => writeSync(1, `${line}\n`) : undefined,
   },

@@ -279,7 +279,8 @@ export class Network {
   readonly #random: Seeded;
   readonly #listeners = new Map<string, Listener>();
   readonly #open = new Set<Side>();
-  #connections = 0;
+  /** By the address that connects. */
+  readonly #connections = new Map<string, number>();
   #nextPort = 30_000;
 
   constructor(scheduler: Scheduler, random: Seeded) {
@@ -322,8 +323,10 @@ export class Network {
     faults: Faults,
     done: (error: NetworkError | undefined, side: Side | undefined) => void,
   ): void {
-    this.#connections += 1;
-    const random = this.#random.part(String(this.#connections));
+    const connection = (this.#connections.get(from) ?? 0) + 1;
+    this.#connections.set(from, connection);
+    // The conditions of a client's connections do not depend on other clients.
+    const random = this.#random.part(`${from} ${connection}`);
     const isSlow = random.chance(faults.slow);
     const conditions: Conditions = {
       baseMs: isSlow ? random.between(0, faults.slowMs) : random.between(0.05, 2),
@@ -332,7 +335,7 @@ export class Network {
       windowBytes: random.chance(faults.smallWindow) ? random.size(16, 4096) : random.size(4096, 262_144),
       isBlackhole: false,
     };
-    const label = `${from}>${address}:${port}#${this.#connections}`;
+    const label = `${from}>${address}:${port}#${connection}`;
     if (random.chance(faults.ignore)) return;
     this.scheduler.after(conditions.baseMs, () => {
       const listener = this.#listeners.get(`${address}:${port}`) ?? this.#listeners.get(`0.0.0.0:${port}`);

@@ -20,6 +20,8 @@ import { Seeded } from "./seeded.ts";
 export interface Options {
   readonly seed: number;
   readonly hours: number;
+  /** The clients from this number on, up to `clients`. */
+  readonly firstClient: number;
   readonly clients: number;
   /** Receives every event as a line. */
   readonly timeline: ((line: string) => void) | undefined;
@@ -95,7 +97,8 @@ routes:
 `;
 }
 
-export async function simulate({ seed, hours, clients, timeline }: Options, runLater: (run: () => void) => void) {
+export async function simulate(options: Options, runLater: (run: () => void) => void): Promise<Result> {
+  const { seed, hours, firstClient, clients, timeline } = options;
   const random = new Seeded(seed, "scenario");
   const scheduler = new Scheduler(seed);
   const network = new Network(scheduler, random.part("network"));
@@ -158,6 +161,7 @@ export async function simulate({ seed, hours, clients, timeline }: Options, runL
     write(line: string) {
       if (line.includes('"started"')) return;
       note(`log ${line.trimEnd()}`);
+      if (line.includes('"unexpected error"')) breaks("no exception is uncaught", line.trimEnd());
       requests.logged(line);
     },
     dropped: () => 0,
@@ -198,7 +202,7 @@ export async function simulate({ seed, hours, clients, timeline }: Options, runL
       heapSize: () => ({ usedBytes: 1, limitBytes: 100 }),
       memoryLimits: MEMORY,
     });
-    const running = Array.from({ length: clients }, (_, i) => clientOf(i).run());
+    const running = Array.from({ length: clients - firstClient }, (_, i) => clientOf(firstClient + i).run());
     void reloadNowAndThen(random.part("reloads"));
     await sleep(scheduler, hours * 3_600_000);
     isOver = true;
