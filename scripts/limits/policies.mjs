@@ -46,6 +46,18 @@ export const POLICY_LIMITS = {
       "characters of an identifier in an event that carries held text",
       "it is left out there",
     ],
+    [
+      "MAX_SERVICE_BYTES",
+      "llm/guards/guard-services.ts",
+      "the response of a moderation service",
+      "it counts as failed",
+    ],
+    [
+      "MAX_SERVICE_TOKENS",
+      "llm/guards/guard-services.ts",
+      "values in the response of a moderation service",
+      "it counts as failed",
+    ],
     ["MAX_VERDICT_BYTES", "llm/guards/guard-webhook.ts", "the response of a webhook guard", "it counts as failed"],
     ["MAX_PER_MINUTE", "llm/models/quota.ts", "`perMinute` of a deployment", "the configuration is rejected"],
     ["MAX_CATALOGUE_BYTES", "llm/models/quotes.ts", "a file of prices", "the configuration is rejected"],

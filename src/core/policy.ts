@@ -180,6 +180,8 @@ export interface CompileEnv {
   readonly matchedPrefixes: readonly string[];
   /** Resolves a path relative to the configuration file that contains it. */
   resolvePath(path: string): string;
+  /** The environment variables of the process, empty for a policy from a cluster. */
+  readonly environment: Readonly<Record<string, string | undefined>>;
   readonly endpoints?: EndpointDirectory | undefined;
   /** True if the policy comes from a Kubernetes cluster, so it must not access files or addresses of this machine. */
   readonly isConfined?: boolean;

@@ -84,6 +84,7 @@ export const testEnv: CompileEnv = {
   owner: "route test",
   matchedPrefixes: ["/"],
   resolvePath: (path) => path,
+  environment: {},
   readFile: () => {
     throw new Error("a unit test does not read files");
   },

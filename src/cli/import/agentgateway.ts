@@ -1,6 +1,7 @@
 /**
  * Converts a configuration of agentgateway, in either of its layouts, by rewriting fields with another name or shape.
  */
+import { guardsOf } from "./agentgateway-guards.ts";
 import { llmOf } from "./agentgateway-llm.ts";
 import { crossAppOf, oauthOf } from "./agentgateway-oauth.ts";
 import { processOf } from "./agentgateway-process.ts";
@@ -438,8 +439,9 @@ const SAME_NAME: Readonly<Record<string, Convert>> = {
 };
 
 export function convertPolicies(policies: Values, at: string, conversion: Conversion): Values {
-  const { localRateLimit, remoteRateLimit, transformation, ...others } = policies;
+  const { localRateLimit, remoteRateLimit, transformation, guardrails, ...others } = policies;
   const converted: Values = {};
+  if (guardrails !== undefined) others.ai = { ...asObject(others.ai), promptGuard: guardrails };
   for (const [name, value] of Object.entries(others))
     converted[name] = SAME_NAME[name]?.(value, `${at}.${name}`, conversion) ?? value;
   if (transformation !== undefined) converted.transformations = transformation;
@@ -464,7 +466,8 @@ function withProvider(value: unknown): unknown {
 }
 
 function withoutFormats(value: unknown, at: string, conversion: Conversion): unknown {
-  const { routes, ...others } = asObject(value);
+  const { routes, promptGuard, ...rest } = asObject(value);
+  const others = promptGuard === undefined ? rest : { ...rest, promptGuard: guardsOf(promptGuard, at, conversion) };
   if (routes !== undefined)
     conversion.differs.push(`${at}.routes: the format of a request is recognized by its path here`);
   return others;

@@ -294,6 +294,7 @@ function createCompiler(context: CompileContext) {
         if (KEY_FILE.test(text)) context.redaction.hideValues([text.trim()]);
         return text;
       },
+      environment: confined ? {} : context.environment,
       isConfined: confined !== undefined,
       isDry: context.isDry === true,
       endpoints: context.endpoints,

@@ -13,6 +13,7 @@ import { hasGuards, noteUnreadRules } from "../../llm/guards/prompt-rules.ts";
 import { compileTextGuard } from "../../llm/guards/text-guard.ts";
 import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
 import type { PromptRules, TextGuard, WebhookGuard } from "../../llm/request/llm-call.ts";
+import { compileServiceGuard, guardServices } from "./guard-services.ts";
 
 const message = z.strictObject({
   role: z.enum(["system", "developer", "user", "assistant"]).describe("The role of the message."),
@@ -66,6 +67,7 @@ const guard = exactlyOneOf(
       })
       .optional()
       .describe("Your own guard, called over HTTP."),
+    ...guardServices,
     rejection: z
       .strictObject({
         status: z.int().min(400).max(599).default(403).describe("The response status. Default: 403."),
@@ -78,8 +80,8 @@ const guard = exactlyOneOf(
       .optional()
       .describe("The response for rejected requests."),
   }),
-  ["regex", "webhook"],
-).refine(({ mode, webhook }) => mode !== "shadow" || webhook === undefined, {
+  ["regex", "webhook", ...Object.keys(guardServices)],
+).refine(({ mode, regex }) => mode !== "shadow" || regex !== undefined, {
   path: ["mode"],
   message: "`shadow` can only be used with `regex`",
 });
@@ -196,17 +198,19 @@ function compileWebhooks(
   const failures = env.metrics.counter("gateway_llm_guard_failures_total", "Webhook guard calls without a verdict.", [
     "url",
   ]);
-  const guards = configs?.flatMap(({ webhook, rejection }) => {
-    if (webhook === undefined) return [];
+  const fail = (url: string, failureMode: string, reason: string): void => {
+    failures.labels(url).add();
+    env.logger.for("llm").warn("guard webhook failed", { url, reason, failureMode });
+  };
+  const guards = configs?.flatMap(({ webhook, rejection, mode: _mode, regex: _regex, ...services }) => {
+    if (webhook === undefined) {
+      const own = rejection ?? DEFAULT_REJECTION;
+      return compileServiceGuard(services, { status: own.status, message: own.body }, env, fail) ?? [];
+    }
     const { url, headers, timeout: timeoutMs, failureMode } = webhook;
     const { status, body } = rejection ?? DEFAULT_REJECTION;
     const settings = { url, headers, timeoutMs, failureMode, rejection: { status, message: body } };
-    return [
-      createGuardWebhook(settings, env.fetch, (reason) => {
-        failures.labels(urlLabel(url)).add();
-        env.logger.for("llm").warn("guard webhook failed", { url: urlLabel(url), reason, failureMode });
-      }),
-    ];
+    return [createGuardWebhook(settings, env.fetch, (reason) => fail(urlLabel(url), failureMode, reason))];
   });
   return guards?.length === 0 ? undefined : guards;
 }

@@ -52,6 +52,7 @@ export function limitEnv(owner = "route test"): LimitEnv {
 
   const env: CompileEnv = {
     cel: compileExpression,
+    environment: {},
     clock,
     fetch: () => Promise.reject(new Error("no network in this test")),
     logger: silentLogger,

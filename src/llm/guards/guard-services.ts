@@ -1,0 +1,206 @@
+/**
+ * Implements guards that call the moderation services of OpenAI, Amazon Bedrock, Google Cloud, and Azure. If a service
+ * fails or its verdict is invalid, `failureMode` decides whether the call is rejected.
+ */
+import { z } from "zod";
+import type { Fetch } from "../../http/fetch.ts";
+import { HeaderList } from "../../http/headers.ts";
+import { parseBounded } from "../../json/json.ts";
+import type { GuardInput, GuardWebhook } from "./guard-webhook.ts";
+import { GuardRejection } from "./guarded-text.ts";
+
+const MAX_SERVICE_BYTES = 8 * 1024 * 1024;
+const MAX_SERVICE_TOKENS = 100_000;
+/** Azure rejects longer texts. */
+const MAX_AZURE_CHARACTERS = 10_000;
+const PIECE_OVERLAP = 500;
+const UNAVAILABLE = { status: 503, message: "the guard of this route could not be asked" };
+
+export interface ServiceCall {
+  readonly url: string;
+  readonly body: Buffer;
+  readonly headers: HeaderList;
+}
+
+export interface GuardServiceSettings {
+  readonly timeoutMs: number;
+  readonly failureMode: "closed" | "open";
+  readonly rejection: { readonly status: number; readonly message: string };
+  /** Adds the credential to the headers of a call. */
+  authorize(call: ServiceCall): void | Promise<void>;
+}
+
+export interface ServiceEnv {
+  readonly fetch: Fetch;
+  failed(reason: string): void;
+}
+
+/** Sends a JSON document and resolves with the parsed response. */
+export type Post = (url: string, value: unknown) => Promise<unknown>;
+
+/** Resolves with the texts to use instead, or with undefined to block the call. */
+export type GuardService = (input: GuardInput, post: Post) => Promise<readonly string[] | undefined>;
+
+export function createServiceGuard(
+  service: GuardService,
+  { timeoutMs, failureMode, rejection, authorize }: GuardServiceSettings,
+  { fetch, failed }: ServiceEnv,
+): GuardWebhook {
+  const post: Post = async (url, value) => {
+    const call = {
+      url,
+      body: Buffer.from(JSON.stringify(value)),
+      headers: HeaderList.of({ "content-type": "application/json" }),
+    };
+    await authorize(call);
+    const headers = Object.fromEntries(call.headers.entries());
+    const { status, body } = await fetch({
+      url,
+      method: "POST",
+      headers,
+      body: call.body,
+      timeoutMs,
+      maxBytes: MAX_SERVICE_BYTES,
+    });
+    if (status !== 200) throw new Error(`it answered ${status}`);
+    return parseBounded(body.toString("utf8"), MAX_SERVICE_TOKENS);
+  };
+  return {
+    async check(input) {
+      if (input.texts.every((text) => text === "")) return input.texts;
+      let texts: readonly string[] | undefined;
+      try {
+        texts = await service(input, post);
+      } catch (error) {
+        failed(error instanceof z.ZodError ? "it gave no valid verdict" : (error as Error).message);
+        if (failureMode === "open") return input.texts;
+        throw new GuardRejection({ rejection: UNAVAILABLE });
+      }
+      if (texts === undefined) throw new GuardRejection({ rejection });
+      return texts;
+    },
+  };
+}
+
+const moderation = z.object({ results: z.array(z.object({ flagged: z.boolean() })) });
+
+/** Calls `POST /moderations` of the OpenAI API. */
+export function openAiModeration({ baseUrl, model }: { baseUrl: string; model: string }): GuardService {
+  return async ({ texts }, post) => {
+    const { results } = moderation.parse(await post(`${baseUrl}/moderations`, { model, input: texts }));
+    if (results.length !== texts.length) throw new Error(`it judged ${results.length} texts of ${texts.length}`);
+    return results.some(({ flagged }) => flagged) ? undefined : texts;
+  };
+}
+
+const applied = z.object({
+  action: z.enum(["NONE", "GUARDRAIL_INTERVENED"]),
+  outputs: z.array(z.object({ text: z.string() })).default([]),
+  assessments: z.unknown(),
+});
+
+export interface BedrockGuardrail {
+  readonly baseUrl: string;
+  readonly guardrailIdentifier: string;
+  readonly guardrailVersion: string;
+}
+
+/**
+ * Calls `ApplyGuardrail` of Amazon Bedrock. If the guardrail intervenes, each text is checked by itself, because the
+ * outputs of a call do not name the text that they replace. An intervention that only anonymizes masks the text.
+ */
+export function bedrockGuardrails(config: BedrockGuardrail): GuardService {
+  const id = encodeURIComponent(config.guardrailIdentifier);
+  const url = `${config.baseUrl}/guardrail/${id}/version/${encodeURIComponent(config.guardrailVersion)}/apply`;
+  return async ({ texts, direction }, post) => {
+    const source = direction === "request" ? "INPUT" : "OUTPUT";
+    const apply = async (list: readonly string[]): Promise<z.output<typeof applied>> =>
+      applied.parse(await post(url, { source, content: list.map((text) => ({ text: { text } })) }));
+    const { action } = await apply(texts.filter((text) => text !== ""));
+    if (action === "NONE") return texts;
+    const checked: string[] = [];
+    for (const text of texts) {
+      const own = text === "" ? undefined : await apply([text]);
+      const [output] = own?.outputs ?? [];
+      if (own === undefined || own.action === "NONE") checked.push(text);
+      else if (output !== undefined && own.outputs.length === 1 && isMasked(own.assessments)) checked.push(output.text);
+      else return undefined;
+    }
+    return checked;
+  };
+}
+
+/** Each finding of a guardrail has an action. Findings that are only anonymized do not block the text. */
+function isMasked(assessments: unknown): boolean {
+  const actions = [...JSON.stringify(assessments ?? null).matchAll(/"action":"([A-Z_]+)"/g)].map(
+    ([, action]) => action,
+  );
+  return actions.includes("ANONYMIZED") && actions.every((action) => action === "ANONYMIZED" || action === "NONE");
+}
+
+const sanitized = z.object({
+  sanitizationResult: z.object({
+    filterMatchState: z.enum(["MATCH_FOUND", "NO_MATCH_FOUND"]),
+    invocationResult: z.literal("SUCCESS"),
+  }),
+});
+
+/** Calls `sanitizeUserPrompt` or `sanitizeModelResponse` of Google Model Armor with all texts. */
+export function googleModelArmor({ baseUrl, template }: { baseUrl: string; template: string }): GuardService {
+  return async ({ texts, direction }, post) => {
+    const data = { text: texts.join("\n") };
+    const [method, body] =
+      direction === "request"
+        ? (["sanitizeUserPrompt", { userPromptData: data }] as const)
+        : (["sanitizeModelResponse", { modelResponseData: data }] as const);
+    const { sanitizationResult } = sanitized.parse(await post(`${baseUrl}/v1/${template}:${method}`, body));
+    return sanitizationResult.filterMatchState === "MATCH_FOUND" ? undefined : texts;
+  };
+}
+
+const analyzed = z.object({
+  categoriesAnalysis: z.array(z.object({ category: z.string(), severity: z.int() })),
+  blocklistsMatch: z.array(z.unknown()).default([]),
+});
+const shielded = z.object({ userPromptAnalysis: z.object({ attackDetected: z.boolean() }) });
+
+export interface AzureContentSafety {
+  readonly endpoint: string;
+  readonly apiVersion: string;
+  /** Texts whose severity in a category is at least this number are blocked. */
+  readonly severityThreshold: number | undefined;
+  readonly blocklistNames: readonly string[];
+  readonly detectsJailbreak: boolean;
+}
+
+/** Calls `text:analyze` and, for requests, `text:shieldPrompt` of Azure AI Content Safety. */
+export function azureContentSafety(config: AzureContentSafety): GuardService {
+  const { severityThreshold: threshold, blocklistNames } = config;
+  const url = (name: string): string =>
+    `${config.endpoint}/contentsafety/text:${name}?api-version=${config.apiVersion}`;
+  return async ({ texts, direction }, post) => {
+    for (const text of texts.flatMap((whole) => pieces(whole, MAX_AZURE_CHARACTERS))) {
+      if (threshold !== undefined) {
+        const { categoriesAnalysis, blocklistsMatch } = analyzed.parse(
+          await post(url("analyze"), { text, blocklistNames }),
+        );
+        const category = categoriesAnalysis.find(({ severity }) => severity >= threshold);
+        if (category !== undefined || blocklistsMatch.length > 0) return undefined;
+      }
+      if (config.detectsJailbreak && direction === "request") {
+        const { userPromptAnalysis } = shielded.parse(
+          await post(url("shieldPrompt"), { userPrompt: text, documents: [] }),
+        );
+        if (userPromptAnalysis.attackDetected) return undefined;
+      }
+    }
+    return texts;
+  };
+}
+
+/** The pieces overlap, so that a phrase at a border is in one of them. */
+function pieces(text: string, length: number): string[] {
+  const list: string[] = [];
+  for (let at = 0; at < text.length; at += length - PIECE_OVERLAP) list.push(text.slice(at, at + length));
+  return list;
+}
