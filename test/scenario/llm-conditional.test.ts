@@ -36,6 +36,12 @@ ${entry("broken", "fail-503")}
             - { model: large, when: 'request.headers["x-tier"] == "gold"' }
             - { model: small, maxPromptTokens: 200 }
             - { model: tiny, when: "llm.streaming", maxPromptTokens: 100000 }
+    - name: by-body
+      routing:
+        conditional:
+          targets:
+            - { model: small, when: "default(json(request.body).max_tokens, 1024) <= 1024" }
+            - { model: large }
     - { name: cheap, routing: { conditional: { order: cheapest, targets: [{ model: unpriced }, { model: small }, { model: large }] } } }
     - { name: safe, routing: { conditional: { targets: [{ model: broken }, { model: small }] } } }
 `,
@@ -93,4 +99,10 @@ llm:
 `;
   await assert.rejects(startGateway(written("{ model: nobody }")), /"nobody", which is not among `models`/);
   await assert.rejects(startGateway(written("{ model: a, when: 'request.' }")), /when/);
+});
+
+test("a condition can read any field of the body", async () => {
+  assert.equal((await ask("by-body")).asked, "gpt-small");
+  assert.equal((await ask("by-body", { max_tokens: 1024 })).asked, "gpt-small");
+  assert.equal((await ask("by-body", { max_tokens: 4096 })).asked, "gpt-large");
 });

@@ -21,7 +21,29 @@ export function llmOf(llm: Values, convertPolicies: ConvertPolicies, conversion:
       ? { ...model, ...(auth === undefined ? {} : { auth }) }
       : { ...model, params: { ...params, apiKey: key } };
   });
-  return { ...section, ...(llm.models === undefined ? {} : { models }) };
+  return {
+    ...section,
+    ...(llm.models === undefined ? {} : { models }),
+    ...(Array.isArray(llm.virtualModels) ? { virtualModels: llm.virtualModels.map(withConditions) } : {}),
+  };
+}
+
+/** The attribute `llmRequest` is the parsed body. Strings in an expression stay as they are. */
+const LLM_REQUEST = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|(?<![\w.])llmRequest\b/g;
+
+function withConditions(value: unknown): unknown {
+  const model = asObject(value);
+  const { conditional, ...routing } = asObject(model.routing);
+  if (!isObject(conditional) || !Array.isArray(conditional.targets)) return value;
+  const targets = conditional.targets.map((one) => {
+    const { when, ...others } = asObject(one);
+    if (typeof when !== "string") return one;
+    return {
+      ...others,
+      when: when.replaceAll(LLM_REQUEST, (text) => (text === "llmRequest" ? "json(request.body)" : text)),
+    };
+  });
+  return { ...model, routing: { ...routing, conditional: { ...conditional, targets } } };
 }
 
 /** Copies the fields of the provider that `provider.reference` names. Other fields of the model take precedence. */
