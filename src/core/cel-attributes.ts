@@ -33,6 +33,7 @@ export interface ReadableExchange {
     readonly jwt?: object;
     readonly apiKey?: object;
     readonly basicAuth?: object;
+    readonly extauthz?: object;
     readonly llm?: object;
     readonly mcp?: { readonly tool?: object };
     readonly a2a?: object;
@@ -116,6 +117,10 @@ export class CelAttributes extends AttributeSource {
 
   get basicAuth(): object | undefined {
     return this.#exchange.attributes.basicAuth;
+  }
+
+  get extauthz(): object | undefined {
+    return this.#exchange.attributes.extauthz;
   }
 
   get llm(): object | undefined {

@@ -83,6 +83,7 @@ export interface RequestAttributes {
   jwt?: Claims;
   apiKey?: Readonly<Record<string, unknown>>;
   basicAuth?: { readonly username: string };
+  extauthz?: Readonly<Record<string, unknown>>;
   llm?: LlmAttributes;
   mcp?: McpAttributes;
   a2a?: A2aAttributes;

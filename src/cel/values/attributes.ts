@@ -155,6 +155,18 @@ export const ATTRIBUTES: readonly Attribute[] = [
     fields: [field("basicAuth.username", "string", "The user's name.", "basic authentication succeeded")],
   },
   {
+    name: "extauthz",
+    doc: "Values that an external authorization service returned.",
+    fields: [
+      field(
+        "extauthz.<name>",
+        "dyn",
+        "A value of `extAuthz.metadata`.",
+        "requests that a service of `extAuthz` with this metadata allowed",
+      ),
+    ],
+  },
+  {
     name: "llm",
     doc: "A call to a language model.",
     fields: [

@@ -1,6 +1,7 @@
 /**
  * Converts a configuration of agentgateway, in either of its layouts, by rewriting fields with another name or shape.
  */
+import { externalAuthorization } from "./agentgateway-authorization.ts";
 import { guardsOf } from "./agentgateway-guards.ts";
 import { llmOf } from "./agentgateway-llm.ts";
 import { crossAppOf, oauthOf } from "./agentgateway-oauth.ts";
@@ -403,7 +404,7 @@ function note(conversion: Conversion, text: string): void {
       "authentication without `mode` is strict here; there it is optional",
     ],
     [/"requestTimeout"/, "timeout.requestTimeout: ends with the response head here, with the whole response there"],
-    [/"deny"/, "a `deny` rule that cannot be evaluated rejects here; there it lets the request pass"],
+    [/"deny":/, "a `deny` rule that cannot be evaluated rejects here; there it lets the request pass"],
     [/"(?:cert|root|file)":/, "paths of files are relative to this file here, to the working directory there"],
     [/"stdio"/, "stdio servers get a safe part of the gateway's environment here; `inheritEnv: true` passes all of it"],
     [
@@ -436,6 +437,7 @@ const SAME_NAME: Readonly<Record<string, Convert>> = {
   oidc: (value, at, conversion) => withClient(value, at, conversion),
   cors: (value, at, conversion) => withoutUselessCredentials(value, at, conversion),
   directResponse: (value) => withLiteralHeaders(value),
+  extAuthz: (value) => externalAuthorization(value),
 };
 
 export function convertPolicies(policies: Values, at: string, conversion: Conversion): Values {

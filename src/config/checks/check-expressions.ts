@@ -128,6 +128,7 @@ const AVAILABILITY: readonly Availability[] = [
   },
   { path: "apiKey", setBy: ["apiKey"], reason: "no policy here checks API keys; add `apiKey`" },
   { path: "basicAuth", setBy: ["basicAuth"], reason: "no policy here checks passwords; add `basicAuth`" },
+  { path: "extauthz", setBy: ["extAuthz"], reason: "no policy here calls an authorization service; add `extAuthz`" },
   { path: "llm", backends: ["ai"], reason: "no LLM backend is reached from here" },
   { path: "mcp", backends: ["mcp"], reason: "no MCP backend is reached from here" },
   { path: "a2a", backends: ["a2a"], reason: "no A2A agent is reached from here" },
@@ -193,6 +194,10 @@ export const EXPRESSION_PLACES: readonly ExpressionPlace[] = [
   { policy: "directResponse", at: ["conditional", "*", "bodyExpression"], moment: "request" },
   { policy: "extAuthz", at: ["context", "*"], moment: "access" },
   { policy: "extAuthz", at: ["cache", "key"], moment: "access" },
+  { policy: "extAuthz", at: ["path"], moment: "access" },
+  { policy: "extAuthz", at: ["body"], moment: "access" },
+  { policy: "extAuthz", at: ["redirect"], moment: "access" },
+  { policy: "extAuthz", at: ["metadata", "*"], moment: "response" },
   { policy: "mcpAuthorization", at: ["rules", "*"], moment: "item" },
   { policy: "mcpAuthorization", at: ["rules", "*", "*"], moment: "item" },
   {

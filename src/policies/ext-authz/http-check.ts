@@ -3,8 +3,11 @@
  * Traefik. 2xx allows the request, 5xx is a failure of the service, and any other status denies the request.
  */
 
+import type { Expression } from "../../cel/expression.ts";
+import { CelAttributes } from "../../core/cel-attributes.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { Fetch } from "../../http/fetch.ts";
+import { evaluatedText } from "../../core/header-changes.ts";
+import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import { addForwarded, type HeaderList, isHeaderValue } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
 import { checkHeaderCount, denialStatus, type HeaderChange, headerChange, type Verdict } from "./verdict.ts";
@@ -22,14 +25,20 @@ const FORWARDED_DENIAL_HEADERS = new Set([
 export interface HttpCheck {
   readonly url: string;
   readonly timeoutMs: number;
+  readonly method: string;
   /** The service may set only these headers on the backend request. */
   readonly accepted: ReadonlySet<string>;
+  /** Computes the path and query of the check, which replace those of `url`. */
+  readonly path: Expression | undefined;
+  readonly body: Expression | undefined;
+  /** These expressions read the response of the service. */
+  readonly metadata: readonly (readonly [name: string, value: Expression])[];
 }
 
 /** Rejects if the service fails or does not respond within the timeout. */
 export async function checkOverHttp(
   fetch: Fetch,
-  { url, timeoutMs, accepted }: HttpCheck,
+  { url, method, timeoutMs, accepted, path, body: sentBody, metadata }: HttpCheck,
   exchange: Exchange,
   headers: HeaderList,
   context: readonly (readonly [name: string, value: string | undefined])[],
@@ -46,9 +55,10 @@ export async function checkOverHttp(
   headers.set("x-forwarded-uri", pathAndQuery(request));
   headers.set("x-request-id", id);
   const response = await fetch({
-    url,
-    method: "GET",
+    url: path === undefined ? url : new URL(url).origin + evaluatedPath(path, exchange),
+    method,
     headers: Object.fromEntries(headers.entries()),
+    ...(sentBody === undefined ? {} : { body: evaluatedBody(sentBody, exchange) }),
     timeoutMs,
     maxBytes: MAX_RESPONSE_BYTES,
   });
@@ -65,7 +75,14 @@ export async function checkOverHttp(
     checkHeaderCount(changes);
     return changes;
   };
-  if (status >= 200 && status < 300) return { allowed: true, set: selectHeaders(accepted), remove: [], respond: [] };
+  if (status >= 200 && status < 300)
+    return {
+      allowed: true,
+      set: selectHeaders(accepted),
+      remove: [],
+      respond: [],
+      ...(metadata.length === 0 ? {} : { metadata: readMetadata(metadata, exchange, response) }),
+    };
   const reason = `status ${status}`;
   return {
     allowed: false,
@@ -74,4 +91,46 @@ export async function checkOverHttp(
     body: body.toString("utf8"),
     reason,
   };
+}
+
+/** Throws if there is no path, so that the check counts as failed. */
+function evaluatedPath(path: Expression, exchange: Exchange): string {
+  const text = evaluatedText(path, exchange);
+  if (text === undefined || !/^\/[\x21-\x7e]*$/.test(text))
+    throw new Error("`path` has no valid value for this request");
+  return text;
+}
+
+function evaluatedBody(body: Expression, exchange: Exchange): Buffer {
+  const text = evaluatedText(body, exchange);
+  if (text === undefined) throw new Error("`body` has no value for this request");
+  return Buffer.from(text);
+}
+
+/** Values whose expression fails are omitted. */
+function readMetadata(
+  metadata: HttpCheck["metadata"],
+  { request, startedAt, source, attributes, mcp, listener, route, credentials }: Exchange,
+  { status, headers, body }: FetchResponse,
+): Record<string, unknown> {
+  const response = { status, headers, body };
+  const read = {
+    request,
+    response,
+    startedAt,
+    source,
+    attributes,
+    mcp,
+    listener,
+    route,
+    credentials,
+    trace: undefined,
+  };
+  const celAttributes = new CelAttributes(read);
+  return Object.fromEntries(
+    metadata.flatMap(([name, expression]) => {
+      const result = expression.evaluate(celAttributes);
+      return result.ok ? [[name, result.value] as const] : [];
+    }),
+  );
 }

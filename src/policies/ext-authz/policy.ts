@@ -23,7 +23,7 @@ import { MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { type CheckClient, checkRequest, openCheckClient, parseVerdict } from "./grpc-check.ts";
 import { checkOverHttp } from "./http-check.ts";
-import { applyHeaders, type Verdict } from "./verdict.ts";
+import { applyHeaders, type Denied, headerChange, type Verdict } from "./verdict.ts";
 
 const DEFAULT_TIMEOUT_MS = 200;
 /** Bounds how long a revoked permission stays in effect. */
@@ -41,6 +41,26 @@ const schema = exactlyOneOf(
       .optional()
       .describe(
         "A service over plain HTTP: 2xx allows the request, 5xx is a failure, and any other response is sent to the client.",
+      ),
+    path: celSource()
+      .optional()
+      .describe(
+        "With `url`: a CEL expression for the path and query of the check, instead of those of `url`. If it fails, the check fails.",
+      ),
+    method: z.enum(["GET", "POST"]).default("GET").describe("With `url`: the method of the check. Default: GET."),
+    body: celSource()
+      .optional()
+      .describe("With `method: POST`: a CEL expression for the body of the check. If it fails, the check fails."),
+    redirect: celSource()
+      .optional()
+      .describe(
+        "With `url`: a CEL expression for the URL to which clients are redirected if the service responds with 401, for example `'/login?next=' + url.encode(request.path)`.",
+      ),
+    metadata: z
+      .record(z.string().min(1).max(128), celSource())
+      .optional()
+      .describe(
+        'With `url`: values from the response of the service, for example `user: response.headers["x-user"]`. Later policies and the access log read them as `extauthz.<name>`.',
       ),
     headers: z
       .array(headerName())
@@ -78,7 +98,15 @@ const schema = exactlyOneOf(
       .describe("Caches verdicts. Default: the service is called for each request."),
   }),
   ["host", "url"],
-);
+).superRefine((value, context) => {
+  const { url, method, body } = value;
+  const onlyHttp = (["path", "body", "redirect", "metadata"] as const).filter((field) => value[field] !== undefined);
+  if (url === undefined)
+    for (const field of onlyHttp)
+      context.addIssue({ code: "custom", path: [field], message: "it can only be used with `url`" });
+  if (body !== undefined && method !== "POST")
+    context.addIssue({ code: "custom", path: ["body"], message: "it needs `method: POST`" });
+});
 
 const NO_SERVICE: CheckClient = {
   check: () => Promise.reject(new Error("a dry run does not call the authorization service")),
@@ -99,6 +127,17 @@ export const extAuthz = definePolicy({
     const context = Object.entries(config.context ?? {}).map(
       ([name, source]) => [url === undefined ? name : contextHeader(name), env.cel(source)] as const,
     );
+    const compile = (source: string | undefined) => (source === undefined ? undefined : env.cel(source));
+    const redirect = compile(config.redirect);
+    const http = {
+      url: url ?? "",
+      method: config.method,
+      timeoutMs: timeout,
+      accepted: accepted ?? new Set<string>(),
+      path: compile(config.path),
+      body: compile(config.body),
+      metadata: Object.entries(config.metadata ?? {}).map(([name, source]) => [name, env.cel(source)] as const),
+    };
     const key = cache && env.cel(cache.key);
     const verdicts =
       cache &&
@@ -129,8 +168,7 @@ export const extAuthz = definePolicy({
       const headers = requestHeaders(exchange, sent);
       const values = context.map(([name, expression]) => [name, evaluatedText(expression, exchange)] as const);
       if (client) return parseVerdict(await client.check(checkRequest(exchange, headers, values), timeout));
-      const over = { url: url ?? "", timeoutMs: timeout, accepted: accepted ?? new Set<string>() };
-      return checkOverHttp(env.fetch, over, exchange, headers, values);
+      return checkOverHttp(env.fetch, http, exchange, headers, values);
     }
 
     function unavailable(exchange: Exchange, error: Error): undefined {
@@ -168,7 +206,8 @@ export const extAuthz = definePolicy({
           ? { allowed: true, set: verdict.set.map(({ name }) => name), removed: [...verdict.remove] }
           : { allowed: false, status: verdict.status, reason: verdict.reason },
       });
-      if (!verdict.allowed) return denialReply(exchange, verdict, service);
+      if (!verdict.allowed) return denialReply(exchange, redirected(exchange, verdict), service);
+      if (verdict.metadata !== undefined) exchange.attributes.extauthz = verdict.metadata;
       const { headers } = exchange.request;
       removeForgedHeaders(exchange);
       for (const name of verdict.remove) headers.delete(name);
@@ -177,8 +216,18 @@ export const extAuthz = definePolicy({
       return undefined;
     }
 
+    /** The location is computed for each request, because requests can share a cached verdict. */
+    function redirected(exchange: Exchange, verdict: Denied): Denied {
+      const location = redirect === undefined || verdict.status !== 401 ? undefined : evaluatedText(redirect, exchange);
+      const change = location === undefined ? undefined : headerChange("location", location, "overwrite");
+      if (change?.value === undefined) return verdict;
+      const cookies = verdict.headers.filter(({ name }) => name === "set-cookie");
+      return { ...verdict, status: 302, headers: [...cookies, change], body: "sign in\n" };
+    }
+
     return {
       sends: true,
+      reads: { requestBody: [http.path, http.body, redirect].some((one) => one?.reads("request.body") === true) },
       request(exchange) {
         const known = key && cacheKey(key.evaluate(exchange.celAttributes));
         const remembered = known === undefined ? undefined : verdicts?.get(known);

@@ -27,6 +27,8 @@ export interface Allowed {
   readonly set: readonly HeaderChange[];
   readonly remove: readonly string[];
   readonly respond: readonly HeaderChange[];
+  /** Expressions read these values as `extauthz.*`. */
+  readonly metadata?: Readonly<Record<string, unknown>>;
 }
 
 export interface Denied {

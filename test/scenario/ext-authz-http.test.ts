@@ -1,0 +1,121 @@
+/**
+ * `extAuthz` over HTTP with computed paths and bodies, redirects to a login page, and metadata for later policies.
+ */
+import assert from "node:assert/strict";
+import type { IncomingHttpHeaders, ServerResponse } from "node:http";
+import { type TestContext, test } from "node:test";
+import { backendFor, gatewayFor } from "../support/scenario.ts";
+
+interface Check {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+}
+
+async function behind(
+  t: TestContext,
+  extAuthz: object,
+  answer: (check: Check, response: ServerResponse) => void,
+  more = {},
+) {
+  const checks: Check[] = [];
+  const service = await backendFor(t, (request, response) => {
+    let body = "";
+    request.on("data", (chunk) => {
+      body += chunk;
+    });
+    request.on("end", () => {
+      const check = { method: request.method ?? "", url: request.url ?? "", headers: request.headers, body };
+      checks.push(check);
+      answer(check, response);
+    });
+  });
+  const backend = await backendFor(t);
+  const policies = { extAuthz: { url: `http://${service.host}/auth`, timeout: "30s", ...extAuthz }, ...more };
+  const config = { gateways: { default: { port: 0 } }, routes: [{ backends: [{ host: backend.host }], policies }] };
+  const gateway = await gatewayFor(t, JSON.stringify(config));
+  const send = (path: string, headers: Record<string, string> = {}) =>
+    fetch(`${gateway.url()}${path}`, { headers, redirect: "manual" });
+  return { send, checks, backend };
+}
+
+test("a client that is not signed in is redirected, with the cookies of the service; other denials are not", async (t) => {
+  const { send, checks, backend } = await behind(
+    t,
+    { headers: ["cookie"], redirect: '"/oauth2/start?rd=" + url.encode(request.path)' },
+    ({ headers }, response) => {
+      const status = headers.cookie === "session=good" ? 202 : headers.cookie === "session=other" ? 403 : 401;
+      response.writeHead(status, { "set-cookie": "csrf=1", "www-authenticate": "Basic" }).end("denied");
+    },
+  );
+  const missing = await send("/app/a", { accept: "text/html", authorization: "Bearer x" });
+  assert.deepEqual([missing.status, missing.headers.get("location")], [302, "/oauth2/start?rd=%2Fapp%2Fa"]);
+  assert.equal(missing.headers.get("set-cookie"), "csrf=1");
+  assert.equal(missing.headers.get("www-authenticate"), null);
+  assert.equal(checks[0]?.headers.authorization, undefined, "only the listed headers are sent");
+  const other = await send("/app/a", { cookie: "session=other" });
+  assert.deepEqual([other.status, await other.text()], [403, "denied"]);
+  assert.equal(backend.received.length, 0);
+  assert.equal((await send("/app/a", { cookie: "session=good" })).status, 200);
+  assert.equal(backend.received.length, 1);
+});
+
+test("a redirect is computed for each request, also if the verdict is cached", async (t) => {
+  const { send, checks } = await behind(
+    t,
+    { redirect: '"/start?rd=" + request.path', cache: { key: '"all"', ttl: "1m" } },
+    (_check, response) => response.writeHead(401).end(),
+  );
+  assert.equal((await send("/a")).headers.get("location"), "/start?rd=/a");
+  assert.equal((await send("/b")).headers.get("location"), "/start?rd=/b");
+  assert.equal(checks.length, 1);
+});
+
+test("a location that is no header value is not sent: the denial stays", async (t) => {
+  const { send } = await behind(t, { redirect: '"/start\\r\\nx-evil: 1"' }, (_check, response) =>
+    response.writeHead(401).end("denied"),
+  );
+  const denied = await send("/a");
+  assert.deepEqual([denied.status, denied.headers.get("location"), denied.headers.get("x-evil")], [401, null, null]);
+});
+
+test("path, method, and body are computed, and later policies read the metadata", async (t) => {
+  const { send, checks, backend } = await behind(
+    t,
+    {
+      path: '"/check?route=" + request.path',
+      method: "POST",
+      body: '{"user": request.headers["x-user"]}',
+      context: { "content-type": '"application/json"' },
+      metadata: {
+        team: "json(response.body).team",
+        level: 'response.headers["x-level"]',
+        absent: "json(response.body).none",
+      },
+    },
+    (_check, response) => response.writeHead(200, { "x-level": "gold" }).end('{"team": "blue"}'),
+    {
+      transformations: {
+        request: { set: { "x-team": "extauthz.team", "x-level": "extauthz.level", "x-absent": "extauthz.absent" } },
+      },
+    },
+  );
+  assert.equal((await send("/a", { "x-user": "ada", "x-team": "forged", "x-absent": "forged" })).status, 200);
+  const [check] = checks;
+  assert.deepEqual([check?.method, check?.url, check?.body], ["POST", "/check?route=/a", '{"user":"ada"}']);
+  assert.equal(check?.headers["content-type"], "application/json");
+  const seen = backend.received[0]?.headers ?? {};
+  assert.deepEqual([seen["x-team"], seen["x-level"], seen["x-absent"]], ["blue", "gold", undefined]);
+});
+
+for (const [name, config] of [
+  ["path", { path: 'request.headers["x-none"]' }],
+  ["path that is no path", { path: '"http://evil.example/"' }],
+  ["body", { method: "POST", body: "jwt.sub" }],
+] as const)
+  test(`a ${name} without a value fails the check, and nothing passes`, async (t) => {
+    const { send, checks, backend } = await behind(t, config, (_check, response) => response.end());
+    assert.equal((await send("/a")).status, 503);
+    assert.deepEqual([checks.length, backend.received.length], [0, 0]);
+  });
