@@ -47,6 +47,12 @@ export const POLICY_LIMITS = {
       "it is left out there",
     ],
     [
+      "MAX_AZURE_CHARACTERS",
+      "llm/guards/guard-services.ts",
+      "characters of a text for Azure AI Content Safety",
+      "it is sent in overlapping pieces",
+    ],
+    [
       "MAX_SERVICE_BYTES",
       "llm/guards/guard-services.ts",
       "the response of a moderation service",

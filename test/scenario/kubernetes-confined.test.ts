@@ -39,6 +39,12 @@ const part = (value: object): string => Buffer.from(JSON.stringify(value)).toStr
 const token = (issuer: string): string =>
   `Bearer ${part({ alg: "RS256", kid: "1" })}.${part({ iss: issuer, aud: "a", sub: "u", exp: 4_000_000_000 })}.AAAA`;
 
+const KEY = { key: "k" };
+const guardedBy = (guard: object): Row => ({
+  policy: { traffic: { ai: { promptGuard: { request: [guard] } } } },
+  body: chat,
+});
+
 /** Each gets a port of this machine to name. */
 const ROWS: Readonly<Record<string, (port: number) => Row>> = {
   "jwt-keys": (port) => ({
@@ -102,6 +108,26 @@ const ROWS: Readonly<Record<string, (port: number) => Row>> = {
       },
     },
     headers: { authorization: "Bearer a" },
+  }),
+  "guard-moderation": (port) => guardedBy({ openAIModeration: { auth: KEY, baseUrl: `http://127.0.0.1:${port}` } }),
+  "guard-azure": (port) =>
+    guardedBy({ azureContentSafety: { endpoint: `http://127.0.0.1:${port}`, analyzeText: {}, auth: KEY } }),
+  "guard-armor": (port) =>
+    guardedBy({
+      googleModelArmor: { templateId: "t", projectId: "p", auth: KEY, baseUrl: `http://127.0.0.1:${port}` },
+    }),
+  "guard-bedrock": (port) =>
+    guardedBy({
+      bedrockGuardrails: {
+        guardrailIdentifier: "g",
+        guardrailVersion: "1",
+        region: "us-west-2",
+        auth: KEY,
+        baseUrl: `http://127.0.0.1:${port}`,
+      },
+    }),
+  "ext-authz-path": (port) => ({
+    policy: { traffic: { extAuthz: { url: `http://127.0.0.1:${port}/`, path: "request.path", timeout: "30s" } } },
   }),
   "ext-authz-host": (port) => ({ policy: { traffic: { extAuthz: { host: `127.0.0.1:${port}`, timeout: "30s" } } } }),
   "ext-authz-address": (port) => ({ policy: { traffic: { extAuthz: { host: `127.0.0.1:${port}`, timeout: "30s" } } } }),

@@ -142,10 +142,11 @@ const SPOKEN_FOR: readonly [pattern: RegExp, by: "fetch" | "pool" | "gRPC" | "na
   [/oauth\.connectUrl$/, "name"],
   [/exchange\.tokenUrl$/, "fetch"],
   [/backendAuth\.(oauth|crossAppAccess\.(identityProvider|resourceServer))\.tokenUrl$/, "fetch"],
+  [/azureContentSafety\.endpoint$/, "fetch"],
   [/^host$|hostOverride$|baseUrl$/, "pool"],
   // Parts of the names of a provider's own hosts.
   [/(region|Region|resourceName|azureResourceName|vertexProject|projectId|tenantId)$/, "pool"],
-  [/(pathOverride|pathPrefix|path\.full|path\.prefix)$/, "name"],
+  [/(pathOverride|pathPrefix|path\.full|path\.prefix|extAuthz\.path)$/, "name"],
   [/(resourceMetadata\.(resource|authorizationServers\[\])|exchange\.resource)$/, "name"],
   [/(urlRewrite|requestRedirect)\.authority$/, "name"],
   [/oidc\.(redirectUri|logoutPath)$/, "name"],
