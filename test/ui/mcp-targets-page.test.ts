@@ -125,7 +125,7 @@ routes:
   - { name: connect, backends: [{ mcpLogins: {} }] }
 `,
   );
-  const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/limits`, { width: 400 });
+  const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/keys`, { width: 400 });
   const looks = async (name: string): Promise<void> => {
     for (const colorScheme of ["light", "dark"] as const) {
       await page.emulateMedia({ colorScheme });
@@ -134,10 +134,10 @@ routes:
     }
     assert.ok((await sidewaysOverflow(page)) <= 0, name);
   };
-  await page.getByText("Make a key", { exact: true }).click();
+  await page.getByRole("button", { name: "Create key" }).click();
   await page.getByLabel("Name").fill("alice");
-  await page.getByLabel("Models, by comma (default: all)").fill("small, large");
-  await page.getByRole("button", { name: "Make", exact: true }).click();
+  await page.getByLabel("Models, separated by commas (default: all)").fill("small, large");
+  await page.getByRole("button", { name: "Create", exact: true }).click();
   const key = (await page.locator("code", { hasText: /^gw-/ }).textContent()) ?? "";
   await looks("key-made");
   await page.getByRole("button", { name: "Done" }).click();
@@ -174,9 +174,17 @@ routes:
   await page.getByText("No open sessions.").waitFor();
   assert.equal((await client.post({ jsonrpc: "2.0", id: 9, method: "tools/list" })).status, 404);
 
-  await page.goto(`${gateway.adminUrl}/ui/limits`);
-  await page.getByRole("button", { name: "Revoke" }).click();
-  await page.getByRole("button", { name: "Really revoke it?" }).click();
+  await page.goto(`${gateway.adminUrl}/ui/keys`);
+  const revoke = page.getByRole("button", { name: "Revoke", exact: true });
+  for (const cancel of ["Escape", "Cancel"]) {
+    await revoke.click();
+    await page.getByRole("dialog").waitFor();
+    if (cancel === "Escape") await page.keyboard.press(cancel);
+    else await page.getByRole("button", { name: cancel }).click();
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+  }
+  await revoke.click();
+  await page.getByRole("button", { name: "Revoke key" }).click();
   await page.getByText("No keys.").waitFor();
   const again = { jsonrpc: "2.0", id: 9, method: "initialize" };
   await eventually("a revoked key is refused", async () => (await client.post(again)).status === 401);

@@ -70,7 +70,7 @@ test("the chat streams until the limit refuses; the trace says why and leads to 
   await page.goBack();
   await page.getByRole("link", { name: "See the rule" }).first().click();
   await page.getByText("150 tokens per hour").waitFor();
-  await page.getByText(/available in \d+ s/).waitFor();
+  await page.getByText(/available in \d+ (?:s|min)/).waitFor();
   await page.screenshot({ path: join(ARTIFACTS, "ui-limits.png") });
   await page.getByRole("link", { name: "Rule", exact: true }).click();
   await page.getByRole("heading", { name: "chat", exact: true }).waitFor();

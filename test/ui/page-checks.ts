@@ -12,6 +12,7 @@ export const PAGES = [
   { name: "requests", text: "requests" },
   { name: "mcp", text: "Servers" },
   { name: "llm", text: "Models and providers" },
+  { name: "keys", text: "spend" },
   { name: "limits", text: "per hour" },
   { name: "policies", text: "applies to" },
   { name: "config", text: "Kept: a comment" },

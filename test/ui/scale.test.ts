@@ -24,7 +24,7 @@ const PAGES = [
   { name: "requests", text: "requests" },
   { name: "mcp", text: "Servers" },
   { name: "llm", text: "No models" },
-  { name: "limits", text: "most rejections first" },
+  { name: "limits", text: "limits in use" },
   { name: "policies", text: "applies to" },
   { name: "config", text: "number 0" },
   { name: "runtime", text: "process (RSS)" },

@@ -59,10 +59,10 @@ test("amounts and keys are told in words", () => {
     [amountText(12_345, "tokens"), amountText(20, "usd"), amountText(0.001234, "usd"), amountText(0, "usd")],
     ["12,345 tokens", "$20.00", "$0.001234", "$0.00"],
   );
-  const key = { id: "1", name: "ci" };
+  const key = { id: "1", name: "ci", createdAt: "2026-01-01T00:00:00.000Z" };
   assert.deepEqual(stateOfKey(key), { level: "ok", text: "active" });
   assert.equal(stateOfKey({ ...key, expired: true, expiresAt: "2026-01-01" }).text, "expired 2026-01-01");
-  assert.equal(stateOfKey({ ...key, budget: { cost: 5, per: "day" }, spent: 5 }).text, "budget spent");
+  assert.equal(stateOfKey({ ...key, budget: { cost: 5, per: "day" }, spent: 5 }).text, "budget exhausted");
   assert.equal(stateOfKey({ ...key, budget: { cost: 5, per: "day" }, spent: 4 }).level, "ok");
 });
 

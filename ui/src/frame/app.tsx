@@ -26,6 +26,7 @@ const loaders: Readonly<Record<string, () => Promise<ComponentType>>> = {
   requests: async () => (await import("../pages/requests/requests.tsx")).Requests,
   mcp: async () => (await import("../pages/mcp/mcp.tsx")).Mcp,
   llm: async () => (await import("../pages/llm/llm.tsx")).Llm,
+  keys: async () => (await import("../pages/keys/keys.tsx")).Keys,
   limits: async () => (await import("../pages/limits/limits.tsx")).Limits,
   policies: async () => (await import("../pages/policies/policies.tsx")).PoliciesPage,
   config: async () => (await import("../pages/config/config.tsx")).Config,

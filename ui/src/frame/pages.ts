@@ -14,6 +14,7 @@ export const PAGES: readonly Page[] = [
   { name: "requests", title: "Requests", key: "r", doc: "Recent requests and their traces" },
   { name: "mcp", title: "MCP", key: "m", doc: "MCP servers, sessions, and a client to call tools" },
   { name: "llm", title: "LLM", key: "l", doc: "Models, chat and usage" },
+  { name: "keys", title: "Keys & spend", key: "k", doc: "API keys, and the cost of each key, user, team, and model" },
   { name: "limits", title: "Limits", key: "i", doc: "Rate limits and their buckets" },
   { name: "policies", title: "Policies", key: "p", doc: "Policies of each route, in execution order" },
   { name: "cel", title: "CEL", key: "e", doc: "Evaluate an expression on a request" },

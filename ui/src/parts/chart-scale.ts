@@ -1,6 +1,14 @@
 /**
  * Computes the ticks of chart axes.
  */
+export interface ChartSeries {
+  readonly name: string;
+  /** The name of a CSS variable. */
+  readonly color: string;
+  /** A value is null if there was no data. */
+  readonly values: readonly (number | null)[];
+}
+
 const TICKS = 4;
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const DAY_SECONDS = 86_400;

@@ -3,16 +3,8 @@
  * pointer. The arrow keys move through the values.
  */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ticksOf, timeText, timeTicks } from "./chart-scale.ts";
+import { type ChartSeries, ticksOf, timeText, timeTicks } from "./chart-scale.ts";
 import { visible } from "./format.ts";
-
-export interface ChartSeries {
-  readonly name: string;
-  /** The name of a CSS variable. */
-  readonly color: string;
-  /** A value is null if there was no data. */
-  readonly values: readonly (number | null)[];
-}
 
 export interface ChartProps {
   readonly title: string;

@@ -4,7 +4,8 @@
 import { usePoll } from "../data/poll.ts";
 import { range, ranges, type Scope, type Traffic, type TrafficPoint, trafficOf } from "../data/traffic.ts";
 import { param, setParams } from "../frame/router.ts";
-import { Chart, type ChartSeries } from "./chart.tsx";
+import { Chart } from "./chart.tsx";
+import type { ChartSeries } from "./chart-scale.ts";
 import { axisDurationText, dollarText, shortText } from "./format.ts";
 import { Skeleton } from "./panel.tsx";
 

@@ -21,6 +21,8 @@ export interface StoredKey {
   readonly models?: readonly string[];
   readonly budget?: { readonly cost?: number; readonly tokens?: number; readonly per: string };
   readonly spent?: number;
+  readonly createdAt: string;
+  readonly metadata?: Readonly<Record<string, string>>;
   readonly expiresAt?: string;
   readonly expired?: boolean;
 }
@@ -38,14 +40,16 @@ export function stateOfKey({ expiresAt, expired, budget, spent = 0 }: StoredKey)
 } {
   if (expired === true) return { level: "bad", text: `expired ${expiresAt ?? ""}`.trimEnd() };
   const limit = budget?.cost ?? budget?.tokens;
-  if (limit !== undefined && spent >= limit) return { level: "bad", text: "budget spent" };
-  return { level: "ok", text: expiresAt === undefined ? "active" : `active until ${expiresAt}` };
+  if (limit !== undefined && spent >= limit) return { level: "bad", text: "budget exhausted" };
+  return { level: "ok", text: expiresAt === undefined ? "active" : `active until ${expiresAt.slice(0, 10)}` };
 }
 
 /** Converts the form to the body of `POST /keys`. The gateway validates it further. */
 export function keyOrder(
   form: {
     readonly name: string;
+    readonly owner: string;
+    readonly team: string;
     readonly models: string;
     readonly days: string;
     readonly amount: string;
@@ -62,9 +66,16 @@ export function keyOrder(
   if (days !== undefined && !(days > 0 && days <= 36_500)) return { problem: "Days: enter a number above 0." };
   const amount = form.amount.trim() === "" ? undefined : Number(form.amount);
   if (amount !== undefined && !(amount > 0)) return { problem: "Budget: enter a number above 0." };
+  const metadata = Object.fromEntries(
+    [
+      ["user_id", form.owner.trim()],
+      ["team", form.team.trim()],
+    ].filter(([, value]) => value !== ""),
+  ) as Record<string, string>;
   return {
     make: {
       name: form.name.trim(),
+      ...(Object.keys(metadata).length === 0 ? {} : { metadata }),
       ...(models.length === 0 ? {} : { models }),
       ...(days === undefined ? {} : { expiresAtMs: Math.round(nowMs + days * 86_400_000) }),
       ...(amount === undefined ? {} : { budget: { [form.unit]: amount, per: form.per } }),

@@ -4,10 +4,10 @@
 import { getJson } from "../../data/api.ts";
 import { createPoll, usePoll } from "../../data/poll.ts";
 import { param } from "../../frame/router.ts";
-import { visible, wholeText } from "../../parts/format.ts";
+import { ageText, visible, wholeText } from "../../parts/format.ts";
 import { Panel } from "../../parts/panel.tsx";
-import { Status } from "../../parts/status.tsx";
 import { amountText, type Budget } from "./budget-texts.ts";
+import { UsageGauge } from "./usage-gauge.tsx";
 
 /** Each read queries the store, so the interval is long. */
 const INTERVAL_MS = 10_000;
@@ -40,33 +40,29 @@ function BudgetPanel({ budget }: { budget: Budget }) {
     >
       <div class="stack">
         <div class="row">
-          <span>{hard ? "rejects when it is spent" : "warns when it is spent"}</span>
+          <span>{hard ? "Rejects calls when exhausted" : "Only sends alerts"}</span>
           <span class="muted">
-            {wholeText(keysInUse)} {keysInUse === 1 ? "key has" : "keys have"} spent something; resets in{" "}
-            {wholeText(Math.ceil(resetSeconds / 3600))} h
+            {keysInUse === 1 ? "1 key" : `${wholeText(keysInUse)} keys`} with spending · resets in{" "}
+            {ageText(resetSeconds * 1000)}
           </span>
         </div>
         {budget.keys.length === 0 ? <p class="muted">Nothing was spent in this period.</p> : null}
         <ul class="buckets">
-          {budget.keys.map(({ key, spent, remaining }) => (
-            <li key={key}>
-              <span class="mono ellipsis" title={visible(key)}>
-                {key === "" ? "shared" : visible(key)}
-              </span>
-              <span
-                class={`gauge ${remaining <= 0 ? "bad used-up" : remaining < limit / 4 ? "warn" : ""}`}
-                aria-hidden="true"
-              >
-                <span style={{ width: `${Math.max(0, Math.min(1, remaining / limit)) * 100}%` }} />
-              </span>
-              <span class="number">
-                {amountText(spent, unit)} <span class="muted">of {amountText(limit, unit)}</span>
-              </span>
-              <span class="number muted">
-                {remaining <= 0 ? <Status level="bad">spent</Status> : `${amountText(remaining, unit)} left`}
-              </span>
-            </li>
-          ))}
+          {[...budget.keys]
+            .sort((a, b) => b.spent - a.spent)
+            .map(({ key, spent, remaining }) => (
+              <UsageGauge
+                key={key}
+                name={key === "" || key === "(all)" ? "all clients" : key}
+                share={spent / limit}
+                used={
+                  <>
+                    {amountText(spent, unit)} <span class="muted">of {amountText(limit, unit)}</span>
+                  </>
+                }
+                note={remaining <= 0 ? "exhausted" : `${amountText(remaining, unit)} left`}
+              />
+            ))}
         </ul>
       </div>
     </Panel>

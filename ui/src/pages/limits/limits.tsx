@@ -2,15 +2,15 @@
  * Shows rate limit rules with their buckets and rejections.
  */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { mayOperate } from "../../data/about.ts";
 import { getJson } from "../../data/api.ts";
 import { createPoll, usePoll } from "../../data/poll.ts";
 import { pageHref, param, setParams } from "../../frame/router.ts";
-import { visible, wholeText } from "../../parts/format.ts";
+import { Fold } from "../../parts/fold.tsx";
+import { ageText, visible, wholeText } from "../../parts/format.ts";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
 import { Budgets, budgets } from "./budgets.tsx";
-import { Keys } from "./keys.tsx";
+import { UsageGauge } from "./usage-gauge.tsx";
 
 interface Rule {
   readonly owner: string;
@@ -30,6 +30,7 @@ interface Bucket {
 const INTERVAL_MS = 1_000;
 const MINUTE_MS = 60_000;
 const SHOWN_RULES = 20;
+const MAX_IDLE = 200;
 
 const limits = createPoll(() => {
   const key = param("key");
@@ -40,7 +41,7 @@ export function Limits() {
   const loaded = usePoll(limits);
   return (
     <>
-      <PageHead title="Limits" doc="Rate limits of this instance, live.">
+      <PageHead title="Limits" doc="Rate limits of this instance and budgets, fullest first.">
         <input
           class="input"
           data-search
@@ -67,65 +68,85 @@ export function Limits() {
         <Rules rules={loaded.rules} />
       )}
       <Budgets />
-      {mayOperate.value ? <Keys /> : null}
     </>
   );
 }
 
-/** With many rules, shows the rules with the most rejections first and adds a search. */
+/** Shows the fullest rules first. Unused rules are collapsed if others are in use. */
 function Rules({ rules }: { rules: readonly Rule[] }) {
   const [limit, setLimit] = useState(SHOWN_RULES);
   const text = param("rule").toLowerCase();
   const found = text === "" ? rules : rules.filter(({ owner }) => owner.toLowerCase().includes(text));
-  const ranked =
-    rules.length <= SHOWN_RULES
-      ? found
-      : [...found].sort((a, b) => b.refusals - a.refusals || b.bucketsInUse - a.bucketsInUse);
+  const used = found
+    .filter(({ buckets, refusals }) => buckets.length > 0 || refusals > 0)
+    .sort((a, b) => pressureOf(b) - pressureOf(a) || b.refusals - a.refusals);
+  const idle = found.filter((rule) => !used.includes(rule));
   return (
     <>
-      {rules.length <= SHOWN_RULES ? null : (
-        <div class="row">
-          <input
-            class="input find-route"
-            data-search
-            aria-label="Search rules"
-            placeholder={`Search ${rules.length} rules by route or gateway`}
-            value={param("rule")}
-            onInput={(event) => setParams({ rule: event.currentTarget.value }, { replace: true })}
-          />
-          <span class="muted">
-            {Math.min(limit, ranked.length)} of {ranked.length} rules, most rejections first
-          </span>
-        </div>
-      )}
-      {ranked.slice(0, limit).map((rule) => (
+      <div class="row">
+        <input
+          class="input find-route"
+          data-search
+          aria-label="Filter by route"
+          placeholder="Filter by route or gateway"
+          value={param("rule")}
+          onInput={(event) => setParams({ rule: event.currentTarget.value }, { replace: true })}
+        />
+        <span class="muted">
+          {used.length} of {found.length === 1 ? "1 limit" : `${wholeText(found.length)} limits`} in use
+        </span>
+      </div>
+      {used.slice(0, limit).map((rule) => (
         <RulePanel key={`${rule.owner} ${JSON.stringify(rule.rule)}`} rule={rule} />
       ))}
-      {ranked.length > limit ? (
+      {used.length > limit ? (
         <button type="button" class="button quiet" onClick={() => setLimit(limit + SHOWN_RULES)}>
-          Show {Math.min(SHOWN_RULES, ranked.length - limit)} more
+          Show {Math.min(SHOWN_RULES, used.length - limit)} more
         </button>
       ) : null}
+      {idle.length === 0 ? null : (
+        <div class="idle-limits">
+          <Fold
+            title={idle.length === 1 ? "1 unused limit" : `${wholeText(idle.length)} unused limits`}
+            isOpen={used.length === 0}
+          >
+            {() => (
+              <ul>
+                {idle.slice(0, MAX_IDLE).map((rule) => (
+                  <li key={`${rule.owner} ${JSON.stringify(rule.rule)}`}>
+                    {ruleText(rule)} <span class="muted mono">{visible(rule.owner)}</span>
+                  </li>
+                ))}
+                {idle.length > MAX_IDLE ? <li class="muted">and {idle.length - MAX_IDLE} more</li> : null}
+              </ul>
+            )}
+          </Fold>
+        </div>
+      )}
     </>
   );
 }
 
-function RulePanel({ rule }: { rule: Rule }) {
-  const perMinute = useGrowthPerMinute(rule.refusals);
-  const { requests, tokens, unit, burst, key } = rule.rule;
+/** Returns the used share of the fullest bucket. */
+function pressureOf({ buckets }: Rule): number {
+  return Math.max(0, ...buckets.map(({ remaining, limit }) => 1 - remaining / limit));
+}
+
+function ruleText({ rule: { requests, tokens, unit, burst } }: Rule): string {
   const amount =
     tokens === undefined ? `${wholeText(Number(requests ?? 0))} requests` : `${wholeText(Number(tokens))} tokens`;
+  const period = String(unit ?? "")
+    .toLowerCase()
+    .replace(/s$/, "");
+  return `${amount} per ${period}${burst === undefined ? "" : ` + ${wholeText(Number(burst))} burst`}`;
+}
+
+function RulePanel({ rule }: { rule: Rule }) {
+  const perMinute = useGrowthPerMinute(rule.refusals);
+  const { key } = rule.rule;
   return (
     <Panel
-      title={
-        <>
-          {amount} per{" "}
-          {String(unit ?? "")
-            .toLowerCase()
-            .replace(/s$/, "")}
-          {burst === undefined ? "" : ` + ${wholeText(Number(burst))} burst`}
-        </>
-      }
+      title={ruleText(rule)}
       end={
         <>
           <span class="muted mono">{visible(rule.owner)}</span>
@@ -138,7 +159,13 @@ function RulePanel({ rule }: { rule: Rule }) {
       <div class="stack">
         <div class="row">
           <span>
-            key <code>{key === undefined ? "none (one bucket for all)" : visible(String(key))}</code>
+            {key === undefined ? (
+              "Shared by all clients"
+            ) : (
+              <>
+                For each <code>{visible(String(key))}</code>
+              </>
+            )}
           </span>
           <span class="muted">
             {rule.bucketsInUse === 1 ? "1 bucket" : `${wholeText(rule.bucketsInUse)} buckets`} in use
@@ -147,42 +174,31 @@ function RulePanel({ rule }: { rule: Rule }) {
             {wholeText(rule.refusals)} rejected, {wholeText(perMinute)} in the last minute
           </Status>
         </div>
-        {rule.buckets.length === 0 ? <p class="muted">No usage yet. All limits are at their full budget.</p> : null}
         <ul class="buckets">
-          {rule.buckets.map((bucket) => (
-            <BucketRow key={bucket.key} bucket={bucket} />
-          ))}
+          {[...rule.buckets]
+            .sort((a, b) => a.remaining / a.limit - b.remaining / b.limit)
+            .map((bucket) => (
+              <BucketRow key={bucket.key} bucket={bucket} />
+            ))}
         </ul>
       </div>
     </Panel>
   );
 }
 
-function BucketRow({ bucket }: { bucket: Bucket }) {
-  const share = Math.max(0, Math.min(1, bucket.remaining / bucket.limit));
-  const level = bucket.remaining <= 0 ? "bad" : share < 0.25 ? "warn" : "";
-  const name = bucket.key === "" ? "shared" : visible(bucket.key);
+function BucketRow({ bucket: { key, remaining, limit, resetSeconds } }: { bucket: Bucket }) {
+  const isEmpty = remaining <= 0;
   return (
-    <li>
-      <span class="mono ellipsis" title={name}>
-        {name}
-      </span>
-      <span class={`gauge ${level}${bucket.remaining <= 0 ? " used-up" : ""}`} aria-hidden="true">
-        <span style={{ width: `${share * 100}%` }} />
-      </span>
-      <span class="number">
-        {bucket.remaining <= 0 ? (
-          <Status level="bad">exhausted</Status>
-        ) : (
-          <>
-            {wholeText(bucket.remaining)} <span class="muted">of {wholeText(bucket.limit)}</span>
-          </>
-        )}
-      </span>
-      <span class="number muted">
-        {level === "bad" ? `available in ${bucket.resetSeconds} s` : `resets in ${bucket.resetSeconds} s`}
-      </span>
-    </li>
+    <UsageGauge
+      name={key === "" || key === "(all)" ? "all clients" : key}
+      share={isEmpty ? 1 : 1 - remaining / limit}
+      used={
+        <>
+          {wholeText(Math.min(limit, limit - remaining))} <span class="muted">of {wholeText(limit)}</span>
+        </>
+      }
+      note={`${isEmpty ? "exhausted, available" : "resets"} in ${ageText(resetSeconds * 1000)}`}
+    />
   );
 }
 
