@@ -15,6 +15,7 @@ export const PAGES = [
   { name: "keys", text: "spend" },
   { name: "limits", text: "per hour" },
   { name: "policies", text: "applies to" },
+  { name: "access", text: "Who may use which" },
   { name: "config", text: "Kept: a comment" },
   { name: "runtime", text: "process (RSS)" },
   { name: "cel", text: "Attributes" },

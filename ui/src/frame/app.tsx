@@ -28,6 +28,7 @@ const loaders: Readonly<Record<string, () => Promise<ComponentType>>> = {
   llm: async () => (await import("../pages/llm/llm.tsx")).Llm,
   keys: async () => (await import("../pages/keys/keys.tsx")).Keys,
   limits: async () => (await import("../pages/limits/limits.tsx")).Limits,
+  access: async () => (await import("../pages/access/access.tsx")).Access,
   policies: async () => (await import("../pages/policies/policies.tsx")).PoliciesPage,
   config: async () => (await import("../pages/config/config.tsx")).Config,
   runtime: async () => (await import("../pages/runtime/runtime.tsx")).Runtime,

@@ -17,6 +17,7 @@ export const PAGES: readonly Page[] = [
   { name: "keys", title: "Keys & spend", key: "k", doc: "API keys, and the cost of each key, user, team, and model" },
   { name: "limits", title: "Limits", key: "i", doc: "Rate limits and their buckets" },
   { name: "policies", title: "Policies", key: "p", doc: "Policies of each route, in execution order" },
+  { name: "access", title: "Access", key: "a", doc: "Who may use which routes, tools, and models" },
   { name: "cel", title: "CEL", key: "e", doc: "Evaluate an expression on a request" },
   { name: "config", title: "Config", key: "c", doc: "Configuration files, with checks" },
   { name: "runtime", title: "Runtime", key: "u", doc: "Log level, memory, tasks and profiles" },
