@@ -227,6 +227,15 @@ export const RECORDED = {
 
 export type FailureCode = ErrorCode | keyof typeof RECORDED;
 
+const SOURCES: ReadonlyMap<string, ErrorSource> = new Map(
+  Object.entries({ ...ERRORS, ...RECORDED }).map(([code, { source }]) => [code, source]),
+);
+
+/** Returns `gateway` for codes of other versions. */
+export function failureSource(code: string): ErrorSource {
+  return SOURCES.get(code) ?? "gateway";
+}
+
 export interface GatewayErrorOptions {
   /** The client receives this message instead of the default message. */
   readonly message?: string;

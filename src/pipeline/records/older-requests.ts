@@ -3,6 +3,7 @@
  */
 
 import { Buffer } from "node:buffer";
+import { failureSource } from "../../core/errors.ts";
 import { canonicalPath, pathAndQuery } from "../../http/request-path.ts";
 import { explainRequest } from "../../observe/trace/explain.ts";
 import type { RequestDetail, RequestRecord } from "../../observe/trace/request-record.ts";
@@ -95,7 +96,7 @@ function recordFrom(recorded: RecordedRequest): RequestRecord {
         micros: 0,
       };
     }),
-    ...(code === null ? {} : { failure: { code, source: "gateway" as const, message: code } }),
+    ...(code === null ? {} : { failure: { code, source: failureSource(code), message: code } }),
   };
 }
 

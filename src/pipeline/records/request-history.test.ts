@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { ERRORS, type FailureCode, RECORDED } from "../../core/errors.ts";
 import { Exchange, NO_BODY } from "../../core/exchange.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { createRedaction } from "../../observe/trace/redact.ts";
+import { resultOf } from "../../observe/trace/request-record.ts";
 import { findOlder } from "./older-requests.ts";
 import { createRequestHistory, RECORDED_REQUESTS, readSegments, readTraffic } from "./request-history.ts";
 
@@ -193,4 +195,20 @@ test("an older request shows headers of every name", () => {
   const headers = (found?.requestState?.request as { headers?: Record<string, string[]> } | undefined)?.headers ?? {};
   for (const name of names) assert.deepEqual(headers[name], [`of ${name}`, `of ${name}`]);
   assert.equal(Object.keys(headers).length, names.length);
+});
+
+test("an older request has the result that it had when it was recent, for each reason of a failure", () => {
+  const codes = { ...ERRORS, ...RECORDED };
+  for (const [code, { source }] of Object.entries(codes))
+    for (const status of [200, 404, 503]) {
+      // A ring of its own, because many requests in one second are sampled.
+      const ring = createRequestHistory(createRedaction());
+      const failure = { code: code as FailureCode, source, message: "no", detail: undefined };
+      const exchange = exchangeOf(`${code}-${status}`, []);
+      exchange.failure = failure;
+      ring.note(exchange, { ...outcome, status }, 1);
+      const [older] = findOlder(ring, `${code}-${status}`);
+      assert.ok(older);
+      assert.equal(resultOf(older), resultOf({ status, end: "complete", failure }), `${code} with ${status}`);
+    }
 });
