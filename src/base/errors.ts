@@ -12,7 +12,7 @@ export class ExpectedError extends Error {
   }
 }
 
-/** Calls `end` if the action throws, and surfaces the errors of both. */
+/** Calls `end` if the action throws. Errors of both become uncaught exceptions and are not thrown to the caller. */
 export function contain(action: () => void, end: () => void): void {
   try {
     action();

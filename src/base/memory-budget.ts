@@ -635,7 +635,7 @@ export class MessagePool {
         this.#makeRoom(reservation);
   }
 
-  /** Rejects the newest messages while all together are charged far more than the limit. */
+  /** Rejects the newest incomplete messages, but not the oldest one, while the total charge is far above the limit. */
   #rejectExcess(): void {
     if (this.#usedBytes - this.#uncountedBytes <= this.limitBytes * WAITING_LIMIT_FACTOR) return;
     for (const reservation of [...this.#reservations].reverse()) {
@@ -774,7 +774,7 @@ export class MemoryBudget {
     if (level === "full" && !this.bodies.rejectLargest()) this.streams.cutLargest();
   }
 
-  /** Frees memory of the sessions of the client that uses the most. Returns whether anything was freed. */
+  /** Ends idle sessions, preferably those of the client with the most memory. Returns whether anything was freed. */
   reclaimSessions(): boolean {
     return reclaimFrom(this.#sessionHolders, this.sessions.largest());
   }

@@ -185,7 +185,7 @@ export interface CompileEnv {
   readonly endpoints?: EndpointDirectory | undefined;
   /** True if the policy comes from a Kubernetes cluster, so it must not access files or addresses of this machine. */
   readonly isConfined?: boolean;
-  /** True if the configuration is only validated or rehearsed, so no connections may be opened. */
+  /** True for a dry run, such as validation or a UI preview, so no connections may be opened. */
   readonly isDry?: boolean;
   /** Reads a file that the configuration names, at most 1 MiB by default. Throws an Error that names the problem. */
   readFile(path: string, maxBytes?: number): string;

@@ -295,7 +295,7 @@ export interface StructuralOptions {
   readonly extra: Readonly<Record<string, Schema>>;
 }
 
-/** These keywords have the same meaning in JSON Schema and in structural schemas. */
+/** These keywords are copied from the JSON Schema to the structural schema. */
 const KEPT = [
   "description",
   "type",

@@ -57,7 +57,7 @@ const METHOD_SO_FAR = /^[A-Z][A-Z-]{0,14}(?: |$)/;
 /** Matches a path, `*`, or an absolute URL (RFC 9112 section 3.2). A CONNECT request has an authority instead. */
 const TARGET = /^(?:\/[\x21-\x7e]*|\*|[A-Za-z]+:\/\/[A-Za-z0-9._~:@[\]-]+(?:[/?][\x21-\x7e]*)?)$/;
 const AUTHORITY = /^[A-Za-z0-9._~:[\]-]+$/;
-/** A server that merges trailers into headers could use these trailers for another body length or host. */
+/** These trailers could replace the body length or host at a server that merges trailers into headers. */
 const FRAMING_TRAILER = /^(?:content-length|transfer-encoding|host)$/i;
 const LENGTH = /^[0-9]{1,15}$/;
 const OTHER_HTTP = /^HTTP\/(?:0\.9|2\.0)$/;

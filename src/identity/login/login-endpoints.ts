@@ -256,7 +256,7 @@ function preflight(allowed: readonly string[]): Reply {
   });
 }
 
-/** Returns only a few headers, so that the provider's cookies and security headers do not reach the client. */
+/** Forwards only a few headers, so that the provider's cookies and security headers do not reach the client. */
 function passThrough(response: FetchResponse): Reply {
   const headers = HeaderList.of(ANY_ORIGIN);
   for (const name of ["content-type", "cache-control", "pragma", "retry-after", "www-authenticate"]) {

@@ -160,9 +160,7 @@ export interface Signature {
   readonly value: string;
 }
 
-/**
- * Prefixes a signature with its signer, unless `native` created it. `native` is the provider of the client's dialect.
- */
+/** Prefixes a signature with its signer, unless the signer is `native`, the provider that defines the field. */
 export function writeSignature(signature: Signature, native: Signer | undefined): string {
   return signature.signer === native ? signature.value : `${signature.signer}:${signature.value}`;
 }

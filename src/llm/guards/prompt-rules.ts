@@ -10,7 +10,7 @@ import type { Format } from "../request/dialect.ts";
 import type { PromptMessage, PromptRules } from "../request/llm-call.ts";
 import { BodyTexts, type Resolve } from "./text-places.ts";
 
-/** The fields of an inner scope replace those of an outer scope. */
+/** Merges rules that are ordered from the outermost scope to the innermost. Inner fields replace outer fields. */
 export function mergeRules(rules: readonly PromptRules[]): PromptRules {
   const merged: Record<string, unknown> = {};
   for (const one of rules)

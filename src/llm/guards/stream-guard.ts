@@ -167,7 +167,8 @@ function placeOf(body: Members, text: string, place: TextPlace): StreamPlace {
   const { path, run, name, holder, isFree } = place;
   const channel = channelOf(body, place);
   if (channel === undefined) return { text, channel, isImmediate: false, run };
-  // Tool names must be complete, and arbitrary JSON must stay valid.
+  // Held text is sent in a later event, which would split a tool name or a value inside a JSON object, or repeat
+  // `content_block_start`.
   const isImmediate = isFree || name === "name" || holder.jsonPath !== undefined || body.type === "content_block_start";
   return { text, channel, isImmediate, run, template: () => templateOf(body, readPath(path)) };
 }

@@ -199,7 +199,7 @@ const SLOTS = 512;
 const LONGEST = 32;
 const TABLE: readonly (readonly Entry[] | undefined)[] = buildTable();
 
-/** `start` and `end` are the offsets between the quotes of the key. Returns 0 for unlisted keys. */
+/** `start` is the offset after the opening quote of the key, and `end` is the offset of the closing quote. */
 export function flagsOfKey(bytes: Uint8Array, start: number, end: number): number {
   const length = end - start;
   if (length === 0 || length > LONGEST) return 0;

@@ -28,7 +28,7 @@ interface Waiting {
   start(slot: ProcessSlot): void;
   reject(reason: string): void;
   timer: Timer;
-  /** Keeps the entry in the queue, because a slot was freed for it. */
+  /** True if a process was evicted for this entry, so it is not rejected while all slots are taken. */
   hasReservation: boolean;
 }
 

@@ -110,7 +110,7 @@ export class ServerConnection {
   readonly #calls = new CallTable();
   #waiting: PendingCall[] = [];
   #questions: Map<string, Question> | undefined = undefined;
-  /** The forwarded headers of the latest request that had headers. Every message is sent with them. */
+  /** Holds the headers to forward from the latest client request that had headers. Every message is sent with them. */
   #headers: readonly string[] | undefined;
   #wire: WireTap | undefined = undefined;
 

@@ -1,5 +1,5 @@
 /**
- * Keeps traces of finished requests within a memory budget, for later diagnosis.
+ * Keeps traces of selected requests, such as failed ones, within a memory limit. The oldest are dropped first.
  */
 import type { TraceEvent } from "./events.ts";
 import type { TraceWatcher } from "./trace.ts";
