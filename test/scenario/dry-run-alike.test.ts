@@ -105,7 +105,7 @@ test("a dry run has the verdict of a real gateway, over random rules and request
           ...(chance(0.5) ? { team: pick(["red", "blue"]) } : {}),
         }
       : undefined;
-    const whole = claims && { iss: ISSUER, aud: "gateway", exp: Math.floor(Date.now() / 1000) + 600, ...claims };
+    const whole = claims && { iss: ISSUER, aud: "gateway", exp: Math.floor(Date.now() / 1000) + 86_400, ...claims };
     const authorization = whole && `Bearer ${signToken({ key, claims: whole })}`;
     const real = await fetch(`${gateway.url()}${path}`, {
       method,

@@ -11,7 +11,7 @@ const ISSUER = "http://127.0.0.1:9/issuer";
 const key = createSigningKey("ES256", "k1");
 
 function tokenOf(sub: string, more: object = {}): string {
-  const exp = Math.floor(Date.now() / 1000) + 600;
+  const exp = Math.floor(Date.now() / 1000) + 86_400;
   return signToken({ key, claims: { iss: ISSUER, aud: "gateway", sub, exp, ...more } });
 }
 

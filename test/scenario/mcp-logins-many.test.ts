@@ -51,7 +51,7 @@ function config(server: OauthFixture, folder: string): string {
 }
 
 function tokenOf(sub: unknown, claims: object = {}, signer = key): string {
-  const exp = Math.floor(Date.now() / 1000) + 3600;
+  const exp = Math.floor(Date.now() / 1000) + 86_400;
   return signToken({ key: signer, claims: { iss: ISSUER, aud: "gateway", sub, exp, ...claims } as never });
 }
 

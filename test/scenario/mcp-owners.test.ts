@@ -12,7 +12,7 @@ const key = createSigningKey("ES256", "k");
 const ISSUER = "https://issuer.example";
 
 function token(claims: Record<string, unknown>): string {
-  const base = { iss: ISSUER, aud: "mcp", exp: Math.floor(Date.now() / 1000) + 600 };
+  const base = { iss: ISSUER, aud: "mcp", exp: Math.floor(Date.now() / 1000) + 86_400 };
   return signToken({ key, claims: { ...base, ...claims } });
 }
 

@@ -14,7 +14,7 @@ const JWT = { jwtAuth: { issuer: ISSUER, audiences: ["mcp"], jwks: JSON.stringif
 const ONE_TASK = ["tasks/get", "tasks/result", "tasks/cancel", "tasks/update"];
 
 function bearer(sub: string, jti = "1"): Record<string, string> {
-  const claims = { iss: ISSUER, aud: "mcp", exp: Math.floor(Date.now() / 1000) + 600, sub, jti };
+  const claims = { iss: ISSUER, aud: "mcp", exp: Math.floor(Date.now() / 1000) + 86_400, sub, jti };
   return { authorization: `Bearer ${signToken({ key, claims })}` };
 }
 

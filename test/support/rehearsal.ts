@@ -55,7 +55,7 @@ export function configOf(host: string, parts: Parts = {}): string {
 }
 
 export function tokenOf(sub: string, roles: readonly string[]): string {
-  const exp = Math.floor(Date.now() / 1000) + 600;
+  const exp = Math.floor(Date.now() / 1000) + 86_400;
   const claims = { iss: ISSUER, aud: "gateway", exp, sub, roles, preferred_username: `${sub}@example.com` };
   return `Bearer ${signToken({ key, claims })}`;
 }

@@ -62,7 +62,7 @@ export async function openSignInPage(audience: string, roles: () => readonly str
     const login = asked.get(code);
     const isGood = login?.get("code_challenge") === createHash("sha256").update(verifier).digest("base64url");
     asked.delete(code);
-    const claims = { iss: issuer, aud: audience, sub: "ann", exp: Math.floor(Date.now() / 1000) + 300 };
+    const claims = { iss: issuer, aud: audience, sub: "ann", exp: Math.floor(Date.now() / 1000) + 86_400 };
     const idClaims = { ...claims, aud: login?.get("client_id"), nonce: login?.get("nonce"), roles: roles() };
     if (!isGood) json(response, 400, { error: "invalid_grant" });
     else

@@ -14,7 +14,7 @@ export const key = createSigningKey("ES256", "k1");
 export const ISSUER = "http://localhost:8080/realms/mcp";
 
 export function token(claims: Record<string, unknown> = {}): string {
-  const exp = Math.floor(Date.now() / 1000) + 300;
+  const exp = Math.floor(Date.now() / 1000) + 86_400;
   return signToken({ key, claims: { iss: ISSUER, aud: "gateway", sub: "alice", exp, ...claims } });
 }
 

@@ -71,7 +71,7 @@ async function sendKeys({ secrets }: PlantedGateway, planted: Planted, send: Sen
 
 async function sendTokens({ signingKey }: PlantedGateway, planted: Planted, send: Send): Promise<void> {
   const now = Math.floor(Date.now() / 1000);
-  const good = { iss: ISSUER, aud: "gateway", sub: "alice", exp: now + 300 };
+  const good = { iss: ISSUER, aud: "gateway", sub: "alice", exp: now + 86_400 };
   const sign = (name: string, changes: object, header = {}): string =>
     planted.addToken(name, signToken({ key: signingKey, claims: { ...good, jti: name, ...changes }, header }));
   const tokens: [number, string][] = [
