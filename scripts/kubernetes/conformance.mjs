@@ -7,7 +7,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { GATEWAY_API, openApi, packageVersion, root, startController, until } from "./cluster.mjs";
 
-const PROFILES = "GATEWAY-HTTP,GATEWAY-GRPC";
+const PROFILES = "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS";
 
 const CLASS = `${GATEWAY_API}/gatewayclasses/gateway`;
 

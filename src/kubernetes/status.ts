@@ -391,6 +391,10 @@ const SUPPORTED_FEATURES: readonly string[] = [
   "HTTPRouteResponseHeaderModification",
   "HTTPRouteSchemeRedirect",
   "ReferenceGrant",
+  "TCPRoute",
+  "TLSRoute",
+  "TLSRouteModeMixed",
+  "TLSRouteModeTerminate",
 ];
 
 export interface StatusCondition {

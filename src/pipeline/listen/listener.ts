@@ -43,7 +43,7 @@ export function openListener(
   /** Includes connections during their TLS handshake. */
   const tlsSockets = new Set<Socket>();
 
-  function doorFor(tls: ListenerTls): TlsAcceptor {
+  function acceptorFor(tls: ListenerTls): TlsAcceptor {
     return createTlsAcceptor(tls, {
       handshakeTimeoutMs: env.limits.headersTimeoutMs,
       protocols: connections.speaksHttp2 ? ["h2", "http/1.1"] : ["http/1.1"],
@@ -54,18 +54,18 @@ export function openListener(
     });
   }
 
-  let door = at.tls && doorFor(at.tls);
+  let acceptor = at.tls && acceptorFor(at.tls);
   // With `allowHalfOpen`, the connection decides what to do when the client closes its side.
   const server: Server = createServer({ noDelay: true, allowHalfOpen: true }, (socket) => {
     fairReads.accepted();
     if (!limits.admit(socket)) return;
-    if (door === undefined) {
+    if (acceptor === undefined) {
       connections.add(socket, "http1");
       return;
     }
     tlsSockets.add(socket);
     socket.once("close", () => tlsSockets.delete(socket));
-    door.enter(socket);
+    acceptor.enter(socket);
   });
   server.maxConnections = env.limits.maxConnections;
   server.on("drop", () => {
@@ -85,7 +85,7 @@ export function openListener(
         port: (server.address() as AddressInfo).port,
         serve: connections.serve,
         setTls(tls) {
-          door = doorFor(tls);
+          acceptor = acceptorFor(tls);
         },
         active() {
           const active = connections.active();

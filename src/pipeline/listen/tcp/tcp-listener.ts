@@ -42,7 +42,7 @@ export function openTcpListener(
   const limits = createConnectionLimits(env);
   const idle = watchIdle(env.clock);
   const connections = new Set<TcpConnection>();
-  const doors = new WeakMap<TcpPart, TlsAcceptor>();
+  const acceptors = new WeakMap<TcpPart, TlsAcceptor>();
   const positions = new WeakMap<TcpBackend, number>();
   let resolveDrained: (() => void) | undefined;
   let drainTimer: Timer | undefined;
@@ -74,19 +74,19 @@ export function openTcpListener(
   function enter(part: TcpPart | undefined, serverName: string | undefined, socket: Socket): void {
     if (part === undefined || part.closed !== undefined) socket.destroy();
     else if (part.tls === undefined) forward(part, serverName, socket);
-    else doorOf(part).enter(socket);
+    else acceptorOf(part).enter(socket);
   }
 
-  function doorOf(part: TcpPart): TlsAcceptor {
-    const known = doors.get(part);
+  function acceptorOf(part: TcpPart): TlsAcceptor {
+    const known = acceptors.get(part);
     if (known || part.tls === undefined) return known as TlsAcceptor;
-    const door = createTlsAcceptor(part.tls, {
+    const acceptor = createTlsAcceptor(part.tls, {
       handshakeTimeoutMs: env.limits.headersTimeoutMs,
       protocols: [],
       opened: (socket) => forward(part, socket.servername || undefined, socket),
     });
-    doors.set(part, door);
-    return door;
+    acceptors.set(part, acceptor);
+    return acceptor;
   }
 
   function forward(part: TcpPart, serverName: string | undefined, client: Socket): void {
