@@ -203,7 +203,7 @@ export const ERRORS = {
     "text",
     "the backend did not respond in time",
     "upstream",
-    "No response head within the route's timeout, or no connection within 10 s.",
+    "No response headers within the route's timeout, or no connection within 10 s.",
   ),
   http_version: entry(
     505,

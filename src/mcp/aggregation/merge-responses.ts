@@ -2,6 +2,7 @@
  * Merges the responses of several targets to one request.
  */
 import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
+import { VERSION } from "../../base/version.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
 import {
   elementsInSteps,
@@ -112,7 +113,7 @@ export function errorToFailure(message: ServerMessage): Failure {
   }
 }
 
-export const GATEWAY_INFO = { name: "gateway", title: "MCP gateway", version: "1.0.0" };
+export const GATEWAY_INFO = { name: "gateway", title: "MCP gateway", version: VERSION };
 export const FAILED_TARGETS = "gateway.internal/failedTargets";
 
 type JsonObject = Readonly<Record<string, unknown>>;

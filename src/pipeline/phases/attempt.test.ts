@@ -13,7 +13,7 @@ import { BodyIncomplete } from "../../http/body.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { HttpClientError } from "../../http/http-client.ts";
 import { createRedaction } from "../../observe/trace/redact.ts";
-import { Attempt, type AttemptDelivery, type AttemptOwner, backendError } from "./attempt.ts";
+import { Attempt, type AttemptDelivery, type AttemptOwner, backendError, timeoutDetail } from "./attempt.ts";
 
 const EVENTS = ["head", "503", "data", "end", "fail", "upgraded", "abort", "resume", "timeout"] as const;
 type Event = (typeof EVENTS)[number] | "defect";
@@ -159,3 +159,34 @@ test("a client that leaves before its body is complete is no defect of the gatew
   assert.equal(backendError(new BodyIncomplete()).code, "bad_request");
   assert.equal(backendError(new TypeError("x")).code, "internal");
 });
+
+const timeouts: [name: string, settings: object, limitMs: number, spares: number, detail: string][] = [
+  ["of the whole request", { requestTimeoutMs: 1_000 }, 984, 0, "1 s (timeout.requestTimeout)"],
+  [
+    "of the whole request, shared",
+    { requestTimeoutMs: 30_000 },
+    9_999,
+    2,
+    "10 s, a share of 30 s (timeout.requestTimeout)",
+  ],
+  ["of a backend", { backendTimeoutMs: 250 }, 250, 1, "250 ms (timeout.backendRequestTimeout)"],
+  [
+    "of a backend, with time left",
+    { backendTimeoutMs: 1_500, requestTimeoutMs: 9_000 },
+    1_500,
+    0,
+    "1.5 s (timeout.backendRequestTimeout)",
+  ],
+  [
+    "of the whole request before that of a backend",
+    { backendTimeoutMs: 5_000, requestTimeoutMs: 9_000 },
+    312,
+    3,
+    "9 s (timeout.requestTimeout)",
+  ],
+  ["of neither", {}, 60_000, 0, "60 s (the default of timeout.requestTimeout)"],
+];
+for (const [name, settings, limitMs, spares, detail] of timeouts)
+  test(`a timeout ${name} names the setting and its value`, () => {
+    assert.equal(timeoutDetail(settings, 60_000, limitMs, spares), `no response headers within ${detail}`);
+  });

@@ -146,6 +146,23 @@ export function headLimitMs(
   return perTargetMs === UNLIMITED ? leftMs : Math.min(perTargetMs, leftMs);
 }
 
+/** Describes an expired `headLimitMs` with the setting that an operator can change. */
+export function timeoutDetail(settings: Settings, defaultMs: number, limitMs: number, spares: number): string {
+  const { backendTimeoutMs, requestTimeoutMs } = settings;
+  const after = "no response headers within";
+  if (backendTimeoutMs !== undefined && backendTimeoutMs === limitMs)
+    return `${after} ${durationText(backendTimeoutMs)} (timeout.backendRequestTimeout)`;
+  if (requestTimeoutMs === undefined)
+    return `${after} ${durationText(defaultMs)} (the default of timeout.requestTimeout)`;
+  const isShare = backendTimeoutMs === undefined && spares > 0;
+  const share = isShare ? `${durationText(limitMs)}, a share of ` : "";
+  return `${after} ${share}${durationText(requestTimeoutMs)} (timeout.requestTimeout)`;
+}
+
+function durationText(ms: number): string {
+  return ms < 1_000 ? `${Math.round(ms)} ms` : `${Math.round(ms / 100) / 10} s`;
+}
+
 /** Lists the idempotent methods of RFC 9110 section 9.2.2, without TRACE, which the gateway rejects. */
 const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
 
@@ -372,20 +389,20 @@ export class Attempt implements ResponseReceiver, BackendRun {
     this.#timer = clock.after(limitMs, () => {
       // The timeout restarts at the first check after the end of the upload.
       if (wasUploading) this.#arm(this.#owner.isUploading());
-      else if (this.#state === "waiting") this.#expire(limitMs, deadlineMs);
+      else if (this.#state === "waiting")
+        this.#expire(timeoutDetail(this.#settings, this.#defaultTimeoutMs, limitMs, spares), deadlineMs);
     });
   }
 
-  #expire(limitMs: number, deadlineMs: number | undefined): void {
+  #expire(detail: string, deadlineMs: number | undefined): void {
     try {
-      this.#timedOut(limitMs, deadlineMs);
+      this.#timedOut(detail, deadlineMs);
     } catch (thrown) {
       this.#threw(thrown);
     }
   }
 
-  #timedOut(limitMs: number, deadlineMs: number | undefined): void {
-    const detail = `no response head within ${Math.round(limitMs)} ms`;
+  #timedOut(detail: string, deadlineMs: number | undefined): void {
     const hasTime = deadlineMs === undefined || this.#owner.clock.monotonicMs() < deadlineMs;
     if (hasTime && this.#run?.tryNext?.(detail) === true) {
       // Getting a credential for the next target counts against its timeout.
