@@ -141,11 +141,16 @@ test("security checklist: a configuration is checked strictly", (t) => {
 test("migrate: each import writes a configuration that loads", (t) => {
   const commands = docCommands("docs/migrate.md", "Migrate");
   assert.equal(commands.length, 4);
+  const samples: Readonly<Record<string, string>> = {
+    "claude_desktop_config.json": "mcpServers/desktop.json",
+    "commands.txt": "supergateway/stdio.txt",
+    "agentgateway.yaml": "agentgateway/binds.yaml",
+    "litellm.yaml": "litellm/simple.yaml",
+  };
   for (const command of commands) {
-    const [, kind = "", input = "", output = ""] = /gwctl import (\w+) (\S+) > (\S+)/.exec(command) ?? [];
+    const [, input = "", output = ""] = /gwctl import (\S+) > (\S+)/.exec(command) ?? [];
     const folder = folderFor(t);
-    const sample = { mcpServers: "desktop.json", supergateway: "stdio.txt", agentgateway: "binds.yaml" }[kind];
-    copyFileSync(join("test/import", kind, sample ?? "simple.yaml"), join(folder, input));
+    copyFileSync(join("test/import", samples[input] ?? input), join(folder, input));
     runDocCommands([command], folder, programs(folder));
     const text = readFileSync(join(folder, output), "utf8");
     const names = [...text.matchAll(/\$\{(\w+)\}/g)].map(([, name = ""]) => [name, "value"] as const);

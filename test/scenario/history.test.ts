@@ -406,7 +406,7 @@ routes:
   );
   const { total } = JSON.parse(await run("usage", "-o", "json")) as { total: { requests: number } };
   assert.equal(total.requests, 3);
-  assert.match(await run("requests", "--before", "2100-01-01"), /third[\s\S]*second[\s\S]*first/);
+  assert.match(await run("requests", "--before", "2100-01-01"), /first[\s\S]*second[\s\S]*third/);
   assert.match(await run("history", "status"), /sqlite, up[\s\S]*3 rows[\s\S]*3 written, 0 spooled, 0 dropped/);
   assert.equal(await run("history", "delete", "--subject", "ada"), "deleted 2 rows of ada\n");
   assert.doesNotMatch(await run("usage", "--by", "user"), /ada/);
