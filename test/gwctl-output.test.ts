@@ -18,6 +18,7 @@ const FOLDER = "test/golden/gwctl";
 const WIDTHS = [80, 120];
 const UPDATES = process.env.UPDATE_GOLDEN === "1";
 const CONFIG = "gateways: { default: { port: 3000, adress: x } }\n";
+const OURS = "gateways: { default: { port: 3000 } }\n";
 const LITELLM = "model_list: [{ model_name: fast, litellm_params: { model: openai/gpt-4o-mini } }]\n";
 const PRICES = JSON.stringify({
   "gpt-4o-mini": { litellm_provider: "openai", input_cost_per_token: 1.5e-7, output_cost_per_token: 6e-7 },
@@ -63,7 +64,7 @@ const RUNS: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ["-f", "config.yaml"],
     ["-f", "config.yaml", "-o", "yaml"],
   ],
-  import: [["litellm.yaml"], ["litellm.yaml", "-o", "json"], ["config.yaml"]],
+  import: [["litellm.yaml"], ["litellm.yaml", "-o", "json"], ["ours.yaml"]],
   version: [[], ["-o", "json"]],
   "proxy config all": [[]],
   "proxy config listeners": [[]],
@@ -132,6 +133,7 @@ function filesOf(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), "gwctl-output-"));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   writeFileSync(join(folder, "config.yaml"), CONFIG);
+  writeFileSync(join(folder, "ours.yaml"), OURS);
   writeFileSync(join(folder, "litellm.yaml"), LITELLM);
   writeFileSync(join(folder, "prices.json"), PRICES);
   return folder;

@@ -14,7 +14,12 @@ import { loadConfig } from "../src/config/load/load.ts";
 const FOLDER = join(process.cwd(), "test", "import");
 const GOLDEN = ".golden.yaml";
 
-async function imported(kind: string, file: string, stdin = ""): Promise<{ code: number; out: string; err: string }> {
+/** Without a kind, gwctl finds it from the file. */
+function imported(kind: string | undefined, file: string, stdin = ""): ReturnType<typeof run> {
+  return run([...(kind === undefined ? [] : ["--from", kind]), file], stdin);
+}
+
+async function run(args: readonly string[], stdin = ""): Promise<{ code: number; out: string; err: string }> {
   let out = "";
   let err = "";
   const terminal: Terminal = {
@@ -30,7 +35,7 @@ async function imported(kind: string, file: string, stdin = ""): Promise<{ code:
     clock: systemClock,
     readStdin: () => stdin,
   };
-  const code = await runGwctl(["import", kind, file], terminal);
+  const code = await runGwctl(["import", ...args], terminal);
   return { code, out, err };
 }
 
@@ -69,8 +74,24 @@ for (const { kind, file, golden } of cases) {
     if (process.env.IMPORT_GOLDEN === "write") writeFileSync(golden, out);
     assert.ok(existsSync(golden), "write it with IMPORT_GOLDEN=write");
     assert.equal(out, readFileSync(golden, "utf8"));
+    const found = await imported(undefined, file);
+    if (loadConfig([{ file, text: readFileSync(file, "utf8") }], {}).ok) assert.match(found.err, /already/);
+    else assert.deepEqual(found, { code, out, err }, "the kind is found from the file");
   });
 }
+
+test("a configuration of this gateway is not imported, unless its kind is given", async () => {
+  const ours = "gateways: { default: { port: 3000 } }\nroutes: [{ policies: { directResponse: { status: 200 } } }]\n";
+  const found = await imported(undefined, "-", ours);
+  assert.deepEqual([found.code, found.out], [1, ""]);
+  assert.match(found.err, /it is a valid configuration of this gateway already; use --from to convert it/);
+  assert.equal((await imported("agentgateway", "-", ours)).code, 0);
+});
+
+test("the form of earlier versions, with the kind first, still works", async () => {
+  const file = join(FOLDER, "litellm", "simple.yaml");
+  assert.deepEqual(await run(["litellm", file]), await imported(undefined, file));
+});
 
 const wrong: [name: string, kind: string, text: string, code: number, says: RegExp][] = [
   ["an unknown kind", "nginx", "a: 1", 2, /there is no import of nginx; there is mcpServers, agentgateway/],

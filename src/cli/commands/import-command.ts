@@ -53,6 +53,8 @@ export async function importConfig(
   let kind: string;
   try {
     const text = readText(file, terminal);
+    if (named === undefined && loadConfig([{ file, text }], terminal.environment).ok)
+      throw new Error("it is a valid configuration of this gateway already; use --from to convert it");
     kind = named ?? kindOf(text, parseYaml);
     conversion = (KINDS[kind] as Convert)(text, parseYaml);
     dropInvalid(conversion, check);
@@ -71,9 +73,8 @@ export async function importConfig(
 const FIELDS: Readonly<Record<string, readonly string[]>> = {
   mcpServers: ["mcpServers", "mcpProxy", "servers"],
   litellm: ["model_list", "litellm_settings", "general_settings", "router_settings"],
-  agentgateway: ["binds", "frontendPolicies", "backends", "policies", "llm", "mcp", "config"],
+  agentgateway: ["binds", "gateways", "routes", "frontendPolicies", "backends", "policies", "llm", "mcp", "config"],
 };
-const OUR_FIELDS = ["gateways", "routes"];
 
 function kindOf(text: string, parse: (text: string) => unknown): string {
   const names = topLevelNames(text, parse);
@@ -81,8 +82,6 @@ function kindOf(text: string, parse: (text: string) => unknown): string {
     if (text.includes("--")) return "supergateway";
     throw new Error("the file is neither YAML, JSON nor a command line of supergateway");
   }
-  if (OUR_FIELDS.some((name) => names.includes(name)))
-    throw new Error("it has `gateways` or `routes` and is a configuration of this gateway; use --from if it is not");
   const found = Object.entries(FIELDS).find(([, fields]) => fields.some((name) => names.includes(name)))?.[0];
   if (found === undefined) throw new Error(`its program is unknown; use --from ${Object.keys(KINDS).join(", ")}`);
   return found;
@@ -90,14 +89,13 @@ function kindOf(text: string, parse: (text: string) => unknown): string {
 
 /** Returns undefined for text that is not an object. */
 function topLevelNames(text: string, parse: (text: string) => unknown): readonly string[] | undefined {
-  for (const source of [text, withoutComments(text)])
-    try {
-      const value = parse(source);
-      if (typeof value === "object" && value !== null && !Array.isArray(value)) return Object.keys(value);
-    } catch {
-      // JSON with comments is parsed in the second round, and a command line is not YAML.
-    }
-  return undefined;
+  try {
+    const value = parse(withoutComments(text));
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? Object.keys(value) : undefined;
+  } catch {
+    // A command line is not YAML.
+    return undefined;
+  }
 }
 
 function readText(file: string, terminal: Terminal): string {
