@@ -107,8 +107,8 @@ const dump = {
       type: "ai",
       protocol: "HTTP",
       targets: [
-        { name: "fast", provider: "openai", resting: false, failures: 0 },
-        { name: "large", provider: "anthropic", resting: true, failures: 3 },
+        { name: "fast", provider: "openai", resting: false, failures: 2, recent: { calls: 7, failed: 7 } },
+        { name: "large", provider: "anthropic", resting: false, failures: 0, recent: { calls: 40, failed: 1 } },
       ],
     },
     { name: "tools/backend0", type: "mcp", protocol: "HTTP", targets: [{ name: "github" }, { name: "files" }] },

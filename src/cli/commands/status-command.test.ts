@@ -5,6 +5,7 @@ import { paintOf } from "../terminal/terminal.ts";
 import { trafficOf } from "../views/traffic.ts";
 import { problemsOf, type StatusData, statusText } from "./status-command.ts";
 
+const AI_TARGET = { name: "main", provider: "openAI", failures: 3, resting: true, recent: { calls: 4, failed: 3 } };
 const FACTS: StatusData = {
   display: "127.0.0.1:15000",
   readiness: "not ready, pending: draining",
@@ -16,7 +17,7 @@ const FACTS: StatusData = {
       { name: "web/backend0", type: "static", health: { failures: 2, resting: true } },
       { name: "web/backend1", type: "static", canary: { state: "withdrawn", reason: "2 of 11 requests failed" } },
       { name: "web/backend2", type: "static", health: { failures: 1, resting: false }, canary: { state: "active" } },
-      { name: "models", type: "ai", targets: [{ name: "main", provider: "openAI", failures: 3, resting: true }] },
+      { name: "models", type: "ai", targets: [AI_TARGET] },
     ],
     reload: {
       generation: 2,
@@ -49,7 +50,7 @@ test("problems are sentences, the most urgent first", () => {
       "bad: The gateway is not ready, pending: draining.",
       "bad: The last reload was rejected, and the configuration before it is active: config.yaml:3:1: unknown field",
       "bad: MCP server broken failed: exited with code 3",
-      "bad: LLM provider main is paused after 3 failures in a row",
+      "bad: LLM provider main is paused after failures (3 of 4 calls in 5 min)",
       "bad: Backend web/backend0 cannot be reached; its route uses the other backends",
       "warn: Canary web/backend1 was withdrawn: 2 of 11 requests failed",
       "warn: config.adminAddr changed: restart the gateway to apply it",

@@ -10,6 +10,7 @@ import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { type Cell, MESSAGE_CHARS, table, wrapWords } from "../terminal/table.ts";
 import { CliError, type Paint, paintOf, printable, type Terminal, type Tone } from "../terminal/terminal.ts";
 import { nearlyEmpty } from "../views/limits-view.ts";
+import { type LlmProvider, llmProvidersOf } from "../views/llm-providers.ts";
 import { type McpServer, mcpServersOf, stateText } from "../views/mcp-servers.ts";
 import { type Traffic, trafficOf } from "../views/traffic.ts";
 import {
@@ -85,7 +86,7 @@ function jsonOf(data: StatusData): Fields {
     listeners: listOf(dump.listeners).map(({ name, port, protocol }) => ({ name, port, protocol })),
     traffic: { ...traffic, inFlight: report.requestsInFlight },
     mcpServers: mcpServersOf(dump, listOf(report.tasks)),
-    llmProviders: providersOf(dump),
+    llmProviders: llmProvidersOf(dump),
     limitsNearEmpty: nearlyEmpty(rules),
     problems: problemsOf(data),
   };
@@ -108,25 +109,6 @@ export interface Problem {
   readonly text: string;
 }
 
-export interface Provider {
-  readonly name: string;
-  readonly provider: string;
-  readonly isHealthy: boolean;
-  readonly failures: number;
-}
-
-export function providersOf(dump: Fields): Provider[] {
-  return listOf(dump.backends)
-    .filter(({ type }) => type === "ai")
-    .flatMap((backend) => listOf(backend.targets))
-    .map(({ name, provider, target, resting, failures }) => ({
-      name: String(name),
-      provider: String(provider ?? target ?? ""),
-      isHealthy: resting !== true,
-      failures: numberOf(failures),
-    }));
-}
-
 export function problemsOf({ readiness, dump, report, rules, traffic }: StatusData): Problem[] {
   const reload = fieldsOf(dump.reload);
   const servers = mcpServersOf(dump, listOf(report.tasks)).filter(({ state }) => state === "failing");
@@ -140,11 +122,9 @@ export function problemsOf({ readiness, dump, report, rules, traffic }: StatusDa
     ...servers.map(({ target, lastError }) =>
       bad(`MCP server ${target} failed${lastError === undefined ? "" : `: ${lastError}`}`),
     ),
-    ...providersOf(dump)
-      .filter(({ isHealthy }) => !isHealthy)
-      .map(({ name, failures }) =>
-        bad(`LLM provider ${name} is paused after ${counted(failures, "failure")} in a row`),
-      ),
+    ...llmProvidersOf(dump)
+      .filter(({ state }) => state !== "ok")
+      .map(({ name, text }) => bad(`LLM provider ${name} is ${text}`)),
     ...listOf(dump.backends)
       .filter(({ health }) => fieldsOf(health).resting === true)
       .map(({ name }) => bad(`Backend ${name} cannot be reached; its route uses the other backends`)),
@@ -174,7 +154,7 @@ export function statusText(data: StatusData, nowMs: number, paint: Paint): strin
   const parts = [headText(data, nowMs, paint), problemsText(problems, paint)];
   const servers = mcpServersOf(data.dump, listOf(data.report.tasks));
   if (servers.length > 0) parts.push(serversText(servers, paint));
-  const providers = providersOf(data.dump);
+  const providers = llmProvidersOf(data.dump);
   if (providers.length > 0) parts.push(providersText(providers, paint));
   const low = nearlyEmpty(data.rules);
   if (low.length > 0)
@@ -271,12 +251,14 @@ function serversText(servers: readonly McpServer[], paint: Paint): string {
   ]);
 }
 
-function providersText(providers: readonly Provider[], paint: Paint): string {
-  return section("LLM providers", providers, "gwctl proxy config backends", paint, ({ name, provider, isHealthy }) => [
-    name,
-    provider,
-    isHealthy ? { text: "available", tone: "good" } : { text: "paused after failures", tone: "bad" },
-  ]);
+function providersText(providers: readonly LlmProvider[], paint: Paint): string {
+  return section(
+    "LLM providers",
+    providers,
+    "gwctl proxy config backends",
+    paint,
+    ({ name, provider, state, text }) => [name, provider, { text, tone: state === "ok" ? "good" : "bad" }],
+  );
 }
 
 function section<Item>(

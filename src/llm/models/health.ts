@@ -28,10 +28,19 @@ export interface Cooldown {
 }
 
 const MAX_DOUBLINGS = 16;
+const RECENT_MINUTES = 5;
+const MINUTE_MS = 60_000;
+
+interface Minute {
+  minute: number;
+  calls: number;
+  failed: number;
+}
 
 export class Health {
   readonly #clock: Clock;
   readonly #cooldown: Cooldown;
+  readonly #recent: Minute[] = Array.from({ length: RECENT_MINUTES }, () => ({ minute: -1, calls: 0, failed: 0 }));
   #failures = 0;
   #ejectedUntilMs = 0;
 
@@ -49,6 +58,7 @@ export class Health {
     const counted = this.#failures - allowedFailures;
     this.#failures += 1;
     const now = this.#clock.monotonicMs();
+    this.#countCall(now).failed += 1;
     if (retryAfterSeconds !== undefined)
       this.#ejectedUntilMs = now + Math.min(Math.max(0, retryAfterSeconds * 1000), maxRetryAfterMs);
     else if (counted >= 0)
@@ -57,9 +67,26 @@ export class Health {
 
   recordSuccess(): void {
     this.#failures = 0;
+    this.#countCall(this.#clock.monotonicMs());
   }
 
+  /** `recent` counts the calls of the current minute and the four before it. */
   describe(): Record<string, unknown> {
-    return { failures: this.#failures, resting: this.isEjected };
+    const minute = Math.floor(this.#clock.monotonicMs() / MINUTE_MS);
+    const recent = { calls: 0, failed: 0 };
+    for (const one of this.#recent) {
+      if (one.minute <= minute - RECENT_MINUTES) continue;
+      recent.calls += one.calls;
+      recent.failed += one.failed;
+    }
+    return { failures: this.#failures, resting: this.isEjected, recent };
+  }
+
+  #countCall(nowMs: number): Minute {
+    const minute = Math.floor(nowMs / MINUTE_MS);
+    const current = this.#recent[minute % RECENT_MINUTES] as Minute;
+    if (current.minute !== minute) Object.assign(current, { minute, calls: 0, failed: 0 });
+    current.calls += 1;
+    return current;
   }
 }

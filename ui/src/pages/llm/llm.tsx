@@ -1,6 +1,7 @@
 /**
  * Implements the LLM page: a chat through the gateway, the models and providers, and their usage.
  */
+import { llmProviderOf } from "../../../../src/cli/views/llm-providers.ts";
 import { isReadOnly } from "../../data/about.ts";
 import { type DumpBackend, dump, listOf, textOf } from "../../data/dump.ts";
 import { endpointsOf } from "../../data/endpoints.ts";
@@ -70,9 +71,7 @@ function Providers({ backends }: { backends: readonly DumpBackend[] }) {
                 <td class="mono">{visible(textOf(target.name ?? target.provider))}</td>
                 <td class="mono wrap">{visible(textOf(target.target))}</td>
                 <td>
-                  <Status level={target.resting === true ? "bad" : "ok"}>
-                    {target.resting === true ? "paused after failures" : "active"}
-                  </Status>
+                  <ProviderStatus target={target} />
                 </td>
               </tr>
             )),
@@ -109,3 +108,8 @@ const EXAMPLE = `llm:
   models:
     - name: demo
       provider: { demo: {} }`;
+
+function ProviderStatus({ target }: { target: Record<string, unknown> }) {
+  const { state, text } = llmProviderOf(target);
+  return <Status level={state === "ok" ? "ok" : "bad"}>{text}</Status>;
+}
