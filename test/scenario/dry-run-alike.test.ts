@@ -9,6 +9,7 @@ import { test } from "node:test";
 import { systemClock } from "../../src/base/clock.ts";
 import { openDryConfig } from "../../src/config/dry-config.ts";
 import { createDryRunner } from "../../src/pipeline/dry-run/dry-run.ts";
+import { eventually } from "../support/eventually.ts";
 import { createSigningKey, keySetOf, signToken } from "../support/identity/tokens.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
 
@@ -134,6 +135,14 @@ test("a dry run has the verdict of a real gateway, over random rules and request
     assert.equal(said.outcome === "refused" ? said.reason?.code : null, error, described);
     for (const name of ["location", "access-control-allow-origin", "www-authenticate"])
       assert.equal(said.responseHeaders[name] ?? null, real.headers.get(name), `${name}: ${described}`);
+    let subject: string | null = null;
+    await eventually("the request is recorded", async () => {
+      const found = await fetch(`${gateway.adminUrl}/debug/requests?id=${real.headers.get("x-request-id")}`);
+      if (!found.ok) return false;
+      subject = ((await found.json()) as { requests: { subject: string | null }[] }).requests[0]?.subject ?? null;
+      return true;
+    });
+    if (subject !== null) assert.equal(said.subject, subject, described);
     const outcome = `${said.outcome} ${said.status}`;
     outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
   }

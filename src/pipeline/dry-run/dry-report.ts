@@ -7,6 +7,7 @@ import { asGatewayError } from "../../core/reply.ts";
 import type { Listener } from "../../core/topology.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
+import { requestSubject } from "../records/finished-request.ts";
 import type { Walk } from "./dry-topology.ts";
 
 const NOT_ASKED = "not asked in a dry run, which sends nothing; it counts as agreeing";
@@ -53,6 +54,10 @@ export function buildReport(exchange: Exchange, listener: Listener, walk: Walk, 
   const item = checkItem(exchange, called !== undefined);
   const { failure, response, identity, request } = exchange;
   const route = listener.routes.find(({ name }) => name === exchange.route);
+  const { principal } = identity;
+  // Requests show the same subject.
+  const subject =
+    principal === undefined ? undefined : (requestSubject(exchange.attributes) ?? shownPrincipal(principal));
   const status = response?.status ?? 0;
   const shown = called ?? request;
   const query = redaction.query(shown.query, exchange.credentials.query);
@@ -62,7 +67,7 @@ export function buildReport(exchange: Exchange, listener: Listener, walk: Walk, 
     status,
     outcome: called && item?.visible !== false ? "forwarded" : failure ? "refused" : "answered",
     ...(failure ? { reason: { code: failure.code, message: failure.message, detail: failure.detail } } : {}),
-    ...(identity.principal === undefined ? {} : { subject: shownPrincipal(identity.principal) }),
+    ...(subject === undefined ? {} : { subject }),
     policies: exchange.steps.map((step) => dryStep(step, failure, walk)),
     shadow: exchange.shadow.denials ?? [],
     limits: (exchange.limits.readings ?? []).map(({ limit, remaining, resetSeconds }) => ({
