@@ -58,6 +58,7 @@ export const POLICY_LIMITS = {
       "the response of a moderation service",
       "it counts as failed",
     ],
+    ["MAX_SERVICE_CALLS", "llm/guards/guard-services.ts", "calls of a moderation service for one text", "413"],
     [
       "MAX_SERVICE_TOKENS",
       "llm/guards/guard-services.ts",

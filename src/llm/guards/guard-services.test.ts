@@ -52,12 +52,15 @@ const MODERATIONS = "https://api.openai.com/v1/moderations";
 const openAi = openAiModeration({ baseUrl: "https://api.openai.com/v1", model: "omni" });
 
 test("OpenAI moderation passes texts that are not flagged and rejects if one is", async () => {
-  const clean = setUp(openAi, { [MODERATIONS]: { body: { results: [{ flagged: false }, { flagged: false }] } } });
+  const results = (...flags: boolean[]) => ({
+    [MODERATIONS]: { body: { results: flags.map((flagged) => ({ flagged })) } },
+  });
+  const clean = setUp(openAi, results(false, false, false));
   assert.deepEqual(await clean.check("a", "b"), ["a", "b"]);
-  assert.deepEqual(clean.sent(), { model: "omni", input: ["a", "b"] });
+  assert.deepEqual(clean.sent(), { model: "omni", input: ["a", "b", "a\nb"] });
   assert.equal(clean.requests[0]?.headers?.authorization, "Bearer own");
-  const flagged = setUp(openAi, { [MODERATIONS]: { body: { results: [{ flagged: false }, { flagged: true }] } } });
-  await assert.rejects(flagged.check("a", "b"), rejects);
+  await assert.rejects(setUp(openAi, results(false, true, false)).check("a", "b"), rejects);
+  await assert.rejects(setUp(openAi, results(false, false, true)).check("split over", "two texts"), rejects);
 });
 
 const APPLY = "https://bedrock/guardrail/arn%3Aaws%3Ag/version/DRAFT/apply";
@@ -83,10 +86,18 @@ test("a Bedrock guardrail that does not intervene needs one call", async () => {
 });
 
 test("a Bedrock guardrail that anonymizes masks the text that it concerns", async () => {
-  const answers = [intervened("ANONYMIZED", "masked"), none, intervened("ANONYMIZED", "mail {EMAIL}")];
+  const answers = [intervened("ANONYMIZED", "masked"), none, intervened("ANONYMIZED", "mail {EMAIL}"), none];
   const { check, sent } = setUp(bedrock, { [APPLY]: answers });
   assert.deepEqual(await check("a", "mail x"), ["a", "mail {EMAIL}"]);
   assert.deepEqual(sent(2), { source: "INPUT", content: [{ text: { text: "mail x" } }] });
+});
+
+test("a Bedrock guardrail that finds something only in the texts together rejects", async () => {
+  const together = intervened("ANONYMIZED", "masked");
+  await assert.rejects(setUp(bedrock, { [APPLY]: [together, none, none, together] }).check("555", "0199"), rejects);
+  const partly = [together, none, intervened("ANONYMIZED", "mail {EMAIL}"), together];
+  await assert.rejects(setUp(bedrock, { [APPLY]: partly }).check("a", "mail x"), rejects);
+  await assert.rejects(setUp(bedrock, { [APPLY]: [intervened("BLOCKED", "no"), none, none] }).check("a", "b"), rejects);
 });
 
 test("a Bedrock guardrail that blocks, or whose action is unknown, rejects", async () => {
@@ -161,19 +172,42 @@ test("Azure gets long texts in overlapping pieces", async () => {
 });
 
 test("a service that fails or gives no verdict rejects with 503, or passes with failureMode open", async () => {
-  for (const answer of [
+  for (const response of [
     { status: 500, body: "" },
+    { status: 429, body: "" },
     { body: "<html>" },
     { body: {} },
     { body: { results: [] } },
     { body: { results: [{ flagged: "no" }] } },
   ] as Answer[]) {
-    const closed = setUp(openAi, { [MODERATIONS]: answer });
+    const closed = setUp(openAi, { [MODERATIONS]: response });
     await assert.rejects(closed.check("a"), unavailable);
     assert.equal(closed.failures.length, 1);
-    const open = setUp(openAi, { [MODERATIONS]: answer }, { failureMode: "open" });
+    const open = setUp(openAi, { [MODERATIONS]: response }, { failureMode: "open" });
     assert.deepEqual(await open.check("a"), ["a"]);
   }
+});
+
+test("a text that the service rejects, or that needs too many calls, never passes", async () => {
+  for (const status of [400, 413, 422])
+    await assert.rejects(
+      setUp(openAi, { [MODERATIONS]: { status, body: "" } }, { failureMode: "open" }).check("a"),
+      unavailable,
+    );
+  const clean = { [azureUrl("analyze")]: severity(0), [azureUrl("shieldPrompt")]: shield(false) };
+  const long = setUp(azure, clean, { failureMode: "open" });
+  await assert.rejects(long.check("x".repeat(1_000_000)), { name: "GuardRejection", status: 413 });
+  assert.equal(long.requests.length, 64);
+  const many = [intervened("ANONYMIZED", "m"), ...Array.from({ length: 200 }, () => none)];
+  const bedrockMany = setUp(bedrock, { [APPLY]: many }, { failureMode: "open" });
+  await assert.rejects(bedrockMany.check(...Array.from({ length: 200 }, () => "x")), { status: 413 });
+});
+
+test("a text that is split over messages is analyzed as one by Azure", async () => {
+  const clean = { [azureUrl("analyze")]: severity(0), [azureUrl("shieldPrompt")]: shield(false) };
+  const { check, sent } = setUp(azure, clean);
+  await check("one", "two");
+  assert.deepEqual(sent(0), { text: "one\ntwo", blocklistNames: ["own"] });
 });
 
 test("empty texts need no call", async () => {

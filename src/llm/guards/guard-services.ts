@@ -15,6 +15,11 @@ const MAX_SERVICE_TOKENS = 100_000;
 const MAX_AZURE_CHARACTERS = 10_000;
 const PIECE_OVERLAP = 500;
 const UNAVAILABLE = { status: 503, message: "the guard of this route could not be asked" };
+/** Bounds what one request costs. A longer text needs more calls. */
+const MAX_SERVICE_CALLS = 64;
+const TOO_LONG = { status: 413, message: "the text is too long for the guard of this route" };
+/** With these statuses, a service rejects the text, which the client chooses, so `failureMode` does not apply. */
+const REJECTED_TEXT: ReadonlySet<number> = new Set([400, 413, 422]);
 
 export interface ServiceCall {
   readonly url: string;
@@ -46,7 +51,7 @@ export function createServiceGuard(
   { timeoutMs, failureMode, rejection, authorize }: GuardServiceSettings,
   { fetch, failed }: ServiceEnv,
 ): GuardWebhook {
-  const post: Post = async (url, value) => {
+  const request: Post = async (url, value) => {
     const call = {
       url,
       body: Buffer.from(JSON.stringify(value)),
@@ -62,6 +67,10 @@ export function createServiceGuard(
       timeoutMs,
       maxBytes: MAX_SERVICE_BYTES,
     });
+    if (REJECTED_TEXT.has(status)) {
+      failed(`it rejected the text with ${status}`);
+      throw new GuardRejection({ rejection: UNAVAILABLE });
+    }
     if (status !== 200) throw new Error(`it answered ${status}`);
     return parseBounded(body.toString("utf8"), MAX_SERVICE_TOKENS);
   };
@@ -69,9 +78,16 @@ export function createServiceGuard(
     async check(input) {
       if (input.texts.every((text) => text === "")) return input.texts;
       let texts: readonly string[] | undefined;
+      let calls = 0;
+      const post: Post = (url, value) => {
+        calls += 1;
+        if (calls > MAX_SERVICE_CALLS) throw new GuardRejection({ rejection: TOO_LONG });
+        return request(url, value);
+      };
       try {
         texts = await service(input, post);
       } catch (error) {
+        if (error instanceof GuardRejection) throw error;
         failed(error instanceof z.ZodError ? "it gave no valid verdict" : (error as Error).message);
         if (failureMode === "open") return input.texts;
         throw new GuardRejection({ rejection: UNAVAILABLE });
@@ -84,11 +100,12 @@ export function createServiceGuard(
 
 const moderation = z.object({ results: z.array(z.object({ flagged: z.boolean() })) });
 
-/** Calls `POST /moderations` of the OpenAI API. */
+/** Calls `POST /moderations` of the OpenAI API with each text and with all of them, in case a text is split. */
 export function openAiModeration({ baseUrl, model }: { baseUrl: string; model: string }): GuardService {
   return async ({ texts }, post) => {
-    const { results } = moderation.parse(await post(`${baseUrl}/moderations`, { model, input: texts }));
-    if (results.length !== texts.length) throw new Error(`it judged ${results.length} texts of ${texts.length}`);
+    const input = texts.length > 1 ? [...texts, texts.join("\n")] : texts;
+    const { results } = moderation.parse(await post(`${baseUrl}/moderations`, { model, input }));
+    if (results.length !== input.length) throw new Error(`it judged ${results.length} texts of ${input.length}`);
     return results.some(({ flagged }) => flagged) ? undefined : texts;
   };
 }
@@ -106,8 +123,9 @@ export interface BedrockGuardrail {
 }
 
 /**
- * Calls `ApplyGuardrail` of Amazon Bedrock. If the guardrail intervenes, each text is checked by itself, because the
- * outputs of a call do not name the text that they replace. An intervention that only anonymizes masks the text.
+ * Calls `ApplyGuardrail` of Amazon Bedrock. If the guardrail only anonymizes, each text is masked by itself, because the
+ * outputs of a call do not name the text that they replace. The masked texts are then checked together, because a
+ * finding can be split over several texts. Any other intervention blocks the call.
  */
 export function bedrockGuardrails(config: BedrockGuardrail): GuardService {
   const id = encodeURIComponent(config.guardrailIdentifier);
@@ -116,8 +134,10 @@ export function bedrockGuardrails(config: BedrockGuardrail): GuardService {
     const source = direction === "request" ? "INPUT" : "OUTPUT";
     const apply = async (list: readonly string[]): Promise<z.output<typeof applied>> =>
       applied.parse(await post(url, { source, content: list.map((text) => ({ text: { text } })) }));
-    const { action } = await apply(texts.filter((text) => text !== ""));
+    const nonEmpty = (list: readonly string[]): string[] => list.filter((text) => text !== "");
+    const { action, assessments } = await apply(nonEmpty(texts));
     if (action === "NONE") return texts;
+    if (!isMasked(assessments)) return undefined;
     const checked: string[] = [];
     for (const text of texts) {
       const own = text === "" ? undefined : await apply([text]);
@@ -126,7 +146,8 @@ export function bedrockGuardrails(config: BedrockGuardrail): GuardService {
       else if (output !== undefined && own.outputs.length === 1 && isMasked(own.assessments)) checked.push(output.text);
       else return undefined;
     }
-    return checked;
+    const masked = nonEmpty(checked);
+    return masked.length < 2 || (await apply(masked)).action === "NONE" ? checked : undefined;
   };
 }
 
@@ -179,7 +200,7 @@ export function azureContentSafety(config: AzureContentSafety): GuardService {
   const url = (name: string): string =>
     `${config.endpoint}/contentsafety/text:${name}?api-version=${config.apiVersion}`;
   return async ({ texts, direction }, post) => {
-    for (const text of texts.flatMap((whole) => pieces(whole, MAX_AZURE_CHARACTERS))) {
+    for (const text of pieces(texts.join("\n"), MAX_AZURE_CHARACTERS)) {
       if (threshold !== undefined) {
         const { categoriesAnalysis, blocklistsMatch } = analyzed.parse(
           await post(url("analyze"), { text, blocklistNames }),
@@ -201,6 +222,7 @@ export function azureContentSafety(config: AzureContentSafety): GuardService {
 /** The pieces overlap, so that a phrase at a border is in one of them. */
 function pieces(text: string, length: number): string[] {
   const list: string[] = [];
-  for (let at = 0; at < text.length; at += length - PIECE_OVERLAP) list.push(text.slice(at, at + length));
+  for (let at = 0; at < text.length; at += length - PIECE_OVERLAP)
+    list.push(text.slice(at, at + length).toWellFormed());
   return list;
 }
