@@ -207,6 +207,12 @@ export const REQUEST_LIMITS = {
       "the oldest go",
     ],
     [
+      "MAX_KEPT_TOKEN_BYTES",
+      "policies/backend-auth/oauth-tokens.ts",
+      "tokens of `backendAuth.oauth` that are kept, in total",
+      "the least recently used are requested again",
+    ],
+    [
       "MAX_KEPT_MS",
       "policies/backend-auth/oauth-tokens.ts",
       "the time for which `backendAuth` keeps a token",

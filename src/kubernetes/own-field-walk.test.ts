@@ -29,7 +29,7 @@ function crdSpec(file: string): CrdSchema {
 
 function* crdFields(schema: CrdSchema, path: readonly string[] = []): Iterable<readonly string[]> {
   for (const [name, inner] of Object.entries(schema.properties ?? {})) {
-    // A reference to a Secret stands for the value of the field around it.
+    // `secretRef` replaces the value of its parent field.
     if (name === "secretRef") continue;
     yield [...path, name];
     yield* crdFields(inner, [...path, name]);

@@ -1,6 +1,6 @@
 /**
- * A client that sends requests for as long as it is told: plain, with bodies, streamed, pipelined, upgraded, aborted,
- * and malformed ones. It checks every response.
+ * A client that sends requests until it is stopped: plain, with bodies, streamed, pipelined, upgraded, aborted, and
+ * malformed ones. It checks every response.
  */
 import { type Order, pathOf } from "./http-backend.ts";
 import type { Faults, Network } from "./network.ts";

@@ -3,12 +3,13 @@
  * run-time counts of backends, traffic history by time slot, and metrics by series.
  */
 import { mergeServerStates, type ServerState } from "../../mcp/server-side/server-state.ts";
-import type {
-  HistoryPoint,
-  HistoryReport,
-  TrafficNumbers,
-  TrafficRow,
-  TrafficRows,
+import {
+  type HistoryPoint,
+  type HistoryReport,
+  NO_TRAFFIC,
+  type TrafficNumbers,
+  type TrafficRow,
+  type TrafficRows,
 } from "../../observe/trace/request-record.ts";
 
 type Json = Readonly<Record<string, unknown>>;
@@ -228,18 +229,6 @@ export function mergeTrafficRows(reports: readonly TrafficRows[]): TrafficRows {
     rows: [...rows.values()].sort((a, b) => b.requests - a.requests),
   };
 }
-
-const NO_TRAFFIC: TrafficNumbers = {
-  requests: 0,
-  failed: 0,
-  rejected: 0,
-  mcpCalls: 0,
-  tokens: 0,
-  cost: 0,
-  p50Ms: null,
-  p95Ms: null,
-  p99Ms: null,
-};
 
 function addedTraffic(a: TrafficNumbers, b: TrafficNumbers): TrafficNumbers {
   return {

@@ -109,6 +109,18 @@ export interface TrafficNumbers {
   readonly p99Ms: number | null;
 }
 
+export const NO_TRAFFIC: TrafficNumbers = {
+  requests: 0,
+  failed: 0,
+  rejected: 0,
+  mcpCalls: 0,
+  tokens: 0,
+  cost: 0,
+  p50Ms: null,
+  p95Ms: null,
+  p99Ms: null,
+};
+
 export interface HistoryPoint extends TrafficNumbers {
   /** The slot starts at this time, in milliseconds since the epoch. */
   readonly at: number;

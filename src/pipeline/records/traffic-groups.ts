@@ -17,7 +17,10 @@ import {
 
 const FINE = { slotMs: 60_000, slots: 60 };
 const COARSE = { slotMs: 3_600_000, slots: 24 };
-/** Bounds memory, because some names come from clients: a series takes about 12 KB. Further names are not counted. */
+/**
+ * Bounds memory, because some names come from clients: a series takes about 12 KB. A further name replaces a series
+ * without requests in the last hour; if there is none, the name is not counted.
+ */
 export const MAX_SERIES: Readonly<Record<TrafficGroup, number>> = {
   node: 600,
   model: 100,
@@ -38,7 +41,7 @@ export interface Series {
 
 export interface TrafficGroups {
   /** Returns undefined if the group is full. */
-  open(group: TrafficGroup, name: readonly string[]): Series | undefined;
+  open(group: TrafficGroup, name: readonly string[], nowMs: number): Series | undefined;
   find(group: TrafficGroup, matches: (name: readonly string[]) => boolean, rangeSeconds: number): Ring[];
   rows(group: TrafficGroup, nowMs: number, knownSinceMs: number, rangeSeconds: number): TrafficRows;
   pack(nowMs: number): PackedSeries[];
@@ -58,13 +61,26 @@ export function createTrafficGroups(): TrafficGroups {
     error: new Map(),
   };
 
-  function open(group: TrafficGroup, name: readonly string[]): Series | undefined {
+  const nextEvictionMs = new Map<TrafficGroup, number>();
+
+  function open(group: TrafficGroup, name: readonly string[], nowMs: number): Series | undefined {
     const key = name.join("\n");
     const known = groups[group].get(key);
-    if (known !== undefined || groups[group].size >= MAX_SERIES[group]) return known;
+    if (known !== undefined) return known;
+    if (groups[group].size >= MAX_SERIES[group] && !evictIdle(group, nowMs)) return undefined;
     const series = { name, fine: createRing(FINE), coarse: createRing(COARSE) };
     groups[group].set(key, series);
     return series;
+  }
+
+  /** Looks at most once a minute, so that invented names cost little. */
+  function evictIdle(group: TrafficGroup, nowMs: number): boolean {
+    if (nowMs < (nextEvictionMs.get(group) ?? 0)) return false;
+    nextEvictionMs.set(group, nowMs + FINE.slotMs);
+    const hour = groupSpan(nowMs, 0, (FINE.slotMs * FINE.slots) / 1000);
+    const before = groups[group].size;
+    for (const [key, { fine }] of groups[group]) if (totalIn([fine], hour).requests === 0) groups[group].delete(key);
+    return groups[group].size < before;
   }
 
   return {
@@ -105,7 +121,7 @@ export function createTrafficGroups(): TrafficGroups {
     },
 
     unpack([group, name, fine, coarse], nowMs) {
-      const series = open(group, name);
+      const series = open(group, name, nowMs);
       if (series === undefined) return;
       unpackRing(series.fine, nowMs, fine);
       unpackRing(series.coarse, nowMs, coarse);

@@ -124,3 +124,20 @@ test("the number of names is bounded", () => {
   assert.equal(history.rows("node", 900).rows.length, 600);
   assert.equal(history.report(900).total.requests, 700);
 });
+
+test("invented names fill a group for an hour at most", () => {
+  const { history, pass } = start();
+  const use = (model: string): void => {
+    const exchange = anExchange({});
+    exchange.attributes.llm = { provider: "p", requestModel: model } as never;
+    history.count(exchange, { status: 200, end: "complete", responseBytes: 0 } as never, 1);
+  };
+  for (let i = 0; i < 10_000; i++) use(`invented-${i}`);
+  use("real");
+  const names = () => history.rows("model", 3_600).rows.map(({ name }) => name[0]);
+  assert.equal(names().length, 100);
+  assert.ok(!names().includes("real"));
+  pass(3_700);
+  use("real");
+  assert.deepEqual(names(), ["real"]);
+});

@@ -53,12 +53,12 @@ export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory 
   let knownSinceMs = clock.now();
   let lastNode: Series | undefined;
 
-  function nodeSeries({ listener, route = "", attributes }: Exchange): Series | undefined {
+  function nodeSeries({ listener, route = "", attributes }: Exchange, nowMs: number): Series | undefined {
     const backend = attributes.backend?.name ?? "";
     const known = lastNode?.name;
     // Comparing with the previous request is cheaper than building a key.
     if (known === undefined || known[0] !== listener || known[1] !== route || known[2] !== backend)
-      lastNode = groups.open("node", [listener, route, backend]);
+      lastNode = groups.open("node", [listener, route, backend], nowMs);
     return lastNode;
   }
 
@@ -67,9 +67,10 @@ export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory 
       const nowMs = clock.now();
       const sample = sampleOf(exchange, outcome, durationMs);
       for (const ring of rings) addSample(ring, nowMs, sample);
-      addToSeries(nodeSeries(exchange), nowMs, sample);
+      addToSeries(nodeSeries(exchange, nowMs), nowMs, sample);
       for (const [group, name] of namesOf(exchange, outcome, sample.result))
-        if (name.every((part) => part.length <= MAX_NAME_CHARS)) addToSeries(groups.open(group, name), nowMs, sample);
+        if (name.every((part) => part.length <= MAX_NAME_CHARS))
+          addToSeries(groups.open(group, name, nowMs), nowMs, sample);
     },
 
     report(rangeSeconds) {

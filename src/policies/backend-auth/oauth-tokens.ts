@@ -13,6 +13,7 @@ import { type Members, parseMembers } from "../../json/json.ts";
 const TIMEOUT_MS = 5_000;
 const MAX_TOKEN_RESPONSE_BYTES = 64 * 1024;
 const MAX_KEPT_TOKENS = 10_000;
+const MAX_KEPT_TOKEN_BYTES = 16 * 1024 * 1024;
 /** A token is not used this shortly before it expires, because the request takes time. */
 const EARLY_MS = 15_000;
 /** Limits how long a token is reused, because the client's permission may have been revoked. */
@@ -170,7 +171,11 @@ function keptTokens(
   { clock }: TokenEnv,
   obtain: (subject: string) => Promise<Obtained>,
 ): BackendTokens {
-  const kept = new LRUCache<string, Obtained>({ max: MAX_KEPT_TOKENS });
+  const kept = new LRUCache<string, Obtained>({
+    max: MAX_KEPT_TOKENS,
+    maxSize: MAX_KEPT_TOKEN_BYTES,
+    sizeCalculation: ({ token }) => token.length,
+  });
   const running = new Map<string, Promise<string>>();
 
   async function obtained(key: string, subject: string): Promise<string> {

@@ -3,7 +3,12 @@
  * database for longer ranges.
  */
 import { computed } from "@preact/signals";
-import type { HistoryPoint, HistoryReport, TrafficRows } from "../../../src/observe/trace/request-record.ts";
+import {
+  type HistoryPoint,
+  type HistoryReport,
+  NO_TRAFFIC,
+  type TrafficRows,
+} from "../../../src/observe/trace/request-record.ts";
 import { param } from "../frame/router.ts";
 import { getJson } from "./api.ts";
 import { dump } from "./dump.ts";
@@ -87,25 +92,13 @@ function padded({ points, slotSeconds }: HistoryReport, seconds: number): Histor
   const missing = Math.max(0, Math.ceil(seconds / slotSeconds) - points.length);
   const before = Array.from({ length: missing }, (_unused, i) => ({
     at: first - (missing - i) * slotSeconds * 1000,
-    ...NO_NUMBERS,
+    ...NO_TRAFFIC,
   }));
   return [...before, ...points];
 }
 
-const NO_NUMBERS = {
-  requests: 0,
-  failed: 0,
-  rejected: 0,
-  mcpCalls: 0,
-  tokens: 0,
-  cost: 0,
-  p50Ms: null,
-  p95Ms: null,
-  p99Ms: null,
-};
-
 function noTraffic(seconds: number): Traffic {
-  return { slotSeconds: 3_600, coveredSeconds: seconds, points: [], total: NO_NUMBERS, source: "memory" };
+  return { slotSeconds: 3_600, coveredSeconds: seconds, points: [], total: NO_TRAFFIC, source: "memory" };
 }
 
 async function storedTraffic(scope: Scope, seconds: number): Promise<Traffic> {
@@ -141,10 +134,10 @@ async function storedTraffic(scope: Scope, seconds: number): Promise<Traffic> {
 }
 
 function numbersOf(row: UsageRow | undefined): Omit<TrafficPoint, "at"> {
-  if (!row) return { ...NO_NUMBERS, meanMs: null };
+  if (!row) return { ...NO_TRAFFIC, meanMs: null };
   const { requests, failed, rejected, inputTokens, outputTokens, cost, durationMs } = row;
   return {
-    ...NO_NUMBERS,
+    ...NO_TRAFFIC,
     requests,
     failed,
     rejected,
