@@ -6,6 +6,8 @@ import { residentBytes } from "./cpu.mjs";
 import { httpRequest } from "./load.mjs";
 
 const AT_ONCE = 100;
+/** One client address may have only half of a listener's connections. */
+const ADDRESSES = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"];
 const SETTLE_MS = 3000;
 
 export async function idleConnections(contestants, count) {
@@ -25,13 +27,15 @@ export async function idleConnections(contestants, count) {
 async function openIdle(port, count) {
   const sockets = [];
   for (let i = 0; i < count; i += AT_ONCE)
-    sockets.push(...(await Promise.all(Array.from({ length: AT_ONCE }, () => openOne(port)))));
+    sockets.push(
+      ...(await Promise.all(Array.from({ length: AT_ONCE }, (_, j) => openOne(port, ADDRESSES[j % ADDRESSES.length])))),
+    );
   return sockets;
 }
 
-function openOne(port) {
+function openOne(port, localAddress) {
   return new Promise((resolve, reject) => {
-    const socket = connect(port, "127.0.0.1");
+    const socket = connect({ port, host: "127.0.0.1", localAddress });
     socket.once("error", reject);
     socket.once("data", () => {
       socket.pause();
