@@ -7,7 +7,7 @@ import { writtenHeaders } from "../http/h1/write-request-head.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { pathAndQuery } from "../http/request-path.ts";
 import type { JsonObject } from "../observe/trace/events.ts";
-import { REDACTED, type Redaction, shortSessionId } from "../observe/trace/redact.ts";
+import { REDACTED, type Redaction, redactJson, shortSessionId } from "../observe/trace/redact.ts";
 import type { Exchange, GatewayRequest } from "./exchange.ts";
 import type { RequestAttributes } from "./request-attributes.ts";
 import { clientAddress, type Source } from "./source.ts";
@@ -42,6 +42,7 @@ export function requestState(
       method: request.method,
       uri: `${request.scheme}://${request.host}${shown}`,
       path,
+      rawPath: request.rawPath,
       pathAndQuery: shown,
       host: request.host,
       scheme: request.scheme,
@@ -154,13 +155,16 @@ function buildResponseState(
 }
 
 /** Copies the attributes, because they keep changing while an event is queued. */
-function attributesState({ jwt, apiKey, basicAuth, mcp, llm, backend }: RequestAttributes): JsonObject {
+function attributesState(attributes: RequestAttributes): JsonObject {
+  const { jwt, apiKey, basicAuth, extauthz, mcp, llm, a2a, backend } = attributes;
   return {
     ...(jwt ? { jwt: withoutSecret(jwt, "rawToken") } : {}),
     ...(apiKey ? { apiKey: withoutSecret(apiKey, "key") } : {}),
     ...(basicAuth ? { basicAuth: { username: basicAuth.username } } : {}),
+    ...(extauthz ? { extauthz: JSON.parse(redactJson(JSON.stringify(extauthz))) as JsonObject } : {}),
     ...(mcp ? { mcp: withShortSession(mcp) } : {}),
     ...(llm ? { llm: { ...llm } } : {}),
+    ...(a2a ? { a2a: { ...a2a } } : {}),
     ...(backend ? { backend } : {}),
   };
 }

@@ -143,6 +143,23 @@ test("an expression filters many requests at once", async () => {
   assert.ok(wrong.error);
 });
 
+test("a filter reports each request that it cannot evaluate, with the reason", async () => {
+  const { requests } = (await (await admin("/debug/requests")).json()) as { requests: { id: string; path: string }[] };
+  const ids = [...requests.map(({ id }) => id), "unknown"];
+  const filter = async (expression: string): Promise<{ matching: string[]; errors: [string, string][] }> =>
+    (await (await admin("/ui/api/matching", post({ expression, ids }))).json()) as never;
+  const models = await filter('llm.requestModel == "demo"');
+  assert.deepEqual(
+    models.matching,
+    requests.filter(({ path }) => path === "/v1/chat/completions").map(({ id }) => id),
+  );
+  assert.equal(models.errors.length, ids.length - models.matching.length);
+  assert.match(models.errors[0]?.[1] ?? "", /requestModel/);
+  assert.deepEqual(models.errors.at(-1), ["unknown", "the request is no longer in memory"]);
+  const codes = await filter("response.code");
+  assert.deepEqual(codes.errors[0], [ids[0], "the result is not a bool"]);
+});
+
 test("the copy on a gateway reads, and does nothing else", async () => {
   for (const name of [
     "about",

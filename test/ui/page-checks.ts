@@ -2,9 +2,12 @@
  * What holds for every page, whatever it shows: no serious accessibility defect, no sideways scroll bar, and an answer to
  * what somebody does before they notice a wait.
  */
+import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { join } from "node:path";
 import type { Page } from "playwright-core";
+import { ARTIFACTS } from "./browser.ts";
 
 /** A page and a text that appears once its data is there. */
 export const PAGES = [
@@ -40,6 +43,18 @@ export async function sidewaysOverflow(page: Page): Promise<number> {
   return (await page.evaluate(
     "Math.max(document.documentElement.scrollWidth - window.innerWidth, (document.querySelector('main')?.scrollWidth ?? 0) - (document.querySelector('main')?.clientWidth ?? 0))",
   )) as number;
+}
+
+/** Checks an open page at 1440 and 400 pixels in both themes, and keeps a screenshot of each. */
+export async function checkLooks(page: Page, name: string): Promise<void> {
+  for (const width of [1440, 400])
+    for (const [colorScheme, kind] of [["light", "all"] as const, ["dark", "contrast"] as const]) {
+      await page.setViewportSize({ width, height: 900 });
+      await page.emulateMedia({ colorScheme });
+      await page.screenshot({ path: join(ARTIFACTS, `${name}-${colorScheme}-${width}.png`) });
+      assert.deepEqual(await defects(page, kind), [], `${name}, ${colorScheme}, ${width}`);
+      assert.ok((await sidewaysOverflow(page)) <= 0, `${name} scrolls sideways: ${colorScheme}, ${width}`);
+    }
 }
 
 /** How many elements a page has drawn. */

@@ -8,6 +8,7 @@ import { after, before, test } from "node:test";
 import type { TestGateway } from "../support/gateway.ts";
 import { ARTIFACTS, openBrowser, openPage, skip, type TestBrowser } from "./browser.ts";
 import { ask, EVIL_SHOWN, SECRET, sendTraffic, startDemo } from "./demo-gateway.ts";
+import { checkLooks } from "./page-checks.ts";
 
 let gateway: TestGateway;
 let browser: TestBrowser;
@@ -33,12 +34,41 @@ test("filters by text, status and CEL stand in the address", { skip }, async () 
   assert.match(page.url(), /status=4xx/);
   await page.getByRole("button", { name: "4xx" }).click();
   await page.getByLabel("CEL filter").fill('request.path == "/closed"');
-  await page.getByLabel("CEL filter").press("Enter");
   await page.getByText("1 of 6 requests").waitFor();
   assert.equal(await rows.count(), 1);
-  await page.getByLabel("CEL filter").fill("request.path ==");
-  await page.getByLabel("CEL filter").press("Enter");
-  await page.locator(".note.warn").waitFor();
+  assert.match(page.url(), /cel=request\.path/);
+  await page.close();
+});
+
+test("a CEL filter applies while it is typed, and shows what it cannot evaluate", { skip }, async () => {
+  const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/requests`);
+  const filter = page.getByLabel("CEL filter");
+  const note = page.locator(".note");
+  await filter.fill("request.path ==");
+  await note.getByText("The CEL filter is not applied: ").waitFor();
+  await page.getByText("6 requests", { exact: true }).waitFor();
+  await filter.fill('request.method == "GET" && response.code == 403');
+  await page.getByText("1 of 6 requests").waitFor();
+  assert.equal(await note.count(), 0);
+  await filter.fill('llm.requestModel == "demo"');
+  await note.getByText("5 requests are hidden because the expression fails").waitFor();
+  await page.getByText("1 of 6 requests").waitFor();
+  await checkLooks(page, "requests-cel");
+  await filter.fill("request.body == ''");
+  await note.getByText("bodies are not kept after a request has ended").waitFor();
+  await page.getByText("0 of 6 requests").waitFor();
+  await page.getByRole("link", { name: "Evaluate one part by part" }).click();
+  await page.getByRole("heading", { name: "Result" }).waitFor();
+  await page.locator(".note.bad").getByText("bodies are not kept").waitFor();
+  await page.getByLabel("Expression").fill("response.code == 999");
+  await page.locator(".note", { hasText: /^false$/ }).waitFor();
+  assert.equal(await page.locator(".note.ok").count(), 0, "false is not shown as a success");
+  await page.getByLabel("Expression").fill("response.code > 0");
+  await page.locator(".note.ok", { hasText: /^true$/ }).waitFor();
+  await checkLooks(page, "cel-result");
+  await page.goto(`${gateway.adminUrl}/ui/requests?cel=${encodeURIComponent('proxy.route.name == "hello"')}`);
+  await page.getByText("2 of 6 requests").waitFor();
+  assert.deepEqual(errors, []);
   await page.close();
 });
 

@@ -9,7 +9,7 @@ import { type AttributeSource, plainAttributes } from "../../cel/values/activati
 import { celHeaders } from "../../cel/values/headers.ts";
 import { safeJsonInSteps } from "../../json/safe-json.ts";
 import type { JsonObject } from "../../observe/trace/events.ts";
-import type { RecentRequests } from "../../pipeline/records/recent-requests.ts";
+import { type RecentRequests, WITH_HEADERS } from "../../pipeline/records/recent-requests.ts";
 import {
   type AdminEndpoint,
   type AdminRequest,
@@ -28,23 +28,18 @@ export function celEndpoint(recent: RecentRequests): AdminEndpoint {
     async POST(request) {
       const query = await readQuery(request);
       if (query === undefined) return textResponse(400, USAGE);
-      let attributes: JsonObject = query.attributes ?? {};
-      if (query.requestId !== undefined) {
-        const found = recent.find(query.requestId)[0];
-        if (!found) return textResponse(404, `no request ${JSON.stringify(query.requestId)} among the recent ones\n`);
-        attributes = {
-          ...found.requestState,
-          proxy: {
-            listener: { name: found.listener },
-            ...(found.route === null ? {} : { route: { name: found.route } }),
-          },
-          ...(found.status === null ? {} : { response: { code: found.status } }),
-        };
-      }
-      return evaluate(query.expression, plainAttributes(withHeaderViews(attributes)));
+      if (query.requestId === undefined)
+        return evaluate(query.expression, plainAttributes(asCelValues(query.attributes ?? {})));
+      const found = recent.find(query.requestId)[0];
+      if (!found) return textResponse(404, `no request ${JSON.stringify(query.requestId)} among the recent ones\n`);
+      return evaluate(query.expression, plainAttributes(withMissingFields(asCelValues(found.requestState))));
     },
   };
 }
+
+const NO_HEADERS = `headers of successful requests are kept only for the last ${WITH_HEADERS} requests`;
+const NO_BODY = "bodies are not kept after a request has ended";
+const NO_ARGUMENTS = "arguments are not kept after a call has ended";
 
 interface Question {
   readonly expression: string;
@@ -82,17 +77,48 @@ function evaluate(source: string, attributes: AttributeSource): AdminResponse {
   });
 }
 
-function withHeaderViews(attributes: JsonObject): JsonObject {
+/** JSON has neither timestamps nor maps with case-insensitive names. */
+function asCelValues(attributes: JsonObject): JsonObject {
   const viewed: Record<string, unknown> = { ...attributes };
   for (const side of ["request", "response"]) {
     const part = viewed[side];
-    if (!isObject(part) || !isObject(part.headers)) continue;
-    const entries = Object.entries(part.headers).flatMap(([name, value]) =>
-      [value].flat().map((one) => [name, String(one)] as const),
-    );
-    viewed[side] = { ...part, headers: celHeaders(entries) };
+    if (!isObject(part)) continue;
+    const startedAt = Date.parse(String(part.startTime));
+    viewed[side] = {
+      ...part,
+      ...(isObject(part.headers) ? { headers: headersView(part.headers) } : {}),
+      ...(Number.isNaN(startedAt) ? {} : { startTime: new Date(startedAt) }),
+    };
   }
   return viewed;
+}
+
+function headersView(headers: Record<string, unknown>): object {
+  return celHeaders(
+    Object.entries(headers).flatMap(([name, value]) => [value].flat().map((one) => [name, String(one)] as const)),
+  );
+}
+
+/** Reading a documented field that is not kept fails with the reason, because the field existed during the request. */
+function withMissingFields(attributes: JsonObject): JsonObject {
+  const { request, response, mcp } = attributes;
+  for (const part of [request, response]) {
+    if (!isObject(part)) continue;
+    failOnRead(part, "headers", NO_HEADERS);
+    failOnRead(part, "body", NO_BODY);
+  }
+  if (!isObject(mcp) || !isObject(mcp.tool)) return attributes;
+  const tool = "arguments" in mcp.tool ? mcp.tool : failOnRead({ ...mcp.tool }, "arguments", NO_ARGUMENTS);
+  return { ...attributes, mcp: { ...mcp, tool } };
+}
+
+function failOnRead(part: Record<string, unknown>, field: string, reason: string): Record<string, unknown> {
+  if (field in part) return part;
+  return Object.defineProperty(part, field, {
+    get() {
+      throw new Error(`${field}: ${reason}`);
+    },
+  });
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

@@ -5,9 +5,10 @@
 import type { Exchange, ShadowDenial } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { RequestAttributes } from "../../core/request-attributes.ts";
-import type { SnapshotSource } from "../../core/snapshot.ts";
+import { requestState, type SnapshotSource } from "../../core/snapshot.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { redactUrl } from "../../observe/trace/redact.ts";
+import type { JsonObject } from "../../observe/trace/events.ts";
+import { type Redaction, redactUrl } from "../../observe/trace/redact.ts";
 import type { RequestRecord } from "../../observe/trace/request-record.ts";
 
 export interface FinishedRequest {
@@ -18,6 +19,7 @@ export interface FinishedRequest {
   > & { readonly shadowDenials: readonly ShadowDenial[] | undefined };
   /** `dropHeaders` replaces the headers of older successful requests. */
   readonly request: SnapshotSource["request"] & { headers: HeaderList };
+  responseHeaders: HeaderList | undefined;
   readonly credentialQuery: readonly string[] | undefined;
   readonly secrets: readonly string[] | undefined;
   readonly outcome: Outcome;
@@ -60,6 +62,7 @@ export function finishedRequest(
       version: arrived.version,
       headers: arrived.headers,
     },
+    responseHeaders: outcome.status === undefined ? undefined : exchange.response?.headers,
     credentialQuery: exchange.credentials.query,
     secrets: exchange.credentials.secrets,
     outcome,
@@ -79,13 +82,37 @@ export function hasFailed(exchange: Pick<Exchange, "failure">, outcome: Outcome)
   return exchange.failure !== undefined || outcome.end !== "complete" || (outcome.status ?? 0) >= 400;
 }
 
-export function snapshotSource({ exchange, request, credentialQuery, secrets }: FinishedRequest): SnapshotSource {
+/** Returns the attributes under the names that CEL expressions use. `headers` is absent if they are no longer kept. */
+export function finishedState(one: FinishedRequest, redaction: Redaction): JsonObject {
+  const { exchange, request, responseHeaders, credentialQuery, secrets, outcome } = one;
+  const state = requestState(
+    {
+      request,
+      source: exchange.source,
+      attributes: exchange.attributes,
+      startedAt: exchange.startedAt,
+      credentials: { query: credentialQuery, secrets },
+    },
+    redaction,
+  );
+  const { headers: requestHeaders, ...requestFields } = state.request as JsonObject;
+  // A response may echo credentials of the request.
+  const hidden = [...redaction.secrets(request.headers.pairs), ...(secrets ?? [])];
   return {
-    request,
-    source: exchange.source,
-    attributes: exchange.attributes,
-    startedAt: exchange.startedAt,
-    credentials: { query: credentialQuery, secrets },
+    ...state,
+    request: { ...requestFields, ...(request.headers === NO_HEADERS ? {} : { headers: requestHeaders }) },
+    ...(outcome.status === undefined
+      ? {}
+      : {
+          response: {
+            code: outcome.status,
+            ...(responseHeaders ? { headers: redaction.headers(responseHeaders.pairs, hidden) } : {}),
+          },
+        }),
+    proxy: {
+      listener: { name: exchange.listener },
+      ...(exchange.route === undefined ? {} : { route: { name: exchange.route } }),
+    },
   };
 }
 
@@ -184,5 +211,7 @@ const NO_HEADERS = new HeaderList();
 
 /** Headers are most of a record's size. Failed requests keep them. */
 export function dropHeaders(one: FinishedRequest): void {
-  if (!hasFailed(one.exchange, one.outcome)) one.request.headers = NO_HEADERS;
+  if (hasFailed(one.exchange, one.outcome)) return;
+  one.request.headers = NO_HEADERS;
+  one.responseHeaders = undefined;
 }

@@ -6,7 +6,6 @@ import type { Clock } from "../../base/clock.ts";
 import { LinkedList } from "../../base/linked-list.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
-import { requestState } from "../../core/snapshot.ts";
 import { explainRequest } from "../../observe/trace/explain.ts";
 import type { KeptTraces, TraceRecording } from "../../observe/trace/kept-traces.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
@@ -16,14 +15,14 @@ import {
   dropHeaders,
   type FinishedRequest,
   finishedRequest,
+  finishedState,
   hasFailed,
-  snapshotSource,
   toRequestRecord,
 } from "./finished-request.ts";
 
 export const RECENT_REQUESTS = 500;
 /** This many newest requests and all failed requests keep their headers. */
-const WITH_HEADERS = 64;
+export const WITH_HEADERS = 64;
 
 export interface RecentRequestsOptions {
   readonly clock: Clock;
@@ -125,7 +124,7 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
         details.push({
           ...record,
           story: explainRequest(record),
-          requestState: requestState(snapshotSource(one), redaction),
+          requestState: finishedState(one, redaction),
           ...(trace ? { trace } : {}),
         });
       }

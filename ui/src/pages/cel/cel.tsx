@@ -144,7 +144,7 @@ function Shown({ result }: { result: Result }) {
   return (
     <div class="stack">
       {result.error === undefined ? (
-        <div class="note ok">
+        <div class={result.value === true ? "note ok" : "note"}>
           <Json value={result.value} />
         </div>
       ) : (

@@ -2,12 +2,12 @@
  * Implements the Requests page. Its filters and the selected request are part of the URL.
  */
 
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { resultOf } from "../../../../src/observe/trace/request-record.ts";
 import { isReadOnly } from "../../data/about.ts";
 import { dump } from "../../data/dump.ts";
 import { exampleCommand } from "../../data/example-command.ts";
-import { filterError, judge, verdicts } from "../../data/matching.ts";
+import { celFilter, evaluateFilter } from "../../data/matching.ts";
 import { usePoll } from "../../data/poll.ts";
 import {
   hasOlder,
@@ -23,14 +23,19 @@ import { pageHref, param, setParams, url } from "../../frame/router.ts";
 import { visible } from "../../parts/format.ts";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { CapturePanel, TraceNextForm } from "./capture-panel.tsx";
+import { CelFilterNote } from "./cel-filter-note.tsx";
 import { RequestDetailPanel } from "./request-detail.tsx";
 import { RequestTable } from "./request-table.tsx";
 
+/** An expression is evaluated when the user has not typed for this time. */
+const PAUSE_MS = 250;
 const STATUSES = ["2xx", "3xx", "4xx", "5xx", "failed"] as const;
 
 export function Requests() {
   const rows = usePoll(requestList);
-  const cel = param("cel");
+  const typed = isReadOnly.value ? "" : param("cel").trim();
+  const cel = usePaused(typed);
+  const [linked] = useState(typed);
   const id = param("id");
   const filtered = useMemo(() => filterRows(rows ?? []), [rows, url.value]);
   useEffect(() => {
@@ -38,9 +43,13 @@ export function Requests() {
   }, []);
   useEffect(() => {
     // Only the newest requests have attributes.
-    void judge(cel, rows?.flatMap((row) => (row.isShort ? [] : [row.id])) ?? []);
+    void evaluateFilter(cel, rows?.flatMap((row) => (row.isShort ? [] : [row.id])) ?? []);
   }, [cel, rows]);
-  const shown = cel === "" ? filtered : filtered.filter((row) => verdicts.value.get(row.id) === true);
+  const { expression, results, error } = celFilter.value;
+  const isFiltered = cel !== "" && expression !== "" && error === undefined;
+  const shown = isFiltered ? filtered.filter((row) => results.get(row.id) === true) : filtered;
+  // A page that is opened with a filter does not show all rows first.
+  const isPending = rows === undefined || (cel !== "" && cel === linked && expression === "" && rows.length > 0);
   const isOpen = id !== "" || capture.value !== undefined;
   return (
     <>
@@ -63,10 +72,10 @@ export function Requests() {
         </button>
       </PageHead>
       <Filters />
-      {filterError.value === undefined || cel === "" ? null : <p class="note warn">{visible(filterError.value)}</p>}
+      {cel === "" ? null : <CelFilterNote rows={filtered} />}
       <div class={isOpen ? "split open" : "split"}>
-        <Panel title={countText(shown.length, rows?.length)} flush>
-          {rows === undefined ? (
+        <Panel title={countText(shown.length, isPending ? undefined : rows.length)} flush>
+          {isPending ? (
             <Skeleton />
           ) : rows.length === 0 ? (
             <NoRequests />
@@ -153,11 +162,21 @@ function Filters() {
           aria-label="CEL filter"
           placeholder={'CEL, for example request.method == "POST"'}
           value={param("cel")}
-          onChange={set("cel")}
+          onInput={set("cel")}
+          spellcheck={false}
         />
       )}
     </search>
   );
+}
+
+function usePaused(text: string): string {
+  const [paused, setPaused] = useState(text);
+  useEffect(() => {
+    const timer = setTimeout(() => setPaused(text), PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [text]);
+  return text === "" ? "" : paused;
 }
 
 function filterRows(rows: readonly RequestRow[]): RequestRow[] {
