@@ -137,3 +137,47 @@ test("gateways, routes, sections and documents are found by name", () => {
   assert.equal(places["route mcp"]?.line, 8);
   assert.equal(places["GatewayPolicy p"]?.line, 11);
 });
+
+test("policies are found by their owner, on the lines of the shown text", () => {
+  const yaml = `gateways:
+  default:
+    port: 1
+    policies: { cors: { allowOrigins: ["*"] } }
+routes:
+  - name: a
+    policies:
+      requestHeaderModifier:
+        set:
+          cookie: |
+            abc
+            def
+      timeout: { requestTimeout: 1s }
+    backends:
+      - host: 127.0.0.1:1
+      - ai:
+          models:
+            - name: fast
+              policies:
+                authorization:
+                  rules: ["true"]
+        policies: { retry: { attempts: 2 } }
+mcp:
+  targets: []
+  policies: { csrf: {} }
+---
+kind: GatewayPolicy
+metadata: { name: p }
+spec:
+  rateLimit: {}
+`;
+  const { text, places } = shownText(yaml, redaction);
+  const lines = text.split("\n");
+  const written = (name: string): string => lines[(places[name]?.line ?? 0) - 1]?.trim() ?? "";
+  assert.match(written("listener default policy cors"), /^policies: \{ cors/);
+  assert.match(written("route a policy timeout"), /^timeout:/);
+  assert.match(written("route a backend 1 policy retry"), /^policies: \{ retry/);
+  assert.match(written("route a of model fast policy authorization"), /^authorization:/);
+  assert.match(written("route mcp policy csrf"), /^policies: \{ csrf/);
+  assert.match(written("GatewayPolicy p policy rateLimit"), /^rateLimit:/);
+  assert.match(lines[(places["route a of model fast policy authorization"]?.endLine ?? 0) - 1] ?? "", /rules/);
+});

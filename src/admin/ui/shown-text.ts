@@ -35,8 +35,11 @@ export interface ShownText {
    * process.
    */
   readonly secrets: readonly string[];
-  readonly places: Readonly<Record<string, { readonly line: number; readonly endLine: number }>>;
+  /** The names are for example `route tools`, `route tools policy cors`, and `route chat of model fast policy ai`. */
+  readonly places: Places;
 }
+
+type Places = Readonly<Record<string, { readonly line: number; readonly endLine: number }>>;
 
 const MIN_KEPT_CHARS = 3;
 /** Shorter values are not searched for elsewhere, because they may be ordinary words. */
@@ -58,7 +61,8 @@ export function shownText(text: string, redaction: Redaction): ShownText {
     walk(document, document.contents, rootSchemas(document.contents), false);
     if (parses) Object.assign(places, findPlaces(document.contents, lineOf));
   }
-  return { ...replaceSpans(text, [...spans, ...repeatedIn(text, spans)]), places };
+  const hidden = merged([...spans, ...repeatedIn(text, spans)]);
+  return { ...replaceSpans(text, hidden), places: shownPlaces(places, hidden, text, lineOf) };
 
   function walk(document: Document, node: unknown, schemas: readonly z.ZodType[], secret: boolean, map = ""): void {
     if (isMap(node)) {
@@ -217,36 +221,81 @@ function rootSchemas(root: unknown): z.ZodType[] {
   return kind === "GatewayPolicy" ? [z.object({ spec: specSchema(policies) })] : [];
 }
 
-function findPlaces(
-  root: unknown,
-  lineOf: (offset: number) => number,
-): Record<string, { line: number; endLine: number }> {
+const INNER_SCOPES = { models: "model", virtualModels: "virtual model" } as const;
+
+function findPlaces(root: unknown, lineOf: (offset: number) => number): Places {
   const places: Record<string, { line: number; endLine: number }> = {};
   const put = (name: string, node: unknown, startNode: unknown = node): void => {
     const start = (startNode as Node | null)?.range?.[0];
     const end = (node as Node | null)?.range?.[1];
     if (start !== undefined && end !== undefined) places[name] = { line: lineOf(start), endLine: lineOf(end - 1) };
   };
+  const putFields = (owner: string, map: unknown): void => {
+    if (!isMap(map)) return;
+    for (const { key, value } of map.items)
+      if (isScalar(key)) put(`${owner} policy ${String(key.value)}`, value ?? key, key);
+  };
+  const putPolicies = (owner: string, node: unknown): void => {
+    if (!isMap(node)) return;
+    putFields(owner, node.get("policies"));
+    for (const [field, scope] of Object.entries(INNER_SCOPES)) {
+      const list = node.get(field);
+      for (const item of isSeq(list) ? list.items : [])
+        if (isMap(item)) putPolicies(`${owner} of ${scope} ${String(item.get("name"))}`, item);
+    }
+  };
   if (!isMap(root)) return places;
   const kind = root.get("kind");
   if (kind !== undefined) {
-    put(`${String(kind)} ${String(root.getIn(["metadata", "name"]) ?? "")}`, root);
+    const name = `${String(kind)} ${String(root.getIn(["metadata", "name"]) ?? "")}`;
+    put(name, root);
+    if (kind === "GatewayPolicy") putFields(name, root.get("spec"));
     return places;
   }
   for (const pair of root.items) {
     const section = isScalar(pair.key) ? String(pair.key.value) : "";
     if (section === "gateways" && isMap(pair.value))
-      for (const gateway of pair.value.items)
-        put(`listener ${isScalar(gateway.key) ? String(gateway.key.value) : ""}`, gateway.value, gateway.key);
+      for (const gateway of pair.value.items) {
+        const name = `listener ${isScalar(gateway.key) ? String(gateway.key.value) : ""}`;
+        put(name, gateway.value, gateway.key);
+        putPolicies(name, gateway.value);
+      }
     else if (section === "routes" && isSeq(pair.value))
-      for (const [i, route] of pair.value.items.entries())
-        put(`route ${String((isMap(route) ? route.get("name") : undefined) ?? `route${i}`)}`, route);
+      for (const [i, route] of pair.value.items.entries()) {
+        const name = `route ${String((isMap(route) ? route.get("name") : undefined) ?? `route${i}`)}`;
+        put(name, route);
+        putPolicies(name, route);
+        const backends = isMap(route) ? route.get("backends") : undefined;
+        for (const [j, backend] of (isSeq(backends) ? backends.items : []).entries()) {
+          putPolicies(`${name} backend ${j}`, backend);
+          if (isMap(backend)) putPolicies(name, backend.get("ai"));
+        }
+      }
     else if (section !== "config" && section !== "services") {
       put(`listener ${section}`, pair.value, pair.key);
       put(`route ${section}`, pair.value, pair.key);
+      putPolicies(`route ${section}`, pair.value);
     }
   }
   return places;
+}
+
+/** A marker takes one line, also in place of a secret with several. */
+function shownPlaces(
+  places: Places,
+  hidden: readonly Span[],
+  text: string,
+  lineOf: (offset: number) => number,
+): Places {
+  const removed = hidden
+    .map(({ start, end }) => ({ line: lineOf(start), lines: text.slice(start, end).split("\n").length - 1 }))
+    .filter(({ lines }) => lines > 0);
+  if (removed.length === 0) return places;
+  const shown = (line: number): number =>
+    removed.reduce((moved, one) => moved - Math.min(one.lines, Math.max(0, line - one.line)), line);
+  return Object.fromEntries(
+    Object.entries(places).map(([name, { line, endLine }]) => [name, { line: shown(line), endLine: shown(endLine) }]),
+  );
 }
 
 function repeatedIn(text: string, spans: readonly Span[]): Span[] {
@@ -264,7 +313,7 @@ function replaceSpans(text: string, spans: readonly Span[]): { text: string; sec
   const secrets: string[] = [];
   let shown = "";
   let from = 0;
-  for (const { start, end } of merged(spans)) {
+  for (const { start, end } of spans) {
     shown += `${text.slice(from, start)}<redacted:${secrets.length}>`;
     secrets.push(text.slice(start, end));
     from = end;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { explainRequest } from "./explain.ts";
+import { explainOutcome, explainRequest } from "./explain.ts";
 import type { RequestRecord } from "./request-record.ts";
 
 const answered: RequestRecord = {
@@ -104,7 +104,7 @@ const cases: { name: string; changes: Partial<RequestRecord>; says: string }[] =
   {
     name: "a policy that answered",
     changes: { answeredBy: "gateway", backend: null, status: 204, steps: [step("cors", "answered")] },
-    says: "Policy `cors` of route `tools` answered the request.",
+    says: "Policy `cors` of route `tools` answered the request (204).",
   },
   {
     name: "a client that left",
@@ -146,3 +146,61 @@ for (const { name, changes, says } of cases) {
 test("the story of a successful request does not mention rejections", () => {
   assert.doesNotMatch(story({}), /efused|enied|failed|Limited/);
 });
+
+const outcomes: { name: string; changes: Partial<RequestRecord>; says: string | undefined }[] = [
+  { name: "nothing about a success", changes: {}, says: undefined },
+  {
+    name: "the backend's own error",
+    changes: { status: 503 },
+    says: "Backend `tools/backend0` responded with 503 after 9.5 ms. The error is the backend's: no policy rejected the request.",
+  },
+  {
+    name: "a redirect of the backend",
+    changes: { status: 302 },
+    says: "Backend `tools/backend0` responded with 302 after 9.5 ms.",
+  },
+  {
+    name: "a timeout, with its setting",
+    changes: {
+      status: 504,
+      answeredBy: "gateway",
+      failure: {
+        code: "timeout",
+        source: "upstream",
+        message: "m",
+        detail: "no response headers within 1 s (timeout.requestTimeout)",
+      },
+    },
+    says: "Backend `tools/backend0` failed (`timeout`, 504): no response headers within 1 s (timeout.requestTimeout).",
+  },
+  {
+    name: "a policy that answered, with the status",
+    changes: { status: 418, answeredBy: "gateway", steps: [step("directResponse", "answered")] },
+    says: "Policy `directResponse` of route `tools` answered the request (418).",
+  },
+  {
+    name: "a client that left before the response",
+    changes: { status: null, answeredBy: null, end: "aborted", responseBytes: 0 },
+    says: "The client disconnected after 12.3 ms, 0 bytes into the response.",
+  },
+  {
+    name: "a response that broke off",
+    changes: { end: "failed" },
+    says: "The response was cut off after 12.3 ms and 512 bytes.",
+  },
+  {
+    name: "an error of an MCP server inside a response with status 200",
+    changes: { mcp: { method: "tools/call", name: "search", target: "web", outcome: "tool_error" } },
+    says: "Server `web` returned an error for `tools/call` of `search` (`tool_error`). The error is the server's: no policy rejected the call.",
+  },
+  {
+    name: "an older request whose source is not recorded",
+    changes: { status: 500, answeredBy: null },
+    says: "The response had status 500. Its source is no longer known.",
+  },
+];
+for (const { name, changes, says } of outcomes) {
+  test(`the outcome explains ${name}`, () => {
+    assert.equal(explainOutcome({ ...answered, ...changes }), says);
+  });
+}

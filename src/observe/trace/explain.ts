@@ -22,6 +22,34 @@ export function explainRequest(record: RequestRecord): string[] {
   ];
 }
 
+/**
+ * Returns the sentence that explains the outcome of a request that did not simply succeed: the policy that rejected or
+ * answered it, the failure, the backend's own error, or how the response ended.
+ */
+export function explainOutcome(record: RequestRecord): string | undefined {
+  const { status, end, answeredBy } = record;
+  const [decided] = verdict(record);
+  if (decided !== undefined) return decided;
+  const isSuccess = status !== null && status >= 200 && status < 300;
+  if (!isSuccess && answeredBy === "upstream") {
+    const [responded = ""] = answer(record);
+    return (status ?? 0) < 400 ? responded : `${responded} The error is the backend's: no policy rejected the request.`;
+  }
+  if (end !== "complete") return ending(record)[0];
+  if (isSuccess) return failedCall(record);
+  return answeredBy === null
+    ? `The response had status ${status ?? "unknown"}. Its source is no longer known.`
+    : `The gateway responded with ${status ?? "no status"}.`;
+}
+
+/** An MCP server can report an error inside a response with status 200. */
+function failedCall({ mcp }: RequestRecord): string | undefined {
+  if (mcp?.outcome !== "tool_error" && mcp?.outcome !== "rpc_error") return undefined;
+  const server = mcp.target === undefined ? "The server" : `Server \`${mcp.target}\``;
+  const call = mcp.name === undefined ? `\`${mcp.method}\`` : `\`${mcp.method}\` of \`${mcp.name}\``;
+  return `${server} returned an error for ${call} (\`${mcp.outcome}\`). The error is the server's: no policy rejected the call.`;
+}
+
 function arrival({ method, host, path, listener, source, subject, time, mcp }: RequestRecord): string {
   const who = subject === null ? "" : ` as \`${subject}\``;
   const call = mcp?.method === undefined ? "" : ` (MCP \`${mcp.method}\`${mcp.name ? ` of \`${mcp.name}\`` : ""})`;
@@ -53,7 +81,7 @@ function verdict({ failure, steps, route, listener, status, backend }: RequestRe
   if (failure === undefined)
     return answeredBy
       ? [
-          `Policy \`${answeredBy.policy}\` of ${describeScope(answeredBy, route, listener, backend)} answered the request.`,
+          `Policy \`${answeredBy.policy}\` of ${describeScope(answeredBy, route, listener, backend)} answered the request${code(status)}.`,
         ]
       : [];
   const why = sentence(failure.detail ?? failure.message);

@@ -1,6 +1,7 @@
 /**
  * Shows budgets with the spending of the current period.
  */
+import { useEffect } from "preact/hooks";
 import { getJson } from "../../data/api.ts";
 import { createPoll, usePoll } from "../../data/poll.ts";
 import { param } from "../../frame/router.ts";
@@ -18,19 +19,29 @@ export const budgets = createPoll(() => {
 }, INTERVAL_MS);
 
 export function Budgets() {
+  const loaded = usePoll(budgets)?.budgets;
+  const linked = loaded?.findIndex(({ name }) => name === param("budget")) ?? -1;
+  useEffect(() => {
+    if (linked >= 0) document.getElementById(idOf(linked))?.scrollIntoView({ block: "center" });
+  }, [linked]);
   return (
     <>
-      {usePoll(budgets)?.budgets.map((budget) => (
-        <BudgetPanel key={`${budget.owner} ${budget.name} ${budget.period}`} budget={budget} />
+      {loaded?.map((budget, i) => (
+        <BudgetPanel key={`${budget.owner} ${budget.name} ${budget.period}`} id={idOf(i)} budget={budget} />
       ))}
     </>
   );
 }
 
-function BudgetPanel({ budget }: { budget: Budget }) {
+function idOf(index: number): string {
+  return `budget-${index}`;
+}
+
+function BudgetPanel({ id, budget }: { id: string; budget: Budget }) {
   const { name, owner, unit, limit, per, hard, keysInUse, resetSeconds } = budget;
   return (
     <Panel
+      id={id}
       title={
         <>
           Budget {visible(name)}: {amountText(limit, unit)} per {visible(per)}

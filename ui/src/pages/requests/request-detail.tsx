@@ -1,5 +1,5 @@
 /**
- * Shows the details of one request: why it was rejected, its waterfall, and its attributes.
+ * Shows the details of one request: the reason for its outcome, a summary, its waterfall, and its attributes.
  */
 import { useEffect, useState } from "preact/hooks";
 import { isReadOnly } from "../../data/about.ts";
@@ -15,7 +15,9 @@ import { Panel, Skeleton } from "../../parts/panel.tsx";
 import { levelOfRequest, Status } from "../../parts/status.tsx";
 import { Ago } from "../../parts/time.tsx";
 import { curlOf } from "./curl.ts";
+import { Reason, WithCode } from "./reason.tsx";
 import { Resend } from "./resend.tsx";
+import { Summary } from "./summary.tsx";
 import { barsOfRecord } from "./trace-bars.ts";
 import { TraceView } from "./trace-view.tsx";
 import { Waterfall } from "./waterfall.tsx";
@@ -56,15 +58,10 @@ export function RequestDetailPanel({ id }: { id: string }) {
 
 function Detail({ detail }: { detail: RequestDetail }) {
   const port = dump.value.value?.listeners.find(({ name }) => name === detail.listener)?.port;
-  const verdict = verdictOf(detail);
   const dropped = detail.llm?.dropped === undefined ? undefined : detail.story.find(isAboutDropped);
   return (
     <div class="stack">
-      {verdict === undefined ? null : (
-        <p class={`note ${detail.failure ? "bad" : "ok"} sentence`}>
-          <WithCode text={verdict} />
-        </p>
-      )}
+      <Reason detail={detail} />
       {dropped === undefined ? null : (
         <p class="note warn sentence">
           <WithCode text={dropped} />
@@ -79,6 +76,7 @@ function Detail({ detail }: { detail: RequestDetail }) {
           {durationText(detail.durationMs)} · <Ago at={detail.time} />
         </span>
       </div>
+      <Summary detail={detail} />
       <div class="row">
         <CopyButton text={() => curlOf(detail, port)} label="Copy as curl" />
         {isReadOnly.value ? null : (
@@ -95,7 +93,7 @@ function Detail({ detail }: { detail: RequestDetail }) {
       {isReadOnly.value ? null : <Fold title="Edit and resend">{() => <Resend detail={detail} />}</Fold>}
       {detail.isShort ? (
         <p class="muted">
-          This request is long ago: reasons in words, times of policies and the backend are no longer known.
+          This is an older request: reasons, and the times of policies and the backend, are no longer in memory.
         </p>
       ) : null}
       {detail.trace ? <TraceView events={detail.trace} /> : <Waterfall bars={barsOfRecord(detail)} />}
@@ -117,28 +115,8 @@ function Detail({ detail }: { detail: RequestDetail }) {
   );
 }
 
-/** Returns the sentence that explains the rejection or the source of the response. */
-function verdictOf({ story, failure, steps }: RequestDetail): string | undefined {
-  if (failure === undefined && !steps.some(({ verdict }) => verdict === "answered")) return undefined;
-  return story.find((sentence) =>
-    /^(?:Denied|Limited|Rejected|No route|The request was|Backend|The gateway failed|Policy)/.test(sentence),
-  );
-}
-
 function isAboutDropped(sentence: string): boolean {
   return sentence.startsWith("Left out");
-}
-
-/** Renders text between backticks as code. */
-export function WithCode({ text }: { text: string }) {
-  const parts = text.split("`");
-  return (
-    <>
-      {parts.map((part, i) =>
-        i % 2 === 1 ? <code key={i}>{visible(part)}</code> : <span key={i}>{visible(part)}</span>,
-      )}
-    </>
-  );
 }
 
 function likeThis({ method, path }: RequestDetail): string {

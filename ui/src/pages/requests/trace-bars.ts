@@ -1,6 +1,7 @@
 /**
  * Converts trace events, or the recorded steps of a request, to bars of the waterfall.
  */
+import type { RecordedStep } from "../../../../src/observe/trace/request-record.ts";
 import type { RequestRecord } from "../../data/requests.ts";
 import type { TraceEvent } from "../../data/trace.ts";
 import type { Bar, Lane } from "./waterfall.tsx";
@@ -79,13 +80,15 @@ function isRefusal(message: Message): boolean {
 }
 
 /** The record has durations but no start times, so the bars are placed one after another. */
-export function barsOfRecord({ steps, upstreamMs, durationMs, backend, answeredBy, end }: RequestRecord): Bar[] {
+export function barsOfRecord(record: RequestRecord): Bar[] {
+  const { upstreamMs, durationMs, backend, answeredBy, end, status } = record;
   const bars: Bar[] = [];
   let at = 0;
-  for (const { phase, policy, verdict, micros } of steps) {
+  for (const { phase, of, policy, verdict, micros } of mergedSteps(record)) {
+    const name = of === undefined ? policy : `${policy} of ${of}`;
     bars.push({
       lane: phase,
-      label: verdict === "passed" ? policy : `${policy}: ${verdict}`,
+      label: verdict === "passed" ? name : `${name}: ${verdict}`,
       startMicros: at,
       endMicros: at + micros,
       level: verdict === "refused" ? "bad" : "ok",
@@ -101,7 +104,7 @@ export function barsOfRecord({ steps, upstreamMs, durationMs, backend, answeredB
       label: backend ?? "backend",
       startMicros: at,
       endMicros: at + took,
-      level: "ok",
+      level: (status ?? 0) >= 500 ? "bad" : "ok",
       isPoint: false,
       isCall: true,
     });
@@ -117,4 +120,16 @@ export function barsOfRecord({ steps, upstreamMs, durationMs, backend, answeredB
     isPoint: false,
   });
   return bars;
+}
+
+/** A policy can run several times in one phase, for example before and after the body is read. It gets one bar. */
+function mergedSteps({ steps }: RequestRecord): readonly RecordedStep[] {
+  const merged = new Map<string, RecordedStep>();
+  for (const step of steps) {
+    const key = `${step.phase} ${step.of ?? ""} ${step.policy}`;
+    const known = merged.get(key);
+    const verdict = known === undefined || known.verdict === "passed" ? step.verdict : known.verdict;
+    merged.set(key, { ...step, verdict, micros: step.micros + (known?.micros ?? 0) });
+  }
+  return [...merged.values()];
 }

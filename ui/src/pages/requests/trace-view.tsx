@@ -17,7 +17,7 @@ type View = "event" | "snapshot" | "difference" | "body";
 
 export function TraceView({ events }: { events: readonly TraceEvent[] }) {
   const asked = param("event");
-  const index = asked === "" ? firstRejection(events) : Math.min(Number(asked), events.length - 1);
+  const index = asked === "" ? decisiveEvent(events) : Math.min(Number(asked), events.length - 1);
   const event = events[index];
   return (
     <div class="stack">
@@ -125,9 +125,21 @@ function parse(text: string): unknown {
   }
 }
 
-function firstRejection(events: readonly TraceEvent[]): number {
-  const found = events.findIndex(({ message }) => message.type === "policy" && message.result === "refused");
-  return Math.max(found, 0);
+/**
+ * Returns the event that decided the outcome: the rejection by a policy, otherwise the failure or error status of the
+ * backend, otherwise the failure of the request. It is the first event if the request succeeded.
+ */
+function decisiveEvent(events: readonly TraceEvent[]): number {
+  const isDecisive: ((message: TraceEvent["message"]) => boolean)[] = [
+    (message) => message.type === "policy" && message.result === "refused",
+    (message) => message.type === "backendCallResult" && (message.error !== null || (message.status ?? 0) >= 400),
+    (message) => message.type === "requestFinished" && (message.error !== null || (message.status ?? 0) >= 400),
+  ];
+  for (const test of isDecisive) {
+    const found = events.findLastIndex(({ message }) => test(message));
+    if (found >= 0) return found;
+  }
+  return 0;
 }
 
 function snapshotBefore(events: readonly TraceEvent[], index: number): unknown {
