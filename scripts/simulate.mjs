@@ -4,10 +4,10 @@
  * run. A run that breaks an invariant is repeated with fewer clients, to print the shortest replay. `--mutate` runs each fault of `test/simulation/mutations.mjs` with these seeds until it is found.
  */
 import { spawn } from "node:child_process";
-import { readFileSync, rmSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { build } from "esbuild";
+import { bundle } from "../test/simulation/bundle.mjs";
 import { MUTATIONS } from "../test/simulation/mutations.mjs";
 import { root } from "./steps.mjs";
 
@@ -118,35 +118,6 @@ async function replay() {
 
 function inParallel(worker) {
   return Promise.all(Array.from({ length: Number(flags.jobs) }, worker));
-}
-
-function bundle(outdir, mutation) {
-  return build({
-    entryPoints: [join(root, "test/simulation/main.ts")],
-    outdir,
-    bundle: true,
-    splitting: true,
-    platform: "node",
-    format: "esm",
-    packages: "external",
-    sourcemap: true,
-    logLevel: "error",
-    plugins: mutation ? [mutate(mutation)] : [],
-  });
-}
-
-function mutate({ file, find, replace }) {
-  return {
-    name: "mutate",
-    setup({ onLoad }) {
-      onLoad({ filter: /\.ts$/ }, ({ path }) => {
-        if (path !== join(root, file)) return undefined;
-        const text = readFileSync(path, "utf8");
-        if (text.split(find).length !== 2) throw new Error(`${file} does not contain the text of the mutation once`);
-        return { contents: text.replace(find, () => replace), loader: "ts" };
-      });
-    },
-  };
 }
 
 async function simulate(folder, seed, clients = allClients()) {

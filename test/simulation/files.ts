@@ -1,35 +1,206 @@
 /**
- * The files of a simulation: the configuration of its gateway, in memory. Gateways can read them, but not write.
+ * The files of a simulation, in memory: the configuration, a folder in which gateways keep their store, and the parts of
+ * `/proc` that gateways read. A file keeps what was written when a process is killed, but a power failure may lose what
+ * was not flushed.
  */
+import type { Network } from "./network.ts";
+import { OUTSIDE } from "./scheduler.ts";
+import type { Seeded } from "./seeded.ts";
 import { systemError } from "./sockets.ts";
 
-export class Files {
-  readonly #files = new Map<string, { readonly text: string; readonly mtimeMs: number }>();
-  #writes = 0;
+const LISTENING = "0A";
+/** The average time of an asynchronous operation. */
+const DISK_MS = 2;
 
+/** Files are only appended, so a flushed length says what a power failure keeps. */
+interface File {
+  bytes: Buffer;
+  flushedBytes: number;
+  mtimeMs: number;
+}
+
+export class Files {
+  readonly #network: Network;
+  readonly #random: Seeded;
+  #files = new Map<string, File>();
+  /** The names as of the last flush of their folder. */
+  #flushedNames = new Map<string, File>();
+  readonly #opened = new Map<number, File>();
+  #nextFd = 1_000_000;
+  #writes = 0;
+  #powerFailures = 0;
+  /** Writes fail while the disk is full. */
+  isFull = false;
+  /** The process IDs that are in use. */
+  isRunning: (pid: number) => boolean = () => false;
+
+  constructor(network: Network, random: Seeded) {
+    this.#network = network;
+    this.#random = random;
+  }
+
+  /** Replaces a file, as an operator does. */
   write(path: string, text: string): void {
     this.#writes += 1;
-    this.#files.set(path, { text, mtimeMs: this.#writes });
+    const bytes = Buffer.from(text);
+    const file = { bytes, flushedBytes: bytes.length, mtimeMs: this.#writes };
+    this.#files.set(path, file);
+    this.#flushedNames.set(path, file);
+  }
+
+  /** Loses some of what was not flushed. */
+  failPower(): void {
+    this.#powerFailures += 1;
+    if (this.#random.chance(0.5)) this.#files = new Map(this.#flushedNames);
+    for (const file of this.#files.values()) {
+      const lostBytes = file.bytes.length - file.flushedBytes;
+      file.bytes = file.bytes.subarray(0, file.flushedBytes + this.#random.int(lostBytes + 1));
+    }
+  }
+
+  #find(path: string, call: string): File {
+    const file = this.#files.get(path);
+    if (file === undefined) throw systemError(call, "ENOENT");
+    return file;
+  }
+
+  #open(path: string, flags: string): File {
+    const known = this.#files.get(path);
+    if (flags === "wx" && known !== undefined) throw systemError("open", "EEXIST");
+    if (flags === "r" || (flags === "a" && known !== undefined)) return this.#find(path, "open");
+    const file = { bytes: Buffer.alloc(0), flushedBytes: 0, mtimeMs: Date.now() };
+    this.#files.set(path, file);
+    return file;
+  }
+
+  /** A full disk takes some of the bytes first. */
+  #append(file: File, bytes: Buffer): number {
+    const taken = this.isFull ? this.#random.int(Math.min(2, bytes.length)) : bytes.length;
+    if (taken === 0 && bytes.length > 0) throw systemError("write", "ENOSPC");
+    file.bytes = Buffer.concat([file.bytes, bytes.subarray(0, taken)]);
+    return taken;
+  }
+
+  #rename(from: string, to: string): void {
+    const file = this.#find(from, "rename");
+    this.#files.delete(from);
+    this.#files.set(to, file);
+  }
+
+  #names(folder: string): string[] {
+    const prefix = `${folder}/`;
+    return [...this.#files.keys()].filter((path) => path.startsWith(prefix)).map((path) => path.slice(prefix.length));
+  }
+
+  #flushNames(folder: string): void {
+    const isInside = (path: string): boolean => path.startsWith(`${folder}/`);
+    for (const path of [...this.#flushedNames.keys()].filter(isInside)) this.#flushedNames.delete(path);
+    for (const [path, file] of this.#files) if (isInside(path)) this.#flushedNames.set(path, file);
+  }
+
+  #proc(path: string): string | undefined {
+    const sockets = this.#network.openListeners(this.#network.scheduler.process);
+    const row = (fd: number, port: number): string => `0: 0:${port.toString(16)} 0:0 ${LISTENING} 0 0 0 0 0 ${fd}`;
+    if (path === "/proc/self/net/tcp") return ["header", ...sockets.map(({ fd, port }) => row(fd, port))].join("\n");
+    if (path === "/proc/self/net/tcp6") return "header";
+    const pid = Number(/^\/proc\/(\d+)\/stat$/.exec(path)?.[1]);
+    if (!this.isRunning(pid)) return undefined;
+    return `${pid} (node) S ${"0 ".repeat(18)}${pid}`;
   }
 
   /** The replacements of the functions of `node:fs`. */
   functions() {
-    const find = (path: unknown, call: string) => {
-      const file = this.#files.get(String(path));
-      if (file === undefined) throw systemError(call, "ENOENT");
+    const opened = (fd: number): File => {
+      const file = this.#opened.get(fd);
+      if (file === undefined) throw systemError("write", "EBADF");
       return file;
     };
     return {
       existsSync: (path: unknown) => this.#files.has(String(path)),
-      readFileSync(path: unknown, encoding?: unknown) {
-        const { text } = find(path, "open");
-        return encoding === undefined ? Buffer.from(text) : text;
+      readFileSync: (path: unknown, encoding?: unknown) => {
+        const bytes = Buffer.from(this.#proc(String(path)) ?? this.#find(String(path), "open").bytes);
+        return encoding === undefined ? bytes : bytes.toString();
       },
-      statSync(path: unknown) {
-        const { text, mtimeMs } = find(path, "stat");
-        const size = Buffer.byteLength(text);
+      readdirSync: (path: unknown) => {
+        if (path !== "/proc/self/fd") return this.#names(String(path));
+        return this.#network.openListeners(this.#network.scheduler.process).map(({ fd }) => String(fd));
+      },
+      readlinkSync: (path: unknown) => `socket:[${String(path).replace("/proc/self/fd/", "")}]`,
+      statSync: (path: unknown, options?: { throwIfNoEntry?: boolean }) => {
+        if (options?.throwIfNoEntry === false && !this.#files.has(String(path))) return undefined;
+        const { bytes, mtimeMs } = this.#find(String(path), "stat");
+        const size = bytes.length;
         return { size, mtimeMs, ctimeMs: mtimeMs, ino: 1, isDirectory: () => false, isFile: () => true };
       },
+      mkdirSync: () => undefined,
+      openSync: (path: unknown, flags: unknown) => {
+        this.#nextFd += 1;
+        this.#opened.set(this.#nextFd, this.#open(String(path), String(flags)));
+        return this.#nextFd;
+      },
+      writeSync: (fd: number, text: string) => this.#append(opened(fd), Buffer.from(text)),
+      closeSync: (fd: number) => void this.#opened.delete(fd),
+      renameSync: (from: unknown, to: unknown) => this.#rename(String(from), String(to)),
+      rmSync: (path: unknown) => void this.#files.delete(String(path)),
+      utimesSync: (path: unknown, _atime: unknown, mtime: number) => {
+        this.#find(String(path), "utime").mtimeMs = mtime * 1000;
+      },
     };
+  }
+
+  /** The replacements of the functions of `node:fs/promises`. */
+  promises() {
+    return {
+      open: (path: unknown, flags: unknown) =>
+        this.#later(() => {
+          const isFolder = flags === "r" && !this.#files.has(String(path));
+          return isFolder ? this.#folderHandle(String(path)) : this.#handle(this.#open(String(path), String(flags)));
+        }),
+      rename: (from: unknown, to: unknown) => this.#later(() => this.#rename(String(from), String(to))),
+      rm: (path: unknown) => this.#later(() => void this.#files.delete(String(path))),
+    };
+  }
+
+  #handle(file: File) {
+    const flush = (): Promise<void> =>
+      this.#later(() => {
+        file.flushedBytes = file.bytes.length;
+      });
+    return {
+      stat: () => this.#later(() => ({ size: file.bytes.length })),
+      write: (data: Buffer | string, from = 0, length = Buffer.byteLength(data)) => {
+        const bytes = Buffer.from(data as string).subarray(from, from + length);
+        return this.#later(() => ({ bytesWritten: this.#append(file, bytes) }));
+      },
+      datasync: flush,
+      sync: flush,
+      close: () => this.#later(() => undefined),
+    };
+  }
+
+  #folderHandle(path: string) {
+    return {
+      sync: () => this.#later(() => this.#flushNames(path)),
+      close: () => this.#later(() => undefined),
+    };
+  }
+
+  /** The operation itself happens also if its process is killed before it gets the result. */
+  #later<Value>(operation: () => Value): Promise<Value> {
+    const { scheduler } = this.#network;
+    const { process } = scheduler;
+    const powerFailures = this.#powerFailures;
+    return new Promise((resolve, reject) => {
+      const run = (): void => {
+        if (this.#powerFailures > powerFailures) return;
+        try {
+          const value = operation();
+          if (scheduler.enter(process)) resolve(value);
+        } catch (error) {
+          if (scheduler.enter(process)) reject(error);
+        }
+      };
+      scheduler.after(this.#random.exponential(DISK_MS), run, OUTSIDE);
+    });
   }
 }

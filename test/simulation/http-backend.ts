@@ -4,7 +4,7 @@
  */
 import type { Network, Side } from "./network.ts";
 import { ContentCheck, chunk, contentOf, type Head, Peer, readBody, readHead, sleep } from "./peer.ts";
-import type { Scheduler } from "./scheduler.ts";
+import { OUTSIDE, type Scheduler } from "./scheduler.ts";
 import type { Seeded } from "./seeded.ts";
 
 /** The path of a request: what the backend shall answer. */
@@ -23,16 +23,29 @@ export interface Order {
   readonly closes: boolean;
   /** Breaks the connection: before the head, or after half of the body. */
   readonly breaks: "never" | "head" | "body";
+  /** Responds before it reads the request's body. */
+  readonly isEarly: boolean;
 }
 
-const FIELDS = ["nonce", "requestBytes", "responseBytes", "framing", "delayMs", "pieces", "gapMs", "closes", "breaks"];
+const FIELDS = [
+  "nonce",
+  "requestBytes",
+  "responseBytes",
+  "framing",
+  "delayMs",
+  "pieces",
+  "gapMs",
+  "closes",
+  "breaks",
+  "isEarly",
+];
 
 export function pathOf(order: Order): string {
   return `/${FIELDS.map((field) => String(order[field as keyof Order])).join("/")}`;
 }
 
 function orderOf(path: string): Order {
-  const [nonce = "", requestBytes, responseBytes, framing, delayMs, pieces, gapMs, closes, breaks] = path
+  const [nonce = "", requestBytes, responseBytes, framing, delayMs, pieces, gapMs, closes, breaks, isEarly] = path
     .slice(1)
     .split("/");
   return {
@@ -45,12 +58,15 @@ function orderOf(path: string): Order {
     gapMs: Number(gapMs),
     closes: closes === "true",
     breaks: breaks as Order["breaks"],
+    isEarly: isEarly === "true",
   };
 }
 
 /** Backends keep an idle connection this long; the gateway may send a request just when it closes. */
 const KEEP_ALIVE_MS = 20_000;
 const PATIENCE_MS = 300_000;
+/** A backend that sent `connection: close` waits this long for the other side to close. */
+const CLOSE_MS = 2_000;
 
 export interface BackendReport {
   readonly scheduler: Scheduler;
@@ -71,7 +87,7 @@ export class HttpBackend {
   constructor(address: string, port: number, random: Seeded, report: BackendReport) {
     this.#report = report;
     this.#random = random;
-    report.network.listen(address, port, { accept: (side) => void this.#serve(side) });
+    report.network.listen(address, port, { process: OUTSIDE, accept: (side) => void this.#serve(side) });
   }
 
   /** Idle connections end; the others after their response. */
@@ -105,15 +121,28 @@ export class HttpBackend {
     if (head.headers.get("x-nonce") !== order.nonce)
       this.#report.broken("requests stay apart", `${order.nonce} has the header ${head.headers.get("x-nonce")}`);
     if (head.headers.get("upgrade") === "websocket") return this.#echo(peer, order);
-    const check = new ContentCheck(order.nonce);
-    const stop = await readBody(peer, head, (bytes) => check.add(bytes), false);
-    if (check.isWrong) this.#report.broken("requests stay apart", `the body of ${order.nonce} has other bytes`);
-    if (stop !== undefined) return false;
-    if (check.bytes !== order.requestBytes)
-      this.#report.broken("requests are complete", `${order.nonce}: ${check.bytes} of ${order.requestBytes} bytes`);
+    if (!order.isEarly && !(await this.#readBody(peer, head, order))) return false;
     await sleep(scheduler, order.delayMs);
     if (order.breaks === "head") return this.#abort(peer);
-    return this.#sendResponse(peer, order, method === "HEAD");
+    const isKept = await this.#sendResponse(peer, order, method === "HEAD");
+    if (order.isEarly && !(await this.#readBody(peer, head, order))) return false;
+    if (order.closes) await this.#waitForClose(peer, order);
+    return isKept;
+  }
+
+  async #readBody(peer: Peer, head: Head, { nonce, requestBytes }: Order): Promise<boolean> {
+    const check = new ContentCheck(nonce);
+    const stop = await readBody(peer, head, (bytes) => check.add(bytes), false);
+    if (check.isWrong) this.#report.broken("requests stay apart", `the body of ${nonce} has other bytes`);
+    if (stop === undefined && check.bytes !== requestBytes)
+      this.#report.broken("requests are complete", `${nonce}: ${check.bytes} of ${requestBytes} bytes`);
+    return stop === undefined;
+  }
+
+  async #waitForClose(peer: Peer, { nonce }: Order): Promise<void> {
+    peer.limitMs = CLOSE_MS;
+    if (typeof (await peer.read()) !== "string")
+      this.#report.broken("connection: close is respected", `a request followed ${nonce}`);
   }
 
   async #sendResponse(peer: Peer, order: Order, isHead: boolean): Promise<boolean> {

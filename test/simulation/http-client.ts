@@ -11,14 +11,20 @@ import type { Seeded } from "./seeded.ts";
 export interface ClientReport {
   readonly scheduler: Scheduler;
   readonly network: Network;
-  /** The address and port of the gateway. */
-  readonly gateway: { readonly address: string; readonly port: number };
+  /** The addresses and ports of the gateways. */
+  readonly gateways: readonly { readonly address: string; readonly port: number }[];
   readonly faults: Faults;
   /** The average time between two connections of a client. */
   readonly pauseMs: number;
-  /** No part of the simulation fails, so that every request must succeed. */
+  /** No part of the simulation fails. */
   readonly isCalm: boolean;
   isOver(): boolean;
+  /** Nothing explains that a request fails now, if it was sent at `sentMs`. */
+  mustSucceed(sentMs?: number): boolean;
+  /** A gateway was upgraded since this time, which closes WebSockets. */
+  upgradedSince(ms: number): boolean;
+  /** A gateway or its store failed in this time, so that spending may be lost. */
+  failedBetween(fromMs: number, toMs: number): boolean;
   /** A client has sent a request completely, unless it aborts it. */
   sent(nonce: string, method: string): void;
   /** A client has received the head of a response. */
@@ -62,10 +68,11 @@ export class HttpClient {
 
   /** Opens a connection and sends one or several requests. */
   async #visit(): Promise<void> {
-    const { network, gateway, faults } = this.#report;
+    const { network, gateways, faults } = this.#report;
+    const gateway = this.#random.pick(gateways);
     const side = await network.open(this.#address, gateway.address, gateway.port, faults, PATIENCE_MS);
     if (side === undefined) {
-      if (this.#report.isCalm) this.#report.broken("connections are accepted", this.#name);
+      if (this.#report.mustSucceed()) this.#report.broken("connections are accepted", this.#name);
       return;
     }
     const peer = new Peer(side, this.#report.scheduler, PATIENCE_MS);
@@ -100,6 +107,7 @@ export class HttpClient {
       gapMs: Math.round(random.exponential(isStream ? 2_000 : 5)),
       closes: random.chance(0.05),
       breaks: isCalm || random.chance(0.96) ? "never" : random.pick(["head", "body"]),
+      isEarly: random.chance(0.05),
     };
   }
 
@@ -119,13 +127,14 @@ export class HttpClient {
   async #exchange(peer: Peer, exchanges: readonly Exchange[]): Promise<boolean> {
     const random = this.#random;
     const isAborted = random.chance(0.04);
+    const sentMs = this.#report.scheduler.nowMs;
     const sending = this.#send(peer, exchanges, isAborted && random.chance(0.3));
     if (isAborted) {
       await sleep(this.#report.scheduler, random.exponential(100));
       return false;
     }
     let isOpen = true;
-    for (const exchange of exchanges) if (isOpen) isOpen = await this.#receive(peer, exchange);
+    for (const exchange of exchanges) if (isOpen) isOpen = await this.#receive(peer, exchange, sentMs);
     // The gateway may respond before it has read the body.
     return (await sending) === undefined && isOpen;
   }
@@ -155,17 +164,17 @@ export class HttpClient {
     return undefined;
   }
 
-  async #receive(peer: Peer, { method, order }: Exchange): Promise<boolean> {
+  async #receive(peer: Peer, { method, order }: Exchange, sentMs: number): Promise<boolean> {
     const { nonce, responseBytes } = order;
     const random = this.#random;
     const head = await readHead(peer);
-    if (typeof head === "string") return this.#ended(nonce, head, "no response");
+    if (typeof head === "string") return this.#ended(nonce, head, "no response", sentMs);
     const status = Number(head.first.split(" ")[1]);
     this.#report.answered(nonce, status);
     const ofBackend = head.headers.get("x-nonce");
     if (ofBackend !== undefined && ofBackend !== nonce)
       this.#report.broken("responses stay apart", `${nonce} got the head of ${ofBackend}`);
-    if (ofBackend === undefined && (this.#report.isCalm || !GATEWAY_ERRORS.has(status)))
+    if (ofBackend === undefined && (this.#report.mustSucceed(sentMs) || !GATEWAY_ERRORS.has(status)))
       this.#report.broken("requests succeed", `${nonce} got ${head.first}`);
     const check = new ContentCheck(nonce);
     const isSlow = random.chance(0.05);
@@ -175,17 +184,17 @@ export class HttpClient {
     };
     const stop = method === "HEAD" ? undefined : await readBody(peer, head, received, true);
     if (check.isWrong) this.#report.broken("responses stay apart", `${nonce} got other bytes`);
-    if (stop !== undefined) return this.#ended(nonce, stop, `${check.bytes} of ${responseBytes} bytes`);
+    if (stop !== undefined) return this.#ended(nonce, stop, `${check.bytes} of ${responseBytes} bytes`, sentMs);
     const expected = method === "HEAD" ? 0 : responseBytes;
     // Without a length, a response that the backend did not finish cannot be distinguished from a complete one.
-    const hasLength = order.framing !== "close" || this.#report.isCalm;
+    const hasLength = order.framing !== "close" || this.#report.mustSucceed(sentMs);
     if (ofBackend !== undefined && check.bytes !== expected && hasLength)
       this.#report.broken("responses are complete", `${nonce}: ${check.bytes} of ${expected} bytes`);
     return head.headers.get("connection") !== "close";
   }
 
-  #ended(nonce: string, stop: Stop, what: string): false {
-    if (this.#report.isCalm) this.#report.broken("requests succeed", `${nonce}: ${what}, ${stop}`);
+  #ended(nonce: string, stop: Stop, what: string, sentMs: number): false {
+    if (this.#report.mustSucceed(sentMs)) this.#report.broken("requests succeed", `${nonce}: ${what}, ${stop}`);
     return false;
   }
 
@@ -194,6 +203,10 @@ export class HttpClient {
     const random = this.#random;
     const order = this.#order(0);
     const { nonce } = order;
+    const sentMs = this.#report.scheduler.nowMs;
+    const cut = (stop: Stop, what: string): void => {
+      if (!this.#report.upgradedSince(sentMs)) this.#ended(nonce, stop, what, sentMs);
+    };
     this.#report.sent(nonce, "GET");
     await peer.write(
       `GET ${pathOf(order)} HTTP/1.1\r\nhost: a.test\r\nx-nonce: ${nonce}\r\nconnection: Upgrade\r\nupgrade: websocket\r\n` +
@@ -202,11 +215,11 @@ export class HttpClient {
     // The connection closes at about the time of the backend's response.
     if (random.chance(0.15)) return sleep(this.#report.scheduler, order.delayMs + random.between(0, 10));
     const head = await readHead(peer);
-    if (typeof head === "string") return void this.#ended(nonce, head, "no response");
+    if (typeof head === "string") return void this.#ended(nonce, head, "no response", sentMs);
     const status = Number(head.first.split(" ")[1]);
     this.#report.answered(nonce, status);
     if (status !== 101) {
-      if (this.#report.isCalm || !GATEWAY_ERRORS.has(status))
+      if (this.#report.mustSucceed() || !GATEWAY_ERRORS.has(status))
         this.#report.broken("requests succeed", `${nonce} got ${head.first}`);
       return;
     }
@@ -215,10 +228,10 @@ export class HttpClient {
     for (let frames = 1 + random.int(10); frames > 0; frames--) {
       const frame = maskedFrame(contentOf(nonce, 0, random.size(1, 60_000)));
       const failed = await peer.write(frame);
-      if (failed !== undefined) return void this.#ended(nonce, failed, "frame not sent");
+      if (failed !== undefined) return cut(failed, "frame not sent");
       for (let got = 0; got < frame.length; ) {
         const bytes = await peer.read();
-        if (typeof bytes === "string") return void this.#ended(nonce, bytes, "no echo");
+        if (typeof bytes === "string") return cut(bytes, "no echo");
         const expected = frame.subarray(got, got + bytes.length);
         // The gateway adds a close frame between two frames when it shuts down.
         if (got === 0 && isCloseFrame(bytes)) return;

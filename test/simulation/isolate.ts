@@ -16,21 +16,24 @@ import { performance } from "node:perf_hooks";
 import { setDefaultHighWaterMark } from "node:stream";
 import timers from "node:timers";
 import timersPromises from "node:timers/promises";
+import type { Children } from "./children.ts";
 import type { Files } from "./files.ts";
 import type { Faults, Network } from "./network.ts";
-import type { Scheduler, Task } from "./scheduler.ts";
+import { OUTSIDE, type Scheduler, type Task } from "./scheduler.ts";
 import type { Seeded } from "./seeded.ts";
 import { simulateSockets, systemError } from "./sockets.ts";
 
-/** The simulation starts at this wall-clock time: 2026-01-01T00:00:00Z. */
-export const START_MS = Date.UTC(2026, 0, 1);
+/** The simulation starts at this wall-clock time: 2026-01-01T12:00:00Z. */
+export const START_MS = Date.UTC(2026, 0, 1, 12);
 
 export interface Outside {
   readonly scheduler: Scheduler;
   readonly network: Network;
   readonly random: Seeded;
-  /** The address of the simulated gateways. */
-  readonly address: string;
+  /** The address of a simulated process. */
+  addressOf(process: string): string;
+  /** The process ID of a simulated process. */
+  pidOf(process: string): number;
   faultsTo(address: string): Faults;
   /** The addresses of a name, after a delay. */
   resolve(name: string): { readonly delayMs: number; readonly addresses: readonly string[] };
@@ -38,9 +41,11 @@ export interface Outside {
 
 export function isolate(outside: Outside): void {
   simulateTime(outside.scheduler);
+  const pid = (): number => outside.pidOf(outside.scheduler.process);
+  Object.defineProperty(process, "pid", { get: pid, configurable: true });
   simulateChance(outside.random);
   const lookup = simulateNames(outside);
-  simulateSockets(outside.network, outside.address, outside.faultsTo, lookup);
+  simulateSockets(outside.network, outside.addressOf, outside.faultsTo, lookup);
   // The defaults of Node 20 and of later versions.
   setDefaultHighWaterMark(false, outside.random.pick([16, 64]) * 1024);
   syncBuiltinESMExports();
@@ -106,7 +111,8 @@ function simulateTime(scheduler: Scheduler): void {
   Object.assign(timers, functions);
   closeModule("timers/promises", timersPromises);
 
-  const now = (): number => START_MS + Math.floor(scheduler.nowMs);
+  const now = (): number =>
+    START_MS + Math.floor(scheduler.nowMs) + (scheduler.process === OUTSIDE ? 0 : scheduler.clockErrorMs);
   const RealDate = Date;
   globalThis.Date = new Proxy(RealDate, {
     construct: (target, args, newTarget) => Reflect.construct(target, args.length === 0 ? [now()] : args, newTarget),
@@ -170,7 +176,7 @@ function simulateNames({ scheduler, resolve }: Outside) {
 const PURE = /^(?:Stats|Dirent|constants|.*_.*|Agent|.*Response|.*Message|validate.*|METHODS|STATUS_CODES)$/;
 
 /** Closes everything else. The module loader does not work afterwards. */
-export async function seal(files: Files): Promise<void> {
+export async function seal(files: Files, children: Children): Promise<void> {
   const [http, http2, https, tls, workers, zlib] = await Promise.all([
     import("node:http"),
     import("node:http2"),
@@ -182,6 +188,8 @@ export async function seal(files: Files): Promise<void> {
   for (const [name, module] of Object.entries({ fs, dgram, "fs/promises": fsPromises, child_process: childProcess }))
     closeModule(name, module);
   Object.assign(fs, files.functions());
+  Object.assign(fsPromises, files.promises());
+  children.replaceFunctions();
   for (const name of ["request", "get"]) {
     Object.assign(http.default, { [name]: closed(`http.${name}`) });
     Object.assign(https.default, { [name]: closed(`https.${name}`) });

@@ -1,9 +1,11 @@
 /**
- * A user of an LLM with a token budget per day: sends one chat request at a time, and checks the text, its provider,
- * and the budget.
+ * A client of an LLM whose users have a token budget per day: sends one chat request at a time, checks the text, its
+ * provider, and the budget, and becomes another user some time after the budget is exhausted.
  */
 import type { ClientReport } from "./http-client.ts";
 import { eventData, requestText } from "./http-request.ts";
+import { START_MS } from "./isolate.ts";
+import { MOST_BYTES, PROMPT_TOKENS } from "./llm-provider.ts";
 import { contentOf, Peer, sleep } from "./peer.ts";
 import type { Seeded } from "./seeded.ts";
 
@@ -18,6 +20,15 @@ interface Chat {
   readonly error?: unknown;
 }
 
+/** Spending is in the store, and a restart does not lose it, this long after a response. */
+const STORED_MS = 2_000;
+
+interface Spending {
+  readonly fromMs: number;
+  readonly toMs: number;
+  readonly tokens: number;
+}
+
 export class LlmClient {
   readonly #name: string;
   readonly #address: string;
@@ -25,9 +36,12 @@ export class LlmClient {
   readonly #report: ClientReport;
   readonly #budget: number;
   #requests = 0;
+  #users = 0;
+  /** When the user sent its first request. */
+  #userMs = 0;
   #day = 0;
-  /** The tokens of the complete responses of the day. */
-  #spent = 0;
+  /** The complete responses of the user and day. */
+  #spending: Spending[] = [];
 
   constructor(index: number, random: Seeded, report: ClientReport, budget: number) {
     this.#name = `l${index}`;
@@ -47,42 +61,69 @@ export class LlmClient {
   }
 
   async #ask(): Promise<void> {
-    const { network, gateway, faults, scheduler } = this.#report;
+    const { network, gateways, faults, scheduler } = this.#report;
+    const gateway = this.#random.pick(gateways);
     const side = await network.open(this.#address, gateway.address, gateway.port, faults, PATIENCE_MS);
     if (side === undefined) return;
     this.#requests += 1;
     const nonce = `${this.#name}-${this.#requests}`;
+    const day = Math.floor((START_MS + scheduler.nowMs) / DAY_MS);
+    const isExhausted = this.#spent() >= this.#budget;
+    if (day !== this.#day || (isExhausted && this.#random.chance(0.3))) {
+      this.#users += 1;
+      this.#userMs = scheduler.nowMs;
+      this.#spending = [];
+    }
+    this.#day = day;
     const isStream = this.#random.chance(0.6);
     const body = JSON.stringify({
       model: "m",
       stream: isStream,
-      messages: [{ role: "user", content: `${nonce} say` }],
+      messages: [{ role: "user", content: `${nonce} ${this.#wantedBytes()}` }],
     });
-    const headers = { "content-type": "application/json", "x-user": this.#name };
-    const day = Math.floor(scheduler.nowMs / DAY_MS);
-    if (day !== this.#day) this.#spent = 0;
-    this.#day = day;
+    const headers = { "content-type": "application/json", "x-user": `${this.#name}-${this.#users}` };
+    const sentMs = scheduler.nowMs;
     this.#report.sent(nonce, "LLM");
     const peer = new Peer(side, scheduler, PATIENCE_MS);
     const response = await requestText(peer, "POST", "/v1/chat/completions", headers, body);
     side.close();
     if (typeof response === "string") {
-      if (this.#report.isCalm) this.#report.broken("requests succeed", `${nonce}: ${response}`);
-    } else if (response.status === 200) this.#check(nonce, isStream, response.body);
-    else this.#rejected(nonce, response.status, response.body);
+      if (this.#report.mustSucceed(sentMs)) this.#report.broken("requests succeed", `${nonce}: ${response}`);
+    } else if (response.status === 200) this.#check(nonce, isStream, response.body, sentMs);
+    else this.#rejected(nonce, response.status, response.body, sentMs);
   }
 
-  #rejected(nonce: string, status: number, body: string): void {
+  /** The last response of a user has as many tokens as the budget has left, which exhausts it exactly. */
+  #wantedBytes(): number {
+    const left = this.#budget - this.#spent() - PROMPT_TOKENS;
+    return left > 0 && left < MOST_BYTES ? left : this.#random.size(10, MOST_BYTES);
+  }
+
+  /** Without the spending that a failure may have lost if `isCertain`. */
+  #spent(isCertain = false): number {
+    return this.#spending
+      .filter(({ fromMs, toMs }) => !isCertain || !this.#report.failedBetween(fromMs, toMs + STORED_MS))
+      .reduce((total, { tokens }) => total + tokens, 0);
+  }
+
+  #rejected(nonce: string, status: number, body: string, sentMs: number): void {
     if (!DOCUMENTED.has(status)) this.#report.broken("requests succeed", `${nonce}: ${status} ${body}`);
-    if (!this.#report.isCalm) return;
+    if (!this.#report.mustSucceed(sentMs)) return;
     if (status !== 429) this.#report.broken("requests succeed", `${nonce}: ${status} ${body}`);
-    else if (this.#spent < this.#budget)
-      this.#report.broken("a budget admits what it allows", `${this.#name}: ${this.#spent} of ${this.#budget} tokens`);
+    // The reservation of a call whose gateway was killed stays.
+    else if (this.#spent() < this.#budget && !this.#report.failedBetween(this.#userMs, this.#report.scheduler.nowMs))
+      this.#report.broken(
+        "a budget admits what it allows",
+        `${this.#name}: ${this.#spent()} of ${this.#budget} tokens`,
+      );
   }
 
-  #check(nonce: string, isStream: boolean, body: string): void {
-    if (this.#spent >= this.#budget)
-      this.#report.broken("a budget is not exceeded", `${nonce}: ${this.#spent} of ${this.#budget} tokens were spent`);
+  #check(nonce: string, isStream: boolean, body: string, sentMs: number): void {
+    const { nowMs } = this.#report.scheduler;
+    const spent = this.#spent(true);
+    // Spending that waits for the store is counted soon after it is available.
+    if (spent >= this.#budget && !this.#report.failedBetween(sentMs - 2 * STORED_MS, nowMs))
+      this.#report.broken("a budget is not exceeded", `${nonce}: ${spent} of ${this.#budget} tokens were spent`);
     const data = isStream ? eventData(body) : [body];
     const isComplete = !isStream || data.at(-1) === "[DONE]";
     const parts = data.filter((text) => text !== "[DONE]").map((text) => JSON.parse(text) as Chat);
@@ -93,7 +134,8 @@ export class LlmClient {
     const expected = [provider, "one", "two"].map((name) => contentOf(`${nonce}@${name}`, 0, text.length).toString());
     if (!expected.includes(text)) this.#report.broken("responses stay apart", `${nonce} got another text`);
     const isFailed = !isComplete || parts.some(({ error }) => error !== undefined);
-    if (!isFailed) this.#spent += 10 + text.length;
-    else if (this.#report.isCalm) this.#report.broken("requests succeed", `${nonce}: the stream ended early`);
+    if (!isFailed) this.#spending.push({ fromMs: sentMs, toMs: nowMs, tokens: PROMPT_TOKENS + text.length });
+    else if (this.#report.mustSucceed(sentMs))
+      this.#report.broken("requests succeed", `${nonce}: the stream ended early`);
   }
 }

@@ -1,10 +1,11 @@
 /**
- * An LLM provider with the OpenAI chat API. The text of a response names the exchange and the provider. It fails as
- * often as the simulation wants, also for a while (a storm of 429 and 5xx).
+ * An LLM provider with the OpenAI chat API. The text of a response names the exchange and the provider, and has the
+ * length that the request asks for. It fails now and then, also for a while (a storm of 429 and 5xx).
  */
 import type { BackendReport } from "./http-backend.ts";
 import type { Side } from "./network.ts";
 import { chunk, contentOf, Peer, readBody, readHead, sleep } from "./peer.ts";
+import { OUTSIDE } from "./scheduler.ts";
 import type { Seeded } from "./seeded.ts";
 
 interface ChatRequest {
@@ -15,6 +16,9 @@ interface ChatRequest {
 const PATIENCE_MS = 300_000;
 const STORM_EVERY_MS = 2 * 3_600_000;
 const STORM_MS = 10 * 60_000;
+/** The tokens that a provider counts for every request. */
+export const PROMPT_TOKENS = 10;
+export const MOST_BYTES = 4_000;
 const MODEL = { id: "x", created: 1, model: "m" };
 
 export class LlmProvider {
@@ -30,7 +34,7 @@ export class LlmProvider {
     this.#report = report;
     this.#random = random;
     this.#nextStormMs = random.exponential(STORM_EVERY_MS);
-    report.network.listen(address, 80, { accept: (side) => void this.#serve(side) });
+    report.network.listen(address, 80, { process: OUTSIDE, accept: (side) => void this.#serve(side) });
   }
 
   close(): void {
@@ -54,7 +58,7 @@ export class LlmProvider {
 
   async #respond(peer: Peer, { stream, messages }: ChatRequest): Promise<boolean> {
     const random = this.#random;
-    const nonce = messages[0]?.content.split(" ", 1)[0] ?? "";
+    const [nonce = "", wantedBytes] = messages[0]?.content.split(" ") ?? [];
     this.#report.arrived(nonce);
     await sleep(this.#report.scheduler, random.exponential(500));
     if (this.#isFailing()) {
@@ -63,9 +67,10 @@ export class LlmProvider {
       const body = JSON.stringify({ error: { message: "failed", type: "server_error" } });
       return this.#send(peer, `HTTP/1.1 ${status} Failed\r\n${retry}`, body);
     }
-    const text = contentOf(`${nonce}@${this.#name}`, 0, random.size(10, 4_000)).toString();
+    const text = contentOf(`${nonce}@${this.#name}`, 0, Number(wantedBytes)).toString();
     // Tokens as the provider counts them: a byte each, so that a test can recompute them.
-    const usage = { prompt_tokens: 10, completion_tokens: text.length, total_tokens: 10 + text.length };
+    const total = PROMPT_TOKENS + text.length;
+    const usage = { prompt_tokens: PROMPT_TOKENS, completion_tokens: text.length, total_tokens: total };
     if (stream === true) return this.#stream(peer, text, usage);
     const message = { role: "assistant", content: text };
     const choices = [{ index: 0, message, finish_reason: "stop" }];

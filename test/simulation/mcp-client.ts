@@ -1,6 +1,7 @@
 /**
- * An MCP client (protocol 2025-06-18): opens a session, calls the tool, also several times at once and over new
- * connections, and ends the session or leaves it. It checks that every call gets exactly its own messages.
+ * An MCP client. With the protocol 2025-06-18, it opens a session, calls the tool, also several times at once and over
+ * new connections, and ends the session or leaves it. With 2026-07-28, it only calls the tool. It checks that every call
+ * gets exactly its own messages.
  */
 
 import type { ClientReport } from "./http-client.ts";
@@ -12,7 +13,15 @@ import type { Seeded } from "./seeded.ts";
 const PATIENCE_MS = 400_000;
 /** Shorter than the idle timeout of sessions. */
 const IDLE_MS = 240_000;
-const PATH = "/mcp";
+/** A remote server, and one that the gateway runs as a child process. */
+const PATHS = ["/mcp", "/stdio"];
+const MODERN = "2026-07-28";
+const MODERN_META = {
+  "io.modelcontextprotocol/protocolVersion": MODERN,
+  "io.modelcontextprotocol/clientInfo": { name: "simulated", version: "1" },
+  "io.modelcontextprotocol/clientCapabilities": {},
+};
+const MODERN_HEADERS = { "mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "echo" };
 const HEADERS = { "content-type": "application/json", accept: "application/json, text/event-stream" };
 /** A session that its server has lost, or that could not be opened again, is 404. */
 const DOCUMENTED = new Set([404, 408, 429, 502, 503, 504]);
@@ -27,6 +36,8 @@ interface Answer {
 
 export class McpClient {
   readonly #name: string;
+  readonly #path: string;
+  readonly #isModern: boolean;
   readonly #address: string;
   readonly #random: Seeded;
   readonly #report: ClientReport;
@@ -38,6 +49,8 @@ export class McpClient {
     this.#name = `m${index}`;
     this.#address = `10.2.${index >> 8}.${index & 255}`;
     this.#random = random;
+    this.#path = random.pick(PATHS);
+    this.#isModern = random.chance(0.3);
     this.#report = report;
   }
 
@@ -46,7 +59,7 @@ export class McpClient {
     while (!this.#report.isOver()) {
       await sleep(scheduler, this.#random.exponential(pauseMs));
       if (this.#report.isOver()) return;
-      await this.#useSession();
+      await (this.#isModern ? this.#callSeveralTimes() : this.#useSession());
     }
   }
 
@@ -65,11 +78,26 @@ export class McpClient {
     // The server could not be started.
     if (this.#session === undefined) return this.#failed("initialize", "end");
     await this.#post({ jsonrpc: "2.0", method: "notifications/initialized" });
+    await this.#callSeveralTimes();
+    if (random.chance(0.7)) await this.#end();
+  }
+
+  /** After that, no replica serves the session. */
+  async #end(): Promise<void> {
+    const ended = await this.#send("DELETE", "");
+    if (typeof ended === "string" || ended.status >= 300 || this.#random.chance(0.7)) return;
+    await sleep(this.#report.scheduler, this.#random.exponential(5_000));
+    const response = await this.#post({ jsonrpc: "2.0", id: "late", method: "ping" });
+    if (this.#report.mustSucceed() && (typeof response === "string" || response.status !== 404))
+      this.#report.broken("a session ends everywhere", `${this.#name}: ${JSON.stringify(response)}`);
+  }
+
+  async #callSeveralTimes(): Promise<void> {
+    const random = this.#random;
     for (let rounds = 1 + random.int(5); rounds > 0 && !this.#isLost; rounds--) {
       await Promise.all(Array.from({ length: random.chance(0.3) ? 3 : 1 }, () => this.#call()));
       await sleep(this.#report.scheduler, Math.min(IDLE_MS, random.exponential(random.chance(0.1) ? 120_000 : 2_000)));
     }
-    if (random.chance(0.7)) await this.#send("DELETE", "");
   }
 
   async #call(): Promise<void> {
@@ -85,25 +113,30 @@ export class McpClient {
       progress: random.chance(0.4) ? 1 + random.int(5) : 0,
       breaks: !isCalm && random.chance(0.03),
     };
+    const sentMs = this.#report.scheduler.nowMs;
     this.#report.sent(nonce, "MCP");
     const response = await this.#post({
       jsonrpc: "2.0",
       id: nonce,
       method: "tools/call",
-      params: { name: "echo", arguments: order, _meta: { progressToken: nonce } },
+      params: {
+        name: "echo",
+        arguments: order,
+        _meta: { progressToken: nonce, ...(this.#isModern ? MODERN_META : {}) },
+      },
     });
-    if (typeof response === "string" || response.status !== 200) return this.#failed(nonce, response);
-    this.#check(order, response);
+    if (typeof response === "string" || response.status !== 200) return this.#failed(nonce, response, sentMs);
+    this.#check(order, response, sentMs);
   }
 
-  #check({ nonce, bytes }: McpOrder, { headers, body }: TextResponse): void {
+  #check({ nonce, bytes }: McpOrder, { headers, body }: TextResponse, sentMs: number): void {
     const isStream = headers.get("content-type")?.startsWith("text/event-stream") === true;
     const messages = (isStream ? eventData(body) : [body]).map((text) => JSON.parse(text) as Answer);
     const answers = messages.filter(({ method }) => method === undefined);
     const [answer] = answers;
     // A shutdown ends a stream early; the client can resume it.
     if (answer === undefined) {
-      this.#failed(nonce, "end");
+      this.#failed(nonce, "end", sentMs);
       return;
     }
     if (answers.length > 1) this.#report.broken("a call has one response", `${nonce} got ${answers.length}`);
@@ -113,14 +146,15 @@ export class McpClient {
       if (params?.message !== nonce || params.progressToken !== nonce || params.progress !== i + 1)
         this.#report.broken("notifications stay apart", `${nonce} got ${JSON.stringify(params)} as number ${i + 1}`);
     if (answer.error !== undefined) {
-      if (this.#report.isCalm) this.#report.broken("requests succeed", `${nonce}: ${answer.error.message}`);
+      if (this.#report.mustSucceed(sentMs))
+        this.#report.broken("requests succeed", `${nonce}: ${answer.error.message}`);
     } else if (answer.result?.content?.[0]?.text !== contentOf(nonce, 0, bytes).toString())
       this.#report.broken("responses stay apart", `${nonce} got another text`);
   }
 
-  #failed(what: string, response: TextResponse | Stop): void {
+  #failed(what: string, response: TextResponse | Stop, sentMs?: number): void {
     const isStop = typeof response === "string";
-    if (this.#report.isCalm || !(isStop || DOCUMENTED.has(response.status)))
+    if (this.#report.mustSucceed(sentMs) || !(isStop || DOCUMENTED.has(response.status)))
       this.#report.broken("requests succeed", `${what}: ${isStop ? response : `${response.status} ${response.body}`}`);
     // A client opens a new session then.
     if (!isStop && response.status === 404) this.#isLost = true;
@@ -132,12 +166,14 @@ export class McpClient {
 
   /** Sends a request over a new connection. */
   async #send(method: string, body: string): Promise<TextResponse | Stop> {
-    const { network, gateway, faults, scheduler } = this.#report;
+    const { network, gateways, faults, scheduler } = this.#report;
+    const gateway = this.#random.pick(gateways);
     const side = await network.open(this.#address, gateway.address, gateway.port, faults, PATIENCE_MS);
     if (side === undefined) return "ECONNREFUSED";
     const peer = new Peer(side, scheduler, PATIENCE_MS);
     const session = this.#session === undefined ? {} : { "mcp-session-id": this.#session };
-    const response = await requestText(peer, method, PATH, { ...HEADERS, ...session }, body);
+    const own = this.#isModern ? MODERN_HEADERS : session;
+    const response = await requestText(peer, method, this.#path, { ...HEADERS, ...own }, body);
     side.close();
     return response;
   }

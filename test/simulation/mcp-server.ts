@@ -5,6 +5,7 @@
 import type { BackendReport } from "./http-backend.ts";
 import type { Side } from "./network.ts";
 import { chunk, contentOf, type Head, Peer, readBody, readHead, sleep } from "./peer.ts";
+import { OUTSIDE } from "./scheduler.ts";
 import type { Seeded } from "./seeded.ts";
 
 /** The arguments of the tool. */
@@ -19,7 +20,7 @@ export interface McpOrder {
   readonly breaks: boolean;
 }
 
-interface Message {
+export interface Message {
   readonly id?: number | string;
   readonly method?: string;
   readonly params?: {
@@ -30,7 +31,12 @@ interface Message {
 }
 
 const PATIENCE_MS = 300_000;
-const TOOL = { name: "echo", description: "Returns bytes.", inputSchema: { type: "object" } };
+export const TOOL = { name: "echo", description: "Returns bytes.", inputSchema: { type: "object" } };
+export const INITIALIZED = {
+  protocolVersion: "2025-06-18",
+  capabilities: { tools: {} },
+  serverInfo: { name: "simulated", version: "1" },
+};
 
 export class McpServer {
   readonly #report: BackendReport;
@@ -43,7 +49,7 @@ export class McpServer {
   constructor(address: string, port: number, random: Seeded, report: BackendReport) {
     this.#report = report;
     this.#random = random;
-    report.network.listen(address, port, { accept: (side) => void this.#serve(side) });
+    report.network.listen(address, port, { process: OUTSIDE, accept: (side) => void this.#serve(side) });
   }
 
   close(): void {
@@ -90,12 +96,7 @@ export class McpServer {
     this.#count += 1;
     const session = `s${this.#count}`;
     this.#sessions.set(session, undefined);
-    const result = {
-      protocolVersion: "2025-06-18",
-      capabilities: { tools: {} },
-      serverInfo: { name: "simulated", version: "1" },
-    };
-    return this.#result(peer, message, result, `mcp-session-id: ${session}\r\n`);
+    return this.#result(peer, message, INITIALIZED, `mcp-session-id: ${session}\r\n`);
   }
 
   async #call(peer: Peer, message: Message, order: McpOrder, session: string): Promise<boolean> {

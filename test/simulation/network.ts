@@ -3,7 +3,7 @@
  * than the receiver reads. Closing follows TCP: `end` closes one direction, closing with unread bytes resets the
  * connection, and bytes to a closed side are answered with a reset. Faults are chosen by the seed.
  */
-import type { Scheduler } from "./scheduler.ts";
+import { OUTSIDE, type Scheduler } from "./scheduler.ts";
 import type { Seeded } from "./seeded.ts";
 
 /** The probabilities of faults per connection, and ranges. A field that is 0 switches the fault off. */
@@ -48,6 +48,8 @@ export interface SideEvents {
 
 /** Unacknowledged bytes fail the connection after this time, as Linux does (`tcp_retries2`). */
 const RETRANSMISSION_LIMIT_MS = 15 * 60_000;
+/** The capacity of a pipe of Linux. */
+const PIPE_BYTES = 65_536;
 /** Faults of a connection happen within this time after it was opened, and half of them in the first second. */
 const FAULT_WINDOW_MS = 60_000;
 
@@ -74,6 +76,8 @@ export class Side {
   readonly label: string;
   readonly address: string;
   readonly port: number;
+  /** The process that has this side open. Its callbacks run there. */
+  process: string;
   events: SideEvents = { data: () => undefined, end: () => undefined, failed: () => undefined };
   /** Set by `join`. */
   peer: Side = this;
@@ -95,11 +99,20 @@ export class Side {
   #lastArrivalMs = 0;
   #isRetransmitting = false;
 
-  constructor(network: Network, label: string, address: string, port: number, random: Seeded, conditions: Conditions) {
+  constructor(
+    network: Network,
+    label: string,
+    address: string,
+    port: number,
+    process: string,
+    random: Seeded,
+    conditions: Conditions,
+  ) {
     this.#network = network;
     this.label = label;
     this.address = address;
     this.port = port;
+    this.process = process;
     this.#random = random;
     this.#conditions = conditions;
   }
@@ -161,7 +174,8 @@ export class Side {
   break(): void {
     if (this.#isClosed && this.peer.#isClosed) return;
     this.#network.note(this, "reset");
-    for (const side of [this, this.peer]) side.#fail("ECONNRESET");
+    this.#network.scheduler.after(0, () => this.peer.#fail("ECONNRESET"), OUTSIDE);
+    this.#fail("ECONNRESET");
   }
 
   #resetPeer(): void {
@@ -169,15 +183,17 @@ export class Side {
     this.#deliver(() => peer.#fail("ECONNRESET"));
   }
 
+  /** Must be the last step of a task, because it continues in the process of this side. */
   #fail(error: NetworkError): void {
     if (this.#failure !== undefined) return;
     this.#failure = error;
     this.#received.length = 0;
     this.#receivedBytes = 0;
     const writes = this.#writes.splice(0);
+    if (!this.#network.scheduler.enter(this.process)) return;
     if (writes.length > 0) this.#failureIsSeen = true;
     for (const { done } of writes) done(error);
-    if (!this.#isClosed && this.#isReading) this.#flushLater();
+    if (!this.#isClosed && this.#isReading) this.#flush();
   }
 
   /** Sends as much as fits the peer's window. */
@@ -195,7 +211,7 @@ export class Side {
       if (piece.length > 0) this.#sendPiece(piece);
       if (write.bytes.length > 0) continue;
       this.#writes.shift();
-      this.#network.scheduler.after(0, () => write.done(undefined));
+      this.#network.scheduler.after(0, () => write.done(undefined), this.process);
     }
     if (!this.#endWanted || this.#hasEnded) return;
     this.#hasEnded = true;
@@ -214,17 +230,23 @@ export class Side {
   #deliver(arrive: () => void): void {
     const { baseMs, jitterMs } = this.#conditions;
     const latencyMs = baseMs + this.#random.fraction() * jitterMs;
-    this.#lastArrivalMs = Math.max(this.#lastArrivalMs, this.#network.scheduler.nowMs + latencyMs);
-    this.#network.scheduler.after(this.#lastArrivalMs - this.#network.scheduler.nowMs, () => {
-      if (this.#conditions.isBlackhole) this.#retransmit();
-      else arrive();
-    });
+    const { scheduler, iterationMs } = this.#network;
+    const arrivalMs = Math.ceil((scheduler.nowMs + latencyMs) / iterationMs) * iterationMs;
+    this.#lastArrivalMs = Math.max(this.#lastArrivalMs, arrivalMs);
+    scheduler.at(
+      this.#lastArrivalMs,
+      () => {
+        if (this.#conditions.isBlackhole) this.#retransmit();
+        else arrive();
+      },
+      OUTSIDE,
+    );
   }
 
   #retransmit(): void {
     if (this.#isRetransmitting) return;
     this.#isRetransmitting = true;
-    this.#network.scheduler.after(RETRANSMISSION_LIMIT_MS, () => this.#fail("ETIMEDOUT"));
+    this.#network.scheduler.after(RETRANSMISSION_LIMIT_MS, () => this.#fail("ETIMEDOUT"), OUTSIDE);
   }
 
   #arrived(bytes: Buffer | undefined): void {
@@ -248,7 +270,9 @@ export class Side {
     });
   }
 
+  /** Continues in the process of this side. */
   #flush(): void {
+    if (!this.#network.scheduler.enter(this.process)) return;
     const hadBytes = this.#receivedBytes;
     while (this.#isReading && !this.#isClosed) {
       if (this.#failure !== undefined) {
@@ -269,23 +293,39 @@ export class Side {
 }
 
 export interface Listener {
+  readonly process: string;
   accept(side: Side): void;
+}
+
+/** A listening socket. Processes that share it compete for its connections. */
+interface ListeningSocket {
+  readonly fd: number;
+  readonly address: string;
+  readonly port: number;
+  readonly listeners: Listener[];
 }
 
 export class Network {
   readonly scheduler: Scheduler;
+  readonly iterationMs: number;
   /** Called for every event, in order. */
   onNote: (side: Side, event: string, bytes: number | undefined) => void = () => undefined;
   readonly #random: Seeded;
-  readonly #listeners = new Map<string, Listener>();
+  readonly #listening: ListeningSocket[] = [];
   readonly #open = new Set<Side>();
   /** By the address that connects. */
   readonly #connections = new Map<string, number>();
   #nextPort = 30_000;
+  #nextFd = 10;
 
-  constructor(scheduler: Scheduler, random: Seeded) {
+  /**
+   * Bytes arrive at multiples of `iterationMs`, so that several arrivals happen in one iteration of the gateway's event
+   * loop. Handles that it closes are reported as closed after all of them.
+   */
+  constructor(scheduler: Scheduler, random: Seeded, iterationMs: number) {
     this.scheduler = scheduler;
     this.#random = random;
+    this.iterationMs = iterationMs;
   }
 
   note(side: Side, event: string, bytes?: number): void {
@@ -293,9 +333,21 @@ export class Network {
     this.onNote(side, event, bytes);
   }
 
-  /** Sides that are not closed whose address is this. */
-  openSides(address: string): Side[] {
-    return [...this.#open].filter((side) => side.address === address);
+  /** The sides that a process has open. */
+  openSides(process: string): Side[] {
+    return [...this.#open].filter((side) => side.process === process);
+  }
+
+  /** The listening sockets that a process has open. */
+  openListeners(process: string): ListeningSocket[] {
+    return this.#listening.filter(({ listeners }) => listeners.some((one) => one.process === process));
+  }
+
+  /** Closes all sockets of a process, as the operating system does when the process ends. */
+  end(process: string): void {
+    for (const { listeners } of this.openListeners(process))
+      for (const listener of listeners.filter((one) => one.process === process)) this.unlisten(listener);
+    for (const side of this.openSides(process)) side.close();
   }
 
   freePort(): number {
@@ -305,15 +357,29 @@ export class Network {
 
   /** Returns false if the address is in use. */
   listen(address: string, port: number, listener: Listener): boolean {
-    const key = `${address}:${port}`;
-    if (this.#listeners.has(key)) return false;
-    this.#listeners.set(key, listener);
+    if (this.#find(address, port) !== undefined) return false;
+    this.#nextFd += 1;
+    this.#listening.push({ fd: this.#nextFd, address, port, listeners: [listener] });
     return true;
   }
 
-  unlisten(address: string, port: number, listener: Listener): void {
-    const key = `${address}:${port}`;
-    if (this.#listeners.get(key) === listener) this.#listeners.delete(key);
+  /** Listens on a socket that another process has opened. */
+  share(fd: number, listener: Listener): ListeningSocket | undefined {
+    const socket = this.#listening.find((one) => one.fd === fd);
+    socket?.listeners.push(listener);
+    return socket;
+  }
+
+  unlisten(listener: Listener): void {
+    for (const socket of [...this.#listening]) {
+      const at = socket.listeners.indexOf(listener);
+      if (at >= 0) socket.listeners.splice(at, 1);
+      if (socket.listeners.length === 0) this.#listening.splice(this.#listening.indexOf(socket), 1);
+    }
+  }
+
+  #find(address: string, port: number): ListeningSocket | undefined {
+    return this.#listening.find((one) => one.address === address && one.port === port);
   }
 
   connect(
@@ -336,23 +402,49 @@ export class Network {
       isBlackhole: false,
     };
     const label = `${from}>${address}:${port}#${connection}`;
+    const { process } = this.scheduler;
     if (random.chance(faults.ignore)) return;
-    this.scheduler.after(conditions.baseMs, () => {
-      const listener = this.#listeners.get(`${address}:${port}`) ?? this.#listeners.get(`0.0.0.0:${port}`);
-      if (listener === undefined || random.chance(faults.refuse)) {
-        done("ECONNREFUSED", undefined);
+    const establish = (): void => {
+      if (this.#find(address, port) === undefined || random.chance(faults.refuse)) {
+        if (this.scheduler.enter(process)) done("ECONNREFUSED", undefined);
         return;
       }
-      const client = new Side(this, `${label}c`, from, this.freePort(), random.part("client"), conditions);
-      const server = new Side(this, `${label}s`, address, port, random.part("server"), conditions);
+      const client = new Side(this, `${label}c`, from, this.freePort(), process, random.part("client"), conditions);
+      const server = new Side(this, `${label}s`, address, port, OUTSIDE, random.part("server"), conditions);
       client.peer = server;
       server.peer = client;
       this.#open.add(client).add(server);
       this.note(client, "open");
       this.#plan(random, faults, client, conditions);
-      done(undefined, client);
-      this.scheduler.after(conditions.baseMs, () => listener.accept(server));
-    });
+      this.scheduler.after(conditions.baseMs, () => this.#accept(server, random), OUTSIDE);
+      if (this.scheduler.enter(process)) done(undefined, client);
+      else client.close();
+    };
+    this.scheduler.after(conditions.baseMs, establish, OUTSIDE);
+  }
+
+  /** Connections that wait when the last process closes its socket are reset. */
+  #accept(server: Side, random: Seeded): void {
+    const listeners = this.#find(server.address, server.port)?.listeners ?? [];
+    const listener = random.pick(listeners);
+    if (listener === undefined) {
+      server.abort();
+      return;
+    }
+    server.process = listener.process;
+    if (this.scheduler.enter(listener.process)) listener.accept(server);
+  }
+
+  /** A pipe between the running process and a child. */
+  pipe(label: string): { readonly ours: Side; readonly theirs: Side } {
+    const random = this.#random.part(label);
+    const conditions = { baseMs: 0.05, jitterMs: 0.1, isSplit: false, windowBytes: PIPE_BYTES, isBlackhole: false };
+    const ours = new Side(this, `${label}p`, "pipe", 0, this.scheduler.process, random.part("parent"), conditions);
+    const theirs = new Side(this, `${label}c`, "pipe", 0, OUTSIDE, random.part("child"), conditions);
+    ours.peer = theirs;
+    theirs.peer = ours;
+    this.#open.add(ours).add(theirs);
+    return { ours, theirs };
   }
 
   /** Resolves with undefined if there is no connection within `limitMs`. */
@@ -373,11 +465,11 @@ export class Network {
 
   #plan(random: Seeded, faults: Faults, side: Side, conditions: Conditions): void {
     const whenMs = (): number => random.fraction() ** 6 * FAULT_WINDOW_MS;
-    if (random.chance(faults.reset)) this.scheduler.after(whenMs(), () => side.break());
-    if (random.chance(faults.blackhole))
-      this.scheduler.after(whenMs(), () => {
-        conditions.isBlackhole = true;
-        this.note(side, "blackhole");
-      });
+    const vanish = (): void => {
+      conditions.isBlackhole = true;
+      this.note(side, "blackhole");
+    };
+    if (random.chance(faults.reset)) this.scheduler.after(whenMs(), () => side.break(), OUTSIDE);
+    if (random.chance(faults.blackhole)) this.scheduler.after(whenMs(), vanish, OUTSIDE);
   }
 }

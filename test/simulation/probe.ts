@@ -18,6 +18,7 @@ import timersPromises from "node:timers/promises";
 import tls from "node:tls";
 import { Worker } from "node:worker_threads";
 import zlib from "node:zlib";
+import { Children } from "./children.ts";
 import { Files } from "./files.ts";
 import { isolate, realWork, seal } from "./isolate.ts";
 import { Network, NO_FAULTS } from "./network.ts";
@@ -28,26 +29,26 @@ const { writeSync } = fs;
 const { setImmediate: realImmediate } = globalThis;
 const port = Number(process.argv[2]);
 const scheduler = new Scheduler(1);
+const network = new Network(scheduler, new Seeded(1, "network"), 1);
 isolate({
   scheduler,
-  network: new Network(scheduler, new Seeded(1, "network")),
+  network,
   random: new Seeded(1, "gateway"),
-  address: "10.0.0.1",
+  addressOf: () => "10.0.0.1",
+  pidOf: () => 1,
   faultsTo: () => NO_FAULTS,
   resolve: () => ({ delayMs: 1, addresses: [] }),
 });
-await seal(new Files());
+await seal(new Files(network, new Seeded(1, "files")), new Children(network, {}));
 
 const events: string[] = [];
 const result = {
   events,
   closed: attempts({
-    "fs.openSync": () => fs.openSync(process.execPath, "r"),
-    "fs.writeSync": () => replacedWriteSync(1, "x"),
     "fs.promises.readFile": () => fs.promises.readFile(process.execPath),
     "fs/promises.readFile": () => fsPromises.readFile(process.execPath),
     "fs.createReadStream": () => fs.createReadStream(process.execPath),
-    "child_process.spawn": () => childProcess.spawn(process.execPath),
+    "child_process.fork": () => childProcess.fork(process.execPath),
     "dgram.createSocket": () => dgram.createSocket("udp4"),
     "dns.resolve": () => dns.resolve("localhost", () => undefined),
     "dns.promises.lookup": () => dns.promises.lookup("localhost"),
@@ -62,7 +63,13 @@ const result = {
     "crypto.subtle.digest": () => crypto.subtle.digest("SHA-256", new Uint8Array(1)),
     "timers/promises.setTimeout": () => timersPromises.setTimeout(1),
   }),
-  file: attempts({ "fs.readFileSync": () => readFileSync(process.execPath) }),
+  missing: attempts({
+    "fs.readFileSync": () => readFileSync(process.execPath),
+    "fs.openSync": () => fs.openSync(process.execPath, "r"),
+    "fs.writeSync": () => replacedWriteSync(1, "x"),
+    "child_process.spawn": () => childProcess.spawn(process.execPath),
+    "process.kill": () => process.kill(process.ppid, 0),
+  }),
   chance: [
     Math.random(),
     crypto.randomBytes(8).toString("hex"),

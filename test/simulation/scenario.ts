@@ -1,10 +1,22 @@
 /**
- * One simulated run: a gateway, its backends and clients, faults, a quiet phase, and a shutdown. Checks the invariants
+ * One simulated run: gateways, their backends and clients, faults, a quiet phase, and a shutdown. Checks the invariants
  * on the way and returns the first that was broken, with a digest of everything that happened.
  */
 import crypto from "node:crypto";
-import type { App } from "../../src/app/app-options.ts";
+import { Children } from "./children.ts";
+import {
+  ADDRESSES,
+  CONFIG_FILE,
+  configOf,
+  gatewayAddress,
+  LLM_BUDGET,
+  PORT,
+  REDIS_PORT,
+  STDIO_SERVER,
+  type StoreKind,
+} from "./config.ts";
 import { Files } from "./files.ts";
+import { addressOf, Gateways, loadCode, pidOf } from "./gateways.ts";
 import { HttpBackend } from "./http-backend.ts";
 import { HttpClient } from "./http-client.ts";
 import { isolate, realWork, seal } from "./isolate.ts";
@@ -14,8 +26,11 @@ import { McpClient } from "./mcp-client.ts";
 import { McpServer } from "./mcp-server.ts";
 import { type Faults, Network, NO_FAULTS } from "./network.ts";
 import { sleep } from "./peer.ts";
+import { Redis } from "./redis.ts";
+import { Requests } from "./requests.ts";
 import { Scheduler } from "./scheduler.ts";
 import { Seeded } from "./seeded.ts";
+import { StdioServer } from "./stdio-server.ts";
 
 export interface Options {
   readonly seed: number;
@@ -38,94 +53,53 @@ export interface Result {
   readonly statuses: Readonly<Record<string, number>>;
 }
 
-const GATEWAY = "10.0.0.1";
-const PORT = 8080;
-/** The servers of the gateway by name. */
-const ADDRESSES: Readonly<Record<string, string>> = {
-  "one.test": "10.0.1.1",
-  "two.test": "10.0.1.2",
-  "tools.test": "10.0.2.1",
-  "llm-one.test": "10.0.3.1",
-  "llm-two.test": "10.0.3.2",
-};
-const CONFIG_FILE = "/gateway/config.yaml";
 /** Average time between two changes of the configuration. */
 const RELOAD_MS = 20 * 60_000;
-const LLM_BUDGET = 30_000;
-const DRAIN_MS = 10_000;
-/** The drain, the limit for closing resources, and the last connections. */
-const SHUTDOWN_LIMIT_MS = DRAIN_MS + 8_000 + 5_000;
+/** Average time between two upgrades or failures of a gateway or of Redis. */
+const OPERATION_MS = 15 * 60_000;
+const MOST_KILLS = 3;
+const MOST_CLOCK_ERROR_MS = 5 * 60_000;
+/** After a failure, everything works again within this time. */
+const RECOVERY_MS = 30_000;
 /** All time limits of clients, backends, and the gateway have passed after this time. */
 const QUIET_MS = 30 * 60_000;
+/** The durations of an iteration of the gateway's event loop, which depend on its load. */
+const ITERATIONS_MS = [0.001, 1, 10];
 /** Average time between two visits of a client. */
 const PAUSE_MS = 120_000;
-
-/** Each version of the configuration changes the routes of all kinds of backends. */
-function configOf(version: number): string {
-  return `
-config:
-  drainTimeout: ${DRAIN_MS / 1000}s
-  logging: { format: json }
-gateways: { default: { port: ${PORT} } }
-routes:
-  - name: mcp
-    matches: [{ path: { pathPrefix: /mcp } }]
-    policies: { responseHeaderModifier: { set: { x-version: "${version}" } } }
-    backends:
-      - mcp:
-          sessionIdleTtl: 5m
-          targets: [{ name: tools, mcp: { url: "http://tools.test/mcp" } }]
-  - name: llm
-    matches: [{ path: { pathPrefix: /v1 } }]
-    policies:
-      responseHeaderModifier: { set: { x-version: "${version}" } }
-      budgets:
-        limits: [{ name: user, tokens: ${LLM_BUDGET}, per: day, key: 'request.headers["x-user"]' }]
-    backends:
-      - ai:
-          name: llm
-          groups:
-            - providers: [{ provider: { openAICompatible: { baseUrl: "http://llm-one.test/v1" } }, timeouts: { firstByte: 20s, idle: 30s } }]
-            - providers: [{ provider: { openAICompatible: { baseUrl: "http://llm-two.test/v1" } }, timeouts: { firstByte: 20s, idle: 30s } }]
-  - name: http
-    policies:
-      timeout: { requestTimeout: 30s }
-      responseHeaderModifier: { set: { x-version: "${version}" } }
-    backends:
-      - { host: "one.test:80", weight: ${1 + (version % 3)} }
-      - { host: "two.test:80" }
-`;
-}
 
 export async function simulate(options: Options, runLater: (run: () => void) => void): Promise<Result> {
   const { seed, hours, firstClient, clients, timeline } = options;
   const random = new Seeded(seed, "scenario");
   const scheduler = new Scheduler(seed);
-  const network = new Network(scheduler, random.part("network"));
+  const network = new Network(scheduler, random.part("network"), random.pick(ITERATIONS_MS));
   const isCalm = random.chance(0.2);
+  const store: StoreKind = random.pick(["memory", "folder", "redis"]);
+  const replicas = store === "redis" ? 2 : 1;
   const faults = isCalm ? NO_FAULTS : someFaults(random.part("faults"));
   const names = random.part("names");
   isolate({
     scheduler,
     network,
     random: random.part("gateway"),
-    address: GATEWAY,
-    faultsTo: () => faults,
+    addressOf,
+    pidOf,
+    // The scenario itself disturbs Redis, to know when spending may be lost.
+    faultsTo: (address) => (address === ADDRESSES["redis.test"] ? NO_FAULTS : faults),
     resolve: (name) => ({
       delayMs: names.exponential(2),
-      addresses: name in ADDRESSES ? [ADDRESSES[name] as string] : [],
+      addresses: name in ADDRESSES ? [ADDRESSES[name as keyof typeof ADDRESSES]] : [],
     }),
   });
-  const [{ startApp }, { watchAccounts }, { systemClock }] = await Promise.all([
-    import("../../src/app/app.ts"),
-    import("./accounts.ts"),
-    import("../../src/base/clock.ts"),
-  ]);
-  const accounts = watchAccounts();
+  const kills = store === "memory" ? 0 : Math.min(MOST_KILLS, Math.ceil(hours));
+  const code = await loadCode(replicas + 1 + kills);
   const digest = crypto.createHash("sha256");
-  const files = new Files();
-  files.write(CONFIG_FILE, configOf(0));
-  await seal(files);
+  const files = new Files(network, random.part("files"));
+  files.write(CONFIG_FILE, configOf(0, store));
+  const children = new Children(network, {
+    [STDIO_SERVER]: (child) => void new StdioServer(child, random.part(child.stdin.label), report).run(),
+  });
+  await seal(files, children);
 
   let broken: string | undefined;
   const note = (line: string): void => {
@@ -143,20 +117,6 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
   process.on("unhandledRejection", (error) => breaks("no rejection is unhandled", stackOf(error)));
 
   const requests = new Requests(breaks);
-  let isOver = false;
-  const report = {
-    scheduler,
-    network,
-    faults,
-    isCalm,
-    gateway: { address: GATEWAY, port: PORT },
-    pauseMs: PAUSE_MS,
-    isOver: () => isOver,
-    sent: requests.sent,
-    answered: requests.answered,
-    arrived: requests.arrived,
-    broken: breaks,
-  };
   const output = {
     write(line: string) {
       if (line.includes('"started"')) return;
@@ -167,6 +127,38 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     dropped: () => 0,
     flushSync: () => undefined,
   };
+  const gateways = new Gateways(random.part("gateways"), code, {
+    scheduler,
+    network,
+    children,
+    output,
+    note,
+    killed: requests.killed,
+    broken: breaks,
+  });
+  let isOver = false;
+  files.isRunning = gateways.isRunning;
+  /** When a gateway or its store failed. */
+  const failures: { readonly fromMs: number; toMs: number }[] = [];
+  const failedBetween = (fromMs: number, toMs: number): boolean =>
+    failures.some((failure) => failure.fromMs <= toMs && failure.toMs >= fromMs);
+  const report = {
+    scheduler,
+    network,
+    faults,
+    isCalm,
+    gateways: Array.from({ length: replicas }, (_, i) => ({ address: gatewayAddress(i), port: PORT })),
+    pauseMs: PAUSE_MS,
+    isOver: () => isOver,
+    mustSucceed: (sentMs = scheduler.nowMs) =>
+      isCalm && !gateways.mayHaveCut(sentMs) && !failedBetween(sentMs, scheduler.nowMs),
+    upgradedSince: gateways.upgradedSince,
+    failedBetween,
+    sent: requests.sent,
+    answered: requests.answered,
+    arrived: requests.arrived,
+    broken: breaks,
+  };
 
   function clientOf(index: number): { run(): Promise<void> } {
     const own = random.part(`client ${index}`);
@@ -175,55 +167,96 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     return new HttpClient(index, own, report);
   }
 
-  /** Some versions are invalid, and the gateway must keep the last valid one. */
-  async function reloadNowAndThen(own: Seeded): Promise<void> {
-    for (let version = 1; !isOver; version++) {
-      await sleep(scheduler, own.exponential(RELOAD_MS));
-      if (!isOver) files.write(CONFIG_FILE, own.chance(0.2) ? "routes: 7" : configOf(version));
+  /** Calls `act` at random times. Resolves at the end of the last call. */
+  async function nowAndThen(own: Seeded, meanMs: number, act: (number: number) => Promise<void>): Promise<void> {
+    for (let number = 1; ; number++) {
+      const pauseMs = own.exponential(meanMs);
+      if (scheduler.nowMs + pauseMs >= hours * 3_600_000) return;
+      await sleep(scheduler, pauseMs);
+      await act(number);
     }
   }
 
-  async function run(): Promise<void> {
-    const [one = "", two = "", tools = "", llmOne = "", llmTwo = ""] = Object.values(ADDRESSES);
-    const backends = [
-      new HttpBackend(one, 80, random.part(one), report),
-      new HttpBackend(two, 80, random.part(two), report),
-      new McpServer(tools, 80, random.part(tools), report),
-      new LlmProvider("one", llmOne, random.part(llmOne), report),
-      new LlmProvider("two", llmTwo, random.part(llmTwo), report),
-    ];
-    const app: App = await startApp({
-      sources: [CONFIG_FILE],
-      environment: {},
-      clock: systemClock,
-      output,
-      version: "0.0.0-simulation",
-      readStdin: () => "",
-      heapSize: () => ({ usedBytes: 1, limitBytes: 100 }),
-      memoryLimits: MEMORY,
+  /** Some versions are invalid, and the gateway must keep the last valid one. */
+  function reload(own: Seeded): Promise<void> {
+    return nowAndThen(own, RELOAD_MS, async (version) =>
+      files.write(CONFIG_FILE, own.chance(0.2) ? "routes: 7" : configOf(version, store)),
+    );
+  }
+
+  /** Upgrades, kills, and restarts gateways, and disturbs their store. */
+  function operate(own: Seeded, redis: Redis | undefined): Promise<void> {
+    const kill = async (): Promise<void> => {
+      if (gateways.canReplace) await gateways.kill(own.int(replicas), own.exponential(10_000));
+    };
+    const failures: Readonly<Record<StoreKind, readonly (() => Promise<void>)[]>> = {
+      memory: [],
+      folder: [
+        kill,
+        () => {
+          if (gateways.canReplace) files.failPower();
+          return kill();
+        },
+        async () => {
+          files.isFull = true;
+          await sleep(scheduler, own.exponential(20_000));
+          files.isFull = false;
+        },
+      ],
+      redis: [
+        kill,
+        async () => {
+          redis?.stop();
+          await sleep(scheduler, own.exponential(20_000));
+          redis?.start();
+        },
+        async () => redis?.stall(own.exponential(3_000)),
+      ],
+    };
+    return nowAndThen(own, OPERATION_MS, () => {
+      if (own.chance(0.2)) scheduler.clockErrorMs = own.between(-MOST_CLOCK_ERROR_MS, MOST_CLOCK_ERROR_MS);
+      const isUpgrade = own.chance(0.4);
+      const fail = own.pick(failures[store]);
+      return isUpgrade || fail === undefined ? gateways.upgrade(own.int(replicas)) : failFor(fail);
     });
+  }
+
+  async function failFor(fail: () => Promise<void>): Promise<void> {
+    const failure = { fromMs: scheduler.nowMs, toMs: Number.POSITIVE_INFINITY };
+    failures.push(failure);
+    await fail();
+    await sleep(scheduler, RECOVERY_MS);
+    failure.toMs = scheduler.nowMs;
+  }
+
+  async function run(): Promise<void> {
+    const address = (name: keyof typeof ADDRESSES): string => ADDRESSES[name];
+    const partOf = (name: keyof typeof ADDRESSES): Seeded => random.part(address(name));
+    const backends = [
+      new HttpBackend(address("one.test"), 80, partOf("one.test"), report),
+      new HttpBackend(address("two.test"), 80, partOf("two.test"), report),
+      new McpServer(address("tools.test"), 80, partOf("tools.test"), report),
+      new LlmProvider("one", address("llm-one.test"), partOf("llm-one.test"), report),
+      new LlmProvider("two", address("llm-two.test"), partOf("llm-two.test"), report),
+    ];
+    const scripts = store === "redis" ? code[0]?.redisScripts : undefined;
+    const redis = scripts && new Redis(address("redis.test"), REDIS_PORT, network, scripts);
+    for (let i = 0; i < replicas; i++) await gateways.start(i);
     const running = Array.from({ length: clients - firstClient }, (_, i) => clientOf(firstClient + i).run());
-    void reloadNowAndThen(random.part("reloads"));
-    await sleep(scheduler, hours * 3_600_000);
+    const operating = [reload(random.part("reloads")), operate(random.part("operations"), redis)];
+    await sleep(scheduler, hours * 3_600_000 - scheduler.nowMs);
     isOver = true;
+    await Promise.all(operating);
     const stopsBusy = random.chance(0.5) && !isCalm;
     if (!stopsBusy) {
       await Promise.all(running);
       await sleep(scheduler, QUIET_MS);
-      for (const account of accounts()) breaks("memory accounts are empty when nothing happens", account);
+      for (const account of gateways.accounts()) breaks("memory accounts are empty when nothing happens", account);
     }
-    const stoppedMs = scheduler.nowMs;
-    const late = scheduler.after(SHUTDOWN_LIMIT_MS, () => breaks("the shutdown ends in time", "it has not"));
-    await app.stop();
-    scheduler.cancel(late);
-    note(`stopped after ${(scheduler.nowMs - stoppedMs).toFixed(3)}`);
+    await gateways.stop();
     await Promise.all(running);
     for (const backend of backends) backend.close();
-    await sleep(scheduler, QUIET_MS);
-    for (const account of accounts()) breaks("memory accounts are empty after the shutdown", account);
-    for (const { label } of network.openSides(GATEWAY)) breaks("the shutdown closes all connections", label);
     requests.checkEnd();
-    if (scheduler.pending > 0) breaks("the shutdown stops all timers", `${scheduler.pending} tasks wait`);
     for (const work of realWork()) breaks("nothing happens outside of the simulation", work);
   }
 
@@ -250,17 +283,6 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
   });
 }
 
-const MIB = 1024 * 1024;
-/** The limits do not depend on the machine. */
-const MEMORY = {
-  bodyBytes: 64 * MIB,
-  sessionBytes: 32 * MIB,
-  streamBytes: 32 * MIB,
-  messageBytes: 32 * MIB,
-  storeBytes: 32 * MIB,
-  cacheBytes: 16 * MIB,
-};
-
 function someFaults(random: Seeded): Faults {
   const some = (most: number): number => (random.chance(0.5) ? random.between(0, most) : 0);
   return {
@@ -277,60 +299,4 @@ function someFaults(random: Seeded): Faults {
 
 function stackOf(error: unknown): string {
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
-}
-
-/** Requests that the gateway must not repeat. */
-const ONCE = new Set(["POST", "MCP"]);
-
-/** Follows every request from its client to its record in the log. */
-class Requests {
-  readonly #broken: (invariant: string, detail: string) => void;
-  readonly #open = new Map<string, { method: string; status: number | undefined; arrivals: number; records: number }>();
-  readonly #statuses = new Map<number, number>();
-  count = 0;
-
-  constructor(broken: (invariant: string, detail: string) => void) {
-    this.#broken = broken;
-  }
-
-  readonly sent = (nonce: string, method: string): void => {
-    this.count += 1;
-    this.#open.set(nonce, { method, status: undefined, arrivals: 0, records: 0 });
-  };
-
-  readonly answered = (nonce: string, status: number): void => {
-    const request = this.#open.get(nonce);
-    if (request) request.status = status;
-    this.#statuses.set(status, (this.#statuses.get(status) ?? 0) + 1);
-  };
-
-  readonly arrived = (nonce: string): void => {
-    const request = this.#open.get(nonce);
-    if (request === undefined) {
-      this.#broken("backends receive only what clients sent", nonce);
-      return;
-    }
-    request.arrivals += 1;
-    if (ONCE.has(request.method) && request.arrivals > 1)
-      this.#broken("a request that is not idempotent is sent once", nonce);
-  };
-
-  logged(line: string): void {
-    const nonce = /"path":"\/(c\d+-\d+)\//.exec(line)?.[1];
-    const request = nonce === undefined ? undefined : this.#open.get(nonce);
-    if (request === undefined) return;
-    request.records += 1;
-    if (request.records > 1) this.#broken("every request ends exactly once", `${nonce} has ${request.records} records`);
-  }
-
-  checkEnd(): void {
-    // The access log of MCP and LLM requests does not name the exchange.
-    for (const [nonce, { method, status, arrivals, records }] of this.#open)
-      if (method !== "MCP" && method !== "LLM" && (status !== undefined || arrivals > 0) && records !== 1)
-        this.#broken("every request ends exactly once", `${nonce} has ${records} records, status ${status}`);
-  }
-
-  statuses(): Record<string, number> {
-    return Object.fromEntries([...this.#statuses].sort(([a], [b]) => a - b));
-  }
 }

@@ -1,12 +1,19 @@
 /**
  * Runs tasks in the order of a virtual clock. Between two tasks, all pending `process.nextTick` callbacks and promise
  * jobs run, as between two callbacks of Node's event loop. Time passes only from task to task.
+ *
+ * A task belongs to a simulated process: to the one that was running when the task was added, unless another is given.
+ * The tasks of a process that was ended do not run.
  */
 import { Seeded } from "./seeded.ts";
+
+/** The process of the network, the clients, and the backends. */
+export const OUTSIDE = "";
 
 export interface Task {
   readonly atMs: number;
   readonly sequence: number;
+  readonly process: string;
   /** Undefined after it has run or was canceled. */
   run: (() => void) | undefined;
 }
@@ -20,6 +27,10 @@ const runJobs = (process as unknown as { _tickCallback(): void })._tickCallback;
 export class Scheduler {
   /** Milliseconds since the start. */
   nowMs = 0;
+  /** The wall clock of the simulated processes is wrong by this much. */
+  clockErrorMs = 0;
+  /** The running process. */
+  process = OUTSIDE;
   /** Tasks that have run. */
   steps = 0;
   /** Receives exceptions that no code caught. */
@@ -30,30 +41,47 @@ export class Scheduler {
   readonly #heap: Task[] = [];
   #sequence = 0;
   #lastImmediateMs = 0;
+  readonly #ended = new Set<string>();
 
   constructor(seed: number) {
     this.#random = new Seeded(seed, "scheduler");
   }
 
-  after(delayMs: number, run: () => void): Task {
-    const task = { atMs: this.nowMs + Math.max(0, delayMs), sequence: this.#sequence++, run };
+  after(delayMs: number, run: () => void, process = this.process): Task {
+    return this.at(this.nowMs + Math.max(0, delayMs), run, process);
+  }
+
+  /** Tasks of the same time run in the order of the calls. */
+  at(atMs: number, run: () => void, process = this.process): Task {
+    const task = { atMs, sequence: this.#sequence++, run, process };
     this.#push(task);
     return task;
+  }
+
+  /** The rest of the current task belongs to this process. Returns false if it has ended. */
+  enter(process: string): boolean {
+    this.process = process;
+    return !this.#ended.has(process);
+  }
+
+  /** Discards the tasks of a process. */
+  end(process: string): void {
+    this.#ended.add(process);
   }
 
   /** Runs in the next iteration of the event loop, in the order of the calls. */
   immediate(run: () => void): Task {
     this.#lastImmediateMs = Math.max(this.#lastImmediateMs, this.nowMs + this.#random.fraction() * ITERATION_MS);
-    return this.after(this.#lastImmediateMs - this.nowMs, run);
+    return this.at(this.#lastImmediateMs, run);
   }
 
   cancel(task: Task): void {
     task.run = undefined;
   }
 
-  /** The number of tasks that wait. */
-  get pending(): number {
-    return this.#heap.filter(({ run }) => run !== undefined).length;
+  /** The number of tasks of a process that wait. */
+  pending(process: string): number {
+    return this.#heap.filter((task) => task.run !== undefined && task.process === process).length;
   }
 
   /** Runs tasks until `isOver`. Returns false if none is left before. Must not be called from a promise job. */
@@ -63,7 +91,7 @@ export class Scheduler {
       const task = this.#pop();
       if (task === undefined) return false;
       const { run } = task;
-      if (run === undefined) continue;
+      if (run === undefined || !this.enter(task.process)) continue;
       task.run = undefined;
       this.nowMs = Math.max(this.nowMs, task.atMs);
       this.steps += 1;

@@ -5,7 +5,7 @@
 import net from "node:net";
 import { getSystemErrorMap } from "node:util";
 import type { Faults, Listener, Network, NetworkError, Side } from "./network.ts";
-import type { Scheduler } from "./scheduler.ts";
+import type { Scheduler, Task } from "./scheduler.ts";
 
 interface Request {
   oncomplete?(status: number): void;
@@ -130,12 +130,26 @@ interface ConnectOptions extends net.SocketConstructorOpts {
 interface ListenOptions {
   readonly host?: string;
   readonly port?: number;
+  /** The descriptor of a listening socket that another process has handed over. */
+  readonly fd?: number;
 }
 
-/** `address` is the one of the simulated gateways. `faultsTo` gives the faults of their connections to a backend. */
-export function simulateSockets(network: Network, address: string, faultsTo: (to: string) => Faults, lookup: Lookup) {
+interface TimedSocket extends net.Socket {
+  idleTask?: Task | undefined;
+  _unrefTimer?(): void;
+}
+
+/** `addressOf` gives the address of a process. `faultsTo` gives the faults of the connections to a backend. */
+export function simulateSockets(
+  network: Network,
+  addressOf: (process: string) => string,
+  faultsTo: (to: string) => Faults,
+  lookup: Lookup,
+) {
+  const { scheduler } = network;
   net.connect = net.createConnection = function connect(options: ConnectOptions): net.Socket {
     const { host = "127.0.0.1", port = 0 } = options;
+    const address = addressOf(scheduler.process);
     const ours = createHandle(network.scheduler, address, host);
     const socket = new net.Socket({ ...options, handle: ours.handle, manualStart: true } as object) as OpenSocket;
     socket.connecting = true;
@@ -164,25 +178,29 @@ export function simulateSockets(network: Network, address: string, faultsTo: (to
   net.Server.prototype.listen = function listen(this: OpenServer, ...args: unknown[]): net.Server {
     const [first, second] = args;
     const done = args.findLast((arg) => typeof arg === "function") as (() => void) | undefined;
-    const { port: wanted = 0, host = "0.0.0.0" } =
+    const options: ListenOptions =
       typeof first === "number"
-        ? { port: first, host: typeof second === "string" ? second : undefined }
+        ? { port: first, ...(typeof second === "string" ? { host: second } : {}) }
         : (first as ListenOptions);
-    const port = wanted === 0 ? network.freePort() : wanted;
-    const accept = acceptInto(this, network.scheduler);
-    const name = { address: host, port, family: "IPv4" };
-    const listener: Listener = { accept };
-    network.scheduler.after(0, () => {
-      if (!network.listen(host, port, listener)) {
+    const own = { address: addressOf(scheduler.process), port: options.port || network.freePort() };
+    const listener: Listener = { process: scheduler.process, accept: acceptInto(this, scheduler) };
+    const open = (): { address: string; port: number } | undefined => {
+      if (options.fd !== undefined) return network.share(options.fd, listener);
+      return network.listen(own.address, own.port, listener) ? own : undefined;
+    };
+    scheduler.after(0, () => {
+      const opened = open();
+      if (opened === undefined) {
         this.emit("error", systemError("listen", "EADDRINUSE"));
         return;
       }
+      const { address, port } = opened;
       this._handle = {
         close(closed?: () => void) {
-          network.unlisten(host, port, listener);
-          if (closed) network.scheduler.after(0, closed);
+          network.unlisten(listener);
+          if (closed) scheduler.after(0, closed);
         },
-        getsockname: (out: object) => void Object.assign(out, name),
+        getsockname: (out: object) => void Object.assign(out, { address, port, family: "IPv4" }),
         ref: () => undefined,
         unref: () => undefined,
       };
@@ -191,6 +209,28 @@ export function simulateSockets(network: Network, address: string, faultsTo: (to
     if (done) this.once("listening", done);
     return this;
   } as typeof net.Server.prototype.listen;
+
+  net.Socket.prototype.setTimeout = function setTimeout(this: TimedSocket, ms: number, onTimeout?: () => void) {
+    const refresh = (): void => {
+      if (this.idleTask) scheduler.cancel(this.idleTask);
+      this.idleTask = ms > 0 && !this.destroyed ? scheduler.after(ms, () => this.emit("timeout")) : undefined;
+    };
+    // Node calls this for every read and write.
+    this._unrefTimer = refresh;
+    refresh();
+    if (ms === 0) return this;
+    if (onTimeout) this.once("timeout", onTimeout);
+    return this.once("close", refresh);
+  } as typeof net.Socket.prototype.setTimeout;
+}
+
+/** A socket of Node for a side of a connection. */
+export function socketOn(side: Side, scheduler: Scheduler, allowHalfOpen = false): OpenSocket {
+  const ours = createHandle(scheduler, side.address, side.peer.address);
+  const options = { handle: ours.handle, allowHalfOpen, readable: true, writable: true };
+  const socket = new net.Socket(options as object) as OpenSocket;
+  ours.connectTo(side, socket);
+  return socket;
 }
 
 function acceptInto(server: OpenServer, scheduler: Scheduler): (side: Side) => void {
@@ -200,15 +240,7 @@ function acceptInto(server: OpenServer, scheduler: Scheduler): (side: Side) => v
       server.emit("drop", {});
       return;
     }
-    const ours = createHandle(scheduler, side.address, side.peer.address);
-    const options = {
-      handle: ours.handle,
-      allowHalfOpen: server.allowHalfOpen ?? false,
-      readable: true,
-      writable: true,
-    };
-    const socket = new net.Socket(options as object) as OpenSocket;
-    ours.connectTo(side, socket);
+    const socket = socketOn(side, scheduler, server.allowHalfOpen);
     server._connections += 1;
     socket.server = server;
     socket._server = server;

@@ -118,7 +118,11 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
         fail((error as Error).message);
       }
     });
-    if (outcome.ok) return outcome;
+    if (outcome.ok) {
+      // The new process has the content of an in-memory store. Other stores are already closed.
+      if (before?.kind === "memory") await before.close();
+      return outcome;
+    }
     successor?.kill();
     if (before !== undefined) await restoreStore(before);
     return outcome;

@@ -1,0 +1,38 @@
+/**
+ * Bundles the simulation, and the gateway as a separate file. `mutation` is one of `mutations.mjs`.
+ */
+import { readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+const folder = dirname(fileURLToPath(import.meta.url));
+const root = join(folder, "../..");
+
+export function bundle(outdir, mutation) {
+  return build({
+    entryPoints: ["main.ts", "gateway.ts"].map((name) => join(folder, name)),
+    outdir,
+    bundle: true,
+    platform: "node",
+    format: "esm",
+    packages: "external",
+    sourcemap: true,
+    logLevel: "error",
+    plugins: mutation ? [mutate(mutation)] : [],
+  });
+}
+
+function mutate({ file, find, replace }) {
+  return {
+    name: "mutate",
+    setup({ onLoad }) {
+      onLoad({ filter: /\.ts$/ }, ({ path }) => {
+        if (path !== join(root, file)) return undefined;
+        const text = readFileSync(path, "utf8");
+        if (text.split(find).length !== 2) throw new Error(`${file} does not contain the text of the mutation once`);
+        return { contents: text.replace(find, () => replace), loader: "ts" };
+      });
+    },
+  };
+}

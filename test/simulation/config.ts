@@ -1,0 +1,81 @@
+/**
+ * The configuration and the addresses of a simulation.
+ */
+export const CONFIG_FILE = "/gateway/config.yaml";
+export const PORT = 8080;
+export const REDIS_PORT = 6379;
+export const DRAIN_MS = 10_000;
+/** The program of the MCP server that the gateway runs as a child process. */
+export const STDIO_SERVER = "stdio-server";
+/** The tokens that a user of the LLM may spend in a day. */
+export const LLM_BUDGET = 8_000;
+
+/** The servers of the gateway by name. */
+export const ADDRESSES = {
+  "one.test": "10.0.1.1",
+  "two.test": "10.0.1.2",
+  "tools.test": "10.0.2.1",
+  "llm-one.test": "10.0.3.1",
+  "llm-two.test": "10.0.3.2",
+  "redis.test": "10.0.4.1",
+};
+
+export function gatewayAddress(replica: number): string {
+  return `10.0.0.${1 + replica}`;
+}
+
+export type StoreKind = "memory" | "folder" | "redis";
+
+const STORES: Readonly<Record<StoreKind, string>> = {
+  memory: "memory",
+  folder: "{ folder: /gateway/state }",
+  redis: `{ redis: "redis://redis.test:${REDIS_PORT}" }`,
+};
+
+/** Each version of the configuration changes the routes of all kinds of backends. */
+export function configOf(version: number, store: StoreKind): string {
+  const changed = `responseHeaderModifier: { set: { x-version: "${version}" } }`;
+  return `
+config:
+  drainTimeout: ${DRAIN_MS / 1000}s
+  adminAddr: "off"
+  logging: { format: json }
+  store: ${STORES[store]}
+gateways: { default: { port: ${PORT} } }
+routes:
+  - name: mcp
+    matches: [{ path: { pathPrefix: /mcp } }]
+    policies: { ${changed} }
+    backends:
+      - mcp:
+          sessionIdleTtl: 5m
+          targets: [{ name: tools, mcp: { url: "http://tools.test/mcp" } }]
+  - name: stdio
+    matches: [{ path: { pathPrefix: /stdio } }]
+    policies: { ${changed} }
+    backends:
+      - mcp:
+          sessionIdleTtl: 5m
+          targets: [{ name: child, stdio: { cmd: ${STDIO_SERVER} } }]
+  - name: llm
+    matches: [{ path: { pathPrefix: /v1 } }]
+    policies:
+      ${changed}
+      budgets:
+        limits: [{ name: user, tokens: ${LLM_BUDGET}, per: day, key: 'request.headers["x-user"]' }]
+    backends:
+      - ai:
+          name: llm
+          groups:
+            - providers: [{ provider: { openAICompatible: { baseUrl: "http://llm-one.test/v1" } }, timeouts: { firstByte: 20s, idle: 30s } }]
+            - providers: [{ provider: { openAICompatible: { baseUrl: "http://llm-two.test/v1" } }, timeouts: { firstByte: 20s, idle: 30s } }]
+  - name: http
+    policies:
+      timeout: { requestTimeout: 30s }
+      ${version % 2 === 0 ? "" : "retry: { attempts: 2, backoff: 100ms, codes: [503] }"}
+      ${changed}
+    backends:
+      - { host: "one.test:80", weight: ${1 + (version % 3)} }
+      - { host: "two.test:80" }
+`;
+}

@@ -1,0 +1,21 @@
+/**
+ * The gateway's code as one simulated process sees it. It is bundled into one file, which each process imports again,
+ * so that processes share no variables.
+ */
+import { startApp } from "../../src/app/app.ts";
+import { HANDED_SOCKETS } from "../../src/app/upgrade/messages.ts";
+import { openPredecessor } from "../../src/app/upgrade/predecessor.ts";
+import { systemClock } from "../../src/base/clock.ts";
+import { ADD, REPLACE } from "../../src/store/redis-store.ts";
+import { watchAccounts } from "./accounts.ts";
+
+export const gatewayCode = {
+  startApp,
+  openPredecessor,
+  handedSockets: HANDED_SOCKETS,
+  clock: systemClock,
+  redisScripts: { add: ADD, replace: REPLACE },
+  accounts: watchAccounts(),
+};
+
+export type GatewayCode = typeof gatewayCode;
