@@ -13,6 +13,7 @@ import { parse } from "yaml";
 const KINDS = [
   "gatewayclasses",
   "gateways",
+  "listenersets",
   "httproutes",
   "grpcroutes",
   "tlsroutes",

@@ -108,6 +108,20 @@ export function attempts() {
       ],
       refused: "Accepted",
     },
+    "a ListenerSet on a Gateway of another namespace": {
+      objects: [
+        {
+          apiVersion: `${GATEWAY_GROUP}/v1`,
+          kind: "ListenerSet",
+          metadata: { name: "attempt-u", namespace: OWN },
+          spec: {
+            parentRef: { name: "edge", namespace: THEIRS },
+            listeners: [{ name: "http", port: 18_083, protocol: "HTTP" }],
+          },
+        },
+      ],
+      refused: "Accepted",
+    },
     "a policy on a route of another namespace": {
       objects: [
         policyOf("attempt-i", {

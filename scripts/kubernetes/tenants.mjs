@@ -108,7 +108,7 @@ async function tryOne(api, findings, what, { objects, refused }) {
       async () => {
         const { status } = await api.get(`${pathOf(last)}/${last.metadata.name}`);
         condition = conditionsOf(status).find(({ type }) => type === refused);
-        return condition !== undefined;
+        return condition !== undefined && condition.status !== "Unknown";
       },
       20_000,
     );

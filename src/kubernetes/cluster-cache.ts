@@ -291,6 +291,13 @@ export interface WatchedKind {
 export const KINDS: readonly WatchedKind[] = [
   { kind: "GatewayClass", apiVersion: `${GATEWAY_API_GROUP}/v1`, plural: "gatewayclasses" },
   { kind: "Gateway", apiVersion: `${GATEWAY_API_GROUP}/v1`, plural: "gateways", isReported: true },
+  {
+    kind: "ListenerSet",
+    apiVersion: `${GATEWAY_API_GROUP}/v1`,
+    plural: "listenersets",
+    isOptional: true,
+    isReported: true,
+  },
   { kind: "HTTPRoute", apiVersion: `${GATEWAY_API_GROUP}/v1`, plural: "httproutes", isReported: true },
   {
     kind: "GRPCRoute",

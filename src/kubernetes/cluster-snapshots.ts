@@ -13,6 +13,7 @@ import {
 } from "../config/documents/cluster.ts";
 import {
   CONTROLLER_NAME,
+  fullName,
   type PolicyResource,
   type ResourceResult,
   type Verdict,
@@ -68,7 +69,8 @@ export function createClusterView(objects: readonly KubernetesObject[], nowMs: n
   const routes = objects.filter(({ kind }) => ROUTE_KINDS.has(kind));
   const ownPolicies = objects.filter(({ kind }) => kind === "GatewayPolicy");
   const backends = objects.filter(({ kind }) => kind === "Backend");
-  const documents = [...gateways, ...routes, ...ownPolicies, ...backends].map(clusterDocument);
+  const sets = objects.filter(({ kind }) => kind === "ListenerSet");
+  const documents = [...gateways, ...sets, ...routes, ...ownPolicies, ...backends].map(clusterDocument);
   const recordings = new Map<unknown, ReturnType<typeof recordingCluster>>();
   const translated = translateResources({
     documents,
@@ -93,15 +95,29 @@ export function createClusterView(objects: readonly KubernetesObject[], nowMs: n
     const message = `GatewayClass ${name} is not accepted`;
     return { ...outcome, accepted: { isTrue: false, reason: "InvalidParameters", message } };
   });
-  const result = { ...translated, gatewayOutcomes };
+  const refusedGateways = new Set(
+    gatewayOutcomes.filter(({ accepted }) => !accepted.isTrue).map(({ document }) => fullName(document)),
+  );
+  const listenerSetOutcomes = translated.listenerSetOutcomes.map((outcome) => {
+    if (!outcome.accepted.isTrue || !refusedGateways.has(keyOf(outcome.gateway.namespace, outcome.gateway.name)))
+      return outcome;
+    const message = "The Gateway is not accepted";
+    return { ...outcome, accepted: { isTrue: false, reason: "ParentNotAccepted", message } };
+  });
+  const result = { ...translated, gatewayOutcomes, listenerSetOutcomes };
+  const attachedSets = translated.listenerSetOutcomes.filter(({ accepted }) => accepted.reason !== "NotAllowed");
   const endpoints = allEndpoints(objects);
 
   const snapshots = new Map<string, Snapshot>();
   for (const gateway of gateways) {
     const key = gatewayKey(gateway);
-    const attached = routes.filter((route) => namesGateway(route, gateway));
-    const targeting = ownPolicies.filter((policy) => targets(policy, [gateway, ...attached]));
-    const own = [gateway, ...attached, ...targeting];
+    const ownSets = attachedSets
+      .filter((set) => keyOf(set.gateway.namespace, set.gateway.name) === key)
+      .map(({ document }) => document.value as KubernetesObject);
+    const parents = new Set([gateway, ...ownSets].map(objectKey));
+    const attached = routes.filter((route) => hasParent(route, parents));
+    const targeting = ownPolicies.filter((policy) => targets(policy, [gateway, ...ownSets, ...attached]));
+    const own = [gateway, ...ownSets, ...attached, ...targeting];
     const used = inOrder(own.flatMap((object) => recordings.get(object)?.used() ?? []));
     snapshots.set(key, createSnapshot(key, [...own, ...used], endpointsFor(used, endpoints)));
   }
@@ -124,11 +140,12 @@ function asResource(policy: KubernetesObject): PolicyResource {
   return { ...policy, spec: policy.spec, status: { ancestors } } as unknown as PolicyResource;
 }
 
-function namesGateway(route: KubernetesObject, gateway: KubernetesObject): boolean {
+/** Ignores kinds: a route that is not served by the Gateway has no effect in its snapshot. */
+function hasParent(route: KubernetesObject, parents: ReadonlySet<string>): boolean {
   const own = route.metadata.namespace ?? "";
   return listOf(specOf(route).parentRefs).some((parent) => {
     const { name, namespace } = (parent ?? {}) as { name?: unknown; namespace?: unknown };
-    return keyOf(textOf(namespace) ?? own, String(name)) === gatewayKey(gateway);
+    return parents.has(keyOf(textOf(namespace) ?? own, String(name)));
   });
 }
 

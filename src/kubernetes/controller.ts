@@ -4,7 +4,7 @@
  */
 
 import type { Clock, Timer } from "../base/clock.ts";
-import { type KubernetesObject, objectKey, specOf } from "../config/documents/cluster.ts";
+import { type KubernetesObject, keyOf, objectKey, specOf } from "../config/documents/cluster.ts";
 import type { Verdict } from "../config/documents/documents.ts";
 import { type GatewayParameters, parametersOf } from "../config/documents/gateway-parameters.ts";
 import { gatewayKey } from "../config/documents/snapshot.ts";
@@ -191,7 +191,10 @@ export async function startController(options: ControllerOptions): Promise<Contr
         const conflict = nameConflict(gateway, cache.of("Service"));
         const result = conflict
           ? { isIncomplete: false, refused: conflict }
-          : await deployer.apply(dataPlaneManifests(gateway, deploy, parametersIn(view, gateway)), exists);
+          : await deployer.apply(
+              dataPlaneManifests(gateway, deploy, parametersIn(view, gateway), portsOfSets(view, gateway)),
+              exists,
+            );
         isIncomplete ||= result.isIncomplete;
         if (result.refused) deployFailures.set(gatewayKey(gateway), result.refused);
       }
@@ -204,7 +207,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
       if (server.instances(key).some(({ ack }) => ack !== undefined)) servedMs.set(key, nowMs);
     const settling = new Set(view.gateways.map(gatewayKey).filter(isSettling));
     const desired = desiredStatuses(view, (key) => stateOf(key), clock.now(), cache.unreadable()).filter(
-      ({ object }) => object.kind !== "Gateway" || !settling.has(objectKey(object)),
+      ({ gateway }) => gateway === undefined || !settling.has(gateway),
     );
     const statuses = [...desired, ...heldStatuses(held, view, cache.unreadable(), clock.now())];
     isIncomplete = (await writer.write(statuses)) || isIncomplete;
@@ -280,6 +283,12 @@ function parametersIn({ classes, cluster }: ClusterView, gateway: KubernetesObje
     classes.find(({ metadata }) => metadata.name === name),
     cluster,
   );
+}
+
+function portsOfSets({ result }: ClusterView, gateway: KubernetesObject): number[] {
+  return result.listenerSetOutcomes
+    .filter((set) => keyOf(set.gateway.namespace, set.gateway.name) === gatewayKey(gateway))
+    .flatMap(({ ports }) => ports);
 }
 
 /** Returns undefined for kinds that are not watched. */

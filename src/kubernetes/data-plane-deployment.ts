@@ -46,6 +46,7 @@ export function dataPlaneManifests(
   gateway: KubernetesObject,
   options: DeployOptions,
   parameters: GatewayParameters = {},
+  portsOfSets: readonly number[] = [],
 ): KubernetesObject[] {
   const { metadata } = gateway;
   const namespace = metadata.namespace ?? "";
@@ -71,7 +72,7 @@ export function dataPlaneManifests(
   const common = { name, namespace, labels, annotations, ownerReferences: [owner] };
   const { replicas = options.replicas, serviceType = options.serviceType } = parameters;
   const isHeadless = serviceType === "None";
-  const ports = portsOf(spec.listeners);
+  const ports = servedPorts([...listOf(spec.listeners).map((listener) => fieldsOf(listener).port), ...portsOfSets]);
   return [
     { apiVersion: "v1", kind: "ServiceAccount", metadata: common, automountServiceAccountToken: false },
     {
@@ -111,8 +112,7 @@ export function dataPlaneManifests(
   ];
 }
 
-function portsOf(listeners: unknown): number[] {
-  const ports = listOf(listeners).map((listener) => fieldsOf(listener).port);
+function servedPorts(ports: readonly unknown[]): number[] {
   const isServed = (port: unknown): port is number => typeof port === "number" && !DATA_PLANE_PORTS.includes(port);
   return [...new Set(ports.filter(isServed))].sort((a, b) => a - b);
 }

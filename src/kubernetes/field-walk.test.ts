@@ -42,6 +42,7 @@ const httpsListener = { ...httpListener, name: "https", port: 443, protocol: "HT
 const secured = { ...httpsListener, tls: { certificateRefs: [{ name: "pair" }] } };
 const tlsListener = { ...httpListener, name: "tls", port: 443, protocol: "TLS", tls: { mode: "Passthrough" } };
 const tcpListener = { ...httpListener, name: "tcp", port: 9000, protocol: "TCP" };
+const extraListener = { ...httpListener, name: "extra", port: 8080 };
 const gatewaySpec = { gatewayClassName: "gateway", listeners: [httpListener] };
 const parent = { name: "edge", namespace: "infra" };
 const service = (name: string) => ({
@@ -73,11 +74,21 @@ const WORLD: readonly KubernetesObject[] = [
   object("v1", "Service", "other/far", service("far")),
   grant("Gateway", "infra", "Secret"),
   grant("Gateway", "infra", "ConfigMap"),
+  grant("ListenerSet", "shop", "Secret"),
   grant("HTTPRoute", "shop", "Service"),
   grant("GRPCRoute", "shop", "Service"),
   grant("TLSRoute", "shop", "Service"),
   grant("TCPRoute", "shop", "Service"),
   object(API, "Gateway", "infra/wires", { spec: { ...gatewaySpec, listeners: [tlsListener, tcpListener] } }),
+  object(API, "Gateway", "infra/open", {
+    spec: { ...gatewaySpec, allowedListeners: { namespaces: { from: "All" } } },
+  }),
+  object(API, "ListenerSet", "shop/more", { spec: { parentRef: parent, listeners: [extraListener] } }),
+  ...["shop", "infra"].map((namespace) =>
+    object(API, "HTTPRoute", `${namespace}/extra`, {
+      spec: { parentRefs: [{ kind: "ListenerSet", name: "extra", namespace: "shop" }], rules: [{}] },
+    }),
+  ),
   object(API, "HTTPRoute", "shop/web", {
     spec: { parentRefs: [parent], rules: [{ backendRefs: [{ name: "web", port: 8080 }] }] },
   }),
@@ -94,12 +105,29 @@ const WORLD: readonly KubernetesObject[] = [
 
 type Spec = Readonly<Record<string, unknown>>;
 
+const selector = {
+  matchLabels: { team: "web" },
+  matchExpressions: [{ key: "stage", operator: "In", values: ["live"] }],
+};
+
+function listenerSetFixtures(): Spec[] {
+  const parentRef = { group: "gateway.networking.k8s.io", kind: "Gateway", name: "open", namespace: "infra" };
+  const withListener = (more: object): Spec => ({ parentRef, listeners: [{ ...extraListener, ...more }] });
+  const kinds = [{ group: "gateway.networking.k8s.io", kind: "HTTPRoute" }];
+  const tls = {
+    mode: "Terminate",
+    certificateRefs: [{ group: "", kind: "Secret", name: "pair", namespace: "other" }],
+  };
+  return [
+    withListener({ hostname: "a.test", allowedRoutes: { namespaces: { from: "All" }, kinds } }),
+    withListener({ allowedRoutes: { namespaces: { from: "Selector", selector } } }),
+    withListener({ protocol: "HTTPS", tls }),
+    withListener({ protocol: "HTTPS", tls: { ...tls, options: { "example.com/ciphers": "weak" } } }),
+  ];
+}
+
 function gatewayFixtures(): Spec[] {
   const listener = (more: object) => ({ ...gatewaySpec, listeners: [{ ...httpListener, ...more }] });
-  const selector = {
-    matchLabels: { team: "web" },
-    matchExpressions: [{ key: "stage", operator: "In", values: ["live"] }],
-  };
   const roots = (name: string) => [{ group: "", kind: "ConfigMap", name, namespace: "other" }];
   const validation = { mode: "AllowValidOnly", caCertificateRefs: roots("roots") };
   const certificateRef = { group: "", kind: "Secret", name: "pair", namespace: "other" };
@@ -262,6 +290,7 @@ const FIXTURES: Readonly<Record<string, { readonly key: string; readonly specs: 
     ],
   },
   Gateway: { key: "infra/edge", specs: gatewayFixtures() },
+  ListenerSet: { key: "shop/extra", specs: listenerSetFixtures() },
   HTTPRoute: { key: "shop/web", specs: routeFixtures(HTTP_FILTERS, HTTP_RULES) },
   GRPCRoute: { key: "shop/calls", specs: routeFixtures(GRPC_FILTERS, GRPC_RULES) },
   TLSRoute: {

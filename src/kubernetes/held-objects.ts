@@ -1,5 +1,5 @@
 /**
- * Holds back new Gateways and routes while policies cannot be read, because such an object may already have a policy
+ * Holds back new Gateways, ListenerSets, and routes while policies cannot be read, because such an object may already have a policy
  * that is not known. Older objects keep their last known policies.
  */
 import type { KubernetesObject } from "../config/documents/cluster.ts";
@@ -14,7 +14,7 @@ export interface HeldObjects {
   split(objects: readonly KubernetesObject[], arePoliciesReadable: boolean): SplitObjects;
 }
 
-const PROTECTED = new Set(["Gateway", ...ROUTE_KINDS]);
+const PROTECTED = new Set(["Gateway", "ListenerSet", ...ROUTE_KINDS]);
 
 export function createHeldObjects(): HeldObjects {
   let known = new Set<string>();

@@ -17,6 +17,8 @@ import {
   CONTROLLER_NAME,
   GATEWAY_API_GROUP,
   type GatewayOutcome,
+  type ListenerOutcome,
+  type ListenerSetOutcome,
   type ParentOutcome,
   POLICY_API_GROUP,
   type Verdict,
@@ -38,6 +40,8 @@ export interface GatewayState {
 
 export interface DesiredStatus {
   readonly object: KubernetesObject;
+  /** Contains `namespace/name` of the Gateway whose data planes determine the status. */
+  readonly gateway?: string;
   readonly status: Fields;
 }
 
@@ -51,6 +55,7 @@ export function desiredStatuses(
   const all = [
     ...view.classes.map((object) => ({ object, status: classStatus(object, view.cluster, nowMs) })),
     ...view.result.gatewayOutcomes.map((outcome) => gatewayStatus(outcome, stateOf, nowMs, unreadable)),
+    ...view.result.listenerSetOutcomes.map((outcome) => listenerSetStatus(outcome, stateOf, nowMs)),
     ...view.result.routeOutcomes.flatMap(({ document, parents }) => routeStatus(objectOf(document), parents, nowMs)),
     ...(view.classes.length === 0 ? [] : view.result.backendOutcomes.map((outcome) => backendStatus(outcome, nowMs))),
     ...tlsPolicyStatuses(view, nowMs),
@@ -126,26 +131,36 @@ export function waitingStatuses(
   });
 }
 
-/** Describes Gateways and routes that were created while policies could not be read. */
+/** Describes Gateways, ListenerSets, and routes that were created while policies could not be read. */
 export function heldStatuses(
   held: readonly KubernetesObject[],
-  { classes, gateways }: Pick<ClusterView, "classes" | "gateways">,
+  { classes, gateways, result }: Pick<ClusterView, "classes" | "gateways" | "result">,
   kinds: readonly string[],
   nowMs: number,
 ): DesiredStatus[] {
   const ours = new Set(classes.map(({ metadata }) => metadata.name));
   const own = held.filter((one) => one.kind === "Gateway" && ours.has(String(specOf(one).gatewayClassName)));
-  const served = new Set([...gateways, ...own].map(gatewayKey));
+  const keyOfParent = (object: KubernetesObject, { namespace, name, kind = "Gateway" }: Fields): string =>
+    `${String(kind)} ${keyOf(textOf(namespace) ?? object.metadata.namespace ?? "", String(name))}`;
+  const served = new Set([...gateways, ...own].map((gateway) => `Gateway ${gatewayKey(gateway)}`));
+  const heldSets = held.filter(
+    (one) => one.kind === "ListenerSet" && served.has(keyOfParent(one, fieldsOf(specOf(one).parentRef))),
+  );
+  const knownSets = result.listenerSetOutcomes.map(({ document }) => objectOf(document));
+  for (const set of [...heldSets, ...knownSets]) served.add(`ListenerSet ${objectKey(set)}`);
   const message = `${kinds.join(", ")} cannot be read, so a new route waits: install the CRDs and check the rights of the controller`;
   const accepted: Verdict = { isTrue: false, reason: "Pending", message };
+  const sets = heldSets.map((object) => {
+    const before = fieldsOf(object.status).conditions;
+    const context = { generation: object.metadata.generation ?? 0, nowMs, before };
+    const own = ["Accepted", "Programmed"].map((type) => conditionOf(type, accepted, context));
+    return { object, status: { conditions: withOthers(before, own) } };
+  });
   const routes = held.flatMap((route) => {
-    if (route.kind === "Gateway") return [];
+    if (route.kind === "Gateway" || route.kind === "ListenerSet") return [];
     const parents = listOf(specOf(route).parentRefs)
       .map(fieldsOf)
-      .filter(({ namespace, name, kind = "Gateway" }) => {
-        const key = keyOf(textOf(namespace) ?? route.metadata.namespace ?? "", String(name));
-        return kind === "Gateway" && served.has(key);
-      });
+      .filter((parent) => served.has(keyOfParent(route, parent)));
     const outcomes = parents.map((parentRef) => ({
       parentRef,
       accepted,
@@ -154,7 +169,7 @@ export function heldStatuses(
     }));
     return routeStatus(route, outcomes, nowMs);
   });
-  return [...waitingStatuses(own, kinds, nowMs), ...changedOnly(routes)];
+  return [...waitingStatuses(own, kinds, nowMs), ...changedOnly([...sets, ...routes])];
 }
 
 function gatewayStatus(
@@ -167,32 +182,18 @@ function gatewayStatus(
   const generation = object.metadata.generation ?? 0;
   const status = fieldsOf(object.status);
   const { programmed, addresses } = stateOf(gatewayKey(object));
-  const listenersBefore = listOf(status.listeners).map(fieldsOf);
   const context = { generation, nowMs, before: status.conditions };
-  const listeners = outcome.listeners.map((listener) => {
-    const before = listenersBefore.find(({ name }) => name === listener.name)?.conditions;
-    const own = { generation, nowMs, before };
-    const isValid = listener.accepted.isTrue && listener.resolvedRefs.isTrue;
-    const served: Verdict = isValid
-      ? programmed
-      : { isTrue: false, reason: "Invalid", message: "The listener is not valid" };
-    return {
-      name: listener.name,
-      supportedKinds: listener.supportedKinds,
-      attachedRoutes: listener.attachedRoutes,
-      conditions: [
-        conditionOf("Accepted", listener.accepted, own),
-        conditionOf("Programmed", served, own),
-        conditionOf("ResolvedRefs", listener.resolvedRefs, own),
-        conditionOf("Conflicted", listener.conflicted, own),
-      ],
-    };
-  });
+  const listeners = listenerStatuses(object, outcome.listeners, nowMs, ({ accepted, resolvedRefs }) =>
+    accepted.isTrue && resolvedRefs.isTrue ? programmed : INVALID_LISTENER,
+  );
   const isServed = outcome.accepted.isTrue;
+  const { attachedSets = status.attachedListenerSets === undefined ? undefined : 0 } = outcome;
   return {
     object,
+    gateway: gatewayKey(object),
     status: {
       addresses,
+      ...(attachedSets === undefined ? {} : { attachedListenerSets: attachedSets }),
       conditions: withOthers(withoutReadable(status.conditions), [
         ...(unreadable.length === 0 ? [] : [conditionOf(READABLE, unreadableVerdict(unreadable), context)]),
         conditionOf("Accepted", outcome.accepted, context),
@@ -203,6 +204,64 @@ function gatewayStatus(
         ),
       ]),
       listeners,
+    },
+  };
+}
+
+const INVALID_LISTENER: Verdict = { isTrue: false, reason: "Invalid", message: "The listener is not valid" };
+
+function listenerStatuses(
+  { metadata, status }: KubernetesObject,
+  listeners: readonly ListenerOutcome[],
+  nowMs: number,
+  programmed: (listener: ListenerOutcome) => Verdict,
+): Fields[] {
+  const known = listOf(fieldsOf(status).listeners).map(fieldsOf);
+  return listeners.map((listener) => {
+    const before = known.find(({ name }) => name === listener.name)?.conditions;
+    const context = { generation: metadata.generation ?? 0, nowMs, before };
+    return {
+      name: listener.name,
+      supportedKinds: listener.supportedKinds,
+      attachedRoutes: listener.attachedRoutes,
+      conditions: [
+        conditionOf("Accepted", listener.accepted, context),
+        conditionOf("Programmed", programmed(listener), context),
+        conditionOf("ResolvedRefs", listener.resolvedRefs, context),
+        conditionOf("Conflicted", listener.conflicted, context),
+      ],
+    };
+  });
+}
+
+function listenerSetStatus(
+  { document, gateway, accepted, listeners }: ListenerSetOutcome,
+  stateOf: (gateway: string) => GatewayState,
+  nowMs: number,
+): DesiredStatus {
+  const object = objectOf(document);
+  const before = fieldsOf(object.status).conditions;
+  const context = { generation: object.metadata.generation ?? 0, nowMs, before };
+  const key = keyOf(gateway.namespace, gateway.name);
+  const { programmed: ofGateway } = stateOf(key);
+  const isParentFault = accepted.isTrue ? !ofGateway.isTrue : accepted.reason === "ParentNotAccepted";
+  const programmed = accepted.isTrue ? ofGateway : accepted;
+  return {
+    object,
+    gateway: key,
+    status: {
+      conditions: withOthers(before, [
+        conditionOf("Accepted", accepted, context),
+        conditionOf(
+          "Programmed",
+          isParentFault ? { ...programmed, reason: "ParentNotProgrammed" } : programmed,
+          context,
+        ),
+      ]),
+      listeners: listenerStatuses(object, listeners, nowMs, (listener) => {
+        if (listener.conflicted.isTrue) return { ...listener.conflicted, isTrue: false };
+        return listener.accepted.isTrue && listener.resolvedRefs.isTrue ? ofGateway : INVALID_LISTENER;
+      }),
     },
   };
 }
@@ -286,19 +345,15 @@ const CONFLICTED: Verdict = {
   message: "An older BackendTLSPolicy is for the same port of the Service",
 };
 
-interface TlsStatusInput {
-  readonly cluster: Cluster;
-  readonly gateways: readonly KubernetesObject[];
-  readonly routes: readonly KubernetesObject[];
-}
+type TlsStatusInput = Pick<ClusterView, "cluster" | "gateways" | "routes" | "result">;
 
 function tlsPolicyStatuses(
-  { cluster, gateways, routes }: TlsStatusInput,
+  { cluster, gateways, routes, result }: TlsStatusInput,
   nowMs: number,
 ): { readonly object: KubernetesObject; readonly status: Fields }[] {
   const policies = cluster.objects("BackendTLSPolicy");
   if (policies.length === 0) return [];
-  const users = usersOfServices(gateways, routes);
+  const users = usersOfServices(gateways, result.listenerSetOutcomes, routes);
   return policies.flatMap((object) => {
     const namespace = object.metadata.namespace ?? "";
     const reached = targetedServices(object).flatMap(({ name }) => [...(users.get(keyOf(namespace, name)) ?? [])]);
@@ -335,15 +390,20 @@ function tlsPolicyStatuses(
 /** Maps `namespace/name` of a Service to the Gateways whose routes refer to it. */
 function usersOfServices(
   gateways: readonly KubernetesObject[],
+  sets: readonly ListenerSetOutcome[],
   routes: readonly KubernetesObject[],
 ): Map<string, Set<KubernetesObject>> {
-  const byKey = new Map(gateways.map((gateway) => [gatewayKey(gateway), gateway]));
+  const byKey = new Map(gateways.map((gateway) => [`Gateway ${gatewayKey(gateway)}`, gateway]));
+  for (const { document, gateway } of sets) {
+    const parent = byKey.get(`Gateway ${keyOf(gateway.namespace, gateway.name)}`);
+    if (parent) byKey.set(`ListenerSet ${objectKey(objectOf(document))}`, parent);
+  }
   const users = new Map<string, Set<KubernetesObject>>();
   for (const route of routes) {
     const own = route.metadata.namespace ?? "";
     const parents = listOf(specOf(route).parentRefs).flatMap((parent) => {
-      const { name, namespace } = fieldsOf(parent);
-      return byKey.get(keyOf(textOf(namespace) ?? own, String(name))) ?? [];
+      const { kind = "Gateway", name, namespace } = fieldsOf(parent);
+      return byKey.get(`${String(kind)} ${keyOf(textOf(namespace) ?? own, String(name))}`) ?? [];
     });
     for (const rule of parents.length === 0 ? [] : listOf(specOf(route).rules))
       for (const reference of listOf(fieldsOf(rule).backendRefs).map(fieldsOf)) {
@@ -390,6 +450,7 @@ const SUPPORTED_FEATURES: readonly string[] = [
   "HTTPRouteRequestTimeout",
   "HTTPRouteResponseHeaderModification",
   "HTTPRouteSchemeRedirect",
+  "ListenerSet",
   "ReferenceGrant",
   "TCPRoute",
   "TLSRoute",

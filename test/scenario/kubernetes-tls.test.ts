@@ -4,10 +4,12 @@
  * behind a Service are believed.
  */
 import assert from "node:assert/strict";
+import { X509Certificate } from "node:crypto";
 import { type ClientHttp2Session, connect } from "node:http2";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
+import type { TLSSocket } from "node:tls";
 import { startApp } from "../../src/app/app.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import type { KubernetesObject } from "../../src/config/documents/cluster.ts";
@@ -233,6 +235,73 @@ test("a policy for the whole Gateway applies to every listener, beside those for
   assert.equal(await statusWithKey(session, "b.test", "b"), 302);
   assert.equal(await statusWithKey(session, "b.test", "a"), 403);
   assert.equal(await statusWithKey(session, "unknown.test", "a"), 403, "no listener has this host name");
+});
+
+test("listeners of a ListenerSet have their own certificate, routes, and policies beside those of the Gateway", async (t) => {
+  const listener = (name: string, secret: string) => ({
+    name,
+    port: 0,
+    protocol: "HTTPS",
+    hostname: `${name}.test`,
+    tls: { certificateRefs: [{ name: secret }] },
+  });
+  const tenant = (name: string) => ({ name, namespace: "tenant" });
+  const redirects = (metadata: KubernetesObject["metadata"], parent: object, hostname: string): KubernetesObject => ({
+    apiVersion: GATEWAY_API,
+    kind: "HTTPRoute",
+    metadata,
+    spec: {
+      parentRefs: [parent],
+      rules: [{ filters: [{ type: "RequestRedirect", requestRedirect: { hostname, port: 80, statusCode: 302 } }] }],
+    },
+  });
+  const port = await dataPlane(
+    t,
+    [
+      {
+        apiVersion: GATEWAY_API,
+        kind: "Gateway",
+        metadata: at("edge"),
+        spec: { listeners: [listener("a", "pair")], allowedListeners: { namespaces: { from: "All" } } },
+      },
+      pair,
+      {
+        ...pair,
+        metadata: tenant("own"),
+        data: { "tls.crt": text(certificates.client.cert), "tls.key": text(certificates.client.key) },
+      },
+      {
+        apiVersion: GATEWAY_API,
+        kind: "ListenerSet",
+        metadata: tenant("more"),
+        spec: { parentRef: { name: "edge", namespace: "shop" }, listeners: [listener("b", "own")] },
+      },
+      redirects(at("web"), { name: "edge" }, "gateway.test"),
+      redirects(tenant("web"), { kind: "ListenerSet", name: "more" }, "set.test"),
+      {
+        ...keyPolicy("tenant", "b"),
+        metadata: tenant("keys"),
+        spec: {
+          targetRefs: [{ group: "gateway.networking.k8s.io", kind: "ListenerSet", name: "more" }],
+          traffic: { authorization: { rules: ['request.headers["x-key"] == "b"'] } },
+        },
+      },
+    ],
+    {},
+  );
+  const certificateOf = new Map<string, string>();
+  for (const [host, keys] of [
+    ["a.test", { a: 302, b: 302 }],
+    ["b.test", { a: 403, b: 302 }],
+  ] as const) {
+    const session = connect(`https://127.0.0.1:${port}`, { servername: host, rejectUnauthorized: false });
+    t.after(() => session.destroy());
+    for (const [key, expected] of Object.entries(keys))
+      assert.equal(await statusWithKey(session, host, key), expected, `${host} with key ${key}`);
+    certificateOf.set(host, (session.socket as TLSSocket).getPeerCertificate().fingerprint256);
+  }
+  assert.equal(certificateOf.get("a.test"), new X509Certificate(certificates.server.cert).fingerprint256);
+  assert.equal(certificateOf.get("b.test"), new X509Certificate(certificates.client.cert).fingerprint256);
 });
 
 test("a protection with the name of no listener blocks the whole Gateway", async (t) => {

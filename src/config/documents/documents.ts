@@ -62,6 +62,7 @@ export interface ResourceResult {
   /** These targets reject requests with `policy_invalid`. */
   readonly closures: readonly Closure[];
   readonly gatewayOutcomes: readonly GatewayOutcome[];
+  readonly listenerSetOutcomes: readonly ListenerSetOutcome[];
   readonly routeOutcomes: readonly RouteOutcome[];
   readonly backendOutcomes: readonly BackendOutcome[];
   readonly policies: readonly PolicyResource[];
@@ -157,6 +158,18 @@ export interface GatewayOutcome {
   readonly document: ResourceDocument;
   readonly accepted: Verdict;
   readonly listeners: readonly ListenerOutcome[];
+  /** Counts the accepted ListenerSets. Undefined if none refers to the Gateway. */
+  readonly attachedSets?: number;
+}
+
+export interface ListenerSetOutcome {
+  readonly document: ResourceDocument;
+  readonly gateway: ObjectReference;
+  readonly accepted: Verdict;
+  /** Empty if the set is not merged into its Gateway. */
+  readonly listeners: readonly ListenerOutcome[];
+  /** Lists the ports of accepted listeners. */
+  readonly ports: readonly number[];
 }
 
 export interface ListenerOutcome {

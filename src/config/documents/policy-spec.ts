@@ -120,22 +120,22 @@ export const STACKING_KINDS: ReadonlySet<string> = new Set([
   "transformations",
 ]);
 
-export const TARGET_KINDS = ["Gateway", "HTTPRoute", "GRPCRoute"] as const;
+export const TARGET_KINDS = ["Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute"] as const;
 
 const target = {
-  group: z.literal("gateway.networking.k8s.io").describe("The group of Gateways and routes."),
+  group: z.literal("gateway.networking.k8s.io").describe("The group of Gateways, ListenerSets, and routes."),
   kind: z.enum(TARGET_KINDS).describe("The kind of the target."),
 };
 
 const targetRef = z.strictObject({
   ...target,
-  name: z.string().min(1).max(253).describe("The name of the Gateway or route, in the policy's namespace."),
+  name: z.string().min(1).max(253).describe("The name of the target, in the policy's namespace."),
   sectionName: z
     .string()
     .min(1)
     .max(253)
     .optional()
-    .describe("One listener of the Gateway, or one named rule of the route."),
+    .describe("One listener of the Gateway or ListenerSet, or one named rule of the route."),
 });
 
 export const targetSelectorSchema = z

@@ -26,6 +26,7 @@ const SECTION_NOTE = "; a policy that protects blocks the whole target until thi
 
 export interface Targets {
   readonly gateways: TargetTable<GatewayTarget>;
+  readonly listenerSets: TargetTable<GatewayTarget>;
   readonly routes: TargetTable<RouteTarget>;
   readonly grpcRoutes: TargetTable<RouteTarget>;
 }
@@ -187,8 +188,10 @@ export function maySelect(targetSelectors: unknown, labels: Labels): boolean {
 
 type Labels = Readonly<Record<string, string>>;
 
-function tableOf(kind: string, { gateways, routes, grpcRoutes }: Targets): TargetTable<GatewayTarget | RouteTarget> {
-  return kind === "Gateway" ? gateways : kind === "GRPCRoute" ? grpcRoutes : routes;
+function tableOf(kind: string, context: Targets): TargetTable<GatewayTarget | RouteTarget> {
+  if (kind === "Gateway") return context.gateways;
+  if (kind === "ListenerSet") return context.listenerSets;
+  return kind === "GRPCRoute" ? context.grpcRoutes : context.routes;
 }
 
 function referenceOf(fields: Readonly<Record<string, unknown>>, namespace: string): ObjectReference {
@@ -208,7 +211,7 @@ function meantKinds(kind: string): readonly string[] {
 function wrongReference(reference: ObjectReference, namespace: string): { field: string; message: string } | undefined {
   if (!TARGET_KINDS.some((kind) => kind === reference.kind)) {
     const shown = reference.kind === "" ? "the kind is missing" : `the kind ${reference.kind} is not supported`;
-    return { field: "kind", message: `${shown}: use Gateway, HTTPRoute, or GRPCRoute` };
+    return { field: "kind", message: `${shown}: use ${TARGET_KINDS.slice(0, -1).join(", ")}, or ${TARGET_KINDS.at(-1)}` };
   }
   if (reference.group !== GATEWAY_API_GROUP) return { field: "group", message: `expected ${GATEWAY_API_GROUP}` };
   if (reference.name === "") return { field: "name", message: "required field is missing" };
@@ -222,10 +225,14 @@ function lookUp(reference: ObjectReference, sectionName: string | undefined, con
     sectionName === undefined || section.sectionName === sectionName;
   const { namespace, name } = reference;
   const shown = `${referenceText(reference)}${sectionName === undefined ? "" : ` section ${sectionName}`}`;
-  if (reference.kind === "Gateway") {
-    const found = context.gateways.find(namespace, name);
-    if (!found) return `${shown}${NOT_FOUND}${suggestion(name, context.gateways.names(namespace))}`;
-    const listeners = found.listeners.filter(isInSection);
+  if (reference.kind === "Gateway" || reference.kind === "ListenerSet") {
+    const isSet = reference.kind === "ListenerSet";
+    const table = isSet ? context.listenerSets : context.gateways;
+    const found = table.find(namespace, name);
+    if (!found) return `${shown}${NOT_FOUND}${suggestion(name, table.names(namespace))}`;
+    // A policy for the whole Gateway also covers the listeners of its ListenerSets.
+    const isWhole = sectionName === undefined && !isSet;
+    const listeners = isWhole ? (found.merged ?? found.listeners) : found.listeners.filter(isInSection);
     if (sectionName !== undefined && listeners.length === 0) return `${shown}${NOT_FOUND}${SECTION_NOTE}`;
     // A policy for the whole Gateway also covers requests for a host name that no listener of the port has.
     const names = [
@@ -233,7 +240,7 @@ function lookUp(reference: ObjectReference, sectionName: string | undefined, con
         listeners.flatMap(({ gateway, section, isTcp }) => {
           if (isTcp) return [];
           if (section === undefined) return gateway ?? [];
-          return sectionName === undefined ? [section, gateway ?? section] : section;
+          return isWhole ? [section, gateway ?? section] : section;
         }),
       ),
     ];
@@ -241,7 +248,7 @@ function lookUp(reference: ObjectReference, sectionName: string | undefined, con
     if (names.length + tcpNames.length === 0) return `${shown} has no listener that can be served`;
     return {
       target: { reference: { ...reference, ...ownerOf(found, sectionName) }, scope: "gateway", names, tcpNames },
-      gateways: [found.reference],
+      gateways: [found.gateway ?? found.reference],
     };
   }
   const table = reference.kind === "GRPCRoute" ? context.grpcRoutes : context.routes;

@@ -22,7 +22,6 @@ import {
 import {
   type GatewayListener,
   type GatewayTarget,
-  gatewayReference,
   labelsOf,
   type RouteTarget,
   routeReference,
@@ -35,8 +34,9 @@ interface TranslatedRoute {
   readonly outcome: RouteOutcome;
 }
 
-interface RouteContext {
+export interface RouteContext {
   readonly gateways: TargetTable<GatewayTarget>;
+  readonly listenerSets: TargetTable<GatewayTarget>;
   readonly findBackend: FindBackend;
   readonly isCluster: boolean;
 }
@@ -456,6 +456,7 @@ interface ParentContext {
   readonly namespace: string;
   readonly kind: string;
   readonly gateways: TargetTable<GatewayTarget>;
+  readonly listenerSets: TargetTable<GatewayTarget>;
   readonly problems: ProblemList;
   /** In a cluster, an unknown Gateway may belong to another controller. */
   readonly isCluster: boolean;
@@ -491,12 +492,13 @@ export function findParents(spec: Fields, context: ParentContext): Parents {
       counted.add(listener);
       if (listener.gateway === undefined) continue;
       const isApart = context.isCluster || listener.section !== undefined;
-      const except = isApart ? moreSpecific(listener, found.listeners) : [];
+      const except = isApart ? moreSpecific(listener, found.merged ?? found.listeners) : [];
       const { gateway, section } = listener;
       served.add({ gateway, section, except, port: context.isCluster ? listener.port : undefined }, hostnames);
-      references.set(referenceText(found.reference), found.reference);
+      const gatewayOfListener = found.gateway ?? found.reference;
+      references.set(referenceText(gatewayOfListener), gatewayOfListener);
     }
-    const accepted = verdictOf(named.length, admitted.length, fitting.length, found.reference);
+    const accepted = verdictOf(named.length, admitted.length, fitting.length, found);
     const isServed = fitting.some(({ listener }) => listener.gateway !== undefined);
     if (!accepted.isTrue || !isServed)
       problems.add(
@@ -508,13 +510,19 @@ export function findParents(spec: Fields, context: ParentContext): Parents {
   return { references: [...references.values()], servedBy: served.groups(), parents };
 }
 
-function verdictOf(named: number, admitted: number, fitting: number, gateway: ObjectReference): Verdict {
+function verdictOf(
+  named: number,
+  admitted: number,
+  fitting: number,
+  { reference, refusal }: GatewayTarget,
+): Verdict {
   if (fitting > 0) return ACCEPTED;
   const no = (reason: string, what: string): Verdict => ({
     isTrue: false,
     reason,
-    message: `${referenceText(gateway)} has no listener ${what}`,
+    message: `${referenceText(reference)} has no listener ${what}`,
   });
+  if (refusal !== undefined) return no("NoMatchingParent", "because it is not accepted");
   if (named === 0) return no("NoMatchingParent", "with this sectionName and port");
   if (admitted === 0) return no("NotAllowedByListeners", "whose allowedRoutes admit this route");
   return no("NoMatchingListenerHostname", "with a hostname in common with this route");
@@ -565,19 +573,20 @@ class ServedNames {
 function findParent(
   parent: Fields,
   path: Path,
-  { namespace, gateways, problems, isCluster }: ParentContext,
+  { namespace, gateways, listenerSets, problems, isCluster }: ParentContext,
 ): GatewayTarget | undefined {
   const kind = textOf(parent.kind) ?? "Gateway";
   const name = textOf(parent.name) ?? "";
   if (isCluster && (textOf(parent.group) ?? GATEWAY_API_GROUP) !== GATEWAY_API_GROUP) return undefined;
-  if (kind !== "Gateway") {
-    if (!isCluster) problems.add([...path, "kind"], `${kind} is not supported: use Gateway`);
+  if (kind !== "Gateway" && kind !== "ListenerSet") {
+    if (!isCluster) problems.add([...path, "kind"], `${kind} is not supported: use Gateway or ListenerSet`);
     return undefined;
   }
-  const wanted = gatewayReference(textOf(parent.namespace) ?? namespace, name);
-  const found = gateways.find(wanted.namespace, wanted.name);
+  const table = kind === "Gateway" ? gateways : listenerSets;
+  const inNamespace = textOf(parent.namespace) ?? namespace;
+  const found = table.find(inNamespace, name);
   if (!found && !isCluster)
-    problems.add(path, `${referenceText(wanted)} was not found${suggestion(name, gateways.names(wanted.namespace))}`);
+    problems.add(path, `${kind} ${inNamespace}/${name} was not found${suggestion(name, table.names(inNamespace))}`);
   return found;
 }
 

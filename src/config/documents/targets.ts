@@ -14,11 +14,18 @@ import {
 
 type Labels = Readonly<Record<string, string>>;
 
+/** Describes a Gateway or a ListenerSet. */
 export interface GatewayTarget {
   readonly reference: ObjectReference;
+  /** The Gateway of a ListenerSet. */
+  readonly gateway?: ObjectReference;
+  /** Gives the reason if a ListenerSet is not merged into its Gateway. */
+  readonly refusal?: string;
   /** Undefined in the standalone configuration, which selectors do not select. */
   readonly labels?: Labels;
   readonly listeners: readonly GatewayListener[];
+  /** Lists the listeners of the Gateway and of all its ListenerSets. If absent, they are `listeners`. */
+  readonly merged?: readonly GatewayListener[];
 }
 
 export interface GatewayListener {
@@ -44,6 +51,10 @@ export interface RouteTarget {
 
 export function gatewayReference(namespace: string, name: string): ObjectReference {
   return { group: GATEWAY_API_GROUP, kind: "Gateway", namespace, name };
+}
+
+export function listenerSetReference(namespace: string, name: string): ObjectReference {
+  return { group: GATEWAY_API_GROUP, kind: "ListenerSet", namespace, name };
 }
 
 export function routeReference(namespace: string, name: string, kind = "HTTPRoute"): ObjectReference {

@@ -3,7 +3,6 @@
  */
 import type { Path } from "../text/value-path.ts";
 import { fieldsOf, listOf, textOf } from "../text/value-shapes.ts";
-import type { FindBackend } from "./backend-document.ts";
 import {
   fullName,
   identityOf,
@@ -14,14 +13,7 @@ import {
   type WrittenTcpBackend,
   type WrittenTcpRoute,
 } from "./documents.ts";
-import { findParents, NO_DEFAULT_GATEWAYS } from "./route-document.ts";
-import type { GatewayTarget, TargetTable } from "./targets.ts";
-
-interface TcpRouteContext {
-  readonly gateways: TargetTable<GatewayTarget>;
-  readonly findBackend: FindBackend;
-  readonly isCluster: boolean;
-}
+import { findParents, NO_DEFAULT_GATEWAYS, type RouteContext } from "./route-document.ts";
 
 interface TranslatedTcpRoute {
   readonly routes: readonly WrittenTcpRoute[];
@@ -34,12 +26,13 @@ const RULE_FIELDS = new Set(["name", "backendRefs"]);
 
 export function translateTcpRoute(
   document: ResourceDocument,
-  { gateways, findBackend, isCluster }: TcpRouteContext,
+  context: RouteContext,
   problems: ProblemList,
 ): TranslatedTcpRoute {
   const { namespace, kind } = identityOf(document);
   const spec = fieldsOf(fieldsOf(document.value).spec);
-  const found = findParents(spec, { gateways, isCluster, namespace, kind, problems });
+  const { findBackend, isCluster } = context;
+  const found = findParents(spec, { ...context, namespace, kind, problems });
   const [rule, ...otherRules] = listOf(spec.rules).map(fieldsOf);
   const [unknown] = [
     ...Object.keys(spec).filter((field) => !ROUTE_FIELDS.has(field)),

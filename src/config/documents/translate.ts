@@ -12,7 +12,7 @@ import { shownConfig } from "../schema/shown-config.ts";
 import type { Path } from "../text/value-path.ts";
 import { fieldsOf, isObject, textOf } from "../text/value-shapes.ts";
 import { backendOutcome, backendsOfCluster, backendsOfFiles, type FindBackend } from "./backend-document.ts";
-import type { Cluster } from "./cluster.ts";
+import { type Cluster, keyOf } from "./cluster.ts";
 import {
   type Attachment,
   type BackendOutcome,
@@ -23,6 +23,7 @@ import {
   GATEWAY_API_GROUP,
   type GatewayOutcome,
   identityOf,
+  type ListenerSetOutcome,
   POLICY_API_GROUP,
   POLICY_API_VERSION,
   type PolicyResource,
@@ -38,10 +39,11 @@ import {
 } from "./documents.ts";
 import { translateGateway } from "./gateway-document.ts";
 import { PARAMETERS_KIND } from "./gateway-parameters.ts";
+import { type ListenerSetDocument, parentOfSet } from "./listener-set.ts";
 import { translatePolicy } from "./policy-document.ts";
 import { findParts, type Part, partsOf, specSchema } from "./policy-spec.ts";
-import { translateRoute } from "./route-document.ts";
-import { type RouteTarget, standaloneGateway, standaloneRoute, TargetTable } from "./targets.ts";
+import { type RouteContext, translateRoute } from "./route-document.ts";
+import { type GatewayTarget, type RouteTarget, standaloneGateway, standaloneRoute, TargetTable } from "./targets.ts";
 import { translateTcpRoute } from "./tcp-route-document.ts";
 
 export function translateResources(input: ResourceInput): ResourceResult {
@@ -56,7 +58,8 @@ export function translateResources(input: ResourceInput): ResourceResult {
       ? backendsOfCluster(cluster, document)
       : backendsOfFiles(standalone.services, input.documents, document);
   };
-  const problems: ConfigError[] = [];
+  const problemLists: ProblemList[] = [];
+  const listenerSetTargets = new TargetTable<GatewayTarget>([]);
   const gatewayTargets = new TargetTable(isCluster ? [] : standalone.gateways.map(standaloneGateway));
   const routeTargets = new TargetTable(isCluster ? [] : standalone.routes.map(standaloneRoute));
   const grpcTargets = new TargetTable<RouteTarget>([]);
@@ -67,17 +70,23 @@ export function translateResources(input: ResourceInput): ResourceResult {
   const attachments: Attachment[] = [];
   const closures: Closure[] = [];
   const gatewayOutcomes: GatewayOutcome[] = [];
+  const listenerSetOutcomes: ListenerSetOutcome[] = [];
   const routeOutcomes: RouteOutcome[] = [];
   const backendOutcomes: BackendOutcome[] = [];
 
-  function each(kind: string, group: string, translate: (document: ResourceDocument, list: ProblemList) => void): void {
-    for (const document of inOrder(input.documents, kind)) {
+  function each(
+    kind: string,
+    group: string,
+    translate: (document: ResourceDocument, list: ProblemList) => void,
+    documents = inOrder(input.documents, kind),
+  ): void {
+    for (const document of documents) {
       const list = createProblemList(document);
       const { apiVersion, name } = identityOf(document);
       if (group !== "" && !apiVersion.startsWith(`${group}/`)) list.add(["apiVersion"], `expected ${group}/v1`);
       else if (group !== "" && name === "") list.add(["metadata", "name"], "required field is missing");
       else translate(document, list);
-      problems.push(...list.all);
+      problemLists.push(list);
     }
   }
 
@@ -85,6 +94,18 @@ export function translateResources(input: ResourceInput): ResourceResult {
     standalone.gateways.flatMap(({ port }) => (port === undefined || port === 0 ? [] : [port])),
   );
   const sectioned = sectionedGateways(input.documents);
+  const sets = new Map<string, ListenerSetDocument[]>();
+  const setNames = new Set<string>();
+  each("ListenerSet", GATEWAY_API_GROUP, (document, list) => {
+    if (setNames.has(fullName(document))) {
+      list.add(["metadata", "name"], "another ListenerSet has this name");
+      return;
+    }
+    setNames.add(fullName(document));
+    const parent = parentOfSet(document);
+    const key = parent ? keyOf(parent.namespace, parent.name) : "";
+    sets.set(key, [...(sets.get(key) ?? []), { document, problems: list }]);
+  });
   each("Gateway", GATEWAY_API_GROUP, (document, list) => {
     const { namespace, name } = identityOf(document);
     if (gatewayTargets.has(namespace, name)) {
@@ -97,10 +118,24 @@ export function translateResources(input: ResourceInput): ResourceResult {
       list,
       clusterFor(document),
       sectioned.has(fullName(document)),
+      sets.get(keyOf(namespace, name)) ?? [],
     );
     gatewayTargets.addDocument(translated.target);
+    for (const target of translated.setTargets) listenerSetTargets.addDocument(target);
     gateways.push(...translated.gateways);
     gatewayOutcomes.push(translated.outcome);
+    listenerSetOutcomes.push(...translated.setOutcomes);
+  });
+  // In a cluster, the set may belong to another controller.
+  for (const { document, problems } of isCluster ? [] : [...sets.values()].flat()) {
+    const { namespace, name } = identityOf(document);
+    if (!listenerSetTargets.has(namespace, name)) problems.add(["spec", "parentRef"], "the Gateway was not found");
+  }
+  const routeContext = (document: ResourceDocument): RouteContext => ({
+    gateways: gatewayTargets,
+    listenerSets: listenerSetTargets,
+    findBackend: findBackendFor(document),
+    isCluster,
   });
 
   const addRoute = (targets: TargetTable<RouteTarget>) => (document: ResourceDocument, list: ProblemList) => {
@@ -109,11 +144,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
       list.add(["metadata", "name"], `another ${kind} has this name`);
       return;
     }
-    const translated = translateRoute(
-      document,
-      { gateways: gatewayTargets, findBackend: findBackendFor(document), isCluster },
-      list,
-    );
+    const translated = translateRoute(document, routeContext(document), list);
     const usable = translated.routes.flatMap((route) => checkedRoute(route, input, list));
     routeOutcomes.push(withClosedRules(translated.outcome, translated.routes, usable));
     const names = new Set(usable.map(({ route }) => route.name));
@@ -131,8 +162,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
   each("GRPCRoute", GATEWAY_API_GROUP, addRoute(grpcTargets));
   for (const kind of ["TLSRoute", "TCPRoute"])
     each(kind, GATEWAY_API_GROUP, (document, list) => {
-      const context = { gateways: gatewayTargets, findBackend: findBackendFor(document), isCluster };
-      const translated = translateTcpRoute(document, context, list);
+      const translated = translateTcpRoute(document, routeContext(document), list);
       tcpRoutes.push(...translated.routes);
       routeOutcomes.push(translated.outcome);
     });
@@ -148,7 +178,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
   const shown = (spec: unknown): unknown => shownSpec(spec, { parts, schema }, redaction);
   const resources = new Map<ResourceDocument, PolicyResource>();
   const names = new Set<string>();
-  each("GatewayPolicy", "", (document, list) => {
+  const addPolicy = (document: ResourceDocument, list: ProblemList): void => {
     const name = fullName(document);
     const previous = input.previous?.find(({ metadata }) => `${metadata.namespace}/${metadata.name}` === name);
     const isDuplicate = names.has(name);
@@ -156,6 +186,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
     const context = {
       parts,
       gateways: gatewayTargets,
+      listenerSets: listenerSetTargets,
       routes: routeTargets,
       grpcRoutes: grpcTargets,
       takenKinds: taken,
@@ -169,9 +200,9 @@ export function translateResources(input: ResourceInput): ResourceResult {
     attachments.push(...translated.attachments);
     closures.push(...translated.closures);
     resources.set(document, translated.resource);
-  });
+  };
+  each("GatewayPolicy", "", addPolicy, policiesInOrder(input.documents));
 
-  if (!isCluster) problems.push(...unknownKinds(input.documents));
   const policies = input.documents.flatMap((document) => resources.get(document) ?? []);
   return {
     gateways,
@@ -180,15 +211,17 @@ export function translateResources(input: ResourceInput): ResourceResult {
     attachments,
     closures,
     gatewayOutcomes,
+    listenerSetOutcomes,
     routeOutcomes,
     backendOutcomes,
     policies,
-    problems,
+    problems: [...problemLists.flatMap(({ all }) => all), ...(isCluster ? [] : unknownKinds(input.documents))],
   };
 }
 
 const KINDS = [
   "Gateway",
+  "ListenerSet",
   "HTTPRoute",
   "GRPCRoute",
   "TLSRoute",
@@ -210,6 +243,19 @@ function sectionedGateways(documents: readonly ResourceDocument[]): Set<string> 
       if (reference.sectionName !== undefined) names.add(`${identityOf(document).namespace}/${String(reference.name)}`);
   }
   return names;
+}
+
+/**
+ * The owner of a ListenerSet must not replace a policy of the Gateway, so policies that target a Gateway come first.
+ */
+function policiesInOrder(documents: readonly ResourceDocument[]): ResourceDocument[] {
+  const all = inOrder(documents, "GatewayPolicy");
+  const isOnlyForSets = (document: ResourceDocument): boolean => {
+    const { targetRefs, targetSelectors } = fieldsOf(fieldsOf(document.value).spec);
+    const kinds = [targetRefs, targetSelectors].flat().map((target) => fieldsOf(target).kind);
+    return kinds.includes("ListenerSet") && !kinds.includes("Gateway");
+  };
+  return [...all.filter((document) => !isOnlyForSets(document)), ...all.filter(isOnlyForSets)];
 }
 
 function unknownKinds(documents: readonly ResourceDocument[]): ConfigError[] {
