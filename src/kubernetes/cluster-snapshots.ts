@@ -116,9 +116,13 @@ export function createClusterView(objects: readonly KubernetesObject[], nowMs: n
       .map(({ document }) => document.value as KubernetesObject);
     const parents = new Set([gateway, ...ownSets].map(objectKey));
     const attached = routes.filter((route) => hasParent(route, parents));
-    const targeting = ownPolicies.filter((policy) => targets(policy, [gateway, ...ownSets, ...attached]));
-    const own = [gateway, ...ownSets, ...attached, ...targeting];
-    const used = inOrder(own.flatMap((object) => recordings.get(object)?.used() ?? []));
+    const served = [gateway, ...ownSets, ...attached];
+    const usedBy = (list: readonly KubernetesObject[]): KubernetesObject[] =>
+      list.flatMap((object) => recordings.get(object)?.used() ?? []);
+    const backendsOfRoutes = usedBy(attached).filter(({ kind }) => kind === "Service" || kind === "Backend");
+    const targeting = ownPolicies.filter((policy) => targets(policy, [...served, ...backendsOfRoutes]));
+    const own = [...served, ...targeting];
+    const used = inOrder(usedBy(own));
     snapshots.set(key, createSnapshot(key, [...own, ...used], endpointsFor(used, endpoints)));
   }
   const policyObjects = new Map(ownPolicies.map((policy) => [objectKey(policy), policy]));

@@ -114,3 +114,78 @@ test("a Backend serves models, and no Backend reaches this machine", async (t) =
     "nothing arrived",
   );
 });
+
+test("a policy for a Service applies to its requests from every rule, and a broken one closes only that Service", async (t) => {
+  const seen: [unknown[], unknown[]] = [[], []];
+  const servers = await Promise.all(
+    seen.map((list) =>
+      backendFor(t, (req, res) => {
+        list.push(req.headers["x-policy"]);
+        res.end("served");
+      }),
+    ),
+  );
+  const at = (name: string) => ({ name, namespace: "shop" });
+  const policyFor = (name: string, traffic: object): KubernetesObject => ({
+    apiVersion: "policy.gateway.internal/v1alpha1",
+    kind: "GatewayPolicy",
+    metadata: at(name),
+    spec: { targetRefs: [{ group: "", kind: "Service", name }], traffic },
+  });
+  const service = (name: string): KubernetesObject => ({
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: at(name),
+    spec: { ports: [{ port: 80 }] },
+  });
+  const rule = (path: string, name: string) => ({
+    matches: [{ path: { type: "PathPrefix", value: path } }],
+    backendRefs: [{ name, port: 80 }],
+  });
+  const [gateway] = documents({});
+  const source = createSnapshotSource(() => undefined);
+  const objects: KubernetesObject[] = [
+    gateway as KubernetesObject,
+    {
+      apiVersion: "gateway.networking.k8s.io/v1",
+      kind: "HTTPRoute",
+      metadata: at("all"),
+      spec: {
+        parentRefs: [{ name: "edge" }],
+        rules: [rule("/one", "web"), rule("/two", "web"), rule("/other", "other"), rule("/broken", "broken")],
+      },
+    },
+    ...["web", "other", "broken"].map(service),
+    policyFor("web", {
+      headerModifiers: { request: { set: { "x-policy": "web" } } },
+      authorization: { rules: ['request.headers["x-key"] == "a"'] },
+    }),
+    policyFor("broken", { authorization: { rules: ["request.headers["] } }),
+  ];
+  source.take(
+    createSnapshot("shop/edge", objects, {
+      "shop/web:80": [servers[0]?.host ?? ""],
+      "shop/other:80": [servers[1]?.host ?? ""],
+      "shop/broken:80": [servers[1]?.host ?? ""],
+    }),
+  );
+  const app = await startApp({
+    sources: { text: "config: { adminAddr: off }" },
+    cluster: source,
+    environment: {},
+    clock: systemClock,
+    output: { write: () => undefined, dropped: () => 0, flushSync: () => undefined },
+    version: "test",
+    readStdin: () => "",
+  });
+  t.after(() => Promise.all([app.stop(), app.stop()]));
+  const [port] = app.ports().values();
+  const status = async (path: string, key: string): Promise<number> =>
+    (await fetch(`http://127.0.0.1:${port}${path}`, { headers: { "x-key": key } })).status;
+  assert.deepEqual(
+    [await status("/one", "a"), await status("/two", "a"), await status("/one", "b"), await status("/other", "b")],
+    [200, 200, 403, 200],
+  );
+  assert.equal(await status("/broken", "a"), 500);
+  assert.deepEqual(seen, [["web", "web"], [undefined]]);
+});

@@ -6,10 +6,17 @@ import type { ConfigError } from "../../core/config-error.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
 import { policies } from "../../policies/index.ts";
 import type { Cluster } from "../documents/cluster.ts";
-import { DEFAULT_NAMESPACE, type PolicyResource, type ResourceInput } from "../documents/documents.ts";
+import { DEFAULT_NAMESPACE, type PolicyResource, type ResourceInput, type TargetName } from "../documents/documents.ts";
 import { conditionMessage } from "../documents/status.ts";
 import { translateResources } from "../documents/translate.ts";
-import type { NormalConfig, NormalGateway, NormalRoute, NormalSection } from "../load/normal-config.ts";
+import {
+  backendName,
+  type NormalBackend,
+  type NormalConfig,
+  type NormalGateway,
+  type NormalRoute,
+  type NormalSection,
+} from "../load/normal-config.ts";
 import { normalRoute } from "../load/normalize.ts";
 import { routeSchema } from "../schema/schema.ts";
 import { pathText } from "../text/value-path.ts";
@@ -55,14 +62,16 @@ export function attachResources(
     });
   }
   const parts = config.gateways.flatMap(({ tcp = [] }) => tcp);
+  const closedNames = new Set(result.closures.map(({ target }) => `${target.kind} ${target.name}`));
   for (const { name, part, hostnames, backends } of result.tcpRoutes)
     parts
       .find((one) => one.name === part)
       ?.routes.push({
         name,
         hostnames,
-        backends: backends.map(({ isService, ...backend }) => ({
+        backends: backends.map(({ isService, isClosed, use: _, ...backend }, i) => ({
           ...backend,
+          isClosed: isClosed || closedNames.has(`backend ${backendName(name, i)}`),
           address: isService ? undefined : backend.name,
         })),
       });
@@ -143,8 +152,9 @@ function isFrom(document: SourceDocument, { metadata }: PolicyResource): boolean
 
 function targetOf(
   config: NormalConfig,
-  { kind, name }: { kind: "gateway" | "route"; name: string },
-): NormalGateway | NormalSection | NormalRoute | undefined {
+  { kind, name }: TargetName,
+): NormalGateway | NormalSection | NormalRoute | NormalBackend | undefined {
+  if (kind === "backend") return config.routes.flatMap(({ backends }) => backends).find((one) => one.name === name);
   return kind === "gateway"
     ? config.gateways.flatMap((one) => [one, ...(one.sections ?? [])]).find((one) => one.name === name)
     : config.routes.find((one) => one.name === name);

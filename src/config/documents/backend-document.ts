@@ -23,6 +23,7 @@ import {
   type BackendOutcome,
   GATEWAY_API_GROUP,
   identityOf,
+  type ObjectReference,
   POLICY_API_GROUP,
   POLICY_API_VERSION,
   type ProblemList,
@@ -201,6 +202,11 @@ export function tlsOfService(
 export type FoundBackend =
   | {
       readonly backend: Readonly<Record<string, unknown>>;
+      readonly reference: ObjectReference;
+      /** The name of the Service's port. */
+      readonly portName?: string;
+      /** Names the source of the policies in `backend`. */
+      readonly policySource?: string;
       /** Gives the reason if the reference is valid but the backend must not be used. */
       readonly closed?: string;
     }
@@ -245,8 +251,9 @@ export function backendsOfFiles(
       };
     }
     const http2 = identityOf(route).kind === "GRPCRoute" ? { protocol: "h2c" } : {};
-    if (typeof found !== "string") return { backend: { ...http2, ...found } };
-    return { backend: { host: found.includes(":") || port === "" ? found : `${found}${port}`, ...http2 } };
+    const target = { reference: serviceReference(inNamespace, name), policySource: "the standalone configuration" };
+    if (typeof found !== "string") return { backend: { ...http2, ...found }, ...target };
+    return { backend: { host: found.includes(":") || port === "" ? found : `${found}${port}`, ...http2 }, ...target };
   };
 }
 
@@ -288,11 +295,16 @@ export function backendsOfCluster(cluster: Cluster, route: ResourceDocument): Fi
     const own = { service: { name: `${inNamespace}/${name}:${port}` } };
     const tls = tlsOfService(cluster, route, { namespace: inNamespace, name, port: portName });
     const isHttp2 = appProtocol === H2C || isGrpc;
-    if (tls === undefined) return { backend: { ...own, ...(isHttp2 ? { protocol: "h2c" } : {}) } };
+    const target = { reference: serviceReference(inNamespace, name), portName, policySource: "a BackendTLSPolicy" };
+    if (tls === undefined) return { backend: { ...own, ...(isHttp2 ? { protocol: "h2c" } : {}) }, ...target };
     const closed = "closed" in tls ? { closed: tls.closed } : {};
     const policies = "closed" in tls ? {} : { policies: tls };
-    return { backend: { ...own, ...policies, ...(isGrpc ? { protocol: "h2" } : {}) }, ...closed };
+    return { backend: { ...own, ...policies, ...(isGrpc ? { protocol: "h2" } : {}) }, ...closed, ...target };
   };
+}
+
+function serviceReference(namespace: string, name: string): ObjectReference {
+  return { group: "", kind: "Service", namespace, name };
 }
 
 interface Place {
@@ -321,14 +333,15 @@ function notPermitted(shown: string): FoundBackend {
 
 function resolved(
   found: unknown,
-  { namespace, key }: Place,
+  { namespace, name, key }: Place,
   referrer: string,
   route: ResourceDocument,
   cluster: Cluster | undefined,
 ): FoundBackend {
   if (found === undefined) return { reason: "BackendNotFound", message: `Backend ${key} was not found` };
   const read = readBackend(found, namespace, route, cluster);
-  if ("backend" in read) return read;
+  if ("backend" in read)
+    return { backend: read.backend, reference: { group: POLICY_API_GROUP, kind: "Backend", namespace, name } };
   // The problem of a document in another namespace is not shown to the referrer.
   const why = namespace === referrer ? `: ${pathText(read.path)}: ${read.message}` : "";
   return { reason: "InvalidBackend", message: `Backend ${key} is not valid${why}` };

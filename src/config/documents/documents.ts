@@ -112,6 +112,7 @@ export interface WrittenTcpBackend {
   readonly isService: boolean;
   readonly weight: number;
   readonly isClosed: boolean;
+  readonly use?: BackendUse;
 }
 
 /** Describes the listeners of a port that have the same host name. */
@@ -144,8 +145,19 @@ export interface WrittenRoute {
   readonly section?: string;
   /** Maps the index of each backend that rejects its requests to the reason. */
   readonly closedBackends?: ReadonlyMap<number, string>;
+  /** Describes each backend as a target of policies. Undefined for a reference that was not resolved. */
+  readonly uses?: readonly (BackendUse | undefined)[];
   readonly document: ResourceDocument;
   readonly path: Path;
+}
+
+export interface BackendUse {
+  /** Refers to a Service or a Backend. */
+  readonly reference: ObjectReference;
+  /** The name of the Service's port. */
+  readonly portName: string | undefined;
+  /** Maps the kinds of policies that the backend already has to their source. */
+  readonly policyKinds: ReadonlyMap<string, string>;
 }
 
 export interface Verdict {
@@ -201,7 +213,8 @@ export interface BackendOutcome {
 }
 
 export interface TargetName {
-  readonly kind: "gateway" | "route";
+  readonly kind: "gateway" | "route" | "backend";
+  /** A backend has the name `<route>/backend<index>`. */
   readonly name: string;
 }
 

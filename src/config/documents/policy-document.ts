@@ -89,11 +89,11 @@ export function translatePolicy(
           continue;
         }
         for (const targetName of target.tcpNames ?? []) {
-          const message = `${definition.kind} cannot apply to listeners of the protocols TLS and TCP`;
+          const message = `${definition.kind} ${tcpRefusal(target)}`;
           const closed = part.isSecurity ? "; they reject all connections" : "";
           tcpNotes.add(`${pathText(part.path)}: ${message}${closed}`);
           if (part.isSecurity)
-            closures.push({ target: { kind: "gateway", name: targetName }, document, reason: message });
+            closures.push({ target: { kind: target.scope, name: targetName }, document, reason: message });
         }
         for (const targetName of target.names) {
           const taken = context.takenKinds({ kind: target.scope, name: targetName });
@@ -118,7 +118,7 @@ export function translatePolicy(
     }
   }
   if (attachments.length === 0 && tcpNotes.size > 0)
-    fault(["spec"], "policies cannot apply to listeners of the protocols TLS and TCP", false);
+    fault(["spec"], `policies ${tcpRefusal(targets.find(({ tcpNames = [] }) => tcpNames.length > 0))}`, false);
   // The targets of a rejected document with a security policy reject all requests.
   if (isRefused && securityFault === undefined && validParts.some(({ isSecurity }) => isSecurity))
     securityFault = faults[0];
@@ -155,6 +155,12 @@ export function translatePolicy(
     attachments,
     closures,
   };
+}
+
+function tcpRefusal(target: ResolvedTarget | undefined): string {
+  return target?.scope === "backend"
+    ? "cannot apply to connections of TLSRoutes and TCPRoutes"
+    : "cannot apply to listeners of the protocols TLS and TCP";
 }
 
 function closuresOf(targets: readonly ResolvedTarget[], document: ResourceDocument, because: ConfigError): Closure[] {

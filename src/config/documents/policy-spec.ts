@@ -8,6 +8,7 @@ import type { PolicyDefinition } from "../../core/policy.ts";
 import { duration } from "../../core/schema.ts";
 import type { Path } from "../text/value-path.ts";
 import { isObject } from "../text/value-shapes.ts";
+import { GATEWAY_API_GROUP, POLICY_API_GROUP } from "./documents.ts";
 
 export interface Part {
   readonly field: readonly string[];
@@ -120,27 +121,37 @@ export const STACKING_KINDS: ReadonlySet<string> = new Set([
   "transformations",
 ]);
 
-export const TARGET_KINDS = ["Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute"] as const;
+/** These kinds can have labels in files and in snapshots. */
+export const SELECTED_KINDS = ["Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute"] as const;
+export const TARGET_KINDS = [...SELECTED_KINDS, "Service", "Backend"] as const;
 
-const target = {
-  group: z.literal("gateway.networking.k8s.io").describe("The group of Gateways, ListenerSets, and routes."),
-  kind: z.enum(TARGET_KINDS).describe("The kind of the target."),
-};
+export function groupOfTarget(kind: string): string {
+  if (kind === "Service") return "";
+  return kind === "Backend" ? POLICY_API_GROUP : GATEWAY_API_GROUP;
+}
 
 const targetRef = z.strictObject({
-  ...target,
+  group: z
+    .enum([GATEWAY_API_GROUP, POLICY_API_GROUP, ""])
+    .describe(
+      "The group of the kind: `gateway.networking.k8s.io`, `policy.gateway.internal` for Backends, or empty for Services.",
+    ),
+  kind: z.enum(TARGET_KINDS).describe("The kind of the target."),
   name: z.string().min(1).max(253).describe("The name of the target, in the policy's namespace."),
   sectionName: z
     .string()
     .min(1)
     .max(253)
     .optional()
-    .describe("One listener of the Gateway or ListenerSet, or one named rule of the route."),
+    .describe(
+      "One listener of the Gateway or ListenerSet, one named rule of the route, or one named port of the Service.",
+    ),
 });
 
 export const targetSelectorSchema = z
   .strictObject({
-    ...target,
+    group: z.literal(GATEWAY_API_GROUP).describe("The group of Gateways, ListenerSets, and routes."),
+    kind: z.enum(SELECTED_KINDS).describe("The kind of the targets."),
     matchLabels: z
       .record(z.string(), z.string())
       .optional()

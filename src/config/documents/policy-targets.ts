@@ -7,17 +7,10 @@ import type { Scope } from "../../core/policy.ts";
 import { type Path, pathText } from "../text/value-path.ts";
 import { isObject, listOf, textOf } from "../text/value-shapes.ts";
 import { selectsLabels } from "./cluster.ts";
-import {
-  GATEWAY_API_GROUP,
-  type ObjectReference,
-  POLICY_API_GROUP,
-  type ProblemList,
-  referenceText,
-  type Verdict,
-} from "./documents.ts";
-import { TARGET_KINDS, targetSelectorSchema } from "./policy-spec.ts";
+import { type ObjectReference, POLICY_API_GROUP, type ProblemList, referenceText, type Verdict } from "./documents.ts";
+import { groupOfTarget, SELECTED_KINDS, TARGET_KINDS, targetSelectorSchema } from "./policy-spec.ts";
 import type { TargetOutcome } from "./status.ts";
-import type { GatewayTarget, RouteTarget, TargetTable } from "./targets.ts";
+import type { BackendTargets, GatewayTarget, RouteTarget, TargetTable } from "./targets.ts";
 
 const MAX_TARGETS = 16;
 const NOT_FOUND = " was not found";
@@ -29,13 +22,19 @@ export interface Targets {
   readonly listenerSets: TargetTable<GatewayTarget>;
   readonly routes: TargetTable<RouteTarget>;
   readonly grpcRoutes: TargetTable<RouteTarget>;
+  readonly backends: BackendTargets;
+  /** Returns whether the Service or Backend exists, and has the named port if one is given. */
+  backendExists(reference: ObjectReference, portName: string | undefined): boolean;
 }
 
 export interface ResolvedTarget {
   readonly reference: ObjectReference;
-  readonly scope: Extract<Scope, "gateway" | "route">;
+  readonly scope: Extract<Scope, "gateway" | "route" | "backend">;
   readonly names: readonly string[];
-  /** Names listeners that forward connections. Policies cannot apply to them, and a security policy closes them. */
+  /**
+   * Names listeners, or backends of routes, that forward connections. Policies cannot apply to them, and a security
+   * policy closes them.
+   */
   readonly tcpNames?: readonly string[];
 }
 
@@ -162,7 +161,7 @@ function selectTargets(written: unknown, namespace: string, context: Targets): S
     );
   if (!Array.isArray(written) || written.length > MAX_TARGETS) {
     const wrong = `expected a list with at most ${MAX_TARGETS} selectors`;
-    return [{ path: ["spec", "targetSelectors"], selected: select(TARGET_KINDS, () => true), wrong }];
+    return [{ path: ["spec", "targetSelectors"], selected: select(SELECTED_KINDS, () => true), wrong }];
   }
   return written.map((selector, i) => {
     const path = ["spec", "targetSelectors", i];
@@ -172,8 +171,9 @@ function selectTargets(written: unknown, namespace: string, context: Targets): S
       return { path, selected: select([kind], (labels) => selectsLabels(selector, labels)), wrong: undefined };
     }
     const wrong = parsed.error.issues.map((issue) => [...issue.path, issue.message].join(": ")).join("; ");
-    const kinds = meantKinds(textOf(isObject(selector) ? selector.kind : undefined) ?? "");
-    return { path, selected: select(kinds.length === 0 ? TARGET_KINDS : kinds, () => true), wrong };
+    const meant = meantKinds(textOf(isObject(selector) ? selector.kind : undefined) ?? "");
+    const kinds = SELECTED_KINDS.filter((kind) => meant.includes(kind));
+    return { path, selected: select(kinds.length === 0 ? SELECTED_KINDS : kinds, () => true), wrong };
   });
 }
 
@@ -211,9 +211,13 @@ function meantKinds(kind: string): readonly string[] {
 function wrongReference(reference: ObjectReference, namespace: string): { field: string; message: string } | undefined {
   if (!TARGET_KINDS.some((kind) => kind === reference.kind)) {
     const shown = reference.kind === "" ? "the kind is missing" : `the kind ${reference.kind} is not supported`;
-    return { field: "kind", message: `${shown}: use ${TARGET_KINDS.slice(0, -1).join(", ")}, or ${TARGET_KINDS.at(-1)}` };
+    return {
+      field: "kind",
+      message: `${shown}: use ${TARGET_KINDS.slice(0, -1).join(", ")}, or ${TARGET_KINDS.at(-1)}`,
+    };
   }
-  if (reference.group !== GATEWAY_API_GROUP) return { field: "group", message: `expected ${GATEWAY_API_GROUP}` };
+  const group = groupOfTarget(reference.kind);
+  if (reference.group !== group) return { field: "group", message: `expected ${group === "" ? '""' : group}` };
   if (reference.name === "") return { field: "name", message: "required field is missing" };
   if (reference.namespace !== namespace)
     return { field: "namespace", message: "a policy applies only to targets in its own namespace" };
@@ -249,6 +253,25 @@ function lookUp(reference: ObjectReference, sectionName: string | undefined, con
     return {
       target: { reference: { ...reference, ...ownerOf(found, sectionName) }, scope: "gateway", names, tcpNames },
       gateways: [found.gateway ?? found.reference],
+    };
+  }
+  if (reference.kind === "Service" || reference.kind === "Backend") {
+    const found = context.backends.find(reference);
+    if (!context.backendExists(reference, undefined)) return `${referenceText(reference)}${NOT_FOUND}`;
+    if (sectionName !== undefined && !context.backendExists(reference, sectionName))
+      return `${shown}${NOT_FOUND}${SECTION_NOTE}`;
+    const uses = (found?.uses ?? []).filter(isInSection);
+    if (!found || uses.length === 0) return `${shown} is not used by a route of a Gateway`;
+    const namesOf = (isTcp: boolean): string[] =>
+      uses.filter((use) => use.isTcp === isTcp).map(({ backend }) => backend);
+    return {
+      target: {
+        reference: { ...reference, ...ownerOf(found, sectionName) },
+        scope: "backend",
+        names: namesOf(false),
+        tcpNames: namesOf(true),
+      },
+      gateways: [...found.gateways.values()],
     };
   }
   const table = reference.kind === "GRPCRoute" ? context.grpcRoutes : context.routes;

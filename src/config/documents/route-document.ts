@@ -8,6 +8,7 @@ import type { Path } from "../text/value-path.ts";
 import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
 import type { FindBackend, FoundBackend } from "./backend-document.ts";
 import {
+  type BackendUse,
   DEFAULT_NAMESPACE,
   GATEWAY_API_GROUP,
   identityOf,
@@ -78,7 +79,14 @@ export function translateRoute(
     }
     const sectionName = textOf(rule.name);
     const ruleName = written.length === 1 ? prefix : `${prefix}/${sectionName ?? `rule${i}`}`;
-    const content = translateRule(rule, path, { namespace, isGrpc, findBackend: context.findBackend, problems });
+    const source = `${kind} ${namespace}/${name}`;
+    const content = translateRule(rule, path, {
+      namespace,
+      source,
+      isGrpc,
+      findBackend: context.findBackend,
+      problems,
+    });
     contents.push(content);
     for (const [j, { gateways, section, hostnames, except, port }] of found.servedBy.entries()) {
       const isKnown = found.servedBy.slice(0, j).some((other) => other.gateways[0] === gateways[0]);
@@ -94,6 +102,7 @@ export function translateRoute(
         ...(section === undefined ? {} : { section }),
         ...(content.closed === undefined ? {} : { closed: content.closed }),
         ...(content.closedBackends.size === 0 ? {} : { closedBackends: content.closedBackends }),
+        ...(content.uses.length === 0 ? {} : { uses: content.uses }),
         document,
         path,
       });
@@ -145,11 +154,14 @@ interface RuleContent {
   readonly fields: Pick<WrittenRoute["route"], "matches" | "policies" | "backends">;
   readonly closed: string | undefined;
   readonly closedBackends: ReadonlyMap<number, string>;
+  readonly uses: readonly (BackendUse | undefined)[];
   readonly unresolved: Verdict | undefined;
 }
 
 interface RuleContext {
   readonly namespace: string;
+  /** Names the route as the source of the policies that its filters set. */
+  readonly source: string;
   readonly isGrpc: boolean;
   readonly findBackend: FindBackend;
   readonly problems: ProblemList;
@@ -158,7 +170,7 @@ interface RuleContext {
 function translateRule(
   rule: Fields,
   path: Path,
-  { namespace, isGrpc, findBackend, problems }: RuleContext,
+  { namespace, source, isGrpc, findBackend, problems }: RuleContext,
 ): RuleContent {
   const translate = isGrpc ? translateGrpcMatch : translateMatch;
   let closed: string | undefined;
@@ -200,6 +212,7 @@ function translateRule(
 
   const backends: Record<string, unknown>[] = [];
   const closedBackends = new Map<number, string>();
+  const uses: (BackendUse | undefined)[] = [];
   for (const [i, reference] of listOf(rule.backendRefs).entries()) {
     const at = [...path, "backendRefs", i];
     const found = findBackend(fieldsOf(reference), namespace);
@@ -214,6 +227,7 @@ function translateRule(
     const { weight } = fieldsOf(reference);
     const backend: Fields = "backend" in found ? found.backend : NOWHERE;
     const policies = { ...fieldsOf(backend.policies), ...own.policies };
+    uses.push("backend" in found ? useOf(found, own.policies, source) : undefined);
     backends.push({
       ...backend,
       ...(weight === undefined ? {} : { weight }),
@@ -230,8 +244,19 @@ function translateRule(
     },
     closed,
     closedBackends,
+    uses,
     unresolved,
   };
+}
+
+function useOf(
+  { backend, reference, portName, policySource = "" }: Extract<FoundBackend, { readonly backend: unknown }>,
+  filters: Fields,
+  source: string,
+): BackendUse {
+  const policyKinds = new Map(Object.keys(fieldsOf(backend.policies)).map((kind) => [kind, policySource]));
+  for (const kind of Object.keys(filters)) policyKinds.set(kind, source);
+  return { reference, portName, policyKinds };
 }
 
 /** Absent fields have the defaults of the policy `retry`. */
@@ -510,12 +535,7 @@ export function findParents(spec: Fields, context: ParentContext): Parents {
   return { references: [...references.values()], servedBy: served.groups(), parents };
 }
 
-function verdictOf(
-  named: number,
-  admitted: number,
-  fitting: number,
-  { reference, refusal }: GatewayTarget,
-): Verdict {
+function verdictOf(named: number, admitted: number, fitting: number, { reference, refusal }: GatewayTarget): Verdict {
   if (fitting > 0) return ACCEPTED;
   const no = (reason: string, what: string): Verdict => ({
     isTrue: false,

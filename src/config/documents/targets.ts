@@ -4,11 +4,13 @@
  */
 import { fieldsOf } from "../text/value-shapes.ts";
 import {
+  type BackendUse,
   DEFAULT_NAMESPACE,
   GATEWAY_API_GROUP,
   type ListenerOutcome,
   type ObjectReference,
   type ResourceDocument,
+  referenceText,
   type StandaloneTarget,
 } from "./documents.ts";
 
@@ -47,6 +49,30 @@ export interface RouteTarget {
   readonly labels?: Labels;
   readonly rules: readonly { readonly sectionName: string | undefined; readonly route: string }[];
   readonly gateways: readonly ObjectReference[];
+}
+
+/** Describes a Service or a Backend with the route rules that refer to it. */
+export interface BackendTarget {
+  readonly reference: ObjectReference;
+  readonly uses: { readonly sectionName: string | undefined; readonly backend: string; readonly isTcp: boolean }[];
+  readonly gateways: Map<string, ObjectReference>;
+}
+
+/** Records the Services and Backends that routes use. */
+export class BackendTargets {
+  readonly #targets = new Map<string, BackendTarget>();
+
+  add(use: BackendUse, backend: string, isTcp: boolean, gateways: readonly ObjectReference[]): void {
+    const key = referenceText(use.reference);
+    const target: BackendTarget = this.#targets.get(key) ?? { reference: use.reference, uses: [], gateways: new Map() };
+    this.#targets.set(key, target);
+    target.uses.push({ sectionName: use.portName, backend, isTcp });
+    for (const gateway of gateways) target.gateways.set(referenceText(gateway), gateway);
+  }
+
+  find(reference: ObjectReference): BackendTarget | undefined {
+    return this.#targets.get(referenceText(reference));
+  }
 }
 
 export function gatewayReference(namespace: string, name: string): ObjectReference {

@@ -58,12 +58,17 @@ const parentOf = ({ routeOutcomes }: ResourceResult): string[] =>
 test("a TCPRoute is a route of the listener's part", () => {
   const result = translate(gateway(TCP) + route("TCPRoute", RULES));
   assert.deepEqual(result.gateways[0]?.tcp, [{ name: "shop/edge:5432#tcp", hostname: undefined, tls: undefined }]);
+  const use = {
+    reference: { group: "", kind: "Service", namespace: "shop", name: "db" },
+    portName: "main",
+    policyKinds: new Map(),
+  };
   assert.deepEqual(result.tcpRoutes, [
     {
       name: "TCPRoute shop/db",
       part: "shop/edge:5432#tcp",
       hostnames: [],
-      backends: [{ name: "shop/db:5432", isService: true, weight: 1, isClosed: false }],
+      backends: [{ name: "shop/db:5432", isService: true, weight: 1, isClosed: false, use }],
     },
   ]);
   assert.deepEqual(parentOf(result), ["true Accepted, true ResolvedRefs"]);

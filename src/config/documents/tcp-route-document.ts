@@ -6,6 +6,7 @@ import { fieldsOf, listOf, textOf } from "../text/value-shapes.ts";
 import {
   fullName,
   identityOf,
+  type ObjectReference,
   type ProblemList,
   type ResourceDocument,
   type RouteOutcome,
@@ -17,6 +18,7 @@ import { findParents, NO_DEFAULT_GATEWAYS, type RouteContext } from "./route-doc
 
 interface TranslatedTcpRoute {
   readonly routes: readonly WrittenTcpRoute[];
+  readonly gateways: readonly ObjectReference[];
   readonly outcome: RouteOutcome;
 }
 
@@ -62,7 +64,8 @@ export function translateTcpRoute(
     const name = isCluster ? fieldsOf(service).name : host;
     if (typeof name !== "string" || Object.keys(others).some((field) => field !== "protocol"))
       return close("InvalidKind", `${kind} can forward to a Service only`);
-    return { name, isService: isCluster, weight: Number(weight), isClosed: false };
+    const use = { reference: backend.reference, portName: backend.portName, policyKinds: new Map<string, string>() };
+    return { name, isService: isCluster, weight: Number(weight), isClosed: false, use };
   });
 
   const ruleName = textOf(rule?.name);
@@ -75,6 +78,7 @@ export function translateTcpRoute(
         ? []
         : [{ name, part: section, hostnames, backends: unsupported === undefined ? backends : [] }],
     ),
+    gateways: found.references,
     outcome: {
       document,
       parents: found.parents.map(({ parentRef, accepted }) => ({

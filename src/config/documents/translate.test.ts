@@ -114,10 +114,10 @@ const targets = [
   },
   {
     name: "a kind that is not supported",
-    ref: '{ group: "", kind: Service, name: web }',
+    ref: '{ group: "", kind: Secret, name: web }',
     expected: [
-      "Service web: Accepted False Invalid: spec.targetRefs[0].kind: the kind Service is not supported: use Gateway, HTTPRoute, or GRPCRoute",
-      "Service web: Attached False TargetNotSupported: spec.targetRefs[0].kind: the kind Service is not supported: use Gateway, HTTPRoute, or GRPCRoute",
+      "Secret web: Accepted False Invalid: spec.targetRefs[0].kind: the kind Secret is not supported: use Gateway, ListenerSet, HTTPRoute, GRPCRoute, Service, or Backend",
+      "Secret web: Attached False TargetNotSupported: spec.targetRefs[0].kind: the kind Secret is not supported: use Gateway, ListenerSet, HTTPRoute, GRPCRoute, Service, or Backend",
     ],
   },
   {

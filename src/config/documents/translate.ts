@@ -7,12 +7,13 @@ import type { z } from "zod";
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import { createRedaction, REDACTED, type Redaction } from "../../observe/trace/redact.ts";
+import { backendName } from "../load/normal-config.ts";
 import { FOREIGN_KINDS } from "../schema/field-hints.ts";
 import { shownConfig } from "../schema/shown-config.ts";
 import type { Path } from "../text/value-path.ts";
-import { fieldsOf, isObject, textOf } from "../text/value-shapes.ts";
+import { fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
 import { backendOutcome, backendsOfCluster, backendsOfFiles, type FindBackend } from "./backend-document.ts";
-import { type Cluster, keyOf } from "./cluster.ts";
+import { type Cluster, keyOf, specOf } from "./cluster.ts";
 import {
   type Attachment,
   type BackendOutcome,
@@ -24,6 +25,7 @@ import {
   type GatewayOutcome,
   identityOf,
   type ListenerSetOutcome,
+  type ObjectReference,
   POLICY_API_GROUP,
   POLICY_API_VERSION,
   type PolicyResource,
@@ -43,7 +45,14 @@ import { type ListenerSetDocument, parentOfSet } from "./listener-set.ts";
 import { translatePolicy } from "./policy-document.ts";
 import { findParts, type Part, partsOf, specSchema } from "./policy-spec.ts";
 import { type RouteContext, translateRoute } from "./route-document.ts";
-import { type GatewayTarget, type RouteTarget, standaloneGateway, standaloneRoute, TargetTable } from "./targets.ts";
+import {
+  BackendTargets,
+  type GatewayTarget,
+  type RouteTarget,
+  standaloneGateway,
+  standaloneRoute,
+  TargetTable,
+} from "./targets.ts";
 import { translateTcpRoute } from "./tcp-route-document.ts";
 
 export function translateResources(input: ResourceInput): ResourceResult {
@@ -63,6 +72,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
   const gatewayTargets = new TargetTable(isCluster ? [] : standalone.gateways.map(standaloneGateway));
   const routeTargets = new TargetTable(isCluster ? [] : standalone.routes.map(standaloneRoute));
   const grpcTargets = new TargetTable<RouteTarget>([]);
+  const backendTargets = new BackendTargets();
   const taken = takenKindsOf(input);
   const gateways: WrittenGateway[] = [];
   const routes: WrittenRoute[] = [];
@@ -147,6 +157,14 @@ export function translateResources(input: ResourceInput): ResourceResult {
     const translated = translateRoute(document, routeContext(document), list);
     const usable = translated.routes.flatMap((route) => checkedRoute(route, input, list));
     routeOutcomes.push(withClosedRules(translated.outcome, translated.routes, usable));
+    for (const { route, uses = [] } of usable)
+      for (const [i, use] of route.backends === undefined ? [] : uses.entries()) {
+        if (!use) continue;
+        const backend = backendName(route.name, i);
+        backendTargets.add(use, backend, false, translated.target.gateways);
+        const kinds = taken({ kind: "backend", name: backend });
+        for (const [policy, source] of use.policyKinds) kinds.set(policy, source);
+      }
     const names = new Set(usable.map(({ route }) => route.name));
     targets.addDocument({
       ...translated.target,
@@ -164,6 +182,9 @@ export function translateResources(input: ResourceInput): ResourceResult {
     each(kind, GATEWAY_API_GROUP, (document, list) => {
       const translated = translateTcpRoute(document, routeContext(document), list);
       tcpRoutes.push(...translated.routes);
+      for (const { name, backends } of translated.routes.slice(0, 1))
+        for (const [i, { use }] of backends.entries())
+          if (use) backendTargets.add(use, backendName(name, i), true, translated.gateways);
       routeOutcomes.push(translated.outcome);
     });
 
@@ -189,6 +210,9 @@ export function translateResources(input: ResourceInput): ResourceResult {
       listenerSets: listenerSetTargets,
       routes: routeTargets,
       grpcRoutes: grpcTargets,
+      backends: backendTargets,
+      backendExists: (reference: ObjectReference, portName: string | undefined) =>
+        backendExists(reference, portName, input),
       takenKinds: taken,
       nowMs: input.nowMs,
       previous,
@@ -332,6 +356,23 @@ function withClosedRules(
     return { ...parent, partiallyInvalid: { isTrue: true, reason: "UnsupportedValue", message } };
   });
   return { ...outcome, parents };
+}
+
+/** Services in files, and Backends, have no named ports. */
+function backendExists(
+  { kind, namespace, name }: ObjectReference,
+  portName: string | undefined,
+  { cluster, documents, standalone }: ResourceInput,
+): boolean {
+  if (cluster) {
+    const found = cluster.object(kind, namespace, name);
+    if (portName === undefined) return found !== undefined;
+    return kind === "Service" && listOf(specOf(found).ports).some((port) => fieldsOf(port).name === portName);
+  }
+  if (portName !== undefined) return false;
+  if (kind === "Backend")
+    return documents.some((one) => kindOf(one) === kind && fullName(one) === keyOf(namespace, name));
+  return Object.keys(standalone.services).some((key) => key.replace(/:\d+$/, "").replace(/^.*\//, "") === name);
 }
 
 function takenKindsOf({ standalone }: ResourceInput): (target: TargetName) => Map<string, string> {

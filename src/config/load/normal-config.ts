@@ -94,7 +94,7 @@ export interface NormalBackend {
   readonly protocol?: BackendProtocol | undefined;
   readonly canary?: CanaryConfig | undefined;
   readonly config: unknown;
-  readonly policies: readonly PlacedPolicy[];
+  readonly policies: PlacedPolicy[];
   readonly inner?: readonly InnerScope[] | undefined;
   readonly place: Place;
   /** Gives the reason if the backend rejects its share of the requests. */
@@ -120,6 +120,10 @@ export interface NormalConfig {
   readonly services: Readonly<Record<string, string | Readonly<Record<string, unknown>>>>;
   readonly gateways: NormalGateway[];
   readonly routes: NormalRoute[];
+}
+
+export function backendName(route: string, index: number): string {
+  return `${route}/backend${index}`;
 }
 
 /** Returns the position and path of a field. If the field is absent, the position is that of the nearest parent. */

@@ -12,14 +12,15 @@ import { policies } from "../../policies/index.ts";
 import type { WrittenBackend, WrittenConfig, WrittenProcess, WrittenRoute } from "../schema/schema.ts";
 import { type Path, pathText } from "../text/value-path.ts";
 import type { SourceDocument } from "../text/yaml-source.ts";
-import type {
-  InnerScope,
-  NormalBackend,
-  NormalConfig,
-  NormalGateway,
-  NormalRoute,
-  Place,
-  PlacedPolicy,
+import {
+  backendName,
+  type InnerScope,
+  type NormalBackend,
+  type NormalConfig,
+  type NormalGateway,
+  type NormalRoute,
+  type Place,
+  type PlacedPolicy,
 } from "./normal-config.ts";
 
 export interface Normalized {
@@ -221,7 +222,7 @@ function checkRouteNames(routes: readonly NormalRoute[], problems: ConfigError[]
 
 export function normalRoute(name: string, gateways: readonly string[], route: WrittenRoute, place: Place): NormalRoute {
   const list = (route.backends ?? []).map((backend, i) =>
-    normalBackend(`${name}/backend${i}`, backend, { document: place.document, path: [...place.path, "backends", i] }),
+    normalBackend(backendName(name, i), backend, { document: place.document, path: [...place.path, "backends", i] }),
   );
   return {
     name,
