@@ -109,6 +109,11 @@ function rules() {
       { apiGroups: [""], resources: ["serviceaccounts", "services"], verbs: ["create", "patch", "delete"] },
       { apiGroups: ["apps"], resources: ["deployments"], verbs: [...READ, "create", "patch", "delete"] },
       { apiGroups: ["policy"], resources: ["poddisruptionbudgets"], verbs: ["create", "patch", "delete"] },
+      {
+        apiGroups: ["autoscaling"],
+        resources: ["horizontalpodautoscalers"],
+        verbs: [...READ, "create", "patch", "delete"],
+      },
       { apiGroups: [GATEWAY_API], resources: ["gateways/finalizers"], verbs: ["update"] },
     ],
     /** In its own namespace: the Lease, and the certificate of the stream. */

@@ -351,6 +351,18 @@ export const DEPLOYMENTS: WatchedKind = {
   query: "labelSelector=app.kubernetes.io%2Fmanaged-by%3Dgateway-controller",
 };
 
+export const AUTOSCALER_KIND = "HorizontalPodAutoscaler";
+
+export const AUTOSCALERS: WatchedKind = {
+  kind: AUTOSCALER_KIND,
+  apiVersion: "autoscaling/v2",
+  plural: "horizontalpodautoscalers",
+  isOptional: true,
+  query: DEPLOYMENTS.query as string,
+  // Its status changes every few seconds, but only its existence matters.
+  used: () => ({ data: {} }),
+};
+
 export function pathOfKind({ apiVersion, plural }: WatchedKind): string {
   return `/${apiVersion.includes("/") ? "apis" : "api"}/${apiVersion}/${plural}`;
 }

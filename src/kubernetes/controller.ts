@@ -11,7 +11,7 @@ import { gatewayKey } from "../config/documents/snapshot.ts";
 import { fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import type { ApiClient } from "./api-client.ts";
-import { DEPLOYMENTS, KINDS, openClusterCache } from "./cluster-cache.ts";
+import { AUTOSCALER_KIND, AUTOSCALERS, DEPLOYMENTS, KINDS, openClusterCache } from "./cluster-cache.ts";
 import { type ClusterView, createClusterView } from "./cluster-snapshots.ts";
 import { controllerCertificate } from "./controller-certificate.ts";
 import {
@@ -103,7 +103,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     retry?.cancel();
     retry = clock.after(ms, reconciles.soon);
   };
-  const cache = openClusterCache(options.deploy ? [...KINDS, DEPLOYMENTS] : KINDS, {
+  const cache = openClusterCache(options.deploy ? [...KINDS, DEPLOYMENTS, AUTOSCALERS] : KINDS, {
     client,
     clock,
     logger,
@@ -186,21 +186,26 @@ export async function startController(options: ControllerOptions): Promise<Contr
       const deploy = { ...options.deploy, controllerUrl: options.url, certificate: certificate.cert };
       const exists = existsIn(cache.all());
       deployFailures.clear();
+      const autoscaled = new Set<string>();
       for (const gateway of view.gateways) {
-        if (gateway.metadata.deletionTimestamp !== undefined || !isAccepted(gateway, view)) continue;
+        const parameters = parametersIn(view, gateway);
+        const isDeployed = gateway.metadata.deletionTimestamp === undefined && isAccepted(gateway, view);
+        // A Gateway that is not accepted keeps its data plane as it is.
+        if (parameters.autoscaling || !isDeployed)
+          autoscaled.add(keyOf(gateway.metadata.namespace ?? "", deployedName(gateway)));
+        if (!isDeployed) continue;
+        const manifests = dataPlaneManifests(gateway, deploy, parameters, portsOfSets(view, gateway));
         const conflict = nameConflict(gateway, cache.of("Service"));
-        const result = conflict
-          ? { isIncomplete: false, refused: conflict }
-          : await deployer.apply(
-              dataPlaneManifests(gateway, deploy, parametersIn(view, gateway), portsOfSets(view, gateway)),
-              exists,
-            );
+        const result = conflict ? { isIncomplete: false, refused: conflict } : await deployer.apply(manifests, exists);
         isIncomplete ||= result.isIncomplete;
         if (result.refused) deployFailures.set(gatewayKey(gateway), result.refused);
       }
       const isOurs = (gateway: KubernetesObject): boolean => gateways.has(gatewayKey(gateway));
       for (const deployment of staleDeployments(cache.of("Deployment"), cache.of("Gateway"), isOurs))
         isIncomplete = (await deployer.remove(deployment)) || isIncomplete;
+      for (const autoscaler of cache.of(AUTOSCALER_KIND))
+        if (!autoscaled.has(objectKey(autoscaler)))
+          isIncomplete = (await deployer.removeAutoscaler(autoscaler)) || isIncomplete;
     }
     const nowMs = clock.monotonicMs();
     for (const key of view.gateways.map(gatewayKey))
@@ -293,12 +298,11 @@ function portsOfSets({ result }: ClusterView, gateway: KubernetesObject): number
 
 /** Returns undefined for kinds that are not watched. */
 function existsIn(objects: readonly KubernetesObject[]): (kind: string, key: string) => boolean | undefined {
+  const watched = new Set(["Service", "Deployment", AUTOSCALER_KIND]);
   const known = new Set(
-    objects
-      .filter(({ kind }) => kind === "Service" || kind === "Deployment")
-      .map((object) => `${object.kind} ${objectKey(object)}`),
+    objects.filter(({ kind }) => watched.has(kind)).map((object) => `${object.kind} ${objectKey(object)}`),
   );
-  return (kind, key) => (kind === "Service" || kind === "Deployment" ? known.has(`${kind} ${key}`) : undefined);
+  return (kind, key) => (watched.has(kind) ? known.has(`${kind} ${key}`) : undefined);
 }
 
 const SERVED: Verdict = { isTrue: true, reason: "Programmed", message: "Served" };

@@ -108,6 +108,20 @@ test("everything of an old data plane is deleted, its Deployment last", async ()
   ]);
 });
 
+test("an autoscaler is applied, and deleted when it is no longer configured", async () => {
+  const client = recordingClient(({ path }) => (path.includes("/gone") ? 404 : 200));
+  const deployer = createDeployer(client, silentLogger, () => true);
+  const path = "/apis/autoscaling/v2/namespaces/infra/horizontalpodautoscalers";
+  const manifests = dataPlaneManifests(gateway("one"), OPTIONS, { autoscaling: { maxReplicas: 3 } });
+  await deployer.apply(manifests, () => true);
+  assert.ok(client.seen.includes(`PATCH ${path}/edge-one`));
+  assert.equal(await deployer.removeAutoscaler(owned("HorizontalPodAutoscaler", "edge-one", "uid-1")), false);
+  assert.equal(client.seen.at(-1), `DELETE ${path}/edge-one`);
+  assert.equal(await deployer.removeAutoscaler(owned("HorizontalPodAutoscaler", "gone", "uid-1")), false);
+  await deployer.apply(manifests, () => true);
+  assert.equal(client.seen.at(-1), `PATCH ${path}/edge-one`, "it is applied again after its deletion");
+});
+
 test("a listener on a port of the data plane itself is refused, and the others are deployed", () => {
   const edge = gateway("one", [80, 15_000, 15_020]);
   const accepted = createClusterView(

@@ -1,15 +1,16 @@
 /**
  * Deploys the data plane of a Gateway by server-side apply: a ServiceAccount without permissions, a Deployment, a
- * Service, and a disruption budget. The Gateway owns these objects, so they are deleted with it.
+ * Service, a disruption budget, and an autoscaler. The Gateway owns these objects, so they are deleted with it.
  */
 
 import { createHash } from "node:crypto";
-import { type KubernetesObject, objectKey, specOf } from "../config/documents/cluster.ts";
+import { type KubernetesObject, keyOf, objectKey, specOf } from "../config/documents/cluster.ts";
 import { DATA_PLANE_PORTS, GATEWAY_API_GROUP, type Verdict } from "../config/documents/documents.ts";
 import type { GatewayParameters } from "../config/documents/gateway-parameters.ts";
 import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import { type ApiClient, ApiError } from "./api-client.ts";
+import { AUTOSCALER_KIND, AUTOSCALERS } from "./cluster-cache.ts";
 import { TOKEN_AUDIENCE } from "./snapshot-server.ts";
 import { WRITE_TIMEOUT_MS } from "./status.ts";
 
@@ -20,6 +21,7 @@ export const MANAGED_BY = "gateway-controller";
 const STATS_PORT = 15020;
 const TOKEN_FOLDER = "/var/run/secrets/gateway";
 const STATE_FOLDER = "/var/lib/gateway";
+const DEFAULT_CPU_UTILIZATION = 70;
 const DEFAULT_RESOURCES = { requests: { cpu: "100m", memory: "128Mi" }, limits: { memory: "1Gi" } };
 
 export interface DeployOptions {
@@ -81,7 +83,7 @@ export function dataPlaneManifests(
       metadata: common,
       spec: {
         // The field is omitted for one replica, so that an autoscaler can own it.
-        ...(replicas === 1 ? {} : { replicas }),
+        ...(replicas === 1 || parameters.autoscaling ? {} : { replicas }),
         selector: { matchLabels: selector },
         template: {
           metadata: {
@@ -109,7 +111,35 @@ export function dataPlaneManifests(
       metadata: common,
       spec: { maxUnavailable: 1, selector: { matchLabels: selector } },
     },
+    ...(parameters.autoscaling ? [autoscaler(common, parameters.autoscaling)] : []),
   ];
+}
+
+function autoscaler(
+  metadata: KubernetesObject["metadata"],
+  {
+    minReplicas = 1,
+    maxReplicas,
+    targetCpuUtilization,
+    targetMemoryUtilization,
+  }: NonNullable<GatewayParameters["autoscaling"]>,
+): KubernetesObject {
+  const cpu = targetCpuUtilization ?? (targetMemoryUtilization === undefined ? DEFAULT_CPU_UTILIZATION : undefined);
+  const metric = (name: string, averageUtilization: number | undefined) =>
+    averageUtilization === undefined
+      ? []
+      : [{ type: "Resource", resource: { name, target: { type: "Utilization", averageUtilization } } }];
+  return {
+    apiVersion: AUTOSCALERS.apiVersion,
+    kind: AUTOSCALER_KIND,
+    metadata,
+    spec: {
+      scaleTargetRef: { apiVersion: "apps/v1", kind: "Deployment", name: metadata.name },
+      minReplicas,
+      maxReplicas,
+      metrics: [...metric("cpu", cpu), ...metric("memory", targetMemoryUtilization)],
+    },
+  };
 }
 
 function servedPorts(ports: readonly unknown[]): number[] {
@@ -207,6 +237,7 @@ const PATHS: Readonly<Record<string, string>> = {
   Service: "/api/v1/namespaces/NS/services",
   Deployment: "/apis/apps/v1/namespaces/NS/deployments",
   PodDisruptionBudget: "/apis/policy/v1/namespaces/NS/poddisruptionbudgets",
+  [AUTOSCALER_KIND]: "/apis/autoscaling/v2/namespaces/NS/horizontalpodautoscalers",
 };
 
 export interface DeployResult {
@@ -264,6 +295,8 @@ export interface Deployer {
   ): Promise<DeployResult>;
   /** Resolves with true if the data plane of the Deployment was not completely deleted, so that a retry is needed. */
   remove(deployment: KubernetesObject): Promise<boolean>;
+  /** Resolves with true if the autoscaler was not deleted, so that a retry is needed. */
+  removeAutoscaler(autoscaler: KubernetesObject): Promise<boolean>;
 }
 
 /** `mayWrite` is checked before each write, because leadership can end between two writes. */
@@ -297,6 +330,22 @@ export function createDeployer(client: ApiClient, logger: Logger, mayWrite: () =
     }
   }
 
+  /** Returns whether the object no longer exists. */
+  async function deleteOne(kind: string, { metadata: { name, namespace = "" } }: KubernetesObject): Promise<boolean> {
+    const key = `${kind} ${keyOf(namespace, name)}`;
+    const path = `${PATHS[kind]?.replace("NS", encodeURIComponent(namespace))}/${encodeURIComponent(name)}`;
+    try {
+      await client.request({ method: "DELETE", path, timeoutMs: WRITE_TIMEOUT_MS });
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 404) return true;
+      logger.warn("old data plane could not be deleted", { object: key, reason: (error as Error).message });
+      return false;
+    } finally {
+      applied.delete(key);
+    }
+    return true;
+  }
+
   return {
     async apply(manifests, exists) {
       let isIncomplete = false;
@@ -317,26 +366,16 @@ export function createDeployer(client: ApiClient, logger: Logger, mayWrite: () =
       return { isIncomplete, refused };
     },
     async remove(deployment) {
-      const { name, namespace = "" } = deployment.metadata;
-      let isIncomplete = false;
       // The Deployment is deleted last, because a data plane to remove is found by its Deployment.
-      for (const kind of ["PodDisruptionBudget", "Service", "ServiceAccount", "Deployment"]) {
-        if (!mayWrite() || isIncomplete) return true;
-        const path = `${PATHS[kind]?.replace("NS", encodeURIComponent(namespace))}/${encodeURIComponent(name)}`;
-        try {
-          await client.request({ method: "DELETE", path, timeoutMs: WRITE_TIMEOUT_MS });
-        } catch (error) {
-          if (error instanceof ApiError && error.status === 404) continue;
-          logger.warn("old data plane could not be deleted", {
-            object: `${kind} ${objectKey(deployment)}`,
-            reason: (error as Error).message,
-          });
-          isIncomplete = true;
-        }
-        applied.delete(`${kind} ${objectKey(deployment)}`);
-      }
+      for (const kind of ["PodDisruptionBudget", "Service", "ServiceAccount", "Deployment"])
+        if (!mayWrite() || !(await deleteOne(kind, deployment))) return true;
       logger.info("deleted the data plane of a Gateway that changed its class", { deployment: objectKey(deployment) });
-      return isIncomplete;
+      return false;
+    },
+    async removeAutoscaler(autoscaler) {
+      if (!mayWrite() || !(await deleteOne(AUTOSCALER_KIND, autoscaler))) return true;
+      logger.info("deleted an autoscaler that is no longer configured", { autoscaler: objectKey(autoscaler) });
+      return false;
     },
   };
 }

@@ -112,6 +112,16 @@ test("the parameters of a Gateway take precedence over those of its class", () =
   assert.deepEqual(parametersOf(own, ofClass, cluster), { replicas: 4, nodeSelector: { pool: "edge" } });
 });
 
+for (const [ofClass, ofGateway] of [
+  [{ replicas: 2 }, { autoscaling: { maxReplicas: 5 } }],
+  [{ autoscaling: { maxReplicas: 5 } }, { replicas: 2 }],
+] as const)
+  test(`${JSON.stringify(ofGateway)} of a Gateway replaces ${JSON.stringify(ofClass)} of its class`, () => {
+    const cluster = createCluster([parameters("infra/large", ofGateway), parameters("system/small", ofClass)]);
+    const named = gatewayClass({ ...REFERENCE, name: "small", namespace: "system" });
+    assert.deepEqual(parametersOf(gateway(REFERENCE), named, cluster), ofGateway);
+  });
+
 const OPTIONS = {
   image: "image",
   replicas: 1,
@@ -122,6 +132,7 @@ const OPTIONS = {
 } as const;
 const FIELDS: Required<ReturnType<typeof parametersSchema.parse>> = {
   replicas: 3,
+  autoscaling: { minReplicas: 2, maxReplicas: 6, targetCpuUtilization: 50, targetMemoryUtilization: 80 },
   serviceType: "NodePort",
   serviceAnnotations: { "example.com/balancer": "internal" },
   podAnnotations: { "example.com/scrape": "yes" },
@@ -142,9 +153,30 @@ test("every field changes the data plane, and the label of the Gateway stays", (
   const { replicas, template } = specOfKind("Deployment");
   const { metadata, spec } = fieldsOf(template);
   const [container] = listOf(fieldsOf(spec).containers).map(fieldsOf);
-  assert.equal(replicas, 3);
+  assert.equal(replicas, undefined, "the autoscaler owns the number of pods");
+  assert.equal(specOf(dataPlaneManifests(gateway(), OPTIONS, { replicas: 3 })[1]).replicas, 3);
   assert.equal(specOfKind("Service").type, "NodePort");
   assert.deepEqual(container?.resources, FIELDS.resources);
   assert.deepEqual(fieldsOf(spec).tolerations, FIELDS.tolerations);
   assert.equal(fieldsOf(fieldsOf(metadata).labels)["gateway.networking.k8s.io/gateway-name"], "edge");
+});
+
+test("an autoscaler scales the Deployment on CPU unless memory is given", () => {
+  const autoscaler = (autoscaling: object) =>
+    specOf(
+      dataPlaneManifests(gateway(), OPTIONS, parametersSchema.parse({ autoscaling })).find(
+        ({ kind }) => kind === "HorizontalPodAutoscaler",
+      ),
+    );
+  const metric = (name: string, averageUtilization: number) => ({
+    type: "Resource",
+    resource: { name, target: { type: "Utilization", averageUtilization } },
+  });
+  const { scaleTargetRef, ...plain } = autoscaler({ maxReplicas: 5 });
+  assert.deepEqual(scaleTargetRef, { apiVersion: "apps/v1", kind: "Deployment", name: "edge-gateway" });
+  assert.deepEqual(plain, { minReplicas: 1, maxReplicas: 5, metrics: [metric("cpu", 70)] });
+  assert.deepEqual(autoscaler({ maxReplicas: 5, targetMemoryUtilization: 60 }).metrics, [metric("memory", 60)]);
+  const both = { maxReplicas: 5, targetCpuUtilization: 50, targetMemoryUtilization: 60 };
+  assert.deepEqual(autoscaler(both).metrics, [metric("cpu", 50), metric("memory", 60)]);
+  assert.equal(parametersSchema.safeParse({ autoscaling: { minReplicas: 6, maxReplicas: 5 } }).success, false);
 });

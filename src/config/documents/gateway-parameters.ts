@@ -18,6 +18,26 @@ export const parametersSchema = z.strictObject({
     .max(1000)
     .optional()
     .describe("The number of pods. With 1, the field of the Deployment is not set, so that an autoscaler can own it."),
+  autoscaling: z
+    .strictObject({
+      minReplicas: z.int().min(1).max(1000).optional().describe("The smallest number of pods. Default: 1."),
+      maxReplicas: z.int().min(1).max(1000).describe("The largest number of pods."),
+      targetCpuUtilization: z
+        .int()
+        .min(1)
+        .max(1000)
+        .optional()
+        .describe("The average CPU usage of the pods, in percent of their CPU request. Default: 70."),
+      targetMemoryUtilization: z
+        .int()
+        .min(1)
+        .max(1000)
+        .optional()
+        .describe("The average memory usage of the pods, in percent of their memory request."),
+    })
+    .refine(({ minReplicas = 1, maxReplicas }) => minReplicas <= maxReplicas, "`minReplicas` is above `maxReplicas`")
+    .optional()
+    .describe("Creates a HorizontalPodAutoscaler, which sets the number of pods instead of `replicas`."),
   serviceType: z
     .enum(["LoadBalancer", "NodePort", "ClusterIP", "None"])
     .optional()
@@ -88,5 +108,13 @@ export function parametersOf(
     const found = Object.keys(reference).length === 0 ? {} : readParameters(reference, namespace, cluster);
     return isVerdict(found) ? {} : found;
   };
-  return { ...read(ofClass, textOf(ofClass.namespace)), ...read(own, gateway.metadata.namespace) };
+  const { replicas, autoscaling, ...parameters } = read(ofClass, textOf(ofClass.namespace));
+  const ofGateway = read(own, gateway.metadata.namespace);
+  // Both determine the number of pods, so one of the Gateway replaces either of the class.
+  const isScaled = ofGateway.replicas !== undefined || ofGateway.autoscaling !== undefined;
+  const number = {
+    ...(replicas === undefined ? {} : { replicas }),
+    ...(autoscaling === undefined ? {} : { autoscaling }),
+  };
+  return { ...(isScaled ? {} : number), ...parameters, ...ofGateway };
 }
