@@ -1,15 +1,17 @@
 /**
  * `npm run test:kubernetes`: tests the controller in a cluster that you name. The controller runs on this machine with
- * the permissions of deploy/kubernetes; its data planes run in the cluster. Without the variables it prints the
- * requirements and exits with 0, because it is not part of `npm test`.
+ * the permissions of deploy/kubernetes; its data planes run in the cluster. For `install`, the shipped controllers run
+ * in the cluster. Without the variables it prints the requirements and exits with 0, because it is not part of
+ * `npm test`.
  */
 import { withCluster } from "./kubernetes/cluster.mjs";
 import { conformance } from "./kubernetes/conformance.mjs";
 import { faults } from "./kubernetes/faults.mjs";
+import { install } from "./kubernetes/install.mjs";
 import { scale } from "./kubernetes/scale.mjs";
 import { tenants } from "./kubernetes/tenants.mjs";
 
-const NEEDED = `npm run test:kubernetes [-- conformance | faults | scale | tenants] needs a cluster whose pods reach this machine, with the
+const NEEDED = `npm run test:kubernetes [-- conformance | faults | install | scale | tenants] needs a cluster whose pods reach this machine, with the
 Gateway API's definitions installed:
 
   KUBECONFIG               an administrator of the cluster
@@ -22,9 +24,11 @@ Gateway API's definitions installed:
   KUBERNETES_API_STOP      for faults: a command that kills the API server
   KUBERNETES_API_START     for faults: a command that starts it again
   KUBECONFIG_OTHER         for faults: another API server of the same cluster, for changes while the first is away
+  KUBERNETES_POD_SIGNAL    for install: a command that gets a signal, a pod, and its containerID, and sends the signal
+  KUBERNETES_POD_NETWORK   for install: a command that gets cut or heal, a pod, and its containerID
 `;
 
-const RUNS = { conformance, faults, scale, tenants };
+const RUNS = { conformance, faults, install, scale, tenants };
 const [first = "conformance", ...rest] = process.argv.slice(2);
 const isNamed = Object.hasOwn(RUNS, first);
 const name = isNamed ? first : "conformance";
@@ -37,4 +41,4 @@ if (!isReady) {
 }
 // Whatever else is given is for the suite, for example -run-test=HTTPRouteMatching.
 const flags = isNamed ? rest : process.argv.slice(2);
-process.exitCode = await withCluster((cluster) => RUNS[name](cluster, flags));
+process.exitCode = await withCluster((cluster) => RUNS[name](cluster, flags), name === "install");

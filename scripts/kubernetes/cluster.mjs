@@ -16,8 +16,11 @@ export const GATEWAY_API = "/apis/gateway.networking.k8s.io/v1";
 export const POLICY_API = "/apis/policy.gateway.internal/v1alpha1";
 const PATIENCE_MS = 120_000;
 
-/** Calls `body` with the cluster and ends everything that was started, whatever happens. */
-export async function withCluster(body) {
+/**
+ * Calls `body` with the cluster and ends everything that was started, whatever happens. `isInstalled` keeps the shipped
+ * controllers running in the cluster; otherwise `body` starts one on this machine.
+ */
+export async function withCluster(body, isInstalled = false) {
   const folder = mkdtempSync(join(tmpdir(), "gateway-kubernetes-"));
   const { KUBERNETES_UP, KUBERNETES_DOWN } = process.env;
   const endings = [() => rmSync(folder, { recursive: true, force: true })];
@@ -27,8 +30,12 @@ export async function withCluster(body) {
     if (KUBERNETES_UP) run("sh", ["-c", KUBERNETES_UP]);
     run("kubectl", ["apply", "--server-side", "-f", join(root, "kubernetes")], "pipe");
     run("kubectl", ["apply", "-f", join(root, "deploy/kubernetes/controller.yaml")], "pipe");
-    // The one that is tested runs here.
-    run("kubectl", ["scale", "deployment", "-n", "gateway-system", "gateway-controller", "--replicas=0"], "pipe");
+    const replicas = isInstalled ? 2 : 0;
+    run(
+      "kubectl",
+      ["scale", "deployment", "-n", "gateway-system", "gateway-controller", `--replicas=${replicas}`],
+      "pipe",
+    );
     return await body({ folder, atEnd: (ending) => endings.unshift(ending) });
   } finally {
     for (const ending of endings) await ending();
