@@ -3,6 +3,7 @@
  * shipped. Unsupported fields are omitted, because protobuf receivers skip unknown fields.
  */
 import type { fromJSON } from "@grpc/proto-loader";
+import type { HeaderOption } from "../../core/service-headers.ts";
 
 export const SERVICE_NAME = "envoy.service.auth.v3.Authorization";
 
@@ -29,13 +30,6 @@ export interface CheckRequest {
 export interface MapEntry {
   readonly key: string;
   readonly value: string;
-}
-
-export interface HeaderOption {
-  readonly header: { readonly key: string; readonly value: string; readonly rawValue: Uint8Array } | null;
-  readonly append: { readonly value: boolean } | null;
-  /** The enum value is not mapped, so that the caller can reject unknown values. */
-  readonly appendAction: number;
 }
 
 export interface CheckResponse {

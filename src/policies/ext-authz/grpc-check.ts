@@ -3,33 +3,16 @@
  * when a client is opened.
  */
 
-import type { Client, MethodDefinition, ServiceDefinition, ServiceError } from "@grpc/grpc-js";
+import type { Client, MethodDefinition, ServiceError } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
-import { exportsOf } from "../../base/exports-of.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { plainChannel } from "../../http/client/grpc-credentials.ts";
+import { checkHeaderCount, mayChange, toHeaderChanges, utf8Text } from "../../core/service-headers.ts";
+import { openGrpcClient } from "../../http/client/grpc-client.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
-import {
-  type CheckRequest,
-  type CheckResponse,
-  type HeaderOption,
-  type MapEntry,
-  PROTOCOL,
-  SERVICE_NAME,
-} from "./check-protocol.ts";
-import {
-  checkHeaderCount,
-  denialStatus,
-  type HeaderAction,
-  type HeaderChange,
-  headerChange,
-  mayChange,
-  type Verdict,
-} from "./verdict.ts";
+import { type CheckRequest, type CheckResponse, type MapEntry, PROTOCOL, SERVICE_NAME } from "./check-protocol.ts";
+import { denialStatus, type Verdict } from "./verdict.ts";
 
-const FIRST_RECONNECT_MS = 100;
-const MAX_RECONNECT_MS = 5_000;
 /** The limit leaves room for headers and a denial page. A larger response is treated as a failure. */
 const MAX_RESPONSE_BYTES = 256 * 1024;
 
@@ -73,24 +56,8 @@ async function openClient(
   host: string,
   isConfined: boolean,
 ): Promise<{ client: Client; method: MethodDefinition<CheckRequest, CheckResponse> }> {
-  const [grpc, loader] = await Promise.all([
-    import("@grpc/grpc-js").then(exportsOf),
-    import("@grpc/proto-loader").then(exportsOf),
-  ]);
-  const definition = loader.fromJSON(PROTOCOL, { keepCase: true, longs: Number, defaults: true, arrays: true });
-  const service = definition[SERVICE_NAME] as ServiceDefinition;
-  const { credentials, options } = plainChannel(grpc, host, isConfined);
-  const client = new grpc.Client(host, credentials, {
-    ...options,
-    "grpc.initial_reconnect_backoff_ms": FIRST_RECONNECT_MS,
-    "grpc.max_reconnect_backoff_ms": MAX_RECONNECT_MS,
-    "grpc.max_receive_message_length": MAX_RESPONSE_BYTES,
-    "grpc.enable_retries": 0,
-    // The proxy environment variables do not apply to the operator's authorization service.
-    "grpc.enable_http_proxy": 0,
-  });
-  // Starts connecting before the first request.
-  client.getChannel().getConnectivityState(true);
+  const options = { isConfined, maxResponseBytes: MAX_RESPONSE_BYTES };
+  const { client, service } = await openGrpcClient(host, PROTOCOL, SERVICE_NAME, options);
   return { client, method: service.Check as MethodDefinition<CheckRequest, CheckResponse> };
 }
 
@@ -123,11 +90,6 @@ export function checkRequest(
   };
 }
 
-/** Decodes a latin1 string, which has one character per byte, as UTF-8. */
-function utf8Text(bytes: string): string {
-  return Buffer.from(bytes, "latin1").toString("utf8");
-}
-
 /** Throws if the response has no valid decision or an unsupported change. */
 export function parseVerdict({ status, deniedResponse, okResponse, errorResponse }: CheckResponse): Verdict {
   if (status === null) throw new Error("a response without a status");
@@ -152,26 +114,4 @@ export function parseVerdict({ status, deniedResponse, okResponse, errorResponse
     body: deniedResponse?.body ?? "",
     reason: status.message === "" ? `code ${status.code}` : status.message.slice(0, 500),
   };
-}
-
-function toHeaderChanges(options: readonly HeaderOption[], unset: HeaderAction): HeaderChange[] {
-  checkHeaderCount(options);
-  return options.flatMap(({ header, append, appendAction }) => {
-    if (header === null) return [];
-    const { key, value, rawValue } = header;
-    const bytes = value === "" && rawValue.length > 0 ? Buffer.from(rawValue) : Buffer.from(value);
-    return headerChange(key, bytes.toString("latin1"), headerAction(append, appendAction, unset)) ?? [];
-  });
-}
-
-/**
- * Maps Envoy's `append_action` values. On the wire, 0 (append) equals an unset field, so it selects the default of the
- * list. Request headers are not appended by default, and response headers are.
- */
-const ACTIONS: readonly (HeaderAction | undefined)[] = [undefined, "addIfAbsent", "overwrite", "overwriteIfExists"];
-
-function headerAction(append: HeaderOption["append"], appendAction: number, unset: HeaderAction): HeaderAction {
-  if (append !== null) return append.value ? "append" : "overwrite";
-  if (!(appendAction in ACTIONS)) throw new Error(`the unknown append_action ${appendAction}`);
-  return ACTIONS[appendAction] ?? unset;
 }

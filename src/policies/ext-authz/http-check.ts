@@ -7,10 +7,12 @@ import type { Expression } from "../../cel/expression.ts";
 import { CelAttributes } from "../../core/cel-attributes.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { evaluatedText } from "../../core/header-changes.ts";
+import { checkHeaderCount, type HeaderChange, headerChange } from "../../core/service-headers.ts";
+import { addedForwardedFor } from "../../core/source.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import { addForwarded, type HeaderList, isHeaderValue } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
-import { checkHeaderCount, denialStatus, type HeaderChange, headerChange, type Verdict } from "./verdict.ts";
+import { denialStatus, type Verdict } from "./verdict.ts";
 
 const MAX_RESPONSE_BYTES = 64 * 1024;
 const FORWARDED_DENIAL_HEADERS = new Set([
@@ -50,7 +52,7 @@ export async function checkOverHttp(
   // A `headers` list can omit the forwarding headers, so they are always copied from the request.
   for (const name of ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"])
     headers.assert(name, request.headers.get(name));
-  addForwarded(headers, source.address, request.scheme, originalHost);
+  addForwarded(headers, addedForwardedFor(source), request.scheme, originalHost);
   headers.set("x-forwarded-method", request.method);
   headers.set("x-forwarded-uri", pathAndQuery(request));
   headers.set("x-request-id", id);

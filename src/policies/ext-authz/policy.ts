@@ -19,11 +19,12 @@ import {
   markAddress,
   serverUrl,
 } from "../../core/schema.ts";
+import { applyHeaders, headerChange } from "../../core/service-headers.ts";
 import { MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { type CheckClient, checkRequest, openCheckClient, parseVerdict } from "./grpc-check.ts";
 import { checkOverHttp } from "./http-check.ts";
-import { applyHeaders, type Denied, headerChange, type Verdict } from "./verdict.ts";
+import type { Denied, Verdict } from "./verdict.ts";
 
 const DEFAULT_TIMEOUT_MS = 200;
 /** Bounds how long a revoked permission stays in effect. */

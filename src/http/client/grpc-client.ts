@@ -1,0 +1,44 @@
+/**
+ * Opens the client of a gRPC service without TLS. The gRPC library is loaded when a client is opened.
+ */
+import type { Client, ServiceDefinition } from "@grpc/grpc-js";
+import type { fromJSON } from "@grpc/proto-loader";
+import { exportsOf } from "../../base/exports-of.ts";
+import { plainChannel } from "./grpc-credentials.ts";
+
+const FIRST_RECONNECT_MS = 100;
+const MAX_RECONNECT_MS = 5_000;
+
+export type GrpcProtocol = Parameters<typeof fromJSON>[0];
+
+export interface GrpcClientOptions {
+  /** True if the address comes from a cluster resource and must not be a local address. */
+  readonly isConfined: boolean;
+  readonly maxResponseBytes: number;
+}
+
+export async function openGrpcClient(
+  host: string,
+  protocol: GrpcProtocol,
+  serviceName: string,
+  { isConfined, maxResponseBytes }: GrpcClientOptions,
+): Promise<{ client: Client; service: ServiceDefinition }> {
+  const [grpc, loader] = await Promise.all([
+    import("@grpc/grpc-js").then(exportsOf),
+    import("@grpc/proto-loader").then(exportsOf),
+  ]);
+  const definition = loader.fromJSON(protocol, { keepCase: true, longs: Number, defaults: true, arrays: true });
+  const { credentials, options } = plainChannel(grpc, host, isConfined);
+  const client = new grpc.Client(host, credentials, {
+    ...options,
+    "grpc.initial_reconnect_backoff_ms": FIRST_RECONNECT_MS,
+    "grpc.max_reconnect_backoff_ms": MAX_RECONNECT_MS,
+    "grpc.max_receive_message_length": maxResponseBytes,
+    "grpc.enable_retries": 0,
+    // The proxy environment variables do not apply to the operator's services.
+    "grpc.enable_http_proxy": 0,
+  });
+  // Starts connecting before the first request.
+  client.getChannel().getConnectivityState(true);
+  return { client, service: definition[serviceName] as ServiceDefinition };
+}
