@@ -13,9 +13,10 @@ import type { Mirrored } from "../observe/trace/mirror-comparison.ts";
 import type { RequestSpans } from "../observe/trace/request-spans.ts";
 import type { Trace } from "../observe/trace/trace.ts";
 import { CelAttributes } from "./cel-attributes.ts";
-import type { ErrorSource, FailureCode } from "./errors.ts";
+import type { ErrorSource, FailureCode, GatewayError } from "./errors.ts";
 import type { CalledTool } from "./mcp-arguments.ts";
 import { clientKey } from "./principal.ts";
+import type { Reply } from "./reply.ts";
 import type { McpAccess, McpAttributes, ModelAccess, RequestAttributes } from "./request-attributes.ts";
 import { clientAddress, type Source } from "./source.ts";
 
@@ -54,8 +55,17 @@ export interface GatewayResponse {
   body?: Buffer;
   /** A policy can set this body to replace the backend's. */
   replacement?: Buffer;
+  /** Filters change the backend's body while it is sent, in this order. */
+  filters?: BodyFilter[];
   /** Observers read the bytes that are sent, for example to count tokens. They must not modify the buffers. */
   observers?: BodyObserver[];
+}
+
+/** A rejected promise ends the request. The next call is made when the promise of the previous one is resolved. */
+export interface BodyFilter {
+  data(chunk: Buffer): Promise<Buffer>;
+  /** Returns the last bytes of the body. */
+  end(): Promise<Buffer>;
 }
 
 export interface BodyObserver {
@@ -246,6 +256,8 @@ export class Exchange implements Linked<Exchange> {
   judged: { readonly judge: object; readonly request: GatewayRequest }[] | undefined = undefined;
   /** Called once all rules and limits, including those that read the body, have admitted the request. */
   onAdmitted: (() => void)[] | undefined = undefined;
+  /** The pipeline, which can end the request while its body is forwarded. */
+  interrupter: { interrupt(outcome: Reply | GatewayError): void } | undefined = undefined;
   #celAttributes: CelAttributes | undefined = undefined;
 
   readonly #memory: MemoryBudget | undefined;

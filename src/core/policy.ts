@@ -96,6 +96,11 @@ export interface Hooks {
   readonly sight?: LlmSight;
   /** Returns the maximum number of bytes of this body to buffer, or undefined if the hook does not read it. */
   bodyBytes?(exchange: Exchange): number | undefined;
+  /**
+   * Returns the maximum number of bytes of the backend's response body to buffer before the response hook, or undefined
+   * if the hook does not need it. A larger body is rejected.
+   */
+  responseBodyBytes?(exchange: Exchange): number | undefined;
   /** Outputs redact the credentials at these locations. */
   readonly credentials?: CredentialPlaces;
   /** The request hook removes or overwrites these lowercase request headers. */

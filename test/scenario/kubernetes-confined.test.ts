@@ -130,6 +130,7 @@ const ROWS: Readonly<Record<string, (port: number) => Row>> = {
     policy: { traffic: { extAuthz: { url: `http://127.0.0.1:${port}/`, path: "request.path", timeout: "30s" } } },
   }),
   "ext-authz-host": (port) => ({ policy: { traffic: { extAuthz: { host: `127.0.0.1:${port}`, timeout: "30s" } } } }),
+  "ext-proc-host": (port) => ({ policy: { traffic: { extProc: { host: `127.0.0.1:${port}`, timeout: "30s" } } } }),
   "ext-authz-address": (port) => ({ policy: { traffic: { extAuthz: { host: `127.0.0.1:${port}`, timeout: "30s" } } } }),
   "rate-limit": (port) => ({ policy: { traffic: { rateLimit: globalLimit(`127.0.0.1:${port}`) } } }),
   "rate-limit-address": (port) => ({ policy: { traffic: { rateLimit: globalLimit(`127.0.0.1:${port}`) } } }),

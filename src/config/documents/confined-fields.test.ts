@@ -133,6 +133,7 @@ const SPOKEN_FOR: readonly [pattern: RegExp, by: "fetch" | "pool" | "gRPC" | "na
   [/jwks\.inline$/, "name"],
   [/extAuthz\.url$/, "fetch"],
   [/extAuthz\.host$/, "gRPC"],
+  [/extProc\.host$/, "gRPC"],
   [/rateLimit\.global\.host$/, "gRPC"],
   [/webhook\.url$/, "fetch"],
   [/clientMetadataHosts\[\]$/, "fetch"],

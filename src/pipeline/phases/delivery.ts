@@ -3,14 +3,15 @@
  * backpressure, and the settle phase.
  */
 import type { BackendRun } from "../../core/backend.ts";
-import type { ErrorCode } from "../../core/errors.ts";
-import type { Exchange, GatewayResponse } from "../../core/exchange.ts";
+import { type ErrorCode, GatewayError } from "../../core/errors.ts";
+import type { BodyFilter, Exchange, GatewayResponse } from "../../core/exchange.ts";
 import { type CompiledPolicy, type CompiledScope, type Outcome, rejectPromise } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import { responseState } from "../../core/snapshot.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { BodyCapture } from "../records/body-capture.ts";
+import { FilteredResponse } from "./filtered-response.ts";
 import type { PipelineEnv } from "./pipeline-env.ts";
 import { responseHooks, runResponseHooks } from "./run-hooks.ts";
 
@@ -30,6 +31,9 @@ export class Delivery {
   /** Holds chunks that arrived while hooks were running, or that a hook needs because it reads the body. */
   #held: Buffer[] = [];
   #heldBytes = 0;
+  /** Set while the whole body must be held for a hook. A larger body is rejected. */
+  #requiredBytes: number | undefined = undefined;
+  #filtered: FilteredResponse | undefined = undefined;
   #state: "waiting" | "holding" | "hooks" | "streaming" | "done" = "waiting";
   #bodyEnded = false;
   #trailers: readonly string[] | undefined = undefined;
@@ -95,12 +99,13 @@ export class Delivery {
       headers.get("content-encoding"),
     );
     if (observer !== undefined) response.observers = [...(response.observers ?? []), observer];
-    if (this.#mustHold(headers)) this.#state = "holding";
+    this.#requiredBytes = this.#requiredBody();
+    if (this.#requiredBytes !== undefined || this.#mustHold(headers)) this.#state = "holding";
     else this.#respond(response, undefined);
   }
 
   data(chunk: Buffer): boolean {
-    if (this.#state === "streaming") return this.#write(chunk);
+    if (this.#state === "streaming") return this.#filtered?.data(chunk) ?? this.#write(chunk);
     if (this.#state === "done") return true;
     this.#held.push(chunk);
     this.#heldBytes += chunk.length;
@@ -108,8 +113,15 @@ export class Delivery {
       this.#paused = true;
       return false;
     }
+    const maxBytes = this.#requiredBytes ?? MAX_HELD_BYTES;
+    const mayHold = this.#heldBytes <= maxBytes && this.#exchange.holdResponse(chunk.length);
+    if (!mayHold && this.#requiredBytes !== undefined) {
+      this.#onError(
+        new GatewayError("backend_response_invalid", { detail: `the response body is larger than ${maxBytes} bytes` }),
+      );
+      return true;
+    }
     // A body that is too large to hold is forwarded, and the expression gets no body.
-    const mayHold = this.#heldBytes <= MAX_HELD_BYTES && this.#exchange.holdResponse(chunk.length);
     if (!mayHold && this.#exchange.response) this.#respond(this.#exchange.response, undefined);
     return true;
   }
@@ -119,7 +131,7 @@ export class Delivery {
     if (this.#state === "done") return;
     this.#bodyEnded = true;
     this.#trailers = trailers;
-    if (this.#state === "streaming") this.#end(undefined);
+    if (this.#state === "streaming") this.#endBody();
     else if (this.#state === "holding" && this.#exchange.response)
       this.#respond(this.#exchange.response, Buffer.concat(this.#held));
   }
@@ -129,6 +141,7 @@ export class Delivery {
     this.run = undefined;
     if (this.#state === "done") return;
     this.#state = "done";
+    this.#filtered?.stop();
     this.#sink.destroy();
     this.settle("failed");
   }
@@ -138,6 +151,7 @@ export class Delivery {
     const run = this.run;
     this.run = undefined;
     this.#state = "done";
+    this.#filtered?.stop();
     run?.abort();
     this.settle(complete ? "complete" : "aborted");
   }
@@ -149,6 +163,17 @@ export class Delivery {
     this.#exchange.releaseMemory();
     const outcome: Outcome = { status: this.#exchange.response?.status, end, responseBytes: this.#bytes };
     settle(this.#env, this.#exchange, this.entered, outcome, this.#capture);
+  }
+
+  /** Returns the largest body that a response hook needs, or undefined if no hook needs the body. */
+  #requiredBody(): number | undefined {
+    let required: number | undefined;
+    for (const scope of this.entered)
+      for (const { hooks } of scope.response) {
+        const bytes = hooks.responseBodyBytes?.(this.#exchange);
+        if (bytes !== undefined) required = Math.max(required ?? 0, bytes);
+      }
+    return required;
   }
 
   #mustHold(headers: HeaderList): boolean {
@@ -190,6 +215,17 @@ export class Delivery {
       headers.delete("content-encoding");
       headers.delete("etag");
     }
+    const filters = this.#filtersOf(response);
+    if (filters.length > 0) {
+      headers.delete("content-length");
+      headers.delete("etag");
+      this.#filtered = new FilteredResponse(filters, {
+        write: (chunk) => this.#write(chunk),
+        end: (last) => this.#end(last),
+        resume: () => this.run?.resume(),
+        fail: this.#onError,
+      });
+    }
     headers.set("x-request-id", this.#exchange.id);
     this.#snapshot("final response");
     if (this.#exchange.trace !== undefined && !this.#confidential) this.#capture = new BodyCapture();
@@ -213,9 +249,13 @@ export class Delivery {
   #flushHeld(): void {
     const held = this.#held;
     this.#held = [];
-    for (const chunk of held) this.#write(chunk);
+    for (const chunk of held) {
+      if (this.#filtered === undefined) this.#write(chunk);
+      else this.#filtered.data(chunk);
+    }
     if (this.#state !== "streaming") return;
-    if (this.#bodyEnded) this.#end(undefined);
+    if (this.#bodyEnded) this.#endBody();
+    else if (this.#filtered !== undefined && held.length > 0) this.#paused = false;
     else if (this.#paused) {
       this.#paused = false;
       this.run?.resume();
@@ -225,8 +265,7 @@ export class Delivery {
   #write(chunk: Buffer): boolean {
     this.#bytes += chunk.length;
     this.#capture?.add(chunk);
-    const observers = this.#exchange.response?.observers;
-    if (observers) for (const observer of observers) guarded(this.#env, this.#exchange, () => observer.data(chunk));
+    this.#observe(chunk);
     if (this.#remaining === chunk.length) {
       // The last chunk of a known length is written together with the end.
       this.#state = "done";
@@ -235,6 +274,21 @@ export class Delivery {
     }
     this.#remaining -= chunk.length;
     return this.#sink.write(chunk) || this.#awaitDrain();
+  }
+
+  #observe(chunk: Buffer): void {
+    const observers = this.#exchange.response?.observers;
+    if (observers) for (const observer of observers) guarded(this.#env, this.#exchange, () => observer.data(chunk));
+  }
+
+  #endBody(): void {
+    if (this.#filtered === undefined) this.#end(undefined);
+    else this.#filtered.end();
+  }
+
+  /** A response of the gateway itself, or one that a policy replaced, has no filters. */
+  #filtersOf({ source, replacement, filters = [] }: GatewayResponse): readonly BodyFilter[] {
+    return source === "upstream" && replacement === undefined ? filters : [];
   }
 
   #awaitDrain(): false {
@@ -250,6 +304,7 @@ export class Delivery {
     if (lastChunk) {
       this.#bytes += lastChunk.length;
       this.#capture?.add(lastChunk);
+      if (this.#filtered !== undefined) this.#observe(lastChunk);
     }
     this.#endSink(lastChunk, this.#trailers);
   }

@@ -140,6 +140,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
       backendErrorReply(this.#route, exchange, error),
     );
     this.#held = new HeldRequest(exchange, sink, this);
+    exchange.interrupter = this;
     sink.onClose = (complete) => this.#delivery.clientClosed(complete);
     sink.onStalled = () => this.fail(new GatewayError("request_timeout"));
   }
@@ -216,6 +217,8 @@ class Flow implements AttemptOwner, BeforeCallRun {
   #backendPhase(route: Route): void {
     const chosen = chooseBackend(route, this.#env.random, this.exchange);
     if (!chosen) throw new GatewayError("no_backend");
+    if (this.exchange.request.method === "CONNECT" && chosen.backend.acceptsConnect !== true)
+      throw new GatewayError("method_not_allowed");
     const scope = chosen.policies;
     this.#held.restore();
     this.exchange.attributes.backend = chosen.backend.attributes;
@@ -250,6 +253,22 @@ class Flow implements AttemptOwner, BeforeCallRun {
     if (this.#delivery.isDone) return;
     try {
       this.#backendPhase(route);
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  /** A response that has started is cut off. */
+  interrupt(outcome: Reply | GatewayError): void {
+    if (outcome instanceof GatewayError || !this.#delivery.canReplace) {
+      this.fail(outcome instanceof GatewayError ? outcome : new GatewayError("backend_response_invalid"));
+      return;
+    }
+    const { run } = this.#delivery;
+    this.#delivery.run = undefined;
+    run?.abort();
+    try {
+      this.#delivery.reply(outcome);
     } catch (error) {
       this.fail(error);
     }
