@@ -13,6 +13,7 @@ import { type TestContext, test } from "node:test";
 import { startApp } from "../src/app/app.ts";
 import type { App } from "../src/app/app-options.ts";
 import { systemClock } from "../src/base/clock.ts";
+import { startProcessor } from "./support/ext-proc/service.ts";
 import { rawRequest, requestText } from "./support/raw-client.ts";
 import { backendFor } from "./support/scenario.ts";
 import { certificates } from "./support/tls/certificates.ts";
@@ -183,6 +184,64 @@ test("direct-response: health, nothing to be found, and maintenance", async (t) 
   assert.equal(closed.status, 503);
   assert.match(closed.text, /retry-after: 120/);
   assert.deepEqual(closed.errors, []);
+});
+
+test("ext-proc: the processor gets bodies, and without it requests are rejected", async (t) => {
+  const backend = await backendFor(t, (_req, res) => void res.end("hello"));
+  const processor = await startProcessor(({ kind, body }) => ({
+    [kind]: { response: kind === "responseBody" ? { bodyMutation: { body: Buffer.from(body.toUpperCase()) } } : {} },
+  }));
+  t.after(() => processor.close());
+  const example = await run(t, "ext-proc", { BACKEND: backend.host, PROCESSOR: processor.host });
+  assert.equal(await (await fetch(example.url(), { method: "POST", body: "ping" })).text(), "HELLO");
+  assert.ok(processor.received.some(({ kind, body }) => kind === "requestBody" && body === "ping"));
+  await processor.close();
+  assert.equal((await fetch(example.url())).status, 503);
+});
+
+test("forward-proxy: known hosts are reached with the password, and others are not", async (t) => {
+  const backend = await backendFor(t);
+  const port = Number(backend.host.split(":")[1]);
+  const example = await run(t, "forward-proxy", { LOCAL_PORT: String(port) });
+  const get = (host: string, more = "") =>
+    rawRequest(
+      Number(new URL(example.url()).port),
+      `GET http://${host}/ HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n${more}\r\n`,
+    );
+  const password = `Proxy-Authorization: Basic ${Buffer.from("agent:password").toString("base64")}\r\n`;
+  assert.equal((await get(`localhost:${port}`)).status, 407);
+  assert.equal((await get(`localhost:${port}`, password)).status, 200);
+  assert.equal(backend.received.length, 1);
+  assert.equal((await get("169.254.169.254", password)).status, 404);
+});
+
+test("tcp-routes: the port or the server name selects the server", async (t) => {
+  const backend = createServer(certificates.server, (_req, res) => void res.end("shop"));
+  await new Promise<void>((resolve) => backend.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    backend.close();
+    backend.closeAllConnections();
+  });
+  const plain = await backendFor(t);
+  const shop = `127.0.0.1:${(backend.address() as AddressInfo).port}`;
+  const example = await run(t, "tcp-routes", { DATABASE: plain.host, SHOP: shop });
+  const database = Number(new URL(example.url("database")).port);
+  assert.equal((await rawRequest(database, requestText("GET / HTTP/1.1"))).status, 200);
+  const { request } = await import("node:https");
+  const page = (servername: string) =>
+    new Promise<string>((resolve) => {
+      const port = Number(example.app.ports().get("secure"));
+      const options = { port, host: "127.0.0.1", servername, rejectUnauthorized: false, agent: false };
+      request(options, async (res) => {
+        let body = "";
+        for await (const part of res) body += String(part);
+        resolve(body);
+      })
+        .once("error", () => resolve("closed"))
+        .end();
+    });
+  assert.equal(await page("eu.shop.example.com"), "shop");
+  assert.equal(await page("other.example.com"), "closed");
 });
 
 test("fault-injection: a header delays or aborts the request, others reach the backend", async (t) => {

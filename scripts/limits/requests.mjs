@@ -26,7 +26,7 @@ export const REQUEST_LIMITS = {
     [
       "MAX_CLIENT_HELLO_BYTES",
       "http/client-hello.ts",
-      "the first message of a client on a TLS listener with TLSRoutes",
+      "the first message of a client on a TLS listener that forwards connections",
       "the connection is closed",
     ],
     ["MAX_RECORDS", "http/client-hello.ts", "TLS records of that message", "the connection is closed"],
@@ -34,6 +34,20 @@ export const REQUEST_LIMITS = {
       "MAX_HELLO_CHUNKS",
       "pipeline/listen/tcp/tcp-listener.ts",
       "parts in which that message arrives",
+      "the connection is closed",
+    ],
+    [
+      "MAX_HOSTS",
+      "backends/dynamic/backend.ts",
+      "hosts of a `dynamic` backend with open connections",
+      "the connections to the least recently used one are closed when idle",
+    ],
+    ["MAX_V1_BYTES", "http/proxy-protocol.ts", "a PROXY protocol header of version 1", "the connection is closed"],
+    ["MAX_V2_BYTES", "http/proxy-protocol.ts", "a PROXY protocol header of version 2", "the connection is closed"],
+    [
+      "MAX_HEADER_CHUNKS",
+      "pipeline/listen/proxied-connections.ts",
+      "parts in which that header arrives",
       "the connection is closed",
     ],
     [
@@ -227,14 +241,27 @@ export const REQUEST_LIMITS = {
     ["MAX_CACHE_TTL_MS", "policies/ext-authz/policy.ts", "`cache.ttl` of `extAuthz`", "the configuration is rejected"],
     [
       "MAX_CHANGED_HEADERS",
-      "policies/ext-authz/verdict.ts",
-      "headers that a service of `extAuthz` sets, removes, or adds to a response",
+      "core/service-headers.ts",
+      "headers that a service of `extAuthz` or `extProc` sets, removes, or adds to a response",
       "the service counts as failed",
     ],
     [
       "MAX_RESPONSE_BYTES",
       "policies/ext-authz/grpc-check.ts",
       "a gRPC response for `extAuthz`",
+      "it counts as a failure",
+    ],
+    ["MAX_BODY_BYTES", "policies/ext-proc/policy.ts", "`maxBodyBytes` of `extProc`", "the configuration is rejected"],
+    [
+      "DEFAULT_BODY_BYTES",
+      "policies/ext-proc/policy.ts",
+      "a buffered body for `extProc` (`maxBodyBytes`)",
+      "requests get 413, responses 502",
+    ],
+    [
+      "MAX_HEADER_BYTES",
+      "policies/ext-proc/client.ts",
+      "a message of an external processor, beside a body",
       "it counts as a failure",
     ],
     [
@@ -245,8 +272,8 @@ export const REQUEST_LIMITS = {
     ],
     [
       "MAX_RECONNECT_MS",
-      "policies/ext-authz/grpc-check.ts",
-      "the pause between connection attempts of `extAuthz`",
+      "http/client/grpc-client.ts",
+      "the pause between connection attempts of `extAuthz` and `extProc`",
       "the pause does not grow further",
     ],
     ["MAX_CACHED_VERDICTS", "policies/ext-authz/policy.ts", "verdicts that `extAuthz` remembers", "the oldest go"],

@@ -60,6 +60,7 @@ export function configDumpInParts({
       port: ports.get(listener.name) ?? listener.port,
       protocol: listener.protocol,
       policies: listener.policies.effectivePolicy,
+      ...(listener.proxyProtocol === undefined ? {} : { proxyProtocol: listener.proxyProtocol }),
       ...(listener.sections === undefined
         ? {}
         : {
@@ -152,7 +153,8 @@ function shownTcpPart({ name, hostname = "*", tls, closed, routes }: TcpPart): R
       backends: route.backends.map((backend) => ({
         name: backend.name,
         weight: backend.weight,
-        endpoints: backend.isClosed ? [] : backend.addresses(),
+        ...(backend.sendsProxyHeader ? { proxyProtocol: "v2" } : {}),
+        endpoints: backend.isClosed ? [] : backend.addresses(undefined),
       })),
     })),
   };

@@ -45,6 +45,8 @@ export interface Backend {
   readonly health?: { readonly isEjected: boolean };
   /** Limits the wait for the response head unless a timeout policy is configured. */
   readonly defaultTimeoutMs: number;
+  /** True if `call` handles the method CONNECT. */
+  readonly acceptsConnect?: boolean;
   /**
    * Runs before the call, for example to read the request's body. `needsModel` is true if a rule or a limit key reads
    * the requested model.

@@ -40,6 +40,13 @@ export const ERRORS = {
     "client",
     "The API key or the user name and password are missing or wrong.",
   ),
+  proxy_authentication_failed: entry(
+    407,
+    "text",
+    "proxy authentication failed",
+    "client",
+    "The user name and password in `proxy-authorization` are missing or wrong.",
+  ),
   authorization_denied: entry(
     403,
     "oauth",
@@ -74,7 +81,7 @@ export const ERRORS = {
     "text",
     "method not allowed",
     "client",
-    "TRACE and CONNECT are never accepted. For other methods, `allow` lists the accepted ones.",
+    "TRACE is never accepted, and CONNECT only by forward proxies. For other methods, `allow` lists the accepted ones.",
   ),
   request_timeout: entry(
     408,

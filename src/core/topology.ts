@@ -51,6 +51,10 @@ export interface Listener extends ListenerScopes {
   readonly protocol: "HTTP" | "HTTPS" | "TCP" | "TLS";
   readonly tls: ListenerTls | undefined;
   readonly http2?: boolean | undefined;
+  /** True if clients may send CONNECT requests. */
+  readonly forwardProxy?: boolean | undefined;
+  /** Set if trusted peers send PROXY protocol headers. */
+  readonly proxyProtocol?: ProxyProtocol | undefined;
   /** Returns the position and the path of a field in the configuration, for example `mcp.port`. */
   writtenAt(field: "port" | "address"): string;
   readonly routes: readonly Route[];
@@ -58,6 +62,12 @@ export interface Listener extends ListenerScopes {
   readonly sections?: readonly ListenerSection[] | undefined;
   /** Set if the listener forwards connections instead of HTTP requests. It then has no routes and policies. */
   readonly tcp?: TcpService | undefined;
+}
+
+export interface ProxyProtocol {
+  readonly versions: readonly ("v1" | "v2")[];
+  /** If false, connections without a header are also accepted. */
+  readonly isRequired: boolean;
 }
 
 export interface TcpService {
@@ -90,8 +100,12 @@ export interface TcpBackend {
   readonly weight: number;
   /** True if its share of the connections is rejected. */
   readonly isClosed: boolean;
+  /** True if the server expects a PROXY protocol header (version 2). */
+  readonly sendsProxyHeader: boolean;
   /** Returns `host:port` of each server. */
-  addresses(): readonly string[];
+  addresses(serverName: string | undefined): readonly string[];
+  /** Set if clients choose the server, so that its address must be checked. */
+  readonly refuse?: ((address: string, host: string) => boolean) | undefined;
 }
 
 export interface ListenerScopes {

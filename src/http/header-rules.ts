@@ -29,6 +29,9 @@ export const FORWARDING_HEADERS: ReadonlySet<string> = new Set([
   "x-real-ip",
 ]);
 
+/** A forward proxy does not send these headers to the servers that its clients name. */
+export const PROXY_REQUEST_HEADERS: ReadonlySet<string> = new Set([...FORWARDING_HEADERS, "proxy-authorization"]);
+
 /**
  * A client cannot declare these headers hop-by-hop by naming them in `connection`, because they frame or describe the
  * message, identify the client, or are set by the gateway (CVE-2025-48865).

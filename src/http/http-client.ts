@@ -20,6 +20,8 @@ export interface HttpTarget {
   readonly tls?: TlsOptions;
   /** True if connections to refused addresses must fail (local-address.ts). */
   readonly isConfined?: boolean | undefined;
+  /** Refuses other addresses than `isConfined` does. */
+  readonly refuse?: ((address: string, host: string) => boolean) | undefined;
 }
 
 export interface TlsOptions {

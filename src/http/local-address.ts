@@ -87,21 +87,27 @@ function includes(list: BlockList | undefined, address: string): boolean {
   return family !== 0 && list?.check(address, family === 6 ? "ipv6" : "ipv4") === true;
 }
 
-export function refusedAddressError(host: string): Error {
-  const message = allowed
-    ? `${host} is a private address or one of the gateway's own machine, which documents of a cluster cannot use`
-    : `${host} is an address of the gateway's own machine, which documents of a cluster cannot use`;
+export function refusedAddressError(host: string, isConfined = true): Error {
+  const message = !isConfined
+    ? `${host} has no address that the forward proxy may use`
+    : allowed
+      ? `${host} is a private address or one of the gateway's own machine, which documents of a cluster cannot use`
+      : `${host} is an address of the gateway's own machine, which documents of a cluster cannot use`;
   return Object.assign(new Error(message), { code: "EACCES" });
 }
 
 /** Wraps a lookup to omit refused addresses. The lookup of a name without other addresses fails. */
-export function confinedLookup(lookup: LookupFunction): LookupFunction {
+export function confinedLookup(
+  lookup: LookupFunction,
+  refuse: (address: string, host: string) => boolean = isRefusedAddress,
+  isConfined = true,
+): LookupFunction {
   return (name, options, callback) => {
     lookup(name, { ...options, all: true }, (error, found) => {
       const all = Array.isArray(found) ? found : [];
-      const fitting = all.filter(({ address }) => !isRefusedAddress(address, name));
+      const fitting = all.filter(({ address }) => !refuse(address, name));
       const [first] = fitting;
-      const failed = error ?? (first ? null : refusedAddressError(name));
+      const failed = error ?? (first ? null : refusedAddressError(name, isConfined));
       if (options.all) callback(failed, fitting);
       else callback(failed, first?.address ?? "", first?.family ?? 0);
     });

@@ -16,6 +16,7 @@ import { lineSplitter } from "./targets/line-splitter.ts";
 import { llmForms } from "./targets/llm-forms.ts";
 import { llmRequest } from "./targets/llm-request.ts";
 import { oauthForms } from "./targets/oauth-forms.ts";
+import { proxyHeaders } from "./targets/proxy-headers.ts";
 import { rateLimitAnswers } from "./targets/rate-limit-answers.ts";
 import { redactor } from "./targets/redactor.ts";
 import { regularExpressions } from "./targets/regular-expressions.ts";
@@ -30,6 +31,7 @@ export const targets: readonly Target[] = [
   http1Response,
   httpRequestEdge,
   connectionEvents,
+  proxyHeaders,
   jsonScanner,
   llmRequest,
   llmForms,

@@ -13,10 +13,11 @@ import {
 } from "../../core/backend.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import { markAddress, markLocal } from "../../core/schema.ts";
+import { addedForwardedFor } from "../../core/source.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { type HealthEvents, HostHealth } from "../../http/client/host-health.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";
-import { END_TO_END_HEADERS } from "../../http/header-rules.ts";
+import { END_TO_END_HEADERS, PROXY_REQUEST_HEADERS } from "../../http/header-rules.ts";
 import { addForwarded } from "../../http/headers.ts";
 import type { HttpPool, OutgoingRequest } from "../../http/http-client.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
@@ -91,13 +92,15 @@ export function sendTo(
   exchange: Exchange,
   call: ResponseReceiver,
   health: HostHealth,
+  isForwardProxy = false,
 ): BackendRun {
   const { request } = exchange;
   const { headers } = request;
   const upgrade = websocketUpgrade(request);
   const wantsTrailers = headers.get("te")?.toLowerCase() === "trailers";
   headers.removeHopByHop(END_TO_END_HEADERS);
-  addForwarded(headers, exchange.source.address, request.scheme, exchange.originalHost);
+  if (isForwardProxy) for (const name of PROXY_REQUEST_HEADERS) headers.delete(name);
+  else addForwarded(headers, addedForwardedFor(exchange.source), request.scheme, exchange.originalHost);
   // The backend receives the ID that the gateway logs.
   headers.set("x-request-id", exchange.id);
   // HTTP/1.0 clients may omit Host, but HTTP/1.1 servers require it.

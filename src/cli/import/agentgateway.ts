@@ -6,6 +6,7 @@ import { guardsOf } from "./agentgateway-guards.ts";
 import { llmOf } from "./agentgateway-llm.ts";
 import { crossAppOf, oauthOf } from "./agentgateway-oauth.ts";
 import { processOf } from "./agentgateway-process.ts";
+import { addTunnelRoutes, isConnectBind, isTcpListener, tcpListener, tcpRouteOf } from "./agentgateway-tcp.ts";
 import {
   asList,
   asObject,
@@ -24,21 +25,32 @@ const LISTENER = ["port", "protocol", "address", "tls", "policies"];
 export function importAgentgateway(source: unknown): Conversion {
   if (!isObject(source)) throw new Error("the file has no fields");
   const { config: process, frontendPolicies, policies, backends, ...file } = withBraces(source) as Values;
-  const { binds, gateways, routes, mcp, llm, ui, ...others } = withNamedBackends(file, backends) as Values;
+  const { binds, gateways, routes, tcpRoutes, mcp, llm, ui, ...others } = withNamedBackends(file, backends) as Values;
   const conversion = newConversion({});
   const { config } = conversion;
   const settings = processOf(process, frontendPolicies, conversion);
   if (settings !== undefined) config.config = settings;
   const listeners: Values = {};
   const allRoutes: Values[] = [];
-  addBinds(asList(binds), listeners, allRoutes, conversion);
+  const connectionRoutes: Values[] = [];
+  addBinds(asList(binds), listeners, allRoutes, connectionRoutes, conversion);
   const hosts = addGateways(asObject(gateways), listeners, conversion);
   for (const [index, route] of asList(routes).entries()) {
     const at = `routes[${index}]`;
     allRoutes.push(onListeners(routeOf(asObject(route), at, conversion), hosts, at, conversion));
   }
+  for (const [index, one] of asList(tcpRoutes).entries()) {
+    const at = `tcpRoutes[${index}]`;
+    const names = asList(asObject(one).gateways ?? "default").map(String);
+    const served = [...new Set(names.map((name) => name.split("/")[0] ?? ""))];
+    if (served.some((name) => !isTcpListener(asObject(listeners[name]))))
+      conversion.leftOut.push(`${at}: its gateways (${names.join(", ")}) were not imported`);
+    else connectionRoutes.push(...tcpRouteOf(asObject(one), served, hosts.get(names[0] ?? ""), at, conversion));
+  }
+  addTunnelRoutes(listeners, connectionRoutes, allRoutes, conversion);
   if (Object.keys(listeners).length > 0) config.gateways = listeners;
   if (allRoutes.length > 0) config.routes = allRoutes;
+  if (connectionRoutes.length > 0) config.tcpRoutes = connectionRoutes;
   if (isObject(mcp)) config.mcp = sectionOf(mcpOf(mcp, "mcp", conversion), "mcp", listeners, conversion);
   if (isObject(llm)) config.llm = sectionOf(llmOf(llm, convertPolicies, conversion), "llm", listeners, conversion);
   if (ui !== undefined) config.ui = isObject(ui) ? withPolicies(ui, "ui", conversion) : ui;
@@ -123,16 +135,43 @@ function restrictNetwork(policy: unknown, conversion: Conversion): void {
  * Adds a listener for each bind. The host name of an agentgateway listener becomes the default host name of its
  * routes.
  */
-function addBinds(binds: readonly unknown[], listeners: Values, routes: Values[], conversion: Conversion): void {
+function addBinds(
+  binds: readonly unknown[],
+  listeners: Values,
+  routes: Values[],
+  connectionRoutes: Values[],
+  conversion: Conversion,
+): void {
   for (const [index, bind] of binds.entries()) {
     const { port, listeners: list, ...others } = asObject(bind);
     const name = Object.keys(listeners).length === 0 ? "default" : `port-${String(port)}`;
     const at = `binds[${index}]`;
+    if (isConnectBind(others, list)) {
+      listeners[name] = defined({ port, address: others.address, forwardProxy: true });
+      continue;
+    }
     if (isTunnel(others)) {
       conversion.leftOut.push(`${at} (port ${String(port)}): listeners of tunnels have no counterpart`);
       continue;
     }
     const entries = asList(list).map(asObject);
+    if (entries.some(isTcpListener)) {
+      const forwarding = tcpListener(
+        { port, ...others },
+        entries,
+        portTls(entries, at, conversion).tls,
+        at,
+        conversion,
+      );
+      if (forwarding === undefined) continue;
+      listeners[name] = forwarding;
+      for (const [number, { tcpRoutes, hostname }] of entries.entries())
+        for (const [i, one] of asList(tcpRoutes).entries()) {
+          const place = `${at}.listeners[${number}].tcpRoutes[${i}]`;
+          connectionRoutes.push(...tcpRouteOf(asObject(one), name, hostname, place, conversion));
+        }
+      continue;
+    }
     const { listener, conflict } = portListener({ port, ...others }, entries, at, conversion);
     listeners[name] = listener;
     for (const [number, listener] of entries.entries())
@@ -175,16 +214,21 @@ function addGateways(gateways: Values, listeners: Values, conversion: Conversion
       listeners[name] = listenerOf(withTls(gateway, at, conversion), at, conversion);
       continue;
     }
-    const entries = asList(list)
-      .map(asObject)
-      .filter((entry) => {
-        const isHttp = /^https?$/i.test(String(entry.protocol ?? "HTTP"));
-        if (!isHttp)
-          conversion.leftOut.push(
-            `${at}.listeners (${String(entry.name)}): ${String(entry.protocol)} has no counterpart`,
-          );
-        return isHttp;
-      });
+    const all = asList(list).map(asObject);
+    if (all.length > 0 && all.every(isTcpListener)) {
+      const forwarding = tcpListener(gateway, all, portTls(all, at, conversion).tls, at, conversion);
+      if (forwarding !== undefined) listeners[name] = forwarding;
+      for (const entry of all) hosts.set(`${name}/${String(entry.name)}`, entry.hostname);
+      continue;
+    }
+    const entries = all.filter((entry) => {
+      const isHttp = /^https?$/i.test(String(entry.protocol ?? "HTTP"));
+      if (!isHttp)
+        conversion.leftOut.push(
+          `${at}.listeners (${String(entry.name)}): ${String(entry.protocol)} has no counterpart beside HTTP`,
+        );
+      return isHttp;
+    });
     if (entries.length === 0) continue;
     const { listener, conflict } = portListener(gateway, entries, at, conversion);
     listeners[name] = listener;
@@ -434,6 +478,7 @@ const SAME_NAME: Readonly<Record<string, Convert>> = {
   backendAuth: (value, at, conversion) => withLocation(value, at, conversion),
   requestMirror: (value) => withShare(value),
   ai: (value, at, conversion) => withoutFormats(value, at, conversion),
+  basicAuth: (value) => withCredentialLocation(value),
   oidc: (value, at, conversion) => withClient(value, at, conversion),
   cors: (value, at, conversion) => withoutUselessCredentials(value, at, conversion),
   directResponse: (value) => withLiteralHeaders(value),
@@ -491,6 +536,11 @@ function withClient(value: unknown, at: string, conversion: Conversion): unknown
     clientAuth,
     scopes: Array.isArray(scopes) ? ["openid", ...scopes.filter((scope) => scope !== "openid")] : scopes,
   });
+}
+
+function withCredentialLocation(value: unknown): unknown {
+  const { authorizationLocation, ...others } = asObject(value);
+  return authorizationLocation === undefined ? value : { ...others, location: authorizationLocation };
 }
 
 /** Header values of direct responses are CEL expressions there and strings here, so literals lose their quotes. */

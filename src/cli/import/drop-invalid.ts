@@ -28,7 +28,7 @@ export function dropInvalid(conversion: Conversion, check: Check): void {
     if (!problem) break;
     const path = pathParts(problem.path);
     if (tryAnotherValue(valueAt(config, path), environment)) continue;
-    const present = withItsRouting(presentPart(config, path));
+    const present = withItsRoute(withItsRouting(presentPart(config, path)));
     if (present.length === 0) throw new Error(problem.message);
     const inside = path.slice(present.length);
     addDropped(dropped, { path: present, label: labelOf(config, present), inside, reason: reasonOf(problem) });
@@ -44,6 +44,11 @@ export function dropInvalid(conversion: Conversion, check: Check): void {
 function withItsRouting(path: Part[]): Part[] {
   const index = path.indexOf("routing");
   return index > 0 && typeof path[index - 1] === "number" ? path.slice(0, index) : path;
+}
+
+/** An entry of `tcpRoutes` is removed as a whole, because a part of it could get the connections of other servers. */
+function withItsRoute(path: Part[]): Part[] {
+  return path[0] === "tcpRoutes" ? path.slice(0, 2) : path;
 }
 
 interface Dropped {

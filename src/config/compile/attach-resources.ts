@@ -109,9 +109,10 @@ export function attachResources(
 
 function standaloneOf(config: NormalConfig): ResourceInput["standalone"] {
   return {
-    gateways: config.gateways.map(({ name, port, policies: placed }) => ({
+    gateways: config.gateways.map(({ name, port, tcp, policies: placed }) => ({
       name,
       port,
+      isTcp: tcp !== undefined,
       policyKinds: placed.map(({ kind }) => kind),
     })),
     routes: config.routes.map(({ name, gateways, policies: placed }) => ({

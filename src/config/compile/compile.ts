@@ -12,7 +12,8 @@ import { unknownFields } from "../../cel/values/unknown-fields.ts";
 import type { BackendEnv } from "../../core/backend.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import type { CompiledPolicy, CompiledScope, CompileEnv, Hooks, Settings } from "../../core/policy.ts";
-import type { Listener, Route, TcpService, Topology, WeightedBackend } from "../../core/topology.ts";
+import type { Listener, ProxyProtocol, Route, TcpService, Topology, WeightedBackend } from "../../core/topology.ts";
+import { parseProxiedHost, refuseEgress } from "../../http/egress-addresses.ts";
 import type { ListenerTls } from "../../http/tls-listener.ts";
 import type { Phase } from "../../observe/trace/events.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
@@ -24,6 +25,7 @@ import {
   type NormalRoute,
   type NormalTcpPart,
   type PlacedPolicy,
+  type WrittenProxyProtocol,
 } from "../load/normal-config.ts";
 import { secretsInConfig } from "../schema/shown-config.ts";
 import type { Environment } from "../text/env.ts";
@@ -93,6 +95,8 @@ function createCompiler(context: CompileContext) {
       protocol: gateway.protocol,
       tls: readTls(gateway),
       http2: gateway.http2,
+      ...(gateway.forwardProxy === true ? { forwardProxy: true } : {}),
+      ...(gateway.proxyProtocol === undefined ? {} : { proxyProtocol: compileProxyProtocol(gateway.proxyProtocol) }),
       writtenAt: (field) => fieldPlace(gateway.place, field),
       policies,
       routes: routes
@@ -129,11 +133,16 @@ function createCompiler(context: CompileContext) {
           closed: closed ?? part.closed ?? (isBroken ? "its certificates are not valid" : undefined),
           routes: part.routes.map(({ backends: list, ...route }) => ({
             ...route,
-            backends: list.map(({ name, address, weight, isClosed }) => ({
+            backends: list.map(({ name, address, dynamic, weight, isClosed, sendsProxyHeader = false }) => ({
               name,
               weight,
               isClosed,
-              addresses: () => (address === undefined ? (context.endpoints?.addresses(name) ?? []) : [address]),
+              sendsProxyHeader,
+              ...(dynamic === undefined ? {} : { refuse: refuseEgress(dynamic.allow) }),
+              addresses: (serverName) => {
+                if (dynamic !== undefined) return namedServer(serverName, dynamic.port);
+                return address === undefined ? (context.endpoints?.addresses(name) ?? []) : [address];
+              },
             })),
           })),
         };
@@ -348,6 +357,15 @@ function createCompiler(context: CompileContext) {
   }
 
   return { listener, problems, failures, warnings };
+}
+
+/** A server name that could be read as another host is rejected. */
+function namedServer(serverName: string | undefined, port: number): readonly string[] {
+  return serverName === undefined || parseProxiedHost(serverName) === undefined ? [] : [`${serverName}:${port}`];
+}
+
+function compileProxyProtocol({ version, mode }: WrittenProxyProtocol): ProxyProtocol {
+  return { versions: version === "all" ? ["v1", "v2"] : [version], isRequired: mode === "strict" };
 }
 
 /** Returns the position of the policy, or of its rule with the source `rule`. */

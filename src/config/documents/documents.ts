@@ -29,6 +29,8 @@ export interface StandaloneTarget {
   readonly gateways?: readonly string[];
   /** A Gateway document cannot use this port of a standalone gateway. */
   readonly port?: number;
+  /** True if the gateway forwards connections, to which policies cannot apply. */
+  readonly isTcp?: boolean;
 }
 
 export interface ResourceInput {

@@ -92,10 +92,20 @@ export function labelsOf(document: ResourceDocument): Labels {
   return Object.fromEntries(Object.entries(labels).map(([name, value]) => [name, String(value)]));
 }
 
-export function standaloneGateway({ name, port }: StandaloneTarget): GatewayTarget {
+export function standaloneGateway({ name, port, isTcp = false }: StandaloneTarget): GatewayTarget {
   return {
     reference: gatewayReference(DEFAULT_NAMESPACE, name),
-    listeners: [{ sectionName: undefined, gateway: name, port, hostname: undefined, admits: () => true }],
+    listeners: [
+      {
+        sectionName: undefined,
+        gateway: name,
+        ...(isTcp ? { section: name, isTcp } : {}),
+        port,
+        hostname: undefined,
+        // Routes of documents are not attached to standalone gateways that forward connections.
+        admits: () => !isTcp,
+      },
+    ],
   };
 }
 

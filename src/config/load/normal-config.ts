@@ -36,11 +36,18 @@ export interface WrittenTls {
   readonly parts?: readonly string[] | undefined;
 }
 
+export interface WrittenProxyProtocol {
+  readonly version: "v1" | "v2" | "all";
+  readonly mode: "strict" | "optional";
+}
+
 export interface NormalGateway {
   readonly name: string;
   readonly port: number;
   readonly address: string | undefined;
   readonly protocol: "HTTP" | "HTTPS" | "TCP" | "TLS";
+  readonly forwardProxy?: boolean | undefined;
+  readonly proxyProtocol?: WrittenProxyProtocol | undefined;
   /** Set if the gateway forwards connections instead of HTTP requests. */
   readonly tcp?: readonly NormalTcpPart[] | undefined;
   readonly tls: WrittenTls | undefined;
@@ -70,8 +77,11 @@ export interface NormalTcpRoute {
     readonly name: string;
     /** If undefined, the addresses are the endpoints of the Service `name`. */
     readonly address: string | undefined;
+    /** Set if the server name (SNI) is the server. */
+    readonly dynamic?: { readonly port: number; readonly allow: readonly string[] } | undefined;
     readonly weight: number;
     readonly isClosed: boolean;
+    readonly sendsProxyHeader?: boolean | undefined;
   }[];
 }
 

@@ -3,13 +3,18 @@
  * names, fills in defaults, and records source positions.
  */
 import { backends } from "../../backends/index.ts";
-import { suggestion } from "../../cel/values/nearest-name.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import type { PathMatch } from "../../core/policy.ts";
 import type { RouteMatch } from "../../core/topology.ts";
 import { canonicalPath } from "../../http/request-path.ts";
 import { policies } from "../../policies/index.ts";
-import type { WrittenBackend, WrittenConfig, WrittenProcess, WrittenRoute } from "../schema/schema.ts";
+import {
+  isForwarding,
+  type WrittenBackend,
+  type WrittenConfig,
+  type WrittenProcess,
+  type WrittenRoute,
+} from "../schema/schema.ts";
 import { type Path, pathText } from "../text/value-path.ts";
 import type { SourceDocument } from "../text/yaml-source.ts";
 import {
@@ -22,13 +27,13 @@ import {
   type Place,
   type PlacedPolicy,
 } from "./normal-config.ts";
+import { gatewayFault, noGateway, servedBy } from "./route-gateways.ts";
+import { addTcpRoutes } from "./tcp-routes.ts";
 
 export interface Normalized {
   readonly config: NormalConfig;
   readonly problems: readonly ConfigError[];
 }
-
-const DEFAULT_GATEWAY = "default";
 
 export function normalize(
   written: WrittenConfig,
@@ -43,30 +48,51 @@ export function normalize(
 
   for (const [name, gateway] of Object.entries(written.gateways ?? {})) {
     const place = { document, path: ["gateways", name] };
+    if (gateway.proxyProtocol !== undefined && (written.config?.trustedProxies ?? []).length === 0)
+      problem(
+        [...place.path, "proxyProtocol"],
+        "list the addresses of the load balancers in `config.trustedProxies`: only they may send a PROXY protocol header",
+      );
+    const isTcp = isForwarding(gateway.protocol);
     gateways.push({
       name,
       port: gateway.port,
       address: gateway.address,
       protocol: gateway.protocol,
-      tls: gateway.tls,
+      tls: isTcp ? undefined : gateway.tls,
       http2: gateway.http2,
+      forwardProxy: gateway.forwardProxy,
+      proxyProtocol: gateway.proxyProtocol,
+      ...(isTcp ? { tcp: [{ name, hostname: undefined, tls: gateway.tls, routes: [] }] } : {}),
       policies: placePolicies(gateway.policies, `gateway ${name}`, place),
       place,
     });
   }
 
+  const httpGateways = gateways.filter(({ tcp }) => tcp === undefined);
   for (const [index, route] of (written.routes ?? []).entries()) {
     const place = { document, path: ["routes", index] };
     const name = route.name ?? `route${index}`;
-    const served = servedBy(route, gateways);
+    const served = servedBy(route, httpGateways);
     if (served.length === 0)
-      problem([...place.path, ...(route.gateways === undefined ? [] : ["gateways"])], noGateway(route, gateways));
-    for (const gateway of served)
-      if (!gateways.some((one) => one.name === gateway))
-        problem([...place.path, "gateways"], unknownGateway(gateway, gateways));
+      problem([...place.path, ...(route.gateways === undefined ? [] : ["gateways"])], noGateway(route, httpGateways));
+    for (const gateway of served) {
+      const fault = gatewayFault(gateway, gateways);
+      if (fault !== undefined) problem([...place.path, "gateways"], fault);
+      const isForwardProxy = gateways.find((one) => one.name === gateway)?.forwardProxy === true;
+      const index = (route.backends ?? []).findIndex(
+        (backend) => "dynamic" in backend && backend.dynamic !== undefined,
+      );
+      if (fault === undefined && index >= 0 && !isForwardProxy)
+        problem(
+          [...place.path, "backends", index, "dynamic"],
+          `the gateway ${JSON.stringify(gateway)} is not a forward proxy: set its \`forwardProxy\` to true`,
+        );
+    }
     routes.push(normalRoute(name, served, route, place));
   }
 
+  addTcpRoutes(written.tcpRoutes ?? [], gateways, problem);
   if (written.ui) routes.push(uiRoute(written.ui, document, gateways, problem));
   addSections(written, document, gateways, routes, problem);
   checkPorts(gateways, problems);
@@ -77,26 +103,6 @@ export function normalize(
   };
 }
 
-/** Returns the gateways that a route names, otherwise `default`, otherwise the only gateway. */
-function servedBy(route: Pick<WrittenRoute, "gateways">, gateways: readonly NormalGateway[]): readonly string[] {
-  if (route.gateways !== undefined) return typeof route.gateways === "string" ? [route.gateways] : route.gateways;
-  const only =
-    gateways.find(({ name }) => name === DEFAULT_GATEWAY) ?? (gateways.length === 1 ? gateways[0] : undefined);
-  return only ? [only.name] : [];
-}
-
-function unknownGateway(name: string, gateways: readonly NormalGateway[]): string {
-  const names = gateways.map((gateway) => gateway.name);
-  return `there is no gateway named ${JSON.stringify(name)}${suggestion(name, names)}`;
-}
-
-function noGateway(route: Pick<WrittenRoute, "gateways">, gateways: readonly NormalGateway[]): string {
-  if (route.gateways !== undefined) return "the list of gateways is empty";
-  return gateways.length === 0
-    ? "there is no gateway to serve it: add one under `gateways`"
-    : `set \`gateways\`: there are several (${gateways.map(({ name }) => name).join(", ")}) and none is named default`;
-}
-
 /** Without a security policy in `ui.policies`, only loopback peers can use the web UI. */
 function uiRoute(
   ui: NonNullable<WrittenConfig["ui"]>,
@@ -104,9 +110,13 @@ function uiRoute(
   gateways: readonly NormalGateway[],
   problem: (path: Path, message: string) => void,
 ): NormalRoute {
-  const served = servedBy(ui, gateways);
+  const served = servedBy(
+    ui,
+    gateways.filter(({ tcp }) => tcp === undefined),
+  );
   for (const name of served) {
-    if (!gateways.some((one) => one.name === name)) problem(["ui", "gateways"], unknownGateway(name, gateways));
+    const fault = gatewayFault(name, gateways);
+    if (fault !== undefined) problem(["ui", "gateways"], fault);
   }
   if (served.length === 0) problem(["ui"], noGateway(ui, gateways));
   const place = { document, path: ["ui"] };
@@ -159,8 +169,10 @@ function addSections(
         policies: [],
         place,
       });
-    } else if (!shared.some(({ name }) => name === gateway))
-      problem([section.name, "gateway"], unknownGateway(String(gateway), shared));
+    } else {
+      const fault = gatewayFault(String(gateway), shared);
+      if (fault !== undefined) problem([section.name, "gateway"], fault);
+    }
     routes.push({
       name: section.name,
       gateways: [gateway === undefined ? section.name : String(gateway)],

@@ -53,7 +53,6 @@ const files: [text: string, field: string, said: RegExp][] = [
   ],
   [inPolicies("backendAuth: { key: { value: x } }"), "value", /write the text of `value` as `key` itself/],
   [inTarget('stdio: "npx -y x"'), "stdio", /expected an object, found a string: write `cmd` and `args`/],
-  ["tcpRoutes: []", "tcpRoutes", /^unknown field: not supported here$/],
   ["routeGroups: []", "routeGroups", /^unknown field: not supported here$/],
   ["llm: { models: [], providers: [] }", "providers", /not supported here; write `provider` and `params` in each/],
   [
@@ -61,7 +60,6 @@ const files: [text: string, field: string, said: RegExp][] = [
     "azureProjectName",
     /not supported here; Azure is reached by `azureResourceName`/,
   ],
-  [inPolicies("extProc: {}"), "extProc", /^unknown field: not supported here$/],
   [inPolicies("a2a: {}"), "a2a", /write a backend `a2a`/],
   ["router_settings: {}", "router_settings", /write `llm\.virtualModels`/],
   ["litellm_settings: {}", "litellm_settings", /write fields of `llm`/],

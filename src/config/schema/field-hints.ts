@@ -138,9 +138,9 @@ export const FOREIGN_WORDS: readonly ForeignWord[] = [
   ...unsupported(["providers"], "write `provider` and `params` in each entry of `models`"),
   ...unsupported(["azureProjectName"], "Azure is reached by `azureResourceName`"),
   ...unsupported(["a2a"], "write a backend `a2a`"),
-  ...unsupported(["tcpRoutes", "tlsRoutes", "routeGroups", "workloads"]),
+  ...unsupported(["tlsRoutes", "routeGroups", "workloads"]),
   ...unsupported(["frontendPolicies"], "`gwctl import agentgateway` converts it to `config`"),
-  ...unsupported(["extProc", "oidc", "networkAuthorization", "jwtSign", "tokenExchange"]),
+  ...unsupported(["oidc", "networkAuthorization", "jwtSign", "tokenExchange"]),
   ...unsupported(["openapi", "conditional", "tunnelProtocol", "hbone", "evictionPolicy"]),
   ...unsupported(["inferenceRouting", "sessionAffinity", "agentCore"]),
 

@@ -6,10 +6,11 @@ import { backends } from "../../backends/index.ts";
 import { linearRegex } from "../../base/regex.ts";
 import type { BackendDefinition } from "../../core/backend.ts";
 import type { PolicyDefinition, Scope } from "../../core/policy.ts";
-import { celSource, duration, exactlyOneOf, headerName, port, secret } from "../../core/schema.ts";
+import { celSource, duration, exactlyOneOf, headerName, markAddress, port, secret } from "../../core/schema.ts";
+import { isAddressRange } from "../../http/address-range.ts";
+import { parseAddress } from "../../http/backend-address.ts";
 import { pathFault } from "../../http/request-path.ts";
 import { parseLogFilter } from "../../observe/log/log-filter.ts";
-import { isAddressRange } from "../../pipeline/listen/trusted-peers.ts";
 import { auditSchema } from "../../pipeline/records/audit.ts";
 import { historySchema } from "../../pipeline/records/history-record.ts";
 import { policies } from "../../policies/index.ts";
@@ -255,21 +256,61 @@ const backend = exactlyOneOf(
   .refine(...onlyHttpBackends)
   .refine(...onlyHttpCanaries);
 
+const proxyProtocol = z.strictObject({
+  version: z.enum(["v1", "v2", "all"]).default("all").describe("The accepted versions. Default: all."),
+  mode: z
+    .enum(["strict", "optional"])
+    .default("strict")
+    .describe(
+      "`strict` closes connections without a header and from other peers. `optional` accepts them; headers of other peers are not read. Default: strict.",
+    ),
+});
+
 const gateway = z
   .strictObject({
     port: port().describe("Listener port; 0 selects a free port."),
-    protocol: z.enum(["HTTP", "HTTPS"]).default("HTTP").describe("`HTTPS` requires `tls`."),
+    protocol: z
+      .enum(["HTTP", "HTTPS", "TCP", "TLS"])
+      .default("HTTP")
+      .describe(
+        "`HTTPS` requires `tls`. `TCP` forwards connections to the backends of `tcpRoutes`. `TLS` selects the route by server name (SNI), and terminates TLS if `tls` is set.",
+      ),
     address: z.string().min(1).optional().describe("The address to bind. Default: all interfaces."),
-    tls: listenerTls.optional().describe("Certificates and TLS settings of the listener. Requires `protocol: HTTPS`."),
+    tls: listenerTls
+      .optional()
+      .describe("Certificates and TLS settings of the listener. Requires `protocol: HTTPS` or `protocol: TLS`."),
     http2: acceptsHttp2,
+    forwardProxy: z
+      .boolean()
+      .default(false)
+      .describe(
+        "Accepts CONNECT requests and lets routes use `dynamic` backends, so that clients can use the gateway as their HTTP proxy. Default: false.",
+      ),
+    proxyProtocol: proxyProtocol
+      .optional()
+      .describe(
+        "Reads the client's address from the PROXY protocol header that load balancers in `config.trustedProxies` send.",
+      ),
     policies: policiesOf("gateway")
       .optional()
       .describe("Policies for all requests of this listener. Routes add their own."),
   })
-  .refine((value) => (value.protocol === "HTTPS") === (value.tls !== undefined), {
+  .refine((value) => value.protocol === "TLS" || (value.protocol === "HTTPS") === (value.tls !== undefined), {
     message: "`protocol: HTTPS` and `tls` must be set together",
     path: ["tls"],
+  })
+  .refine(({ protocol, forwardProxy }) => !isForwarding(protocol) || !forwardProxy, {
+    message: "a forward proxy has `protocol: HTTP` or `protocol: HTTPS`",
+    path: ["forwardProxy"],
+  })
+  .refine(({ protocol, policies: own }) => !isForwarding(protocol) || own === undefined, {
+    message: "policies apply to HTTP requests: a gateway with `protocol: TCP` or `protocol: TLS` has none",
+    path: ["policies"],
   });
+
+export function isForwarding(protocol: string): boolean {
+  return protocol === "TCP" || protocol === "TLS";
+}
 
 const gatewayNames = z.union([z.string().min(1), z.array(z.string().min(1)).min(1)]);
 
@@ -293,6 +334,62 @@ export const routeSchema = z.strictObject({
     .optional()
     .describe("The backends, which share the requests by weight."),
   policies: policiesOf("route").optional().describe("Policies of this route."),
+});
+
+const allowedAddresses = z
+  .array(z.string().refine(isAddressRange, "expected an IP address or a CIDR range such as 10.0.0.0/8"))
+  .default([])
+  .describe(
+    "Addresses or CIDR ranges that are otherwise refused: those of this machine, private and link-local networks, and metadata services.",
+  );
+
+const tcpBackend = exactlyOneOf(
+  z.strictObject({
+    host: markAddress(
+      z.string().superRefine((text, context) => {
+        const parsed = parseAddress(text);
+        if (!parsed.ok || parsed.target.socketPath !== undefined || text.includes("/"))
+          context.addIssue({ code: "custom", message: "expected host:port" });
+      }),
+    )
+      .optional()
+      .describe("The server that gets the connections: `host:port`."),
+    dynamic: z
+      .strictObject({
+        port: z.int().min(1).max(65_535).default(443).describe("The port of the servers. Default: 443."),
+        allow: allowedAddresses,
+      })
+      .optional()
+      .describe("The server that the client names (SNI). Only with `protocol: TLS` and without `tls`."),
+    weight: z
+      .int()
+      .min(0)
+      .max(1_000_000)
+      .optional()
+      .describe("The backend's share of the route's connections, relative to the other weights. Default: 1."),
+    proxyProtocol: z
+      .literal("v2")
+      .optional()
+      .describe("Sends the addresses of the client in a PROXY protocol header (version 2) before the first bytes."),
+  }),
+  ["host", "dynamic"],
+);
+
+const tcpRoute = z.strictObject({
+  name: z.string().min(1).max(253).optional().describe("Default: `tcpRoute<index>`."),
+  gateways: gatewayNames
+    .optional()
+    .describe(
+      "The gateways with `protocol: TCP` or `protocol: TLS` that serve it. Default: the one named `default`, or the only one.",
+    ),
+  hostnames: z
+    .array(z.string().regex(SERVER_NAME, "expected a host name, or `*.` and a host name"))
+    .min(1)
+    .optional()
+    .describe(
+      "Server names (SNI), including wildcards such as `*.example.com`. Only with `protocol: TLS`. Default: all names that no other route has.",
+    ),
+  backends: z.array(tcpBackend).min(1).describe("The servers, which share the connections by weight."),
 });
 
 const processSection = z.strictObject({
@@ -464,6 +561,10 @@ export const configSchema = z.strictObject({
   config: processSection.optional().describe("Settings of the process."),
   gateways: z.record(z.string().min(1), gateway).optional().describe("Listeners by name."),
   routes: z.array(routeSchema).optional().describe("Routes, which select the backends for requests."),
+  tcpRoutes: z
+    .array(tcpRoute)
+    .optional()
+    .describe("Routes of gateways with `protocol: TCP` or `protocol: TLS`, which forward connections."),
   services: services
     .optional()
     .describe("The backends of the Services that HTTPRoute documents name: `host:port`, or a backend."),
@@ -474,6 +575,7 @@ export const configSchema = z.strictObject({
 
 export type WrittenConfig = z.output<typeof configSchema>;
 export type WrittenRoute = z.output<typeof routeSchema>;
+export type WrittenTcpRoute = z.output<typeof tcpRoute>;
 export type WrittenGateway = z.output<typeof gateway>;
 export type WrittenBackend = z.output<typeof backend>;
 export type WrittenProcess = z.output<typeof processSection>;

@@ -10,15 +10,15 @@ import { type Received, readConnecting, readOptions } from "./socket-reads.ts";
 
 /** The gateway offers `protocols` by ALPN. `received` replaces `data` events. */
 export function openSocket(
-  { protocol, host, port, socketPath, tls, isConfined }: HttpTarget,
+  { protocol, host, port, socketPath, tls, isConfined, refuse = isConfined ? isRefusedAddress : undefined }: HttpTarget,
   unconfined: LookupFunction,
   protocols: readonly string[],
   received?: Received,
 ): Socket {
   // A literal address is never resolved, so it is checked before connecting. A name is checked when it is resolved.
-  if (isConfined && (socketPath !== undefined || isRefusedAddress(host, host)))
-    return new Socket().destroy(refusedAddressError(socketPath ?? host));
-  const lookup = isConfined ? confinedLookup(unconfined) : unconfined;
+  if (refuse !== undefined && (socketPath !== undefined || refuse(host, host)))
+    return new Socket().destroy(refusedAddressError(socketPath ?? host, isConfined === true));
+  const lookup = refuse === undefined ? unconfined : confinedLookup(unconfined, refuse, isConfined === true);
   const at = socketPath === undefined ? { host, port, lookup } : { path: socketPath };
   const reading = readOptions(received);
   const socket =

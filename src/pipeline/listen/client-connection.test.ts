@@ -30,6 +30,7 @@ test("a reader of an earlier body neither stops nor charges the next request of 
     headersTimeoutMs: 10_000,
     silentPeerMs: 10_000,
     speaksHttp2: false,
+    acceptsConnect: false,
     isDraining: () => false,
     closesKept: () => false,
     begin({ target }, body, response: EntrySink) {

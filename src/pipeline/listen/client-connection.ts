@@ -43,7 +43,10 @@ const reader = socketReader(function (this: ReceivedSocket, chunk) {
 
 export function listenTo(socket: ReceivedSocket, receiver: SocketReceiver): void {
   socket[RECEIVER] = receiver;
-  if (!readOpened(socket, reader)) socket.on("data", onData);
+  // A socket whose first bytes were read before, such as a PROXY protocol header, is paused and may hold further bytes.
+  const isPaused = socket.readableFlowing === false;
+  if (isPaused || !readOpened(socket, reader)) socket.on("data", onData);
+  if (isPaused) socket.resume();
   socket.on("end", onEnd);
   socket.on("drain", onDrain);
   socket.on("error", ignore);
@@ -169,6 +172,11 @@ export function isWebSocket(request: ParsedRequest): boolean {
   );
 }
 
+/** A tunnel begins after the head, so CONNECT must not have a body. */
+function isConnect({ version, expects, fault, isChunked, contentLength = 0 }: ParsedRequest): boolean {
+  return version === "1.1" && expects === "nothing" && fault === undefined && !isChunked && contentLength === 0;
+}
+
 /** The connection stops reading when more than this much data follows the current request. */
 const MAX_PIPELINED_BYTES = 16 * 1024;
 const EMPTY = Buffer.alloc(0);
@@ -189,6 +197,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
   #response: ResponseWriter | undefined = undefined;
   #body: RequestBodySource | undefined = undefined;
   #held: Buffer | undefined = undefined;
+  #isConnect = false;
   #opening: Opening | undefined = new Opening();
   #linger: Linger | undefined = undefined;
   #afterLastWrite: ((error?: Error | null) => void) | undefined = undefined;
@@ -277,7 +286,8 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
   head(request: ParsedRequest, bytes: Buffer | undefined): void {
     this.#state = "busy";
     this.#deadline.clear();
-    const response = new ResponseWriter(request, this.#socket, this, isWebSocket(request));
+    this.#isConnect = request.method === "CONNECT" && this.owner.acceptsConnect && isConnect(request);
+    const response = new ResponseWriter(request, this.#socket, this, this.#isConnect || isWebSocket(request));
     this.#response = response;
     let body: RequestBody = NO_BODY;
     if (bytes !== undefined) body = { kind: "bytes", bytes };
@@ -348,7 +358,8 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
     const firstBytes = this.#held ?? EMPTY;
     this.#handOver();
     this.#socket.write(head, "latin1");
-    this.owner.join({ client: this.#socket, backend, firstBytes, chargedTo, closed });
+    const isWebSocket = !this.#isConnect;
+    this.owner.join({ client: this.#socket, backend, firstBytes, chargedTo, isWebSocket, closed });
   }
 
   #handOver(): void {

@@ -56,6 +56,8 @@ export interface JoinedConnections {
   readonly firstBytes: Buffer;
   /** The tunnel's memory is charged to this client. */
   readonly chargedTo: string;
+  /** False for a tunnel that CONNECT opened, whose bytes are not WebSocket frames. */
+  readonly isWebSocket: boolean;
   closed(): void;
 }
 
@@ -67,6 +69,7 @@ export interface ConnectionOwner extends ResponseOwner, Sweeper {
   /** Called when the head of a request has arrived. */
   begin(request: EnteringHead, body: RequestBody, response: EntrySink, socket: Socket): void;
   readonly speaksHttp2: boolean;
+  readonly acceptsConnect: boolean;
   /** Called when the client uses HTTP/2. The socket is paused, and the bytes that were read are unshifted. */
   becomeHttp2(connection: OpenConnection, socket: Socket): void;
   /**

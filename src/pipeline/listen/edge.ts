@@ -76,9 +76,9 @@ export interface Head {
 }
 
 /** Throws a GatewayError if the request must be rejected. */
-export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: boolean): Head {
+export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: boolean, isForwardProxy = false): Head {
   const { method, version, pairs: raw } = read;
-  if (method === "TRACE" || method === "CONNECT")
+  if (method === "TRACE" || (method === "CONNECT" && !isForwardProxy))
     throw new GatewayError("method_not_allowed", {
       headers: { allow: "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS" },
     });
@@ -111,7 +111,8 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
   const pairs = kept ?? raw;
   if (version !== "1.0" && host === undefined) throw reject("no Host header");
 
-  const target = readTarget(read.target, method, host);
+  if (method === "CONNECT" && !isUpgrade) throw reject("CONNECT needs HTTP/1.1 and no body");
+  const target = method === "CONNECT" ? readAuthority(read.target, host) : readTarget(read.target, method, host);
   return {
     host: target.host,
     path: target.path,
@@ -156,6 +157,20 @@ function withoutListed(pairs: readonly string[], listed: string): string[] {
     kept.push(name, pairs[i + 1] as string);
   }
   return kept;
+}
+
+/** The target of CONNECT is a host and a port (RFC 9112 section 3.2.3). */
+function readAuthority(target: string, hostHeader: string | undefined): Omit<Head, "headers"> {
+  if (target.length > MAX_TARGET_CHARS || !HOST.test(target) || !/:[0-9]+$/.test(target))
+    throw reject("the target of CONNECT is not a host and a port");
+  const given = hostHeader?.toLowerCase();
+  const isSame = given === undefined || given === target.toLowerCase() || given === hostOf(target.toLowerCase());
+  if (!isSame) throw reject("the request target and the Host header disagree");
+  return { host: target, path: "/", rawPath: "/", query: "" };
+}
+
+function hostOf(authority: string): string {
+  return authority.replace(/:[0-9]+$/, "");
 }
 
 function readTarget(url: string, method: string, hostHeader: string | undefined): Omit<Head, "headers"> {

@@ -8,6 +8,7 @@ import type { Served } from "../phases/pipeline-env.ts";
 import { createConnectionLimits } from "./connection-limits.ts";
 import { type ListenerAddress, type ListenerEnv, listenOptions } from "./listener-env.ts";
 import { createOpenConnections } from "./open-connections.ts";
+import { createProxiedConnections } from "./proxied-connections.ts";
 import { createRequestEntry } from "./request-entry.ts";
 import { createTlsAcceptor, type TlsAcceptor } from "./tls-acceptor.ts";
 
@@ -36,9 +37,12 @@ export function openListener(
   const limits = createConnectionLimits(env);
   /** Maps sockets to the subjects of their client certificates. */
   const identities = new WeakMap<Socket, string>();
-  const entry = at.tls
-    ? createRequestEntry(env, "https", (socket) => identities.get(socket))
-    : createRequestEntry(env, "http");
+  const proxied = createProxiedConnections(env);
+  const entry = createRequestEntry(env, at.tls ? "https" : "http", {
+    identityOf: at.tls ? (socket) => identities.get(socket) : undefined,
+    proxiedBy: proxied.find,
+  });
+  let { proxyProtocol } = first.listener;
   const connections = createOpenConnections(first, env, entry);
   /** Includes connections during their TLS handshake. */
   const tlsSockets = new Set<Socket>();
@@ -59,6 +63,11 @@ export function openListener(
   const server: Server = createServer({ noDelay: true, allowHalfOpen: true }, (socket) => {
     fairReads.accepted();
     if (!limits.admit(socket)) return;
+    if (proxyProtocol === undefined) enter(socket);
+    else proxied.enter(socket, proxyProtocol, () => enter(socket));
+  });
+
+  function enter(socket: Socket): void {
     if (acceptor === undefined) {
       connections.add(socket, "http1");
       return;
@@ -66,7 +75,8 @@ export function openListener(
     tlsSockets.add(socket);
     socket.once("close", () => tlsSockets.delete(socket));
     acceptor.enter(socket);
-  });
+  }
+
   server.maxConnections = env.limits.maxConnections;
   server.on("drop", () => {
     fairReads.accepted();
@@ -83,7 +93,10 @@ export function openListener(
       server.on("error", (error) => env.logger.error("listener", { error: error.message }));
       resolve({
         port: (server.address() as AddressInfo).port,
-        serve: connections.serve,
+        serve(served) {
+          proxyProtocol = served.listener.proxyProtocol;
+          connections.serve(served);
+        },
         setTls(tls) {
           acceptor = acceptorFor(tls);
         },
@@ -97,6 +110,7 @@ export function openListener(
         },
         destroy() {
           server.close();
+          proxied.destroy();
           connections.destroy();
           for (const socket of tlsSockets) socket.destroy();
         },

@@ -66,6 +66,9 @@ export function createOpenConnections(first: Served, env: ListenerEnv, entry: Re
     get speaksHttp2() {
       return served.listener.http2 !== false;
     },
+    get acceptsConnect() {
+      return served.listener.forwardProxy === true;
+    },
     becomeHttp2(connection, socket) {
       connections.remove(connection);
       connections.add(new Http2Connection(socket, owner));
@@ -78,11 +81,12 @@ export function createOpenConnections(first: Served, env: ListenerEnv, entry: Re
     if (draining && requests === 0 && (!isLingering || connections.size === 0)) resolveDrained();
   }
 
-  function join({ client, backend, firstBytes, chargedTo, closed }: JoinedConnections): void {
+  function join({ client, backend, firstBytes, chargedTo, isWebSocket, closed }: JoinedConnections): void {
     const tunnel = new Tunnel(client, backend, {
       clock: env.clock,
       waitingBytes: env.memory.streams,
       chargedTo,
+      isWebSocket,
       idle,
       idleLimitMs: env.limits.tunnelIdleMs,
       closed() {

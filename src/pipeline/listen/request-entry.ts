@@ -22,6 +22,7 @@ import {
   rejectedRequest,
 } from "./edge.ts";
 import type { ListenerEnv } from "./listener-env.ts";
+import type { Proxied } from "./proxied-connections.ts";
 import { forwardedClient } from "./trusted-peers.ts";
 
 /** While the heap is full, this Retry-After value gives the garbage collector time to free memory. */
@@ -50,11 +51,17 @@ export interface RequestEntry {
   reject(served: Served, bytes: Buffer | undefined, error: GatewayError, socket: Socket): Rejection;
 }
 
-/** `identityOf` returns the subject of the client's certificate, on listeners with TLS. */
+export interface ConnectionDetails {
+  /** Returns the subject of the client's certificate, on listeners with TLS. */
+  readonly identityOf?: ((socket: Socket) => string | undefined) | undefined;
+  /** Returns the PROXY protocol header of the connection. */
+  readonly proxiedBy?: ((socket: Socket) => Proxied | undefined) | undefined;
+}
+
 export function createRequestEntry(
   env: ListenerEnv,
   scheme: "http" | "https",
-  identityOf?: (socket: Socket) => string | undefined,
+  { identityOf, proxiedBy }: ConnectionDetails = {},
 ): RequestEntry {
   function rejectAtEdge(
     served: Served,
@@ -79,15 +86,17 @@ export function createRequestEntry(
   }
 
   function newExchange(served: Served, id: string, request: GatewayRequest, socket: Socket): Exchange {
-    const peer = peerOf(socket);
+    const peer = peerOf(socket, proxiedBy);
     const forwardedFor = isTrusted(peer) ? request.headers.get("x-forwarded-for") : undefined;
+    const proxied = peer.proxied?.addresses?.source.address;
     return new Exchange({
       id,
       listener: served.listener.name,
       source: {
         address: peer.unmapped,
         port: peer.port,
-        client: forwardedClient(forwardedFor, env.isTrustedPeer),
+        client: forwardedClient(forwardedFor, env.isTrustedPeer) ?? proxied,
+        proxied,
         identity: identityOf?.(socket),
         ...(served.listener.tls?.parts === undefined ? {} : { serverName: serverNameOf(socket) }),
       },
@@ -98,8 +107,15 @@ export function createRequestEntry(
     });
   }
 
+  /**
+   * A load balancer that sends PROXY protocol headers does not write forwarding headers, so the client that it names
+   * must be trusted.
+   */
   function isTrusted(peer: Peer): boolean {
-    peer.isTrusted ??= env.isTrustedPeer(peer.address);
+    peer.isTrusted ??=
+      peer.proxied === undefined
+        ? env.isTrustedPeer(peer.address)
+        : peer.proxied.addresses !== undefined && env.isTrustedPeer(peer.proxied.addresses.source.address);
     return peer.isTrusted;
   }
 
@@ -111,7 +127,8 @@ export function createRequestEntry(
         if (read.isTooLarge === true) throw new GatewayError("too_many_headers");
         if (env.heap.level === "full")
           throw new GatewayError("overloaded", { headers: { "retry-after": RETRY_SECONDS } });
-        head = readHead(read, isTrusted(peerOf(socket)), sink.isUpgrade);
+        const isForwardProxy = served.listener.forwardProxy === true;
+        head = readHead(read, isTrusted(peerOf(socket, proxiedBy)), sink.isUpgrade, isForwardProxy);
       } catch (error) {
         rejectAtEdge(served, read, sink, socket, asGatewayError(error));
         return;
@@ -153,16 +170,18 @@ interface Peer {
   readonly address: string;
   readonly unmapped: string;
   readonly port: number;
+  readonly proxied: Proxied | undefined;
   /** The value is undefined until it is first needed. */
   isTrusted: boolean | undefined;
 }
 
 /** Caches the peer for each connection, because Node's getters are slow. */
-function peerOf(socket: Socket & { [PEER]?: Peer }): Peer {
+function peerOf(socket: Socket & { [PEER]?: Peer }, proxiedBy: ConnectionDetails["proxiedBy"]): Peer {
   const known = socket[PEER];
   if (known !== undefined) return known;
   const { remoteAddress: address = "", remotePort: port = 0 } = socket;
-  const peer: Peer = { address, unmapped: unmapped(address), port, isTrusted: undefined };
+  const proxied = proxiedBy?.(socket);
+  const peer: Peer = { address, unmapped: unmapped(address), port, proxied, isTrusted: undefined };
   // A closed connection has no peer address.
   if (address !== "") socket[PEER] = peer;
   return peer;

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { forwardedClient, isAddressRange, trustedPeers } from "./trusted-peers.ts";
+import { isAddressRange } from "../../http/address-range.ts";
+import { forwardedClient, trustedPeers } from "./trusted-peers.ts";
 
 const cases: [ranges: string[], peer: string, trusted: boolean][] = [
   [[], "127.0.0.1", false],

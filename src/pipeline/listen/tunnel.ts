@@ -19,6 +19,8 @@ export interface TunnelOptions {
   readonly chargedTo: string;
   /** The tunnel is closed after this time without data in either direction, or earlier if a side does not read. */
   readonly idleLimitMs: number;
+  /** If false, the bytes are relayed without looking for frames, and no close frames are sent. */
+  readonly isWebSocket: boolean;
   closed(): void;
   /** Called for an exception while relaying bytes, which ends only this tunnel. */
   unexpected(error: unknown): void;
@@ -76,6 +78,7 @@ export class Tunnel {
   goAway(): void {
     if (this.#open === 0) return;
     this.#endSoon();
+    if (!this.#options.isWebSocket) return;
     for (const direction of this.#directions) {
       if (direction.state !== "open") continue;
       direction.state = "leaving";
@@ -118,7 +121,7 @@ export class Tunnel {
       if (frames.hasClosed) from.end();
       return;
     }
-    const taken = frames.read(chunk, direction.state === "leaving");
+    const taken = this.#options.isWebSocket ? frames.read(chunk, direction.state === "leaving") : chunk.length;
     if (to.writable && !to.write(taken === chunk.length ? chunk : chunk.subarray(0, taken))) {
       from.pause();
       this.#charge();

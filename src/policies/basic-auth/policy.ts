@@ -11,11 +11,17 @@ import { userPrincipal } from "../../core/principal.ts";
 import { filePath, secret } from "../../core/schema.ts";
 import { clientAddress } from "../../core/source.ts";
 import { authenticationMode, toleratedInShadow } from "../../identity/access/bearer-authentication.ts";
-import { type CredentialLocation, readCredential, withhold } from "../../identity/access/credential-location.ts";
+import {
+  type CredentialLocation,
+  credentialLocation,
+  credentialPlaces,
+  readCredential,
+  withhold,
+} from "../../identity/access/credential-location.ts";
 import { createHtpasswd, type Htpasswd } from "../../identity/passwords/htpasswd.ts";
 import { PasswordChecks } from "../../identity/passwords/password-checks.ts";
 
-const LOCATION: CredentialLocation = { header: { name: "authorization", prefix: "Basic " } };
+const BASIC_LOCATION: CredentialLocation = { header: { name: "authorization", prefix: "Basic " } };
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
 export const basicAuth = definePolicy({
@@ -34,11 +40,21 @@ export const basicAuth = definePolicy({
       .regex(/^[\x20-\x21\x23-\x5b\x5d-\x7e]+$/, "printable characters without quotes")
       .optional()
       .describe("Shown by browsers. Default: gateway."),
+    location: credentialLocation
+      .optional()
+      .describe(
+        "Where the credential is. Default: `authorization: Basic`. Clients of a forward proxy send `proxy-authorization: Basic`.",
+      ),
   }),
 
   compile(config, env) {
     const mode = config.mode ?? "strict";
-    const challenge = { "www-authenticate": `Basic realm="${config.realm ?? "gateway"}", charset="UTF-8"` };
+    const location = config.location ?? BASIC_LOCATION;
+    const isForProxy = "header" in location && location.header.name === "proxy-authorization";
+    const challenge = {
+      [isForProxy ? "proxy-authenticate" : "www-authenticate"]:
+        `Basic realm="${config.realm ?? "gateway"}", charset="UTF-8"`,
+    };
     const text = typeof config.htpasswd === "string" ? config.htpasswd : env.readFile(config.htpasswd.file);
     let passwords: Htpasswd;
     try {
@@ -54,7 +70,7 @@ export const basicAuth = definePolicy({
         toleratedInShadow(exchange, "basicAuth", detail);
         return undefined;
       }
-      throw new GatewayError("authentication_failed", {
+      throw new GatewayError(isForProxy ? "proxy_authentication_failed" : "authentication_failed", {
         message: "basic authentication failed",
         detail,
         headers: challenge,
@@ -62,7 +78,7 @@ export const basicAuth = definePolicy({
     }
 
     function decide(exchange: Exchange, username: string, isCorrect: boolean): undefined {
-      withhold(exchange, LOCATION, isCorrect);
+      withhold(exchange, location, isCorrect);
       if (!isCorrect) return reject(exchange, "the user name or the password is wrong");
       exchange.attributes.basicAuth = { username };
       exchange.authenticated(userPrincipal(username, passwords.entryOf(username) ?? ""));
@@ -70,13 +86,14 @@ export const basicAuth = definePolicy({
     }
 
     return {
+      ...(config.location ? { credentials: credentialPlaces(config.location) } : {}),
       request(exchange) {
-        const found = readCredential(exchange.request, LOCATION);
+        const found = readCredential(exchange.request, location);
         if (found.kind === "none" && mode !== "optional") reject(exchange, "no user name and password were sent");
         if (found.kind === "none") return exchange.skip("no user name and password were sent; none are required");
         const pair = found.kind === "found" ? parsePair(found.value) : undefined;
         if (!pair) {
-          withhold(exchange, LOCATION, false);
+          withhold(exchange, location, false);
           return reject(
             exchange,
             found.kind === "bad" ? found.detail : "the credential is not base64 of user:password",

@@ -6,6 +6,7 @@ import { z } from "zod";
 import type { Exchange } from "../../core/exchange.ts";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
 import { exactlyOneOf, markLocal } from "../../core/schema.ts";
+import { addedForwardedFor } from "../../core/source.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { openEndpointPools } from "../../http/client/endpoint-pools.ts";
 import { addForwarded, type HeaderList } from "../../http/headers.ts";
@@ -103,7 +104,7 @@ function openMirror(
     const path = pathAndQuery(request);
     const headers = request.headers.clone();
     headers.removeHopByHop(new Set());
-    addForwarded(headers, exchange.source.address, request.scheme, exchange.originalHost);
+    addForwarded(headers, addedForwardedFor(exchange.source), request.scheme, exchange.originalHost);
     headers.set("host", request.host);
     headers.set("x-request-id", id);
     if (body.kind === "bytes") headers.set("content-length", String(body.bytes.length));

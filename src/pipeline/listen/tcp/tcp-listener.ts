@@ -7,12 +7,16 @@ import type { Timer } from "../../../base/clock.ts";
 import type { TcpBackend, TcpPart, TcpRoute, TcpService } from "../../../core/topology.ts";
 import { parseAddress } from "../../../http/backend-address.ts";
 import { readClientHello } from "../../../http/client-hello.ts";
+import { confinedLookup } from "../../../http/local-address.ts";
+import { createLookup } from "../../../http/lookup.ts";
+import { formatProxyHeader, type ProxiedAddresses } from "../../../http/proxy-protocol.ts";
 import { createServerNames, type NamedEntries } from "../../../http/tls-listener.ts";
 import type { Served } from "../../phases/pipeline-env.ts";
 import { createConnectionLimits } from "../connection-limits.ts";
 import { watchIdle } from "../idle.ts";
 import type { OpenListener } from "../listener.ts";
 import { type ListenerAddress, type ListenerEnv, listenOptions } from "../listener-env.ts";
+import { createProxiedConnections } from "../proxied-connections.ts";
 import { nameOf } from "../request-entry.ts";
 import { createTlsAcceptor, type TlsAcceptor } from "../tls-acceptor.ts";
 import { TcpRelay } from "./tcp-relay.ts";
@@ -31,6 +35,24 @@ interface TcpConnection {
   part: TcpPart | undefined;
 }
 
+interface Forwarded {
+  readonly client: Socket;
+  readonly src: string;
+  /** The address that a trusted load balancer reports. */
+  readonly proxiedClient: string | undefined;
+  readonly serverName: string | undefined;
+  readonly route: string | undefined;
+  readonly backend: TcpBackend | undefined;
+}
+
+interface RecordedConnection extends Partial<Omit<Forwarded, "client">> {
+  readonly durationMs?: number;
+  readonly bytesReceived?: number;
+  readonly bytesSent?: number;
+  /** The reason if the connection was not forwarded. */
+  readonly rejected?: string;
+}
+
 /** Rejects with the system's error if the address cannot be bound. */
 export function openTcpListener(
   at: ListenerAddress,
@@ -39,6 +61,9 @@ export function openTcpListener(
   inheritedFd?: number,
 ): Promise<OpenListener> {
   let table = createTcpTable(first.listener.tcp);
+  let { proxyProtocol, name: gateway } = first.listener;
+  const proxied = createProxiedConnections(env);
+  const access = env.logger.for("access");
   const limits = createConnectionLimits(env);
   const idle = watchIdle(env.clock);
   const connections = new Set<TcpConnection>();
@@ -57,8 +82,10 @@ export function openTcpListener(
       connection.part = table.find(serverName);
       enter(connection.part, serverName, socket);
     };
-    if (table.readsServerName) readServerName(socket, env, enterPart);
-    else enterPart(undefined);
+    proxied.enter(socket, proxyProtocol, () => {
+      if (table.readsServerName) readServerName(socket, env, enterPart);
+      else enterPart(undefined);
+    });
   }
 
   function remove(connection: TcpConnection): void {
@@ -72,8 +99,12 @@ export function openTcpListener(
   }
 
   function enter(part: TcpPart | undefined, serverName: string | undefined, socket: Socket): void {
-    if (part === undefined || part.closed !== undefined) socket.destroy();
-    else if (part.tls === undefined) forward(part, serverName, socket);
+    if (part === undefined || part.closed !== undefined) {
+      const proxiedClient = proxied.find(socket)?.addresses?.source.address;
+      const rejected = part?.closed ?? "no listener has this server name";
+      record({ src: nameOf(socket), proxiedClient, serverName, rejected });
+      socket.destroy();
+    } else if (part.tls === undefined) forward(part, serverName, socket);
     else acceptorOf(part).enter(socket);
   }
 
@@ -93,25 +124,50 @@ export function openTcpListener(
     client.on("error", () => undefined);
     const route = table.routeOf(part, serverName);
     const backend = route && chooseBackend(route, env.random());
+    const found: Forwarded = {
+      client,
+      src: nameOf(client),
+      proxiedClient: proxied.find(client)?.addresses?.source.address,
+      serverName,
+      route: route?.name,
+      backend,
+    };
     if (backend === undefined || backend.isClosed) {
-      client.destroy();
+      const reason = route === undefined ? "no route has this server name" : "the backend cannot be used";
+      reject(found, reason);
       return;
     }
-    const addresses = backend.addresses();
     const next = (positions.get(backend) ?? -1) + 1;
     positions.set(backend, next);
-    attempt(client, addresses, next, 0);
+    attempt({ ...found, backend }, backend.addresses(serverName), next, 0);
   }
 
-  function attempt(client: Socket, addresses: readonly string[], position: number, tried: number): void {
+  function reject({ client, ...found }: Forwarded, rejected: string): void {
+    record({ ...found, rejected });
+    client.destroy();
+  }
+
+  function attempt(
+    found: Forwarded & { readonly backend: TcpBackend },
+    addresses: readonly string[],
+    position: number,
+    tried: number,
+  ): void {
+    const { client } = found;
     const address = addresses[(position + tried) % addresses.length];
     const parsed = address === undefined ? undefined : parseAddress(address);
     if (client.destroyed || tried >= Math.min(MAX_ATTEMPTS, addresses.length) || !parsed?.ok) {
-      client.destroy();
+      reject(found, client.destroyed ? "the client disconnected" : "no server of the backend accepted the connection");
       return;
     }
     const { host, port } = parsed.target;
-    const backend = connect({ host, port, noDelay: true, allowHalfOpen: true });
+    const { refuse } = found.backend;
+    if (refuse?.(host, host) === true) {
+      reject(found, `${host} is not a public address`);
+      return;
+    }
+    const lookup = refuse && confinedLookup(createLookup(env.clock), refuse, false);
+    const backend = connect({ host, port, noDelay: true, allowHalfOpen: true, ...(lookup ? { lookup } : {}) });
     const abort = (): void => void backend.destroy();
     const timer = env.clock.after(CONNECT_TIMEOUT_MS, () => backend.destroy(new Error("connect timeout")));
     client.once("close", abort);
@@ -123,17 +179,60 @@ export function openTcpListener(
     backend.once("close", failed);
     function failed(): void {
       settle();
-      attempt(client, addresses, position, tried + 1);
+      attempt(found, addresses, position, tried + 1);
     }
     backend.once("connect", () => {
       settle();
       backend.off("close", failed);
+      if (found.backend.sendsProxyHeader) backend.write(formatProxyHeader(addressesOf(client)));
+      recordAtClose(found, backend);
       new TcpRelay(client, backend, {
         idle,
         waitingBytes: env.memory.streams,
         chargedTo: nameOf(client),
         idleLimitMs: env.limits.tunnelIdleMs,
       });
+    });
+  }
+
+  /** Returns the addresses of the client's connection, or those that a trusted load balancer reports. */
+  function addressesOf(client: Socket): ProxiedAddresses | undefined {
+    const header = proxied.find(client);
+    if (header !== undefined) return header.addresses;
+    const { remoteAddress = "", remotePort = 0, localAddress = "", localPort = 0 } = client;
+    return {
+      source: { address: withoutMapping(remoteAddress), port: remotePort },
+      destination: { address: withoutMapping(localAddress), port: localPort },
+    };
+  }
+
+  function recordAtClose({ client, ...found }: Forwarded, backend: Socket): void {
+    const startedMs = env.clock.monotonicMs();
+    client.once("close", () =>
+      record({
+        ...found,
+        durationMs: Math.round(env.clock.monotonicMs() - startedMs),
+        bytesReceived: client.bytesRead,
+        bytesSent: backend.bytesRead,
+      }),
+    );
+  }
+
+  /** Writes one line for each connection to the access log. */
+  function record(connection: RecordedConnection): void {
+    const { route, backend, src, proxiedClient, serverName, rejected, durationMs } = connection;
+    const { bytesReceived, bytesSent } = connection;
+    access.info("connection", {
+      gateway,
+      route,
+      backend: backend?.name,
+      src,
+      client: proxiedClient,
+      serverName,
+      durationMs,
+      bytesReceived,
+      bytesSent,
+      reason: rejected,
     });
   }
 
@@ -157,6 +256,7 @@ export function openTcpListener(
       resolve({
         port: (server.address() as AddressInfo).port,
         serve({ listener }) {
+          ({ proxyProtocol, name: gateway } = listener);
           table = createTcpTable(listener.tcp);
           // A connection stays with its backend, unless its part may no longer be used.
           for (const { socket, part } of [...connections])
@@ -182,6 +282,10 @@ export function openTcpListener(
       });
     });
   });
+}
+
+function withoutMapping(address: string): string {
+  return address.replace(/^::ffff:/, "");
 }
 
 interface TcpTable {
@@ -265,4 +369,6 @@ function readServerName(socket: Socket, env: ListenerEnv, found: (serverName: st
     found(hello.serverName);
   }
   socket.on("data", received);
+  // The socket is paused if a PROXY protocol header preceded.
+  socket.resume();
 }

@@ -1,0 +1,169 @@
+/**
+ * Implements the backend of a forward proxy. A request goes to the host that the client names, and CONNECT opens a
+ * tunnel to it. The address that the name resolves to is checked, and the connection uses the checked address.
+ */
+import { LRUCache } from "lru-cache";
+import { z } from "zod";
+import {
+  type Backend,
+  type BackendEnv,
+  type BackendRun,
+  defineBackend,
+  type ResponseReceiver,
+} from "../../core/backend.ts";
+import { GatewayError } from "../../core/errors.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import { isAddressRange } from "../../http/address-range.ts";
+import { HostHealth } from "../../http/client/host-health.ts";
+import { openHttpPool } from "../../http/client/http-pool.ts";
+import { parseProxiedHost, type RefuseAddress, refuseEgress } from "../../http/egress-addresses.ts";
+import { describeSocketError, openSocket } from "../../http/h1/open-socket.ts";
+import { HeaderList } from "../../http/headers.ts";
+import { HttpClientError, type HttpPool, type HttpTarget } from "../../http/http-client.ts";
+import { createLookup } from "../../http/lookup.ts";
+import { sendTo } from "../host/backend.ts";
+
+const RESPONSE_HEAD_TIMEOUT_MS = 60_000;
+const CONNECT_TIMEOUT_MS = 10_000;
+/** The least recently used pool is closed. */
+const MAX_HOSTS = 1_000;
+
+interface Destination {
+  readonly target: HttpTarget;
+  readonly display: string;
+}
+
+export const dynamic = defineBackend({
+  key: "dynamic",
+  doc: "The host that the client names, for a gateway with `forwardProxy`. CONNECT opens a tunnel to it.",
+  schema: z.strictObject({
+    ports: z
+      .array(z.int().min(1).max(65_535))
+      .min(1)
+      .default([80, 443])
+      .describe("The ports that clients can use. Default: 80 and 443."),
+    allow: z
+      .array(z.string().refine(isAddressRange, "expected an IP address or a CIDR range such as 10.0.0.0/8"))
+      .default([])
+      .describe(
+        "Addresses or CIDR ranges that are otherwise refused: those of this machine, private and link-local networks, and metadata services.",
+      ),
+  }),
+
+  compile(config, env): Backend {
+    if (env.isConfined) throw new Error("a document of a cluster cannot use a `dynamic` backend");
+    const refuse = refuseEgress(config.allow);
+    const ports = new Set(config.ports);
+    const pools = env.acquire(
+      `dynamic ${env.name}`,
+      { config, tls: env.tls, protocol: env.protocol },
+      () => openPools(env, refuse),
+      (open) => open.close(),
+    );
+    return {
+      attributes: { name: env.name, type: "static", protocol: "http" },
+      defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
+      acceptsConnect: true,
+      call(exchange, call) {
+        let destination: Destination;
+        try {
+          destination = destinationOf(exchange, env, ports, refuse);
+        } catch (error) {
+          call.fail(error);
+          return NO_CALL;
+        }
+        if (exchange.request.method === "CONNECT") return connect(destination, call, env);
+        const { pool, health } = pools.find(destination);
+        return sendTo(pool, destination.display, destination.target.protocol, exchange, call, health, true);
+      },
+      describe: () => ({ dynamic: config, hosts: pools.size() }),
+    };
+  },
+});
+
+interface Pools {
+  find(destination: Destination): { readonly pool: HttpPool; readonly health: HostHealth };
+  size(): number;
+  close(): void;
+}
+
+function openPools(env: BackendEnv, refuse: RefuseAddress): Pools {
+  const pools = new LRUCache<string, { pool: HttpPool; health: HostHealth }>({
+    max: MAX_HOSTS,
+    dispose: ({ pool }) => pool.close(),
+  });
+  return {
+    find({ target, display }) {
+      const known = pools.get(display);
+      if (known !== undefined) return known;
+      const opened = {
+        pool: openHttpPool({ ...target, refuse }, env.clock),
+        health: new HostHealth(env.clock, { ejected: () => undefined, recovered: () => undefined }),
+      };
+      pools.set(display, opened);
+      return opened;
+    },
+    size: () => pools.size,
+    close: () => pools.clear(),
+  };
+}
+
+function destinationOf(
+  { request }: Exchange,
+  env: BackendEnv,
+  ports: ReadonlySet<number>,
+  refuse: RefuseAddress,
+): Destination {
+  const named = parseProxiedHost(request.host);
+  if (named === undefined)
+    throw new GatewayError("bad_request", { message: "bad request: the host is not in canonical form" });
+  const isConnect = request.method === "CONNECT";
+  const protocol = env.tls === undefined || isConnect ? "http" : "https";
+  const { host, port = protocol === "https" ? 443 : 80 } = named;
+  if (!ports.has(port)) throw refused(`the port ${port} is not in \`ports\``);
+  if (refuse(host, host)) throw refused(`${host} is not a public address`);
+  const target: HttpTarget = {
+    protocol,
+    host,
+    port,
+    refuse,
+    ...(env.tls === undefined || isConnect ? {} : { tls: env.tls }),
+  };
+  return { target, display: `${host.includes(":") ? `[${host}]` : host}:${port}` };
+}
+
+function refused(detail: string): GatewayError {
+  return new GatewayError("authorization_denied", { message: "the forward proxy does not allow this host", detail });
+}
+
+const NO_CALL: BackendRun = { abort: () => undefined, resume: () => undefined };
+
+function connect({ target, display }: Destination, call: ResponseReceiver, env: Pick<BackendEnv, "clock">): BackendRun {
+  call.attempt(display, undefined);
+  const socket = openSocket(target, createLookup(env.clock), []);
+  socket.setNoDelay(true);
+  socket.pause();
+  let isOver = false;
+  const timer = env.clock.after(CONNECT_TIMEOUT_MS, () => socket.destroy(new Error("connect timeout")));
+  const settle = (): boolean => {
+    timer.cancel();
+    if (isOver) return false;
+    isOver = true;
+    return true;
+  };
+  socket.on("error", (error: Error & { code?: string }) => {
+    if (!settle()) return;
+    if (error.code === "EACCES") call.fail(refused(`${display}: ${error.message}`));
+    else call.fail(new HttpClientError("connect", describeSocketError(error), error));
+  });
+  socket.once("connect", () => {
+    if (!settle()) return;
+    call.upgraded(200, new HeaderList(), socket);
+  });
+  return {
+    abort() {
+      if (settle()) socket.destroy();
+    },
+    resume: () => undefined,
+  };
+}

@@ -1,0 +1,122 @@
+/**
+ * Decides which addresses a forward proxy must not connect to: addresses of this machine, private and link-local
+ * networks, metadata services of clouds, and networks without hosts. IPv6 addresses that embed an IPv4 address count as
+ * both.
+ */
+import { BlockList, isIPv4, isIPv6, SocketAddress } from "node:net";
+import { isLocalAddress } from "./local-address.ts";
+
+/** `host` is the name that resolved to the address, or the address itself. */
+export type RefuseAddress = (address: string, host: string) => boolean;
+
+const REFUSED = new BlockList();
+for (const [network, prefix] of [
+  ["0.0.0.0", 8],
+  ["10.0.0.0", 8],
+  ["100.64.0.0", 10],
+  ["127.0.0.0", 8],
+  ["169.254.0.0", 16],
+  ["172.16.0.0", 12],
+  ["192.0.0.0", 24],
+  ["192.168.0.0", 16],
+  ["198.18.0.0", 15],
+  ["224.0.0.0", 3],
+] as const)
+  REFUSED.addSubnet(network, prefix, "ipv4");
+// This address belongs to a metadata service of Azure.
+REFUSED.addAddress("168.63.129.16", "ipv4");
+for (const [network, prefix] of [
+  ["::", 128],
+  ["::1", 128],
+  ["fc00::", 7],
+  ["fe80::", 9],
+  ["ff00::", 8],
+] as const)
+  REFUSED.addSubnet(network, prefix, "ipv6");
+
+/** Addresses and networks in `allowed` are not refused. */
+export function refuseEgress(allowed: readonly string[]): RefuseAddress {
+  const exceptions = new BlockList();
+  for (const range of allowed) {
+    const [address = "", bits] = range.split("/");
+    const family = isIPv6(address) ? "ipv6" : "ipv4";
+    if (bits === undefined) exceptions.addAddress(address, family);
+    else exceptions.addSubnet(address, Number(bits), family);
+  }
+  return (text) => {
+    const address = withoutZone(text);
+    const all = [address, ...embeddedAddresses(address)];
+    if (all.some((one) => contains(exceptions, one))) return false;
+    return all.some((one) => contains(REFUSED, one) || isLocalAddress(one));
+  };
+}
+
+function withoutZone(address: string): string {
+  return address.split("%", 1)[0] ?? "";
+}
+
+function contains(list: BlockList, address: string): boolean {
+  if (isIPv4(address)) return list.check(address, "ipv4");
+  return isIPv6(address) && list.check(address, "ipv6");
+}
+
+/** Returns the IPv4 addresses to which transition mechanisms can deliver packets for an IPv6 address. */
+function embeddedAddresses(address: string): string[] {
+  if (!isIPv6(address)) return [];
+  const groups = groupsOf(address);
+  const ipv4 = (high: number, low: number): string => [high >> 8, high & 255, low >> 8, low & 255].join(".");
+  const [first = 0, second = 0, third = 0, , , , seventh = 0, eighth = 0] = groups;
+  const found: string[] = [];
+  // IPv4-mapped and IPv4-compatible addresses.
+  if (groups.slice(0, 5).every((group) => group === 0)) found.push(ipv4(seventh, eighth));
+  // NAT64 (RFC 6052, RFC 8215).
+  if (first === 0x64 && second === 0xff9b) found.push(ipv4(seventh, eighth));
+  // 6to4.
+  if (first === 0x2002) found.push(ipv4(second, third));
+  // Teredo, in which the client's address is inverted.
+  if (first === 0x2001 && second === 0) found.push(ipv4(seventh ^ 0xffff, eighth ^ 0xffff));
+  return found;
+}
+
+function groupsOf(address: string): number[] {
+  const dotted = /^(.*:)(\d+)\.(\d+)\.(\d+)\.(\d+)$/.exec(address);
+  const [, head = "", a = "", b = "", c = "", d = ""] = dotted ?? [];
+  const pair = (high: string, low: string): string => ((Number(high) << 8) | Number(low)).toString(16);
+  const whole = dotted === null ? address : `${head}${pair(a, b)}:${pair(c, d)}`;
+  const [left = "", right] = whole.split("::");
+  const parse = (part: string): number[] =>
+    part.split(":").flatMap((group) => (group === "" ? [] : [Number.parseInt(group, 16)]));
+  const before = parse(left);
+  const after = parse(right ?? "");
+  return [...before, ...new Array<number>(Math.max(0, 8 - before.length - after.length)).fill(0), ...after];
+}
+
+export interface ProxiedHost {
+  /** IPv6 addresses have no brackets. */
+  readonly host: string;
+  readonly port: number | undefined;
+}
+
+const AUTHORITY = /^(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._~-]+))(?::([0-9]{1,5}))?$/;
+
+/**
+ * Reads the host that a client names. Returns undefined for names that resolvers and rules could read differently, such
+ * as `127.1`, `0x7f000001`, `example.com.`, and IPv6 addresses that are not in canonical form.
+ */
+export function parseProxiedHost(authority: string): ProxiedHost | undefined {
+  const [matched, ipv6, name = "", portText] = AUTHORITY.exec(authority) ?? [];
+  if (matched === undefined) return undefined;
+  const port = portText === undefined ? undefined : Number(portText);
+  if (port !== undefined && (port < 1 || port > 65_535 || String(port) !== portText)) return undefined;
+  if (ipv6 !== undefined) return isCanonicalIPv6(ipv6) ? { host: ipv6.toLowerCase(), port } : undefined;
+  const labels = name.split(".");
+  const last = labels.at(-1) ?? "";
+  const isNumeric = /^(?:[0-9]+|0[xX][0-9A-Fa-f]*)$/.test(last);
+  if (labels.includes("") || name.length > 253 || (isNumeric && !isIPv4(name))) return undefined;
+  return { host: name.toLowerCase(), port };
+}
+
+function isCanonicalIPv6(text: string): boolean {
+  if (!isIPv6(text) || embeddedAddresses(text).some((one) => one !== "0.0.0.0" && one !== "0.0.0.1")) return false;
+  return new SocketAddress({ address: text, family: "ipv6" }).address === text.toLowerCase();
+}
