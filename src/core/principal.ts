@@ -3,7 +3,7 @@
  * make the string unique.
  */
 import { createHash } from "node:crypto";
-import type { Claims } from "./request-attributes.ts";
+import type { Claims, RequestAttributes } from "./request-attributes.ts";
 
 const MAX_PERSON_CHARS = 200;
 
@@ -24,6 +24,28 @@ export function personName(
     firstText(apiKey, ["name", "user", "email", "user_id", "id"]) ??
     (principal === undefined ? undefined : shownPrincipal(principal))
   );
+}
+
+/** Returns the subject that logs, request records, and reports show, or null for an unauthenticated client. */
+export function requestSubject({ jwt, apiKey, basicAuth }: RequestAttributes): string | null {
+  const { sub, azp, client_id, appid } = jwt ?? NOTHING;
+  const { user_id, name } = apiKey ?? NOTHING;
+  return (
+    stringOrUndefined(sub) ??
+    stringOrUndefined(azp) ??
+    stringOrUndefined(client_id) ??
+    stringOrUndefined(appid) ??
+    stringOrUndefined(user_id) ??
+    stringOrUndefined(name) ??
+    basicAuth?.username ??
+    null
+  );
+}
+
+const NOTHING: Readonly<Record<string, unknown>> = {};
+
+function stringOrUndefined(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
 }
 
 /** Returns a description that distinguishes users with the same name. */

@@ -6,6 +6,7 @@ import { createIdSource } from "../base/ids.ts";
 import type { Task } from "../base/tasks.ts";
 import type { BackendRun, ResponseReceiver } from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
+import { requestSubject } from "../core/principal.ts";
 import type { WireTap } from "../core/wire.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { TlsOptions } from "../http/http-client.ts";
@@ -146,7 +147,8 @@ export class Hub {
 
   clientOf(exchange: Exchange): SessionClient {
     const headerBytes = this.wantsHeaders ? exchange.request.headers.chars : 0;
-    return { client: exchange.client, owner: sessionOwner(exchange), headerBytes };
+    const user = requestSubject(exchange.attributes) ?? undefined;
+    return { client: exchange.client, owner: sessionOwner(exchange), user, headerBytes };
   }
 
   retire(): Promise<void> {

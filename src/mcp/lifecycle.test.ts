@@ -253,14 +253,21 @@ test("the admin interface sees sessions, their processes and what runs, but no s
     const [session] = backend.children ?? [];
     assert.equal(session?.kind, "mcp session");
     const detail = session?.detail as {
+      client: unknown;
+      calls: number;
+      errors: number;
       pendingCalls: number;
       targets: { pid: number; memoryBytes: number; stderr: string[] }[];
     };
     assert.equal(detail.pendingCalls, 1);
+    assert.deepEqual([detail.client, detail.calls, detail.errors], [{ name: "test", version: "1" }, 1, 0]);
     assert.equal(detail.targets[0]?.pid, (await state(client)).pid);
     if (process.platform === "linux") assert.ok((detail.targets[0]?.memoryBytes ?? 0) > 1_000_000);
     assert.equal(detail.targets[0]?.stderr.length, 3);
     assert.ok(!JSON.stringify(served.tasks.report()).includes(client.sessionId ?? "?"));
+    await client.call("fail");
+    const after = served.tasks.report()[0]?.children?.[0]?.detail as { calls: number; errors: number };
+    assert.deepEqual([after.calls > detail.calls, after.errors], [true, 1]);
     (await running).close();
   });
 });

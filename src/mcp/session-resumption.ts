@@ -105,13 +105,14 @@ export class SessionResumption {
     const known = await this.#records.find(id, client.owner);
     if (known === undefined) return "unknown";
     const session = this.#sessions.adopt(id, known, client);
-    const router = this.#routers.legacy(session, asClientRequest("initialize", known.params), headers);
+    const request = asClientRequest("initialize", known.params);
+    const router = this.#routers.legacy(session, request, headers);
     // The client is assumed to have sent `notifications/initialized` before.
     for (const upstream of router.upstreams.map(unwrapUpstream))
       if (upstream instanceof LegacyUpstream) upstream.join(undefined);
     // The session subscribes before it reads the stored settings, so that it misses no change from another replica.
     await session.joinReplicas();
-    const failure = await session.resume(router);
+    const failure = await session.resume(router, request);
     if (failure !== undefined) return failure;
     // The negotiated version must not change during a session.
     const version = headers.get("mcp-protocol-version");

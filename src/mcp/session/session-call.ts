@@ -30,7 +30,7 @@ import type { EventStream } from "./event-stream.ts";
 
 export interface CallSession {
   ask(question: Question, stream: EventStream): void;
-  finished(call: SessionCall): void;
+  finished(call: SessionCall, outcome: CallOutcome): void;
 }
 
 /** The only stream of the HTTP+SSE transport does not end with a response. */
@@ -139,6 +139,6 @@ export class SessionCall implements Call, Linked<SessionCall> {
     else if (isLast) this.#stream.last(bytes ?? text);
     else this.#stream.event(bytes ?? text);
     // The session is notified after the response is sent, because a retiring session ends with its last response.
-    this.#session.finished(this);
+    this.#session.finished(this, outcome);
   }
 }

@@ -62,6 +62,8 @@ export interface SessionClient {
   readonly client: string;
   /** The owner is undefined if no policy identified the client. */
   readonly owner: string | undefined;
+  /** The subject that request records show. */
+  readonly user: string | undefined;
   readonly headerBytes: number;
 }
 
@@ -311,8 +313,8 @@ export class SessionStore implements SessionHost {
     this.#heartbeats.each((one) => one.drain?.());
   }
 
-  #add(origin: SessionOrigin, { owner }: SessionClient, account: MemoryAccount): Session {
-    const session = new Session(origin, owner, account, this);
+  #add(origin: SessionOrigin, from: SessionClient, account: MemoryAccount): Session {
+    const session = new Session(origin, from, account, this);
     this.#sessions.set(session.id, session);
     this.#settle(session, "mcp session", shortSessionId(session.id), account);
     return session;

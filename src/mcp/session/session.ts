@@ -26,7 +26,7 @@ import { allowsPrimingEvents } from "../protocol/protocol-version.ts";
 import { type PeerSession, SessionPeers } from "../replicas/session-peers.ts";
 import type { ConnectionLoss } from "../server-side/server-connection.ts";
 import type { Upstream, UpstreamHolder, UpstreamListener } from "../server-side/upstream.ts";
-import { CANCELLED, type CallReport, failureOutcome, SUCCEEDED } from "./call-outcome.ts";
+import { CANCELLED, type CallOutcome, type CallReport, failureOutcome, SUCCEEDED } from "./call-outcome.ts";
 import { ClientQuestions } from "./client-questions.ts";
 import type { EventPlace } from "./event-log.ts";
 import { type EventStream, type Heartbeat, KEEP_ALIVE_MS } from "./event-stream.ts";
@@ -42,6 +42,7 @@ const REMOVED = "its servers were removed from the configuration";
 const INITIALIZED = "notifications/initialized";
 const CANCELED = "notifications/cancelled";
 const LISTS = ["tools", "prompts", "resources"] as const;
+const CALL_METHODS: ReadonlySet<string> = new Set(["tools/call", "prompts/get", "resources/read"]);
 
 export interface SessionHost {
   readonly nowMs: number;
@@ -71,6 +72,7 @@ export interface SessionOrigin {
 export class Session implements UpstreamListener, StreamSession, UpstreamHolder, PeerSession {
   readonly id: string;
   readonly owner: string | undefined;
+  readonly user: string | undefined;
   readonly client: string;
   readonly record: SessionRecord | undefined;
   readonly peers: SessionPeers;
@@ -89,16 +91,20 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   #isDraining = false;
   #isRetiring = false;
   #hadStream: boolean;
+  #clientInfo: ClientInfo | undefined = undefined;
+  #callCount = 0;
+  #errorCount = 0;
 
   constructor(
     { id, record, eventsBefore }: SessionOrigin,
-    owner: string | undefined,
+    { owner, user }: { readonly owner: string | undefined; readonly user: string | undefined },
     account: MemoryAccount,
     host: SessionHost,
   ) {
     this.id = id;
     this.record = record;
     this.owner = owner;
+    this.user = user;
     this.client = account.client;
     this.#host = host;
     this.lastUsedMs = host.nowMs;
@@ -147,6 +153,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     report: CallReport,
     wire: WireTap | undefined,
   ): BackendRun {
+    this.#clientInfo = clientInfoIn(request);
     // The head is sent with the outcome, or after `KEEP_ALIVE_MS`.
     const stream = this.createStream(KEEP_ALIVE_MS);
     stream.attach(sink);
@@ -173,6 +180,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   }
 
   openOnStream(router: Router, request: ClientRequest, report: CallReport, wire: WireTap | undefined): void {
+    this.#clientInfo = clientInfoIn(request);
     const done = (outcome: RouterOutcome): void => {
       report.ended(request, undefined, outcome.ok ? SUCCEEDED : failureOutcome(outcome.failure));
       this.general.event(outcome.ok ? withId(outcome.answer, request.id) : outcome.text(request.id));
@@ -181,7 +189,8 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   }
 
   /** Repeats the handshake of a session from its record. Resolves with undefined on success. */
-  resume(router: Router): Promise<Failure | undefined> {
+  resume(router: Router, request: ClientRequest): Promise<Failure | undefined> {
+    this.#clientInfo = clientInfoIn(request);
     return new Promise((resolve) => {
       this.#startServers(router, (outcome) => resolve(outcome.ok ? undefined : outcome.failure), undefined, false);
     });
@@ -267,6 +276,10 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
       pendingCalls: this.pendingCalls,
       listening: this.general.isConnected,
       ...(this.owner === undefined ? {} : { owner: shownPrincipal(this.owner) }),
+      ...(this.user === undefined ? {} : { user: this.user }),
+      ...(this.#clientInfo === undefined ? {} : { client: this.#clientInfo }),
+      calls: this.#callCount,
+      errors: this.#errorCount,
       targets: this.upstreams.map((upstream) => upstream.detail()),
     };
   }
@@ -294,8 +307,12 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     if (this.pendingCalls === 0) this.#streams.disconnect();
   }
 
-  finished(call: SessionCall): void {
+  finished(call: SessionCall, { kind }: CallOutcome): void {
     this.#calls.remove(call);
+    if (CALL_METHODS.has(call.request.method)) {
+      this.#callCount += 1;
+      if (kind !== "ok" && kind !== "cancelled") this.#errorCount += 1;
+    }
     this.#used();
     if (this.pendingCalls > 0) return;
     if (this.#isDraining) this.#streams.disconnect();
@@ -485,6 +502,17 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     if (this.#isParked) for (const upstream of this.upstreams) upstream.reconnect();
     this.#isParked = false;
   }
+}
+
+interface ClientInfo {
+  readonly name: string;
+  readonly version?: string;
+}
+
+function clientInfoIn({ params }: ClientRequest): ClientInfo | undefined {
+  const { name, version } = (params.clientInfo ?? {}) as { readonly name?: unknown; readonly version?: unknown };
+  if (typeof name !== "string") return undefined;
+  return typeof version === "string" ? { name, version } : { name };
 }
 
 function listChanged(kind: (typeof LISTS)[number]): string {

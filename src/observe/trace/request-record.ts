@@ -32,6 +32,8 @@ export interface RequestRecord {
     readonly method?: string;
     readonly target?: string;
     readonly name?: string;
+    /** The short ID of the session, as `/debug/tasks` shows it. */
+    readonly session?: string;
     /** The value is `ok`, `tool_error`, `rpc_error`, `denied`, `failed`, or `cancelled`. */
     readonly outcome?: string;
   };

@@ -2,12 +2,11 @@
  * Builds the report of a dry run, with redacted headers and query.
  */
 import type { Exchange, Failure, LimitReading, ShadowDenial, Step } from "../../core/exchange.ts";
-import { shownPrincipal } from "../../core/principal.ts";
+import { requestSubject, shownPrincipal } from "../../core/principal.ts";
 import { asGatewayError } from "../../core/reply.ts";
 import type { Listener } from "../../core/topology.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
-import { requestSubject } from "../records/finished-request.ts";
 import type { Walk } from "./dry-topology.ts";
 
 const NOT_ASKED = "not asked in a dry run, which sends nothing; it counts as agreeing";

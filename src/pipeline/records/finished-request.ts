@@ -4,11 +4,12 @@
  */
 import type { Exchange, ShadowDenial } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
+import { requestSubject } from "../../core/principal.ts";
 import type { RequestAttributes } from "../../core/request-attributes.ts";
 import { requestState, type SnapshotSource } from "../../core/snapshot.ts";
 import { HeaderList } from "../../http/headers.ts";
 import type { JsonObject } from "../../observe/trace/events.ts";
-import { type Redaction, redactUrl } from "../../observe/trace/redact.ts";
+import { type Redaction, redactUrl, shortSessionId } from "../../observe/trace/redact.ts";
 import type { RequestRecord } from "../../observe/trace/request-record.ts";
 
 export interface FinishedRequest {
@@ -154,33 +155,13 @@ export function toRequestRecord(one: FinishedRequest): RequestRecord {
   };
 }
 
-export function requestSubject({ jwt, apiKey, basicAuth }: Exchange["attributes"]): string | null {
-  const { sub, azp, client_id, appid } = jwt ?? NOTHING;
-  const { user_id, name } = apiKey ?? NOTHING;
-  return (
-    stringOrUndefined(sub) ??
-    stringOrUndefined(azp) ??
-    stringOrUndefined(client_id) ??
-    stringOrUndefined(appid) ??
-    stringOrUndefined(user_id) ??
-    stringOrUndefined(name) ??
-    basicAuth?.username ??
-    null
-  );
-}
-
-const NOTHING: Readonly<Record<string, unknown>> = {};
-
-function stringOrUndefined(value: unknown): string | undefined {
-  return typeof value === "string" ? value : undefined;
-}
-
 function mcpFields(mcp: NonNullable<Exchange["attributes"]["mcp"]>): NonNullable<RequestRecord["mcp"]> {
   const named = mcp.tool ?? mcp.prompt;
   return defined({
     method: mcp.methodName,
     target: named?.target ?? mcp.resource?.target ?? mcp.target,
     name: named?.name ?? (mcp.resource && redactUrl(mcp.resource.uri)),
+    session: mcp.sessionId && shortSessionId(mcp.sessionId),
     outcome: mcp.outcome,
   });
 }

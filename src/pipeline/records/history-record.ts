@@ -5,12 +5,12 @@ import { z } from "zod";
 import { compileExpression, type Expression } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
+import { requestSubject } from "../../core/principal.ts";
 import { celSource, duration } from "../../core/schema.ts";
 import { chargesText, type HistoryRow } from "../../history/history-row.ts";
 import { explainRequest } from "../../observe/trace/explain.ts";
 import { type Redaction, redactUrl, shortSessionId } from "../../observe/trace/redact.ts";
 import { type RequestDetail, type RequestRecord, resultOf } from "../../observe/trace/request-record.ts";
-import { requestSubject } from "./finished-request.ts";
 
 const DAY_MS = 86_400_000;
 const MAX_CHARS = 200;
@@ -207,7 +207,15 @@ export function recordFromRow(row: HistoryRow): RequestRecord {
     subject: row.subject || null,
     isShort: true,
     ...(isMcp
-      ? { mcp: filled({ method: row.mcp_method, target: row.server, name: row.tool, outcome: row.mcp_outcome }) }
+      ? {
+          mcp: filled({
+            method: row.mcp_method,
+            target: row.server,
+            name: row.tool,
+            session: row.session,
+            outcome: row.mcp_outcome,
+          }),
+        }
       : {}),
     ...(isLlm
       ? {

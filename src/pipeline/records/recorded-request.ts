@@ -5,11 +5,10 @@
 
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
-import { shownPrincipal } from "../../core/principal.ts";
+import { requestSubject, shownPrincipal } from "../../core/principal.ts";
 import type { Claims, LlmAttributes, McpAttributes } from "../../core/request-attributes.ts";
 import type { Source } from "../../core/source.ts";
 import { REDACTED, type Redaction, withoutCopies } from "../../observe/trace/redact.ts";
-import { requestSubject } from "./finished-request.ts";
 
 export interface RecordedRequest {
   readonly id: string;

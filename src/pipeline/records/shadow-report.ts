@@ -3,8 +3,8 @@
  * All lists are bounded, and further entries are only counted.
  */
 import type { Exchange, ShadowDenial } from "../../core/exchange.ts";
+import { requestSubject } from "../../core/principal.ts";
 import type { Metrics } from "../../observe/log/metrics.ts";
-import { requestSubject } from "./finished-request.ts";
 
 const MAX_SHADOW_RULES = 200;
 const MAX_SHADOW_SUBJECTS = 100;

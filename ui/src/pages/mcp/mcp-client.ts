@@ -59,6 +59,9 @@ interface Message {
   readonly error?: { readonly code: number; readonly message: string; readonly data?: unknown };
 }
 
+/** The name tells the playground's sessions from those of other clients. */
+export const PLAYGROUND_CLIENT = "gateway-ui";
+
 export class McpClient {
   readonly #endpoint: Endpoint;
   readonly #credential: Readonly<Record<string, string>>;
@@ -81,7 +84,7 @@ export class McpClient {
     const { result } = await this.request("initialize", {
       protocolVersion: PROTOCOL_VERSION,
       capabilities: { elicitation: {} },
-      clientInfo: { name: "gateway-ui", version: "1" },
+      clientInfo: { name: PLAYGROUND_CLIENT, version: "1" },
     });
     const info = result as ServerInfo;
     this.#version = info.protocolVersion;

@@ -117,7 +117,7 @@ function Filters() {
   );
   const set = (name: string) => (event: { currentTarget: { value: string } }) =>
     setParams({ [name]: event.currentTarget.value }, { replace: true });
-  const chips = ["listener", "backend", "subject"].filter((name) => param(name) !== "");
+  const chips = ["listener", "backend", "subject", "session", "tool"].filter((name) => param(name) !== "");
   return (
     <search class="filters">
       <input
@@ -185,8 +185,12 @@ function filterRows(rows: readonly RequestRow[]): RequestRow[] {
   const exact = (["listener", "route", "backend", "subject"] as const)
     .map((name) => ({ name, value: param(name) }))
     .filter(({ value }) => value !== "");
+  const session = param("session");
+  const tool = param("tool");
   return rows.filter(
     (row) =>
+      (session === "" || row.mcp?.session === session) &&
+      (tool === "" || `${row.mcp?.target}/${row.mcp?.name}` === tool) &&
       exact.every(({ name, value }) => row[name] === value) &&
       (status === "" || hasStatus(row, status)) &&
       (text === "" || searchText(row).includes(text)),
