@@ -17,6 +17,7 @@ import { Credential, LoginPanel } from "./credential.tsx";
 import { Playground } from "./playground.tsx";
 import { connect, connection, disconnect } from "./session.ts";
 import { Sessions } from "./sessions.tsx";
+import { ToolCalls } from "./tool-calls.tsx";
 import { ToolLocks } from "./tool-lock.tsx";
 
 export function Mcp() {
@@ -55,6 +56,7 @@ export function Mcp() {
       {current.state === "open" ? <Playground open={current} /> : null}
       <Targets backends={backends} />
       <AddServer />
+      <ToolCalls />
       <ToolLocks backends={backends} />
       <Sessions />
       {mayOperate.value ? <Connections /> : null}
