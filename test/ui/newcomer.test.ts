@@ -74,7 +74,7 @@ test("the chat streams until the limit refuses; the trace says why and leads to 
   await page.screenshot({ path: join(ARTIFACTS, "ui-limits.png") });
   await page.getByRole("link", { name: "Rule", exact: true }).click();
   await page.getByRole("heading", { name: "chat", exact: true }).waitFor();
-  await page.getByText("rateLimit").first().waitFor();
+  await page.locator(".policies > li", { hasText: "rateLimit" }).waitFor();
   assert.deepEqual(errors, []);
   await page.close();
 });

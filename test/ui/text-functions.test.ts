@@ -3,6 +3,7 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { parse } from "yaml";
 import { canaryOf } from "../../ui/src/data/canary.ts";
 import { lineDiff } from "../../ui/src/pages/config/line-diff.ts";
 import { docOf } from "../../ui/src/pages/config/schema-doc.ts";
@@ -20,6 +21,7 @@ import {
   visible,
 } from "../../ui/src/parts/format.ts";
 import { blocksOf } from "../../ui/src/parts/markdown-blocks.ts";
+import { toYaml } from "../../ui/src/parts/to-yaml.ts";
 
 test("a canary shows its share and results, or why it was withdrawn", () => {
   const counts = { requests: 40, failed: 1, slow: 0 };
@@ -184,4 +186,22 @@ test("what a model says is taken apart into blocks; a fence that does not end ho
     ],
   );
   assert.deepEqual(blocksOf(""), []);
+});
+
+test("values are written as YAML that reads as the same value", () => {
+  const values: unknown[] = [
+    { local: [{ requests: 10, unit: "Minutes", key: "apiKey.user_id" }, { tokens: 5 }], shadow: false },
+    { rules: ['"admin" in jwt.roles', { deny: "request.path == '/x'" }], empty: {}, none: [], nothing: null },
+    { "a: b": "c # d", word: "true", number: "12", date: "2026-01-01", text: "two\nlines", dash: "- x", hex: "0x10" },
+    [
+      [1, 2],
+      ["a", ["b"]],
+    ],
+    { long: Array.from({ length: 30 }, (_unused, i) => `value ${i}`), deep: { er: { est: [{ a: [{ b: 1 }] }] } } },
+    "plain",
+    "~",
+    [],
+  ];
+  for (const value of values) assert.deepEqual(parse(toYaml(value)), value);
+  assert.equal(toYaml({ rules: ["a", "b"], set: { x: "1" } }), 'rules: [a, b]\nset:\n  x: "1"');
 });

@@ -4,6 +4,7 @@
  */
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { useWindowed } from "../../parts/windowed.ts";
+import { Highlighted } from "../../parts/yaml.tsx";
 
 const LINE_HEIGHT = 18;
 const PADDING = 8;
@@ -95,33 +96,8 @@ export function YamlEditor({
 function Line({ text, mark, isHere }: { text: string; mark: LineMark | undefined; isHere: boolean }) {
   return (
     <span class={`line${mark ? ` ${mark.level}` : ""}${isHere ? " here" : ""}`}>
-      {tokens(text).map(({ kind, text: part }, i) => (
-        <span key={i} class={kind}>
-          {part}
-        </span>
-      ))}
+      <Highlighted line={text} />
       {"\n"}
     </span>
   );
-}
-
-interface Token {
-  readonly kind: string;
-  readonly text: string;
-}
-
-const TOKEN =
-  /(?<c>(?:^|(?<=\s))#.*$)|(?<r><redacted:\d+>)|(?<v>\$\{[^}]*\})|(?<k>[\w.$/-]+(?=\s*:(?:\s|$)))|(?<s>"(?:[^"\\]|\\.)*"|'[^']*')|(?<n>(?<=[\s[,]|^)(?:-?\d+(?:\.\d+)?|true|false|null)(?=[\s,\]}]|$))/g;
-
-export function tokens(line: string): Token[] {
-  const found: Token[] = [];
-  let from = 0;
-  for (const match of line.matchAll(TOKEN)) {
-    if (match.index > from) found.push({ kind: "", text: line.slice(from, match.index) });
-    const kind = Object.entries(match.groups ?? {}).find(([, value]) => value !== undefined)?.[0] ?? "";
-    found.push({ kind, text: match[0] });
-    from = match.index + match[0].length;
-  }
-  if (from < line.length) found.push({ kind: "", text: line.slice(from) });
-  return found;
 }

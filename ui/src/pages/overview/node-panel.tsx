@@ -5,7 +5,8 @@
 import { isReadOnly } from "../../data/about.ts";
 import { canaryOf } from "../../data/canary.ts";
 import { configText, placeOf } from "../../data/config-text.ts";
-import type { Dump, Policies } from "../../data/dump.ts";
+import type { Dump } from "../../data/dump.ts";
+import { type PolicyScope, scopesOf } from "../../data/policy-scopes.ts";
 import { usePoll } from "../../data/poll.ts";
 import { type RequestRow, requestList } from "../../data/requests.ts";
 import { type Scope, trafficOf } from "../../data/traffic.ts";
@@ -93,12 +94,7 @@ function Canaries({ dump, kind, name }: { dump: Dump; kind: string; name: string
   );
 }
 
-interface ScopePolicies {
-  readonly title: string;
-  readonly policies: Policies;
-}
-
-function PolicyList({ title, policies }: ScopePolicies) {
+function PolicyList({ title, policies }: PolicyScope) {
   return (
     <>
       {Object.entries(policies).map(([kind, config]) => (
@@ -141,25 +137,4 @@ function LastRequests({ rows, kind, name }: { rows: readonly RequestRow[]; kind:
       )}
     </div>
   );
-}
-
-/** Returns policies in execution order, from the listener to the backend. */
-export function scopesOf(dump: Dump, kind: string, name: string): ScopePolicies[] {
-  const listener = (one: string): ScopePolicies => ({
-    title: `listener ${one}`,
-    policies: dump.listeners.find((entry) => entry.name === one)?.policies ?? {},
-  });
-  if (kind === "listener") return [listener(name)];
-  if (kind === "backend")
-    return [{ title: `backend ${name}`, policies: dump.backends.find((one) => one.name === name)?.policies ?? {} }];
-  const route = dump.routes.find((one) => one.name === name);
-  if (!route) return [];
-  return [
-    ...route.gateways.map(listener),
-    { title: `route ${name}`, policies: route.policies },
-    ...route.backends.map((backend) => ({
-      title: `backend ${backend.name}`,
-      policies: dump.backends.find((one) => one.name === backend.name)?.policies ?? {},
-    })),
-  ];
 }
