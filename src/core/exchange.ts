@@ -151,6 +151,8 @@ class ExchangeCredentials {
   headers: string[] | undefined = undefined;
   /** These query parameters are removed before a backend is called. */
   query: string[] | undefined = undefined;
+  /** These cookies are removed before a backend is called. */
+  cookies: string[] | undefined = undefined;
   /** A backend can be configured to receive this credential. */
   presented: { readonly header: string; readonly value: string } | undefined = undefined;
   /** Outputs redact copies of these header values, even after a policy has removed the headers. */

@@ -16,7 +16,7 @@ import {
   type TokenClaims,
   type TokenProblem,
 } from "../tokens/token.ts";
-import { type CredentialLocation, readCredential, withhold } from "./credential-location.ts";
+import type { TokenReader } from "./token-location.ts";
 
 export const authenticationMode = z
   .enum(["strict", "optional", "permissive"])
@@ -33,7 +33,7 @@ export interface AcceptedIssuer {
 export interface BearerOptions {
   readonly kind: string;
   readonly mode: AuthenticationMode;
-  readonly location: CredentialLocation;
+  readonly reader: TokenReader;
   /** A token that names no accepted issuer is checked against the first issuer, which rejects it. */
   readonly issuers: readonly [AcceptedIssuer, ...AcceptedIssuer[]];
   /** These attributes follow the scheme in `www-authenticate`, for example `resource_metadata="…"`. */
@@ -56,7 +56,7 @@ export function toleratedInShadow(exchange: Exchange, kind: string, rule: string
 }
 
 export function createBearerAuthentication(options: BearerOptions): BearerAuthentication {
-  const { kind, mode, location, issuers, challenge } = options;
+  const { kind, mode, reader, issuers, challenge } = options;
   const missing = { "www-authenticate": challenge === "" ? "Bearer" : `Bearer ${challenge}` };
 
   function decide(exchange: Exchange, token: string, given: Verdict): undefined {
@@ -64,11 +64,11 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
     if (verdict.kind === "valid") {
       exchange.attributes.jwt = verdict.claims;
       exchange.authenticated(verdict.principal);
-      withhold(exchange, location, true);
+      reader.withhold(exchange, true);
       return undefined;
     }
     if (mode === "permissive") {
-      withhold(exchange, location, false);
+      reader.withhold(exchange, false);
       const detail = verdict.kind === "unavailable" ? verdict.detail : verdict.problem.detail;
       toleratedInShadow(exchange, kind, verdict.kind === "unavailable" ? KEYS_MISSING : verdict.problem.reason, detail);
       return exchange.skip(`the token is ignored: ${detail}`);
@@ -96,7 +96,7 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
   }
 
   function request(exchange: Exchange): undefined | Promise<undefined> {
-    const found = readCredential(exchange.request, location);
+    const found = reader.read(exchange);
     if (found.kind === "none") {
       if (mode === "permissive") toleratedInShadow(exchange, kind, "no bearer token was sent");
       if (mode !== "strict") return exchange.skip("no token was sent; none is required");

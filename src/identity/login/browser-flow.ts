@@ -4,6 +4,7 @@
  */
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { HeaderList } from "../../http/headers.ts";
+import { cookieValues, removeCookies } from "../access/cookies.ts";
 
 /** All cookies of the gateway have this prefix, after `__Host-` if TLS is used. */
 const OWN_PREFIX = "gateway_";
@@ -53,22 +54,11 @@ export class BrowserCookie {
 
   /** Returns several values, because the order of cookies with the same name does not reveal their origin. */
   read(headers: HeaderList): string[] {
-    const start = `${this.name}=`;
-    return cookiePairs(headers)
-      .filter((pair) => pair.startsWith(start))
-      .slice(0, MAX_SAME_NAME)
-      .map((pair) => pair.slice(start.length));
+    return cookieValues(headers, this.name).slice(0, MAX_SAME_NAME);
   }
 }
 
 export function withholdOwnCookies(headers: HeaderList): void {
   if (!headers.has("cookie") || !headers.getAll("cookie").some((line) => line.includes(OWN_PREFIX))) return;
-  const others = cookiePairs(headers).filter((pair) => !/^(?:__Host-)?gateway_/.test(pair));
-  if (others.length === 0) headers.delete("cookie");
-  else headers.set("cookie", others.join("; "));
-}
-
-function cookiePairs(headers: HeaderList): string[] {
-  // HTTP/2 clients may send one `cookie` line per cookie.
-  return headers.getAll("cookie").flatMap((line) => line.split(";").map((pair) => pair.trim()));
+  removeCookies(headers, (name) => /^(?:__Host-)?gateway_/.test(name));
 }

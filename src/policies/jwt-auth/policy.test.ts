@@ -4,6 +4,7 @@ import { createExchange, createTestEnv, type RequestWords } from "../../../test/
 import { createSigningKey, keySetOf, START_MS, signToken } from "../../../test/support/identity/tokens.ts";
 import type { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
+import { withholdCredentials } from "../../pipeline/phases/pipeline.ts";
 import { jwtAuth } from "./policy.ts";
 
 const ISSUER = "https://id.example.com";
@@ -50,6 +51,52 @@ test("the token can be in another header or a query parameter", () => {
   const query = { location: { queryParameter: { name: "token" } } };
   assert.deepEqual(run({ query: `token=${token()}` }, query).credentials.query, ["token"]);
   assert.equal(refusal({ headers: { authorization: `Bearer ${token()}` } }, header).code, "unauthorized");
+});
+
+test("the token can be in a cookie, which backends do not get", () => {
+  const cookie = { location: { cookie: { name: "session" } } };
+  const found = run({ headers: { cookie: `theme=dark; session=${token()}; lang=en` } }, cookie);
+  assert.equal(found.attributes.jwt?.sub, "alice");
+  withholdCredentials(found);
+  assert.equal(found.request.headers.get("cookie"), "theme=dark; lang=en");
+  assert.match(found.credentials.presented?.value ?? "", /^Bearer eyJ/);
+  assert.equal(refusal({ headers: { cookie: "theme=dark" } }, cookie).code, "unauthorized");
+  assert.equal(refusal({ headers: { cookie: "xsession=a; session=" } }, cookie).code, "unauthorized");
+  const twice = refusal({ headers: { cookie: `session=${token()}; session=${token({ sub: "bob" })}` } }, cookie);
+  assert.deepEqual([twice.code, twice.detail], ["invalid_token", "more than one cookie session"]);
+  assert.equal(refusal({ headers: { authorization: `Bearer ${token()}` } }, cookie).code, "unauthorized");
+});
+
+test("the token can be the value of an expression, and no copy of it reaches backends", () => {
+  const location = { expression: 'request.headers["x-tokens"].split(",")[1]' };
+  const text = token();
+  const words = {
+    headers: { "x-tokens": `a,${text}`, "x-copy": `<${text}>`, "x-other": "1", cookie: `a=b; copy=${text}` },
+    query: `q=1&copy=${text}`,
+  };
+  const found = run(words, { location });
+  assert.equal(found.attributes.jwt?.sub, "alice");
+  withholdCredentials(found);
+  assert.equal(found.request.headers.get("x-other"), "1");
+  assert.equal(found.request.headers.get("x-tokens"), undefined);
+  assert.equal(found.request.headers.get("x-copy"), undefined);
+  assert.equal(found.request.headers.get("cookie"), "a=b");
+  assert.equal(found.request.query, "q=1");
+  assert.equal(refusal({}, { location }).code, "unauthorized");
+  assert.equal(refusal({ headers: { "x-tokens": "a" } }, { location }).code, "unauthorized");
+  assert.equal(refusal({ headers: { "x-tokens": "a,b" } }, { location }).code, "invalid_token");
+  assert.equal(refusal({}, { location: { expression: "1" } }).code, "invalid_token");
+});
+
+test("an expression cannot read the body, and a page can attach cookies", () => {
+  const location = { expression: "string(request.body)" };
+  const parsed = jwtAuth.schema.parse({ ...config, location });
+  assert.throws(() => jwtAuth.compile(parsed, createTestEnv()), /cannot read the body/);
+  const requires = (place: unknown): boolean | undefined =>
+    jwtAuth.requiresCredential?.(jwtAuth.schema.parse({ ...config, location: place }));
+  assert.equal(requires({ header: { name: "x-token" } }), true);
+  assert.equal(requires({ cookie: { name: "session" } }), false);
+  assert.equal(requires({ expression: "request.path" }), false);
 });
 
 test("rejects a token without a required claim", () => {

@@ -11,7 +11,8 @@ import {
   authenticationMode,
   createBearerAuthentication,
 } from "../../identity/access/bearer-authentication.ts";
-import { BEARER_LOCATION, credentialLocation, credentialPlaces } from "../../identity/access/credential-location.ts";
+import { BEARER_LOCATION } from "../../identity/access/credential-location.ts";
+import { createTokenReader, isAttachedByPages, tokenLocation } from "../../identity/access/token-location.ts";
 import {
   acquireConfiguredVerifier,
   acquireDiscovery,
@@ -56,7 +57,7 @@ const schema = z
       .min(1)
       .optional()
       .describe("Several issuers, each with its own audiences and keys, instead of `issuer`, `audiences` and `jwks`."),
-    location: credentialLocation.optional().describe("Where the token is. Default: `authorization: Bearer`."),
+    location: tokenLocation.optional().describe("Where the token is. Default: `authorization: Bearer`."),
     jwtValidationOptions: validation.optional(),
   })
   .superRefine((config, context) => {
@@ -87,23 +88,24 @@ export const jwtAuth = definePolicy({
   doc: "Requires a bearer token (JWT) from an identity provider, or from one of several.",
   scopes: ["gateway", "route"],
   role: "security",
-  requiresCredential: ({ mode }) => mode === undefined || mode === "strict",
+  requiresCredential: ({ mode, location }) => (mode === undefined || mode === "strict") && !isAttachedByPages(location),
   schema,
 
   compile(config, env) {
     const [first, ...others] = config.providers ?? [config as ProviderConfig];
     if (first === undefined) throw new Error("no issuer is configured");
+    const reader = createTokenReader(config.location ?? BEARER_LOCATION, env.cel);
     const authenticate = createBearerAuthentication({
       kind: "jwtAuth",
       mode: config.mode ?? "strict",
-      location: config.location ?? BEARER_LOCATION,
+      reader,
       issuers: [accepted(first, env), ...others.map((provider) => accepted(provider, env))],
       challenge: "",
       hint: ({ check }) => (check === "audience" ? AUDIENCE_HINT : undefined),
     });
     return {
       ...authenticate,
-      ...(config.location ? { credentials: credentialPlaces(config.location) } : {}),
+      ...(config.location ? { credentials: reader.places } : {}),
     };
   },
 });

@@ -7,6 +7,7 @@ import { type CompileEnv, definePolicy } from "../../core/policy.ts";
 import { httpUrl, markAddress, secret } from "../../core/schema.ts";
 import { authenticationMode, createBearerAuthentication } from "../../identity/access/bearer-authentication.ts";
 import { BEARER_LOCATION } from "../../identity/access/credential-location.ts";
+import { plainReader } from "../../identity/access/token-location.ts";
 import {
   acquireConfiguredVerifier,
   acquireDiscovery,
@@ -222,7 +223,7 @@ export const mcpAuthentication = definePolicy({
     const authenticate = createBearerAuthentication({
       kind: "mcpAuthentication",
       mode: config.mode ?? "strict",
-      location: BEARER_LOCATION,
+      reader: plainReader(BEARER_LOCATION),
       issuers: [
         { verifier, rules: { issuer: config.issuer, audiences: config.audiences, requiredClaims } },
         ...(config.issuers ?? []).map(({ issuer, jwks, audiences = config.audiences }) => ({
