@@ -17,21 +17,22 @@ interface IdToken {
 }
 
 /** The policy with a provider that accepts a code any number of times. */
-function setUp(base: string) {
+function setUp(base: string, endpoints?: Readonly<Record<string, unknown>>) {
   const env = createTestEnv();
   const hooks = oidc.compile(
-    oidc.schema.parse({ issuer: ISSUER, clientId: "ui", redirectUri: `${base}/oidc/callback` }),
+    oidc.schema.parse({ issuer: ISSUER, clientId: "ui", redirectUri: `${base}/oidc/callback`, ...endpoints }),
     { ...env, store: createMemoryStore(env.clock) },
   );
   const { answers } = env.provider;
-  answers.set(`${ISSUER}/.well-known/openid-configuration`, {
-    body: {
-      issuer: ISSUER,
-      authorization_endpoint: `${ISSUER}/authorize`,
-      token_endpoint: `${ISSUER}/token`,
-      jwks_uri: `${ISSUER}/keys`,
-    },
-  });
+  if (endpoints === undefined)
+    answers.set(`${ISSUER}/.well-known/openid-configuration`, {
+      body: {
+        issuer: ISSUER,
+        authorization_endpoint: `${ISSUER}/authorize`,
+        token_endpoint: `${ISSUER}/token`,
+        jwks_uri: `${ISSUER}/keys`,
+      },
+    });
   answers.set(`${ISSUER}/keys`, { body: keySetOf(key) });
 
   async function send(words: RequestWords): Promise<{ exchange: Exchange; reply: Reply | undefined }> {
@@ -70,6 +71,35 @@ function setUp(base: string) {
 
   return { begin, finish, send, statusOf, env };
 }
+
+const ENDPOINTS = {
+  authorizationEndpoint: "https://login.example.com/authorize?tenant=a",
+  tokenEndpoint: `${ISSUER}/token`,
+  jwks: `${ISSUER}/keys`,
+};
+
+test("a provider without metadata has its endpoints in the configuration", async () => {
+  const { begin, finish, send, env } = setUp("https://gateway.example", ENDPOINTS);
+  const { reply } = await send({ path: "/app", headers: { accept: "text/html" } });
+  const location = new URL(reply?.headers.get("location") ?? "");
+  assert.equal(location.origin + location.pathname, "https://login.example.com/authorize");
+  assert.equal(location.searchParams.get("tenant"), "a");
+  const { state, nonce, cookie } = await begin();
+  assert.equal((await finish(state, nonce, cookie)).reply?.status, 302);
+  assert.ok(env.provider.requests.every(({ url }) => !url.includes(".well-known")));
+});
+
+for (const changes of [
+  { tokenEndpoint: undefined },
+  { jwks: undefined },
+  { authorizationEndpoint: undefined, jwks: undefined },
+  { tokenEndpoint: "http://other.example.com/token" },
+])
+  test(`rejects explicit endpoints with ${JSON.stringify(changes)}`, () => {
+    const redirectUri = "https://gateway.example/oidc/callback";
+    const parsed = oidc.schema.safeParse({ issuer: ISSUER, clientId: "ui", redirectUri, ...ENDPOINTS, ...changes });
+    assert.equal(parsed.success, false);
+  });
 
 for (const base of ["https://gateway.example", "http://gateway.example:3000"]) {
   const prefix = base.startsWith("https") ? "__Host-gateway_" : "gateway_";

@@ -10,9 +10,10 @@ import { tokenPrincipal } from "../../core/principal.ts";
 import { emptyReply, jsonReply, type Reply, textReply } from "../../core/reply.ts";
 import { duration, httpUrl, secret, serverUrl } from "../../core/schema.ts";
 import { canonicalPath } from "../../http/request-path.ts";
-import { acquireDiscovery, acquireVerifier, selectKeySource } from "../../identity/keys/key-source.ts";
+import { acquireDiscovery, acquireVerifier, jwksSetting, selectKeySource } from "../../identity/keys/key-source.ts";
 import { BrowserCookie, foreignOrigin } from "../../identity/login/browser-flow.ts";
 import { type BrowserSession, createBrowserLogin, createBrowserSessions } from "../../identity/login/browser-login.ts";
+import { type Discovery, mayCall } from "../../identity/providers/discovery.ts";
 import { plain } from "../../identity/providers/plain.ts";
 import { StoreUnavailable } from "../../store/store.ts";
 
@@ -20,42 +21,78 @@ const DEFAULT_SESSION_MS = 8 * 3_600_000;
 const MAX_SESSION_MS = 30 * 86_400_000;
 const SAFE_METHODS: readonly string[] = ["GET", "HEAD", "OPTIONS"];
 
-const schema = z.strictObject({
-  issuer: serverUrl().describe("The provider's issuer, exactly as in its metadata and its ID tokens."),
-  clientId: z.string().min(1).describe("The client ID of this gateway at the provider."),
-  clientSecret: secret().optional().describe("The client secret. Omit it for a public client. PKCE is always used."),
-  clientAuth: z
-    .enum(["basic", "post"])
-    .optional()
-    .describe("How the secret is sent. Default: `post` if the provider's metadata lists it, otherwise `basic`."),
-  redirectUri: httpUrl()
-    .refine(
-      (text) => !URL.canParse(text) || new URL(text).pathname !== "/",
-      "the path must not be `/`: the policy itself handles it",
-    )
-    .refine((text) => !/[?#]/.test(text), "expected a URL without query and fragment")
-    .describe(
-      "The URL that the provider redirects browsers to, registered there; the gateway handles its path. Its host is the name by which browsers reach the gateway.",
-    ),
-  logoutPath: z
-    .string()
-    .regex(/^\/[A-Za-z0-9._~/-]+$/, "expected a path")
-    .optional()
-    .describe(
-      "A POST request to this path signs the user out. Default: the path of `redirectUri` with `logout` as its last segment.",
-    ),
-  scopes: z
-    .array(z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, "not a scope"))
-    .refine((scopes) => scopes.includes("openid"), "`openid` is required")
-    .optional()
-    .describe("Default: openid, profile, email."),
-  sessionTimeout: duration()
-    .refine((ms) => ms >= 60_000 && ms <= MAX_SESSION_MS, "expected 1m to 30d")
-    .optional()
-    .describe("When a user must sign in again, 1m to 30d. Default: 8h."),
-});
+const ENDPOINTS = ["authorizationEndpoint", "tokenEndpoint", "jwks"] as const;
+
+const schema = z
+  .strictObject({
+    issuer: serverUrl().describe("The provider's issuer, exactly as in its metadata and its ID tokens."),
+    clientId: z.string().min(1).describe("The client ID of this gateway at the provider."),
+    clientSecret: secret().optional().describe("The client secret. Omit it for a public client. PKCE is always used."),
+    clientAuth: z
+      .enum(["basic", "post"])
+      .optional()
+      .describe("How the secret is sent. Default: `post` if the provider's metadata lists it, otherwise `basic`."),
+    redirectUri: httpUrl()
+      .refine(
+        (text) => !URL.canParse(text) || new URL(text).pathname !== "/",
+        "the path must not be `/`: the policy itself handles it",
+      )
+      .refine((text) => !/[?#]/.test(text), "expected a URL without query and fragment")
+      .describe(
+        "The URL that the provider redirects browsers to, registered there; the gateway handles its path. Its host is the name by which browsers reach the gateway.",
+      ),
+    logoutPath: z
+      .string()
+      .regex(/^\/[A-Za-z0-9._~/-]+$/, "expected a path")
+      .optional()
+      .describe(
+        "A POST request to this path signs the user out. Default: the path of `redirectUri` with `logout` as its last segment.",
+      ),
+    scopes: z
+      .array(z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, "not a scope"))
+      .refine((scopes) => scopes.includes("openid"), "`openid` is required")
+      .optional()
+      .describe("Default: openid, profile, email."),
+    sessionTimeout: duration()
+      .refine((ms) => ms >= 60_000 && ms <= MAX_SESSION_MS, "expected 1m to 30d")
+      .optional()
+      .describe("When a user must sign in again, 1m to 30d. Default: 8h."),
+    authorizationEndpoint: httpUrl()
+      .optional()
+      .describe(
+        "The provider's login page, for a provider without metadata. Set it together with `tokenEndpoint` and `jwks`.",
+      ),
+    tokenEndpoint: serverUrl().optional().describe("The provider's token endpoint, for a provider without metadata."),
+    jwks: jwksSetting
+      .optional()
+      .describe("The provider's keys, for a provider without metadata: a URL, a file, or the key set."),
+  })
+  .superRefine((config, context) => {
+    const missing = ENDPOINTS.filter((name) => config[name] === undefined);
+    if (missing.length > 0 && missing.length < ENDPOINTS.length)
+      context.addIssue({
+        code: "custom",
+        path: [missing[0] ?? ""],
+        message: "`authorizationEndpoint`, `tokenEndpoint` and `jwks` must be set together",
+      });
+    if (config.tokenEndpoint !== undefined && URL.canParse(config.tokenEndpoint) && URL.canParse(config.issuer))
+      if (!mayCall(config.tokenEndpoint, config.issuer))
+        context.addIssue({
+          code: "custom",
+          path: ["tokenEndpoint"],
+          message: "expected an https URL, because the client secret is sent to it",
+        });
+  });
 
 type OidcConfig = z.output<typeof schema>;
+
+/** Returns undefined if the provider's metadata contains the endpoints. */
+function configuredEndpoints(config: OidcConfig): Discovery | undefined {
+  const { issuer, authorizationEndpoint, tokenEndpoint } = config;
+  if (authorizationEndpoint === undefined || tokenEndpoint === undefined) return undefined;
+  const metadata = { issuer, authorization_endpoint: authorizationEndpoint, token_endpoint: tokenEndpoint };
+  return { get: () => Promise.resolve(metadata) };
+}
 
 export const oidc = definePolicy({
   kind: "oidc",
@@ -78,7 +115,7 @@ export const oidc = definePolicy({
       .slice(0, 8);
     const cookie = new BrowserCookie(`session_${realm}`, redirectUri);
     const provider = plain({ issuer });
-    const discovery = acquireDiscovery(provider, env);
+    const discovery = configuredEndpoints(config) ?? acquireDiscovery(provider, env);
     const sessions = createBrowserSessions(env.store, env.clock, realm);
     const logger = env.logger.for("identity");
     const login = createBrowserLogin({
@@ -90,7 +127,7 @@ export const oidc = definePolicy({
       scopes: config.scopes ?? ["openid", "profile", "email"],
       realm,
       discovery,
-      verifier: acquireVerifier(selectKeySource(undefined, provider), discovery, env),
+      verifier: acquireVerifier(selectKeySource(config.jwks, provider), discovery, env),
       signingKey: env.signingKey,
       store: env.store,
       fetch: env.fetch,
