@@ -153,3 +153,20 @@ export class CelAttributes extends AttributeSource {
     return ENV;
   }
 }
+
+/** Returns the attributes of an exchange with another response, for example one that is not sent to the client. */
+export function attributesWithResponse(exchange: ReadableExchange, response: ReadableResponse): CelAttributes {
+  const { request, startedAt, source, attributes, mcp, listener, route, credentials } = exchange;
+  return new CelAttributes({
+    request,
+    response,
+    startedAt,
+    source,
+    attributes,
+    mcp,
+    listener,
+    route,
+    credentials,
+    trace: undefined,
+  });
+}

@@ -9,6 +9,7 @@ import type { SharedMemory } from "../base/shared-memory.ts";
 import type { Tasks } from "../base/tasks.ts";
 import type { Expression } from "../cel/expression.ts";
 import type { Fetch } from "../http/fetch.ts";
+import type { HeaderList } from "../http/headers.ts";
 import type { TlsOptions } from "../http/http-client.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import type { Metrics } from "../observe/log/metrics.ts";
@@ -154,6 +155,10 @@ export interface RetrySettings {
   readonly attempts: number;
   readonly backoffMs: number;
   readonly codes: ReadonlySet<number>;
+  /** Returns whether the request may be retried. Without it, every request may. */
+  precondition?(exchange: Exchange): boolean;
+  /** Returns whether a response counts as a failure, in addition to `codes`. */
+  condition?(exchange: Exchange, status: number, headers: HeaderList): boolean;
 }
 
 /** Provides the endpoint addresses of Kubernetes Services, which change without a new configuration. */

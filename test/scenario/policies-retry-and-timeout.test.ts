@@ -15,6 +15,32 @@ const cases: [name: string, retry: string, method: string, statuses: number[], a
   ["the last answer is passed on as it is", "attempts: 1, codes: [503]", "GET", [503, 503, 200], 503, 2],
   ["another status is not", "attempts: 3, codes: [503]", "GET", [500, 200], 500, 1],
   ["without codes no status is", "attempts: 3", "GET", [503, 200], 503, 1],
+  ["a response that meets the condition is", "attempts: 1, condition: response.code == 500", "GET", [500, 200], 200, 2],
+  [
+    "a condition adds to codes",
+    "attempts: 2, codes: [503], condition: response.code == 500",
+    "GET",
+    [503, 500],
+    200,
+    3,
+  ],
+  ["a condition that fails is not met", 'attempts: 1, condition: "has(response.nothing)"', "GET", [500], 500, 1],
+  [
+    "a precondition limits it",
+    "attempts: 1, codes: [503], precondition: 'request.method == \"GET\"'",
+    "POST",
+    [503],
+    503,
+    1,
+  ],
+  [
+    "a precondition that is met",
+    "attempts: 1, codes: [503], precondition: 'request.method == \"GET\"'",
+    "GET",
+    [503],
+    200,
+    2,
+  ],
   ["a POST is too, because the operator named the status", "attempts: 1, codes: [503]", "POST", [503, 200], 200, 2],
 ];
 for (const [name, retry, method, statuses, answered, attempts] of cases) {

@@ -198,6 +198,9 @@ export const EXPRESSION_PLACES: readonly ExpressionPlace[] = [
   { policy: "extAuthz", at: ["body"], moment: "access" },
   { policy: "extAuthz", at: ["redirect"], moment: "access" },
   { policy: "extAuthz", at: ["metadata", "*"], moment: "response" },
+  { policy: "jwtAuth", at: ["location", "expression"], moment: "access" },
+  { policy: "retry", at: ["condition"], moment: "response" },
+  { policy: "retry", at: ["precondition"], moment: "request" },
   { policy: "mcpAuthorization", at: ["rules", "*"], moment: "item" },
   { policy: "mcpAuthorization", at: ["rules", "*", "*"], moment: "item" },
   {

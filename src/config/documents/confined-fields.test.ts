@@ -130,6 +130,7 @@ function isWithinProcess(path: string): boolean {
 const SPOKEN_FOR: readonly [pattern: RegExp, by: "fetch" | "pool" | "gRPC" | "name"][] = [
   [/jwks\.url$/, "fetch"],
   [/(jwtAuthentication|providers\[\]|mcp\.authentication|issuers\[\]|oidc)\.issuer$/, "fetch"],
+  [/oidc\.tokenEndpoint$/, "fetch"],
   [/jwks\.inline$/, "name"],
   [/extAuthz\.url$/, "fetch"],
   [/extAuthz\.host$/, "gRPC"],
@@ -150,7 +151,7 @@ const SPOKEN_FOR: readonly [pattern: RegExp, by: "fetch" | "pool" | "gRPC" | "na
   [/(pathOverride|pathPrefix|path\.full|path\.prefix|extAuthz\.path)$/, "name"],
   [/(resourceMetadata\.(resource|authorizationServers\[\])|exchange\.resource)$/, "name"],
   [/(urlRewrite|requestRedirect)\.authority$/, "name"],
-  [/oidc\.(redirectUri|logoutPath)$/, "name"],
+  [/oidc\.(redirectUri|logoutPath|authorizationEndpoint)$/, "name"],
   [/backendTLS\.hostname$/, "name"],
   [/allowedHosts\[\]$/, "name"],
   [/requestMirror\[\]\.service\.name$/, "name"],

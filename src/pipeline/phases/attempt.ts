@@ -277,11 +277,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
   head(status: number, headers: HeaderList): void {
     if (this.#state !== "waiting") return;
     try {
-      if (
-        !this.#isLast &&
-        this.#settings.retry?.codes.has(status) === true &&
-        mayRepeat(this.#exchange.request, true)
-      ) {
+      if (!this.#isLast && this.#isRetried(status, headers) && mayRepeat(this.#exchange.request, true)) {
         this.#reportHead(status, headers);
         this.abort();
         this.#owner.attemptFailed(new GatewayError("backend_unavailable", { detail: `status ${status}` }), true);
@@ -400,6 +396,14 @@ export class Attempt implements ResponseReceiver, BackendRun {
     } catch (thrown) {
       this.#threw(thrown);
     }
+  }
+
+  /** Returns whether the response counts as a failure of an attempt that may be repeated. */
+  #isRetried(status: number, headers: HeaderList): boolean {
+    const { retry } = this.#settings;
+    if (retry === undefined) return false;
+    const isFailure = retry.codes.has(status) || retry.condition?.(this.#exchange, status, headers) === true;
+    return isFailure && retry.precondition?.(this.#exchange) !== false;
   }
 
   #timedOut(detail: string, deadlineMs: number | undefined): void {

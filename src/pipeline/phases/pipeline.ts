@@ -12,6 +12,7 @@ import type { ClientSink } from "../../core/sink.ts";
 import { requestState } from "../../core/snapshot.ts";
 import type { ListenerScopes, Route, WeightedBackend } from "../../core/topology.ts";
 import type { HeaderList } from "../../http/headers.ts";
+import { removeCookies } from "../../identity/access/cookies.ts";
 import { withholdOwnCookies } from "../../identity/login/browser-flow.ts";
 import type { RequestStage } from "../../observe/trace/events.ts";
 import { chooseBackend } from "../route/choose-backend.ts";
@@ -50,10 +51,10 @@ export class Retries {
   }
 
   /** Returns the delay before the next attempt, or undefined if there is none. */
-  delayMs(error: GatewayError): number | undefined {
+  delayMs(error: GatewayError, exchange: Exchange): number | undefined {
     const { attempts, backoffMs } = this.#settings;
-    const isWanted = this.#settings !== STALE_RETRY || isStale(error);
-    if (!isWanted || this.#started > attempts) return undefined;
+    const isWanted = this.#settings !== STALE_RETRY && this.#settings.precondition?.(exchange) !== false;
+    if (!(isWanted || isStale(error)) || this.#started > attempts) return undefined;
     return backoffMs === 0 ? 0 : backoffMs * 2 ** (this.#started - 1);
   }
 }
@@ -99,6 +100,8 @@ export function tracePolicies({ trace }: Exchange, { phase, of, effectivePolicy 
 export function withholdCredentials({ credentials, attributes, request }: Exchange): void {
   if (attributes.backend?.type !== "internal") withholdOwnCookies(request.headers);
   if (credentials.headers) for (const name of credentials.headers) request.headers.delete(name);
+  const { cookies: cookieNames } = credentials;
+  if (cookieNames) removeCookies(request.headers, (name) => cookieNames.includes(name));
   const { query: credentialQuery } = credentials;
   if (credentialQuery && credentialQuery.length > 0) {
     request.query = request.query
@@ -243,7 +246,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
 
   attemptFailed(error: GatewayError, mayRetry: boolean): void {
     const route = this.#route;
-    const delayMs = mayRetry && this.#delivery.canReplace ? this.#retries.delayMs(error) : undefined;
+    const delayMs = mayRetry && this.#delivery.canReplace ? this.#retries.delayMs(error, this.exchange) : undefined;
     if (route === undefined || delayMs === undefined) this.fail(error);
     else if (delayMs === 0) this.#again(route);
     else this.clock.after(delayMs, () => this.#again(route));

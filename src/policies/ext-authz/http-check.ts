@@ -4,7 +4,7 @@
  */
 
 import type { Expression } from "../../cel/expression.ts";
-import { CelAttributes } from "../../core/cel-attributes.ts";
+import { attributesWithResponse } from "../../core/cel-attributes.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { evaluatedText } from "../../core/header-changes.ts";
 import { checkHeaderCount, type HeaderChange, headerChange } from "../../core/service-headers.ts";
@@ -112,26 +112,13 @@ function evaluatedBody(body: Expression, exchange: Exchange): Buffer {
 /** Values whose expression fails are omitted. */
 function readMetadata(
   metadata: HttpCheck["metadata"],
-  { request, startedAt, source, attributes, mcp, listener, route, credentials }: Exchange,
+  exchange: Exchange,
   { status, headers, body }: FetchResponse,
 ): Record<string, unknown> {
-  const response = { status, headers, body };
-  const read = {
-    request,
-    response,
-    startedAt,
-    source,
-    attributes,
-    mcp,
-    listener,
-    route,
-    credentials,
-    trace: undefined,
-  };
-  const celAttributes = new CelAttributes(read);
+  const attributes = attributesWithResponse(exchange, { status, headers, body });
   return Object.fromEntries(
     metadata.flatMap(([name, expression]) => {
-      const result = expression.evaluate(celAttributes);
+      const result = expression.evaluate(attributes);
       return result.ok ? [[name, result.value] as const] : [];
     }),
   );

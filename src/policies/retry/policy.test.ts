@@ -23,8 +23,15 @@ for (const config of [
   { backoff: "soon" },
   { codes: [200] },
   { codes: ["5xx"] },
+  { condition: 1 },
+  { precondition: "" },
 ]) {
   test(`retry rejects the config ${JSON.stringify(config)}`, () => {
     assert.equal(retry.schema.safeParse(config).success, false);
   });
 }
+
+test("a condition cannot read the response body", () => {
+  const config = retry.schema.parse({ condition: 'response.body == "x"' });
+  assert.throws(() => retry.compile(config, testEnv), /the response body is not available/);
+});
