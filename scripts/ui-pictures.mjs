@@ -116,15 +116,13 @@ async function takePictures(adminUrl, url) {
   await picture("ui-overview.png");
 
   await page.goto(`${adminUrl}/ui/llm`);
-  await page.getByText("No credential").first().click();
-  await page.getByLabel(/^Value/).fill(`Bearer ${KEYS.ada}`);
-  await page.getByText("Chat", { exact: true }).click();
+  await page.getByRole("button", { name: /^Credential/ }).click();
+  await page.getByLabel("Send with each request").selectOption("token");
+  await page.getByLabel("Value").fill(KEYS.ada);
+  await page.getByRole("button", { name: "Done" }).click();
   await page.getByLabel("Message").fill("What does a gateway do for agents?");
   await page.getByRole("button", { name: "Send" }).click();
   await page.locator(".took").first().waitFor();
-  await page.evaluate(
-    "document.querySelectorAll('details.popover[open]').forEach((one) => one.removeAttribute('open'))",
-  );
   await picture("ui-llm.png");
 
   await page.goto(`${adminUrl}/ui/requests?route=reports&status=4xx`);

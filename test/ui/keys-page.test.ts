@@ -4,13 +4,12 @@
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { csvOf, totalsBy } from "../../ui/src/pages/keys/spend-rows.ts";
 import { eventually } from "../support/eventually.ts";
 import { gatewayFor } from "../support/scenario.ts";
-import { ARTIFACTS, openBrowser, openPage, skip, type TestBrowser } from "./browser.ts";
-import { defects, sidewaysOverflow } from "./page-checks.ts";
+import { openBrowser, openPage, skip, type TestBrowser } from "./browser.ts";
+import { checkLooks } from "./page-checks.ts";
 
 let browser: TestBrowser;
 
@@ -83,10 +82,10 @@ routes:
   await page.getByRole("row", { name: /^demo 4/ }).waitFor();
   await page.getByRole("button", { name: "Create key" }).click();
   await page.getByLabel("Name").waitFor();
-  await looks("keys-create");
+  await checkLooks(page, "keys-create");
   await page.mouse.click(5, 5);
   await page.getByRole("dialog").waitFor({ state: "detached" });
-  await looks("keys");
+  await checkLooks(page, "keys");
 
   await page.goto(`${gateway.adminUrl}/ui/limits`);
   const row = page.locator(".buckets li", { hasText: "ada" });
@@ -99,23 +98,11 @@ routes:
   await ask("ada-0123456789");
   await row.locator(".gauge.bad").waitFor();
   await row.getByText(/exhausted, available in/).waitFor();
-  await looks("limits");
+  await checkLooks(page, "limits");
   await page.getByLabel("Filter by route").fill("nothing");
   await page.getByText("0 of 0 limits in use").waitFor();
   assert.deepEqual(errors, []);
   await page.close();
-
-  async function looks(name: string): Promise<void> {
-    for (const width of [1440, 400])
-      for (const colorScheme of ["light", "dark"] as const) {
-        await page.setViewportSize({ width, height: 900 });
-        await page.emulateMedia({ colorScheme });
-        await page.screenshot({ path: join(ARTIFACTS, `${name}-${colorScheme}-${width}.png`) });
-        assert.deepEqual(await defects(page, colorScheme === "light" ? "all" : "contrast"), [], `${name} ${width}`);
-        assert.ok((await sidewaysOverflow(page)) <= 0, `${name} ${width}`);
-      }
-    await page.setViewportSize({ width: 1440, height: 900 });
-  }
 });
 
 test("names in the CSV are quoted, and totals are sorted by cost", () => {

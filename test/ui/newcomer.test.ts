@@ -39,7 +39,7 @@ test("a tool is called through the gateway: form, progress, result, trace", { sk
   await page.getByText("worked for 1 s").waitFor();
   await page.getByText("running (1 session)").waitFor();
   await page.screenshot({ path: join(ARTIFACTS, "ui-mcp.png") });
-  await page.getByRole("link", { name: "trace", exact: true }).click();
+  await page.getByRole("status").getByRole("link", { name: "trace", exact: true }).click();
   await page.getByText("tools/call slow").first().waitFor();
   await page.screenshot({ path: join(ARTIFACTS, "newcomer-tool-trace.png") });
   assert.deepEqual(errors, []);
@@ -82,7 +82,9 @@ test("the chat streams until the limit refuses; the trace says why and leads to 
 test("two models are compared side by side, and what they say is text whatever it contains", { skip }, async () => {
   const own = await startDemo("", {});
   const { page, errors } = await openPage(browser, `${own.adminUrl}/ui/llm`);
-  await page.getByLabel(/^Models, up to/).fill("demo, other");
+  await page.getByRole("tab", { name: "Compare models" }).click();
+  await page.getByRole("combobox", { name: "Add a model" }).fill("other");
+  await page.keyboard.press("Enter");
   await page
     .getByLabel("Question to all models")
     .fill("**hi** <img src=x onerror=document.title=1> [a](javascript:alert(1)) ![i](http://127.0.0.1:9/x.png)");

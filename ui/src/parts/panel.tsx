@@ -9,6 +9,7 @@ export function Panel({
   end,
   children,
   flush = false,
+  isTall = false,
   below,
   id,
 }: {
@@ -17,12 +18,14 @@ export function Panel({
   children: ComponentChildren;
   /** Removes the padding, for tables. */
   flush?: boolean;
+  /** Fills the height of the window. */
+  isTall?: boolean;
   /** This content is below a table and does not scroll sideways with it. */
   below?: ComponentChildren;
   id?: string;
 }) {
   return (
-    <section class="panel" id={id}>
+    <section class={isTall ? "panel tall" : "panel"} id={id}>
       <header>
         <h2>{title}</h2>
         {end === undefined ? null : <div class="end">{end}</div>}

@@ -6,6 +6,7 @@ import { range, ranges, type Scope, type Traffic, type TrafficPoint, trafficOf }
 import { param, setParams } from "../frame/router.ts";
 import { Chart } from "./chart.tsx";
 import type { ChartSeries } from "./chart-scale.ts";
+import { Choice } from "./choice.tsx";
 import { axisDurationText, dollarText, shortText } from "./format.ts";
 import { Skeleton } from "./panel.tsx";
 
@@ -68,20 +69,13 @@ function seriesOf(name: ChartName, { points, source }: Traffic): ChartSeries[] {
 }
 
 export function RangeChoice() {
-  const selected = range().name;
   return (
-    <fieldset class="ranges" aria-label="Range">
-      {ranges().map(({ name, title }) => (
-        <button
-          key={name}
-          type="button"
-          aria-pressed={name === selected}
-          onClick={() => setParams({ range: name }, { replace: true })}
-        >
-          {title}
-        </button>
-      ))}
-    </fieldset>
+    <Choice
+      label="Range"
+      values={ranges().map(({ name, title }) => ({ value: name, title }))}
+      selected={range().name}
+      onSelect={(name) => setParams({ range: name }, { replace: true })}
+    />
   );
 }
 

@@ -4,7 +4,9 @@
 import { useState } from "preact/hooks";
 import type { TrafficRows } from "../../../../src/observe/trace/request-record.ts";
 import { getJson, postJson } from "../../data/api.ts";
+import { rememberKey } from "../../data/credential.ts";
 import { createPoll, usePoll } from "../../data/poll.ts";
+import { KEYS_INTERVAL_MS, type StoredKey, storedKeys } from "../../data/stored-keys.ts";
 import { hasHistory } from "../../data/traffic.ts";
 import { readUsage } from "../../data/usage.ts";
 import { CopyButton } from "../../parts/copy.tsx";
@@ -13,13 +15,9 @@ import { dollarText, visible } from "../../parts/format.ts";
 import { Panel } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
 import { Ago } from "../../parts/time.tsx";
-import { amountText, keyOrder, type StoredKey, stateOfKey } from "../limits/budget-texts.ts";
+import { amountText, keyOrder, stateOfKey } from "../limits/budget-texts.ts";
 
-/** Each read queries the store, so the interval is long. */
-const INTERVAL_MS = 10_000;
 const DAY_SECONDS = 86_400;
-
-const keys = createPoll(() => getJson<{ keys: StoredKey[] }>("keys"), INTERVAL_MS);
 
 interface KeyUse {
   readonly lastUsed: number;
@@ -27,7 +25,7 @@ interface KeyUse {
 }
 
 /** Maps the names of keys to their use in the last 30 days, or in the last day without a history database. */
-const uses = createPoll(readUses, INTERVAL_MS);
+const uses = createPoll(readUses, KEYS_INTERVAL_MS);
 
 async function readUses(): Promise<ReadonlyMap<string, KeyUse>> {
   const found = new Map<string, KeyUse>();
@@ -49,7 +47,7 @@ async function readUses(): Promise<ReadonlyMap<string, KeyUse>> {
 }
 
 export function KeyList() {
-  const loaded = usePoll(keys);
+  const loaded = usePoll(storedKeys);
   const used = usePoll(uses);
   const [isCreating, setIsCreating] = useState(false);
   const [revoked, setRevoked] = useState<StoredKey | undefined>(undefined);
@@ -64,7 +62,7 @@ export function KeyList() {
       }
       flush
     >
-      {loaded.keys.length === 0 ? (
+      {loaded.length === 0 ? (
         <div class="empty">
           <p>
             No keys. Routes with <code>{"apiKey: { stored: true }"}</code> accept the keys that you create here.
@@ -85,7 +83,7 @@ export function KeyList() {
             </tr>
           </thead>
           <tbody>
-            {loaded.keys.map((key) => (
+            {loaded.map((key) => (
               <KeyRow key={key.id} stored={key} use={used?.get(key.name)} onRevoke={() => setRevoked(key)} />
             ))}
           </tbody>
@@ -130,7 +128,7 @@ function RevokeKey({ stored, onClose }: { stored: StoredKey; onClose: () => void
   const revoke = async (): Promise<void> => {
     try {
       await postJson("keys", { revoke: stored.id });
-      await keys.refresh();
+      await storedKeys.refresh();
       onClose();
     } catch (error) {
       setProblem((error as Error).message);
@@ -176,8 +174,10 @@ function CreateKey({ onClose }: { onClose: () => void }) {
       return;
     }
     try {
-      setCreated(await postJson("keys", order));
-      await keys.refresh();
+      const made = await postJson<{ id: string; key: string }>("keys", order);
+      rememberKey(made.id, made.key);
+      setCreated(made);
+      await storedKeys.refresh();
     } catch (error) {
       setProblem((error as Error).message);
     }

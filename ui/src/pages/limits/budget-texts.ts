@@ -1,6 +1,7 @@
 /**
  * Formats budgets and API keys as text.
  */
+import type { StoredKey } from "../../data/stored-keys.ts";
 
 export interface Budget {
   readonly name: string;
@@ -13,18 +14,6 @@ export interface Budget {
   readonly resetSeconds: number;
   readonly keysInUse: number;
   readonly keys: readonly { readonly key: string; readonly spent: number; readonly remaining: number }[];
-}
-
-export interface StoredKey {
-  readonly id: string;
-  readonly name: string;
-  readonly models?: readonly string[];
-  readonly budget?: { readonly cost?: number; readonly tokens?: number; readonly per: string };
-  readonly spent?: number;
-  readonly createdAt: string;
-  readonly metadata?: Readonly<Record<string, string>>;
-  readonly expiresAt?: string;
-  readonly expired?: boolean;
 }
 
 /** Shows fractions of a cent for the cost of single calls. */

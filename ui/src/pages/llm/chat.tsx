@@ -1,17 +1,16 @@
 /**
- * Implements the chat playground. A rejected request links to its trace and rule.
+ * Implements the chat of the playground. A rejected request links to its trace and rule.
  */
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { credentialHeaders } from "../../data/credential.ts";
 import type { Endpoint } from "../../data/endpoints.ts";
 import { requestList } from "../../data/requests.ts";
 import { pageHref, param, setParams } from "../../frame/router.ts";
+import { Combobox } from "../../parts/combobox.tsx";
 import { durationText, visible, wholeText } from "../../parts/format.ts";
 import { Markdown } from "../../parts/markdown.tsx";
-import { Panel } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
-import { Credential } from "../mcp/credential.tsx";
-import { credential } from "../mcp/session.ts";
 import { type ChatMessage, chat, chatPath, costOf, type Turn } from "./chat-client.ts";
 
 interface Exchange {
@@ -24,9 +23,9 @@ interface Exchange {
 /** The conversation is kept while other pages are open, so that the user can look at a trace and return. */
 const exchanges = signal<readonly Exchange[]>([]);
 
-export function Chat({ endpoints, models }: { endpoints: readonly Endpoint[]; models: readonly string[] }) {
-  const endpoint = endpoints.find(({ id }) => id === param("at")) ?? endpoints[0];
+export function Chat({ endpoint, models }: { endpoint: Endpoint; models: readonly string[] }) {
   const model = param("model") === "" ? (models[0] ?? "") : param("model");
+  const [typed, setTyped] = useState<string | undefined>(undefined);
   const [draft, setDraft] = useState("");
   const [system, setSystem] = useState("");
   const [temperature, setTemperature] = useState("");
@@ -36,7 +35,6 @@ export function Chat({ endpoints, models }: { endpoints: readonly Endpoint[]; mo
   const log = useRef<HTMLDivElement>(null);
   const shown = exchanges.value;
   useEffect(() => log.current?.scrollTo({ top: log.current.scrollHeight }), [shown]);
-  if (!endpoint) return null;
 
   const send = async (): Promise<void> => {
     const question = draft.trim();
@@ -53,12 +51,7 @@ export function Chat({ endpoints, models }: { endpoints: readonly Endpoint[]; mo
       const turn = await chat(
         endpoint,
         messagesOf(system, before, question),
-        {
-          model,
-          temperature: numberOf(temperature),
-          maxTokens: numberOf(maxTokens),
-          credential: credential.value.value === "" ? {} : { [credential.value.header]: credential.value.value },
-        },
+        { model, temperature: numberOf(temperature), maxTokens: numberOf(maxTokens), credential: credentialHeaders() },
         (text) => update({ text }),
         running.current.signal,
       );
@@ -72,134 +65,110 @@ export function Chat({ endpoints, models }: { endpoints: readonly Endpoint[]; mo
     running.current = undefined;
     setIsRunning(false);
   };
+  const setModel = (name: string): void => setParams({ model: name.trim() }, { replace: true });
   return (
-    <Panel
-      title="Chat"
-      end={
-        <>
-          <Credential />
-          <button type="button" class="button" disabled={shown.length === 0} onClick={() => (exchanges.value = [])}>
-            Clear
-          </button>
-        </>
-      }
-    >
-      <div class="stack">
-        <div class="row">
-          {endpoints.length > 1 ? (
-            <select
-              class="input grow"
-              aria-label="Endpoint"
-              value={endpoint.id}
-              onChange={(event) => setParams({ at: event.currentTarget.value })}
-            >
-              {endpoints.map(({ id, port, route }) => (
-                <option key={id} value={id}>
-                  {visible(`:${port} (${route})`)}
-                </option>
-              ))}
-            </select>
-          ) : null}
-          <input
-            class="input mono grow"
-            aria-label="Model"
-            placeholder="Model"
-            list="models"
-            value={model}
-            onInput={(event) => setParams({ model: event.currentTarget.value }, { replace: true })}
+    <>
+      <div class="row">
+        <div class="grow">
+          <Combobox
+            label="Model"
+            placeholder={models[0] ?? "Model"}
+            value={typed ?? model}
+            options={models}
+            onInput={(text) => {
+              setTyped(text);
+              setModel(text);
+            }}
+            onPick={(name) => {
+              setTyped(undefined);
+              setModel(name);
+            }}
           />
-          <datalist id="models">
-            {models.map((name) => (
-              <option key={name} value={name} />
-            ))}
-          </datalist>
         </div>
-        <details>
-          <summary>System prompt and parameters</summary>
-          <div class="stack settings">
+        <button type="button" class="button" disabled={shown.length === 0} onClick={() => (exchanges.value = [])}>
+          Clear
+        </button>
+      </div>
+      <details>
+        <summary>System prompt and parameters</summary>
+        <div class="stack settings">
+          <label class="field">
+            <span>System prompt</span>
+            <textarea class="input" rows={2} value={system} onInput={(event) => setSystem(event.currentTarget.value)} />
+          </label>
+          <div class="row">
             <label class="field">
-              <span>System prompt</span>
-              <textarea
+              <span>Temperature</span>
+              <input
                 class="input"
-                rows={2}
-                value={system}
-                onInput={(event) => setSystem(event.currentTarget.value)}
+                type="number"
+                step="0.1"
+                min="0"
+                max="2"
+                value={temperature}
+                onInput={(event) => setTemperature(event.currentTarget.value)}
               />
             </label>
-            <div class="row">
-              <label class="field">
-                <span>Temperature</span>
-                <input
-                  class="input"
-                  type="number"
-                  step="0.1"
-                  min="0"
-                  max="2"
-                  value={temperature}
-                  onInput={(event) => setTemperature(event.currentTarget.value)}
-                />
-              </label>
-              <label class="field">
-                <span>Max tokens</span>
-                <input
-                  class="input"
-                  type="number"
-                  min="1"
-                  value={maxTokens}
-                  onInput={(event) => setMaxTokens(event.currentTarget.value)}
-                />
-              </label>
-            </div>
+            <label class="field">
+              <span>Max tokens</span>
+              <input
+                class="input"
+                type="number"
+                min="1"
+                value={maxTokens}
+                onInput={(event) => setMaxTokens(event.currentTarget.value)}
+              />
+            </label>
           </div>
-        </details>
-        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable element must be focusable */}
-        <div class="chat-log" role="log" aria-label="Conversation" tabIndex={0} ref={log}>
-          {shown.length === 0 ? (
-            <p class="muted">
-              Sends to{" "}
-              <code>
-                :{endpoint.port}
-                {visible(chatPath(endpoint))}
-              </code>{" "}
-              like an OpenAI client. Responses appear here.
-            </p>
-          ) : null}
-          {shown.map((exchange, i) => (
-            <ExchangeView key={i} exchange={exchange} />
-          ))}
         </div>
-        <form
-          class="row"
-          onSubmit={(event) => {
+      </details>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable element must be focusable */}
+      <div class="chat-log" role="log" aria-label="Conversation" tabIndex={0} ref={log}>
+        {shown.length === 0 ? (
+          <p class="muted">
+            Sends to{" "}
+            <code>
+              :{endpoint.port}
+              {visible(chatPath(endpoint))}
+            </code>{" "}
+            like an OpenAI client. Responses appear here.
+          </p>
+        ) : null}
+        {shown.map((exchange, i) => (
+          <ExchangeView key={i} exchange={exchange} />
+        ))}
+      </div>
+      <form
+        class="row"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void send();
+        }}
+      >
+        <textarea
+          class="input grow"
+          rows={2}
+          aria-label="Message"
+          placeholder="Message (Enter to send, Shift+Enter for a new line)"
+          value={draft}
+          onInput={(event) => setDraft(event.currentTarget.value)}
+          onKeyDown={(event) => {
+            if (event.key !== "Enter" || event.shiftKey) return;
             event.preventDefault();
             void send();
           }}
-        >
-          <textarea
-            class="input grow"
-            rows={2}
-            aria-label="Message"
-            placeholder="Message (Enter to send, Shift+Enter for a new line)"
-            value={draft}
-            onInput={(event) => setDraft(event.currentTarget.value)}
-            onKeyDown={(event) => {
-              if (event.key !== "Enter" || event.shiftKey) return;
-              event.preventDefault();
-              void send();
-            }}
-          />
-          {isRunning ? (
-            <button type="button" class="button" onClick={() => running.current?.abort()}>
-              Stop
-            </button>
-          ) : (
-            <button type="submit" class="button primary" disabled={draft.trim() === ""}>
-              Send
-            </button>
-          )}
-        </form>
-      </div>
-    </Panel>
+        />
+        {isRunning ? (
+          <button type="button" class="button" onClick={() => running.current?.abort()}>
+            Stop
+          </button>
+        ) : (
+          <button type="submit" class="button primary" disabled={draft.trim() === ""}>
+            Send
+          </button>
+        )}
+      </form>
+    </>
   );
 }
 

@@ -6,13 +6,11 @@ import { isReadOnly } from "../../data/about.ts";
 import { type DumpBackend, dump, listOf, textOf } from "../../data/dump.ts";
 import { endpointsOf } from "../../data/endpoints.ts";
 import { usePoll } from "../../data/poll.ts";
-import { requestList } from "../../data/requests.ts";
 import { visible } from "../../parts/format.ts";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
 import { AddModel } from "../config/add-form.tsx";
-import { Chat } from "./chat.tsx";
-import { Compare } from "./compare.tsx";
+import { LlmPlayground, modelNames } from "./playground.tsx";
 import { UsagePanel } from "./usage.tsx";
 
 export function Llm() {
@@ -38,10 +36,7 @@ export function Llm() {
       <PageHead title="LLM" doc="Models, chat and usage." />
       <div class="split chat-and-usage">
         {isReadOnly.value || endpoints.length === 0 ? null : (
-          <div class="stack">
-            <Chat endpoints={endpoints} models={chatModels(backends)} />
-            <Compare endpoints={endpoints} models={chatModels(backends)} />
-          </div>
+          <LlmPlayground endpoints={endpoints} backends={backends} />
         )}
         <div class="stack">
           <UsagePanel />
@@ -87,20 +82,6 @@ function Providers({ backends }: { backends: readonly DumpBackend[] }) {
       </p>
     </Panel>
   );
-}
-
-/** If the configuration lists no models, suggests models of recent requests and provider names. */
-function chatModels(backends: readonly DumpBackend[]): string[] {
-  const names = modelNames(backends);
-  if (names.length > 0) return names;
-  const seen = (requestList.value.value ?? []).flatMap(({ llm }) => llm?.model ?? []);
-  const providers = backends.flatMap(({ targets }) => listOf(targets).map(({ provider }) => textOf(provider)));
-  return [...new Set([...seen, ...providers])];
-}
-
-function modelNames(backends: readonly DumpBackend[]): string[] {
-  const names = backends.flatMap(({ models }) => (Array.isArray(models) ? models.map(textOf) : []));
-  return [...new Set(names)].filter((name) => name !== "");
 }
 
 const EXAMPLE = `llm:

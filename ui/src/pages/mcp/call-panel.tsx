@@ -9,6 +9,7 @@ import { Panel } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
 import { Tabs } from "../../parts/tabs.tsx";
 import type { JsonSchema } from "../config/schema-doc.ts";
+import { hasFailed, type PastCall, type Run } from "./call-history.ts";
 import { ContentView } from "./content-view.tsx";
 import { type McpClient, McpError, type Notification } from "./mcp-client.ts";
 import { JsonField, SchemaForm } from "./schema-form.tsx";
@@ -23,50 +24,44 @@ export interface Callable {
   params(args: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>>;
 }
 
-interface Run {
-  readonly state: "running" | "done" | "failed";
-  readonly startedMs: number;
-  readonly endedMs?: number;
-  readonly notes: readonly Notification[];
-  readonly progress?: { readonly done: number; readonly total: number | undefined; readonly message: string };
-  readonly result?: unknown;
-  readonly requestId?: string | undefined;
-  readonly error?: string;
-}
-
-export function CallPanel({ callable, client }: { callable: Callable; client: McpClient }) {
+export function CallPanel(props: {
+  readonly callable: Callable;
+  readonly client: McpClient;
+  /** A call to show again. */
+  readonly past: PastCall | undefined;
+  onEnd(args: Readonly<Record<string, unknown>>, run: Run): void;
+}) {
+  const { callable, client } = props;
   const [view, setView] = useState<"form" | "json">("form");
-  const [args, setArgs] = useState<Readonly<Record<string, unknown>>>({});
-  const [run, setRun] = useState<Run | undefined>(undefined);
+  const [args, setArgs] = useState<Readonly<Record<string, unknown>>>(props.past?.args ?? {});
+  const [run, setRun] = useState<Run | undefined>(props.past?.run);
   const stop = useRef<AbortController | undefined>(undefined);
 
   const start = async (): Promise<void> => {
     stop.current = new AbortController();
     const startedMs = performance.now();
-    setRun({ state: "running", startedMs, notes: [] });
+    let current: Run = { state: "running", startedMs, notes: [] };
+    const update = (next: Run): void => {
+      current = next;
+      setRun(next);
+    };
+    update(current);
     try {
       const params = { ...callable.params(args), _meta: { progressToken: `ui-${Math.round(startedMs)}` } };
       const { result, requestId } = await client.request(callable.method, params, {
         signal: stop.current.signal,
-        onNotification: (note) => setRun((before) => before && withNote(before, note)),
+        onNotification: (note) => update(withNote(current, note)),
       });
-      setRun((before) => before && { ...before, state: "done", endedMs: performance.now(), result, requestId });
+      update({ ...current, state: "done", endedMs: performance.now(), result, requestId });
     } catch (error) {
       const requestId = error instanceof McpError ? error.requestId : undefined;
-      setRun(
-        (before) =>
-          before && {
-            ...before,
-            state: "failed",
-            endedMs: performance.now(),
-            error: (error as Error).message,
-            requestId,
-          },
-      );
+      const message = (error as Error).message;
+      update({ ...current, state: "failed", endedMs: performance.now(), error: message, requestId });
     }
+    props.onEnd(args, current);
   };
   return (
-    <Panel title={<span class="mono">{visible(callable.name)}</span>}>
+    <Panel title={<span class="mono">{visible(callable.name)}</span>} isTall>
       <form
         class="stack"
         onSubmit={(event) => {
@@ -105,8 +100,10 @@ export function CallPanel({ callable, client }: { callable: Callable; client: Mc
           ) : null}
         </div>
       </form>
-      {question.value === undefined ? null : <ElicitationForm />}
-      {run === undefined ? null : <RunView run={run} />}
+      <div class="stack result">
+        {question.value === undefined ? null : <ElicitationForm />}
+        {run === undefined ? <p class="muted">The result appears here.</p> : <RunView run={run} />}
+      </div>
     </Panel>
   );
 }
@@ -117,11 +114,14 @@ function RunView({ run }: { run: Run }) {
     done: <Status level="ok">done</Status>,
     failed: <Status level="bad">failed</Status>,
   };
-  const failedInside = (run.result as { isError?: boolean } | undefined)?.isError === true;
   return (
-    <div class="stack result" role="status">
+    <div class="stack" role="status">
       <div class="row">
-        {failedInside ? <Status level="bad">the tool reported an error</Status> : words[run.state]}
+        {run.state === "done" && hasFailed(run) ? (
+          <Status level="bad">the tool reported an error</Status>
+        ) : (
+          words[run.state]
+        )}
         {run.endedMs === undefined ? null : <span class="muted">{durationText(run.endedMs - run.startedMs)}</span>}
         {run.requestId === undefined ? null : <a href={pageHref("requests", { id: run.requestId })}>trace</a>}
       </div>

@@ -8,12 +8,13 @@ import { type Endpoint, endpointsOf } from "../../data/endpoints.ts";
 import { serverState } from "../../data/mcp-targets.ts";
 import { usePoll } from "../../data/poll.ts";
 import { param, setParams } from "../../frame/router.ts";
+import { CredentialMenu } from "../../parts/credential-menu.tsx";
 import { ageText, visible } from "../../parts/format.ts";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
 import { AddServer } from "../config/add-form.tsx";
 import { Connections } from "./connections.tsx";
-import { Credential, LoginPanel } from "./credential.tsx";
+import { LoginPanel } from "./login-panel.tsx";
 import { Playground } from "./playground.tsx";
 import { connect, connection, disconnect } from "./session.ts";
 import { Sessions } from "./sessions.tsx";
@@ -68,7 +69,7 @@ function Connecting({ endpoints, chosen }: { endpoints: readonly Endpoint[]; cho
   const isOpen = connection.value.state === "open";
   return (
     <>
-      <Credential />
+      <CredentialMenu />
       <select
         class="input"
         aria-label="Endpoint"

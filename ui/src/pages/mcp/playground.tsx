@@ -2,12 +2,15 @@
  * Implements the playground of a connected client: a list of tools, prompts, and resources, and a form to call the
  * selected one.
  */
+import { useState } from "preact/hooks";
 import { dump, listOf, textOf } from "../../data/dump.ts";
 import { param, setParams } from "../../frame/router.ts";
 import { visible } from "../../parts/format.ts";
 import { Panel } from "../../parts/panel.tsx";
 import { type PickEntry, PickList } from "../../parts/pick-list.tsx";
 import { Tabs } from "../../parts/tabs.tsx";
+import { keepCall, type PastCall } from "./call-history.ts";
+import { CallHistory } from "./call-history-panel.tsx";
 import { type Callable, CallPanel } from "./call-panel.tsx";
 import type { Connection } from "./session.ts";
 
@@ -21,9 +24,12 @@ export function Playground({ open }: { open: Open }) {
   const shown = all.filter(({ name, doc }) => `${name} ${doc}`.toLowerCase().includes(search));
   const chosen = all.find(({ name }) => name === param("tool")) ?? all[0];
   const { info } = open;
+  const [opened, setOpened] = useState<PastCall | undefined>(undefined);
+  const past = opened?.name === chosen?.name && opened?.method === chosen?.method ? opened : undefined;
   return (
-    <div class="split side">
+    <div class="split side playground">
       <Panel
+        isTall
         title={visible(info.serverInfo?.title ?? info.serverInfo?.name ?? "server")}
         end={
           <span class="muted small">
@@ -54,9 +60,41 @@ export function Playground({ open }: { open: Open }) {
         ) : null}
         <PickList rowHeight={44} empty="None." entries={entriesOf(shown, serversOf(open), chosen?.name, kind)} />
       </Panel>
-      {chosen ? <CallPanel key={`${kind} ${chosen.name}`} callable={chosen} client={open.client} /> : null}
+      <div class="calls">
+        {chosen ? (
+          <CallPanel
+            key={`${kind} ${chosen.name} ${past?.id ?? ""}`}
+            callable={chosen}
+            client={open.client}
+            past={past}
+            onEnd={(args, run) =>
+              keepCall({
+                at: Math.round(performance.timeOrigin + run.startedMs),
+                endpoint: open.endpoint.id,
+                method: chosen.method,
+                name: chosen.name,
+                args,
+                run,
+              })
+            }
+          />
+        ) : null}
+        <CallHistory
+          endpoint={open.endpoint.id}
+          selected={past?.id}
+          onOpen={(call) => {
+            setOpened(call);
+            setParams({ kind: kindOf(call.method), tool: call.name }, { replace: true });
+          }}
+        />
+      </div>
     </div>
   );
+}
+
+function kindOf(method: string): Kind {
+  if (method === "prompts/get") return "prompts";
+  return method === "resources/read" ? "resources" : "tools";
 }
 
 /** Longer names come first, so that tool `c` of server `a_b` is not shown as a tool of server `a`. */

@@ -2,6 +2,7 @@
  * Manages the playground's connection. There is at most one, and it is kept while other pages are open.
  */
 import { signal } from "@preact/signals";
+import { credential, credentialHeaders } from "../../data/credential.ts";
 import type { Endpoint } from "../../data/endpoints.ts";
 import { tasks } from "../../data/tasks.ts";
 import { knownTools } from "../../data/tools.ts";
@@ -53,18 +54,13 @@ export interface Question {
 }
 
 export const connection = signal<Connection>({ state: "none" });
-export const credential = signal<{ readonly header: string; readonly value: string }>({
-  header: "authorization",
-  value: "",
-});
 export const loginLegs = signal<readonly Leg[]>([]);
 export const question = signal<Question | undefined>(undefined);
 
 export async function connect(endpoint: Endpoint): Promise<void> {
   disconnect();
   connection.value = { state: "connecting", endpoint };
-  const { header, value } = credential.value;
-  const client = new McpClient(endpoint, value === "" ? {} : { [header]: value }, askUser);
+  const client = new McpClient(endpoint, credentialHeaders(), askUser);
   try {
     const info = await client.connect();
     const can = info.capabilities ?? {};
@@ -101,7 +97,7 @@ export async function signIn(endpoint: Endpoint, authenticate: string | undefine
       },
       loginAttempt.signal,
     );
-    credential.value = { header: "authorization", value: `Bearer ${token}` };
+    credential.value = { ...credential.value, source: "token", value: token };
     await connect(endpoint);
   } catch {
     // The failed step shows the reason.

@@ -1,5 +1,5 @@
 /**
- * Holds the credential of the playground, entered by the user or obtained by a login.
+ * Shows why the playground is not connected, and runs the login if the route requires a token.
  */
 import type { Endpoint } from "../../data/endpoints.ts";
 import { pageHref } from "../../frame/router.ts";
@@ -8,40 +8,7 @@ import { Json } from "../../parts/json.tsx";
 import { Panel } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
 import { McpError } from "./mcp-client.ts";
-import { connect, credential, loginLegs, needsLogin, signIn } from "./session.ts";
-
-export function Credential() {
-  const { header, value } = credential.value;
-  return (
-    <details class="popover">
-      <summary class="button">{value === "" ? "No credential" : `Sends ${header}`}</summary>
-      <div class="stack">
-        <label class="field">
-          <span>Header</span>
-          <input
-            class="input mono"
-            value={header}
-            onInput={(event) => {
-              credential.value = { header: event.currentTarget.value.toLowerCase(), value };
-            }}
-          />
-        </label>
-        <label class="field">
-          <span>Value, for example Bearer &lt;token&gt;; kept in this page only</span>
-          <input
-            class="input mono"
-            type="password"
-            autocomplete="off"
-            value={value}
-            onInput={(event) => {
-              credential.value = { header, value: event.currentTarget.value };
-            }}
-          />
-        </label>
-      </div>
-    </details>
-  );
-}
+import { connect, loginLegs, needsLogin, signIn } from "./session.ts";
 
 export function LoginPanel({ endpoint, problem }: { endpoint: Endpoint; problem: Error }) {
   const requestId = problem instanceof McpError ? problem.requestId : undefined;
