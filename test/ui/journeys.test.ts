@@ -177,10 +177,10 @@ test("2: an own server is added with a form, its mistake is shown, and it works 
   skip,
 }, async () => {
   await go("mcp");
-  await page.locator("summary", { hasText: "Add a server" }).click();
+  await page.getByRole("button", { name: "Add a server" }).click();
   await page.getByLabel("Name").fill("mine");
   await page.getByLabel("Command and arguments").fill(`node "${join(gateway.folder, "own-server.mjs")}"`);
-  await page.getByRole("button", { name: "Show the change" }).click();
+  await page.getByRole("button", { name: "Review change" }).click();
   await page.getByText("valid", { exact: true }).waitFor();
   await page.locator(".diff .added", { hasText: "- name: mine" }).waitFor();
   await page.getByRole("button", { name: "Save" }).click();

@@ -1,14 +1,16 @@
 /**
- * `/ui/api/add` returns the text of a configuration file with an MCP server or a model added, and writes nothing.
- * Lines are inserted as text, so comments, order, and layout stay unchanged.
+ * `/ui/api/add` returns the text of a configuration file with a server, model, route, backend, or policy added, and
+ * writes nothing. Lines are inserted as text, so comments, order, and layout stay unchanged.
  */
-import { isMap, isScalar, isSeq, type Node, parseAllDocuments, type YAMLMap, type YAMLSeq } from "yaml";
+import { isMap, isSeq, parseAllDocuments, type YAMLMap, type YAMLSeq } from "yaml";
 import { z } from "zod";
 import type { SourceText } from "../../config/load/load.ts";
 import { markPlaceholders } from "../../config/text/env.ts";
+import { providerName } from "../../llm/models/schema.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
 import { type AdminEndpoint, jsonResponse, textResponse } from "../server/endpoint.ts";
 import { shownText } from "./shown-text.ts";
+import { appendTo, type Inserted, insertAt, type NewContent } from "./yaml-insert.ts";
 
 const name = z
   .string()
@@ -19,167 +21,257 @@ const line = z
   .string()
   .regex(/^[^\p{Cc}\u2028\u2029]*$/u, "use one line without control characters")
   .max(2_000);
+const filled = line.min(1);
+/** Forms contain the name of an environment variable, never the key itself. */
+const variable = z
+  .string()
+  .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "use the name of an environment variable")
+  .max(128);
+const count = z.int().min(1).max(1_000_000_000);
+/** The route or listener that a policy is added to, as in the places of `/ui/api/config-text`. */
+const target = z.string().regex(/^(?:route|listener) ./);
 
 const entrySchema = z.union([
   z.strictObject({ kind: z.literal("server"), name, url: z.url({ protocol: /^https?$/ }).max(2_000) }),
-  z.strictObject({ kind: z.literal("server"), name, cmd: line.min(1), args: z.array(line).max(100).default([]) }),
+  z.strictObject({ kind: z.literal("server"), name, cmd: filled, args: z.array(line).max(100).default([]) }),
   z.strictObject({
     kind: z.literal("model"),
     name,
-    provider: z.enum(["openAI", "anthropic", "gemini", "demo"]),
-    model: line.min(1).optional(),
-    /** The form contains the name of an environment variable, never the key itself. */
-    keyVariable: z
-      .string()
-      .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "use the name of an environment variable")
-      .max(128)
-      .optional(),
+    provider: z.union([providerName, z.literal("openAICompatible")]),
+    model: filled.optional(),
+    keyVariable: variable.optional(),
+    baseUrl: filled.optional(),
+    awsRegion: filled.optional(),
+    vertexProject: filled.optional(),
+    azureResourceName: filled.optional(),
+  }),
+  z.strictObject({
+    kind: z.literal("route"),
+    name,
+    gateway: filled.optional(),
+    hostname: filled.optional(),
+    match: z.enum(["pathPrefix", "exact"]),
+    path: filled.regex(/^\//, "a path begins with /"),
+    host: filled,
+  }),
+  z.strictObject({ kind: z.literal("backend"), target, host: filled, weight: count.optional() }),
+  z.strictObject({
+    kind: z.literal("rateLimit"),
+    target,
+    of: z.enum(["requests", "tokens"]),
+    amount: count,
+    unit: z.enum(["Seconds", "Minutes", "Hours"]),
+    burst: count.optional(),
+    key: filled.optional(),
+  }),
+  z.strictObject({ kind: z.literal("apiKey"), target, keyVariable: variable.optional(), user: filled.optional() }),
+  z.strictObject({
+    kind: z.literal("authorization"),
+    target,
+    effect: z.enum(["require", "allow", "deny"]),
+    rule: filled,
   }),
 ]);
 
-const questionSchema = z.strictObject({ file: z.string(), entry: z.unknown() });
+/** With `text`, the entry is added to an edit of the file that is not saved yet. */
+const questionSchema = z.strictObject({ file: z.string(), text: z.string().optional(), entry: z.unknown() });
 
 export type Entry = z.output<typeof entrySchema>;
+type EntryOf<Kind extends Entry["kind"]> = Extract<Entry, { kind: Kind }>;
 
 export function addEndpoint(options: { read(): readonly SourceText[]; redaction: Redaction }): AdminEndpoint {
   return {
     path: "/ui/api/add",
-    doc: "POST: the text of a file with an MCP server or model added; writes nothing.",
+    doc: "POST: the text of a file with a server, model, route, backend, or policy added; writes nothing.",
     async POST(request) {
       const parsed = questionSchema.safeParse(parseJson((await request.body()).toString("utf8")));
       if (!parsed.success) return textResponse(400, `${z.prettifyError(parsed.error)}\n`);
       const entry = entrySchema.safeParse(parsed.data.entry);
-      if (!entry.success) return textResponse(400, `${describeProblem(entry.error)}\n`);
+      if (!entry.success) return textResponse(400, `${describeProblem(entry.error, parsed.data.entry)}\n`);
       const source = options.read().find(({ file }) => file === parsed.data.file);
       if (!source) return textResponse(404, "that file is not part of the configuration\n");
-      const added = withEntry(shownText(source.text, options.redaction).text, entry.data);
+      const text = parsed.data.text ?? shownText(source.text, options.redaction).text;
+      const added = withEntry(text, entry.data);
       return "problem" in added ? textResponse(409, `${added.problem}\n`) : jsonResponse(added);
     },
   };
 }
 
-export function withEntry(text: string, entry: Entry): { text: string; line: number } | { problem: string } {
+export function withEntry(text: string, entry: Entry): Inserted {
   const documents = [parseAllDocuments(markPlaceholders(text).text, { prettyErrors: false })].flat();
   if (documents.length > 1) return { problem: "the file has several documents; edit it as text" };
   const [document] = documents;
   if (document !== undefined && document.errors.length > 0) return { problem: "the file has errors; fix them first" };
-  const root = document?.contents;
-  if (root !== undefined && root !== null && !isMap(root)) return { problem: "the file is not an object" };
-  const list = isMap(root) ? listFor(root, entry) : undefined;
-  if (list !== undefined && namesIn(list).includes(entry.name))
-    return { problem: `there is already one named ${entry.name}` };
-  const fields = yamlFields(entry);
-  if (list === undefined) return appended(text, topLevel(entry, isMap(root) ? root : undefined, fields));
-  return list.flow === true ? insideFlow(text, list, fields) : afterLast(text, list, fields);
+  const contents = document?.contents ?? undefined;
+  if (contents !== undefined && !isMap(contents)) return { problem: "the file is not an object" };
+  const root = contents;
+  if (root?.has("apiVersion")) return { problem: "the file contains a resource; edit it as text" };
+  switch (entry.kind) {
+    case "server":
+    case "model":
+      return withNamed(text, root, entry);
+    case "route":
+      return withRoute(text, root, entry);
+    case "backend": {
+      const route = routeIn(root, entry.target);
+      return route === undefined
+        ? { problem: `there is no ${entry.target} under \`routes\` in this file` }
+        : insertAt(text, route, ["backends"], { item: flow({ host: entry.host, weight: entry.weight }) });
+    }
+    default: {
+      const owner = ownerIn(root, entry.target);
+      if (owner === undefined) return { problem: `there is no ${entry.target} in this file` };
+      const { path, content } = policyContent(entry);
+      return insertAt(text, owner, ["policies", ...path], content);
+    }
+  }
+}
+
+function policyContent(entry: EntryOf<"rateLimit" | "apiKey" | "authorization">): {
+  readonly path: readonly string[];
+  readonly content: NewContent;
+} {
+  if (entry.kind === "rateLimit") {
+    const { of, amount, unit, burst, key } = entry;
+    return { path: ["rateLimit", "local"], content: { item: flow({ [of]: amount, burst, unit, key }) } };
+  }
+  if (entry.kind === "authorization") {
+    const { effect, rule } = entry;
+    const item = effect === "require" ? quoted(rule) : flow({ [effect]: rule });
+    return { path: ["authorization", "rules"], content: { item } };
+  }
+  if (entry.keyVariable === undefined) return { path: ["apiKey", "stored"], content: { value: "true" } };
+  const metadata = entry.user === undefined ? "" : `, metadata: ${flow({ user_id: entry.user })}`;
+  return { path: ["apiKey", "keys"], content: { item: `{ key: "\${${entry.keyVariable}}"${metadata} }` } };
 }
 
 /** Servers are added to `mcp.targets` or to the first MCP backend of a route, and models to `llm.models`. */
-function listFor(root: YAMLMap, entry: Entry): YAMLSeq | undefined {
-  if (entry.kind === "model") return seqAt(root, ["llm", "models"]);
-  const own = seqAt(root, ["mcp", "targets"]);
-  if (own) return own;
-  const routes = seqAt(root, ["routes"]);
-  for (const route of routes?.items ?? [])
-    for (const backend of (isMap(route) ? seqAt(route, ["backends"]) : undefined)?.items ?? []) {
-      const targets = isMap(backend) ? seqAt(backend, ["mcp", "targets"]) : undefined;
-      if (targets) return targets;
-    }
-  return undefined;
+function withNamed(text: string, root: YAMLMap | undefined, entry: EntryOf<"server" | "model">): Inserted {
+  const isModel = entry.kind === "model";
+  const [section, list, port] = isModel ? ["llm", "models", 4000] : ["mcp", "targets", 3000];
+  const content = { fields: isModel ? modelFields(entry) : serverFields(entry) };
+  const owner = root === undefined ? undefined : isModel ? root : serverOwner(root);
+  if (owner?.has(section) !== true)
+    return appendTo(text, [`${section}:`, `  port: ${port}`], { name: list, indent: "  ", content });
+  const found = owner.getIn([section, list], true);
+  if (isSeq(found) && namesIn(found).includes(entry.name))
+    return { problem: `there is already one named ${entry.name}` };
+  return insertAt(text, owner, [section, list], content);
 }
 
-function seqAt(map: YAMLMap, path: readonly string[]): YAMLSeq | undefined {
-  const found = map.getIn(path, true);
-  return isSeq(found) && found.items.length > 0 ? found : undefined;
+/** Returns the map with the field `mcp`: the file itself or the first MCP backend of a route. */
+function serverOwner(root: YAMLMap): YAMLMap {
+  if (root.has("mcp")) return root;
+  const backends = routesOf(root).flatMap((route) => listIn(route, "backends")?.items ?? []);
+  return backends.filter((backend) => isMap(backend)).find((backend) => backend.has("mcp")) ?? root;
+}
+
+function withRoute(text: string, root: YAMLMap | undefined, entry: EntryOf<"route">): Inserted {
+  if (root !== undefined && routesOf(root).some((route) => route.get("name") === entry.name))
+    return { problem: `there is already one named ${entry.name}` };
+  const content = {
+    fields: [
+      `name: ${quoted(entry.name)}`,
+      ...(entry.gateway === undefined ? [] : [`gateways: ${quoted(entry.gateway)}`]),
+      ...(entry.hostname === undefined ? [] : [`hostnames: [${quoted(entry.hostname)}]`]),
+      `matches: [{ path: { ${entry.match}: ${quoted(entry.path)} } }]`,
+      `backends: [{ host: ${quoted(entry.host)} }]`,
+    ],
+  };
+  const needsGateway = root === undefined || (!root.has("gateways") && !root.has("routes"));
+  if (needsGateway)
+    return appendTo(text, ["gateways:", "  default: { port: 8080 }"], { name: "routes", indent: "", content });
+  return insertAt(text, root, ["routes"], content);
+}
+
+function routeIn(root: YAMLMap | undefined, wanted: string): YAMLMap | undefined {
+  if (root === undefined) return undefined;
+  return routesOf(root).find((route, i) => `route ${String(route.get("name") ?? `route${i}`)}` === wanted);
+}
+
+/** Returns the route, listener, or section, such as `llm`, that has the policies. */
+function ownerIn(root: YAMLMap | undefined, wanted: string): YAMLMap | undefined {
+  const route = routeIn(root, wanted);
+  if (route) return route;
+  const wantedName = wanted.slice(wanted.indexOf(" ") + 1);
+  const found = wanted.startsWith("listener ")
+    ? root?.getIn(["gateways", wantedName], true)
+    : ["mcp", "llm"].includes(wantedName)
+      ? root?.get(wantedName, true)
+      : undefined;
+  return isMap(found) ? found : undefined;
+}
+
+function routesOf(root: YAMLMap): YAMLMap[] {
+  return (listIn(root, "routes")?.items ?? []).filter((route) => isMap(route));
+}
+
+function listIn(map: YAMLMap, key: string): YAMLSeq | undefined {
+  const found = map.get(key, true);
+  return isSeq(found) ? found : undefined;
 }
 
 function namesIn(list: YAMLSeq): unknown[] {
   return list.items.flatMap((item) => (isMap(item) ? [item.get("name")] : []));
 }
 
-function yamlFields(entry: Entry): string[] {
-  if (entry.kind === "model") {
-    const params = [
-      ...(entry.model === undefined ? [] : [`model: ${quoted(entry.model)}`]),
-      ...(entry.keyVariable === undefined ? [] : [`apiKey: "\${${entry.keyVariable}}"`]),
-    ];
-    return [
-      `name: ${quoted(entry.name)}`,
-      `provider: ${entry.provider}`,
-      ...(params.length === 0 ? [] : [`params: { ${params.join(", ")} }`]),
-    ];
-  }
+function modelFields(entry: EntryOf<"model">): string[] {
+  const { keyVariable, provider, model, baseUrl, awsRegion, vertexProject, azureResourceName } = entry;
+  const isCompatible = provider === "openAICompatible";
+  const settings = {
+    model,
+    baseUrl: isCompatible ? undefined : baseUrl,
+    awsRegion,
+    vertexProject,
+    azureResourceName,
+  };
+  const params = [...fieldsOf(settings), ...(keyVariable === undefined ? [] : [`apiKey: "\${${keyVariable}}"`])];
+  return [
+    `name: ${quoted(entry.name)}`,
+    `provider: ${isCompatible ? `{ openAICompatible: ${flow({ baseUrl })} }` : provider}`,
+    ...(params.length === 0 ? [] : [`params: { ${params.join(", ")} }`]),
+  ];
+}
+
+function serverFields(entry: EntryOf<"server">): string[] {
   if ("url" in entry) return [`name: ${quoted(entry.name)}`, `mcp: { url: ${quoted(entry.url)} }`];
   const args = entry.args.length === 0 ? "" : `, args: [${entry.args.map(quoted).join(", ")}]`;
   return [`name: ${quoted(entry.name)}`, `stdio: { cmd: ${quoted(entry.cmd)}${args} }`];
 }
 
+type Values = Readonly<Record<string, string | number | undefined>>;
+
+function fieldsOf(values: Values): string[] {
+  return Object.entries(values).flatMap(([key, value]) =>
+    value === undefined ? [] : [`${key}: ${typeof value === "number" ? value : quoted(value)}`],
+  );
+}
+
+function flow(values: Values): string {
+  return `{ ${fieldsOf(values).join(", ")} }`;
+}
+
 /** Doubles a `$` that starts a placeholder, because the input is a literal value and not a variable. */
 function quoted(text: string): string {
-  const isPlain = /^[A-Za-z][A-Za-z0-9_-]*$/.test(text) && !/^(?:true|false|null|yes|no|on|off|y|n)$/i.test(text);
-  return isPlain ? text : JSON.stringify(text).replaceAll("${", () => "$${");
+  const isPlain = /^[A-Za-z/][A-Za-z0-9_./-]*$/.test(text) && !/^(?:true|false|null|yes|no|on|off|y|n)$/i.test(text);
+  if (isPlain) return text;
+  // Expressions contain double quotes, which need no escapes inside single quotes.
+  const isReadable = text.includes('"') && !text.includes("'");
+  return (isReadable ? `'${text}'` : JSON.stringify(text)).replaceAll("${", () => "$${");
 }
 
-function topLevel(entry: Entry, root: YAMLMap | undefined, fields: readonly string[]): string[] {
-  const [key, list, port] = entry.kind === "model" ? ["llm", "models", 4000] : ["mcp", "targets", 3000];
-  if (root?.has(key)) return [];
-  return [`${key}:`, `  port: ${port}`, `  ${list}:`, ...itemLines(fields, "    ")];
-}
-
-function itemLines(fields: readonly string[], indent: string): string[] {
-  return fields.map((field, i) => `${indent}${i === 0 ? "- " : "  "}${field}`);
-}
-
-function appended(text: string, lines: readonly string[]): { text: string; line: number } | { problem: string } {
-  if (lines.length === 0) return { problem: "the list is empty or not written as a list; edit it as text" };
-  const before = text === "" || text.endsWith("\n") ? text : `${text}\n`;
-  return { text: `${before}${lines.join("\n")}\n`, line: before.split("\n").length };
-}
-
-function insideFlow(text: string, list: YAMLSeq, fields: readonly string[]): { text: string; line: number } {
-  const last = nodeRange(list.items.at(-1));
-  const at = last[1];
-  return { text: `${text.slice(0, at)}, { ${fields.join(", ")} }${text.slice(at)}`, line: lineAt(text, at) };
-}
-
-function afterLast(text: string, list: YAMLSeq, fields: readonly string[]): { text: string; line: number } {
-  const [start] = nodeRange(list.items.at(-1));
-  const dash = text.lastIndexOf("-", start);
-  const indent = text.slice(text.lastIndexOf("\n", dash) + 1, dash);
-  const end = endOfValue(text, list.items.at(-1));
-  const next = text.indexOf("\n", end);
-  const at = next < 0 ? text.length : next;
-  return {
-    text: `${text.slice(0, at)}\n${itemLines(fields, indent).join("\n")}${text.slice(at)}`,
-    line: lineAt(text, at) + 1,
-  };
-}
-
-/** Excludes trailing white space and comments, which belong to the next item. */
-function endOfValue(text: string, item: unknown): number {
-  if ((isMap(item) || isSeq(item)) && item.flow !== true && item.items.length > 0) {
-    const last = item.items.at(-1);
-    const inner = isMap(item) ? (last as { value: unknown; key: unknown }).value : last;
-    if (inner !== null && inner !== undefined) return endOfValue(text, inner);
-    if (isMap(item)) return endOfValue(text, (last as { key: unknown }).key);
-  }
-  const end = nodeRange(item)[1];
-  // A block scalar ends at the start of the next line.
-  return isScalar(item) && text[end - 1] === "\n" ? end - 1 : end;
-}
-
-function nodeRange(node: unknown): readonly [number, number, number] {
-  return (node as Node | undefined)?.range ?? [0, 0, 0];
-}
-
-function lineAt(text: string, offset: number): number {
-  return text.slice(0, offset).split("\n").length;
-}
-
-function describeProblem({ issues }: z.ZodError): string {
-  const [issue] = issues;
+/** For a union, returns the error of the alternative with the same kind. */
+function describeProblem({ issues: [issue] }: z.ZodError, entry: unknown): string {
   const inner =
-    issue?.code === "invalid_union" ? issue.errors.flat().find(({ code }) => code !== "unrecognized_keys") : issue;
-  return inner === undefined ? "not a valid entry" : `${inner.path.join(".")}: ${inner.message}`;
+    issue?.code === "invalid_union"
+      ? issue.errors
+          .filter((one) => one.every(({ path }) => path[0] !== "kind"))
+          .sort((a, b) => a.length - b.length)
+          .flat()
+          .find(({ code }) => code !== "unrecognized_keys")
+      : issue;
+  if (inner === undefined || typeof entry !== "object") return "not a valid entry";
+  return `${inner.path.join(".")}: ${inner.message}`;
 }
 
 function parseJson(text: string): unknown {

@@ -155,7 +155,7 @@ export const targetSchema = z.strictObject({
   weight: z.int().min(1).max(10_000).default(1).describe("The share of calls within its group. Default: 1."),
 });
 
-const providerName = z.enum([
+export const providerName = z.enum([
   "openAI",
   "openai",
   "anthropic",

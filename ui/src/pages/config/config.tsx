@@ -4,20 +4,24 @@
  */
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { about, isReadOnly } from "../../data/about.ts";
-import { getJson, postJson } from "../../data/api.ts";
+import { postJson } from "../../data/api.ts";
 import { type ConfigFile, configText } from "../../data/config-text.ts";
 import { dump } from "../../data/dump.ts";
 import { usePoll } from "../../data/poll.ts";
-import { param, setParams } from "../../frame/router.ts";
+import { param, setParams, withParams } from "../../frame/router.ts";
 import { fileName, visible } from "../../parts/format.ts";
 import { Json } from "../../parts/json.tsx";
 import { PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
+import { Popover } from "../../parts/popover.tsx";
 import { Status } from "../../parts/status.tsx";
 import { Tabs } from "../../parts/tabs.tsx";
+import { AddDialog } from "./add-form.tsx";
 import { DiffView } from "./diff-view.tsx";
-import { draftOf, dropDraft, keepDraft } from "./drafts.ts";
+import { draftOf, dropDraft, keepDraft, offered } from "./drafts.ts";
+import { FORMS, type FormKind } from "./forms.ts";
 import { type Judgement, JudgementView, type Problem } from "./judgement.tsx";
-import { docOf, type FieldDoc, type JsonSchema } from "./schema-doc.ts";
+import { docOf, type FieldDoc } from "./schema-doc.ts";
+import { useSchema } from "./use-schema.ts";
 import { type LineMark, YamlEditor } from "./yaml-editor.tsx";
 import { pathAt } from "./yaml-path.ts";
 
@@ -52,7 +56,25 @@ function Files() {
             ? "The file as written, with secrets redacted. Edits are checked; Save writes them."
             : "The file as written, with secrets redacted. Edits are checked, not applied."
         }
-      />
+      >
+        <Popover label="Add" title="Add to the configuration">
+          <ul class="menu">
+            {Object.entries(FORMS).map(([kind, { title }]) => (
+              <li key={kind}>
+                <a href={withParams({ add: kind })}>{title}</a>
+              </li>
+            ))}
+          </ul>
+        </Popover>
+      </PageHead>
+      {Object.hasOwn(FORMS, param("add")) ? (
+        <AddDialog
+          key={param("add")}
+          kind={param("add") as FormKind}
+          target={param("target")}
+          onClose={() => setParams({ add: "", target: "" }, { replace: true })}
+        />
+      ) : null}
       {files.length > 1 ? (
         <Tabs
           label="Files"
@@ -62,7 +84,7 @@ function Files() {
         />
       ) : null}
       {configText.error.value === undefined ? null : <p class="note bad">{visible(configText.error.value)}</p>}
-      {file ? <Editing key={`${file.file} ${file.base}`} file={file} /> : <Skeleton lines={8} />}
+      {file ? <Editing key={`${file.file} ${file.base} ${offered.value}`} file={file} /> : <Skeleton lines={8} />}
     </>
   );
 }
@@ -239,14 +261,6 @@ function Field({ field }: { field: { path: string[]; doc: FieldDoc | undefined }
       </div>
     </Panel>
   );
-}
-
-function useSchema(): JsonSchema | undefined {
-  const [schema, setSchema] = useState<JsonSchema | undefined>(undefined);
-  useEffect(() => {
-    getJson<JsonSchema>("schema").then(setSchema, () => undefined);
-  }, []);
-  return schema;
 }
 
 function marksOf({ problems, warnings }: Judgement, file: string): LineMark[] {

@@ -9,7 +9,7 @@ import { usePoll } from "../../data/poll.ts";
 import { visible } from "../../parts/format.ts";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
-import { AddModel } from "../config/add-form.tsx";
+import { AddButton } from "../config/add-form.tsx";
 import { LlmPlayground, modelNames } from "./playground.tsx";
 import { UsagePanel } from "./usage.tsx";
 
@@ -21,19 +21,21 @@ export function Llm() {
   if (backends.length === 0)
     return (
       <>
-        <PageHead title="LLM" doc="Models, chat and usage." />
+        <PageHead title="LLM" doc="Models, chat, and usage." />
         <Empty title="No models" yaml={EXAMPLE}>
           <p>
             Configured models appear here. Use one provider, several providers with failover, or a list of models. The
             demo needs no key:
           </p>
         </Empty>
-        <AddModel />
+        <div class="row">
+          <AddButton kind="model" />
+        </div>
       </>
     );
   return (
     <>
-      <PageHead title="LLM" doc="Models, chat and usage." />
+      <PageHead title="LLM" doc="Models, chat, and usage." />
       <div class="split chat-and-usage">
         {isReadOnly.value || endpoints.length === 0 ? null : (
           <LlmPlayground endpoints={endpoints} backends={backends} />
@@ -41,7 +43,6 @@ export function Llm() {
         <div class="stack">
           <UsagePanel />
           <Providers backends={backends} />
-          <AddModel />
         </div>
       </div>
     </>
@@ -49,8 +50,10 @@ export function Llm() {
 }
 
 function Providers({ backends }: { backends: readonly DumpBackend[] }) {
+  const listed = new Set(backends.flatMap(({ targets }) => listOf(targets).map(({ name }) => textOf(name))));
+  const others = modelNames(backends).filter((name) => !listed.has(name));
   return (
-    <Panel title="Models and providers" flush>
+    <Panel title="Models and providers" end={<AddButton kind="model" />} flush>
       <table>
         <thead>
           <tr>
@@ -73,13 +76,15 @@ function Providers({ backends }: { backends: readonly DumpBackend[] }) {
           )}
         </tbody>
       </table>
-      <p class="models">
-        {modelNames(backends).map((name) => (
-          <span class="chip mono" key={name}>
-            {visible(name)}
-          </span>
-        ))}
-      </p>
+      {others.length === 0 ? null : (
+        <p class="models">
+          {others.map((name) => (
+            <span class="chip mono" key={name}>
+              {visible(name)}
+            </span>
+          ))}
+        </p>
+      )}
     </Panel>
   );
 }

@@ -12,7 +12,7 @@ import { CredentialMenu } from "../../parts/credential-menu.tsx";
 import { ageText, visible } from "../../parts/format.ts";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
-import { AddServer } from "../config/add-form.tsx";
+import { AddButton } from "../config/add-form.tsx";
 import { Connections } from "./connections.tsx";
 import { LoginPanel } from "./login-panel.tsx";
 import { Playground } from "./playground.tsx";
@@ -35,7 +35,9 @@ export function Mcp() {
             Configured servers appear here. With this configuration, MCP clients connect to http://localhost:3000/mcp:
           </p>
         </Empty>
-        <AddServer />
+        <div class="row">
+          <AddButton kind="server" />
+        </div>
       </>
     );
   const current = connection.value;
@@ -56,7 +58,6 @@ export function Mcp() {
       ) : null}
       {current.state === "open" ? <Playground open={current} /> : null}
       <Targets backends={backends} />
-      <AddServer />
       <ToolCalls />
       <ToolLocks backends={backends} />
       <Sessions />
@@ -103,7 +104,7 @@ function Connecting({ endpoints, chosen }: { endpoints: readonly Endpoint[]; cho
 function Targets({ backends }: { backends: readonly DumpBackend[] }) {
   const rows = backends.flatMap((backend) => listOf(backend.targets).map((target) => ({ backend, target })));
   return (
-    <Panel title="Servers" flush>
+    <Panel title="Servers" end={<AddButton kind="server" />} flush>
       <table>
         <thead>
           <tr>

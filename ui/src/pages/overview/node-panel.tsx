@@ -42,7 +42,10 @@ export function NodePanel({ dump, id }: { dump: Dump; id: string }) {
       <div class="columns">
         <div class="stack">
           <Canaries dump={dump} kind={kind} name={name} />
-          <h3>Policies, in execution order</h3>
+          <div class="row between">
+            <h3>Policies, in execution order</h3>
+            <AddPolicy kind={kind} name={name} />
+          </div>
           {scopes.every(({ policies }) => Object.keys(policies).length === 0) ? <p class="muted">None.</p> : null}
           {scopes.map((scope) => (
             <PolicyList key={scope.title} {...scope} />
@@ -106,6 +109,22 @@ function PolicyList({ title, policies }: PolicyScope) {
         </details>
       ))}
     </>
+  );
+}
+
+/** Links to the forms on Config, for what is written in a file. */
+function AddPolicy({ kind, name }: { kind: string; name: string }) {
+  const place = placeOf(configText.value.value?.files, `${kind} ${name}`);
+  if (isReadOnly.value || kind === "backend" || place === undefined) return null;
+  const target = `${kind} ${name}`;
+  return (
+    <span class="small">
+      Add <a href={pageHref("config", { add: "rateLimit", target })}>rate limit</a>
+      {" · "}
+      <a href={pageHref("config", { add: "apiKey", target })}>API keys</a>
+      {" · "}
+      <a href={pageHref("config", { add: "authorization", target })}>rule</a>
+    </span>
   );
 }
 
