@@ -1,11 +1,12 @@
 /**
  * `node scripts/ui-pictures.mjs`: takes the screenshots of docs/web-ui.md. It starts the built gateway with the
  * configuration of a small team (two MCP servers, two models with prices, keys, a rule, a budget), sends traffic of
- * three users for a while, follows the tour in Chromium, and writes PNG files with a palette to docs/images. Needs
- * Chromium and Linux.
+ * three users for a while, follows the tour in Chromium, and writes PNG files with a palette to docs/images. Then it
+ * photographs every page in both themes at 1440 and 400 pixels, for a review of the looks, in test-artifacts/gallery.
+ * With `gallery`, it takes only these. Needs Chromium and Linux.
  */
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
@@ -81,17 +82,21 @@ const gateway = spawn(process.execPath, [join(root, "dist", "gateway.js"), "-f",
 });
 try {
   const { adminUrl, url } = await addressesOf(gateway);
-  await takePictures(adminUrl, url);
+  const browser = await chromium.launch({
+    executablePath: process.env.CHROMIUM_PATH ?? "/usr/bin/chromium",
+    args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
+  });
+  const onlyGallery = process.argv[2] === "gallery";
+  if (onlyGallery) await sendTraffic(url, 10_000);
+  else await takePictures(browser, adminUrl, url);
+  await takeGallery(browser, adminUrl);
+  await browser.close();
 } finally {
   gateway.kill("SIGTERM");
   rmSync(folder, { recursive: true, force: true });
 }
 
-async function takePictures(adminUrl, url) {
-  const browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM_PATH ?? "/usr/bin/chromium",
-    args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
-  });
+async function takePictures(browser, adminUrl, url) {
   const page = await browser.newPage({ viewport: SIZE, colorScheme: "light" });
   const picture = async (name) => {
     const bytes = palettePng(await page.screenshot({ animations: "disabled" }));
@@ -146,7 +151,28 @@ async function takePictures(adminUrl, url) {
     .first()
     .waitFor();
   await picture("ui-config.png");
-  await browser.close();
+  await page.close();
+}
+
+/** The whole page, not only what fits the window, so that nothing is overlooked. */
+async function takeGallery(browser, adminUrl) {
+  const folder = join(root, "test-artifacts", "gallery");
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  const pages = [...readFileSync(join(root, "ui/src/frame/pages.ts"), "utf8").matchAll(/\{ name: "(\w+)"/g)];
+  for (const [, name] of pages)
+    for (const width of [1440, 400])
+      for (const colorScheme of ["light", "dark"]) {
+        const page = await browser.newPage({ viewport: { width, height: 900 }, colorScheme });
+        await page.goto(`${adminUrl}/ui/${name}`);
+        await page.locator("main h1").waitFor();
+        await page.waitForFunction("document.querySelector('main .skeleton') === null");
+        const height = await page.evaluate("document.querySelector('main').scrollHeight");
+        await page.setViewportSize({ width, height: Math.min(4_000, Math.max(900, height)) });
+        await page.screenshot({ path: join(folder, `${name}-${colorScheme}-${width}.png`), animations: "disabled" });
+        await page.close();
+      }
+  console.log(`${pages.length * 4} pictures in ${folder}`);
 }
 
 /** Three users: one chats, one requests reports without permission, and agents list and call tools. */

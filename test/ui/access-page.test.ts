@@ -82,7 +82,7 @@ routes:
   await page.getByLabel("Filter items").fill("read");
   await page.getByText("1 item, 1 client", { exact: true }).waitFor();
   await page.getByLabel("Filter clients").fill("");
-  await page.getByText("Add a client with claims").click();
+  await page.getByRole("button", { name: "Add a client" }).click();
   await page.getByLabel("Claims of a token, as JSON").fill("{ not json");
   await page.getByRole("button", { name: "Review", exact: true }).click();
   await page.getByText("Claims: enter JSON such as").waitFor();

@@ -93,7 +93,7 @@ ui:
   const signIn = () => page.getByRole("link", { name: "Sign in as ann" }).click();
   await signIn();
   await page.getByText("read-only").waitFor();
-  await page.getByText("process (RSS)").waitFor();
+  await page.getByText("Process (RSS)").waitFor();
   assert.equal(await page.getByRole("heading", { name: "Log level" }).count(), 0);
   await page.getByRole("button", { name: /Sign out/ }).click();
   await page.waitForURL(/signed-out/);

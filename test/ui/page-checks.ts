@@ -20,7 +20,7 @@ export const PAGES = [
   { name: "policies", text: "applies to" },
   { name: "access", text: "Who may use which" },
   { name: "config", text: "Kept: a comment" },
-  { name: "runtime", text: "process (RSS)" },
+  { name: "runtime", text: "Process (RSS)" },
   { name: "cel", text: "Attributes" },
 ];
 

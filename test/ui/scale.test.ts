@@ -27,7 +27,7 @@ const PAGES = [
   { name: "limits", text: "limits in use" },
   { name: "policies", text: "applies to" },
   { name: "config", text: "number 0" },
-  { name: "runtime", text: "process (RSS)" },
+  { name: "runtime", text: "Process (RSS)" },
   { name: "cel", text: "Attributes" },
 ];
 

@@ -11,6 +11,8 @@ import { pathAt } from "../../ui/src/pages/config/yaml-path.ts";
 import { amountText, stateOfKey } from "../../ui/src/pages/limits/budget-texts.ts";
 import { definitionText } from "../../ui/src/pages/mcp/definition-text.ts";
 import { differences } from "../../ui/src/pages/requests/differences.ts";
+import { endTimes } from "../../ui/src/pages/requests/end-times.ts";
+import { taskRows } from "../../ui/src/pages/runtime/task-rows.ts";
 import { ticksOf, timeTicks } from "../../ui/src/parts/chart-scale.ts";
 import {
   axisDurationText,
@@ -167,7 +169,53 @@ test("control characters and direction marks become visible", () => {
 
 test("durations and sizes have a fitting precision", () => {
   assert.deepEqual([0.25, 3.06, 42, 1500, 61_000].map(durationText), ["250 µs", "3.1 ms", "42 ms", "1.50 s", "1 min"]);
+  assert.deepEqual([0.9996, 9.97, 999.6, 9_996, 59_960, 3_600_000].map(durationText), [
+    "1.0 ms",
+    "10 ms",
+    "1.00 s",
+    "10.0 s",
+    "1 min",
+    "1 h",
+  ]);
   assert.deepEqual([512, 1536, 5 * 1024 * 1024].map(bytesText), ["512 B", "1.5 KiB", "5.0 MiB"]);
+});
+
+test("the time column shows when requests ended and does not go back", () => {
+  const row = (time: string, durationMs: number) => ({ time: `2026-01-01T00:00:0${time}Z`, durationMs });
+  const shown = endTimes([row("3.000", 0.2), row("1.001", 2000.4), row("2.900", 50)]);
+  assert.deepEqual(
+    shown.map((ms) => new Date(ms).toISOString().slice(17, 23)),
+    ["03.000", "03.000", "02.950"],
+  );
+});
+
+test("tasks are rows with words, and lists in their details are rows below them", () => {
+  const rows = taskRows([
+    {
+      kind: "mcp session",
+      name: "abc",
+      ageMs: 5,
+      detail: {
+        pendingCalls: 0,
+        listening: false,
+        isOver: true,
+        sizeBytes: 2048,
+        targets: [{ name: "files", pid: 7 }],
+      },
+      children: [{ kind: "process", name: "node", ageMs: 4, detail: { pid: 7, rssBytes: 1024 } }],
+    },
+    { kind: "request", name: "GET /", ageMs: 1, detail: { id: "r1", route: null } },
+  ]);
+  assert.deepEqual(
+    rows.map(({ depth, kind, name, details }) => [depth, kind, name, details]),
+    [
+      [0, "mcp session", "abc", "pending calls 0 · over · size 2.0 KiB"],
+      [1, "target", "files", "pid 7"],
+      [1, "process", "node", "pid 7"],
+      [0, "request", "GET /", "id r1"],
+    ],
+  );
+  assert.deepEqual([rows[2]?.rssBytes, rows[3]?.requestId], [1024, "r1"]);
 });
 
 test("what a model says is taken apart into blocks; a fence that does not end holds the rest", () => {

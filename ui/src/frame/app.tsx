@@ -15,6 +15,7 @@ import { visible } from "../parts/format.ts";
 import { Empty, Skeleton } from "../parts/panel.tsx";
 import { Status } from "../parts/status.tsx";
 import { AwayBanner } from "./away-banner.tsx";
+import { HelpMenu } from "./help-menu.tsx";
 import { Icon, Mark } from "./icons.tsx";
 import { PAGES } from "./pages.ts";
 import { Palette } from "./palette.tsx";
@@ -93,12 +94,7 @@ function Rail() {
           <Icon name="search" />
           <span class="word">Search</span> <kbd class="hint">Ctrl K</kbd>
         </button>
-        {gateway?.hasDocs ? (
-          <a href="/docs/" target="_blank" rel="noreferrer">
-            <Icon name="docs" />
-            <span class="word">Docs</span>
-          </a>
-        ) : null}
+        <HelpMenu />
         <button type="button" onClick={nextTheme} title="Light, dark, or system">
           <Icon name="theme" />
           <span class="word">Theme</span> <span class="hint">{theme.value}</span>

@@ -46,10 +46,11 @@ function trimmed(value: number): string {
 
 export function durationText(ms: number | undefined): string {
   if (ms === undefined || Number.isNaN(ms)) return "–";
-  if (ms < 1) return `${Math.round(ms * 1000)} µs`;
-  if (ms < 10) return `${ms.toFixed(1)} ms`;
-  if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
+  // The limits are half a digit below the next unit, so that rounding never shows `1000 ms` or `60.0 s`.
+  if (ms < 0.9995) return `${Math.round(ms * 1000)} µs`;
+  if (ms < 9.95) return `${ms.toFixed(1)} ms`;
+  if (ms < 999.5) return `${Math.round(ms)} ms`;
+  if (ms < 59_950) return `${(ms / 1000).toFixed(ms < 9_995 ? 2 : 1)} s`;
   return ageText(ms);
 }
 
@@ -59,7 +60,8 @@ export function ageText(ms: number): string {
   const minutes = Math.floor(seconds / 60);
   if (minutes < 60) return `${minutes} min`;
   const hours = Math.floor(minutes / 60);
-  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d`;
+  if (hours >= 48) return `${Math.floor(hours / 24)} d`;
+  return minutes % 60 === 0 ? `${hours} h` : `${hours} h ${minutes % 60} min`;
 }
 
 export function bytesText(bytes: number): string {

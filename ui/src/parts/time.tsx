@@ -22,12 +22,12 @@ export function Ago({ at }: { at: number | string | undefined }) {
 }
 
 /** Tables show absolute times such as `14:03:07.120`, because relative times would change every row. */
-export function ClockTime({ at }: { at: number }) {
+export function ClockTime({ at, title }: { at: number; title?: string }) {
   const date = new Date(at);
   const two = (value: number): string => String(value).padStart(2, "0");
   const text = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}.${String(date.getMilliseconds()).padStart(3, "0")}`;
   return (
-    <time dateTime={date.toISOString()} title={date.toISOString()}>
+    <time dateTime={date.toISOString()} title={title ?? date.toISOString()}>
       {text}
     </time>
   );

@@ -7,6 +7,7 @@ import { isReadOnly } from "../../data/about.ts";
 import { postJson } from "../../data/api.ts";
 import { pageHref, param, setParams } from "../../frame/router.ts";
 import { download } from "../../parts/csv.ts";
+import { Dialog } from "../../parts/dialog.tsx";
 import { visible, wholeText } from "../../parts/format.ts";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { ScrollX } from "../../parts/scroll-x.tsx";
@@ -50,6 +51,8 @@ function parseClaims(text: string): unknown {
 
 export function Access() {
   const [claims, setClaims] = useState("");
+  const [isAdding, setIsAdding] = useState(false);
+  const [badClaims, setBadClaims] = useState<string | undefined>(undefined);
   useEffect(() => {
     if (!isReadOnly.peek() && report.peek() === undefined && !isRunning.peek()) void run("");
   }, []);
@@ -67,6 +70,9 @@ export function Access() {
     <>
       <PageHead title="Access" doc={doc}>
         {isRunning.value ? <Status level="busy">Reviewing</Status> : null}
+        <button type="button" class="button" onClick={() => setIsAdding(true)}>
+          Add a client
+        </button>
         <button type="button" class="button" disabled={isRunning.value} onClick={() => void run(claims)}>
           Run again
         </button>
@@ -88,10 +94,21 @@ export function Access() {
       ) : (
         <Review {...report.value} />
       )}
-      <details class="add">
-        <summary class="button">Add a client with claims</summary>
-        <div class="panel">
-          <div class="body stack">
+      {isAdding ? (
+        <Dialog title="Add a client" onClose={() => setIsAdding(false)}>
+          <form
+            class="stack"
+            onSubmit={(event) => {
+              event.preventDefault();
+              try {
+                parseClaims(claims);
+                setIsAdding(false);
+                void run(claims);
+              } catch (error) {
+                setBadClaims((error as Error).message);
+              }
+            }}
+          >
             <label class="field">
               <span>Claims of a token, as JSON</span>
               <textarea
@@ -99,17 +116,24 @@ export function Access() {
                 rows={4}
                 placeholder={'{"sub": "ada", "groups": ["ops"]}'}
                 value={claims}
-                onInput={(event) => setClaims(event.currentTarget.value)}
+                onInput={(event) => {
+                  setClaims(event.currentTarget.value);
+                  setBadClaims(undefined);
+                }}
               />
             </label>
+            {badClaims === undefined ? null : <p class="note bad">{badClaims}</p>}
             <div class="row end">
-              <button type="button" class="button primary" disabled={isRunning.value} onClick={() => void run(claims)}>
+              <button type="button" class="button" onClick={() => setIsAdding(false)}>
+                Cancel
+              </button>
+              <button type="submit" class="button primary" disabled={isRunning.value}>
                 Review
               </button>
             </div>
-          </div>
-        </div>
-      </details>
+          </form>
+        </Dialog>
+      ) : null}
     </>
   );
 }

@@ -155,8 +155,8 @@ function Shown({ result }: { result: Result }) {
           <table>
             <thead>
               <tr>
-                <th scope="col">part</th>
-                <th scope="col">value</th>
+                <th scope="col">Part</th>
+                <th scope="col">Value</th>
               </tr>
             </thead>
             <tbody>

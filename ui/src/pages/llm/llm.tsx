@@ -57,9 +57,9 @@ function Providers({ backends }: { backends: readonly DumpBackend[] }) {
       <table>
         <thead>
           <tr>
-            <th scope="col">provider</th>
-            <th scope="col">address</th>
-            <th scope="col">state</th>
+            <th scope="col">Provider</th>
+            <th scope="col">Address</th>
+            <th scope="col">State</th>
           </tr>
         </thead>
         <tbody>

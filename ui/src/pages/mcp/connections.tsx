@@ -36,11 +36,11 @@ export function Connections() {
       <table>
         <thead>
           <tr>
-            <th scope="col">user</th>
-            <th scope="col">server</th>
-            <th scope="col">scope</th>
-            <th scope="col">connected</th>
-            <th scope="col">action</th>
+            <th scope="col">User</th>
+            <th scope="col">Server</th>
+            <th scope="col">Scope</th>
+            <th scope="col">Connected</th>
+            <th scope="col">Action</th>
           </tr>
         </thead>
         <tbody>

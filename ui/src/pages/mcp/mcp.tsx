@@ -108,11 +108,11 @@ function Targets({ backends }: { backends: readonly DumpBackend[] }) {
       <table>
         <thead>
           <tr>
-            <th scope="col">name</th>
-            <th scope="col">backend</th>
-            <th scope="col">command or URL</th>
-            <th scope="col">state</th>
-            <th scope="col">last error</th>
+            <th scope="col">Name</th>
+            <th scope="col">Backend</th>
+            <th scope="col">Command or URL</th>
+            <th scope="col">State</th>
+            <th scope="col">Last error</th>
           </tr>
         </thead>
         <tbody>

@@ -10,9 +10,10 @@ import { pageHref } from "../../frame/router.ts";
 import { Fold } from "../../parts/fold.tsx";
 import { ageText, visible, wholeText } from "../../parts/format.ts";
 import { Panel } from "../../parts/panel.tsx";
+import { ScrollX } from "../../parts/scroll-x.tsx";
 import { Status } from "../../parts/status.tsx";
 import { SureButton } from "../../parts/sure-button.tsx";
-import { Branch } from "../runtime/task-tree.tsx";
+import { TaskRows } from "../runtime/task-table.tsx";
 import { PLAYGROUND_CLIENT } from "./mcp-client.ts";
 
 const SHOWN = 100;
@@ -48,7 +49,13 @@ export function Sessions() {
       below={
         backends.some(({ children }) => (children ?? []).length > 0) ? (
           <div class="inset">
-            <Fold title="Processes and connections">{() => <Branch list={backends} />}</Fold>
+            <Fold title="Processes and connections">
+              {() => (
+                <ScrollX>
+                  <TaskRows list={backends} />
+                </ScrollX>
+              )}
+            </Fold>
           </div>
         ) : null
       }

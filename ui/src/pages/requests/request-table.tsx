@@ -8,6 +8,7 @@ import { durationText, visible, wholeText } from "../../parts/format.ts";
 import { levelOfRequest, Status } from "../../parts/status.tsx";
 import { ClockTime } from "../../parts/time.tsx";
 import { useWindowed } from "../../parts/windowed.ts";
+import { endTimes } from "./end-times.ts";
 
 /** The height is in pixels and must match the style sheet. */
 const ROW_HEIGHT = 28;
@@ -15,6 +16,8 @@ const ROW_HEIGHT = 28;
 export function RequestTable({ rows, selected = "" }: { rows: readonly RequestRow[]; selected?: string }) {
   const body = useRef<HTMLTableSectionElement>(null);
   const { from, to, before, after } = useWindowed(rows.length, ROW_HEIGHT, body);
+  const shown = rows.slice(from, to);
+  const ends = endTimes(shown);
   return (
     <table class="requests" aria-rowcount={rows.length + 1}>
       <thead>
@@ -35,8 +38,8 @@ export function RequestTable({ rows, selected = "" }: { rows: readonly RequestRo
       </thead>
       <tbody ref={body}>
         {before > 0 ? <Gap height={before} /> : null}
-        {rows.slice(from, to).map((row) => (
-          <Row key={`${row.seq} ${row.time}`} row={row} isSelected={row.id === selected} />
+        {shown.map((row, i) => (
+          <Row key={`${row.seq} ${row.time}`} row={row} endedMs={ends[i] ?? 0} isSelected={row.id === selected} />
         ))}
         {after > 0 ? <Gap height={after} /> : null}
       </tbody>
@@ -52,7 +55,7 @@ function Gap({ height }: { height: number }) {
   );
 }
 
-function Row({ row, isSelected }: { row: RequestRow; isSelected: boolean }) {
+function Row({ row, endedMs, isSelected }: { row: RequestRow; endedMs: number; isSelected: boolean }) {
   const href = page.value === "requests" ? withParams({ id: row.id, event: "" }) : pageHref("requests", { id: row.id });
   const open = (): void => navigate(href);
   return (
@@ -63,7 +66,7 @@ function Row({ row, isSelected }: { row: RequestRow; isSelected: boolean }) {
       }}
     >
       <td class="mono muted">
-        <ClockTime at={Date.parse(row.time)} />
+        <ClockTime at={endedMs} title={`started ${row.time}`} />
       </td>
       <td class="mono" title={visible(row.what)}>
         <a href={href} aria-current={isSelected ? "true" : undefined}>

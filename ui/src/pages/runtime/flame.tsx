@@ -61,13 +61,13 @@ export function Flame({ profile }: { profile: Profile }) {
       <table>
         <thead>
           <tr>
-            <th scope="col">function</th>
-            <th scope="col">file</th>
+            <th scope="col">Function</th>
+            <th scope="col">File</th>
             <th scope="col" class="number">
-              self
+              Self
             </th>
             <th scope="col" class="number">
-              share
+              Share
             </th>
           </tr>
         </thead>

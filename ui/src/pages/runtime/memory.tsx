@@ -32,24 +32,32 @@ export function Memory() {
       <div class="stack">
         <table>
           <tbody>
-            <Row name="process (RSS)" used={process.rssBytes} of={process.peakRssBytes} />
-            <Row name="heap" used={heap.usedBytes} of={heap.totalBytes} />
-            <Row name="external" used={external.bytes} of={process.rssBytes} />
-            {spaces.map(({ name, usedBytes, sizeBytes }) => (
-              <Row key={name} name={name.replaceAll("_", " ")} used={usedBytes} of={sizeBytes} isInner />
-            ))}
+            <Row name="Process (RSS)" used={process.rssBytes} of={process.peakRssBytes} />
+            <Row name="Heap" used={heap.usedBytes} of={heap.totalBytes} />
+            <Row name="External" used={external.bytes} of={process.rssBytes} />
           </tbody>
         </table>
         <Fold title="By component">{() => <Json value={report.parts} open={1} />}</Fold>
+        <Fold title="Advanced: V8 heap spaces">
+          {() => (
+            <table>
+              <tbody>
+                {spaces.map(({ name, usedBytes, sizeBytes }) => (
+                  <Row key={name} name={name.replaceAll("_", " ")} used={usedBytes} of={sizeBytes} />
+                ))}
+              </tbody>
+            </table>
+          )}
+        </Fold>
       </div>
     </Panel>
   );
 }
 
-function Row({ name, used, of, isInner = false }: { name: string; used: number; of: number; isInner?: boolean }) {
+function Row({ name, used, of }: { name: string; used: number; of: number }) {
   return (
     <tr>
-      <td class={isInner ? "muted" : ""}>{name}</td>
+      <td>{name}</td>
       <td class="gauge-cell">
         <span class="gauge" aria-hidden="true">
           <span style={{ width: `${of === 0 ? 0 : Math.min(100, (used / of) * 100)}%` }} />

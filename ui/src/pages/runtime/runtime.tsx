@@ -6,19 +6,17 @@ import { PageHead } from "../../parts/panel.tsx";
 import { LogLevel } from "./log-level.tsx";
 import { Memory } from "./memory.tsx";
 import { ProfilePanel } from "./profile-panel.tsx";
-import { TaskTree } from "./task-tree.tsx";
+import { TaskTable } from "./task-table.tsx";
 
 export function Runtime() {
   return (
     <>
-      <PageHead title="Runtime" doc="Log level, memory, tasks and profiles." />
-      <div class="split two">
-        <div class="stack">
-          {mayOperate.value ? <LogLevel /> : null}
-          <TaskTree />
-        </div>
+      <PageHead title="Runtime" doc="Log level, memory, tasks, and profiles." />
+      <div class="columns">
+        {mayOperate.value ? <LogLevel /> : null}
         <Memory />
       </div>
+      <TaskTable />
       {isReadOnly.value ? null : <ProfilePanel />}
     </>
   );

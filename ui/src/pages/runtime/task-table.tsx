@@ -1,0 +1,67 @@
+/**
+ * Shows the tasks of the process: listeners, requests in flight, sessions, child processes, and background work.
+ */
+import { usePoll } from "../../data/poll.ts";
+import { type Task, tasks } from "../../data/tasks.ts";
+import { pageHref } from "../../frame/router.ts";
+import { ageText, bytesText, visible } from "../../parts/format.ts";
+import { Panel, Skeleton } from "../../parts/panel.tsx";
+import { taskRows } from "./task-rows.ts";
+
+const INDENT_PX = 16;
+
+export function TaskTable() {
+  const report = usePoll(tasks);
+  return (
+    <Panel
+      title="Tasks"
+      end={
+        report ? (
+          <span class="muted">
+            PID {report.process.pid} · uptime {ageText(report.process.ageMs)} · {bytesText(report.process.rssBytes)}
+          </span>
+        ) : null
+      }
+      flush
+    >
+      {report ? <TaskRows list={report.tasks} /> : <Skeleton />}
+    </Panel>
+  );
+}
+
+export function TaskRows({ list }: { list: readonly Task[] }) {
+  return (
+    <table>
+      <thead>
+        <tr>
+          <th scope="col">Task</th>
+          <th scope="col">Kind</th>
+          <th scope="col" class="number">
+            Age
+          </th>
+          <th scope="col" class="number">
+            Memory
+          </th>
+          <th scope="col">Details</th>
+        </tr>
+      </thead>
+      <tbody>
+        {taskRows(list).map(({ depth, kind, name, ageMs, rssBytes, requestId, details }, i) => (
+          <tr key={`${i} ${kind} ${name}`}>
+            <td class="mono" style={{ paddingLeft: `${8 + depth * INDENT_PX}px` }}>
+              {requestId === undefined ? (
+                visible(name)
+              ) : (
+                <a href={pageHref("requests", { id: requestId })}>{visible(name)}</a>
+              )}
+            </td>
+            <td class="muted">{visible(kind)}</td>
+            <td class="number">{ageMs === undefined ? "" : ageText(ageMs)}</td>
+            <td class="number">{rssBytes === undefined ? "" : bytesText(rssBytes)}</td>
+            <td class="muted wrap">{details}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
