@@ -76,8 +76,8 @@ function finishedRequests(count = 1, status = 200) {
     recent.begin(exchange);
     recent.settled(exchange, { status, end: "complete", responseBytes: 3 }, 1);
   }
-  return async (expression: string, requestId = `request-${count - 1}`) => {
-    const body = JSON.stringify({ expression, requestId });
+  return async (expression: string, asked: string | readonly string[] = `request-${count - 1}`) => {
+    const body = JSON.stringify({ expression, [typeof asked === "string" ? "requestId" : "requestIds"]: asked });
     return (await callAdmin(celEndpoint(recent), "", { method: "POST", body })).json();
   };
 }
@@ -116,4 +116,22 @@ test("reading headers that are no longer kept fails with the reason", async () =
   }
   const failed = finishedRequests(WITH_HEADERS + 1, 500);
   assert.equal((await failed('request.headers["x-role"]', "request-0")).value, "dev");
+});
+
+test("several requests are evaluated at once, and unknown ones are left out", async () => {
+  const evaluate = finishedRequests(WITH_HEADERS + 2);
+  const ask = (expression: string) => evaluate(expression, ["request-65", "unknown", "request-0"]);
+  assert.deepEqual((await ask('response.code == 200 && request.path == "/a"')).results, [
+    { id: "request-65", value: true },
+    { id: "request-0", value: true },
+  ]);
+  assert.deepEqual((await ask('request.headers["x-role"] == "other"')).results, [
+    { id: "request-65", value: false },
+    { id: "request-0", error: "headers: headers of successful requests are kept only for the last 64 requests" },
+  ]);
+  assert.deepEqual((await ask("response.code")).results, [
+    { id: "request-65", error: "the result is not a bool" },
+    { id: "request-0", error: "the result is not a bool" },
+  ]);
+  assert.match(String((await ask("response.")).error), /syntax error/);
 });

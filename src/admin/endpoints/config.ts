@@ -1,14 +1,15 @@
 /**
  * `POST /debug/cel` evaluates an expression on a recent request, or on attributes given as JSON, and shows each clause
- * with its value. Credentials are redacted as in the trace. `/config_dump` returns the loaded configuration (spec 4.2).
+ * with its value; with several requests, it returns only whether each matches. Credentials are redacted as in the trace. `/config_dump` returns the loaded configuration (spec 4.2).
  */
 
-import { runInSlices } from "../../base/sliced-work.ts";
+import { runInSlices, type Steps } from "../../base/sliced-work.ts";
 import { compileExpression, type Expression, ExpressionError } from "../../cel/expression.ts";
 import { type AttributeSource, plainAttributes } from "../../cel/values/activation.ts";
 import { celHeaders } from "../../cel/values/headers.ts";
 import { safeJsonInSteps } from "../../json/safe-json.ts";
 import type { JsonObject } from "../../observe/trace/events.ts";
+import type { RequestDetail } from "../../observe/trace/request-record.ts";
 import { type RecentRequests, WITH_HEADERS } from "../../pipeline/records/recent-requests.ts";
 import {
   type AdminEndpoint,
@@ -19,20 +20,21 @@ import {
 } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
-const USAGE = 'send JSON: {"expression": "<CEL>", "requestId": "<id>"} or {"expression": "<CEL>", "attributes": {…}}\n';
+const USAGE = 'send JSON: {"expression": "<CEL>", "requestId": "<id>"}, "requestIds": ["<id>"], or "attributes": {…}\n';
 
 export function celEndpoint(recent: RecentRequests): AdminEndpoint {
   return {
     path: ADMIN_PATHS.cel,
-    doc: 'POST {"expression", "requestId" | "attributes"}: evaluates the expression, part by part.',
+    doc: 'POST {"expression", "requestId" | "requestIds" | "attributes"}: evaluates the expression, part by part.',
     async POST(request) {
       const query = await readQuery(request);
       if (query === undefined) return textResponse(400, USAGE);
+      if (query.requestIds !== undefined) return evaluateAll(query.expression, query.requestIds, recent);
       if (query.requestId === undefined)
         return evaluate(query.expression, plainAttributes(asCelValues(query.attributes ?? {})));
       const found = recent.find(query.requestId)[0];
       if (!found) return textResponse(404, `no request ${JSON.stringify(query.requestId)} among the recent ones\n`);
-      return evaluate(query.expression, plainAttributes(withMissingFields(asCelValues(found.requestState))));
+      return evaluate(query.expression, attributesOf(found));
     },
   };
 }
@@ -44,6 +46,7 @@ const NO_ARGUMENTS = "arguments are not kept after a call has ended";
 interface Question {
   readonly expression: string;
   readonly requestId?: string;
+  readonly requestIds?: readonly string[];
   readonly attributes?: JsonObject;
 }
 
@@ -55,26 +58,67 @@ async function readQuery(request: AdminRequest): Promise<Question | undefined> {
     return undefined;
   }
   if (!isObject(value) || typeof value.expression !== "string") return undefined;
-  const { expression, requestId, attributes } = value;
+  const { expression, requestId, requestIds, attributes } = value;
   if (requestId !== undefined && typeof requestId !== "string") return undefined;
+  if (requestIds !== undefined) return isStrings(requestIds) ? { expression, requestIds } : undefined;
   if (attributes !== undefined && !isObject(attributes)) return undefined;
   return { expression, ...(requestId === undefined ? {} : { requestId }), ...(attributes ? { attributes } : {}) };
 }
 
 function evaluate(source: string, attributes: AttributeSource): AdminResponse {
-  let expression: Expression;
-  try {
-    expression = compileExpression(source);
-  } catch (error) {
-    if (error instanceof ExpressionError) return jsonResponse({ error: error.message }, 400);
-    throw error;
-  }
+  const expression = compiled(source);
+  if ("status" in expression) return expression;
   const result = expression.evaluate(attributes);
   return jsonResponse({
     ...(result.ok ? { value: result.value } : { error: result.error }),
     reads: [...expression.paths],
     clauses: expression.explain(attributes),
   });
+}
+
+interface MatchResult {
+  readonly id: string;
+  readonly value?: boolean;
+  readonly error?: string;
+}
+
+/** Compiles the expression once, which takes longer than evaluating it. Unknown requests are left out. */
+async function evaluateAll(source: string, ids: readonly string[], recent: RecentRequests): Promise<AdminResponse> {
+  const expression = compiled(source);
+  if ("status" in expression) return expression;
+  return jsonResponse({ results: await runInSlices(matchesInSteps(expression, ids, recent), () => false) });
+}
+
+function* matchesInSteps(
+  expression: Expression,
+  ids: readonly string[],
+  recent: RecentRequests,
+): Steps<readonly MatchResult[]> {
+  const results: MatchResult[] = [];
+  for (const id of ids) {
+    const found = recent.find(id)[0];
+    if (found) results.push({ id, ...matchOf(expression.evaluate(attributesOf(found))) });
+    yield;
+  }
+  return results;
+}
+
+function matchOf(result: ReturnType<Expression["evaluate"]>): Omit<MatchResult, "id"> {
+  if (!result.ok) return { error: result.error };
+  return typeof result.value === "boolean" ? { value: result.value } : { error: "the result is not a bool" };
+}
+
+function compiled(source: string): Expression | AdminResponse {
+  try {
+    return compileExpression(source);
+  } catch (error) {
+    if (error instanceof ExpressionError) return jsonResponse({ error: error.message }, 400);
+    throw error;
+  }
+}
+
+function attributesOf({ requestState }: RequestDetail): AttributeSource {
+  return plainAttributes(withMissingFields(asCelValues(requestState)));
 }
 
 /** JSON has neither timestamps nor maps with case-insensitive names. */
@@ -119,6 +163,10 @@ function failOnRead(part: Record<string, unknown>, field: string, reason: string
       throw new Error(`${field}: ${reason}`);
     },
   });
+}
+
+function isStrings(value: unknown): value is string[] {
+  return Array.isArray(value) && value.every((item) => typeof item === "string");
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

@@ -10,6 +10,11 @@ const MAX_IDS = 200;
 
 const questionSchema = z.strictObject({ expression: z.string(), ids: z.array(z.string()).max(MAX_IDS) });
 
+interface Evaluated {
+  readonly results?: readonly { readonly id: string; readonly value?: boolean; readonly error?: string }[];
+  readonly error?: string;
+}
+
 export function matchingEndpoint(endpoints: () => readonly AdminEndpoint[]): AdminEndpoint {
   return {
     path: "/ui/api/matching",
@@ -19,21 +24,18 @@ export function matchingEndpoint(endpoints: () => readonly AdminEndpoint[]): Adm
       if (!parsed.success) return textResponse(400, `${z.prettifyError(parsed.error)}\n`);
       const evaluate = endpoints().find(({ path }) => path === ADMIN_PATHS.cel)?.POST;
       if (!evaluate) return textResponse(404, "not found\n");
-      const matching: string[] = [];
-      const errors: [id: string, message: string][] = [];
-      for (const requestId of parsed.data.ids) {
-        const question = Buffer.from(JSON.stringify({ expression: parsed.data.expression, requestId }));
-        const response = await evaluate({ ...request, path: ADMIN_PATHS.cel, body: async () => question });
-        const body =
-          "body" in response ? (parseJson(Buffer.from(response.body)) as { value?: unknown; error?: string }) : {};
-        if (response.status === 400)
-          return jsonResponse({ matching: [], errors: [], error: body?.error ?? "not a valid expression" });
-        if (response.status !== 200) errors.push([requestId, "the request is no longer in memory"]);
-        else if (body?.error !== undefined) errors.push([requestId, body.error]);
-        else if (body?.value === true) matching.push(requestId);
-        else if (body?.value !== false) errors.push([requestId, "the result is not a bool"]);
-      }
-      return jsonResponse({ matching, errors });
+      const { expression, ids } = parsed.data;
+      const question = Buffer.from(JSON.stringify({ expression, requestIds: ids }));
+      const response = await evaluate({ ...request, path: ADMIN_PATHS.cel, body: async () => question });
+      const { results = [], error } = "body" in response ? (parseJson(Buffer.from(response.body)) as Evaluated) : {};
+      if (response.status !== 200)
+        return jsonResponse({ matching: [], errors: [], error: error ?? "not a valid expression" });
+      const known = new Map(results.map((result) => [result.id, result]));
+      const errors = ids.flatMap((id) => {
+        const reason = known.has(id) ? known.get(id)?.error : "the request is no longer in memory";
+        return reason === undefined ? [] : [[id, reason]];
+      });
+      return jsonResponse({ matching: ids.filter((id) => known.get(id)?.value === true), errors });
     },
   };
 }
