@@ -27,7 +27,7 @@ import { debounce } from "./debounce.ts";
 import { createHeldObjects } from "./held-objects.ts";
 import { electLeader, type Leader } from "./leader-election.ts";
 import { createPeerReporter } from "./peer-reports.ts";
-import { createTokenReviews, openSnapshotServer, type SnapshotServer } from "./snapshot-server.ts";
+import { createTokenReviews, openSnapshotServer, replicaAddress, type SnapshotServer } from "./snapshot-server.ts";
 import { createStatusWriter, desiredStatuses, type GatewayState, heldStatuses, waitingStatuses } from "./status.ts";
 
 const QUIET_MS = 50;
@@ -116,6 +116,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
   });
   const server: SnapshotServer = await openSnapshotServer({
     ...options.listen,
+    replicaHost: options.host,
     tls: certificate,
     reviews: createTokenReviews(client, clock),
     clock,
@@ -143,7 +144,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
   leader = electLeader({
     ...options,
     name: LEASE_NAME,
-    address: `${options.host.includes(":") ? `[${options.host}]` : options.host}:${server.port}`,
+    address: replicaAddress(options.host, server.port),
     changed() {
       if (isLeader()) ledSinceMs = clock.monotonicMs();
       reporter.soon();

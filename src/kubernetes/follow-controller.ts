@@ -4,6 +4,7 @@
  */
 import { randomUUID } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { isIP } from "node:net";
 import { join } from "node:path";
 import type { Clock, Timer } from "../base/clock.ts";
 import { replaceFile } from "../base/files.ts";
@@ -14,9 +15,10 @@ import type { ClusterInput } from "../config/prepare.ts";
 import type { EndpointDirectory } from "../core/policy.ts";
 import { openHttpPool } from "../http/client/http-pool.ts";
 import { HeaderList } from "../http/headers.ts";
+import type { HttpPool } from "../http/http-client.ts";
 import { createSseParser } from "../http/sse.ts";
 import type { Logger } from "../observe/log/logger.ts";
-import { STREAM_HEADER } from "./peer-reports.ts";
+import { REPLICA_HEADER, STREAM_HEADER } from "./peer-reports.ts";
 
 const MAX_SNAPSHOT_BYTES = 64 * 1024 * 1024;
 const IDLE_MS = 15_000;
@@ -64,6 +66,11 @@ export function followController(options: FollowOptions): Following {
    * Changes with each connection, so that the controller does not attribute an old acknowledgment to a new connection.
    */
   let streamId = "";
+  /**
+   * Connects to the replica that has the stream. Another one might stop before it reports the acknowledgment to the
+   * leader.
+   */
+  let replica: HttpPool | undefined;
   let abort = (): void => undefined;
   let arrived = (): void => undefined;
   const first = new Promise<void>((resolve) => {
@@ -100,6 +107,16 @@ export function followController(options: FollowOptions): Following {
     });
   }
 
+  function useReplica(address: string | undefined): void {
+    replica?.close();
+    replica = undefined;
+    const [, six, four, number] = /^(?:\[([0-9a-f:.]+)\]|([0-9.]+)):(\d{1,5})$/i.exec(address ?? "") ?? [];
+    const target = six ?? four;
+    if (target === undefined || isIP(target) === 0) return;
+    const named = isIP(host) === 0 ? { servername: host } : {};
+    replica = openHttpPool({ protocol: "https", host: target, port: Number(number), tls: { ...tls, ...named } }, clock);
+  }
+
   /** The acknowledgment is retried until the controller accepts it or a newer one replaces it. */
   function acknowledge({ version }: Snapshot, { isServed, problems, failures: failed }: Applied): void {
     const refused = failed.map(({ document, message }) => ({ policy: documentKey(document), message }));
@@ -117,9 +134,12 @@ export function followController(options: FollowOptions): Following {
       timeout.cancel();
       return isFirst;
     };
+    const direct = replica;
     const fail = (reason: string): void => {
       if (!finish()) return;
       logger.debug("acknowledgment failed; retrying", { reason });
+      // The replica may be out of reach except through its load balancer.
+      if (direct !== undefined && direct === replica) useReplica(undefined);
       if (!isStopped && latestAck === body) ackRetry = clock.after(ACK_RETRY_MS, () => sendAck(body));
     };
     let abortAck = (): void => undefined;
@@ -131,7 +151,7 @@ export function followController(options: FollowOptions): Following {
       const headers = headersOf();
       headers.set("content-length", String(body.length));
       let status = 0;
-      const call = pool.send(
+      const call = (direct ?? pool).send(
         { method: "POST", path: `/v1/acks/${gateway}/${options.instance}`, headers, body },
         {
           head(code) {
@@ -181,8 +201,9 @@ export function followController(options: FollowOptions): Following {
       const call = pool.send(
         { method: "GET", path: `/v1/snapshots/${gateway}/${options.instance}`, headers: headersOf() },
         {
-          head(code) {
+          head(code, headers) {
             status = code;
+            if (!isOver) useReplica(code === 200 ? headers.get(REPLICA_HEADER) : undefined);
           },
           data(chunk) {
             idle.cancel();
@@ -236,6 +257,7 @@ export function followController(options: FollowOptions): Following {
       ackRetry?.cancel();
       disk.cancel();
       abort();
+      replica?.close();
       pool.close();
     },
   };

@@ -19,6 +19,8 @@ const ACK_KEPT_MS = 60_000;
 const MAX_PEERS = 64;
 /** Identifies a stream in its acknowledgments, which may arrive at another replica. */
 export const STREAM_HEADER = "x-gateway-stream";
+/** Contains `address:port` of the replica that has the stream, for its acknowledgments. */
+export const REPLICA_HEADER = "x-gateway-replica";
 
 export interface Ack {
   readonly version: string;
@@ -62,20 +64,32 @@ export function createReplicaReports(clock: Clock, streams: () => Iterable<Conne
 
   function prune(): void {
     const nowMs = clock.monotonicMs();
-    const connected = new Set([...streams()].map(({ id }) => id));
-    for (const [id, { atMs }] of acks) if (!connected.has(id) && nowMs - atMs > ACK_KEPT_MS) acks.delete(id);
     for (const [name, { atMs }] of peers) if (nowMs - atMs > FRESH_MS) peers.delete(name);
+    const connected = new Set(allStreams().map(({ id }) => id));
+    for (const [id, { atMs }] of acks) if (!connected.has(id) && nowMs - atMs > ACK_KEPT_MS) acks.delete(id);
+  }
+
+  const allStreams = (): ConnectedStream[] => [
+    ...streams(),
+    ...[...peers.values()].flatMap(({ report }) => report.streams),
+  ];
+
+  function keep({ stream, sequence, ack }: ReceivedAck): void {
+    if ((acks.get(stream)?.sequence ?? -1) <= sequence)
+      acks.set(stream, { stream, sequence, ack, atMs: clock.monotonicMs() });
   }
 
   return {
     acknowledged(stream, sequence, ack) {
       prune();
-      if ((acks.get(stream)?.sequence ?? -1) <= sequence)
-        acks.set(stream, { stream, sequence, ack, atMs: clock.monotonicMs() });
+      keep({ stream, sequence, ack });
     },
     received(replica, report) {
       prune();
-      if (peers.has(replica) || peers.size < MAX_PEERS) peers.set(replica, { report, atMs: clock.monotonicMs() });
+      if (!peers.has(replica) && peers.size >= MAX_PEERS) return;
+      peers.set(replica, { report, atMs: clock.monotonicMs() });
+      // The acknowledgment of a stream is still valid when the replica that received it stops.
+      for (const one of report.acks) keep(one);
     },
     own() {
       prune();
@@ -86,17 +100,12 @@ export function createReplicaReports(clock: Clock, streams: () => Iterable<Conne
     },
     instances(gateway) {
       prune();
-      const reports = [...peers.values()].map(({ report }) => report);
       const ids = new Set(
-        [...streams(), ...reports.flatMap((report) => report.streams)]
+        allStreams()
           .filter((stream) => stream.gateway === gateway)
           .map(({ id }) => id),
       );
-      const latest = new Map<string, ReceivedAck>();
-      for (const one of [...acks.values(), ...reports.flatMap((report) => report.acks)])
-        if (ids.has(one.stream) && (latest.get(one.stream)?.sequence ?? -1) <= one.sequence)
-          latest.set(one.stream, one);
-      return [...ids].map((id) => ({ ack: latest.get(id)?.ack }));
+      return [...ids].map((id) => ({ ack: acks.get(id)?.ack }));
     },
   };
 }

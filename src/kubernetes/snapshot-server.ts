@@ -19,6 +19,7 @@ import {
   createReplicaReports,
   type Instance,
   isPeer,
+  REPLICA_HEADER,
   type ReplicaReport,
   readAck,
   readReport,
@@ -45,6 +46,8 @@ export interface SnapshotServer {
 export interface SnapshotServerOptions {
   readonly host: string;
   readonly port: number;
+  /** Data planes and other replicas reach this replica at this address. */
+  readonly replicaHost: string;
   readonly tls: { readonly cert: string; readonly key: string };
   readonly reviews: TokenReviews;
   readonly clock: Clock;
@@ -115,7 +118,12 @@ export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<
     streams.get(key)?.response.destroy();
     const stream: Stream = { id, gateway, response, sent: "" };
     streams.set(key, stream);
-    response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store", ...CLOSE });
+    response.writeHead(200, {
+      "content-type": "text/event-stream",
+      "cache-control": "no-store",
+      [REPLICA_HEADER]: addressOfReplica(),
+      ...CLOSE,
+    });
     response.write(": connected\n\n");
     response.on("close", () => {
       if (streams.get(key) === stream) streams.delete(key);
@@ -158,10 +166,14 @@ export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<
       if (parts.isConnected()) response.write(":\n\n");
       else response.end();
   });
-  const address = server.address();
+  const boundPort = (): number => {
+    const address = server.address();
+    return typeof address === "object" && address ? address.port : parts.port;
+  };
+  const addressOfReplica = (): string => replicaAddress(parts.replicaHost, boundPort());
 
   return {
-    port: typeof address === "object" && address ? address.port : parts.port,
+    port: boundPort(),
     publish(next) {
       snapshots = new Map(
         [...next].map(([gateway, snapshot]) => {
@@ -183,6 +195,10 @@ export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<
       server.closeAllConnections();
     },
   };
+}
+
+export function replicaAddress(host: string, port: number): string {
+  return `${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
 function refuse(response: ServerResponse, status: number, text: string): undefined {

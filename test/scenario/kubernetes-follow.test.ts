@@ -72,6 +72,7 @@ function setup(t: TestContext): Setup {
     async serve(port = 0) {
       let news = (): void => undefined;
       const server = await openSnapshotServer({
+        replicaHost: "127.0.0.1",
         host: "127.0.0.1",
         port,
         tls: certificate,
