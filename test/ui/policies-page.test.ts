@@ -16,7 +16,10 @@ before(async () => {
 after(() => browser?.close());
 
 test("routes are filtered by their policies, which lead to their lines", { skip }, async (context) => {
-  const plain = Array.from({ length: 20 }, (_unused, i) => `plain-${i}`);
+  const plain = Array.from(
+    { length: 20 },
+    (_unused, i) => `plain-${i}${i === 3 ? "-with-a-very-long-name".repeat(5) : ""}`,
+  );
   const gateway = await gatewayFor(
     context,
     `
@@ -46,6 +49,14 @@ ${plain.map((name) => `  - { name: ${name}, matches: [{ path: { pathPrefix: /${n
   const routes = page.locator(".pick a");
   await page.getByRole("heading", { name: "22 routes" }).waitFor();
   await page.getByRole("heading", { name: "limited", exact: true }).waitFor();
+  const edges = await page
+    .locator(".split.side > .panel")
+    .first()
+    .evaluate((panel) => [
+      panel.getBoundingClientRect().right,
+      ...[...panel.querySelectorAll(".route-filters > *, .hint")].map((one) => one.getBoundingClientRect().right),
+    ]);
+  assert.equal(Math.max(...edges), edges[0], "a long name pushes nothing out of the list");
 
   await page.getByRole("button", { name: "has policies" }).click();
   await page.getByRole("heading", { name: "2 of 22 routes" }).waitFor();

@@ -41,7 +41,10 @@ export function PoliciesPage() {
         <Empty title="No routes" />
       ) : (
         <div class="split side">
-          <Panel title={countText(shown.length, routes.length)} flush>
+          <section class="panel">
+            <header>
+              <h2>{countText(shown.length, routes.length)}</h2>
+            </header>
             {routes.length > FILTERED_ROUTES ? <Filters kinds={kinds} /> : null}
             <PickList
               rowHeight={28}
@@ -60,7 +63,7 @@ export function PoliciesPage() {
                 ),
               }))}
             />
-          </Panel>
+          </section>
           <Effective dump={loaded} name={name} />
         </div>
       )}
