@@ -7,6 +7,7 @@ import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { type TestContext, test } from "node:test";
 import { connect as connectTls, createServer as createTlsServer, type TLSSocket } from "node:tls";
 import { formatProxyHeader } from "../../src/http/proxy-protocol.ts";
+import { fakeClock } from "../support/fake-clock.ts";
 import { startGateway } from "../support/gateway.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
 import { certificates } from "../support/tls/certificates.ts";
@@ -299,6 +300,21 @@ routes: [{ policies: { directResponse: { status: 200, body: web } } }]
   assert.equal(await ask(plain(gateway.port("lenient")), `${V1}hello`), `one:${V1}hello`);
   assert.match(await ask(plain(gateway.port("web")), `${V1}GET / HTTP/1.1\r\nHost: a\r\n\r\n`), /^HTTP\/1\.1 400 /);
   assert.match(await gateway.logged("PROXY protocol"), /reason="the peer is not in config.trustedProxies"/);
+});
+
+test("a second stop closes open connections without waiting", async (t) => {
+  const one = await echo(t, "one");
+  const gateway = await startGateway(
+    `gateways: { db: { port: 0, protocol: TCP } }\ntcpRoutes: [{ backends: [{ host: "${one}" }] }]\n`,
+    { clock: fakeClock() },
+  );
+  const open = plain(gateway.port());
+  open.on("error", () => undefined);
+  const closed = new Promise((resolve) => open.once("close", resolve));
+  await new Promise((resolve) => open.once("data", resolve));
+  await gateway.close();
+  open.end();
+  await closed;
 });
 
 test("connections that wait for a header are closed when the gateway stops", async (t) => {

@@ -69,7 +69,11 @@ export function openTcpListener(
   const connections = new Set<TcpConnection>();
   const acceptors = new WeakMap<TcpPart, TlsAcceptor>();
   const positions = new WeakMap<TcpBackend, number>();
-  let resolveDrained: (() => void) | undefined;
+  let isDraining = false;
+  let resolveDrained: () => void = () => undefined;
+  const whenDrained = new Promise<void>((resolve) => {
+    resolveDrained = resolve;
+  });
   let drainTimer: Timer | undefined;
 
   function accept(socket: Socket): void {
@@ -90,12 +94,12 @@ export function openTcpListener(
 
   function remove(connection: TcpConnection): void {
     connections.delete(connection);
-    if (connections.size === 0) drained();
+    if (isDraining && connections.size === 0) drained();
   }
 
   function drained(): void {
     drainTimer?.cancel();
-    resolveDrained?.();
+    resolveDrained();
   }
 
   function enter(part: TcpPart | undefined, serverName: string | undefined, socket: Socket): void {
@@ -266,11 +270,9 @@ export function openTcpListener(
         active: () => ({ connections: connections.size, requests: 0 }),
         drain() {
           server.close();
-          const whenDrained = new Promise<void>((done) => {
-            resolveDrained = done;
-          });
+          isDraining = true;
           if (connections.size === 0) drained();
-          else drainTimer = env.clock.after(DRAIN_MS, destroyAll);
+          else drainTimer ??= env.clock.after(DRAIN_MS, destroyAll);
           return whenDrained;
         },
         destroy() {
