@@ -144,6 +144,16 @@ export const FUNCTION_GROUPS: readonly FunctionGroup[] = [
         "base64.decode(string) -> bytes",
       ),
       entry("base64Decode", "The same as `base64.decode`.", "base64Decode(string) -> bytes"),
+      entry(
+        "form.encode",
+        "A map as `application/x-www-form-urlencoded`, for example a request to a token endpoint.",
+        "form.encode(map) -> string",
+      ),
+      entry(
+        "unvalidatedJwtPayload",
+        "The claims of a token, without verifying it. Do not use it in rules; verified claims are in `jwt`.",
+        "unvalidatedJwtPayload(string) -> map",
+      ),
       entry("url.encode", "The string percent-encoded as a URL component.", "url.encode(string) -> string"),
       entry("url.decode", "The string with percent-encoding decoded.", "url.decode(string) -> string"),
       entry("sha256.encode", "The SHA-256 digest in hexadecimal.", "sha256.encode(string | bytes) -> string"),

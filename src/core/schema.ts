@@ -36,6 +36,21 @@ export function duration() {
     });
 }
 
+/** The output is the number of milliseconds, or the source of an expression. */
+export function durationOrExpression() {
+  return markExpression(
+    z.string().superRefine((text, context) => {
+      if (duration().safeParse(text).success) return;
+      try {
+        compileExpression(text);
+      } catch (error) {
+        if (!(error instanceof ExpressionError)) throw error;
+        context.addIssue({ code: "custom", message: `expected a duration such as 500ms, or CEL: ${error.message}` });
+      }
+    }),
+  ).transform((text): number | string => duration().safeParse(text).data ?? text);
+}
+
 /** Dumps, traces, and logs redact the value. */
 export function secret() {
   return z.string().min(1).meta({ secret: true });

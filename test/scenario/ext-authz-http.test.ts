@@ -119,3 +119,41 @@ for (const [name, config] of [
     assert.equal((await send("/a")).status, 503);
     assert.deepEqual([checks.length, backend.received.length], [0, 0]);
   });
+
+test("a token endpoint as the service: a form, claims of the token, and a cache that follows its expiry", async (t) => {
+  const encoded = (value: object): string => Buffer.from(JSON.stringify(value)).toString("base64url");
+  let lifetimeSeconds = 3600;
+  const { send, checks, backend } = await behind(
+    t,
+    {
+      method: "POST",
+      headers: [],
+      context: { "content-type": '"application/x-www-form-urlencoded"' },
+      body: 'form.encode({"grant_type": "exchange", "subject_token": request.headers["authorization"].split(" ")[1]})',
+      metadata: {
+        token: "json(response.body).access_token",
+        expires: "unvalidatedJwtPayload(json(response.body).access_token).exp",
+      },
+      cache: { key: ['request.headers["authorization"]', "request.path"], ttl: "extauthz.expires - 5", maxEntries: 10 },
+    },
+    (_check, response) => {
+      const exp = Math.floor(Date.now() / 1000) + lifetimeSeconds;
+      response.end(JSON.stringify({ access_token: `e30.${encoded({ sub: "ann", exp })}.x` }));
+    },
+    { transformations: { request: { set: { authorization: '"Bearer " + extauthz.token' } } } },
+  );
+  const authorization = "Bearer a&b";
+  assert.equal((await send("/a", { authorization })).status, 200);
+  assert.equal(checks[0]?.body, "grant_type=exchange&subject_token=a%26b");
+  assert.equal(checks[0]?.headers["content-type"], "application/x-www-form-urlencoded");
+  assert.match(backend.received[0]?.headers.authorization ?? "", /^Bearer e30\./);
+  assert.equal((await send("/a", { authorization })).status, 200);
+  assert.equal(checks.length, 1, "the same user and path");
+  await send("/b", { authorization });
+  await send("/a", { authorization: "Bearer c" });
+  assert.equal(checks.length, 3, "another path, and another user");
+  lifetimeSeconds = 0;
+  await send("/c", { authorization });
+  await send("/c", { authorization });
+  assert.equal(checks.length, 5, "a token that has expired is not cached");
+});

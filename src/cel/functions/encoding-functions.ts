@@ -28,6 +28,9 @@ export const encodingFunctions: CelFunc[] = [
   celFunc("url.encode", [STRING], STRING, (text) => encodeURIComponent(text)),
   celFunc("url.decode", [STRING], STRING, decodeUrl),
 
+  celFunc("form.encode", [DYN], STRING, encodeForm),
+  celFunc("unvalidatedJwtPayload", [STRING], DYN, readJwtPayload),
+
   celFunc("uuid", [], STRING, () => randomUUID()),
   celFunc("random", [], DOUBLE, () => Math.random()),
 ];
@@ -56,6 +59,30 @@ function parseJson(text: string): CelValue {
 function decodeBase64(text: string): Uint8Array {
   if (!BASE64.test(text)) throw new Error("base64.decode: the text is not base64");
   return new Uint8Array(Buffer.from(text, "base64"));
+}
+
+/** Encodes a map as `application/x-www-form-urlencoded`. */
+function encodeForm(value: CelValue): string {
+  const fields = fromCel(value);
+  if (typeof fields !== "object" || fields === null || Array.isArray(fields))
+    throw new Error("form.encode: the value is not a map");
+  const pairs = Object.entries(fields).map(([name, field]): [string, string] => {
+    if (typeof field === "object") throw new Error("form.encode: a value is neither a string, a number, nor a bool");
+    return [name, String(field)];
+  });
+  return new URLSearchParams(pairs).toString();
+}
+
+/** Reads the claims of a token without verifying it. */
+function readJwtPayload(token: string): CelValue {
+  const [, payload, signature, ...others] = token.split(".");
+  if (payload === undefined || signature === undefined || others.length > 0 || !BASE64.test(payload))
+    throw new Error("unvalidatedJwtPayload: the text is not a JWT");
+  const value = parseJson(Buffer.from(payload, "base64").toString("utf8"));
+  const claims = fromCel(value);
+  if (typeof claims !== "object" || claims === null || Array.isArray(claims))
+    throw new Error("unvalidatedJwtPayload: the payload is not an object");
+  return value;
 }
 
 function decodeUrl(text: string): string {

@@ -194,6 +194,8 @@ export const EXPRESSION_PLACES: readonly ExpressionPlace[] = [
   { policy: "directResponse", at: ["conditional", "*", "bodyExpression"], moment: "request" },
   { policy: "extAuthz", at: ["context", "*"], moment: "access" },
   { policy: "extAuthz", at: ["cache", "key"], moment: "access" },
+  { policy: "extAuthz", at: ["cache", "key", "*"], moment: "access" },
+  { policy: "extAuthz", at: ["cache", "ttl"], moment: "response" },
   { policy: "extAuthz", at: ["path"], moment: "access" },
   { policy: "extAuthz", at: ["body"], moment: "access" },
   { policy: "extAuthz", at: ["redirect"], moment: "access" },

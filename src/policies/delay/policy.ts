@@ -3,32 +3,18 @@
  */
 import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
-import { compileExpression, ExpressionError } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
-import { duration, markExpression } from "../../core/schema.ts";
+import { duration, durationOrExpression } from "../../core/schema.ts";
 
 const MAX_DELAY_MS = 60_000;
-
-/** The output is the number of milliseconds, or the source of an expression. */
-const time = markExpression(
-  z.string().superRefine((text, context) => {
-    if (duration().safeParse(text).success) return;
-    try {
-      compileExpression(text);
-    } catch (error) {
-      if (!(error instanceof ExpressionError)) throw error;
-      context.addIssue({ code: "custom", message: `expected a duration such as 500ms, or CEL: ${error.message}` });
-    }
-  }),
-).transform((text): number | string => duration().safeParse(text).data ?? text);
 
 export const delay = definePolicy({
   kind: "delay",
   doc: "Delays requests, to test how clients behave if a backend is slow.",
   scopes: ["route"],
   schema: z.strictObject({
-    duration: time.describe(
+    duration: durationOrExpression().describe(
       "A duration such as `500ms`, or a CEL expression for the milliseconds or the duration, for example `random() < 0.1 ? 2000 : 0`. At most 1m. If the expression fails, the request is not delayed.",
     ),
   }),

@@ -4,6 +4,7 @@
  */
 import { LRUCache } from "lru-cache";
 import { z } from "zod";
+import type { Expression } from "../../cel/expression.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -14,6 +15,7 @@ import {
   celSource,
   changeableHeaderName,
   duration,
+  durationOrExpression,
   exactlyOneOf,
   headerName,
   markAddress,
@@ -31,6 +33,8 @@ const DEFAULT_TIMEOUT_MS = 200;
 const MAX_CACHE_TTL_MS = 300_000;
 const MAX_CACHED_VERDICTS = 10_000;
 const LOG_INTERVAL_MS = 10_000;
+/** Expressions for `cache.ttl` return Unix times above this value, and seconds below it. */
+const FIRST_UNIX_TIME = 1_000_000_000;
 const HOST_AND_PORT = /^(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;
 
 const schema = exactlyOneOf(
@@ -88,12 +92,22 @@ const schema = exactlyOneOf(
       ),
     cache: z
       .strictObject({
-        key: celSource().describe(
-          'Requests with the same value share a verdict, for example `jwt.sub + " " + request.path`.',
-        ),
-        ttl: duration()
-          .refine((ms) => ms <= MAX_CACHE_TTL_MS, "at most 5m")
-          .describe("How long a verdict is used; at most 5m."),
+        key: z
+          .union([celSource(), z.array(celSource()).min(1)])
+          .describe(
+            'Requests with the same value share a verdict, for example `jwt.sub + " " + request.path`. With a list, all values must be the same.',
+          ),
+        ttl: durationOrExpression()
+          .refine((ttl) => typeof ttl === "string" || ttl <= MAX_CACHE_TTL_MS, "at most 5m")
+          .describe(
+            "How long a verdict is used; at most 5m. An expression returns seconds or a Unix time, for example `extauthz.expires - 5`. If it fails, the verdict is not cached.",
+          ),
+        maxEntries: z
+          .int()
+          .min(1)
+          .max(MAX_CACHED_VERDICTS)
+          .default(MAX_CACHED_VERDICTS)
+          .describe("How many verdicts are kept. The least recently used are removed. Default: 10000."),
       })
       .optional()
       .describe("Caches verdicts. Default: the service is called for each request."),
@@ -139,13 +153,20 @@ export const extAuthz = definePolicy({
       body: compile(config.body),
       metadata: Object.entries(config.metadata ?? {}).map(([name, source]) => [name, env.cel(source)] as const),
     };
-    const key = cache && env.cel(cache.key);
+    const keys = cache && (typeof cache.key === "string" ? [cache.key] : cache.key).map((source) => env.cel(source));
+    const ttl = typeof cache?.ttl === "string" ? env.cel(cache.ttl) : undefined;
+    if (ttl?.reads("extauthz") === false)
+      throw new ConfigError(
+        undefined,
+        "cache.ttl",
+        "expected a duration up to 5m, or an expression that reads `extauthz`",
+      );
     const verdicts =
       cache &&
       env.acquire(
         `extAuthz ${env.owner}`,
         config,
-        () => new LRUCache<string, { verdict: Verdict; untilMs: number }>({ max: MAX_CACHED_VERDICTS }),
+        () => new LRUCache<string, { verdict: Verdict; untilMs: number }>({ max: cache.maxEntries }),
       );
     const client =
       host === undefined
@@ -226,18 +247,28 @@ export const extAuthz = definePolicy({
       return { ...verdict, status: 302, headers: [...cookies, change], body: "sign in\n" };
     }
 
+    function evaluatedTtl(expression: Expression, exchange: Exchange): number | undefined {
+      const result = expression.evaluate(exchange.celAttributes);
+      const seconds = result.ok ? Number(result.value) : Number.NaN;
+      if (!Number.isFinite(seconds)) return undefined;
+      const ttlMs = seconds >= FIRST_UNIX_TIME ? seconds * 1000 - env.clock.now() : seconds * 1000;
+      return Math.min(ttlMs, MAX_CACHE_TTL_MS);
+    }
+
     return {
       sends: true,
       reads: { requestBody: [http.path, http.body, redirect].some((one) => one?.reads("request.body") === true) },
       request(exchange) {
-        const known = key && cacheKey(key.evaluate(exchange.celAttributes));
+        const known = keys && cacheKey(keys.map((key) => key.evaluate(exchange.celAttributes)));
         const remembered = known === undefined ? undefined : verdicts?.get(known);
         if (remembered && env.clock.monotonicMs() < remembered.untilMs) return apply(exchange, remembered.verdict);
         return callService(exchange).then(
           (verdict) => {
-            if (known !== undefined && cache)
-              verdicts?.set(known, { verdict, untilMs: env.clock.monotonicMs() + cache.ttl });
-            return apply(exchange, verdict);
+            const reply = apply(exchange, verdict);
+            const ttlMs = ttl === undefined ? cache?.ttl : evaluatedTtl(ttl, exchange);
+            if (known !== undefined && typeof ttlMs === "number" && ttlMs > 0)
+              verdicts?.set(known, { verdict, untilMs: env.clock.monotonicMs() + ttlMs });
+            return reply;
           },
           (error: Error) => unavailable(exchange, error),
         );
@@ -285,7 +316,9 @@ function requestHeaders({ request }: Exchange, sent: ReadonlySet<string> | undef
   return headers;
 }
 
-/** Returns undefined for keys that fail, are empty, or are not strings. Their verdicts are not cached. */
-function cacheKey(result: { readonly ok: boolean; readonly value?: unknown }): string | undefined {
-  return result.ok && typeof result.value === "string" && result.value !== "" ? result.value : undefined;
+/** Returns undefined if a key fails, is empty, or is not a string. Such verdicts are not cached. */
+function cacheKey(results: readonly { readonly ok: boolean; readonly value?: unknown }[]): string | undefined {
+  const values = results.map(({ ok, value }) => (ok && typeof value === "string" && value !== "" ? value : undefined));
+  if (values.includes(undefined)) return undefined;
+  return values.length === 1 ? values[0] : JSON.stringify(values);
 }
