@@ -106,11 +106,11 @@ function policiesOf({ policies: own }: NormalGateway): readonly PlacedPolicy[] {
   return own;
 }
 
-// Warns about MCP and LLM routes that other machines reach without authentication, and notes the extra ports of the
+// Warns about MCP, LLM, and forward proxy routes that other machines reach without authentication, and notes the extra ports of the
 // sections `mcp` and `llm`.
 
 /** These backends act or spend money for their clients, but a plain proxy is often public on purpose. */
-const GUARDED_BACKENDS: ReadonlySet<string> = new Set(["mcp", "ai"]);
+const GUARDED_BACKENDS: ReadonlySet<string> = new Set(["mcp", "ai", "dynamic"]);
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/;
 
 function checkOpenListeners(config: NormalConfig, warn: Warn): void {
