@@ -15,6 +15,8 @@ export interface FetchRequest {
   readonly timeoutMs: number;
   readonly maxBytes: number;
   readonly tls?: TlsOptions;
+  /** Connects to a unix socket instead of the host in `url`, which stays the Host header. */
+  readonly socketPath?: string | undefined;
   /** True if connections to refused addresses must fail (local-address.ts). */
   readonly isConfined?: boolean;
 }

@@ -2,7 +2,10 @@
  * `extAuthz` over HTTP with computed paths and bodies, redirects to a login page, and metadata for later policies.
  */
 import assert from "node:assert/strict";
-import type { IncomingHttpHeaders, ServerResponse } from "node:http";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
 
@@ -156,4 +159,34 @@ test("a token endpoint as the service: a form, claims of the token, and a cache 
   await send("/c", { authorization });
   await send("/c", { authorization });
   assert.equal(checks.length, 5, "a token that has expired is not cached");
+});
+
+test("a service on a unix socket gets the host and the path of the configuration", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "gateway-socket-"));
+  const socket = join(folder, "service.sock");
+  const seen: string[] = [];
+  const server = createServer((request, response) => {
+    seen.push(`${request.headers.host} ${request.url}`);
+    response.end(JSON.stringify({ user: "ann" }));
+  });
+  await new Promise<void>((resolve) => server.listen(socket, resolve));
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+  const backend = await backendFor(t);
+  const extAuthz = {
+    url: "http://local.sock",
+    socket,
+    path: '"/whois?addr=" + source.address',
+    metadata: { user: "json(response.body).user" },
+    timeout: "30s",
+  };
+  const policies = { extAuthz, transformations: { request: { set: { "x-user": "extauthz.user" } } } };
+  const config = { gateways: { default: { port: 0 } }, routes: [{ backends: [{ host: backend.host }], policies }] };
+  const gateway = await gatewayFor(t, JSON.stringify(config));
+  assert.equal((await fetch(gateway.url())).status, 200);
+  assert.deepEqual(seen, ["local.sock /whois?addr=127.0.0.1"]);
+  assert.equal(backend.received[0]?.headers["x-user"], "ann");
 });

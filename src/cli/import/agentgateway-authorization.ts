@@ -22,22 +22,33 @@ export function externalAuthorization(value: unknown): unknown {
 
 function httpOf(host: string, http: Values): Values {
   const { path, addRequestHeaders, includeResponseHeaders, ...others } = http;
-  const { ":method": method, ...headers } = asObject(addRequestHeaders);
-  const origin = /^https?:\/\//.test(host) ? host : `${host.endsWith(":443") ? "https" : "http"}://${host}`;
+  const { ":method": method, ":authority": authority, ...headers } = asObject(addRequestHeaders);
+  const socket = host.startsWith("unix:") ? host.slice("unix:".length) : undefined;
+  const origin = socket === undefined ? originOf(host) : `http://${literalIn(authority) ?? "localhost"}`;
+  // Without a socket, the host of the service is also the Host header.
+  const isOwnAuthority = authority === undefined || (socket !== undefined && literalIn(authority) !== undefined);
   const fixed = literalIn(path);
   const entries = Object.entries(headers);
   // The gateway sends the host of the request in this header itself.
   const context = entries.filter(([name, source]) => !name.startsWith(":") && !isOwnHost(name, source));
-  const pseudo = entries.filter(([name]) => name.startsWith(":"));
+  const pseudo = [
+    ...entries.filter(([name]) => name.startsWith(":")),
+    ...(isOwnAuthority ? [] : [[":authority", authority] as const]),
+  ];
   return defined({
     ...others,
     url: fixed?.startsWith("/") ? `${origin}${fixed}` : origin,
+    socket,
     path: fixed === undefined ? path : undefined,
     method: method === undefined ? undefined : (literalIn(method) ?? method),
     context: context.length === 0 ? undefined : Object.fromEntries(context),
     addRequestHeaders: pseudo.length === 0 ? undefined : Object.fromEntries(pseudo),
     accept: includeResponseHeaders,
   });
+}
+
+function originOf(host: string): string {
+  return /^https?:\/\//.test(host) ? host : `${host.endsWith(":443") ? "https" : "http"}://${host}`;
 }
 
 function literalIn(source: unknown): string | undefined {

@@ -12,14 +12,20 @@ import { openHttpPool } from "./http-pool.ts";
 export function openFetcher(clock: Clock): Fetcher {
   const pools = new Map<string, HttpPool>();
 
-  function poolFor(url: URL, tls: TlsOptions | undefined, isConfined: boolean): HttpPool {
-    const key = `${url.origin} ${isConfined} ${tls ? JSON.stringify(tls) : ""}`;
+  function poolFor(
+    url: URL,
+    tls: TlsOptions | undefined,
+    isConfined: boolean,
+    socketPath: string | undefined,
+  ): HttpPool {
+    const key = `${url.origin} ${isConfined} ${tls ? JSON.stringify(tls) : ""} ${socketPath ?? ""}`;
     const known = pools.get(key);
     if (known) return known;
     const protocol = url.protocol === "https:" ? "https" : "http";
     const port = url.port === "" ? (protocol === "https" ? 443 : 80) : Number(url.port);
     const host = url.hostname.replace(/^\[|\]$/g, "");
-    const pool = openHttpPool({ protocol, host, port, isConfined, ...(tls ? { tls } : {}) });
+    const through = socketPath === undefined ? {} : { socketPath };
+    const pool = openHttpPool({ protocol, host, port, isConfined, ...through, ...(tls ? { tls } : {}) });
     pools.set(key, pool);
     return pool;
   }
@@ -47,7 +53,7 @@ export function openFetcher(clock: Clock): Fetcher {
         const timer = clock.after(request.timeoutMs, () => {
           stop(new FetchError("timeout", `no response within ${request.timeoutMs} ms`));
         });
-        const call = poolFor(url, request.tls, request.isConfined === true).send(
+        const call = poolFor(url, request.tls, request.isConfined === true, request.socketPath).send(
           { method: request.method ?? "GET", path: url.pathname + url.search, headers, body: request.body },
           {
             head(code, list) {

@@ -26,6 +26,8 @@ const FORWARDED_DENIAL_HEADERS = new Set([
 
 export interface HttpCheck {
   readonly url: string;
+  /** The unix socket of the service, instead of the host in `url`. */
+  readonly socketPath: string | undefined;
   readonly timeoutMs: number;
   readonly method: string;
   /** The service may set only these headers on the backend request. */
@@ -40,7 +42,7 @@ export interface HttpCheck {
 /** Rejects if the service fails or does not respond within the timeout. */
 export async function checkOverHttp(
   fetch: Fetch,
-  { url, method, timeoutMs, accepted, path, body: sentBody, metadata }: HttpCheck,
+  { url, socketPath, method, timeoutMs, accepted, path, body: sentBody, metadata }: HttpCheck,
   exchange: Exchange,
   headers: HeaderList,
   context: readonly (readonly [name: string, value: string | undefined])[],
@@ -58,6 +60,7 @@ export async function checkOverHttp(
   headers.set("x-request-id", id);
   const response = await fetch({
     url: path === undefined ? url : new URL(url).origin + evaluatedPath(path, exchange),
+    socketPath,
     method,
     headers: Object.fromEntries(headers.entries()),
     ...(sentBody === undefined ? {} : { body: evaluatedBody(sentBody, exchange) }),

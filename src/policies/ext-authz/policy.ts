@@ -19,6 +19,7 @@ import {
   exactlyOneOf,
   headerName,
   markAddress,
+  markLocal,
   serverUrl,
 } from "../../core/schema.ts";
 import { applyHeaders, headerChange } from "../../core/service-headers.ts";
@@ -46,6 +47,14 @@ const schema = exactlyOneOf(
       .optional()
       .describe(
         "A service over plain HTTP: 2xx allows the request, 5xx is a failure, and any other response is sent to the client.",
+      ),
+    socket: markLocal(z.string().startsWith("/", "expected the absolute path of a unix socket"), {
+      what: "a unix socket",
+      isLocal: () => true,
+    })
+      .optional()
+      .describe(
+        "With `url`: the unix socket of the service. The host in `url` is only sent in the Host header, for example `http://localhost/`.",
       ),
     path: celSource()
       .optional()
@@ -115,7 +124,9 @@ const schema = exactlyOneOf(
   ["host", "url"],
 ).superRefine((value, context) => {
   const { url, method, body } = value;
-  const onlyHttp = (["path", "body", "redirect", "metadata"] as const).filter((field) => value[field] !== undefined);
+  const onlyHttp = (["socket", "path", "body", "redirect", "metadata"] as const).filter(
+    (field) => value[field] !== undefined,
+  );
   if (url === undefined)
     for (const field of onlyHttp)
       context.addIssue({ code: "custom", path: [field], message: "it can only be used with `url`" });
@@ -146,6 +157,7 @@ export const extAuthz = definePolicy({
     const redirect = compile(config.redirect);
     const http = {
       url: url ?? "",
+      socketPath: config.socket,
       method: config.method,
       timeoutMs: timeout,
       accepted: accepted ?? new Set<string>(),
