@@ -73,6 +73,8 @@ export interface BackendReport {
   readonly network: Network;
   /** No part of the simulation fails. */
   readonly isCalm: boolean;
+  /** Nothing explains that a request fails now, if it was sent at `sentMs`. */
+  mustSucceed(sentMs?: number): boolean;
   /** A request has arrived at a backend. */
   arrived(nonce: string): void;
   broken(invariant: string, detail: string): void;

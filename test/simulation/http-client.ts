@@ -213,7 +213,7 @@ export class HttpClient {
         "sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
     );
     // The connection closes at about the time of the backend's response.
-    if (random.chance(0.15)) return sleep(this.#report.scheduler, order.delayMs + random.between(0, 10));
+    if (random.chance(0.3)) return sleep(this.#report.scheduler, order.delayMs + random.between(0, 60));
     const head = await readHead(peer);
     if (typeof head === "string") return void this.#ended(nonce, head, "no response", sentMs);
     const status = Number(head.first.split(" ")[1]);

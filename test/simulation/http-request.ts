@@ -9,14 +9,14 @@ export interface TextResponse {
   readonly body: string;
 }
 
-/** `headReceived` is called before the body is read. */
+/** `received` gets the response's body as it arrives. */
 export async function requestText(
   peer: Peer,
   method: string,
   path: string,
   headers: Readonly<Record<string, string>>,
   body = "",
-  headReceived: (status: number) => void = () => undefined,
+  received: (bytes: Buffer) => void = () => undefined,
 ): Promise<TextResponse | Stop> {
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
   const length = body === "" ? "" : `content-length: ${Buffer.byteLength(body)}\r\n`;
@@ -27,9 +27,12 @@ export async function requestText(
   const head = await readHead(peer);
   if (typeof head === "string") return head;
   const status = Number(head.first.split(" ")[1]);
-  headReceived(status);
   const chunks: Buffer[] = [];
-  const stop = await readBody(peer, head, (bytes) => void chunks.push(bytes), status !== 204 && status !== 202);
+  const keep = (bytes: Buffer): void => {
+    chunks.push(bytes);
+    received(bytes);
+  };
+  const stop = await readBody(peer, head, keep, status !== 204 && status !== 202);
   return stop ?? { status, headers: head.headers, body: Buffer.concat(chunks).toString() };
 }
 

@@ -13,8 +13,9 @@ import type { Seeded } from "./seeded.ts";
 const PATIENCE_MS = 400_000;
 /** Shorter than the idle timeout of sessions. */
 const IDLE_MS = 240_000;
-/** A remote server, and one that the gateway runs as a child process. */
-const PATHS = ["/mcp", "/stdio"];
+/** A server that the gateway runs as a child process. */
+const STDIO = "/stdio";
+const PATHS = ["/mcp", STDIO];
 const MODERN = "2026-07-28";
 const MODERN_META = {
   "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -71,7 +72,11 @@ export class McpClient {
       jsonrpc: "2.0",
       id: "init",
       method: "initialize",
-      params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: this.#name, version: "1" } },
+      params: {
+        protocolVersion: "2025-06-18",
+        capabilities: { elicitation: {} },
+        clientInfo: { name: this.#name, version: "1" },
+      },
     });
     if (typeof opened === "string" || opened.status !== 200) return this.#failed("initialize", opened);
     this.#session = opened.headers.get("mcp-session-id");
@@ -111,22 +116,37 @@ export class McpClient {
       bytes: random.size(1, random.chance(0.05) ? 300_000 : 5_000),
       delayMs: Math.round(random.exponential(random.chance(0.1) ? 20_000 : 100)),
       progress: random.chance(0.4) ? 1 + random.int(5) : 0,
+      asks: !this.#isModern && random.chance(0.1),
       breaks: !isCalm && random.chance(0.03),
     };
     const sentMs = this.#report.scheduler.nowMs;
     this.#report.sent(nonce, "MCP");
-    const response = await this.#post({
-      jsonrpc: "2.0",
-      id: nonce,
-      method: "tools/call",
-      params: {
-        name: "echo",
-        arguments: order,
-        _meta: { progressToken: nonce, ...(this.#isModern ? MODERN_META : {}) },
-      },
-    });
+    let text = "";
+    const respond = (bytes: Buffer): void => {
+      const events = (text + bytes.toString()).split("\n\n");
+      text = events.pop() ?? "";
+      for (const event of events) for (const data of eventData(event)) this.#respond(nonce, JSON.parse(data) as Answer);
+    };
+    const _meta = { progressToken: nonce, ...(this.#isModern ? MODERN_META : {}) };
+    const params = { name: "echo", arguments: order, _meta };
+    const call = { jsonrpc: "2.0", id: nonce, method: "tools/call", params };
+    const response = await this.#send("POST", JSON.stringify(call), respond);
     if (typeof response === "string" || response.status !== 200) return this.#failed(nonce, response, sentMs);
     this.#check(order, response, sentMs);
+  }
+
+  /** Gives the server the input that it requests, through any gateway. */
+  #respond(nonce: string, { id, method, params }: Answer): void {
+    if (method !== "elicitation/create") return;
+    const asked = params?.message ?? "";
+    // A child process does not name the call for which it sends a request.
+    const isOwn = this.#path === STDIO ? asked.startsWith(`${this.#name}-`) : asked === nonce;
+    if (!isOwn) this.#report.broken("requests of servers stay apart", `${nonce} got the request of ${asked}`);
+    void this.#post({ jsonrpc: "2.0", id, result: { action: "accept", content: { nonce: asked } } }).then(
+      (response) => {
+        if (typeof response === "string" || response.status !== 202) this.#failed(`the response to ${id}`, response);
+      },
+    );
   }
 
   #check({ nonce, bytes }: McpOrder, { headers, body }: TextResponse, sentMs: number): void {
@@ -165,7 +185,7 @@ export class McpClient {
   }
 
   /** Sends a request over a new connection. */
-  async #send(method: string, body: string): Promise<TextResponse | Stop> {
+  async #send(method: string, body: string, received?: (bytes: Buffer) => void): Promise<TextResponse | Stop> {
     const { network, gateways, faults, scheduler } = this.#report;
     const gateway = this.#random.pick(gateways);
     const side = await network.open(this.#address, gateway.address, gateway.port, faults, PATIENCE_MS);
@@ -173,7 +193,7 @@ export class McpClient {
     const peer = new Peer(side, scheduler, PATIENCE_MS);
     const session = this.#session === undefined ? {} : { "mcp-session-id": this.#session };
     const own = this.#isModern ? MODERN_HEADERS : session;
-    const response = await requestText(peer, method, this.#path, { ...HEADERS, ...own }, body);
+    const response = await requestText(peer, method, this.#path, { ...HEADERS, ...own }, body, received);
     side.close();
     return response;
   }

@@ -1,6 +1,6 @@
 /**
- * A remote MCP server (streamable HTTP, protocol 2025-06-18) with one tool that returns bytes of its caller. It checks
- * that each of its sessions serves one client, and that a call arrives once.
+ * A remote MCP server (streamable HTTP, protocol 2025-06-18) with one tool that returns bytes of its caller, and may
+ * request input from it. It checks that each of its sessions serves one client, and that a call arrives once.
  */
 import type { BackendReport } from "./http-backend.ts";
 import type { Side } from "./network.ts";
@@ -16,13 +16,57 @@ export interface McpOrder {
   readonly delayMs: number;
   /** Progress notifications before the result; with at least one, the response is an event stream. */
   readonly progress: number;
+  /** Requests input from the client before it responds. */
+  readonly asks: boolean;
   /** Breaks the connection instead of responding. */
   readonly breaks: boolean;
+}
+
+/** The requests of a server that wait for a response of a client. */
+export class Questions {
+  readonly #report: BackendReport;
+  readonly #waiting = new Map<string, (response: Message) => void>();
+
+  constructor(report: BackendReport) {
+    this.#report = report;
+  }
+
+  /** The request to send for this call. */
+  request(nonce: string): object {
+    const params = { message: nonce, requestedSchema: { type: "object", properties: {} } };
+    return { jsonrpc: "2.0", id: `ask-${nonce}`, method: "elicitation/create", params };
+  }
+
+  /** Resolves when the client has responded, or after a time limit. */
+  async answer(nonce: string): Promise<void> {
+    const { scheduler, broken } = this.#report;
+    const askedMs = scheduler.nowMs;
+    const response = await new Promise<Message | undefined>((resolve) => {
+      const limit = scheduler.after(ANSWER_MS, () => resolve(undefined));
+      this.#waiting.set(`ask-${nonce}`, (message) => {
+        scheduler.cancel(limit);
+        resolve(message);
+      });
+    });
+    this.#waiting.delete(`ask-${nonce}`);
+    if (response === undefined && this.#report.mustSucceed(askedMs))
+      broken("responses of clients reach their server", nonce);
+    const given = response?.result?.content?.nonce;
+    if (response?.result !== undefined && given !== nonce)
+      broken("responses of clients stay apart", `the request of ${nonce} got ${given}`);
+  }
+
+  /** A response that is late has no receiver. */
+  received(message: Message): void {
+    this.#waiting.get(String(message.id))?.(message);
+  }
 }
 
 export interface Message {
   readonly id?: number | string;
   readonly method?: string;
+  /** Of a response to the server. */
+  readonly result?: { readonly content?: { readonly nonce?: string } };
   readonly params?: {
     readonly protocolVersion?: string;
     readonly arguments?: McpOrder;
@@ -31,6 +75,7 @@ export interface Message {
 }
 
 const PATIENCE_MS = 300_000;
+const ANSWER_MS = 60_000;
 export const TOOL = { name: "echo", description: "Returns bytes.", inputSchema: { type: "object" } };
 export const INITIALIZED = {
   protocolVersion: "2025-06-18",
@@ -41,6 +86,7 @@ export const INITIALIZED = {
 export class McpServer {
   readonly #report: BackendReport;
   readonly #random: Seeded;
+  readonly #questions: Questions;
   /** The client of each session, undefined until its first call. */
   #sessions = new Map<string, string | undefined>();
   #count = 0;
@@ -49,6 +95,7 @@ export class McpServer {
   constructor(address: string, port: number, random: Seeded, report: BackendReport) {
     this.#report = report;
     this.#random = random;
+    this.#questions = new Questions(report);
     report.network.listen(address, port, { process: OUTSIDE, accept: (side) => void this.#serve(side) });
   }
 
@@ -83,7 +130,8 @@ export class McpServer {
     if (!this.#report.isCalm && this.#random.chance(0.002)) this.#sessions = new Map();
     if (message.method === "initialize") return this.#initialize(peer, message);
     if (session !== undefined && !this.#sessions.has(session)) return this.#send(peer, 404, "");
-    if (message.id === undefined) return this.#send(peer, 202, "");
+    if (message.method === undefined) this.#questions.received(message);
+    if (message.id === undefined || message.method === undefined) return this.#send(peer, 202, "");
     if (message.method === "ping") return this.#result(peer, message, {});
     if (message.method === "tools/list") return this.#result(peer, message, { tools: [TOOL] });
     const order = message.params?.arguments;
@@ -100,7 +148,7 @@ export class McpServer {
   }
 
   async #call(peer: Peer, message: Message, order: McpOrder, session: string): Promise<boolean> {
-    const { client, nonce, bytes, delayMs, progress, breaks } = order;
+    const { client, nonce, bytes, delayMs, progress, asks, breaks } = order;
     const token = message.params?._meta?.progressToken;
     this.#report.arrived(nonce);
     const owner = this.#sessions.get(session) ?? client;
@@ -109,7 +157,7 @@ export class McpServer {
     await sleep(this.#report.scheduler, delayMs);
     if (breaks) return false;
     const result = { content: [{ type: "text", text: contentOf(nonce, 0, bytes).toString() }] };
-    if (progress === 0 || token === undefined) return this.#result(peer, message, result);
+    if (progress === 0 && !asks) return this.#result(peer, message, result);
     const head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     if ((await peer.write(head)) !== undefined) return false;
     const messages = Array.from({ length: progress }, (_, i) => ({
@@ -117,12 +165,20 @@ export class McpServer {
       method: "notifications/progress",
       params: { progressToken: token, progress: i + 1, message: nonce },
     }));
-    for (const event of [...messages, { jsonrpc: "2.0", id: message.id, result }]) {
-      const text = Buffer.from(`data: ${JSON.stringify(event)}\n\n`);
-      if ((await peer.write(chunk(text))) !== undefined) return false;
+    for (const event of messages) {
+      if (!(await this.#event(peer, event))) return false;
       await sleep(this.#report.scheduler, this.#random.exponential(200));
     }
+    if (asks) {
+      if (!(await this.#event(peer, this.#questions.request(nonce)))) return false;
+      await this.#questions.answer(nonce);
+    }
+    if (!(await this.#event(peer, { jsonrpc: "2.0", id: message.id, result }))) return false;
     return (await peer.write("0\r\n\r\n")) === undefined;
+  }
+
+  async #event(peer: Peer, message: object): Promise<boolean> {
+    return (await peer.write(chunk(Buffer.from(`data: ${JSON.stringify(message)}\n\n`)))) === undefined;
   }
 
   #result(peer: Peer, { id }: Message, result: object, headers = ""): Promise<boolean> {

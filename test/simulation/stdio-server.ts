@@ -5,7 +5,7 @@
 import type { Child } from "./children.ts";
 import type { BackendReport } from "./http-backend.ts";
 import type { McpOrder, Message } from "./mcp-server.ts";
-import { INITIALIZED, TOOL } from "./mcp-server.ts";
+import { INITIALIZED, Questions, TOOL } from "./mcp-server.ts";
 import { contentOf, Peer, sleep } from "./peer.ts";
 import type { Seeded } from "./seeded.ts";
 
@@ -17,12 +17,14 @@ export class StdioServer {
   readonly #random: Seeded;
   readonly #report: BackendReport;
   readonly #output: Peer;
+  readonly #questions: Questions;
   #client: string | undefined = undefined;
 
   constructor(child: Child, random: Seeded, report: BackendReport) {
     this.#child = child;
     this.#random = random;
     this.#report = report;
+    this.#questions = new Questions(report);
     this.#output = new Peer(child.stdout, report.scheduler, PATIENCE_MS);
   }
 
@@ -50,7 +52,8 @@ export class StdioServer {
 
   async #handle(message: Message): Promise<void> {
     const { id, method, params } = message;
-    if (id === undefined) return;
+    if (method === undefined) this.#questions.received(message);
+    if (id === undefined || method === undefined) return;
     const order = params?.arguments;
     if (method === "initialize") return this.#send({ id, result: INITIALIZED });
     if (method === "ping") return this.#send({ id, result: {} });
@@ -60,7 +63,7 @@ export class StdioServer {
   }
 
   async #call({ id, params }: Message, order: McpOrder): Promise<void> {
-    const { client, nonce, bytes, delayMs, progress, breaks } = order;
+    const { client, nonce, bytes, delayMs, progress, asks, breaks } = order;
     const { scheduler, arrived, broken } = this.#report;
     const token = params?._meta?.progressToken;
     arrived(nonce);
@@ -75,6 +78,10 @@ export class StdioServer {
         params: { progressToken: token, progress: i, message: nonce },
       });
       await sleep(scheduler, this.#random.exponential(200));
+    }
+    if (asks) {
+      await this.#send(this.#questions.request(nonce));
+      await this.#questions.answer(nonce);
     }
     await this.#send({ id, result: { content: [{ type: "text", text: contentOf(nonce, 0, bytes).toString() }] } });
   }
