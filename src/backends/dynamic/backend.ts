@@ -74,7 +74,8 @@ export const dynamic = defineBackend({
         }
         if (exchange.request.method === "CONNECT") return connect(destination, call, env);
         const { pool, health } = pools.find(destination);
-        return sendTo(pool, destination.display, destination.target.protocol, exchange, call, health, true);
+        const { display, target } = destination;
+        return sendTo(pool, display, target.protocol, exchange, withRefusals(call, display), health, true);
       },
       describe: () => ({ dynamic: config, hosts: pools.size() }),
     };
@@ -134,6 +135,24 @@ function destinationOf(
 
 function refused(detail: string): GatewayError {
   return new GatewayError("authorization_denied", { message: "the forward proxy does not allow this host", detail });
+}
+
+/** A name without an address that may be used is refused, and not a failure of the server. */
+function withRefusals(call: ResponseReceiver, display: string): ResponseReceiver {
+  return {
+    attempt: (target, sent) => call.attempt(target, sent),
+    received: (status, headers, target) => call.received(status, headers, target),
+    missed: (reason, target) => call.missed(reason, target),
+    head: (status, headers) => call.head(status, headers),
+    data: (chunk) => call.data(chunk),
+    end: (trailers) => call.end(trailers),
+    problem: (problem) => call.problem(problem),
+    upgraded: (status, headers, socket) => call.upgraded(status, headers, socket),
+    fail(error) {
+      const { cause } = error as { readonly cause?: { readonly code?: string; readonly message?: string } };
+      call.fail(cause?.code === "EACCES" ? refused(`${display}: ${cause.message ?? ""}`) : error);
+    },
+  };
 }
 
 const NO_CALL: BackendRun = { abort: () => undefined, resume: () => undefined };
