@@ -21,6 +21,15 @@ for (const address of [
   "::ffff:a9fe:a9fe",
   "100.64.0.1",
   "255.255.255.255",
+  "::",
+  "::1",
+  "::ffff:0:127.0.0.1",
+  "::ffff:0:8.8.8.8",
+  "100::1",
+  "fc00::1",
+  "fec0::1",
+  "ff02::1",
+  "5f00::1",
 ])
   test(`${address} is refused`, () => assert.equal(refuse(address, address), true));
 

@@ -25,14 +25,8 @@ for (const [network, prefix] of [
   REFUSED.addSubnet(network, prefix, "ipv4");
 // This address belongs to a metadata service of Azure.
 REFUSED.addAddress("168.63.129.16", "ipv4");
-for (const [network, prefix] of [
-  ["::", 128],
-  ["::1", 128],
-  ["fc00::", 7],
-  ["fe80::", 9],
-  ["ff00::", 8],
-] as const)
-  REFUSED.addSubnet(network, prefix, "ipv6");
+const GLOBAL_UNICAST = new BlockList();
+GLOBAL_UNICAST.addSubnet("2000::", 3, "ipv6");
 
 /** Addresses and networks in `allowed` are not refused. */
 export function refuseEgress(allowed: readonly string[]): RefuseAddress {
@@ -47,8 +41,13 @@ export function refuseEgress(allowed: readonly string[]): RefuseAddress {
     const address = withoutZone(text);
     const all = [address, ...embeddedAddresses(address)];
     if (all.some((one) => contains(exceptions, one))) return false;
-    return all.some((one) => contains(REFUSED, one) || isLocalAddress(one));
+    return all.some((one) => contains(REFUSED, one) || isLocalAddress(one)) || !isReachable(address, all);
   };
+}
+
+/** Other networks of IPv6 are local, or deliver packets to embedded IPv4 addresses, which are checked instead. */
+function isReachable(address: string, all: readonly string[]): boolean {
+  return !isIPv6(address) || all.length > 1 || contains(GLOBAL_UNICAST, address);
 }
 
 function withoutZone(address: string): string {
