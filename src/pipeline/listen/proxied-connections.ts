@@ -42,7 +42,10 @@ export function createProxiedConnections(env: ListenerEnv): ProxiedConnections {
   function remember(socket: Socket, proxied: Proxied): void {
     const key = connectionKey(socket);
     known.set(key, proxied);
-    socket.once("close", () => known.delete(key));
+    // The proxy may have used the same port for a new connection before this event.
+    socket.once("close", () => {
+      if (known.get(key) === proxied) known.delete(key);
+    });
   }
 
   function read(socket: Socket, protocol: ProxyProtocol, next: () => void): void {
