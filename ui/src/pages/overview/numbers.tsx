@@ -29,7 +29,7 @@ export function Numbers() {
     },
     tokens: { value: total ? shortText(total.tokens) : "…", note: "input and output" },
     cost: { value: total ? dollarText(total.cost) : "…", note: "estimated from prices" },
-    mcp: { value: total ? shortText(total.mcpCalls) : "…", note: "tools, prompts, resources" },
+    mcp: { value: total ? shortText(total.mcpCalls) : "…", note: "to MCP servers" },
   };
   return (
     <section class="glance" aria-label="Traffic">
