@@ -102,8 +102,17 @@ test("a request is sent again with changes, and its answer is shown as text", { 
 
 test("the next request that matches is traced, with snapshots and their difference", { skip }, async () => {
   const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/requests`);
+  let arm = (): void => undefined;
+  const isArmed = new Promise<void>((resolve) => (arm = resolve));
+  await page.route(/\/debug\/trace/, async (route) => {
+    await isArmed;
+    await route.continue();
+  });
   await page.getByLabel(/Trace the next request/).fill('request.path.endsWith("/completions")');
   await page.getByRole("button", { name: "Trace next request" }).click();
+  await page.getByText("starting", { exact: true }).waitFor();
+  assert.equal(await page.getByText("waiting for a request").count(), 0, "the gateway does not trace yet");
+  arm();
   await page.getByText("waiting for a request").waitFor();
   await fetch(`${gateway.url("default")}/hello`);
   await ask(gateway, "Hello again!", { authorization: `Bearer ${SECRET}` });

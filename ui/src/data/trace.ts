@@ -8,7 +8,8 @@ import { streamLines } from "./api.ts";
 export type { TraceEvent };
 
 export interface Capture {
-  readonly state: "waiting" | "running" | "done" | "failed";
+  /** `starting` until the gateway confirms that it traces the next request. */
+  readonly state: "starting" | "waiting" | "running" | "done" | "failed";
   readonly expression: string;
   readonly events: readonly TraceEvent[];
   readonly error?: string;
@@ -28,13 +29,17 @@ export async function captureNext(expression: string): Promise<void> {
   running?.abort();
   const mine = new AbortController();
   running = mine;
-  capture.value = { state: "waiting", expression, events: [] };
+  capture.value = { state: "starting", expression, events: [] };
   const query = expression === "" ? "" : `?expression=${encodeURIComponent(expression)}`;
   try {
     await streamLines(
       `debug/trace${query}`,
       (line) => {
-        if (running !== mine || !line.startsWith("data:")) return;
+        if (running !== mine) return;
+        // The gateway confirms with a comment.
+        if (line.startsWith(":") && capture.value?.state === "starting")
+          capture.value = { state: "waiting", expression, events: [] };
+        if (!line.startsWith("data:")) return;
         const event = JSON.parse(line.slice(5)) as TraceEvent;
         const events = [...(capture.value?.events ?? []), event];
         capture.value = { state: "running", expression, events };

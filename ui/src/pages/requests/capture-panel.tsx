@@ -11,6 +11,7 @@ import { TraceView } from "./trace-view.tsx";
 export function CapturePanel({ capture }: { capture: Capture }) {
   const { state, expression, events, error } = capture;
   const words = {
+    starting: <Status level="busy">starting</Status>,
     waiting: <Status level="busy">waiting for a request</Status>,
     running: <Status level="busy">running</Status>,
     done: <Status level="ok">complete</Status>,
