@@ -3,7 +3,7 @@
  * configuration of a small team (two MCP servers, two models with prices, keys, a rule, a budget), sends traffic of
  * three users for a while, follows the tour in Chromium, and writes PNG files with a palette to docs/images. Then it
  * photographs every page in both themes at 1440 and 400 pixels, for a review of the looks, in test-artifacts/gallery.
- * With `gallery`, it takes only these. Needs Chromium and Linux.
+ * An argument, `docs` or `gallery`, selects one of the two. Needs Chromium and Linux.
  */
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -86,10 +86,10 @@ try {
     executablePath: process.env.CHROMIUM_PATH ?? "/usr/bin/chromium",
     args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
   });
-  const onlyGallery = process.argv[2] === "gallery";
-  if (onlyGallery) await sendTraffic(url, 10_000);
+  const only = process.argv[2];
+  if (only === "gallery") await sendTraffic(url, 10_000);
   else await takePictures(browser, adminUrl, url);
-  await takeGallery(browser, adminUrl);
+  if (only !== "docs") await takeGallery(browser, adminUrl);
   await browser.close();
 } finally {
   gateway.kill("SIGTERM");
@@ -138,7 +138,7 @@ async function takePictures(browser, adminUrl, url) {
   // The buckets are full again a minute after the last request.
   const more = sendTraffic(url, 10_000);
   await page.goto(`${adminUrl}/ui/limits`);
-  await page.locator(".buckets li").first().waitFor();
+  await page.locator(".buckets li").nth(2).waitFor();
   await picture("ui-limits.png");
   await more;
 
@@ -160,19 +160,28 @@ async function takeGallery(browser, adminUrl) {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   const pages = [...readFileSync(join(root, "ui/src/frame/pages.ts"), "utf8").matchAll(/\{ name: "(\w+)"/g)];
-  for (const [, name] of pages)
+  const views = [
+    ...pages.map(([, name]) => ({ name, path: name })),
+    { name: "overview-route", path: "overview?node=route:reports" },
+    { name: "requests-denied", path: "requests?status=4xx", act: (page) => page.locator(".requests tbody a").first() },
+    { name: "mcp-playground", path: "mcp", act: (page) => page.getByRole("button", { name: "Connect", exact: true }) },
+    { name: "config-form", path: "config?add=rateLimit" },
+  ];
+  for (const { name, path, act } of views)
     for (const width of [1440, 400])
       for (const colorScheme of ["light", "dark"]) {
         const page = await browser.newPage({ viewport: { width, height: 900 }, colorScheme });
-        await page.goto(`${adminUrl}/ui/${name}`);
+        await page.goto(`${adminUrl}/ui/${path}`);
         await page.locator("main h1").waitFor();
-        await page.waitForFunction("document.querySelector('main .skeleton') === null");
+        await act?.(page).click();
+        await wait(500);
+        while ((await page.locator("main .skeleton").count()) > 0) await wait(50);
         const height = await page.evaluate("document.querySelector('main').scrollHeight");
         await page.setViewportSize({ width, height: Math.min(4_000, Math.max(900, height)) });
         await page.screenshot({ path: join(folder, `${name}-${colorScheme}-${width}.png`), animations: "disabled" });
         await page.close();
       }
-  console.log(`${pages.length * 4} pictures in ${folder}`);
+  console.log(`${views.length * 4} pictures in ${folder}`);
 }
 
 /** Three users: one chats, one requests reports without permission, and agents list and call tools. */

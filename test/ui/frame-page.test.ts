@@ -3,6 +3,8 @@
  * collapsed.
  */
 import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { gatewayFor } from "../support/scenario.ts";
 import { openBrowser, openPage, skip, type TestBrowser } from "./browser.ts";
@@ -43,4 +45,16 @@ routes: [{ name: hello, policies: { directResponse: { status: 200, body: hello }
   await checkLooks(page, "runtime-tasks");
   assert.deepEqual(errors, []);
   await page.close();
+});
+
+test("headers of tables are in sentence case", () => {
+  const sources = readdirSync("ui/src/pages", { recursive: true, encoding: "utf8" })
+    .filter((path) => path.endsWith(".tsx"))
+    .map((path) => readFileSync(join("ui/src/pages", path), "utf8"));
+  const headers = sources.flatMap((text) => [...text.matchAll(/<th scope="col"[^>]*>\s*(\w[^<{]*)/g)]);
+  assert.ok(headers.length > 30);
+  assert.deepEqual(
+    headers.map(([, title]) => title?.trim() ?? "").filter((title) => /^[a-z]/.test(title)),
+    [],
+  );
 });

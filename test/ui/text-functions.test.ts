@@ -200,7 +200,7 @@ test("tasks are rows with words, and lists in their details are rows below them"
         listening: false,
         isOver: true,
         sizeBytes: 2048,
-        targets: [{ name: "files", pid: 7 }],
+        servers: [{ target: "files", pid: 7 }],
       },
       children: [{ kind: "process", name: "node", ageMs: 4, detail: { pid: 7, rssBytes: 1024 } }],
     },
@@ -210,7 +210,7 @@ test("tasks are rows with words, and lists in their details are rows below them"
     rows.map(({ depth, kind, name, details }) => [depth, kind, name, details]),
     [
       [0, "mcp session", "abc", "pending calls 0 · over · size 2.0 KiB"],
-      [1, "target", "files", "pid 7"],
+      [1, "server", "files", "pid 7"],
       [1, "process", "node", "pid 7"],
       [0, "request", "GET /", "id r1"],
     ],

@@ -32,7 +32,7 @@ export function HelpMenu() {
             Documentation
           </a>
         ) : null}
-        <dl class="facts">
+        <dl class="attributes">
           {SHORTCUTS.map(([keys, action]) => [
             <dt key={keys}>
               <kbd>{keys}</kbd>

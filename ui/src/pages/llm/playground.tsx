@@ -1,6 +1,7 @@
 /**
  * Implements the LLM playground: one endpoint and credential, used for a chat or to compare models.
  */
+import { useEffect } from "preact/hooks";
 import { type DumpBackend, listOf, textOf } from "../../data/dump.ts";
 import type { Endpoint } from "../../data/endpoints.ts";
 import { requestList } from "../../data/requests.ts";
@@ -17,6 +18,7 @@ export function LlmPlayground(props: {
   readonly backends: readonly DumpBackend[];
 }) {
   const { endpoints, backends } = props;
+  useEffect(() => void requestList.refresh(), []);
   const endpoint = endpoints.find(({ id }) => id === param("at")) ?? endpoints[0];
   if (!endpoint) return null;
   const models = suggestedModels(backends.filter(({ name }) => endpoint.backends.includes(name)));
@@ -69,7 +71,7 @@ function suggestedModels(backends: readonly DumpBackend[]): string[] {
   if (names.length > 0) return names;
   const seen = (requestList.value.value ?? []).flatMap(({ llm }) => llm?.model ?? []);
   const providers = backends.flatMap(({ targets }) => listOf(targets).map(({ provider }) => textOf(provider)));
-  return [...new Set([...seen, ...providers])];
+  return [...new Set([...providers, ...seen])];
 }
 
 export function modelNames(backends: readonly DumpBackend[]): string[] {

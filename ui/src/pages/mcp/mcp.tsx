@@ -109,9 +109,9 @@ function Targets({ backends }: { backends: readonly DumpBackend[] }) {
         <thead>
           <tr>
             <th scope="col">Name</th>
-            <th scope="col">Backend</th>
-            <th scope="col">Command or URL</th>
             <th scope="col">State</th>
+            <th scope="col">Command or URL</th>
+            <th scope="col">Backend</th>
             <th scope="col">Last error</th>
           </tr>
         </thead>
@@ -134,13 +134,13 @@ function TargetRow({ backend, target }: { backend: string; target: Record<string
   return (
     <tr>
       <td class="mono">{visible(name)}</td>
-      <td class="mono muted">{visible(backend)}</td>
-      <td class="mono wrap">{visible(targetText(target))}</td>
       <td>
         <Status level={isFailing ? (sessions > 0 ? "warn" : "bad") : server.state === "up" ? "ok" : "idle"}>
           {stateText(server)}
         </Status>
       </td>
+      <td class="mono wrap">{visible(targetText(target))}</td>
+      <td class="mono muted">{visible(backend)}</td>
       <td class="wrap">
         <span class={isOver ? "muted" : ""}>
           {isOver && agoMs !== undefined ? `${ageText(agoMs)} ago: ` : ""}

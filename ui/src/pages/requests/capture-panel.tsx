@@ -62,7 +62,7 @@ export function TraceNextForm() {
       <input
         class="input mono grow"
         aria-label="Trace the next request that matches (CEL)"
-        placeholder={'any, or CEL: request.path.startsWith("/mcp")'}
+        placeholder="any, or CEL"
         value={expression}
         onInput={(event) => setExpression(event.currentTarget.value)}
       />

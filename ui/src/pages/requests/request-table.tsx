@@ -22,17 +22,17 @@ export function RequestTable({ rows, selected = "" }: { rows: readonly RequestRo
     <table class="requests" aria-rowcount={rows.length + 1}>
       <thead>
         <tr>
-          <th scope="col">time</th>
-          <th scope="col">request</th>
-          <th scope="col">route</th>
-          <th scope="col">status</th>
-          <th scope="col">answered by</th>
-          <th scope="col">subject</th>
+          <th scope="col">Time</th>
+          <th scope="col">Request</th>
+          <th scope="col">Route</th>
+          <th scope="col">Status</th>
+          <th scope="col">Answered by</th>
+          <th scope="col">Subject</th>
           <th scope="col" class="number">
-            duration
+            Duration
           </th>
           <th scope="col" class="number">
-            tokens
+            Tokens
           </th>
         </tr>
       </thead>

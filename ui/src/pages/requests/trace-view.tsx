@@ -63,9 +63,9 @@ export function Difference({ before, after }: { before: unknown; after: unknown 
       <table class="difference">
         <thead>
           <tr>
-            <th scope="col">field</th>
-            <th scope="col">before</th>
-            <th scope="col">after</th>
+            <th scope="col">Field</th>
+            <th scope="col">Before</th>
+            <th scope="col">After</th>
           </tr>
         </thead>
         <tbody>

@@ -39,8 +39,8 @@ function itemRows(key: string, items: unknown, depth: number): TaskRow[] {
   const kind = words(key).replace(/s$/, "");
   return items.map((item: unknown) => {
     if (typeof item !== "object" || item === null) return rowOf(kind, String(item), {}, depth);
-    const { name, ...rest } = item as Detail;
-    return rowOf(kind, String(name ?? ""), rest, depth);
+    const { name, target, ...rest } = item as Detail;
+    return rowOf(kind, String(name ?? target ?? ""), rest, depth);
   });
 }
 

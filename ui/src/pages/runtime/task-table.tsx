@@ -55,7 +55,7 @@ export function TaskRows({ list }: { list: readonly Task[] }) {
                 <a href={pageHref("requests", { id: requestId })}>{visible(name)}</a>
               )}
             </td>
-            <td class="muted">{visible(kind)}</td>
+            <td class="muted nowrap">{visible(kind)}</td>
             <td class="number">{ageMs === undefined ? "" : ageText(ageMs)}</td>
             <td class="number">{rssBytes === undefined ? "" : bytesText(rssBytes)}</td>
             <td class="muted wrap">{details}</td>
