@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
@@ -99,6 +100,43 @@ function setup(t: TestContext): Setup {
     },
   };
 }
+
+/** Forwards the first connection to one replica and all others to another. */
+async function loadBalancer(t: TestContext, first: number, others: number): Promise<number> {
+  let connections = 0;
+  const sockets = new Set<Socket>();
+  const server = createServer((client) => {
+    const upstream = connect(connections === 0 ? first : others, "127.0.0.1");
+    connections += 1;
+    for (const socket of [client, upstream]) {
+      sockets.add(socket);
+      socket.on("error", () => undefined);
+    }
+    client.pipe(upstream).pipe(client);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return (server.address() as AddressInfo).port;
+}
+
+test("a data plane acknowledges to the replica that has its stream, not to another one", async (t) => {
+  const all = setup(t);
+  const one = await all.serve();
+  const another = await all.serve();
+  for (const { server } of [one, another]) server.publish(new Map([["infra/edge", snapshot(80)]]));
+  all.url = `https://127.0.0.1:${await loadBalancer(t, one.server.port, another.server.port)}`;
+  const { source, first } = all.follow();
+  await first;
+  const misdirected = another.changed().then(() => assert.fail("another replica received the acknowledgment"));
+  const acknowledged = async (): Promise<void> => {
+    while (one.server.instances("infra/edge").every(({ ack }) => ack === undefined)) await one.changed();
+  };
+  source.applied(snapshot(80).version, served);
+  await Promise.race([acknowledged(), misdirected]);
+});
 
 test("a data plane gets its snapshot, answers, keeps it, and hears of changes", async (t) => {
   const all = setup(t);

@@ -4,7 +4,6 @@
  */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
@@ -38,8 +37,7 @@ interface Setup {
   start(identity: string, deploy?: ControllerOptions["deploy"]): Promise<Replica>;
   /** Resolves when the replica is ready. */
   replica(identity: string): Promise<Replica>;
-  /** `port` is that of a load balancer; by default, the data plane connects to the replica. */
-  follow(replica: Replica, port?: number): Promise<Following>;
+  follow(replica: Replica): Promise<Following>;
   /** Advances the clock until the condition holds. */
   until(condition: () => boolean): Promise<void>;
 }
@@ -119,11 +117,11 @@ function setup(t: TestContext): Setup {
       await until(() => replica.controller.isReady());
       return replica;
     },
-    async follow({ controller }, port = controller.port) {
+    async follow({ controller }) {
       const secret = fieldsOf(fieldsOf(api.get("/api/v1/secrets", "system", "gateway-controller-certificate")).data);
       instances += 1;
       const following = followController({
-        url: `https://127.0.0.1:${port}`,
+        url: `https://127.0.0.1:${controller.port}`,
         certificate: Buffer.from(String(secret["tls.crt"]), "base64").toString(),
         gateway: "infra/edge",
         instance: `pod-${instances}`,
@@ -200,43 +198,6 @@ for (const network of ["lost", "hangs"] as const)
       assert.equal(leads(standby), true);
     }
   });
-
-/** Forwards the first connection to one replica and all others to the other. */
-async function loadBalancer(t: TestContext, first: Controller, others: Controller): Promise<number> {
-  let connections = 0;
-  const sockets = new Set<Socket>();
-  const server = createServer((client) => {
-    const upstream = connect((connections === 0 ? first : others).port, "127.0.0.1");
-    connections += 1;
-    for (const socket of [client, upstream]) {
-      sockets.add(socket);
-      socket.on("error", () => undefined);
-    }
-    client.pipe(upstream).pipe(client);
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  t.after(() => {
-    for (const socket of sockets) socket.destroy();
-    server.close();
-  });
-  return (server.address() as AddressInfo).port;
-}
-
-test("a Gateway stays Programmed when the replica without its stream stops, whichever of them leads", async (t) => {
-  const { api, clock, until, ...all } = setup(t);
-  const one = await all.replica("one");
-  await until(() => leads(one));
-  const two = await all.replica("two");
-  await all.follow(two, await loadBalancer(t, two.controller, one.controller));
-  await until(() => programmed(api) === "True");
-  await one.controller.stop();
-  await until(() => leads(two));
-  const untilMs = clock.monotonicMs() + 90_000;
-  await until(() => {
-    assert.equal(programmed(api), "True");
-    return clock.monotonicMs() >= untilMs;
-  });
-});
 
 test("without data planes the Gateway is no longer Programmed", async (t) => {
   const { api, until, ...all } = setup(t);
