@@ -51,6 +51,10 @@ async function run(t: TestContext, name: string, environment: Record<string, str
     .replace(/^(mcp|llm):\n(?![\s\S]*?^ {2}port:)/gm, "$1:\n  port: 0\n")
     .replace(/adminAddr: \S+/, "adminAddr: off");
   writeFileSync(file, moved);
+  for (const path of resourcesIn(folder)) {
+    const written = readFileSync(path, "utf8");
+    if (/^kind: Gateway$/m.test(written)) writeFileSync(path, written.replace(/\bport: \d+/g, "port: 0"));
+  }
   const lines: string[] = [];
   const app = await startApp({
     sources: [file, ...resourcesIn(folder)],
