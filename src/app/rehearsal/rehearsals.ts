@@ -11,7 +11,8 @@ import type { AccessFound } from "./access.ts";
 import { createPause, type Rehearsal } from "./rehearse.ts";
 import { type Found, type Job, runJob } from "./run-job.ts";
 
-const MAX_REHEARSAL_MS = 60_000;
+/** The process has a low priority, so a busy machine slows it down. */
+const MAX_REHEARSAL_MS = 180_000;
 const KEEP_PROCESS_MS = 60_000;
 
 /** Work on the serving thread yields after about this time, because requests wait for it. */
