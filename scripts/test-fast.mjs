@@ -1,6 +1,6 @@
 /**
  * `npm run test:fast`: the unit tests and the scenarios of the HTTP edge and its engine, on the Node that runs this
- * script. CI uses it for the Node versions on which the whole suite does not run.
+ * script. CI uses it for the Node versions on which the whole suite does not run, with `--compiled` after `npm test`.
  */
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
@@ -26,5 +26,6 @@ const SCENARIOS = [
 installIfMissing();
 if (!isBuilt()) step("build", process.execPath, ["scripts/build.mjs"]);
 const paths = ["src", ...SCENARIOS.map((name) => `test/scenario/${name}`)];
-const run = spawnSync(process.execPath, [join(root, "scripts", "test.mjs"), ...paths], { cwd: root, stdio: "inherit" });
+const args = [join(root, "scripts", "test.mjs"), ...process.argv.slice(2), ...paths];
+const run = spawnSync(process.execPath, args, { cwd: root, stdio: "inherit" });
 process.exit(run.status ?? 1);

@@ -1,7 +1,7 @@
 /**
  * `npm test`: installs, checks types and lint, builds, and runs every test on Node's test runner. `npm test -- src/cel
  * test/scenario/x` runs only the tests below these paths, without the other checks, in its own build folder, so that
- * several runs do not interfere.
+ * several runs do not interfere. With `--compiled` as the first argument it uses what the last `npm test` compiled.
  */
 import { spawnSync } from "node:child_process";
 import { readdirSync, rmSync } from "node:fs";
@@ -12,12 +12,14 @@ import { groupTests } from "./test-groups.mjs";
 /** Test processes at once: most wait for something a part of their time, and two cores shall have no pause. */
 const CONCURRENCY = 6;
 
-const only = process.argv.slice(2);
+const isCompiled = process.argv[2] === "--compiled";
+const only = process.argv.slice(isCompiled ? 3 : 2);
+const isWhole = only.length === 0;
 installIfMissing();
 
-const out = only.length > 0 ? `build-${process.pid}` : "build";
+const out = isWhole || isCompiled ? "build" : `build-${process.pid}`;
 const folder = join(root, out);
-if (only.length === 0) {
+if (isWhole && !isCompiled) {
   rmSync(folder, { recursive: true, force: true });
   await stepsTogether([
     ["types", bin("tsc"), ["-p", ".", "--outDir", out, "--tsBuildInfoFile", `${out}/.tsbuildinfo`]],
@@ -25,7 +27,7 @@ if (only.length === 0) {
     ["lint", bin("biome"), ["check", "."]],
     ["bundle", process.execPath, ["scripts/build.mjs"]],
   ]);
-} else {
+} else if (!isCompiled) {
   const compiled = spawnSync(bin("tsc"), ["-p", ".", "--outDir", out, "--noCheck", "--incremental", "false"], {
     cwd: root,
     stdio: "inherit",
@@ -34,7 +36,7 @@ if (only.length === 0) {
 }
 
 const files = testFiles(folder).filter(
-  (file) => only.length === 0 || only.some((path) => relative(folder, file).startsWith(path.replace(/\.tsx?$/, ""))),
+  (file) => isWhole || only.some((path) => relative(folder, file).startsWith(path.replace(/\.tsx?$/, ""))),
 );
 if (files.length === 0) {
   console.error(`no tests below ${only.join(", ")}`);
@@ -44,7 +46,7 @@ const run = spawnSync(process.execPath, ["scripts/run-tests.mjs", String(CONCURR
   cwd: root,
   stdio: "inherit",
 });
-if (only.length > 0) rmSync(folder, { recursive: true, force: true });
+if (out !== "build") rmSync(folder, { recursive: true, force: true });
 process.exit(run.status ?? 1);
 
 function testFiles(below) {
