@@ -153,12 +153,12 @@ routes:
     assert.deepEqual(lines, [
       "config.yaml:3:5: gateways.default.port: required field is missing",
       'config.yaml:3:5: gateways.default.prt: unknown field, did you mean "port"?',
-      'config.yaml:4:15: gateways.default.protocol: expected "HTTP" or "HTTPS", did you mean "HTTP"?',
+      'config.yaml:4:15: gateways.default.protocol: expected "HTTP" or "HTTPS" or "TCP" or "TLS", did you mean "HTTP"?',
       'config.yaml:7:5: routes[0].backend: unknown field, did you mean "backends"?',
       "config.yaml:9:29: routes[0].policies.cors.allowOrigins: must not be empty",
       "config.yaml:10:34: routes[0].policies.timeout.requestTimeout: expected a duration such as 250ms, 10s, 5m or 1h30m",
       "config.yaml:12:24: routes[1].backends[0].host: expected host:port, an http:// or https:// URL without a path, or unix:/path",
-      "config.yaml:12:37: routes[1].backends[1]: one of `host`, `service`, `mcp`, `mcpLogins`, `a2a`, `ai`, `ui` is required",
+      "config.yaml:12:37: routes[1].backends[1]: one of `host`, `service`, `dynamic`, `mcp`, `mcpLogins`, `a2a`, `ai`, `ui` is required",
     ]);
   }
 });
