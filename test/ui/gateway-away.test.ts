@@ -61,6 +61,23 @@ test("pages say that the gateway went away, and are right again when it is back"
   await page.close();
 });
 
+test("a page whose script could not be loaded is loaded again", { skip }, async () => {
+  const { page } = await openPage(browser, "about:blank");
+  let failures = 0;
+  await page.route(
+    ({ pathname }) => pathname.endsWith(".js") && !pathname.includes("boot"),
+    (route) => {
+      failures += 1;
+      return failures <= 2 ? route.abort() : route.continue();
+    },
+  );
+  await page.goto(`${gateway.adminUrl}/ui/overview`);
+  await page.locator("main").getByText("only").first().waitFor();
+  assert.ok(failures > 2);
+  await page.waitForFunction("sessionStorage.getItem('reloads') === null");
+  await page.close();
+});
+
 test("edits of the configuration that were not saved are still there after another page", { skip }, async () => {
   const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/config`);
   const editor = page.getByLabel("Configuration");
