@@ -4,6 +4,14 @@ import { sidebar } from "../stage.mjs";
 
 const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8"));
 
+/** As GitHub does it, because the pages link to headings there as well. */
+const slugify = (heading) =>
+  heading
+    .trim()
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N}\s_-]/gu, "")
+    .replace(/\s/g, "-");
+
 // biome-ignore lint/style/noDefaultExport: VitePress reads the default export.
 export default {
   title: "MCP & LLM Gateway",
@@ -19,6 +27,7 @@ export default {
   head: [["link", { rel: "icon", type: "image/svg+xml", href: "/docs/favicon.svg" }]],
   markdown: {
     theme: { light: "github-light-high-contrast", dark: "github-dark-high-contrast" },
+    anchor: { slugify },
     // Angle brackets and braces in the pages are text, not Vue templates.
     config(md) {
       md.core.ruler.push("text-only", ({ tokens }) => {
