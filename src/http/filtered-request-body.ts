@@ -22,7 +22,7 @@ export class FilteredRequestBody extends Readable implements RequestBodyStream {
     super({ autoDestroy: true });
     this.#source = source;
     this.#filter = filter;
-    // The reader is told by `error` or `close`, if there is one.
+    // Without a listener, an error before the first reader would end the process.
     this.on("error", () => undefined);
   }
 
