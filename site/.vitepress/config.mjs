@@ -34,6 +34,11 @@ export default {
         for (const token of tokens.flatMap((one) => one.children ?? []))
           if (token.type === "html_inline" && !/^<(?:br\s*\/?|!--[\s\S]*--)>$/.test(token.content)) token.type = "text";
       });
+      // The corner of a table whose first column needs no title is not a header.
+      md.core.ruler.push("empty-headers", ({ tokens }) => {
+        for (const [at, open] of tokens.entries())
+          if (open.type === "th_open" && tokens[at + 1].content === "") open.tag = tokens[at + 2].tag = "td";
+      });
       const { text } = md.renderer.rules;
       md.renderer.rules.text = (...given) => text(...given).replaceAll("{{", "&#123;&#123;");
     },
