@@ -164,7 +164,7 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
 }
 
 function ownListeners(
-  { clock, logger, tasks, unexpected, memory }: Services,
+  { clock, logger, metrics, tasks, unexpected, memory }: Services,
   { process: settings, redaction }: Loaded,
   { ids, random, records, heap }: Measuring,
   inherited: InheritedSockets,
@@ -177,6 +177,7 @@ function ownListeners(
     heap,
     memory,
     logger: logger.for("pipeline"),
+    metrics,
     tasks,
     redaction,
     ids,

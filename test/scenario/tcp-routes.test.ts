@@ -84,6 +84,14 @@ routes: [{ policies: { directResponse: { status: 200, body: web } } }]
   const line = await gateway.logged("connection gateway=db");
   assert.match(line, /route=postgres backend=127\.0\.0\.1:\d+ src=127\.0\.0\.1:\d+ durationMs=\d+ bytesReceived=5/);
   assert.match(line, /bytesSent=9/);
+  const metrics = await (await fetch(`${gateway.adminUrl}/metrics`)).text();
+  assert.match(
+    metrics,
+    /^gateway_tcp_connections_total\{gateway="db",route="postgres",backend="[^"]+",result="forwarded"\} 1$/m,
+  );
+  assert.match(metrics, /^gateway_tcp_bytes_total\{gateway="db",route="postgres",direction="received"\} 5$/m);
+  assert.match(metrics, /^gateway_tcp_bytes_total\{gateway="db",route="postgres",direction="sent"\} 9$/m);
+  assert.match(metrics, /^gateway_connections\{gateway="db"\} 0$/m);
 });
 
 test("a TLS gateway selects the route by server name, and passes TLS through", async (t) => {

@@ -185,6 +185,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     const listeners = createListeners({
       ...env,
       forwardToThread: forwards.forwardToThread,
+      metrics: services.metrics,
       tasks,
       inherited: createInheritedSockets([]),
       sharedPort: ({ name }) => ports.get(name),

@@ -7,12 +7,13 @@ import { wait } from "../../base/clock.ts";
 import type { Task, Tasks } from "../../base/tasks.ts";
 import type { Listener, Topology } from "../../core/topology.ts";
 import { boundAddress } from "../../http/backend-address.ts";
+import type { Metrics } from "../../observe/log/metrics.ts";
 import type { Served } from "../phases/pipeline-env.ts";
 import { createRouteTable } from "../route/match-route.ts";
 import type { InheritedSockets } from "./inherited-sockets.ts";
 import { type OpenListener, openListener } from "./listener.ts";
 import type { ListenerEnv } from "./listener-env.ts";
-import { openTcpListener } from "./tcp/tcp-listener.ts";
+import { countTcpConnections, openTcpListener } from "./tcp/tcp-listener.ts";
 
 export interface Listeners {
   /** Rejects with an Error of one line that names the field. */
@@ -42,6 +43,7 @@ const NEEDS_RESTART =
 
 export interface ListenersEnv extends ListenerEnv {
   readonly tasks: Tasks;
+  readonly metrics: Metrics;
   readonly inherited: InheritedSockets;
   /** Set if several threads share the ports. */
   sharedPort?(listener: Listener): number | undefined;
@@ -51,6 +53,16 @@ export function createListeners(env: ListenersEnv): Listeners {
   const entries = new Map<string, Entry>();
   const draining = new Set<OpenListener>();
   let configured: readonly Listener[] = [];
+  const tcpEnv = { ...env, countConnection: countTcpConnections(env.metrics) };
+
+  const activeByGateway = (what: "connections" | "requests") => () =>
+    [...entries.values()].map(({ open, names }) => [{ gateway: names[0] ?? "" }, open.active()[what]] as const);
+  env.metrics.gauge("gateway_connections", "Open connections of clients.", activeByGateway("connections"));
+  env.metrics.gauge(
+    "gateway_requests_in_flight",
+    "Requests whose response has not ended.",
+    activeByGateway("requests"),
+  );
 
   async function openOne(listener: Listener): Promise<Entry> {
     try {
@@ -58,8 +70,10 @@ export function createListeners(env: ListenersEnv): Listeners {
       const at = env.sharedPort
         ? { ...listener, port: env.sharedPort(listener) ?? listener.port, isShared: true }
         : listener;
-      const openOn = listener.tcp === undefined ? openListener : openTcpListener;
-      const open = await openOn(at, toServed(listener), env, fd);
+      const served = toServed(listener);
+      const open = await (listener.tcp === undefined
+        ? openListener(at, served, env, fd)
+        : openTcpListener(at, served, tcpEnv, fd));
       const task = env.tasks.start("listener", listener.name, () => ({ port: open.port, ...open.active() }));
       return { open, mode: modeOf(listener), isInherited: fd !== undefined, task, names: [listener.name] };
     } catch (error) {

@@ -11,6 +11,7 @@ import { confinedLookup } from "../../../http/local-address.ts";
 import { createLookup } from "../../../http/lookup.ts";
 import { formatProxyHeader, type ProxiedAddresses } from "../../../http/proxy-protocol.ts";
 import { createServerNames, type NamedEntries } from "../../../http/tls-listener.ts";
+import type { Metrics } from "../../../observe/log/metrics.ts";
 import type { Served } from "../../phases/pipeline-env.ts";
 import { createConnectionLimits } from "../connection-limits.ts";
 import { watchIdle } from "../idle.ts";
@@ -53,11 +54,33 @@ interface RecordedConnection extends Partial<Omit<Forwarded, "client">> {
   readonly rejected?: string;
 }
 
+type CountConnection = (gateway: string, connection: RecordedConnection) => void;
+
+/** Counts the connections of all listeners when they end. */
+export function countTcpConnections(metrics: Metrics): CountConnection {
+  const connections = metrics.counter(
+    "gateway_tcp_connections_total",
+    "TCP connections that ended, by what happened to them.",
+    ["gateway", "route", "backend", "result"],
+  );
+  const bytes = metrics.counter(
+    "gateway_tcp_bytes_total",
+    "Bytes of TCP connections that ended: `received` from clients, or `sent` to them.",
+    ["gateway", "route", "direction"],
+  );
+  return (gateway, { route = "", backend, rejected, bytesReceived = 0, bytesSent = 0 }) => {
+    connections.labels(gateway, route, backend?.name ?? "", rejected === undefined ? "forwarded" : "rejected").add(1);
+    if (rejected !== undefined) return;
+    bytes.labels(gateway, route, "received").add(bytesReceived);
+    bytes.labels(gateway, route, "sent").add(bytesSent);
+  };
+}
+
 /** Rejects with the system's error if the address cannot be bound. */
 export function openTcpListener(
   at: ListenerAddress,
   first: Served,
-  env: ListenerEnv,
+  env: ListenerEnv & { readonly countConnection: CountConnection },
   inheritedFd?: number,
 ): Promise<OpenListener> {
   let table = createTcpTable(first.listener.tcp);
@@ -222,8 +245,9 @@ export function openTcpListener(
     );
   }
 
-  /** Writes one line for each connection to the access log. */
+  /** Counts the connection, and writes one line to the access log. */
   function record(connection: RecordedConnection): void {
+    env.countConnection(gateway, connection);
     const { route, backend, src, proxiedClient, serverName, rejected, durationMs } = connection;
     const { bytesReceived, bytesSent } = connection;
     access.info("connection", {
