@@ -1,8 +1,9 @@
 /**
  * The options that all bundles of the programs share: the target, external packages, and the embedded version.
  */
-import { readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { readFileSync, writeFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { transformSync } from "esbuild";
 import { root } from "./steps.mjs";
 
 export const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
@@ -24,7 +25,10 @@ export const bundleOptions = {
   // Native code loads its prebuilt files from its own folder, and only when a profile is requested.
   external: ["@datadog/pprof"],
   loader: { ".wasm": "binary" },
-  plugins: [{ name: "left-out", setup: leaveOut }],
+  plugins: [
+    { name: "left-out", setup: leaveOut },
+    { name: "one-byte-text", setup: replaceWideCharacters },
+  ],
   logLevel: "warning",
 };
 
@@ -47,6 +51,28 @@ function leaveOut(bundler) {
     resolveDir: dirname(path),
   }));
   bundler.onLoad({ filter: /.*/, namespace: "empty" }, () => ({ contents: "export default {};" }));
+}
+
+/**
+ * V8 keeps the text of each file in memory, with two bytes per character if a single one is not Latin-1. The bundler
+ * escapes such characters everywhere but in comments and regular expressions.
+ */
+function replaceWideCharacters(bundler) {
+  bundler.onEnd(({ metafile }) => {
+    for (const path of Object.keys(metafile?.outputs ?? {}).filter((name) => /\.[cm]?js$/.test(name))) {
+      const file = resolve(bundler.initialOptions.absWorkingDir, path);
+      const text = readFileSync(file, "utf8");
+      const narrow = text.replace(/[^\0-\u00ff]/g, "?");
+      if (narrow === text) continue;
+      if (withoutComments(narrow) !== withoutComments(text))
+        throw new Error(`${path}: a regular expression has a character that must be written as \\u....`);
+      writeFileSync(file, narrow);
+    }
+  });
+}
+
+function withoutComments(text) {
+  return transformSync(text, { minifyWhitespace: true, legalComments: "none" }).code;
 }
 
 function embedWasm(text) {

@@ -105,6 +105,8 @@ test("the bundles keep their lines and the names of source files, so that stack 
       texts.some((text) => text.includes(`\n// ${file}\n`)),
       file,
     );
+  const wide = bundles.filter((_, at) => /[^\0-\u00ff]/.test(texts[at] ?? ""));
+  assert.deepEqual(wide, [], "V8 keeps these files in memory with two bytes per character");
 });
 
 const CHANGELOG =
