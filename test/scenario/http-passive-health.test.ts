@@ -4,9 +4,9 @@
  */
 import assert from "node:assert/strict";
 import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
 import { fakeClock } from "../support/fake-clock.ts";
+import { freePort } from "../support/free-port.ts";
 import type { TestGateway } from "../support/gateway.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
 
@@ -14,14 +14,6 @@ function listening(t: TestContext, port: number): Promise<Server> {
   const server = createServer((_, response) => response.end("second"));
   t.after(() => server.close());
   return new Promise((resolve) => server.listen(port, "127.0.0.1", () => resolve(server)));
-}
-
-/** A port that nothing listens on, until the test says so. */
-async function deadPort(t: TestContext): Promise<number> {
-  const server = await listening(t, 0);
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
 
 async function statuses(gateway: TestGateway, count: number): Promise<Map<number | string, number>> {
@@ -39,7 +31,7 @@ for (const kind of ["host", "service"] as const) {
   test(`a dead one of two costs one request, and returns by one request (${kind})`, async (t) => {
     const clock = fakeClock();
     const first = await backendFor(t, (_, response) => response.end("first"));
-    const port = await deadPort(t);
+    const port = await freePort();
     const backends =
       kind === "host"
         ? `[{ host: "${first.host}" }, { host: "127.0.0.1:${port}" }]`
@@ -71,7 +63,7 @@ for (const kind of ["host", "service"] as const) {
 }
 
 test("a server that is alone is asked every time, and one that answers with errors is not left", async (t) => {
-  const port = await deadPort(t);
+  const port = await freePort();
   const alone = await gatewayFor(
     t,
     `gateways: { default: { port: 0, address: 127.0.0.1 } }\nroutes: [{ backends: [{ host: "127.0.0.1:${port}" }] }]\n`,

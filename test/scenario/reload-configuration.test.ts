@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { eventually } from "../support/eventually.ts";
 import { fakeClock } from "../support/fake-clock.ts";
+import { freePort } from "../support/free-port.ts";
 import { openRawClient, rawRequest, requestText } from "../support/raw-client.ts";
 import { after, bodyOf, reloadState, says } from "../support/reload.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
@@ -277,11 +278,3 @@ test("a directory is watched for new, changed and removed files", async (t: Test
   );
   assert.equal(await text(), "c");
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}

@@ -10,6 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { eventually } from "../support/eventually.ts";
+import { freePort } from "../support/free-port.ts";
 import { startGatewayProcess } from "../support/gateway-process.ts";
 import { openRawClient } from "../support/raw-client.ts";
 import { backendFor } from "../support/scenario.ts";
@@ -194,14 +195,6 @@ test("a full disk behind the log does not end the gateway [R40]", {
   gateway.child.kill("SIGTERM");
   assert.equal((await gateway.exited).code, 0);
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 test("after SIGTERM a kept connection serves one more request and then closes", async (t) => {
   const backend = await backendFor(t, (_req, res) => res.end("ok"));

@@ -4,9 +4,9 @@
  */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, renameSync } from "node:fs";
-import { createServer } from "node:net";
 import { join } from "node:path";
 import { eventually } from "../../eventually.ts";
+import { freePort } from "../../free-port.ts";
 import { startHttpFixture } from "../conformance.ts";
 import { stdioFixture } from "../fixture.ts";
 
@@ -141,16 +141,5 @@ function ended(child: ChildProcess): Promise<void> {
     if (child.exitCode !== null || child.signalCode !== null) return resolve();
     child.once("exit", () => resolve());
     child.kill("SIGKILL");
-  });
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const probe = createServer();
-    probe.once("error", reject);
-    probe.listen(0, "127.0.0.1", () => {
-      const address = probe.address();
-      probe.close(() => (address !== null && typeof address === "object" ? resolve(address.port) : reject(address)));
-    });
   });
 }
