@@ -28,9 +28,9 @@ export function noteCpu(entry, secondsByName) {
   writeFileSync(`${entry}${SUFFIX}`, JSON.stringify(Object.fromEntries(secondsByName)));
 }
 
-/** Seconds by file, as written by the processes of a folder of entries, added to those of an earlier run. */
-export function readCpu(folder, known = new Map()) {
-  const seconds = new Map(known);
+/** Seconds by file, as written by the processes of a folder of entries. */
+export function readCpu(folder) {
+  const seconds = new Map();
   for (const name of readdirSync(folder).filter((file) => file.endsWith(SUFFIX)))
     for (const [file, taken] of Object.entries(JSON.parse(readFileSync(join(folder, name), "utf8"))))
       seconds.set(file, (seconds.get(file) ?? 0) + taken);

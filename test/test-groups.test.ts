@@ -77,30 +77,6 @@ test("${name} is open", () => { if (!isOpen || globalThis.open !== "${name}") th
   assert.ok(lines.includes("ℹ pass 2") && lines.includes("ℹ fail 2"), stdout);
 });
 
-test("a file that fails beside others runs again alone: what passes then is named, what fails twice has failed", async (t) => {
-  const { out, entries } = await grouped(t, {
-    "src/a.test.js": 'test("good", () => undefined);',
-    "src/b.test.js": `import { existsSync, writeFileSync } from "node:fs";
-const was = existsSync("was");
-writeFileSync("was", "");
-test("late", () => { if (!was) throw new Error("late"); });
-test("early", () => undefined);`,
-  });
-  const once = runTests(out, entries);
-  assert.equal(once.status, 0, once.stdout);
-  assert.match(once.stdout, /^1 failure:$[\s\S]*^failed beside others, passed alone: src\/b\.test\.ts$/m);
-  assert.match(once.stdout.slice(-400), /^ℹ tests 3$[\s\S]*^ℹ pass 3$[\s\S]*^ℹ fail 0$/m);
-
-  const bad = await grouped(t, {
-    "src/a.test.js": 'test("good", () => undefined);',
-    "src/b.test.js": 'test("bad", () => { throw new Error("because"); });',
-  });
-  const twice = runTests(bad.out, bad.entries);
-  assert.equal(twice.status, 1);
-  assert.doesNotMatch(twice.stdout, /passed alone/);
-  assert.match(twice.stdout.slice(-400), /^1 failure:$[\s\S]*^ℹ tests 2$[\s\S]*^ℹ pass 1$[\s\S]*^ℹ fail 1$/m);
-});
-
 /** As `npm test` runs the entries. Inside of a test, the runner would take itself for a part of this one. */
 function runTests(cwd: string, entries: readonly string[]): { status: number | null; stdout: string } {
   const { NODE_TEST_CONTEXT: _, ...env } = process.env;
