@@ -30,10 +30,13 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
   let waitingBytes = 0;
   let writing: Promise<void> | undefined;
   let isUnsynced = false;
+  /** Set after a failed sync: the system may have dropped changes, so the next sync would succeed without them. */
+  let needsSnapshot = false;
+  let syncs: Promise<void> = Promise.resolve();
   let syncing: Timer | undefined;
   let retrying: Timer | undefined;
   let problem: string | undefined;
-  let isCompacting = false;
+  let compacting: Promise<void> | undefined;
   let isClosed = false;
   let usefulBytes = 0;
 
@@ -96,7 +99,8 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
       }
     }
     if (isUnsynced) syncing ??= clock.after(SYNC_AFTER_MS, () => void quietly(syncNow()));
-    if (journal.bytes > Math.max(COMPACT_FROM_BYTES, COMPACT_FROM_TIMES * usefulBytes)) void quietly(compact());
+    if (!isClosed && journal.bytes > Math.max(COMPACT_FROM_BYTES, COMPACT_FROM_TIMES * usefulBytes))
+      void compact().catch(failed);
   }
 
   async function syncNow(): Promise<void> {
@@ -107,7 +111,8 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
     if (!isUnsynced) return;
     isUnsynced = false;
     try {
-      await journal.sync();
+      if (needsSnapshot) await compact();
+      await syncFile(journal);
     } catch (error) {
       isUnsynced = true;
       failed(error);
@@ -115,25 +120,42 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
     }
   }
 
-  async function compact(): Promise<void> {
-    if (isCompacting || isClosed) return;
-    isCompacting = true;
-    try {
-      const next = await JournalFile.open(folder, number + 1, false);
-      while (writing !== undefined) await writing;
-      const before = journal;
-      journal = next;
-      number += 1;
-      await before.sync();
-      await before.close();
-      // The new owner would read this snapshot instead of its own records.
-      if (!lock.isHeld()) throw new Error(LOST_FOLDER);
-      usefulBytes = await writeSnapshot(folder, number, table.changes());
-    } catch (error) {
-      failed(error);
-    } finally {
-      isCompacting = false;
-    }
+  /** Syncs one file after the other, because only one of two syncs at the same time reports that changes were dropped. */
+  function syncFile(file: JournalFile): Promise<void> {
+    syncs = syncs
+      .catch(() => undefined)
+      .then(async () => {
+        if (needsSnapshot) throw new Error("an earlier sync failed");
+        try {
+          await file.sync();
+        } catch (error) {
+          needsSnapshot = true;
+          throw error;
+        }
+      });
+    return syncs;
+  }
+
+  function compact(): Promise<void> {
+    compacting ??= replaceJournal().finally(() => {
+      compacting = undefined;
+    });
+    return compacting;
+  }
+
+  async function replaceJournal(): Promise<void> {
+    const next = await JournalFile.open(folder, number + 1, false);
+    await syncFolder(folder);
+    while (writing !== undefined) await writing;
+    const before = journal;
+    journal = next;
+    number += 1;
+    await quietly(syncFile(before));
+    await before.close();
+    // The new owner would read this snapshot instead of its own records.
+    if (!lock.isHeld()) throw new Error(LOST_FOLDER);
+    usefulBytes = await writeSnapshot(folder, number, table.changes());
+    needsSnapshot = false;
   }
 
   /** Resolves when the operating system has the change, so that `kill -9` does not lose it. */
@@ -167,7 +189,7 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
     table.close();
     for (const timer of [syncing, retrying]) timer?.cancel();
     await writing;
-    while (isCompacting) await new Promise((resolve) => setImmediate(resolve));
+    if (compacting !== undefined) await quietly(compacting);
     await quietly(journal.close());
     lock.release();
   }

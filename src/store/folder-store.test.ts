@@ -1,0 +1,85 @@
+/**
+ * What a resolved `sync` promises while the journal is replaced, and after a sync of the disk has failed.
+ */
+import assert from "node:assert/strict";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { fakeClock } from "../../test/support/fake-clock.ts";
+import { silentLogger } from "../observe/log/logger.ts";
+import { openFolderStore } from "./folder-store.ts";
+import { JournalFile } from "./journal.ts";
+import type { Store } from "./store.ts";
+
+/** A journal is replaced after more than 4 MiB. */
+const LARGE = "x".repeat(1_000_000);
+
+async function folderStore(t: TestContext): Promise<{ store: Store; folder: string }> {
+  const folder = mkdtempSync(join(tmpdir(), "folder-store-"));
+  const store = await openFolderStore(folder, { clock: fakeClock(), logger: silentLogger });
+  t.after(async () => {
+    t.mock.restoreAll();
+    await store.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+  return { store, folder };
+}
+
+/** Overwrites one entry until the journal is much larger than the data. */
+async function fillJournal(store: Store): Promise<void> {
+  for (let i = 0; i < 6; i++) await store.set("budget/a", `${i}${LARGE}`);
+}
+
+test("while a journal is replaced, a sync waits until the old one is on disk", async (t) => {
+  const { store } = await folderStore(t);
+  const order: string[] = [];
+  const { sync } = JournalFile.prototype;
+  let letFirstEnd = (): void => undefined;
+  const firstMayEnd = new Promise<void>((resolve) => {
+    letFirstEnd = resolve;
+  });
+  const begun = new Promise<void>((resolve) => {
+    t.mock.method(JournalFile.prototype, "sync", async function (this: JournalFile) {
+      const isFirst = order.push("begins") === 1;
+      resolve();
+      if (isFirst) await firstMayEnd;
+      await sync.call(this);
+      order.push("ends");
+    });
+  });
+  await fillJournal(store);
+  await begun;
+  await store.set("budget/b", "1");
+  const synced = store.sync().then(() => order.push("resolved"));
+  await store.set("budget/c", "1");
+  const whileHeld = [...order];
+  letFirstEnd();
+  await synced;
+  assert.deepEqual(whileHeld, ["begins"]);
+  assert.deepEqual(order, ["begins", "ends", "begins", "ends", "resolved"]);
+});
+
+test("after a failed sync, a sync writes a snapshot instead of trusting the disk", async (t) => {
+  const { store, folder } = await folderStore(t);
+  await store.set("budget/a", "1");
+  let failures = 1;
+  const { sync } = JournalFile.prototype;
+  t.mock.method(JournalFile.prototype, "sync", async function (this: JournalFile) {
+    if (failures-- > 0) throw new Error("EIO: i/o error, fdatasync");
+    await sync.call(this);
+  });
+  await assert.rejects(store.sync(), /EIO/);
+  assert.deepEqual(snapshots(folder), []);
+  await store.set("budget/b", "2");
+  await store.sync();
+  assert.deepEqual(snapshots(folder), ["snapshot.2"]);
+  await store.close();
+  const again = await openFolderStore(folder, { clock: fakeClock(), logger: silentLogger });
+  assert.deepEqual([await again.get("budget/a"), await again.get("budget/b")], ["1", "2"]);
+  await again.close();
+});
+
+function snapshots(folder: string): string[] {
+  return readdirSync(folder).filter((name) => name.startsWith("snapshot."));
+}
