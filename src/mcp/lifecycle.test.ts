@@ -204,7 +204,7 @@ test("children beyond the limit are rejected with 503, and other sessions contin
 });
 
 test("a client that leaves before its session is open leaves nothing behind", async () => {
-  await withServer({}, async (served) => {
+  await withServer({ flags: ["--silent"] }, async (served) => {
     const abort = new AbortController();
     const body = JSON.stringify({
       jsonrpc: "2.0",

@@ -1,10 +1,10 @@
 /**
  * A legacy MCP server for tests over stdio. Tools trigger its behavior, including invalid behavior such as crashing,
  * stalling and flooding. Arguments: `--name=x`, `--version=2025-03-26`, `--page=2` (items per list page), `--refuse`
- * (fails initialize), `--greet` (first prints a line that is not JSON), `--stubborn` (ignores the end of stdin and
- * SIGTERM), `--mute` (ignores unknown methods), `--brittle` (exits on unknown methods), `--asked=file` (writes the
- * file on an unknown method), `--opened=file` (writes the file after initialize), `--cancelled=file` (writes the file
- * when a call is cancelled), `--tools=1000` (adds that many tools).
+ * (fails initialize), `--silent` (never answers initialize), `--greet` (first prints a line that is not JSON),
+ * `--stubborn` (ignores the end of stdin and SIGTERM), `--mute` (ignores unknown methods), `--brittle` (exits on unknown
+ * methods), `--asked=file` (writes the file on an unknown method), `--opened=file` (writes the file after initialize),
+ * `--cancelled=file` (writes the file when a call is cancelled), `--tools=1000` (adds that many tools).
  */
 import { writeFileSync } from "node:fs";
 import { error, huge, type Message, notify, result, send, sleep, text } from "./odd-lines.ts";
@@ -58,6 +58,7 @@ function notified(method: string, params: Record<string, unknown>): void {
 async function answer(id: string | number, method: string, params: Record<string, unknown>): Promise<void> {
   switch (method) {
     case "initialize":
+      if (flags.has("silent")) return;
       if (flags.has("refuse")) error(id, -32000, "not today");
       else result(id, initializeResult(params));
       if (flags.has("opened")) writeFileSync(flags.get("opened") ?? "", "");
