@@ -9,6 +9,8 @@ const CALL = /\bmetrics\s*\.\s*(counter|histogram|gauge|summary|total)\s*\(/g;
 const TYPE = { counter: "counter", total: "counter", histogram: "histogram", gauge: "gauge", summary: "summary" };
 /** Labels that a gauge gives with each value, or that come from a constant. */
 const GAUGE_LABELS = {
+  gateway_connections: ["gateway"],
+  gateway_requests_in_flight: ["gateway"],
   gateway_mcp_sessions: ["backend"],
   gateway_mcp_children: ["backend"],
   gateway_build_info: ["version", "node"],
