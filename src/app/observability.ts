@@ -3,17 +3,14 @@
  */
 
 import { hostname } from "node:os";
-import { resolve } from "node:path";
 import type { Clock } from "../base/clock.ts";
 import type { HeapPressure } from "../base/heap-pressure.ts";
 import { createIdSource, type IdSource } from "../base/ids.ts";
-import type { WrittenProcess } from "../config/schema/schema.ts";
 import type { Exchange } from "../core/exchange.ts";
 import { type History, openHistory } from "../history/history.ts";
 import { registerProcessMetrics } from "../observe/log/process-metrics.ts";
 import { openRotatingFile } from "../observe/log/rotating-file.ts";
 import { createKeptTraces, type KeptTraces } from "../observe/trace/kept-traces.ts";
-import type { Redaction } from "../observe/trace/redact.ts";
 import { createTraceHub, type TraceHub } from "../observe/trace/trace.ts";
 import type { ListenersEnv } from "../pipeline/listen/listeners.ts";
 import { type AccessLogCopy, compileAccessFields, createAccessLog } from "../pipeline/records/access-log.ts";
@@ -56,7 +53,7 @@ export async function startMeasuring(
   const telemetry = await loadTelemetry(settings.telemetry?.otlp, services, { redaction, ids, random, version });
   if (telemetry !== undefined) shutdown.at("measuring", telemetry.close);
   shutdown.at("measuring", registerProcessMetrics(metrics, { version, startedAtMs: clock.now() }));
-  const audit = openAudit(settings, services, redaction, telemetry?.log);
+  const audit = openAudit(services, config, telemetry?.log);
   if (audit !== undefined) shutdown.at("measuring", audit.close);
   const historyDatabase = openHistoryDatabase(services, config);
   if (historyDatabase !== undefined) shutdown.at("measuring", historyDatabase.close);
@@ -177,10 +174,9 @@ function logCopy(clock: Clock, telemetry: Pick<Telemetry, "log"> | undefined): A
   );
 }
 
-export function openAudit(
-  { audit: settings }: Pick<WrittenProcess, "audit">,
+function openAudit(
   { clock, logger, metrics }: Services,
-  redaction: Redaction,
+  { process: { audit: settings }, processPath, redaction }: Loaded,
   log: Telemetry["log"],
 ): (Audit & { close(): Promise<void> }) | undefined {
   if (settings === undefined) return undefined;
@@ -196,7 +192,7 @@ export function openAudit(
     settings.file &&
     openRotatingFile({
       ...settings.file,
-      path: resolve(settings.file.path),
+      path: processPath(settings.file.path),
       clock,
       dropped: (lines) => dropped.add(lines),
       changed: (failure) =>

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createHash, createHmac } from "node:crypto";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
@@ -172,6 +172,12 @@ test("a file that cannot be written stops nothing by default, and nothing is los
   mkdirSync(join(path, ".."));
   await gateway.logged("audit file can be written again");
   assert.equal(records().length, 3);
+});
+
+test("the path is relative to the configuration file", async (t) => {
+  const { gateway, chat } = await setUp(t, { file: { path: "audit.log" } });
+  assert.equal((await chat()).status, 200);
+  await eventually("a record", () => existsSync(join(gateway.folder, "audit.log")));
 });
 
 /** What the model said, in an answer of the chat API or in one event of it. */

@@ -51,7 +51,10 @@ export const auditSchema = z
   .strictObject({
     file: z
       .strictObject({
-        path: z.string().min(1).describe("The file; one JSON object per line, readable by the gateway's user only."),
+        path: z
+          .string()
+          .min(1)
+          .describe("The file, relative to this file; one JSON object per line, readable by the gateway's user only."),
         maxBytes: z
           .int()
           .min(64 * 1024)
