@@ -128,7 +128,7 @@ The trace is experimental: its events may change between versions.`,
   gwctl mcp servers                                  which MCP servers run, which failed, and why
   gwctl mcp servers -o json`,
   sessions: `
-  gwctl sessions                                     who is connected, to which servers, and for how long`,
+  gwctl sessions                                     which clients are connected, and when each was last active`,
   routes: `
   gwctl routes
   gwctl routes -o yaml                               with policies and backends`,

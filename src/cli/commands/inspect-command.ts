@@ -189,27 +189,33 @@ function rowsOf(task: Fields, depth: number): Cell[][] {
     typeof task.ageMs === "number" ? ageText(task.ageMs) : "-",
     detailText(fieldsOf(task.detail)),
   ];
-  const targets = listOf(fieldsOf(task.detail).targets).map((one): Cell[] => {
+  const { targets, servers } = fieldsOf(task.detail);
+  const below = [...listOf(servers), ...listOf(targets)].map((one): Cell[] => {
     const { target, state, ...rest } = one;
-    const tone = state === "down" ? "bad" : state === "up" ? "good" : undefined;
+    const tone = state === "down" || state === "failing" ? "bad" : state === "up" ? "good" : undefined;
     const name = { text: `${String(target)}${state === undefined ? "" : ` ${String(state)}`}`, tone } as const;
     return [`${"  ".repeat(depth + 1)}server`, name, "", detailText(rest)];
   });
-  return [own, ...targets, ...listOf(task.children).flatMap((child) => rowsOf(child, depth + 1))];
+  return [own, ...below, ...listOf(task.children).flatMap((child) => rowsOf(child, depth + 1))];
 }
 
 function detailText(detail: Fields): string {
   return Object.entries(detail)
-    .filter(([name, value]) => name !== "targets" && isPresent(value))
+    .filter(([name, value]) => name !== "targets" && name !== "servers" && isPresent(value))
     .map(([name, value]) => {
       if (typeof value === "number" && name.endsWith("Bytes")) return `${name.slice(0, -5)} ${bytesText(value)}`;
       if (typeof value === "number" && name.endsWith("Ms")) return `${name.slice(0, -2)} ${ageText(value)}`;
       if (name === "failures") return listOf(value).map(failureText).join("; ");
-      if (Array.isArray(value)) return `${name}: ${value.map(String).join(" | ")}`;
-      return `${name} ${typeof value === "object" ? JSON.stringify(value) : String(value)}`;
+      if (Array.isArray(value)) return `${name}: ${value.map(valueText).join(" | ")}`;
+      if (name === "client") return `client ${Object.values(fieldsOf(value)).map(valueText).join(" ")}`;
+      return `${name} ${valueText(value)}`;
     })
     .filter((text) => text !== "")
     .join(", ");
+}
+
+function valueText(value: unknown): string {
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
 function isPresent(value: unknown): boolean {

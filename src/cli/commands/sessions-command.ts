@@ -1,5 +1,5 @@
 /**
- * `gwctl sessions` lists the open MCP sessions of a gateway.
+ * `gwctl sessions` lists the open MCP sessions of a gateway, the most recently used last.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
@@ -18,7 +18,9 @@ export async function sessions(name: string | undefined, flags: SessionsFlags, t
   const { admin } = await openTarget(name, flags, terminal);
   try {
     const { tasks } = await admin.json<{ tasks: unknown }>(ADMIN_PATHS.tasks, "tasks");
-    const found = listOf(tasks).flatMap(sessionsOf);
+    const found = listOf(tasks)
+      .flatMap(sessionsOf)
+      .sort((a, b) => numberOf(b.idleMs) - numberOf(a.idleMs));
     if (isData(format)) printData(found, format, terminal);
     else if (found.length === 0) terminal.err("no open MCP sessions\n");
     else terminal.out(table([HEAD, ...found.map(row)], { paint: paintOf(terminal) }));
@@ -34,17 +36,30 @@ function sessionsOf(backend: Fields): Fields[] {
     .map(({ name, ageMs, detail }) => ({ id: name, backend: backend.name, ageMs, ...fieldsOf(detail) }));
 }
 
-const HEAD = ["ID", "USER", "BACKEND", "PROTOCOL", "OPEN FOR", "SERVERS"];
+const HEAD = ["ID", "CLIENT", "USER", "LAST ACTIVITY", "CALLS", "ERRORS", "SERVERS"];
 
-function row({ id, owner, backend, protocolVersion, ageMs, targets }: Fields): Cell[] {
+function row(session: Fields): Cell[] {
+  const { id, user, owner, calls, errors, targets } = session;
+  const { name, version } = fieldsOf(session.client);
   return [
     String(id),
-    String(owner ?? "-"),
-    String(backend),
-    String(protocolVersion ?? "-"),
-    ageText(numberOf(ageMs)),
+    [name ?? "-", version].filter((part) => part !== undefined).join(" "),
+    String(user ?? owner ?? "-"),
+    activityText(session),
+    countText(calls),
+    numberOf(errors) > 0 ? { text: countText(errors), tone: "bad" } : countText(errors),
     listOf(targets)
       .map(({ target, state }) => (state === "up" ? String(target) : `${String(target)} (${String(state)})`))
       .join(", "),
   ];
+}
+
+function activityText({ idleMs, pendingCalls }: Fields): string {
+  if (numberOf(pendingCalls) > 0) return "now";
+  return idleMs === undefined ? "-" : `${ageText(numberOf(idleMs))} ago`;
+}
+
+/** Older gateways do not count calls. */
+function countText(count: unknown): string {
+  return count === undefined ? "-" : String(count);
 }
