@@ -130,8 +130,21 @@ export async function openPage(browser: TestBrowser, url: string, options: PageO
     // An answer of 4xx or 5xx is shown by the page itself; the browser also notes it.
     if (message.type() === "error" && !/^Failed to load resource/.test(message.text())) errors.push(message.text());
   });
+  const failed: string[] = [];
+  page.on("requestfailed", (request) => failed.push(`${request.url()}: ${request.failure()?.errorText}`));
+  page.on("crash", () => failed.push("the page crashed"));
   await page.goto(url);
+  if (new URL(page.url()).pathname.startsWith("/ui")) await rendered(page, failed);
   return { page, errors };
+}
+
+/** Waits for the frame of the application, which needs no data, so that a blank page fails here and with its reason. */
+async function rendered(page: Page, failed: readonly string[]): Promise<void> {
+  try {
+    await page.locator("#app > *").first().waitFor({ state: "attached" });
+  } catch (error) {
+    throw new Error(`the page is blank; requests that failed: ${failed.join("; ")}`, { cause: error });
+  }
 }
 
 function findExecutable(): string | undefined {

@@ -57,6 +57,16 @@ mcp:
 
   const calls = page.locator("section.panel", { hasText: "Tool calls" });
   await calls.getByRole("row", { name: /^break files 1 1/ }).waitFor();
+  const firstTool = calls.locator("tbody tr").first();
+  await firstTool.getByText("read").waitFor();
+  for (const [order, first] of [
+    ["descending", "break"],
+    ["ascending", "read"],
+  ] as const) {
+    await calls.getByRole("button", { name: "Errors" }).click();
+    await calls.locator(`th[aria-sort=${order}]`, { hasText: "Errors" }).waitFor();
+    await firstTool.getByText(first).waitFor();
+  }
   await calls.getByRole("link", { name: "read", exact: true }).click();
   await page.waitForURL(/calls=files%2Fread/);
   await page.getByRole("slider", { name: "Requests in the last 15 min. OK: up to 2" }).waitFor();

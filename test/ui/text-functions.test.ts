@@ -23,6 +23,7 @@ import {
   visible,
 } from "../../ui/src/parts/format.ts";
 import { blocksOf } from "../../ui/src/parts/markdown-blocks.ts";
+import { sortedRows } from "../../ui/src/parts/sort-rows.ts";
 import { toYaml } from "../../ui/src/parts/to-yaml.ts";
 
 test("a canary shows its share and results, or why it was withdrawn", () => {
@@ -121,7 +122,36 @@ test("the ticks of a value axis are round and cover the largest value", () => {
   assert.deepEqual(ticksOf(0), [0, 1]);
   assert.deepEqual(ticksOf(7), [0, 2, 4, 6, 8]);
   assert.deepEqual(ticksOf(100), [0, 25, 50, 75, 100]);
+  assert.deepEqual(ticksOf(10), [0, 2.5, 5, 7.5, 10]);
+  for (let max = 1; max <= 300; max++) {
+    const ticks = ticksOf(max, true);
+    assert.ok(ticks.every(Number.isInteger) && (ticks.at(-1) ?? 0) >= max && ticks.length <= 6, `${max}: ${ticks}`);
+  }
+  assert.deepEqual(ticksOf(1, true), [0, 1]);
+  assert.deepEqual(ticksOf(10, true), [0, 5, 10]);
+  assert.deepEqual(ticksOf(100, true), [0, 25, 50, 75, 100]);
   assert.deepEqual(ticksOf(0.0031), [0, 0.001, 0.002, 0.003, 0.004]);
+});
+
+test("rows are sorted by a column: numbers from the largest, names from the first, unknown values last", () => {
+  const rows = [
+    { name: "b10", ms: 3 },
+    { name: "b9", ms: null },
+    { name: "a", ms: 7 },
+  ];
+  const columns = [
+    { title: "Name", kind: "text" as const, value: (row: (typeof rows)[number]) => row.name },
+    { title: "p95", kind: "number" as const, value: (row: (typeof rows)[number]) => row.ms },
+  ];
+  const names = (title: string, isReversed: boolean): string =>
+    sortedRows(rows, columns, { title, isReversed })
+      .map(({ name }) => name)
+      .join(" ");
+  assert.equal(names("Name", false), "a b9 b10");
+  assert.equal(names("Name", true), "b10 b9 a");
+  assert.equal(names("p95", false), "a b10 b9");
+  assert.equal(names("p95", true), "b10 a b9");
+  assert.equal(names("other", false), "b10 b9 a");
 });
 
 test("the labels of a time axis fit, and are at round times", () => {

@@ -13,12 +13,13 @@ const TICKS = 4;
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const DAY_SECONDS = 86_400;
 
-/** Returns round values from 0 to at least `max`. */
-export function ticksOf(max: number): number[] {
+/** Returns round values from 0 to at least `max`. With `isCount`, they are whole numbers. */
+export function ticksOf(max: number, isCount = false): number[] {
   if (!(max > 0)) return [0, 1];
-  const rough = max / TICKS;
+  const rough = isCount ? Math.max(1, max / TICKS) : max / TICKS;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = ([1, 2, 2.5, 5, 10].find((factor) => factor * power >= rough * (1 - 1e-9)) ?? 10) * power;
+  const steps = [1, 2, 2.5, 5, 10].map((factor) => factor * power).filter((step) => !isCount || Number.isInteger(step));
+  const step = steps.find((one) => one >= rough * (1 - 1e-9)) ?? 10 * power;
   const ticks: number[] = [];
   for (let i = 0; ; i++) {
     // Multiplication has smaller rounding errors than repeated addition.

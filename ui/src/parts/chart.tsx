@@ -14,6 +14,8 @@ export interface ChartProps {
   readonly series: readonly ChartSeries[];
   readonly kind: "bars" | "lines";
   readonly format: (value: number) => string;
+  /** The values are counts, so the axis has no fractions. */
+  readonly isCount?: boolean;
   readonly height?: number;
 }
 
@@ -23,7 +25,7 @@ const TOP = 8;
 const BOTTOM = 20;
 const LABEL_WIDTH = 96;
 
-export function Chart({ title, times, slotSeconds, series, kind, format, height = 180 }: ChartProps) {
+export function Chart({ title, times, slotSeconds, series, kind, format, isCount = false, height = 180 }: ChartProps) {
   const frame = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
   const [at, setAt] = useState<number | undefined>(undefined);
@@ -34,7 +36,7 @@ export function Chart({ title, times, slotSeconds, series, kind, format, height 
     return () => observer.disconnect();
   }, []);
   const inner = { width: Math.max(1, width - LEFT - RIGHT), height: height - TOP - BOTTOM };
-  const ticks = ticksOf(largest(series, kind, times.length));
+  const ticks = ticksOf(largest(series, kind, times.length), isCount);
   const top = ticks.at(-1) ?? 1;
   const step = inner.width / Math.max(1, times.length);
   const x = (i: number): number => LEFT + (i + 0.5) * step;

@@ -32,6 +32,7 @@ export function TrafficChart({ name, scope = {}, height }: { name: ChartName; sc
       series={seriesOf(name, report)}
       kind={name === "latency" ? "lines" : "bars"}
       format={FORMATS[name]}
+      isCount={name !== "latency" && name !== "cost"}
       {...(height === undefined ? {} : { height })}
     />
   );

@@ -13,8 +13,9 @@ import { download } from "../../parts/csv.ts";
 import { dollarText, percentText, shortText, visible, wholeText } from "../../parts/format.ts";
 import { Panel, Skeleton } from "../../parts/panel.tsx";
 import { ScrollX } from "../../parts/scroll-x.tsx";
+import { nameColumn, type ShownColumn, SortedTable } from "../../parts/sorted-table.tsx";
 import { Tabs } from "../../parts/tabs.tsx";
-import { chartSeries, csvOf, type SpendBy, totalsBy } from "./spend-rows.ts";
+import { chartSeries, csvOf, type SpendBy, type SpendTotal, totalsBy } from "./spend-rows.ts";
 
 const INTERVAL_MS = 30_000;
 const SHOWN_ROWS = 50;
@@ -109,31 +110,13 @@ function SpendView({ report, by, slots }: { report: UsageReport; by: SpendBy; sl
         height={200}
       />
       <ScrollX>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">{TITLES[by]}</th>
-              {["Requests", "Failed", "Input tokens", "Output tokens", "Cost", "Share"].map((title) => (
-                <th key={title} scope="col" class="number">
-                  {title}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {(isWhole ? rows : rows.slice(0, SHOWN_ROWS)).map((row) => (
-              <tr key={row.name}>
-                <td class="mono">{row.name === "" ? <span class="muted">none</span> : visible(row.name)}</td>
-                <td class="number">{wholeText(row.requests)}</td>
-                <td class="number">{row.failed === 0 ? "" : wholeText(row.failed)}</td>
-                <td class="number">{shortText(row.inputTokens)}</td>
-                <td class="number">{shortText(row.outputTokens)}</td>
-                <td class="number">{row.cost === 0 ? "" : dollarText(row.cost)}</td>
-                <td class="number">{row.cost === 0 ? "" : percentText(row.cost / total.cost)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <SortedTable
+          columns={[nameColumn<SpendTotal>(TITLES[by], ({ name }) => name), ...TOTALS, shareOf(total.cost)]}
+          rows={rows}
+          keyOf={({ name }) => name}
+          start="Cost"
+          {...(isWhole ? {} : { limit: SHOWN_ROWS })}
+        />
       </ScrollX>
       {rows.length === 0 ? <p class="muted">No requests in this period.</p> : null}
       {rows.length > SHOWN_ROWS && !isWhole ? (
@@ -146,6 +129,35 @@ function SpendView({ report, by, slots }: { report: UsageReport; by: SpendBy; sl
 }
 
 const TITLES: Readonly<Record<SpendBy, string>> = { key: "Key", user: "User", team: "Team", model: "Model" };
+
+const costText = (cost: number): string => (cost === 0 ? "" : dollarText(cost));
+
+const TOTALS: readonly ShownColumn<SpendTotal>[] = [
+  { title: "Requests", kind: "number", value: (row) => row.requests, cell: (row) => wholeText(row.requests) },
+  {
+    title: "Failed",
+    kind: "number",
+    value: (row) => row.failed,
+    cell: ({ failed }) => (failed === 0 ? "" : wholeText(failed)),
+  },
+  { title: "Input tokens", kind: "number", value: (row) => row.inputTokens, cell: (row) => shortText(row.inputTokens) },
+  {
+    title: "Output tokens",
+    kind: "number",
+    value: (row) => row.outputTokens,
+    cell: (row) => shortText(row.outputTokens),
+  },
+  { title: "Cost", kind: "number", value: (row) => row.cost, cell: (row) => costText(row.cost) },
+];
+
+function shareOf(total: number): ShownColumn<SpendTotal> {
+  return {
+    title: "Share",
+    kind: "number",
+    value: (row) => row.cost,
+    cell: ({ cost }) => (cost === 0 ? "" : percentText(cost / total)),
+  };
+}
 
 const inMemory = createPoll(async () => {
   const read = (by: "key" | "model"): Promise<TrafficRows> => getJson(`debug/history?by=${by}&seconds=86400`);
@@ -176,32 +188,21 @@ export function MemorySpend() {
   );
 }
 
-function MemoryTable({ title, rows }: { title: string; rows: TrafficRows["rows"] }) {
+type MemoryRow = TrafficRows["rows"][number];
+
+const nameOf = ({ name: [name = ""] }: MemoryRow): string => name;
+
+const MEMORY_TOTALS: readonly ShownColumn<MemoryRow>[] = [
+  { title: "Requests", kind: "number", value: (row) => row.requests, cell: (row) => wholeText(row.requests) },
+  { title: "Tokens", kind: "number", value: (row) => row.tokens, cell: (row) => shortText(row.tokens) },
+  { title: "Cost", kind: "number", value: (row) => row.cost, cell: (row) => costText(row.cost) },
+];
+
+function MemoryTable({ title, rows }: { title: string; rows: readonly MemoryRow[] }) {
   if (rows.length === 0) return <p class="muted">No requests with a {title.toLowerCase()}.</p>;
   return (
     <ScrollX>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">{title}</th>
-            {["Requests", "Tokens", "Cost"].map((name) => (
-              <th key={name} scope="col" class="number">
-                {name}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map(({ name: [name = ""], requests, tokens, cost }) => (
-            <tr key={name}>
-              <td class="mono">{visible(name)}</td>
-              <td class="number">{wholeText(requests)}</td>
-              <td class="number">{shortText(tokens)}</td>
-              <td class="number">{cost === 0 ? "" : dollarText(cost)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <SortedTable columns={[nameColumn(title, nameOf), ...MEMORY_TOTALS]} rows={rows} keyOf={nameOf} start="Cost" />
     </ScrollX>
   );
 }

@@ -1,20 +1,30 @@
 /**
  * Shows tokens over time by model, and calls, tokens, and cost by model, key, user, and route.
  */
-import { useEffect, useState } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import type { TrafficRows } from "../../../../src/observe/trace/request-record.ts";
 import { getJson } from "../../data/api.ts";
 import { createPoll, type Polled, usePoll } from "../../data/poll.ts";
 import { hasHistory, memorySeconds, range, trafficOf } from "../../data/traffic.ts";
 import { readUsage } from "../../data/usage.ts";
+import { param, setParams } from "../../frame/router.ts";
 import { Chart } from "../../parts/chart.tsx";
-import { dollarText, percentText, shortText, visible, wholeText } from "../../parts/format.ts";
+import { dollarText, percentText, shortText, wholeText } from "../../parts/format.ts";
 import { Panel, Skeleton } from "../../parts/panel.tsx";
+import { ScopeCharts } from "../../parts/scope-charts.tsx";
 import { ScrollX } from "../../parts/scroll-x.tsx";
+import { nameColumn, type ShownColumn, SortedTable } from "../../parts/sorted-table.tsx";
 import { Tabs } from "../../parts/tabs.tsx";
-import { RangeChoice } from "../../parts/traffic-chart.tsx";
+import { type ChartName, RangeChoice } from "../../parts/traffic-chart.tsx";
 
-type By = "model" | "key" | "user" | "route";
+const BY = ["model", "key", "user", "route"] as const;
+type By = (typeof BY)[number];
+const USED_CHARTS: readonly (readonly [name: ChartName, title: string])[] = [
+  ["requests", "Calls"],
+  ["latency", "Latency"],
+  ["tokens", "Tokens"],
+  ["cost", "Cost"],
+];
 
 const INTERVAL_MS = 5_000;
 /** The chart has one color for each model. */
@@ -68,7 +78,8 @@ async function rowsInMemory(by: By): Promise<UsedRow[]> {
 }
 
 export function UsagePanel() {
-  const [by, setBy] = useState<By>("model");
+  const by = BY.find((name) => name === param("by")) ?? "model";
+  const selected = param("used");
   const used = usePoll(usedBy(by));
   return (
     <Panel title="Usage" end={<RangeChoice />}>
@@ -83,7 +94,7 @@ export function UsagePanel() {
             { name: "route", title: "By route" },
           ]}
           selected={by}
-          onSelect={setBy}
+          onSelect={(name) => setParams({ by: name === "model" ? "" : name, used: "" }, { replace: true })}
         />
         {used === undefined ? (
           <Skeleton lines={2} />
@@ -96,6 +107,15 @@ export function UsagePanel() {
         ) : (
           <UsedTable by={by} rows={used} />
         )}
+        {selected === "" ? null : (
+          <ScopeCharts
+            name={selected}
+            scope={{ [by]: selected }}
+            charts={USED_CHARTS}
+            {...(by === "route" ? { requests: { route: selected } } : {})}
+            onClose={() => setParams({ used: "" })}
+          />
+        )}
       </div>
     </Panel>
   );
@@ -103,32 +123,34 @@ export function UsagePanel() {
 
 const TITLES: Readonly<Record<By, string>> = { model: "Model", key: "Key", user: "User", route: "Route" };
 
+const NUMBERS: readonly ShownColumn<UsedRow>[] = [
+  { title: "Calls", kind: "number", value: (row) => row.requests, cell: (row) => wholeText(row.requests) },
+  {
+    title: "Failed",
+    kind: "number",
+    value: (row) => row.failed / row.requests,
+    cell: ({ failed, requests }) => (failed === 0 ? "" : percentText(failed / requests)),
+  },
+  { title: "Tokens", kind: "number", value: (row) => row.tokens, cell: (row) => shortText(row.tokens) },
+  {
+    title: "Cost",
+    kind: "number",
+    value: (row) => row.cost,
+    cell: ({ cost }) => (cost === 0 ? "" : dollarText(cost)),
+  },
+];
+
 function UsedTable({ by, rows }: { by: By; rows: readonly UsedRow[] }) {
+  const columns = [nameColumn<UsedRow>(TITLES[by], ({ name }) => name, "used"), ...NUMBERS];
   return (
     <ScrollX>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">{TITLES[by]}</th>
-            {["Calls", "Failed", "Tokens", "Cost"].map((title) => (
-              <th key={title} scope="col" class="number">
-                {title}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map(({ name, requests, failed, tokens, cost }) => (
-            <tr key={name}>
-              <td class="mono">{name === "" ? <span class="muted">none</span> : visible(name)}</td>
-              <td class="number">{wholeText(requests)}</td>
-              <td class="number">{failed === 0 ? "" : percentText(failed / requests)}</td>
-              <td class="number">{shortText(tokens)}</td>
-              <td class="number">{cost === 0 ? "" : dollarText(cost)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <SortedTable
+        columns={columns}
+        rows={rows}
+        keyOf={({ name }) => name}
+        start="Tokens"
+        isSelected={({ name }) => name !== "" && name === param("used")}
+      />
     </ScrollX>
   );
 }
@@ -157,6 +179,7 @@ function TokenChart() {
       slotSeconds={first.slotSeconds}
       kind="bars"
       format={shortText}
+      isCount
       height={160}
       series={names.map((name, i) => {
         const tokens = new Map(reports[i]?.points.map((point) => [point.at, point.tokens]));

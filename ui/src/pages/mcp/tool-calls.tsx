@@ -7,12 +7,14 @@ import { getJson } from "../../data/api.ts";
 import { createPoll, usePoll } from "../../data/poll.ts";
 import { memorySeconds, range } from "../../data/traffic.ts";
 import { readUsage } from "../../data/usage.ts";
-import { pageHref, param, setParams, withParams } from "../../frame/router.ts";
+import { param, setParams, withParams } from "../../frame/router.ts";
 import { durationText, visible, wholeText } from "../../parts/format.ts";
 import { Panel } from "../../parts/panel.tsx";
+import { ScopeCharts } from "../../parts/scope-charts.tsx";
+import { type ShownColumn, SortedTable } from "../../parts/sorted-table.tsx";
 import { Sparkline } from "../../parts/sparkline.tsx";
 import { Status } from "../../parts/status.tsx";
-import { type ChartName, RangeChoice, TrafficChart } from "../../parts/traffic-chart.tsx";
+import { type ChartName, RangeChoice } from "../../parts/traffic-chart.tsx";
 
 const INTERVAL_MS = 5_000;
 const SHOWN = 10;
@@ -32,10 +34,10 @@ interface ToolRow {
   readonly trend: readonly number[];
 }
 
-const tools = createPoll(async () => {
-  const rows = range().seconds > memorySeconds() ? await storedRows(range().seconds) : await rowsInMemory();
-  return rows.sort((a, b) => b.calls - a.calls);
-}, INTERVAL_MS);
+const tools = createPoll(
+  () => (range().seconds > memorySeconds() ? storedRows(range().seconds) : rowsInMemory()),
+  INTERVAL_MS,
+);
 
 async function rowsInMemory(): Promise<ToolRow[]> {
   const seconds = memorySeconds();
@@ -93,82 +95,86 @@ export function ToolCalls() {
               Show {Math.min(SHOWN, rows.length - limit)} more
             </button>
           ) : null}
-          {selected === "" ? null : <ToolCharts name={selected} />}
+          {selected === "" ? null : (
+            <ScopeCharts
+              name={selected}
+              scope={{ tool: selected }}
+              charts={TOOL_CHARTS}
+              requests={{ tool: selected }}
+              onClose={() => setParams({ calls: "" })}
+            />
+          )}
         </>
       }
     >
       {rows.length === 0 ? (
         <p class="empty">No calls in the last {title}.</p>
       ) : (
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Tool</th>
-              <th scope="col">Server</th>
-              <th scope="col" class="number">
-                Calls
-              </th>
-              <th scope="col" class="number">
-                Errors
-              </th>
-              <th scope="col" class="number">
-                {seconds > memorySeconds() ? "Mean" : "p95"}
-              </th>
-              <th scope="col">
-                <span class="unseen">Trend</span>
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {rows.slice(0, limit).map((row) => (
-              <Row key={`${row.server}/${row.tool}`} row={row} selected={selected} />
-            ))}
-          </tbody>
-        </table>
+        <SortedTable
+          columns={[TOOL, SERVER, CALLS, ERRORS, latencyColumn(seconds > memorySeconds() ? "Mean" : "p95"), TREND]}
+          rows={rows}
+          keyOf={nameOf}
+          start="Calls"
+          limit={limit}
+          isSelected={(row) => nameOf(row) === selected}
+        />
       )}
     </Panel>
   );
 }
 
-function Row({ row: { server, tool, calls, errors, latencyMs, trend }, selected }: { row: ToolRow; selected: string }) {
-  const name = `${server}/${tool}`;
-  const isSelected = name === selected;
-  return (
-    <tr class={isSelected ? "selected" : ""}>
-      <td class="mono">
-        <a href={withParams({ calls: isSelected ? "" : name })} aria-current={isSelected ? "true" : undefined}>
-          {visible(tool)}
-        </a>
-      </td>
-      <td class="mono muted">{visible(server)}</td>
-      <td class="number">{wholeText(calls)}</td>
-      <td class="number">{errors > 0 ? <Status level="bad">{wholeText(errors)}</Status> : "0"}</td>
-      <td class="number">{durationText(latencyMs ?? undefined)}</td>
-      <td>{trend.length === 0 ? null : <Sparkline values={trend} />}</td>
-    </tr>
-  );
+function nameOf({ server, tool }: ToolRow): string {
+  return `${server}/${tool}`;
 }
 
-function ToolCharts({ name }: { name: string }) {
-  return (
-    <section class="inset stack" aria-label={`Charts of ${visible(name)}`}>
-      <div class="row between">
-        <h3 class="mono">{visible(name)}</h3>
-        <span class="row">
-          <a href={pageHref("requests", { tool: name })}>View requests</a>
-          <button type="button" class="button quiet" data-close onClick={() => setParams({ calls: "" })}>
-            Close
-          </button>
-        </span>
-      </div>
-      <div class="charts">
-        {TOOL_CHARTS.map(([chart, title]) => (
-          <div key={chart}>
-            <h3>{title}</h3>
-            <TrafficChart name={chart} scope={{ tool: name }} height={140} />
-          </div>
-        ))}
-      </div>
-    </section>
-  );
+const TOOL: ShownColumn<ToolRow> = {
+  title: "Tool",
+  kind: "text",
+  class: "mono",
+  value: ({ tool }) => tool,
+  cell: (row) => {
+    const isSelected = nameOf(row) === param("calls");
+    return (
+      <a href={withParams({ calls: isSelected ? "" : nameOf(row) })} aria-current={isSelected ? "true" : undefined}>
+        {visible(row.tool)}
+      </a>
+    );
+  },
+};
+
+const SERVER: ShownColumn<ToolRow> = {
+  title: "Server",
+  kind: "text",
+  class: "mono muted",
+  value: ({ server }) => server,
+  cell: ({ server }) => visible(server),
+};
+
+const CALLS: ShownColumn<ToolRow> = {
+  title: "Calls",
+  kind: "number",
+  value: ({ calls }) => calls,
+  cell: ({ calls }) => wholeText(calls),
+};
+
+const ERRORS: ShownColumn<ToolRow> = {
+  title: "Errors",
+  kind: "number",
+  value: ({ errors }) => errors,
+  cell: ({ errors }) => (errors > 0 ? <Status level="bad">{wholeText(errors)}</Status> : "0"),
+};
+
+function latencyColumn(title: string): ShownColumn<ToolRow> {
+  return {
+    title,
+    kind: "number",
+    value: ({ latencyMs }) => latencyMs,
+    cell: ({ latencyMs }) => durationText(latencyMs ?? undefined),
+  };
 }
+
+const TREND: ShownColumn<ToolRow> = {
+  title: "Trend",
+  kind: "text",
+  cell: ({ trend }) => (trend.length === 0 ? null : <Sparkline values={trend} />),
+};
