@@ -45,6 +45,8 @@ export interface Backend {
   readonly health?: { readonly isEjected: boolean };
   /** Limits the wait for the response head unless a timeout policy is configured. */
   readonly defaultTimeoutMs: number;
+  /** True if `call` sends the request to the endpoint that an endpoint picker selected. */
+  readonly followsPicker?: boolean;
   /** True if `call` handles the method CONNECT. */
   readonly acceptsConnect?: boolean;
   /**

@@ -63,6 +63,8 @@ export interface GatewayResponse {
 
 /** A rejected promise ends the request. The next call is made when the promise of the previous one is resolved. */
 export interface BodyFilter {
+  /** Called once, before the other calls. Bytes that are passed to `emit` come before the results of later calls. */
+  start?(emit: (bytes: Buffer) => void): void;
   data(chunk: Buffer): Promise<Buffer>;
   /** Returns the last bytes of the body. */
   end(): Promise<Buffer>;
@@ -207,6 +209,10 @@ class ExchangeMcp {
 class ExchangeUpstream {
   startedMs: number | undefined = undefined;
   headMs: number | undefined = undefined;
+  /** The endpoints that an endpoint picker selected for the current attempt, in order of preference. */
+  picked: readonly string[] | undefined = undefined;
+  /** The endpoint of a `service` backend that got the request last. */
+  endpoint: string | undefined = undefined;
 }
 
 const nextRecordId = createRecordIds();
@@ -258,8 +264,10 @@ export class Exchange implements Linked<Exchange> {
   judged: { readonly judge: object; readonly request: GatewayRequest }[] | undefined = undefined;
   /** Called once all rules and limits, including those that read the body, have admitted the request. */
   onAdmitted: (() => void)[] | undefined = undefined;
-  /** The pipeline, which can end the request while its body is forwarded. */
-  interrupter: { interrupt(outcome: Reply | GatewayError): void } | undefined = undefined;
+  /** The pipeline, which can end the request while its body is forwarded, and asks the client for the body. */
+  interrupter: { interrupt(outcome: Reply | GatewayError): void; askForBody(): void } | undefined = undefined;
+  /** Called once when the exchange ends. Unlike settle hooks, these also run for backends of earlier attempts. */
+  onEnd: (() => void)[] | undefined = undefined;
   #celAttributes: CelAttributes | undefined = undefined;
 
   readonly #memory: MemoryBudget | undefined;

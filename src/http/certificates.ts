@@ -3,7 +3,7 @@
  * has one of the expected names.
  */
 import { createPrivateKey, X509Certificate } from "node:crypto";
-import { createSecureContext } from "node:tls";
+import { createSecureContext, type PeerCertificate } from "node:tls";
 
 export interface CertificateTexts {
   readonly ca?: string | undefined;
@@ -48,6 +48,12 @@ export function hasOneName(raw: Buffer, names: readonly string[]): boolean {
     if (name.startsWith("*.")) return known.includes(`DNS:${name.toLowerCase()}`);
     return certificate.checkHost(name, { subject: "never" }) !== undefined;
   });
+}
+
+/** Checks the names instead of the host to which the connection leads. */
+export function namesChecked(names: readonly string[]): (host: string, shown: PeerCertificate) => Error | undefined {
+  return (_host, { raw }) =>
+    hasOneName(raw, names) ? undefined : new Error(`the certificate has none of the names ${names.join(", ")}`);
 }
 
 export function alternativeNames(text: string): string[] {

@@ -5,6 +5,8 @@ import { Readable } from "node:stream";
 import { type BodyStream, followBody, type RequestBodyStream } from "./body.ts";
 
 export interface ChunkFilter {
+  /** Called once, before the other calls. Bytes that are passed to `emit` come before the results of later calls. */
+  start?(emit: (bytes: Buffer) => void): void;
   data(chunk: Buffer): Promise<Buffer>;
   /** Returns the last bytes of the body. */
   end(): Promise<Buffer>;
@@ -16,6 +18,8 @@ export class FilteredRequestBody extends Readable implements RequestBodyStream {
   readonly #waiting: Buffer[] = [];
   #stop: (() => void) | undefined;
   #isBusy = false;
+  /** True if the reader must read before more chunks are passed to the filter. */
+  #isFull = false;
   #hasEnded = false;
 
   constructor(source: BodyStream, filter: ChunkFilter) {
@@ -24,9 +28,13 @@ export class FilteredRequestBody extends Readable implements RequestBodyStream {
     this.#filter = filter;
     // Without a listener, an error before the first reader would end the process.
     this.on("error", () => undefined);
+    filter.start?.((bytes) => {
+      if (!this.destroyed) this.#push(bytes);
+    });
   }
 
   override _read(): void {
+    this.#isFull = false;
     if (this.#stop !== undefined) {
       this.#continue();
       return;
@@ -69,8 +77,17 @@ export class FilteredRequestBody extends Readable implements RequestBodyStream {
     this.once("end", look);
   }
 
+  /** Without a reader, the filter may need the whole body before the reader can start. */
+  get #hasReader(): boolean {
+    return this.readableFlowing !== null || this.listenerCount("readable") > 0;
+  }
+
+  #push(bytes: Buffer): void {
+    if (bytes.length > 0) this.#isFull = !this.push(bytes);
+  }
+
   #continue(): void {
-    if (this.#isBusy || this.destroyed) return;
+    if (this.#isBusy || (this.#isFull && this.#hasReader) || this.destroyed) return;
     const chunk = this.#waiting.shift();
     if (chunk === undefined && !this.#hasEnded) {
       this.#source.resume();
@@ -82,9 +99,9 @@ export class FilteredRequestBody extends Readable implements RequestBodyStream {
       (bytes) => {
         this.#isBusy = false;
         if (this.destroyed) return;
-        const mayContinue = bytes.length === 0 || this.push(bytes);
+        this.#push(bytes);
         if (chunk === undefined) this.push(null);
-        else if (mayContinue) this.#continue();
+        else this.#continue();
       },
       (error: Error) => void this.destroy(error),
     );

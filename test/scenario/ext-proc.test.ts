@@ -229,7 +229,7 @@ const failures: [name: string, answer: (message: ReceivedMessage) => ProcessorAn
   ],
   [
     "overrides to a mode that is not supported",
-    ({ kind }) => ({ ...changing(kind, {}), modeOverride: { requestBodyMode: 4 } }),
+    ({ kind }) => ({ ...changing(kind, {}), modeOverride: { requestBodyMode: 3 } }),
     ", allowModeOverride: true",
   ],
 ];

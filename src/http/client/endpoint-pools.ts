@@ -21,6 +21,10 @@ export interface EndpointPools {
    * has no valid address.
    */
   next(addresses: readonly string[]): Endpoint | undefined;
+  /**
+   * Selects the first of the wanted addresses that is in the list, and skips ejected addresses, unless all are ejected.
+   */
+  first(wanted: readonly string[], addresses: readonly string[]): Endpoint | undefined;
   failing(): Readonly<Record<string, unknown>>;
   connections(): { open: number; idle: number };
   close(): void;
@@ -70,6 +74,11 @@ export function openEndpointPools(
       }
       // All valid addresses are ejected. Trying one is better than rejecting the request.
       return first;
+    },
+    first(wanted, addresses) {
+      if (addresses !== known) removeOutdated(addresses);
+      const found = wanted.filter((address) => addresses.includes(address)).flatMap((one) => getOrOpen(one) ?? []);
+      return found.find(({ health }) => !health.isEjected) ?? found[0];
     },
     failing: () =>
       Object.fromEntries(

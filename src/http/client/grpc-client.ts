@@ -1,10 +1,11 @@
 /**
- * Opens the client of a gRPC service without TLS. The gRPC library is loaded when a client is opened.
+ * Opens the client of a gRPC service. The gRPC library is loaded when a client is opened.
  */
 import type { Client, ServiceDefinition } from "@grpc/grpc-js";
 import type { fromJSON } from "@grpc/proto-loader";
 import { exportsOf } from "../../base/exports-of.ts";
-import { plainChannel } from "./grpc-credentials.ts";
+import type { TlsOptions } from "../http-client.ts";
+import { grpcChannel } from "./grpc-credentials.ts";
 
 const FIRST_RECONNECT_MS = 100;
 const MAX_RECONNECT_MS = 5_000;
@@ -15,20 +16,21 @@ export interface GrpcClientOptions {
   /** True if the address comes from a cluster resource and must not be a local address. */
   readonly isConfined: boolean;
   readonly maxResponseBytes: number;
+  readonly tls?: TlsOptions | undefined;
 }
 
 export async function openGrpcClient(
   host: string,
   protocol: GrpcProtocol,
   serviceName: string,
-  { isConfined, maxResponseBytes }: GrpcClientOptions,
+  { isConfined, maxResponseBytes, tls }: GrpcClientOptions,
 ): Promise<{ client: Client; service: ServiceDefinition }> {
   const [grpc, loader] = await Promise.all([
     import("@grpc/grpc-js").then(exportsOf),
     import("@grpc/proto-loader").then(exportsOf),
   ]);
   const definition = loader.fromJSON(protocol, { keepCase: true, longs: Number, defaults: true, arrays: true });
-  const { credentials, options } = plainChannel(grpc, host, isConfined);
+  const { credentials, options } = grpcChannel(grpc, host, isConfined, tls);
   const client = new grpc.Client(host, credentials, {
     ...options,
     "grpc.initial_reconnect_backoff_ms": FIRST_RECONNECT_MS,

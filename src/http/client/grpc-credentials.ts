@@ -1,20 +1,23 @@
 /**
- * Creates credentials for a gRPC connection without TLS. A confined connection fails before its first byte if it leads
- * to a refused address.
+ * Creates credentials for a gRPC connection. A confined connection fails before its first byte if it leads to a refused
+ * address.
  */
 import type { ChannelCredentials, ChannelOptions } from "@grpc/grpc-js";
+import { namesChecked } from "../certificates.ts";
+import type { TlsOptions } from "../http-client.ts";
 import { isRefusedAddress, refusedAddressError } from "../local-address.ts";
 
 type Grpc = Pick<typeof import("@grpc/grpc-js"), "credentials">;
 
-export interface PlainChannel {
+export interface GrpcChannel {
   readonly credentials: ChannelCredentials;
   readonly options: ChannelOptions;
 }
 
-export function plainChannel(grpc: Grpc, address: string, isConfined: boolean): PlainChannel {
-  const credentials = grpc.credentials.createInsecure();
-  if (!isConfined) return { credentials, options: {} };
+export function grpcChannel(grpc: Grpc, address: string, isConfined: boolean, tls?: TlsOptions): GrpcChannel {
+  const credentials = tls === undefined ? grpc.credentials.createInsecure() : tlsCredentials(grpc, tls);
+  const named = tls?.servername === undefined ? {} : { "grpc.ssl_target_name_override": tls.servername };
+  if (!isConfined) return { credentials, options: named };
   const host = address.replace(/:\d+$/, "");
   const create = credentials._createSecureConnector.bind(credentials);
   credentials._createSecureConnector = (...parts) => {
@@ -32,5 +35,12 @@ export function plainChannel(grpc: Grpc, address: string, isConfined: boolean): 
     };
   };
   // Prevents sharing a connection that another configuration opened without this check.
-  return { credentials, options: { "grpc.use_local_subchannel_pool": 1 } };
+  return { credentials, options: { ...named, "grpc.use_local_subchannel_pool": 1 } };
+}
+
+function tlsCredentials({ credentials }: Grpc, { ca, names, insecure }: TlsOptions): ChannelCredentials {
+  return credentials.createSsl(ca === undefined ? null : Buffer.from(ca), null, null, {
+    rejectUnauthorized: insecure !== true,
+    ...(names === undefined ? {} : { checkServerIdentity: namesChecked(names) }),
+  });
 }

@@ -2,8 +2,8 @@
  * Opens a connection to a server, plain or with TLS, as the target specifies.
  */
 import { connect as connectTcp, isIP, type LookupFunction, Socket } from "node:net";
-import { connect as connectTls, type PeerCertificate } from "node:tls";
-import { hasOneName } from "../certificates.ts";
+import { connect as connectTls } from "node:tls";
+import { namesChecked } from "../certificates.ts";
 import type { HttpTarget } from "../http-client.ts";
 import { confinedLookup, isRefusedAddress, refusedAddressError } from "../local-address.ts";
 import { type Received, readConnecting, readOptions } from "./socket-reads.ts";
@@ -38,11 +38,6 @@ export function openSocket(
         });
   if (received) readConnecting(socket, received, reading);
   return socket;
-}
-
-function namesChecked(names: readonly string[]): (host: string, shown: PeerCertificate) => Error | undefined {
-  return (_host, { raw }) =>
-    hasOneName(raw, names) ? undefined : new Error(`the certificate has none of the names ${names.join(", ")}`);
 }
 
 /** A connection to a name with several addresses may fail with one error per address. The first error is sufficient. */

@@ -294,6 +294,7 @@ export class Delivery {
   #awaitDrain(): false {
     this.#sink.onDrain ??= () => {
       this.#sink.onDrain = undefined;
+      this.#filtered?.drained();
       this.run?.resume();
     };
     return false;
@@ -358,6 +359,7 @@ export function settle(
       guarded(env, exchange, () => rejectPromise("settle", policy.hooks.settle?.(exchange, outcome)));
     }
   }
+  for (const ended of exchange.onEnd ?? []) guarded(env, exchange, ended);
   capture?.emit(trace, "response", response?.headers.get("content-type"));
   guarded(env, exchange, () => env.settled(exchange, outcome));
 }

@@ -1,5 +1,5 @@
 /**
- * Passes the body of a response through filters, one chunk at a time.
+ * Passes the body of a response through filters. Each filter gets one chunk at a time.
  */
 import type { BodyFilter } from "../../core/exchange.ts";
 
@@ -13,28 +13,45 @@ export interface FilteredOutput {
 }
 
 export class FilteredResponse {
-  readonly #filters: readonly BodyFilter[];
   readonly #output: FilteredOutput;
-  readonly #waiting: Buffer[] = [];
-  #isBusy = false;
+  readonly #stages: Stage[] = [];
+  readonly #first: Target;
+  #mayWrite = true;
   #hasEnded = false;
   #isOver = false;
 
   constructor(filters: readonly BodyFilter[], output: FilteredOutput) {
-    this.#filters = filters;
     this.#output = output;
+    let next: Target = {
+      data: (chunk) => {
+        this.#mayWrite = output.write(chunk);
+      },
+      end: (last) => {
+        this.#isOver = true;
+        output.end(last.length === 0 ? undefined : last);
+      },
+    };
+    for (const filter of filters.toReversed()) {
+      next = new Stage(filter, next, this);
+      this.#stages.push(next as Stage);
+    }
+    this.#first = next;
   }
 
   /** Always returns false: the backend sends more when the chunk has been processed. */
   data(chunk: Buffer): false {
-    this.#waiting.push(chunk);
-    this.#continue();
+    this.#first.data(chunk);
     return false;
   }
 
   end(): void {
     this.#hasEnded = true;
-    this.#continue();
+    this.#first.end(EMPTY);
+  }
+
+  /** The client reads again. */
+  drained(): void {
+    this.#mayWrite = true;
   }
 
   /** Discards the results of pending work. */
@@ -42,47 +59,97 @@ export class FilteredResponse {
     this.#isOver = true;
   }
 
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  idle(): void {
+    if (this.#hasEnded || this.#isOver || !this.#mayWrite) return;
+    if (this.#stages.every(({ isIdle }) => isIdle)) this.#output.resume();
+  }
+
+  fail(error: unknown): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#output.fail(error);
+  }
+}
+
+interface Target {
+  data(chunk: Buffer): void;
+  /** The last bytes of a filter pass the filters after it. */
+  end(last: Buffer): void;
+}
+
+interface StageOwner {
+  readonly isOver: boolean;
+  /** Called when the stage has no more work. */
+  idle(): void;
+  fail(error: unknown): void;
+}
+
+class Stage implements Target {
+  readonly #filter: BodyFilter;
+  readonly #next: Target;
+  readonly #owner: StageOwner;
+  readonly #waiting: Buffer[] = [];
+  #isBusy = false;
+  #hasEnded = false;
+
+  constructor(filter: BodyFilter, next: Target, owner: StageOwner) {
+    this.#filter = filter;
+    this.#next = next;
+    this.#owner = owner;
+    filter.start?.((bytes) => {
+      if (!owner.isOver) this.#guarded(() => next.data(bytes));
+    });
+  }
+
+  get isIdle(): boolean {
+    return !this.#isBusy && this.#waiting.length === 0;
+  }
+
+  data(chunk: Buffer): void {
+    this.#waiting.push(chunk);
+    this.#continue();
+  }
+
+  end(last: Buffer): void {
+    if (last.length > 0) this.#waiting.push(last);
+    this.#hasEnded = true;
+    this.#continue();
+  }
+
   #continue(): void {
-    if (this.#isBusy || this.#isOver) return;
+    if (this.#isBusy || this.#owner.isOver) return;
     const chunk = this.#waiting.shift();
-    if (chunk === undefined && !this.#hasEnded) return;
+    if (chunk === undefined && !this.#hasEnded) {
+      this.#owner.idle();
+      return;
+    }
     this.#isBusy = true;
-    this.#process(chunk).then(
-      (bytes) => this.#processed(chunk === undefined, bytes),
-      (error: unknown) => {
-        if (this.#isOver) return;
-        this.#isOver = true;
-        this.#output.fail(error);
+    const result = chunk === undefined ? this.#filter.end() : this.#filter.data(chunk);
+    result.then(
+      (bytes) => {
+        if (this.#owner.isOver) return;
+        this.#guarded(() => {
+          if (chunk === undefined) this.#next.end(bytes);
+          else if (bytes.length > 0) this.#next.data(bytes);
+        });
+        if (chunk === undefined) return;
+        this.#isBusy = false;
+        this.#continue();
       },
+      (error: unknown) => this.#owner.fail(error),
     );
   }
 
-  #processed(isLast: boolean, bytes: Buffer): void {
-    this.#isBusy = false;
-    if (this.#isOver) return;
+  #guarded(action: () => void): void {
     try {
-      if (isLast) {
-        this.#isOver = true;
-        this.#output.end(bytes.length === 0 ? undefined : bytes);
-        return;
-      }
-      const mayContinue = bytes.length === 0 || this.#output.write(bytes);
-      if (mayContinue && this.#waiting.length === 0 && !this.#hasEnded) this.#output.resume();
-      this.#continue();
+      action();
     } catch (error) {
-      this.#isOver = true;
-      this.#output.fail(error);
+      this.#owner.fail(error);
     }
-  }
-
-  async #process(chunk: Buffer | undefined): Promise<Buffer> {
-    let bytes = chunk ?? EMPTY;
-    for (const filter of this.#filters) {
-      const filtered = bytes.length === 0 ? EMPTY : await filter.data(bytes);
-      // The last bytes of a filter pass the filters after it.
-      bytes = chunk === undefined ? Buffer.concat([filtered, await filter.end()]) : filtered;
-    }
-    return bytes;
   }
 }
 

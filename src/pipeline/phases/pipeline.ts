@@ -224,6 +224,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
       throw new GatewayError("method_not_allowed");
     const scope = chosen.policies;
     this.#held.restore();
+    this.exchange.upstream.picked = undefined;
     this.exchange.attributes.backend = chosen.backend.attributes;
     setTraceparent(this.exchange, chosen.backend.attributes.protocol);
     withholdCredentials(this.exchange);

@@ -3,16 +3,19 @@
  * protocol (gRPC). If the processor does not respond in time, the request fails unless `failureMode` is `open`.
  */
 import { z } from "zod";
+import { MemoryAccount, MemoryExhausted } from "../../base/memory-budget.ts";
 import { GatewayError } from "../../core/errors.ts";
-import type { Exchange, RequestBody } from "../../core/exchange.ts";
+import type { BodyFilter, Exchange, RequestBody } from "../../core/exchange.ts";
+import { applyChanges, type BodyMode, type Immediate, type Modes } from "../../core/ext-proc/changes.ts";
+import { NO_PROCESSOR, openProcessorClient, type ProcessorClient } from "../../core/ext-proc/client.ts";
+import { hasNoBody, immediateReply, replaceBody, requestFields, responseFields } from "../../core/ext-proc/messages.ts";
+import { Processing, type ProcessingEvents } from "../../core/ext-proc/processing.ts";
 import { definePolicy, type Hooks } from "../../core/policy.ts";
+import { noMemoryFor } from "../../core/read-body.ts";
 import type { Reply } from "../../core/reply.ts";
 import { duration, markAddress } from "../../core/schema.ts";
-import { FilteredRequestBody } from "../../http/filtered-request-body.ts";
-import { pathAndQuery } from "../../http/request-path.ts";
-import { applyChanges, type BodyMode, type Immediate, type Modes } from "./changes.ts";
-import { openProcessorClient, type ProcessorClient } from "./client.ts";
-import { Processing, type ProcessingEvents } from "./processing.ts";
+import { BodyTooLarge } from "../../http/body.ts";
+import { type ChunkFilter, FilteredRequestBody } from "../../http/filtered-request-body.ts";
 
 const DEFAULT_TIMEOUT_MS = 200;
 const DEFAULT_BODY_BYTES = 2 * 1024 * 1024;
@@ -21,7 +24,7 @@ const LOG_INTERVAL_MS = 10_000;
 const HOST_AND_PORT = /^(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;
 
 const headerMode = z.enum(["send", "skip"]);
-const bodyMode = z.enum(["none", "buffered", "streamed"]);
+const bodyMode = z.enum(["none", "buffered", "streamed", "fullDuplexStreamed"]);
 
 const schema = z.strictObject({
   host: markAddress(z.string().regex(HOST_AND_PORT, "expected host:port of the service's gRPC address")).describe(
@@ -33,13 +36,13 @@ const schema = z.strictObject({
       requestBody: bodyMode
         .default("none")
         .describe(
-          "`buffered` sends the whole request body in one message, `streamed` sends each chunk. Default: none.",
+          "`buffered` sends the whole request body in one message, `streamed` sends each chunk and waits for the response to it, `fullDuplexStreamed` sends chunks without waiting. Default: none.",
         ),
       responseHeaders: headerMode.default("send").describe("Whether response headers are sent. Default: send."),
       responseBody: bodyMode
         .default("none")
         .describe(
-          "`buffered` sends the whole response body in one message, `streamed` sends each chunk. Default: none.",
+          "`buffered` sends the whole response body in one message, `streamed` sends each chunk and waits for the response to it, `fullDuplexStreamed` sends chunks without waiting. Default: none.",
         ),
     })
     .default({ requestHeaders: "send", requestBody: "none", responseHeaders: "send", responseBody: "none" })
@@ -56,7 +59,7 @@ const schema = z.strictObject({
     .max(MAX_BODY_BYTES)
     .default(DEFAULT_BODY_BYTES)
     .describe(
-      "The largest buffered body in bytes. Larger requests get 413, larger responses become 502. Default: 2097152, at most 33554432.",
+      "The largest buffered body in bytes, or with `fullDuplexStreamed` the largest part of a body that waits for the processor. Larger requests get 413, larger responses become 502. Default: 2097152, at most 33554432.",
     ),
   timeout: duration()
     .default(DEFAULT_TIMEOUT_MS)
@@ -68,19 +71,6 @@ const schema = z.strictObject({
       "What happens when the processor does not respond: `closed` rejects with 503, `open` continues without the processor.",
     ),
 });
-
-const NO_SERVICE: ProcessorClient = {
-  open: () => ({
-    send: () => Promise.reject(new Error("a dry run does not call the external processor")),
-    close: () => undefined,
-  }),
-  close: () => undefined,
-};
-
-/** These responses have no body (RFC 9110 section 6.4.1). */
-function hasNoBody(method: string, status: number): boolean {
-  return method === "HEAD" || status === 204 || status === 304;
-}
 
 export const extProc = definePolicy({
   kind: "extProc",
@@ -98,10 +88,11 @@ export const extProc = definePolicy({
       responseBody: processingMode.responseBody,
     };
     const buffersRequest = allowModeOverride || modes.requestBody === "buffered";
+    const isConfined = env.isConfined === true;
     const client = env.acquire(
       `extProc service ${host} ${maxBodyBytes}`,
-      { isConfined: env.isConfined === true },
-      () => (env.isDry ? NO_SERVICE : openProcessorClient(host, env.clock, maxBodyBytes, env.isConfined === true)),
+      { isConfined },
+      () => (env.isDry ? NO_PROCESSOR : openProcessorClient(host, env.clock, { maxBodyBytes, isConfined })),
       (closing: ProcessorClient) => closing.close(),
     );
     const count = env.metrics.counter("gateway_ext_proc_total", "Messages to external processors.", [
@@ -141,7 +132,14 @@ export const extProc = definePolicy({
           exchange.trace?.point({ type: "policyEvent", kind: "extProc", details: { step, ...details } });
         },
       };
-      const processing = new Processing(client.open(), modes, { timeoutMs: timeout, allowModeOverride, events });
+      const processing = new Processing(client.open(), modes, {
+        clock: env.clock,
+        timeoutMs: timeout,
+        allowModeOverride,
+        maxBodyBytes,
+        memory: new MemoryAccount(env.memory.streams, exchange.client),
+        events,
+      });
       running.set(exchange, processing);
       return processing;
     }
@@ -150,11 +148,14 @@ export const extProc = definePolicy({
       const { request } = exchange;
       // An earlier policy can have read the body with a higher limit.
       const isTooLarge = request.body.kind === "bytes" && request.body.bytes.length > maxBodyBytes;
-      if (buffersRequest && isTooLarge) throw new GatewayError("body_too_large");
+      const sendsWhole = buffersRequest || modes.requestBody === "fullDuplexStreamed";
+      if (sendsWhole && isTooLarge) throw new GatewayError("body_too_large");
       const processing = start(exchange);
-      const hasBody = request.body.kind !== "none";
+      const { body } = request;
+      if (modes.requestHeaders && modes.requestBody === "fullDuplexStreamed" && body.kind !== "none")
+        return processDuplexRequest(exchange, processing, body);
       if (modes.requestHeaders) {
-        const answer = await processing.headers("requestHeaders", requestFields(exchange), !hasBody);
+        const answer = await processing.headers("requestHeaders", requestFields(exchange), body.kind === "none");
         if (answer?.immediate) return reply(exchange, answer.immediate);
         if (answer) {
           applyChanges(request.headers, answer.changes);
@@ -165,10 +166,68 @@ export const extProc = definePolicy({
         }
       }
       const mode = processing.modes.requestBody;
-      // Without an encoding, the processor and the client of a changed body see the same bytes.
-      if (processing.modes.responseBody !== "none" && !processing.isOver) request.headers.delete("accept-encoding");
-      if (!hasBody || mode === "none" || processing.isOver || processing.isRequestBodyDone) return undefined;
+      leaveUnencoded(exchange, processing);
+      if (body.kind === "none" || mode === "none" || processing.isOver || processing.isRequestBodyDone)
+        return undefined;
       return processRequestBody(exchange, processing, mode);
+    }
+
+    /** The body is sent without waiting for the response to the headers. */
+    async function processDuplexRequest(
+      exchange: Exchange,
+      processing: Processing,
+      body: Exclude<RequestBody, { kind: "none" }>,
+    ): Promise<Reply | undefined> {
+      const { request } = exchange;
+      let filtered: RequestBody | undefined;
+      let replaced: Buffer | undefined;
+      let answer: Awaited<ReturnType<Processing["headers"]>>;
+      if (body.kind === "bytes") {
+        const whole = await processing.whole(requestFields(exchange), body.bytes);
+        answer = whole?.headers;
+        replaced = whole?.body;
+      } else {
+        const answering = processing.headers("requestHeaders", requestFields(exchange), false, { isDuplex: true });
+        answering.catch(() => undefined);
+        let isWaiting = true;
+        let fail: (error: GatewayError) => void = () => undefined;
+        const failing = new Promise<never>((_resolve, reject) => {
+          fail = reject;
+        });
+        failing.catch(() => undefined);
+        // While the hook waits for the response to the headers, it reports the outcome itself.
+        const duplex = filteredBody(exchange, processing, body, "fullDuplexStreamed", (outcome) => {
+          if (!isWaiting) exchange.interrupter?.interrupt(outcome);
+          else if (outcome instanceof GatewayError) fail(outcome);
+        });
+        exchange.interrupter?.askForBody();
+        // Starts to read the body before the backend does.
+        duplex.stream.read(0);
+        try {
+          answer = await Promise.race([answering, failing]);
+        } catch (error) {
+          duplex.stream.destroy();
+          throw error;
+        }
+        isWaiting = false;
+        if (answer?.immediate !== undefined || answer?.changes.replacesAll === true) duplex.stream.destroy();
+        filtered = duplex.body;
+      }
+      if (answer?.immediate) return reply(exchange, answer.immediate);
+      if (answer) applyChanges(request.headers, answer.changes);
+      leaveUnencoded(exchange, processing);
+      replaced = answer?.changes.body ?? replaced;
+      if (replaced !== undefined) replaceBody(exchange, replaced);
+      else if (filtered !== undefined) {
+        request.body = filtered;
+        request.headers.delete("content-length");
+      }
+      return undefined;
+    }
+
+    /** Without an encoding, the processor and the client of a changed body see the same bytes. */
+    function leaveUnencoded({ request }: Exchange, processing: Processing): void {
+      if (processing.modes.responseBody !== "none" && !processing.isOver) request.headers.delete("accept-encoding");
     }
 
     async function processRequestBody(
@@ -178,12 +237,15 @@ export const extProc = definePolicy({
     ): Promise<Reply | undefined> {
       const { body } = exchange.request;
       if (body.kind === "bytes") {
-        const answer = await processing.body("requestBody", body.bytes, true);
+        const answer = await (mode === "fullDuplexStreamed"
+          ? processing.wholeBody(body.bytes)
+          : processing.body("requestBody", body.bytes, true));
         if (answer?.immediate) return reply(exchange, answer.immediate);
         if (answer) applyChanges(exchange.request.headers, answer.changes);
         if (answer?.changes.body !== undefined) replaceBody(exchange, answer.changes.body);
-      } else if (body.kind === "stream" && mode === "streamed") {
-        exchange.request.body = filteredBody(exchange, processing, body);
+      } else if (body.kind === "stream" && (mode === "streamed" || mode === "fullDuplexStreamed")) {
+        const interrupt: Interrupt = (outcome) => exchange.interrupter?.interrupt(outcome);
+        exchange.request.body = filteredBody(exchange, processing, body, mode, interrupt).body;
         exchange.request.headers.delete("content-length");
       }
       return undefined;
@@ -205,21 +267,57 @@ export const extProc = definePolicy({
       return answer?.changes.body ?? chunk;
     }
 
+    /** Sends the chunks without waiting for the responses, whose bodies are passed to `emit`. */
+    function duplexFilter(
+      exchange: Exchange,
+      processing: Processing,
+      step: "requestBody" | "responseBody",
+      interrupt: Interrupt,
+    ): BodyFilter {
+      let duplex: ReturnType<Processing["duplex"]> | undefined;
+      const passed = async (result: Promise<Buffer | Immediate> | undefined): Promise<Buffer> => {
+        const bytes = await (result ?? Buffer.alloc(0));
+        if (Buffer.isBuffer(bytes)) return bytes;
+        interrupt(reply(exchange, bytes));
+        throw new Error("the processor responded to the request");
+      };
+      return {
+        start(emit) {
+          duplex = processing.duplex(step, emit);
+        },
+        data: (chunk) => passed(duplex?.send(chunk)).catch((error: unknown) => Promise.reject(tooLarge(step, error))),
+        end: () => passed(duplex?.end()),
+      };
+    }
+
     function filteredBody(
       exchange: Exchange,
       processing: Processing,
       body: Extract<RequestBody, { kind: "stream" }>,
-    ): RequestBody {
-      const filter = (chunk: Buffer, isLast: boolean): Promise<Buffer> =>
-        filterChunk(exchange, processing, "requestBody", chunk, isLast).catch((error: unknown) => {
-          if (error instanceof GatewayError) exchange.interrupter?.interrupt(error);
+      mode: "streamed" | "fullDuplexStreamed",
+      interrupt: Interrupt,
+    ): { readonly stream: FilteredRequestBody; readonly body: RequestBody } {
+      const interrupting = (result: Promise<Buffer>): Promise<Buffer> =>
+        result.catch((error: unknown) => {
+          if (error instanceof GatewayError) interrupt(error);
           throw error;
         });
+      const duplex = mode === "streamed" ? undefined : duplexFilter(exchange, processing, "requestBody", interrupt);
+      const filter: ChunkFilter = duplex ?? {
+        data: (chunk) => filterChunk(exchange, processing, "requestBody", chunk, false),
+        end: () => filterChunk(exchange, processing, "requestBody", Buffer.alloc(0), true),
+      };
       const stream = new FilteredRequestBody(body.stream, {
-        data: (chunk) => filter(chunk, false),
-        end: () => filter(Buffer.alloc(0), true),
+        start: (emit) =>
+          filter.start?.((bytes) => {
+            // The backend does not read, and the processor sends more than it got.
+            if (stream.readableLength + bytes.length > maxBodyBytes) interrupt(new GatewayError("body_too_large"));
+            else emit(bytes);
+          }),
+        data: (chunk) => interrupting(filter.data(chunk)),
+        end: () => interrupting(filter.end()),
       });
-      return { kind: "stream", stream, length: undefined, taken: false };
+      return { stream, body: { kind: "stream", stream, length: undefined, taken: false } };
     }
 
     async function processResponse(exchange: Exchange, processing: Processing): Promise<void> {
@@ -227,8 +325,7 @@ export const extProc = definePolicy({
       if (response === undefined) return;
       const isEmpty = hasNoBody(request.method, response.status);
       if (processing.modes.responseHeaders) {
-        const fields = [[":status", String(response.status)] as const, ...response.headers.entries()];
-        const answer = await processing.headers("responseHeaders", fields, isEmpty);
+        const answer = await processing.headers("responseHeaders", responseFields(response), isEmpty);
         if (answer?.immediate) return replaceResponse(exchange, reply(exchange, answer.immediate));
         if (answer) {
           applyChanges(response.headers, answer.changes);
@@ -241,12 +338,16 @@ export const extProc = definePolicy({
       }
       if (isEmpty || processing.isOver) return;
       if (processing.modes.responseBody === "buffered") await processResponseBody(exchange, processing);
-      else if (processing.modes.responseBody === "streamed") {
+      else if (processing.modes.responseBody !== "none") {
         response.filters ??= [];
-        response.filters.push({
-          data: (chunk) => filterChunk(exchange, processing, "responseBody", chunk, false),
-          end: () => filterChunk(exchange, processing, "responseBody", Buffer.alloc(0), true),
-        });
+        response.filters.push(
+          processing.modes.responseBody === "fullDuplexStreamed"
+            ? duplexFilter(exchange, processing, "responseBody", (outcome) => exchange.interrupter?.interrupt(outcome))
+            : {
+                data: (chunk) => filterChunk(exchange, processing, "responseBody", chunk, false),
+                end: () => filterChunk(exchange, processing, "responseBody", Buffer.alloc(0), true),
+              },
+        );
       }
     }
 
@@ -282,19 +383,14 @@ export const extProc = definePolicy({
   },
 });
 
-function requestFields({ request }: Exchange): (readonly [name: string, value: string])[] {
-  return [
-    [":method", request.method],
-    [":path", pathAndQuery(request)],
-    [":authority", request.host],
-    [":scheme", request.scheme],
-    ...[...request.headers.entries()].filter(([name]) => name !== "host"),
-  ];
-}
+/** Ends the request while its body is forwarded. */
+type Interrupt = (outcome: Reply | GatewayError) => void;
 
-function replaceBody({ request }: Exchange, bytes: Buffer): void {
-  request.body = { kind: "bytes", bytes };
-  for (const name of ["content-encoding", "transfer-encoding", "content-length"]) request.headers.delete(name);
+function tooLarge(step: "requestBody" | "responseBody", error: unknown): unknown {
+  if (error instanceof MemoryExhausted) return noMemoryFor(error);
+  if (!(error instanceof BodyTooLarge)) return error;
+  if (step === "requestBody") return new GatewayError("body_too_large");
+  return new GatewayError("backend_response_invalid", { detail: error.message });
 }
 
 /** An immediate response replaces the backend's response. */
@@ -305,14 +401,6 @@ function replaceResponse({ response }: Exchange, { status, headers, body }: Repl
   response.replacement = body ?? Buffer.alloc(0);
 }
 
-function reply(exchange: Exchange, { status, headers, body, details }: Immediate): Reply {
-  if (status >= 400)
-    exchange.failure ??= {
-      code: "authorization_denied",
-      source: "client",
-      message: "the external processor rejected the request",
-      detail: details === "" ? undefined : details,
-    };
-  if (body.length > 0 && !headers.has("content-type")) headers.add("content-type", "text/plain; charset=utf-8");
-  return { status, headers, body };
+function reply(exchange: Exchange, immediate: Immediate): Reply {
+  return immediateReply(exchange, immediate, "the external processor rejected the request");
 }

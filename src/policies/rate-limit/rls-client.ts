@@ -6,7 +6,7 @@ import type { fromJSON } from "@grpc/proto-loader";
 import type { Clock } from "../../base/clock.ts";
 import { exportsOf } from "../../base/exports-of.ts";
 import type { Task, Tasks } from "../../base/tasks.ts";
-import { plainChannel } from "../../http/client/grpc-credentials.ts";
+import { grpcChannel } from "../../http/client/grpc-credentials.ts";
 
 export const SERVICE_NAME = "envoy.service.ratelimit.v3.RateLimitService";
 
@@ -215,7 +215,7 @@ async function openChannel(host: string, isConfined: boolean): Promise<Channel> 
   const definition = loader.fromJSON(PROTOCOL, { keepCase: true, longs: Number, defaults: true, arrays: true });
   const service = definition[SERVICE_NAME] as import("@grpc/grpc-js").ServiceDefinition;
   const method = service.ShouldRateLimit as import("@grpc/grpc-js").MethodDefinition<RlsRequest, RlsResponse>;
-  const { credentials, options } = plainChannel(grpc, host, isConfined);
+  const { credentials, options } = grpcChannel(grpc, host, isConfined);
   const client: Client = new grpc.Client(host, credentials, {
     ...options,
     "grpc.initial_reconnect_backoff_ms": FIRST_RECONNECT_MS,

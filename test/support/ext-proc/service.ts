@@ -17,6 +17,10 @@ export interface ReceivedMessage {
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
   readonly endOfStream: boolean;
+  /** Numbers of Envoy's protocol, in the first message of a stream. */
+  readonly modes?: { readonly requestBodyMode: number; readonly responseBodyMode: number };
+  /** The endpoint that served the request, in `metadata_context`. */
+  readonly served?: string;
 }
 
 interface WireMessage {
@@ -25,8 +29,14 @@ interface WireMessage {
   readonly endOfStream: boolean;
 }
 
-/** `never` sends nothing, `close` ends the stream without an error, and `error` fails it. */
-export type ProcessorAnswer = Record<string, unknown> | { readonly last: object } | "never" | "close" | "error";
+/** `never` sends nothing, `close` ends the stream without an error, and `error` fails it. A list is sent in order. */
+export type ProcessorAnswer =
+  | Record<string, unknown>
+  | readonly Record<string, unknown>[]
+  | { readonly last: object }
+  | "never"
+  | "close"
+  | "error";
 
 export interface ExternalProcessor {
   /** `127.0.0.1:<port>`. */
@@ -43,7 +53,10 @@ export function pass({ kind }: ReceivedMessage): Record<string, unknown> {
   return { [kind]: { response: {} } };
 }
 
-export async function startProcessor(answer: ExternalProcessor["answer"] = pass): Promise<ExternalProcessor> {
+export async function startProcessor(
+  answer: ExternalProcessor["answer"] = pass,
+  credentials = ServerCredentials.createInsecure(),
+): Promise<ExternalProcessor> {
   const definition = loadSync(resolve("test/support/ext-proc/process.proto"), { defaults: true });
   const packages = loadPackageDefinition(definition) as unknown as {
     envoy: { service: { ext_proc: { v3: GrpcObject } } };
@@ -61,20 +74,21 @@ export async function startProcessor(answer: ExternalProcessor["answer"] = pass)
     },
   };
   server.addService(service, {
-    process(call: ServerDuplexStream<Record<string, WireMessage>, unknown>) {
+    process(call: ServerDuplexStream<WireRequest, unknown>) {
       streams += 1;
       call.on("close", () => {
         streams -= 1;
       });
       call.on("error", () => undefined);
       call.on("end", () => call.end());
-      call.on("data", (message: Record<string, WireMessage>) => {
+      call.on("data", (message: WireRequest) => {
         const received = readMessage(message);
         started.received.push(received);
         const said = started.answer(received);
         if (said === "never") return;
         if (said === "close") call.end();
         else if (said === "error") call.emit("error", { code: 13, details: "the processor failed" });
+        else if (Array.isArray(said)) for (const one of said) call.write(one);
         else if ("last" in said) {
           call.write(said.last);
           call.end();
@@ -83,21 +97,39 @@ export async function startProcessor(answer: ExternalProcessor["answer"] = pass)
     },
   });
   const port = await new Promise<number>((done, fail) => {
-    server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) =>
-      error ? fail(error) : done(bound),
-    );
+    server.bindAsync("127.0.0.1:0", credentials, (error, bound) => (error ? fail(error) : done(bound)));
   });
   return Object.assign(started, { host: `127.0.0.1:${port}` });
 }
 
-function readMessage(message: Record<string, WireMessage>): ReceivedMessage {
-  const [kind = "", part] =
-    Object.entries(message).find(([, value]) => value !== null && typeof value === "object") ?? [];
+type Kind = ReceivedMessage["kind"];
+
+interface WireRequest extends Readonly<Partial<Record<Kind, WireMessage | null>>> {
+  readonly protocolConfig?: ReceivedMessage["modes"] | null;
+  readonly metadataContext?: {
+    readonly filterMetadata: Readonly<Record<string, { readonly fields: Readonly<Record<string, WireValue>> }>>;
+  } | null;
+}
+
+interface WireValue {
+  readonly stringValue?: string;
+}
+
+const KINDS = ["requestHeaders", "requestBody", "responseHeaders", "responseBody"] as const;
+
+function readMessage(message: WireRequest): ReceivedMessage {
+  const kind = KINDS.find((name) => message[name]) as Kind;
+  const part = message[kind];
   const headers = (part?.headers?.headers ?? []).map(({ key, rawValue }) => [key, rawValue.toString("latin1")]);
+  const { protocolConfig, metadataContext } = message;
+  const served =
+    metadataContext?.filterMetadata["envoy.lb"]?.fields["x-gateway-destination-endpoint-served"]?.stringValue;
   return {
-    kind: kind as ReceivedMessage["kind"],
+    kind,
     headers: Object.fromEntries(headers) as Record<string, string>,
     body: (part?.body ?? Buffer.alloc(0)).toString(),
     endOfStream: part?.endOfStream === true,
+    ...(protocolConfig ? { modes: protocolConfig } : {}),
+    ...(served === undefined ? {} : { served }),
   };
 }

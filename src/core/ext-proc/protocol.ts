@@ -2,8 +2,8 @@
  * Defines the supported subset of Envoy's external processing protocol v3 as protobufjs data, so no .proto file is
  * shipped. Unsupported fields are omitted, because protobuf receivers skip unknown fields.
  */
-import type { HeaderOption } from "../../core/service-headers.ts";
 import type { GrpcProtocol } from "../../http/client/grpc-client.ts";
+import type { HeaderOption } from "../service-headers.ts";
 
 export const SERVICE_NAME = "envoy.service.ext_proc.v3.ExternalProcessor";
 
@@ -19,12 +19,19 @@ export interface WireBody {
   readonly endOfStream: boolean;
 }
 
-/** A message has exactly one field. */
+/** A message has exactly one of the steps. */
 export interface ProcessingRequest {
   readonly requestHeaders?: WireHeaders;
   readonly responseHeaders?: WireHeaders;
   readonly requestBody?: WireBody;
   readonly responseBody?: WireBody;
+  readonly protocolConfig?: { readonly requestBodyMode: number; readonly responseBodyMode: number };
+  readonly metadataContext?: { readonly filterMetadata: Readonly<Record<string, WireStruct>> };
+}
+
+/** `google.protobuf.Struct`, of which only strings and inner structs are used. */
+export interface WireStruct {
+  readonly fields: Readonly<Record<string, { readonly stringValue?: string; readonly structValue?: WireStruct }>>;
 }
 
 export type Step = "requestHeaders" | "requestBody" | "responseHeaders" | "responseBody";
@@ -41,7 +48,7 @@ export interface CommonResponse {
   readonly bodyMutation: {
     readonly body?: Uint8Array;
     readonly clearBody?: boolean;
-    readonly streamedResponse?: object;
+    readonly streamedResponse?: { readonly body: Uint8Array; readonly endOfStream: boolean };
   } | null;
   readonly trailers: object | null;
 }
@@ -68,13 +75,22 @@ export interface ProcessingResponse {
   readonly requestBody?: { readonly response: CommonResponse | null };
   readonly responseBody?: { readonly response: CommonResponse | null };
   readonly immediateResponse?: ImmediateResponse;
+  readonly dynamicMetadata: WireStruct | null;
   readonly modeOverride: ModeOverride | null;
 }
 
 const field = (type: string, id: number) => ({ type, id });
 const list = (type: string, id: number) => ({ rule: "repeated", type, id });
+const map = (type: string, id: number) => ({ keyType: "string", type, id });
 const message = (fields: object) => ({ fields });
 const choice = (name: string, fields: object) => ({ fields, oneofs: { [name]: { oneof: Object.keys(fields) } } });
+
+const REQUESTS = {
+  requestHeaders: field("HttpHeaders", 2),
+  responseHeaders: field("HttpHeaders", 3),
+  requestBody: field("HttpBody", 4),
+  responseBody: field("HttpBody", 5),
+};
 
 const RESPONSES = {
   requestHeaders: field("PartResponse", 1),
@@ -98,17 +114,31 @@ const MESSAGES = {
       },
     },
   },
-  ProcessingRequest: choice("request", {
-    requestHeaders: field("HttpHeaders", 2),
-    responseHeaders: field("HttpHeaders", 3),
-    requestBody: field("HttpBody", 4),
-    responseBody: field("HttpBody", 5),
+  ProcessingRequest: {
+    fields: {
+      ...REQUESTS,
+      metadataContext: field("Metadata", 8),
+      protocolConfig: field("ProtocolConfiguration", 11),
+    },
+    oneofs: { request: { oneof: Object.keys(REQUESTS) } },
+  },
+  Metadata: message({ filterMetadata: map("Struct", 1) }),
+  Struct: message({ fields: map("Value", 1) }),
+  Value: choice("kind", {
+    nullValue: field("int32", 1),
+    numberValue: field("double", 2),
+    stringValue: field("string", 3),
+    boolValue: field("bool", 4),
+    structValue: field("Struct", 5),
+    listValue: field("ListValue", 6),
   }),
+  ListValue: message({ values: list("Value", 1) }),
+  ProtocolConfiguration: message({ requestBodyMode: field("int32", 1), responseBodyMode: field("int32", 2) }),
   HttpHeaders: message({ headers: field("HeaderMap", 1), endOfStream: field("bool", 3) }),
   HeaderMap: message({ headers: list("HeaderValue", 1) }),
   HttpBody: message({ body: field("bytes", 1), endOfStream: field("bool", 2) }),
   ProcessingResponse: {
-    fields: { ...RESPONSES, modeOverride: field("ProcessingMode", 9) },
+    fields: { ...RESPONSES, dynamicMetadata: field("Struct", 8), modeOverride: field("ProcessingMode", 9) },
     oneofs: { response: { oneof: Object.keys(RESPONSES) } },
   },
   Empty: message({}),
@@ -124,8 +154,9 @@ const MESSAGES = {
   BodyMutation: choice("mutation", {
     body: field("bytes", 1),
     clearBody: field("bool", 2),
-    streamedResponse: field("Empty", 3),
+    streamedResponse: field("StreamedBodyResponse", 3),
   }),
+  StreamedBodyResponse: message({ body: field("bytes", 1), endOfStream: field("bool", 2) }),
   ImmediateResponse: message({
     status: field("HttpStatus", 1),
     headers: field("HeaderMutation", 2),

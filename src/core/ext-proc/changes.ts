@@ -1,17 +1,11 @@
 /**
  * Reads the changes that an external processor requests, and rejects those that are not supported.
  */
-import {
-  applyHeaders,
-  checkHeaderCount,
-  type HeaderChange,
-  mayChange,
-  toHeaderChanges,
-} from "../../core/service-headers.ts";
 import { HeaderList } from "../../http/headers.ts";
+import { applyHeaders, checkHeaderCount, type HeaderChange, mayChange, toHeaderChanges } from "../service-headers.ts";
 import type { CommonResponse, HeaderMutation, ImmediateResponse, ModeOverride, Step } from "./protocol.ts";
 
-export type BodyMode = "none" | "buffered" | "streamed";
+export type BodyMode = "none" | "buffered" | "streamed" | "fullDuplexStreamed";
 
 export interface Modes {
   readonly requestHeaders: boolean;
@@ -39,7 +33,8 @@ export function readChanges(response: CommonResponse | null, step: Step): Change
   const { status = 0, headerMutation = null, bodyMutation = null, trailers = null } = response ?? {};
   if (status !== 0 && status !== 1) throw new Error(`the unknown status ${status}`);
   if (trailers !== null) throw new Error("trailers, which are not supported");
-  if (bodyMutation?.streamedResponse !== undefined) throw new Error("a streamed body mutation, which is not supported");
+  if (bodyMutation?.streamedResponse !== undefined)
+    throw new Error("a streamed body mutation in another mode than FULL_DUPLEX_STREAMED");
   const replacesAll = status === 1;
   if (replacesAll && step !== "requestHeaders" && step !== "responseHeaders")
     throw new Error("CONTINUE_AND_REPLACE in response to a body");
@@ -106,7 +101,14 @@ export function readImmediate({ status, headers, body, details }: ImmediateRespo
   };
 }
 
-const BODY_MODES: readonly (BodyMode | undefined)[] = ["none", "streamed", "buffered"];
+/** BUFFERED_PARTIAL (3) is not supported. */
+const BODY_MODES: readonly (BodyMode | undefined)[] = ["none", "streamed", "buffered", undefined, "fullDuplexStreamed"];
+
+/** Returns the number of the mode in Envoy's protocol. */
+export function bodyModeNumber(mode: BodyMode): number {
+  return BODY_MODES.indexOf(mode);
+}
+
 const DEFAULT_MODE = 0;
 const SKIP = 2;
 
