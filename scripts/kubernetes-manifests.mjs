@@ -5,6 +5,7 @@
 import { stringify } from "yaml";
 
 const GATEWAY_API = "gateway.networking.k8s.io";
+const INFERENCE_API = "inference.networking.k8s.io";
 const POLICY_API = "policy.gateway.internal";
 const NAME = "gateway-controller";
 const CHART_VERSION = "0.1.0";
@@ -63,7 +64,7 @@ function rules() {
   return {
     /** Permissions to read the translated resources and to write their status. */
     controller: [
-      { apiGroups: [""], resources: ["configmaps", "namespaces", "services", "secrets"], verbs: READ },
+      { apiGroups: [""], resources: ["configmaps", "namespaces", "pods", "services", "secrets"], verbs: READ },
       { apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: READ },
       {
         apiGroups: ["apiextensions.k8s.io"],
@@ -102,6 +103,8 @@ function rules() {
       },
       { apiGroups: [POLICY_API], resources: ["backends", "gatewayparameters", "gatewaypolicies"], verbs: READ },
       { apiGroups: [POLICY_API], resources: ["backends/status", "gatewaypolicies/status"], verbs: ["patch"] },
+      { apiGroups: [INFERENCE_API], resources: ["inferencepools"], verbs: READ },
+      { apiGroups: [INFERENCE_API], resources: ["inferencepools/status"], verbs: ["patch"] },
       { apiGroups: ["authentication.k8s.io"], resources: ["tokenreviews"], verbs: ["create"] },
     ],
     /** Deploys data planes; not needed with --no-deploy. */

@@ -5,20 +5,22 @@
  * `npm test`.
  */
 import { withCluster } from "./kubernetes/cluster.mjs";
-import { conformance } from "./kubernetes/conformance.mjs";
+import { conformance, inference } from "./kubernetes/conformance.mjs";
 import { faults } from "./kubernetes/faults.mjs";
 import { install } from "./kubernetes/install.mjs";
 import { scale } from "./kubernetes/scale.mjs";
 import { tenants } from "./kubernetes/tenants.mjs";
 
-const NEEDED = `npm run test:kubernetes [-- conformance | faults | install | scale | tenants] needs a cluster whose pods reach this machine, with the
-Gateway API's definitions installed:
+const NEEDED = `npm run test:kubernetes [-- conformance | faults | inference | install | scale | tenants] needs a cluster whose pods reach this machine,
+with the definitions of the Gateway API installed, and for inference those of its Inference Extension:
 
   KUBECONFIG               an administrator of the cluster
   GATEWAY_CONTROLLER_URL   how pods reach the controller on this machine, for example https://10.244.0.1:9443
   GATEWAY_IMAGE            the image of the data planes, built from this checkout
   GATEWAY_CONFORMANCE      for conformance: the suite as a program:
                            go test -c -o suite sigs.k8s.io/gateway-api/conformance
+  GATEWAY_INFERENCE_CONFORMANCE  for inference: the suite as a program:
+                           go test -c -o suite sigs.k8s.io/gateway-api-inference-extension/conformance
   KUBERNETES_UP            optional: a command that starts the cluster first
   KUBERNETES_DOWN          optional: a command that ends it
   KUBERNETES_API_STOP      for faults: a command that kills the API server
@@ -28,13 +30,14 @@ Gateway API's definitions installed:
   KUBERNETES_POD_NETWORK   for install: a command that gets cut or heal, a pod, and its containerID
 `;
 
-const RUNS = { conformance, faults, install, scale, tenants };
+const RUNS = { conformance, faults, inference, install, scale, tenants };
 const [first = "conformance", ...rest] = process.argv.slice(2);
 const isNamed = Object.hasOwn(RUNS, first);
 const name = isNamed ? first : "conformance";
-const { KUBECONFIG, GATEWAY_CONFORMANCE, GATEWAY_CONTROLLER_URL, GATEWAY_IMAGE } = process.env;
-const isReady =
-  KUBECONFIG && GATEWAY_CONTROLLER_URL && GATEWAY_IMAGE && (GATEWAY_CONFORMANCE || name !== "conformance");
+const { KUBECONFIG, GATEWAY_CONTROLLER_URL, GATEWAY_IMAGE } = process.env;
+const SUITES = { conformance: "GATEWAY_CONFORMANCE", inference: "GATEWAY_INFERENCE_CONFORMANCE" };
+const hasSuite = SUITES[name] === undefined || Boolean(process.env[SUITES[name]]);
+const isReady = KUBECONFIG && GATEWAY_CONTROLLER_URL && GATEWAY_IMAGE && hasSuite;
 if (!isReady) {
   process.stdout.write(NEEDED);
   process.exit(0);

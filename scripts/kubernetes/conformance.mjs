@@ -1,6 +1,6 @@
 /**
- * `npm run test:kubernetes`: the Gateway API's conformance suite. A run of all tests replaces the report in docs/; its
- * features are those that the GatewayClass declares.
+ * `npm run test:kubernetes`: the conformance suites of the Gateway API and of its Inference Extension. A run of all tests
+ * replaces the report in docs/. The Gateway API's features are those that the GatewayClass declares.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
@@ -9,9 +9,21 @@ import { GATEWAY_API, openApi, packageVersion, root, startController, until } fr
 
 const PROFILES = "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS";
 
+const REPORT = "kubernetes-conformance.yaml";
+const INFERENCE_REPORT = "kubernetes-inference-conformance.yaml";
 const CLASS = `${GATEWAY_API}/gatewayclasses/gateway`;
 
-export async function conformance(cluster, flags) {
+export function conformance(cluster, flags) {
+  return runSuite(cluster, process.env.GATEWAY_CONFORMANCE, `-conformance-profiles=${PROFILES}`, flags, REPORT);
+}
+
+/** The suite selects its only profile by itself. */
+export function inference(cluster, flags) {
+  const profile = "-conformance-profiles=Gateway";
+  return runSuite(cluster, process.env.GATEWAY_INFERENCE_CONFORMANCE, profile, flags, INFERENCE_REPORT);
+}
+
+async function runSuite(cluster, suite, profiles, flags, reportFile) {
   const api = await openApi(cluster);
   // The suite takes the features from the status when it begins: not those of an earlier controller.
   await api.patch(`${CLASS}/status`, { status: { supportedFeatures: [] } });
@@ -19,13 +31,13 @@ export async function conformance(cluster, flags) {
   await until("the features of the class", async () => (await api.get(CLASS)).status.supportedFeatures?.length > 0);
   const report = join(cluster.folder, "report.yaml");
   const { status } = spawnSync(
-    process.env.GATEWAY_CONFORMANCE,
+    suite,
     [
       "-test.v",
       "-test.timeout=50m",
       "-test.run=TestConformance",
       "-gateway-class=gateway",
-      `-conformance-profiles=${PROFILES}`,
+      profiles,
       "-organization=gateway",
       "-project=mcp-llm-gateway",
       "-url=https://example.invalid",
@@ -36,7 +48,6 @@ export async function conformance(cluster, flags) {
     ],
     { stdio: "inherit" },
   );
-  if (existsSync(report) && flags.length === 0)
-    writeFileSync(join(root, "docs/kubernetes-conformance.yaml"), readFileSync(report));
+  if (existsSync(report) && flags.length === 0) writeFileSync(join(root, "docs", reportFile), readFileSync(report));
   return status ?? 1;
 }

@@ -1,10 +1,11 @@
 /**
- * Writes the list of fields of the Gateway API's CustomResourceDefinitions that the field walk
- * (src/kubernetes/field-walk.test.ts) covers:
+ * Writes the list of fields of the Gateway API's and its Inference Extension's CustomResourceDefinitions that the field
+ * walk (src/kubernetes/field-walk.test.ts) covers:
  *
- *   node scripts/kubernetes/crd-fields.mjs <folder with the CRDs>
+ *   node scripts/kubernetes/crd-fields.mjs <Gateway API> <Inference Extension>
  *
- * The folder is config/crd/experimental in the Go module sigs.k8s.io/gateway-api.
+ * The folders are config/crd/experimental in the Go module sigs.k8s.io/gateway-api, and config/crd/bases in
+ * sigs.k8s.io/gateway-api-inference-extension.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -31,15 +32,21 @@ function* fieldsOf(schema, path) {
   else yield path;
 }
 
-const folder = process.argv[2];
-if (folder === undefined) throw new Error("usage: node scripts/kubernetes/crd-fields.mjs <folder>");
+const [gatewayFolder, inferenceFolder] = process.argv.slice(2);
+if (inferenceFolder === undefined)
+  throw new Error("usage: node scripts/kubernetes/crd-fields.mjs <Gateway API> <Inference Extension>");
 const kinds = {};
-let version;
-for (const plural of KINDS) {
-  const crd = parse(readFileSync(join(folder, `gateway.networking.k8s.io_${plural}.yaml`), "utf8"));
-  version = crd.metadata.annotations["gateway.networking.k8s.io/bundle-version"];
+const versions = {};
+const files = [
+  ...KINDS.map((plural) => join(gatewayFolder, `gateway.networking.k8s.io_${plural}.yaml`)),
+  join(inferenceFolder, "inference.networking.k8s.io_inferencepools.yaml"),
+];
+for (const file of files) {
+  const crd = parse(readFileSync(file, "utf8"));
+  for (const [name, version] of Object.entries(crd.metadata.annotations))
+    if (name.endsWith("/bundle-version")) versions[name.replace("/bundle-version", "")] = version;
   const { schema } = crd.spec.versions.find(({ name }) => name === "v1");
   const fields = [...fieldsOf(schema.openAPIV3Schema.properties.spec, "spec")];
   kinds[crd.spec.names.kind] = fields.sort();
 }
-writeFileSync(FILE, `${JSON.stringify({ version, kinds }, undefined, 2)}\n`);
+writeFileSync(FILE, `${JSON.stringify({ versions, kinds }, undefined, 2)}\n`);

@@ -259,8 +259,26 @@ export const REQUEST_LIMITS = {
       "requests get 413, responses 502",
     ],
     [
+      "MAX_BODY_BYTES",
+      "policies/endpoint-picker/policy.ts",
+      "`maxBodyBytes` of `endpointPicker`",
+      "the configuration is rejected",
+    ],
+    [
+      "DEFAULT_BODY_BYTES",
+      "policies/endpoint-picker/policy.ts",
+      "a request body for `endpointPicker` (`maxBodyBytes`)",
+      "requests get 413",
+    ],
+    [
+      "MAX_PICKED",
+      "policies/endpoint-picker/policy.ts",
+      "endpoints in a response of an endpoint picker",
+      "the rest is ignored",
+    ],
+    [
       "MAX_HEADER_BYTES",
-      "policies/ext-proc/client.ts",
+      "core/ext-proc/client.ts",
       "a message of an external processor, beside a body",
       "it counts as a failure",
     ],

@@ -4,11 +4,14 @@
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import {
+  INFERENCE_GROUP,
   isKubernetesObject,
   type KubernetesObject,
   keyOf,
   type ObjectMetadata,
   objectKey,
+  POOL_KIND,
+  readyPod,
 } from "../config/documents/cluster.ts";
 import { GATEWAY_API_GROUP, POLICY_API_GROUP } from "../config/documents/documents.ts";
 import { PARAMETERS_KIND } from "../config/documents/gateway-parameters.ts";
@@ -38,7 +41,19 @@ interface CacheParts {
 }
 
 export function openClusterCache(kinds: readonly WatchedKind[], parts: CacheParts): ClusterCache {
-  const watches = kinds.map((kind) => watchKind(kind, parts));
+  const watches: KindWatch[] = [];
+  const later = kinds.filter(({ neededFor }) => neededFor !== undefined);
+  const isNeeded = ({ neededFor }: WatchedKind): boolean =>
+    watches.some(({ kind, objects }) => kind.kind === neededFor && !objects().next().done);
+  const changed = (): void => {
+    for (const kind of later) {
+      const at = watches.findIndex((watch) => watch.kind === kind);
+      if (at < 0 && isNeeded(kind)) watches.push(watchKind(kind, parts));
+      else if (at >= 0 && !isNeeded(kind)) for (const watch of watches.splice(at, 1)) watch.stop();
+    }
+    parts.changed();
+  };
+  for (const kind of kinds) if (kind.neededFor === undefined) watches.push(watchKind(kind, { ...parts, changed }));
   return {
     isSynced: () => watches.every((watch) => watch.isSynced()),
     waitingFor: () => watches.filter((watch) => !watch.isSynced()).map((watch) => watch.kind.kind),
@@ -71,7 +86,7 @@ interface KindWatch {
   isSynced(): boolean;
   /** False if the kind protects routes and can no longer be read. */
   isReadable(): boolean;
-  objects(): Iterable<KubernetesObject>;
+  objects(): IterableIterator<KubernetesObject>;
   reconnect(): void;
   stop(): void;
 }
@@ -224,7 +239,9 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
       version = undefined;
       lose(error.message);
     }
-    const isAbsent = error instanceof ApiError && error.status === 404 && kind.isOptional === true && !isLost;
+    const isUnread = isRefused && kind.neededFor !== undefined;
+    const isMissing = error instanceof ApiError && error.status === 404 && kind.isOptional === true && !isLost;
+    const isAbsent = isMissing || isUnread;
     if (isAbsent && (!isSynced || objects.size > 0)) {
       objects = new Map();
       isSynced = true;
@@ -233,7 +250,7 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
     }
     if (error === undefined) failures = 0;
     else if (!isGone) failures += 1;
-    if (error !== undefined && failures === 1 && !isAbsent)
+    if (error !== undefined && failures === 1 && !isMissing)
       logger.warn("watch interrupted", { kind: kind.kind, reason: error.message });
     const growing = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(failures, 10));
     const pause = isAbsent ? ABSENT_PAUSE_MS : error === undefined || isGone ? FIRST_PAUSE_MS : growing;
@@ -284,6 +301,11 @@ export interface WatchedKind {
   /** True if the controller often writes the status of this kind. A change of only the status calls `statusChanged`. */
   readonly isReported?: boolean;
   readonly query?: string;
+  /**
+   * Objects of this kind are read only while an object of the named kind exists. Without the right to read them, the
+   * controller continues without these objects.
+   */
+  readonly neededFor?: string;
   /** Selects the fields to keep. If it returns undefined, the object is dropped. */
   readonly used?: (object: KubernetesObject) => Readonly<Record<string, unknown>> | undefined;
 }
@@ -336,6 +358,14 @@ export const KINDS: readonly WatchedKind[] = [
     isOptional: true,
     isProtection: true,
   },
+  {
+    kind: POOL_KIND,
+    apiVersion: `${INFERENCE_GROUP}/v1`,
+    plural: "inferencepools",
+    isOptional: true,
+    isReported: true,
+  },
+  { kind: "Pod", apiVersion: "v1", plural: "pods", used: readyPod, neededFor: POOL_KIND },
   { kind: "ConfigMap", apiVersion: "v1", plural: "configmaps", used: certificatesOf },
   { kind: "Namespace", apiVersion: "v1", plural: "namespaces" },
   { kind: "Service", apiVersion: "v1", plural: "services" },

@@ -9,11 +9,14 @@ import {
   type KubernetesObject,
   keyOf,
   objectKey,
+  POOL_KIND,
+  poolEndpointsName,
   specOf,
 } from "../config/documents/cluster.ts";
 import {
   CONTROLLER_NAME,
   fullName,
+  type ListenerSetOutcome,
   type PolicyResource,
   type ResourceResult,
   type Verdict,
@@ -167,14 +170,32 @@ function targets(policy: KubernetesObject, served: readonly KubernetesObject[]):
   );
 }
 
+/** Maps the kind and `namespace/name` of each Gateway and ListenerSet to the Gateway that serves it. */
+export function gatewaysByParent(
+  gateways: readonly KubernetesObject[],
+  sets: readonly ListenerSetOutcome[],
+): Map<string, KubernetesObject> {
+  const byKey = new Map(gateways.map((gateway) => [`Gateway ${gatewayKey(gateway)}`, gateway]));
+  for (const { document, gateway } of sets) {
+    const parent = byKey.get(`Gateway ${keyOf(gateway.namespace, gateway.name)}`);
+    if (parent) byKey.set(`ListenerSet ${fullName(document)}`, parent);
+  }
+  return byKey;
+}
+
 function endpointsFor(
   used: readonly KubernetesObject[],
   endpoints: ReadonlyMap<string, readonly string[]>,
 ): Record<string, readonly string[]> {
   const services = new Set(used.filter(({ kind }) => kind === "Service").map(objectKey));
+  const pools = new Set(
+    used
+      .filter(({ kind }) => kind === POOL_KIND)
+      .map(({ metadata: { namespace = "", name } }) => poolEndpointsName(namespace, name)),
+  );
   return Object.fromEntries(
     [...endpoints]
-      .filter(([name]) => services.has(name.slice(0, name.lastIndexOf(":"))))
+      .filter(([name]) => pools.has(name) || services.has(name.slice(0, name.lastIndexOf(":"))))
       .sort(([a], [b]) => (a < b ? -1 : 1)),
   );
 }

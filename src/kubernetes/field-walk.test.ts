@@ -1,6 +1,6 @@
 /**
- * Walks every field of the Gateway API's CustomResourceDefinitions (experimental channel, which includes the standard
- * one): changing or removing a field changes what is served, or a condition that names the field refuses it. Run
+ * Walks every field of the CustomResourceDefinitions of the Gateway API (experimental channel, which includes the
+ * standard one) and its Inference Extension: changing or removing a field changes what is served, or a condition that names the field refuses it. Run
  * scripts/kubernetes/crd-fields.mjs to update the list of fields; a new field then needs a fixture below.
  */
 import assert from "node:assert/strict";
@@ -94,6 +94,16 @@ const WORLD: readonly KubernetesObject[] = [
   }),
   object(API, "GRPCRoute", "shop/calls", {
     spec: { parentRefs: [parent], rules: [{ backendRefs: [{ name: "web", port: 8080 }] }] },
+  }),
+  object("inference.networking.k8s.io/v1", "InferencePool", "shop/models", { spec: {} }),
+  ...["one", "two"].map((name, i) =>
+    object("v1", "Pod", `shop/${name}`, { data: { labels: { app: name, tier: "gpu" }, ip: `10.0.0.${i}` } }),
+  ),
+  object(API, "HTTPRoute", "shop/models", {
+    spec: {
+      parentRefs: [parent],
+      rules: [{ backendRefs: [{ group: "inference.networking.k8s.io", kind: "InferencePool", name: "models" }] }],
+    },
   }),
   object("policy.gateway.internal/v1alpha1", "GatewayPolicy", "shop/named", {
     spec: {
@@ -278,7 +288,12 @@ const tlsValidation = (more: object): Spec => ({
   },
 });
 
-const FIXTURES: Readonly<Record<string, { readonly key: string; readonly specs: readonly Spec[] }>> = {
+interface Fixture {
+  readonly key: string;
+  readonly specs: readonly Spec[];
+}
+
+const FIXTURES: Readonly<Record<string, Fixture>> = {
   GatewayClass: {
     key: "gateway",
     specs: [
@@ -298,6 +313,7 @@ const FIXTURES: Readonly<Record<string, { readonly key: string; readonly specs: 
     specs: tcpRouteFixtures({ sectionName: "tls", port: 443 }, { hostnames: ["a.test"] }),
   },
   TCPRoute: { key: "shop/stream", specs: tcpRouteFixtures({ sectionName: "tcp", port: 9000 }, {}) },
+  InferencePool: { key: "shop/models", specs: poolFixtures() },
   BackendTLSPolicy: {
     key: "shop/web-tls",
     specs: [
@@ -309,6 +325,15 @@ const FIXTURES: Readonly<Record<string, { readonly key: string; readonly specs: 
     ],
   },
 };
+
+function poolFixtures(): Spec[] {
+  const pool = { selector: { matchLabels: { app: "one" } }, targetPorts: [{ number: 8000 }] };
+  const picker = { group: "", kind: "Service", name: "web", port: { number: 8080 } };
+  return [
+    { ...pool, appProtocol: "http", endpointPickerRef: { ...picker, failureMode: "FailClose" } },
+    { ...pool, appProtocol: "kubernetes.io/h2c", endpointPickerRef: { ...picker, failureMode: "FailOpen" } },
+  ];
+}
 
 /** The world in which the object of a fixture has this spec. */
 function worldWith(kind: string, key: string, spec: unknown): KubernetesObject[] {
@@ -356,7 +381,8 @@ function observe(objects: readonly KubernetesObject[]): Observed {
     .filter(([, type, status]) => (status === "False" && type !== "Conflicted") || type === "PartiallyInvalid")
     .map(([, , , message]) => message);
   // Paths and documents repeat what is written, whether it has an effect or not.
-  const effects = { gateways, routes, tcpRoutes, attachments, closures, statuses, manifests };
+  const endpoints = [...view.snapshots.values()].map((snapshot) => snapshot.endpoints);
+  const effects = { gateways, routes, tcpRoutes, attachments, closures, statuses, manifests, endpoints };
   const text = JSON.stringify(effects, (name, value) =>
     name === "document" || (name === "path" && Array.isArray(value)) ? undefined : value,
   );

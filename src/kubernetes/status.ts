@@ -24,12 +24,13 @@ import {
   type Verdict,
 } from "../config/documents/documents.ts";
 import { gatewayKey } from "../config/documents/snapshot.ts";
-import { conditionMessage } from "../config/documents/status.ts";
 import { type Fields, fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import { type ApiClient, ApiError } from "./api-client.ts";
 import { KINDS, pathOfObject } from "./cluster-cache.ts";
-import { type ClusterView, classVerdict } from "./cluster-snapshots.ts";
+import { type ClusterView, classVerdict, gatewaysByParent } from "./cluster-snapshots.ts";
+import { conditionOf, isSame } from "./conditions.ts";
+import { poolStatuses } from "./pool-status.ts";
 
 export interface GatewayState {
   readonly programmed: Verdict;
@@ -59,6 +60,7 @@ export function desiredStatuses(
     ...view.result.routeOutcomes.flatMap(({ document, parents }) => routeStatus(objectOf(document), parents, nowMs)),
     ...(view.classes.length === 0 ? [] : view.result.backendOutcomes.map((outcome) => backendStatus(outcome, nowMs))),
     ...tlsPolicyStatuses(view, nowMs),
+    ...poolStatuses(view, nowMs),
     ...view.result.policies.flatMap((policy) =>
       policyStatus(policy as unknown as KubernetesObject, view, stateOf, nowMs),
     ),
@@ -393,11 +395,7 @@ function usersOfServices(
   sets: readonly ListenerSetOutcome[],
   routes: readonly KubernetesObject[],
 ): Map<string, Set<KubernetesObject>> {
-  const byKey = new Map(gateways.map((gateway) => [`Gateway ${gatewayKey(gateway)}`, gateway]));
-  for (const { document, gateway } of sets) {
-    const parent = byKey.get(`Gateway ${keyOf(gateway.namespace, gateway.name)}`);
-    if (parent) byKey.set(`ListenerSet ${objectKey(objectOf(document))}`, parent);
-  }
+  const byKey = gatewaysByParent(gateways, sets);
   const users = new Map<string, Set<KubernetesObject>>();
   for (const route of routes) {
     const own = route.metadata.namespace ?? "";
@@ -459,60 +457,6 @@ const SUPPORTED_FEATURES: readonly string[] = [
   "TLSRouteModeMixed",
   "TLSRouteModeTerminate",
 ];
-
-export interface StatusCondition {
-  readonly type: string;
-  readonly status: "True" | "False" | "Unknown";
-  readonly reason: string;
-  readonly message: string;
-  readonly observedGeneration: number;
-  readonly lastTransitionTime: string;
-}
-
-export interface ConditionContext {
-  readonly generation: number;
-  readonly nowMs: number;
-  readonly before: unknown;
-}
-
-export function conditionOf(type: string, verdict: Verdict, context: ConditionContext): StatusCondition {
-  const status = verdict.isTrue ? "True" : "False";
-  const known = listOf(context.before)
-    .map(fieldsOf)
-    .find((one) => one.type === type);
-  const time = typeof known?.lastTransitionTime === "string" ? known.lastTransitionTime : undefined;
-  return {
-    type,
-    status,
-    reason: verdict.reason,
-    message: conditionMessage(verdict.message),
-    observedGeneration: context.generation,
-    lastTransitionTime:
-      known?.status === status && time !== undefined ? time : `${new Date(context.nowMs).toISOString().slice(0, 19)}Z`,
-  };
-}
-
-/** Ignores the order of fields. */
-export function isSame(one: unknown, other: unknown): boolean {
-  return canonical(one) === canonical(other);
-}
-
-const known = new WeakMap<object, string>();
-
-function canonical(value: unknown): string {
-  if (typeof value !== "object" || value === null) return String(JSON.stringify(value));
-  const text = known.get(value) ?? sortedText(value);
-  known.set(value, text);
-  return text;
-}
-
-function sortedText(value: object): string {
-  return JSON.stringify(value, (_key, inner: unknown) =>
-    typeof inner === "object" && inner !== null && !Array.isArray(inner)
-      ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : inner,
-  );
-}
 
 const PARALLEL = 8;
 export const WRITE_TIMEOUT_MS = 5_000;

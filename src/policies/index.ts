@@ -14,6 +14,7 @@ import { cors } from "./cors/policy.ts";
 import { csrf } from "./csrf/policy.ts";
 import { delay } from "./delay/policy.ts";
 import { directResponse } from "./direct-response/policy.ts";
+import { endpointPicker } from "./endpoint-picker/policy.ts";
 import { extAuthz } from "./ext-authz/policy.ts";
 import { extProc } from "./ext-proc/policy.ts";
 import { jwtAuth } from "./jwt-auth/policy.ts";
@@ -52,6 +53,7 @@ export const accessPolicies: readonly PolicyDefinition[] = [
 export const shapePolicies: readonly PolicyDefinition[] = [
   buffer, // reads the body first, before a policy with another limit reads it
   extProc, // sees the client's request and body, before the gateway adds credentials or rewrites it
+  endpointPicker, // sees the request of one attempt, before the gateway adds credentials
   ai, // collects prompt rules, which the backend applies in each dialect
   backendAuth, // sets the backend's credential; a transformation may still use it
   transformations, // may read authentication results, and runs before the modifiers below

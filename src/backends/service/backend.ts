@@ -11,6 +11,7 @@ import { healthEvents, sendTo } from "../host/backend.ts";
 import { withHttpChoice } from "../host/http-choice.ts";
 
 const RESPONSE_HEAD_TIMEOUT_MS = 60_000;
+const SHOWN_PICK_CHARS = 200;
 
 export const service = defineBackend({
   key: "service",
@@ -54,11 +55,23 @@ export const service = defineBackend({
     return {
       attributes: { name: env.name, type: "static", protocol: "http" },
       defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
+      followsPicker: true,
       call(exchange, call) {
-        const next = pools.next(addresses());
+        const { upstream } = exchange;
+        const next =
+          upstream.picked === undefined ? pools.next(addresses()) : pools.first(upstream.picked, addresses());
+        upstream.endpoint = next?.address;
         if (next) return sendTo(next.pool, next.address, protocol, exchange, call, next.health);
         call.attempt(name, undefined);
-        call.fail(new GatewayError("backend_unavailable", { detail: `${name} has no ready endpoints` }));
+        // A picker must not send requests to other addresses than those of the backend.
+        const failure =
+          upstream.picked === undefined || addresses().length === 0
+            ? new GatewayError("backend_unavailable", { detail: `${name} has no ready endpoints` })
+            : new GatewayError("not_ready", {
+                message: "the endpoint picker selected no endpoint of the backend",
+                detail: `${name}: ${upstream.picked.join(", ").slice(0, SHOWN_PICK_CHARS)}`,
+              });
+        call.fail(failure);
         return { abort: () => undefined, resume: () => undefined };
       },
       describe() {

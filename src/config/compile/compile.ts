@@ -226,6 +226,8 @@ function createCompiler(context: CompileContext) {
       };
       context.redaction.hideValues(secretsInConfig(definition.schema, backend.config, context.redaction));
       const compiled = definition.compile(backend.config, env);
+      if (compiled.followsPicker !== true && backend.policies.some(({ kind }) => kind === "endpointPicker"))
+        throw new Error("`endpointPicker` needs a `service` backend");
       const policies = { ...scope, settings };
       if (backend.canary === undefined) return { weight: backend.weight, backend: compiled, policies };
       const canary = compileCanary(backend.canary, backend.config, env);

@@ -72,7 +72,17 @@ export function targetedServices(policy: KubernetesObject): TargetedService[] {
   });
 }
 
-/** Maps `namespace/name:port` of each TCP port of a Service to its addresses. */
+export const INFERENCE_GROUP = "inference.networking.k8s.io";
+export const POOL_KIND = "InferencePool";
+
+/** Names the endpoints of an InferencePool, which cannot be confused with those of a Service. */
+export function poolEndpointsName(namespace: string, name: string): string {
+  return `inferencepool/${keyOf(namespace, name)}`;
+}
+
+/**
+ * Maps `namespace/name:port` of each TCP port of a Service, and the name of each InferencePool's endpoints, to addresses.
+ */
 export function allEndpoints(objects: readonly KubernetesObject[]): ReadonlyMap<string, readonly string[]> {
   const slices = new Map<string, KubernetesObject[]>();
   for (const object of objects) {
@@ -90,7 +100,46 @@ export function allEndpoints(objects: readonly KubernetesObject[]): ReadonlyMap<
       if (found) result.set(`${objectKey(object)}:${found.port}`, endpointsOf(own, found));
     }
   }
+  const pods = new Map<string, KubernetesObject[]>();
+  for (const object of objects) {
+    if (object.kind !== "Pod") continue;
+    const namespace = object.metadata.namespace ?? "";
+    const known = pods.get(namespace);
+    if (known === undefined) pods.set(namespace, [object]);
+    else known.push(object);
+  }
+  for (const object of objects) {
+    const { namespace = "", name } = object.metadata;
+    if (object.kind === POOL_KIND)
+      result.set(poolEndpointsName(namespace, name), poolEndpoints(object, pods.get(namespace) ?? []));
+  }
   return result;
+}
+
+/** The pods are those that `readyPod` returned. */
+function poolEndpoints(pool: KubernetesObject, pods: readonly KubernetesObject[]): readonly string[] {
+  const { selector, targetPorts } = specOf(pool);
+  // A selector without labels would select every pod of the namespace.
+  if (Object.keys(fieldsOf(fieldsOf(selector).matchLabels)).length === 0) return [];
+  const ports = listOf(targetPorts).map((port) => fieldsOf(port).number);
+  return pods
+    .flatMap(({ data }) => {
+      const { labels, ip } = fieldsOf(data);
+      if (!selectsLabels(selector, fieldsOf(labels) as Labels)) return [];
+      const host = String(ip).includes(":") ? `[${String(ip)}]` : String(ip);
+      return ports.map((port) => `${host}:${String(port)}`);
+    })
+    .sort();
+}
+
+/** Selects the parts of a pod that InferencePools need. Returns undefined if the pod gets no requests. */
+export function readyPod({ metadata, status }: KubernetesObject): Readonly<Record<string, unknown>> | undefined {
+  const { podIP, conditions } = fieldsOf(status);
+  const isReady = listOf(conditions)
+    .map(fieldsOf)
+    .some((condition) => condition.type === "Ready" && condition.status === "True");
+  if (!isReady || textOf(podIP) === undefined || metadata.deletionTimestamp !== undefined) return undefined;
+  return { data: { labels: metadata.labels ?? {}, ip: podIP } };
 }
 
 function textsOf({ data }: KubernetesObject): ReadonlyMap<string, string> {

@@ -191,7 +191,7 @@ function translateRule(
   let unresolved: Verdict | undefined;
   const findMirror = (at: Path) => (reference: Fields, index: number) => {
     const found: FoundBackend =
-      reference.kind === "Backend"
+      reference.kind === "Backend" || reference.kind === "InferencePool"
         ? { reason: "InvalidKind", message: "requests can be mirrored to a Service only" }
         : findBackend(reference, namespace);
     if ("backend" in found) {

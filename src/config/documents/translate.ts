@@ -41,6 +41,7 @@ import {
 } from "./documents.ts";
 import { translateGateway } from "./gateway-document.ts";
 import { PARAMETERS_KIND } from "./gateway-parameters.ts";
+import { withPools } from "./inference-pool.ts";
 import { type ListenerSetDocument, parentOfSet } from "./listener-set.ts";
 import { translatePolicy } from "./policy-document.ts";
 import { findParts, type Part, partsOf, specSchema } from "./policy-spec.ts";
@@ -64,7 +65,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
   const findBackendFor = (document: ResourceDocument): FindBackend => {
     const cluster = clusterFor(document);
     return cluster
-      ? backendsOfCluster(cluster, document)
+      ? withPools(backendsOfCluster(cluster, document), cluster, document)
       : backendsOfFiles(standalone.services, input.documents, document);
   };
   const problemLists: ProblemList[] = [];

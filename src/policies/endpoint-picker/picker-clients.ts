@@ -1,0 +1,44 @@
+/**
+ * Manages the gRPC clients of an endpoint picker whose addresses can change. The addresses are used in round-robin order.
+ */
+import type { Clock } from "../../base/clock.ts";
+import {
+  NO_PROCESSOR,
+  openProcessorClient,
+  type ProcessorClient,
+  type ProcessorClientOptions,
+  type ProcessorStream,
+} from "../../core/ext-proc/client.ts";
+
+export interface PickerClients {
+  /** Returns undefined if there is no address. */
+  open(addresses: readonly string[]): ProcessorStream | undefined;
+  close(): void;
+}
+
+export function openPickerClients(clock: Clock, options: ProcessorClientOptions): PickerClients {
+  const clients = new Map<string, ProcessorClient>();
+  let nextIndex = 0;
+  return {
+    open(addresses) {
+      for (const [address, client] of clients)
+        if (!addresses.includes(address)) {
+          clients.delete(address);
+          client.close();
+        }
+      nextIndex = nextIndex + 1 >= addresses.length ? 0 : nextIndex + 1;
+      const address = addresses[nextIndex];
+      if (address === undefined) return undefined;
+      const client = clients.get(address) ?? openProcessorClient(address, clock, options);
+      clients.set(address, client);
+      return client.open();
+    },
+    close() {
+      for (const client of clients.values()) client.close();
+      clients.clear();
+    },
+  };
+}
+
+/** For dry runs, which open no connections. */
+export const NO_PICKER: PickerClients = { open: () => NO_PROCESSOR.open(), close: () => undefined };
