@@ -4,11 +4,8 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { startApp } from "../../src/app/app.ts";
-import { systemClock } from "../../src/base/clock.ts";
 import type { KubernetesObject } from "../../src/config/documents/cluster.ts";
-import { createSnapshot } from "../../src/config/documents/snapshot.ts";
-import { createSnapshotSource } from "../../src/kubernetes/follow-controller.ts";
+import { dataPlane } from "../support/kubernetes/data-plane.ts";
 import { backendFor } from "../support/scenario.ts";
 
 function documents(backends: Readonly<Record<string, object>>): KubernetesObject[] {
@@ -43,7 +40,6 @@ function documents(backends: Readonly<Record<string, object>>): KubernetesObject
 test("a Backend serves models, and no Backend reaches this machine", async (t) => {
   const local = await backendFor(t, (_req, res) => void res.end("of this machine"));
   const { port: localPort } = new URL(`http://${local.host}`);
-  const source = createSnapshotSource(() => undefined);
   const provider = { openAICompatible: { baseUrl: `http://localhost:${localPort}/v1` } };
   const backends = {
     demo: { ai: { provider: { demo: {} } } },
@@ -70,18 +66,7 @@ test("a Backend serves models, and no Backend reaches this machine", async (t) =
     socket: { host: "unix:/run/anything.sock" },
     process: { mcp: { targets: [{ name: "a", stdio: { cmd: "sh" } }] } },
   };
-  source.take(createSnapshot("shop/edge", documents(backends), {}));
-  const app = await startApp({
-    sources: { text: "config: { adminAddr: off }" },
-    cluster: source,
-    environment: {},
-    clock: systemClock,
-    output: { write: () => undefined, dropped: () => 0, flushSync: () => undefined },
-    version: "test",
-    readStdin: () => "",
-  });
-  t.after(() => Promise.all([app.stop(), app.stop()]));
-  const [port] = app.ports().values();
+  const { port } = await dataPlane(t, documents(backends), {});
   const json = { "content-type": "application/json", accept: "application/json, text/event-stream" };
   const post = (path: string, body: object) =>
     fetch(`http://127.0.0.1:${port}${path}`, { method: "POST", headers: json, body: JSON.stringify(body) });
@@ -143,7 +128,6 @@ test("a policy for a Service applies to its requests from every rule, and a brok
     backendRefs: [{ name, port: 80 }],
   });
   const [gateway] = documents({});
-  const source = createSnapshotSource(() => undefined);
   const objects: KubernetesObject[] = [
     gateway as KubernetesObject,
     {
@@ -162,24 +146,11 @@ test("a policy for a Service applies to its requests from every rule, and a brok
     }),
     policyFor("broken", { authorization: { rules: ["request.headers["] } }),
   ];
-  source.take(
-    createSnapshot("shop/edge", objects, {
-      "shop/web:80": [servers[0]?.host ?? ""],
-      "shop/other:80": [servers[1]?.host ?? ""],
-      "shop/broken:80": [servers[1]?.host ?? ""],
-    }),
-  );
-  const app = await startApp({
-    sources: { text: "config: { adminAddr: off }" },
-    cluster: source,
-    environment: {},
-    clock: systemClock,
-    output: { write: () => undefined, dropped: () => 0, flushSync: () => undefined },
-    version: "test",
-    readStdin: () => "",
+  const { port } = await dataPlane(t, objects, {
+    "shop/web:80": [servers[0]?.host ?? ""],
+    "shop/other:80": [servers[1]?.host ?? ""],
+    "shop/broken:80": [servers[1]?.host ?? ""],
   });
-  t.after(() => Promise.all([app.stop(), app.stop()]));
-  const [port] = app.ports().values();
   const status = async (path: string, key: string): Promise<number> =>
     (await fetch(`http://127.0.0.1:${port}${path}`, { headers: { "x-key": key } })).status;
   assert.deepEqual(

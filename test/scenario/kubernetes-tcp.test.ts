@@ -3,14 +3,12 @@
  * terminated, and listeners that a security policy should protect reject connections.
  */
 import assert from "node:assert/strict";
-import { type AddressInfo, connect, createServer, type Socket } from "node:net";
-import { type TestContext, test } from "node:test";
-import { connect as connectTls, createServer as createTlsServer, type TLSSocket } from "node:tls";
-import { startApp } from "../../src/app/app.ts";
-import { systemClock } from "../../src/base/clock.ts";
+import { type AddressInfo, createServer } from "node:net";
+import { test } from "node:test";
 import type { KubernetesObject } from "../../src/config/documents/cluster.ts";
 import { createSnapshot } from "../../src/config/documents/snapshot.ts";
-import { createSnapshotSource } from "../../src/kubernetes/follow-controller.ts";
+import { dataPlane } from "../support/kubernetes/data-plane.ts";
+import { ask, echo, plain, tls as openTls } from "../support/tcp-connections.ts";
 import { certificates } from "../support/tls/certificates.ts";
 
 const GATEWAY_API = "gateway.networking.k8s.io/v1";
@@ -40,69 +38,7 @@ const tlsListener = (name: string, hostname: string | undefined, mode: string) =
   tls: { mode, ...(mode === "Terminate" ? { certificateRefs: [{ name: "pair" }] } : {}) },
 });
 
-async function dataPlane(
-  t: TestContext,
-  objects: readonly KubernetesObject[],
-  endpoints: Readonly<Record<string, readonly string[]>>,
-) {
-  const source = createSnapshotSource(() => undefined);
-  source.take(createSnapshot("shop/edge", objects, endpoints));
-  const app = await startApp({
-    sources: { text: "config: { adminAddr: 127.0.0.1:0 }" },
-    cluster: source,
-    environment: {},
-    clock: systemClock,
-    output: { write: () => undefined, dropped: () => 0, flushSync: () => undefined },
-    version: "test",
-    readStdin: () => "",
-  });
-  t.after(() => Promise.all([app.stop(), app.stop()]));
-  return { app, source, port: app.ports().get("shop/edge:0") ?? 0 };
-}
-
-/** Answers each connection with its name and the received bytes until the client ends. */
-async function echo(t: TestContext, name: string, isTls = false): Promise<string> {
-  const sockets = new Set<Socket>();
-  const serve = (socket: Socket): void => {
-    sockets.add(socket);
-    socket.on("error", () => undefined);
-    socket.write(`${name}:`);
-    socket.pipe(socket);
-  };
-  const server = isTls
-    ? createTlsServer({ ...certificates.server, allowHalfOpen: true }, serve)
-    : createServer({ allowHalfOpen: true }, serve);
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  t.after(() => {
-    for (const socket of sockets) socket.destroy();
-    server.close();
-  });
-  return `127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
-
-/** Sends the bytes, ends, and returns the response, or `refused` if the connection was closed without one. */
-function ask(socket: Socket | TLSSocket, bytes: Buffer | string = "hello"): Promise<string> {
-  return new Promise((resolve) => {
-    const chunks: Buffer[] = [];
-    const done = (): void => resolve(Buffer.concat(chunks).toString() || "refused");
-    socket.on("data", (chunk: Buffer) => chunks.push(chunk));
-    socket.on("error", done);
-    socket.on("close", done);
-    socket.end(bytes);
-  });
-}
-
-const plain = (port: number) => connect({ host: "127.0.0.1", port, allowHalfOpen: true });
-const tls = (port: number, servername: string | undefined) =>
-  connectTls({
-    host: "127.0.0.1",
-    port,
-    // The types do not have this option of sockets.
-    ...{ allowHalfOpen: true },
-    rejectUnauthorized: false,
-    ALPNProtocols: ["mqtt"],
-    ...(servername === undefined ? {} : { servername }),
-  });
+const tls = (port: number, servername: string | undefined) => openTls(port, servername, { ALPNProtocols: ["mqtt"] });
 
 test("a TCPRoute forwards connections, and the oldest route of a listener counts", async (t) => {
   const older = route("TCPRoute", "older", [{ name: "one", port: 3000 }]);

@@ -10,37 +10,13 @@ import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
 import type { TLSSocket } from "node:tls";
-import { startApp } from "../../src/app/app.ts";
-import { systemClock } from "../../src/base/clock.ts";
 import type { KubernetesObject } from "../../src/config/documents/cluster.ts";
-import { createSnapshot } from "../../src/config/documents/snapshot.ts";
-import { createSnapshotSource } from "../../src/kubernetes/follow-controller.ts";
+import { dataPlane } from "../support/kubernetes/data-plane.ts";
 import { certificates } from "../support/tls/certificates.ts";
 
 const GATEWAY_API = "gateway.networking.k8s.io/v1";
 const at = (name: string) => ({ name, namespace: "shop" });
 const text = (value: string): string => Buffer.from(value).toString("base64");
-
-/** Returns the port of the listeners, which have port 0 in the Gateway. */
-async function dataPlane(
-  t: TestContext,
-  objects: readonly KubernetesObject[],
-  endpoints: Readonly<Record<string, readonly string[]>>,
-): Promise<number> {
-  const source = createSnapshotSource(() => undefined);
-  source.take(createSnapshot("shop/edge", objects, endpoints));
-  const app = await startApp({
-    sources: { text: "config: { adminAddr: 127.0.0.1:0 }" },
-    cluster: source,
-    environment: {},
-    clock: systemClock,
-    output: { write: () => undefined, dropped: () => 0, flushSync: () => undefined },
-    version: "test",
-    readStdin: () => "",
-  });
-  t.after(() => Promise.all([app.stop(), app.stop()]));
-  return app.ports().get("shop/edge:0") ?? 0;
-}
 
 async function tlsServer(t: TestContext): Promise<string> {
   const server = createTlsServer(certificates.server, (_req, res) => void res.end("over TLS"));
@@ -101,7 +77,7 @@ test("a connection for one listener does not serve another of its port, and stay
       },
     },
   ];
-  const port = await dataPlane(t, objects, {});
+  const { port } = await dataPlane(t, objects, {});
   const rows = [
     ["one.test", { "one.test": 302, "two.test": 421, "a.wild.test": 421 }],
     ["a.wild.test", { "b.wild.test": 302, "one.test": 421, "other.test": 421 }],
@@ -175,7 +151,7 @@ for (const protocol of ["HTTP", "HTTPS"] as const)
       ...tls,
       ...(hostname === undefined ? {} : { hostname }),
     });
-    const port = await dataPlane(
+    const { port } = await dataPlane(
       t,
       [
         {
@@ -213,7 +189,7 @@ for (const protocol of ["HTTP", "HTTPS"] as const)
 
 test("a policy for the whole Gateway applies to every listener, beside those for one", async (t) => {
   const listener = (name: string) => ({ name, port: 0, protocol: "HTTP", hostname: `${name}.test` });
-  const port = await dataPlane(
+  const { port } = await dataPlane(
     t,
     [
       {
@@ -255,7 +231,7 @@ test("listeners of a ListenerSet have their own certificate, routes, and policie
       rules: [{ filters: [{ type: "RequestRedirect", requestRedirect: { hostname, port: 80, statusCode: 302 } }] }],
     },
   });
-  const port = await dataPlane(
+  const { port } = await dataPlane(
     t,
     [
       {
@@ -305,7 +281,7 @@ test("listeners of a ListenerSet have their own certificate, routes, and policie
 });
 
 test("a protection with the name of no listener blocks the whole Gateway", async (t) => {
-  const port = await dataPlane(
+  const { port } = await dataPlane(
     t,
     [
       {
@@ -334,7 +310,7 @@ const FRONTENDS: [name: string, frontend: object, expected: readonly [withCertif
 for (const [name, frontend, expected] of FRONTENDS)
   test(`spec.tls.frontend decides which clients can connect: ${name}`, async (t) => {
     const listener = { name: "https", port: 0, protocol: "HTTPS", tls: { certificateRefs: [{ name: "pair" }] } };
-    const port = await dataPlane(
+    const { port } = await dataPlane(
       t,
       [
         {
@@ -404,7 +380,7 @@ test("a BackendTLSPolicy decides which servers are believed", async (t) => {
       },
     ]),
   ];
-  const port = await dataPlane(t, objects, Object.fromEntries(names.map((name) => [`shop/${name}:443`, [server]])));
+  const { port } = await dataPlane(t, objects, Object.fromEntries(names.map((name) => [`shop/${name}:443`, [server]])));
   const found = await Promise.all(
     names.map(async (name) => [name, (await fetch(`http://127.0.0.1:${port}/${name}`)).status]),
   );

@@ -3,13 +3,13 @@
  * other programs.
  */
 import assert from "node:assert/strict";
-import { type AddressInfo, connect, createServer, type Socket } from "node:net";
-import { type TestContext, test } from "node:test";
-import { connect as connectTls, createServer as createTlsServer, type TLSSocket } from "node:tls";
+import { test } from "node:test";
+import { connect as connectTls } from "node:tls";
 import { formatProxyHeader } from "../../src/http/proxy-protocol.ts";
 import { fakeClock } from "../support/fake-clock.ts";
 import { startGateway } from "../support/gateway.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
+import { ask, echo, plain, tls } from "../support/tcp-connections.ts";
 import { certificates } from "../support/tls/certificates.ts";
 
 const V1 = "PROXY TCP4 192.0.2.7 198.51.100.1 4711 443\r\n";
@@ -19,47 +19,6 @@ const V2 = formatProxyHeader({
 });
 const TRUSTED = "config: { trustedProxies: [127.0.0.1] }\n";
 const FILES = { "cert.pem": certificates.server.cert, "key.pem": certificates.server.key };
-
-/** Answers each connection with its name and the received bytes until the client ends. */
-async function echo(t: TestContext, name: string, isTls = false): Promise<string> {
-  const sockets = new Set<Socket>();
-  const serve = (socket: Socket): void => {
-    sockets.add(socket);
-    socket.on("error", () => undefined);
-    socket.write(`${name}:`);
-    socket.pipe(socket);
-  };
-  const server = isTls
-    ? createTlsServer({ ...certificates.server, allowHalfOpen: true }, serve)
-    : createServer({ allowHalfOpen: true }, serve);
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  t.after(() => {
-    for (const socket of sockets) socket.destroy();
-    server.close();
-  });
-  return `127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
-
-/** Sends the bytes, ends, and returns the response, or `refused` if the connection was closed without one. */
-function ask(socket: Socket | TLSSocket, bytes: Buffer | string = "hello", isHttp = false): Promise<string> {
-  return new Promise((resolve) => {
-    const chunks: Buffer[] = [];
-    const done = (): void => resolve(Buffer.concat(chunks).toString("latin1") || "refused");
-    socket.on("data", (chunk: Buffer) => chunks.push(chunk));
-    socket.on("error", done);
-    socket.on("close", done);
-    // An HTTP client that ends its side no longer waits for a response.
-    if (isHttp) {
-      socket.write(bytes);
-      socket.once("end", () => socket.end());
-    } else socket.end(bytes);
-  });
-}
-
-const plain = (port: number): Socket => connect({ host: "127.0.0.1", port, allowHalfOpen: true });
-const tls = (port: number, servername: string): TLSSocket =>
-  // The types do not have `allowHalfOpen` of sockets.
-  connectTls({ host: "127.0.0.1", port, ...{ allowHalfOpen: true }, rejectUnauthorized: false, servername });
 
 /** Starts TLS on a connection after other bytes. */
 function tlsAfter(port: number, bytes: Buffer | string, servername: string): Promise<string> {
