@@ -6,7 +6,6 @@ import { spawn, spawnSync } from "node:child_process";
 import {
   addressOf,
   apply,
-  ask,
   controllerCertificate,
   createFindings,
   freshNamespace,
@@ -18,11 +17,13 @@ import {
   startDataPlane,
   until,
 } from "./cluster.mjs";
+import { httpGateway, servesVersion, startTraffic, versionedRoute } from "./versioned-routes.mjs";
 
 const NAMESPACE = "gateway-faults";
 const PORT = 18_080;
 const ROUTE = `${GATEWAY_API}/namespaces/${NAMESPACE}/httproutes/web`;
 const EVERY_MS = 20;
+const route = (version) => versionedRoute({ name: "web", namespace: NAMESPACE }, "edge", version);
 
 export async function faults(cluster, flags) {
   const awaySeconds = Number(flags[0] ?? 120);
@@ -32,11 +33,11 @@ export async function faults(cluster, flags) {
   const api = await openApi(cluster);
   await freshNamespace(api, NAMESPACE);
   await serviceHere(cluster, api, NAMESPACE, "web");
-  await apply(api, gateway());
+  await apply(api, httpGateway({ name: "edge", namespace: NAMESPACE }, PORT));
   await apply(api, route("1"));
   const address = await addressOf(api, `${NAMESPACE}/edge`);
-  await until("the first answer", () => shows(address, "1"));
-  const traffic = startTraffic(address);
+  await until("the first answer", () => servesVersion(address, PORT, "1"));
+  const traffic = startTraffic([address], PORT, EVERY_MS);
 
   if (KUBERNETES_API_STOP && KUBERNETES_API_START) {
     const before = traffic.take();
@@ -50,7 +51,7 @@ export async function faults(cluster, flags) {
     const starting = spawn("sh", ["-c", KUBERNETES_API_START], { stdio: "inherit" });
     await until("the API server to answer", api.isReady, 120_000, 20);
     if (!changing) await api.patch(ROUTE, route("2"));
-    const ms = await until("the change to arrive", () => shows(address, "2"));
+    const ms = await until("the change to arrive", () => servesVersion(address, PORT, "2"));
     await until("the command to end", () => starting.exitCode !== null);
     const { requests, failures } = traffic.take();
     findings.tell(
@@ -76,18 +77,18 @@ export async function faults(cluster, flags) {
   );
   controller = startController(cluster, "ignore");
   await api.patch(ROUTE, route("3"));
-  const returnMs = await until("the change to arrive", () => shows(address, "3"));
+  const returnMs = await until("the change to arrive", () => servesVersion(address, PORT, "3"));
   findings.tell("a controller that was killed takes over again", returnMs < 30_000, `${Math.round(returnMs)} ms`);
   findings.tell("traffic meanwhile", traffic.take().failures === 0);
 
   const certificate = await controllerCertificate(api, `${NAMESPACE}/edge`);
   const first = startDataPlane(cluster, `${NAMESPACE}/edge`, certificate);
-  await until("a data plane on this machine", () => shows("127.0.0.1", "3"));
+  await until("a data plane on this machine", () => servesVersion("127.0.0.1", PORT, "3"));
   controller.kill("SIGKILL");
   first.kill("SIGKILL");
   await until("the data plane to end", () => first.exitCode !== null || first.signalCode !== null);
   startDataPlane(cluster, `${NAMESPACE}/edge`, certificate);
-  const restartMs = await until("the restarted data plane", () => shows("127.0.0.1", "3"));
+  const restartMs = await until("the restarted data plane", () => servesVersion("127.0.0.1", PORT, "3"));
   findings.tell(
     "a data plane that restarts without a controller serves the last good snapshot",
     true,
@@ -95,58 +96,6 @@ export async function faults(cluster, flags) {
   );
   traffic.stop();
   return findings.exitCode();
-}
-
-function startTraffic(address) {
-  let requests = 0;
-  let failures = 0;
-  const timer = setInterval(async () => {
-    const answer = await ask(address, PORT, "/");
-    requests += 1;
-    if (answer?.status !== 200) failures += 1;
-  }, EVERY_MS);
-  return {
-    /** Since the last call. */
-    take() {
-      const result = { requests, failures };
-      requests = 0;
-      failures = 0;
-      return result;
-    },
-    stop: () => clearInterval(timer),
-  };
-}
-
-async function shows(address, version) {
-  const answer = await ask(address, PORT, "/");
-  return answer?.headers["x-version"] === version;
-}
-
-function gateway() {
-  return {
-    apiVersion: "gateway.networking.k8s.io/v1",
-    kind: "Gateway",
-    metadata: { name: "edge", namespace: NAMESPACE },
-    spec: { gatewayClassName: "gateway", listeners: [{ name: "http", port: PORT, protocol: "HTTP" }] },
-  };
-}
-
-function route(version) {
-  const set = [{ name: "x-version", value: version }];
-  return {
-    apiVersion: "gateway.networking.k8s.io/v1",
-    kind: "HTTPRoute",
-    metadata: { name: "web", namespace: NAMESPACE },
-    spec: {
-      parentRefs: [{ name: "edge" }],
-      rules: [
-        {
-          filters: [{ type: "ResponseHeaderModifier", responseHeaderModifier: { set } }],
-          backendRefs: [{ name: "web", port: 80 }],
-        },
-      ],
-    },
-  };
 }
 
 function shell(command) {

@@ -21,10 +21,13 @@ import {
   sleep,
   until,
 } from "./cluster.mjs";
+import { servesVersion, startTraffic, versionedRoute } from "./versioned-routes.mjs";
 
 const NAMESPACE = "gateway-install";
 const SYSTEM = "gateway-system";
 const GATEWAYS = 9;
+/** The port of the documented Gateway. */
+const PORT = 80;
 const PROGRAMMED_MS = 15_000;
 const RECOVERED_MS = 20_000;
 const EVERY_MS = 25;
@@ -41,12 +44,13 @@ export async function install(cluster, flags) {
   await until("two controllers", async () => (await controllers(api)).length === 2);
   await freshNamespace(api, NAMESPACE);
   await serviceHere(cluster, api, NAMESPACE, "web");
-  const [gateway, route] = documentedObjects();
+  const gateway = documentedGateway();
+  const routeOf = (name, version) => versionedRoute({ name, namespace: NAMESPACE }, name, version);
   const names = Array.from({ length: GATEWAYS }, (_, i) => `edge${i}`);
   const beganMs = performance.now();
   for (const name of names) {
     await apply(api, named(gateway, name));
-    await apply(api, routeWith(route, name, "0"));
+    await apply(api, routeOf(name, "0"));
   }
   const addresses = await Promise.all(names.map((name) => addressOf(api, `${NAMESPACE}/${name}`)));
   const programmedMs = performance.now() - beganMs;
@@ -55,9 +59,9 @@ export async function install(cluster, flags) {
     programmedMs < PROGRAMMED_MS,
     `${Math.round(programmedMs)} ms`,
   );
-  for (const address of addresses) await until("the first response", () => shows(address, "0"));
+  for (const address of addresses) await until("the first response", () => servesVersion(address, PORT, "0"));
 
-  const traffic = startTraffic(addresses);
+  const traffic = startTraffic(addresses, PORT, EVERY_MS);
   const leaders = watchLeaders(api);
   const recoveries = [];
   const kinds = faultKinds();
@@ -70,7 +74,7 @@ export async function install(cluster, flags) {
     await sleep(random() * 3_000);
     const end = FAULTS[kind](pod);
     await sleep(random() * 2_000);
-    await apply(api, routeWith(route, changed, String(round)));
+    await apply(api, routeOf(changed, String(round)));
     await sleep(faultMs);
     end();
     let ms = Number.NaN;
@@ -78,7 +82,7 @@ export async function install(cluster, flags) {
       ms = await until(
         "the status and the change",
         async () =>
-          (await isStatusRight(api, names)) && (await shows(addresses[names.indexOf(changed)], String(round))),
+          (await isStatusRight(api, names)) && (await servesVersion(addresses[names.indexOf(changed)], PORT, String(round))),
         60_000,
       );
     } catch {
@@ -91,7 +95,8 @@ export async function install(cluster, flags) {
     // The next round has two controllers again.
     await until("two controllers", async () => (await controllers(api)).length === 2);
   }
-  const { requests, failures } = traffic.stop();
+  const { requests, failures } = traffic.take();
+  traffic.stop();
   const { samples, most } = leaders.stop();
   findings.tell("no request failed", failures === 0, `${requests} requests, ${failures} failed`);
   const longest = Math.max(...recoveries.map((ms) => (Number.isNaN(ms) ? Number.POSITIVE_INFINITY : ms)));
@@ -105,35 +110,15 @@ export async function install(cluster, flags) {
   return findings.exitCode();
 }
 
-/** The Gateway and the route at the beginning of docs/kubernetes.md. */
-function documentedObjects() {
+/** The Gateway at the beginning of docs/kubernetes.md. */
+function documentedGateway() {
   const text = readFileSync(join(root, "docs/kubernetes.md"), "utf8");
   const [, yaml] = /```yaml\n([\s\S]*?)```/.exec(text);
-  return parseAllDocuments(yaml).map((document) => document.toJS());
+  return parseAllDocuments(yaml)[0].toJS();
 }
 
 function named(object, name) {
   return { ...object, metadata: { ...object.metadata, name, namespace: NAMESPACE } };
-}
-
-function routeWith(route, name, version) {
-  const set = [{ name: "x-version", value: version }];
-  return {
-    ...named(route, name),
-    spec: {
-      parentRefs: [{ name }],
-      rules: [
-        {
-          filters: [{ type: "ResponseHeaderModifier", responseHeaderModifier: { set } }],
-          backendRefs: [{ name: "web", port: 80 }],
-        },
-      ],
-    },
-  };
-}
-
-async function shows(address, version) {
-  return (await ask(address, 80, "/"))?.headers["x-version"] === version;
 }
 
 /** Pods that run and are not being deleted. */
@@ -202,22 +187,6 @@ function podCommand(command, { metadata, status }, argument) {
     stdio: ["ignore", "ignore", "inherit"],
   });
   if (code !== 0) throw new Error(`${command} ${argument} ${metadata.name} failed`);
-}
-
-function startTraffic(addresses) {
-  let requests = 0;
-  let failures = 0;
-  const timer = setInterval(async () => {
-    requests += 1;
-    const answer = await ask(addresses[requests % addresses.length], 80, "/", {}, 10_000);
-    if (answer?.status !== 200) failures += 1;
-  }, EVERY_MS);
-  return {
-    stop() {
-      clearInterval(timer);
-      return { requests, failures };
-    },
-  };
 }
 
 /** Asks all controllers at the same time whether they lead. */

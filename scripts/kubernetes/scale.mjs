@@ -8,7 +8,6 @@ import { cpus, loadavg } from "node:os";
 import {
   addressOf,
   apply,
-  ask,
   createFindings,
   freshNamespace,
   GATEWAY_API,
@@ -19,6 +18,7 @@ import {
   startController,
   until,
 } from "./cluster.mjs";
+import { httpGateway, servesVersion, versionedRoute } from "./versioned-routes.mjs";
 
 const NAMESPACE = "gateway-scale";
 const PORT = 18_081;
@@ -39,21 +39,15 @@ export async function scale(cluster, flags) {
   await serviceHere(cluster, api, NAMESPACE, "web");
   const numbers = Array.from({ length: ROUTES }, (_, i) => i);
   const names = Array.from({ length: gateways }, (_, i) => `edge${i}`);
-  const routeOf = (i, version) => route(i, names[i % gateways], version);
-  await each(names, (name) =>
-    apply(api, {
-      apiVersion: "gateway.networking.k8s.io/v1",
-      kind: "Gateway",
-      metadata: { name, namespace: NAMESPACE },
-      spec: { gatewayClassName: "gateway", listeners: [{ name: "http", port: PORT, protocol: "HTTP" }] },
-    }),
-  );
+  const at = (name) => ({ name, namespace: NAMESPACE });
+  const routeOf = (i, version) =>
+    versionedRoute(at(`r${i}`), names[i % gateways], version, { hostnames: [`r${i}.test`] });
+  await each(names, (name) => apply(api, httpGateway(at(name), PORT)));
   const addresses = [];
   for (const name of names) addresses.push(await addressOf(api, `${NAMESPACE}/${name}`));
   await each(numbers, (i) => apply(api, routeOf(i, "first")));
   await each(numbers.slice(0, POLICIES), (i) => apply(api, policy(i)));
-  const shows = async (i, version) =>
-    (await ask(addresses[i % gateways], PORT, "/", { host: `r${i}.test` }))?.headers["x-version"] === version;
+  const shows = (i, version) => servesVersion(addresses[i % gateways], PORT, version, { host: `r${i}.test` });
   for (const i of numbers.slice(-gateways)) await until("all routes", () => shows(i, "first"), 300_000);
   await until(
     "all statuses",
@@ -147,25 +141,6 @@ function memoryOf(pid) {
   const text = readFileSync(`/proc/${pid}/status`, "utf8");
   const megabytes = (field) => Math.round((Number(new RegExp(`${field}:\\s+(\\d+)`).exec(text)?.[1]) * 1024) / 1e6);
   return { rss: megabytes("VmRSS"), peak: megabytes("VmHWM") };
-}
-
-function route(i, gateway, version) {
-  const set = [{ name: "x-version", value: version }];
-  return {
-    apiVersion: "gateway.networking.k8s.io/v1",
-    kind: "HTTPRoute",
-    metadata: { name: `r${i}`, namespace: NAMESPACE },
-    spec: {
-      parentRefs: [{ name: gateway }],
-      hostnames: [`r${i}.test`],
-      rules: [
-        {
-          filters: [{ type: "ResponseHeaderModifier", responseHeaderModifier: { set } }],
-          backendRefs: [{ name: "web", port: 80 }],
-        },
-      ],
-    },
-  };
 }
 
 function policy(i) {
