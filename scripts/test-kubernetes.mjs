@@ -19,6 +19,8 @@ with the definitions of the Gateway API installed, and for inference those of it
   GATEWAY_IMAGE            the image of the data planes, built from this checkout
   GATEWAY_CONFORMANCE      for conformance: the suite as a program:
                            go test -c -o suite sigs.k8s.io/gateway-api/conformance
+  GATEWAY_USABLE_ADDRESS   for conformance, optional: an address that load balancers of the cluster can have
+  GATEWAY_UNUSABLE_ADDRESS for conformance, optional: one that they cannot have
   GATEWAY_INFERENCE_CONFORMANCE  for inference: the suite as a program:
                            go test -c -o suite sigs.k8s.io/gateway-api-inference-extension/conformance
   KUBERNETES_UP            optional: a command that starts the cluster first

@@ -1,6 +1,7 @@
 /**
  * `npm run test:kubernetes`: the conformance suites of the Gateway API and of its Inference Extension. A run of all tests
- * replaces the report in docs/. The Gateway API's features are those that the GatewayClass declares.
+ * replaces the report in docs/. The Gateway API's features are those that the GatewayClass declares, and each version of
+ * Kubernetes has its own report.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
@@ -9,21 +10,27 @@ import { GATEWAY_API, openApi, packageVersion, root, startController, until } fr
 
 const PROFILES = "GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS";
 
-const REPORT = "kubernetes-conformance.yaml";
 const INFERENCE_REPORT = "kubernetes-inference-conformance.yaml";
 const CLASS = `${GATEWAY_API}/gatewayclasses/gateway`;
 
 export function conformance(cluster, flags) {
-  return runSuite(cluster, process.env.GATEWAY_CONFORMANCE, `-conformance-profiles=${PROFILES}`, flags, REPORT);
+  const { GATEWAY_CONFORMANCE, GATEWAY_USABLE_ADDRESS, GATEWAY_UNUSABLE_ADDRESS } = process.env;
+  const addresses =
+    GATEWAY_USABLE_ADDRESS && GATEWAY_UNUSABLE_ADDRESS
+      ? [`-usable-address=${GATEWAY_USABLE_ADDRESS}`, `-unusable-address=${GATEWAY_UNUSABLE_ADDRESS}`]
+      : ["-skip-tests=GatewayStaticAddresses"];
+  const options = [`-conformance-profiles=${PROFILES}`, ...addresses];
+  const reportFile = ({ major, minor }) => `kubernetes-conformance-${major}.${minor}.yaml`;
+  return runSuite(cluster, GATEWAY_CONFORMANCE, options, flags, reportFile);
 }
 
 /** The suite selects its only profile by itself. */
 export function inference(cluster, flags) {
-  const profile = "-conformance-profiles=Gateway";
-  return runSuite(cluster, process.env.GATEWAY_INFERENCE_CONFORMANCE, profile, flags, INFERENCE_REPORT);
+  const options = ["-conformance-profiles=Gateway"];
+  return runSuite(cluster, process.env.GATEWAY_INFERENCE_CONFORMANCE, options, flags, () => INFERENCE_REPORT);
 }
 
-async function runSuite(cluster, suite, profiles, flags, reportFile) {
+async function runSuite(cluster, suite, options, flags, reportFile) {
   const api = await openApi(cluster);
   // The suite takes the features from the status when it begins: not those of an earlier controller.
   await api.patch(`${CLASS}/status`, { status: { supportedFeatures: [] } });
@@ -37,7 +44,7 @@ async function runSuite(cluster, suite, profiles, flags, reportFile) {
       "-test.timeout=50m",
       "-test.run=TestConformance",
       "-gateway-class=gateway",
-      profiles,
+      ...options,
       "-organization=gateway",
       "-project=mcp-llm-gateway",
       "-url=https://example.invalid",
@@ -48,6 +55,9 @@ async function runSuite(cluster, suite, profiles, flags, reportFile) {
     ],
     { stdio: "inherit" },
   );
-  if (existsSync(report) && flags.length === 0) writeFileSync(join(root, "docs", reportFile), readFileSync(report));
+  if (existsSync(report) && flags.length === 0) {
+    const file = reportFile(await api.get("/version"));
+    writeFileSync(join(root, "docs", file), readFileSync(report));
+  }
   return status ?? 1;
 }

@@ -8,7 +8,7 @@ import { type KubernetesObject, keyOf, objectKey, specOf } from "../config/docum
 import type { Verdict } from "../config/documents/documents.ts";
 import { type GatewayParameters, parametersOf } from "../config/documents/gateway-parameters.ts";
 import { gatewayKey } from "../config/documents/snapshot.ts";
-import { fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
+import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import type { ApiClient } from "./api-client.ts";
 import { AUTOSCALER_KIND, AUTOSCALERS, DEPLOYMENTS, KINDS, openClusterCache } from "./cluster-cache.ts";
@@ -16,6 +16,7 @@ import { type ClusterView, createClusterView } from "./cluster-snapshots.ts";
 import { controllerCertificate } from "./controller-certificate.ts";
 import {
   accountOf,
+  addressConflict,
   createDeployer,
   type DeployOptions,
   dataPlaneManifests,
@@ -27,6 +28,7 @@ import { debounce } from "./debounce.ts";
 import { createHeldObjects } from "./held-objects.ts";
 import { electLeader, type Leader } from "./leader-election.ts";
 import { createPeerReporter } from "./peer-reports.ts";
+import { addressesOf, missingAddress } from "./service-addresses.ts";
 import { createTokenReviews, openSnapshotServer, replicaAddress, type SnapshotServer } from "./snapshot-server.ts";
 import { createStatusWriter, desiredStatuses, type GatewayState, heldStatuses, waitingStatuses } from "./status.ts";
 
@@ -196,7 +198,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
           autoscaled.add(keyOf(gateway.metadata.namespace ?? "", deployedName(gateway)));
         if (!isDeployed) continue;
         const manifests = dataPlaneManifests(gateway, deploy, parameters, portsOfSets(view, gateway));
-        const conflict = nameConflict(gateway, cache.of("Service"));
+        const conflict = nameConflict(gateway, cache.of("Service")) ?? addressConflict(gateway, deploy, parameters);
         const result = conflict ? { isIncomplete: false, refused: conflict } : await deployer.apply(manifests, exists);
         isIncomplete ||= result.isIncomplete;
         if (result.refused) deployFailures.set(gatewayKey(gateway), result.refused);
@@ -246,7 +248,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     const refused = new Map(instances.flatMap(({ ack }) => ack?.refused ?? []).map((one) => [one.policy, one.message]));
     const addresses = gateway ? addressesOf(gateway, cache.of("Service"), cache.of("EndpointSlice")) : [];
     const isServed = gateway !== undefined && isHeld(gateway);
-    const failure = deployFailures.get(key);
+    const failure = deployFailures.get(key) ?? missingAddress(gateway, addresses);
     if (failure) return { programmed: failure, addresses, refused };
     const programmed = isServed ? SERVED : programmedOf(instances, addresses.length, options.deploy !== undefined);
     return { programmed, addresses, refused };
@@ -330,36 +332,4 @@ function programmedOf(
 function isProgrammed(gateway: KubernetesObject): boolean {
   const conditions = listOf(fieldsOf(gateway.status).conditions).map(fieldsOf);
   return conditions.some(({ type, status }) => type === "Programmed" && status === "True");
-}
-
-/**
- * Returns the addresses of the Service: those of its load balancer, its cluster IP, or the pods of a headless Service.
- */
-function addressesOf(
-  gateway: KubernetesObject,
-  services: readonly KubernetesObject[],
-  slices: readonly KubernetesObject[],
-): GatewayState["addresses"] {
-  const { namespace } = gateway.metadata;
-  const name = deployedName(gateway);
-  const service = services.find(({ metadata }) => metadata.namespace === namespace && metadata.name === name);
-  if (!service) return [];
-  const address = (value: string) => ({
-    type: /^[\d.]+$|:/.test(value) ? ("IPAddress" as const) : ("Hostname" as const),
-    value,
-  });
-  const { type, clusterIP } = specOf(service);
-  if (type === "LoadBalancer") {
-    const ingress = listOf(fieldsOf(fieldsOf(service.status).loadBalancer).ingress).map(fieldsOf);
-    return ingress.flatMap(({ ip, hostname }) => textOf(ip) ?? textOf(hostname) ?? []).map(address);
-  }
-  if (clusterIP !== "None") return textOf(clusterIP) === undefined ? [] : [address(String(clusterIP))];
-  const own = slices.filter(
-    ({ metadata }) => metadata.namespace === namespace && metadata.labels?.["kubernetes.io/service-name"] === name,
-  );
-  const ready = own
-    .flatMap((slice) => listOf(slice.endpoints).map(fieldsOf))
-    .filter(({ conditions }) => fieldsOf(conditions).ready !== false)
-    .flatMap(({ addresses }) => listOf(addresses).map(String));
-  return [...new Set(ready)].sort().slice(0, 16).map(address);
 }

@@ -5,7 +5,13 @@ import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
 import { silentLogger } from "../observe/log/logger.ts";
 import { type ApiClient, ApiError, type ApiRequest } from "./api-client.ts";
 import { createClusterView } from "./cluster-snapshots.ts";
-import { createDeployer, dataPlaneManifests, nameConflict, staleDeployments } from "./data-plane-deployment.ts";
+import {
+  addressConflict,
+  createDeployer,
+  dataPlaneManifests,
+  nameConflict,
+  staleDeployments,
+} from "./data-plane-deployment.ts";
 
 const OPTIONS = {
   image: "image",
@@ -80,6 +86,46 @@ test("a Service of another owner is not replaced", () => {
   assert.match(conflict?.message ?? "", /Service infra\/edge-one exists/);
   assert.equal(nameConflict(gateway("one"), [owned("Service", "edge-one", "uid-1")]), undefined);
   assert.equal(nameConflict(gateway("one"), [owned("Service", "edge-two", "uid-2")]), undefined);
+});
+
+const requesting = (...addresses: object[]): KubernetesObject => {
+  const one = gateway("one");
+  return { ...one, spec: { ...specOf(one), addresses } };
+};
+const address = { type: "IPAddress", value: "203.0.113.9" };
+
+for (const [serviceType, field] of [
+  ["LoadBalancer", "loadBalancerIP"],
+  ["ClusterIP", "clusterIP"],
+  ["NodePort", "clusterIP"],
+] as const)
+  test(`a Service of type ${serviceType} requests the address of its Gateway`, () => {
+    const options = { ...OPTIONS, serviceType };
+    const fieldIn = (from: KubernetesObject): unknown =>
+      dataPlaneManifests(from, options).flatMap((one) => (one.kind === "Service" ? [specOf(one)[field]] : []));
+    assert.deepEqual(fieldIn(requesting(address)), [address.value]);
+    assert.deepEqual(fieldIn(requesting({ type: "IPAddress" })), [undefined]);
+    assert.equal(addressConflict(requesting(address), options, {}), undefined);
+  });
+
+test("a Service is not applied if it cannot request the addresses", () => {
+  const conflict = (from: KubernetesObject, serviceType: "ClusterIP" | "None"): unknown =>
+    addressConflict(from, OPTIONS, { serviceType })?.reason;
+  assert.equal(conflict(requesting(address), "None"), "AddressNotUsable");
+  assert.equal(conflict(requesting({ value: "203.0.113" }), "ClusterIP"), "AddressNotUsable");
+  assert.equal(conflict(requesting(address, { value: "203.0.113.10" }), "ClusterIP"), "AddressNotUsable");
+  assert.equal(conflict(requesting(address, { type: "IPAddress" }), "ClusterIP"), undefined);
+  assert.equal(conflict(requesting({ type: "IPAddress" }), "None"), undefined);
+});
+
+test("an address that the API server refuses is not usable", async () => {
+  const client = recordingClient(({ path }) => (path.includes("/services/") ? 422 : 200));
+  const refusalOf = async (from: KubernetesObject): Promise<unknown> => {
+    const deployer = createDeployer(client, silentLogger, () => true);
+    return (await deployer.apply(dataPlaneManifests(from, OPTIONS), () => undefined)).refused?.reason;
+  };
+  assert.equal(await refusalOf(requesting(address)), "AddressNotUsable");
+  assert.equal(await refusalOf(requesting()), "Invalid");
 });
 
 test("the old data plane of a Gateway goes when its class changed and the new one is available", () => {

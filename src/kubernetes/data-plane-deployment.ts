@@ -4,8 +4,10 @@
  */
 
 import { createHash } from "node:crypto";
+import { isIP } from "node:net";
 import { type KubernetesObject, keyOf, objectKey, specOf } from "../config/documents/cluster.ts";
 import { DATA_PLANE_PORTS, GATEWAY_API_GROUP, type Verdict } from "../config/documents/documents.ts";
+import { notUsable, requestedAddresses } from "../config/documents/gateway-addresses.ts";
 import type { GatewayParameters } from "../config/documents/gateway-parameters.ts";
 import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
 import type { Logger } from "../observe/log/logger.ts";
@@ -74,6 +76,7 @@ export function dataPlaneManifests(
   const common = { name, namespace, labels, annotations, ownerReferences: [owner] };
   const { replicas = options.replicas, serviceType = options.serviceType } = parameters;
   const isHeadless = serviceType === "None";
+  const [address] = requestedAddresses(spec);
   const ports = servedPorts([...listOf(spec.listeners).map((listener) => fieldsOf(listener).port), ...portsOfSets]);
   return [
     { apiVersion: "v1", kind: "ServiceAccount", metadata: common, automountServiceAccountToken: false },
@@ -101,6 +104,7 @@ export function dataPlaneManifests(
       spec: {
         type: isHeadless ? "ClusterIP" : serviceType,
         ...(isHeadless ? { clusterIP: "None" } : {}),
+        ...(address === undefined || isHeadless ? {} : { [addressFieldOf(serviceType)]: address }),
         selector,
         ports: ports.map((port) => ({ name: `port-${port}`, port, targetPort: port, protocol: "TCP" })),
       },
@@ -113,6 +117,10 @@ export function dataPlaneManifests(
     },
     ...(parameters.autoscaling ? [autoscaler(common, parameters.autoscaling)] : []),
   ];
+}
+
+function addressFieldOf(serviceType: DeployOptions["serviceType"]): "loadBalancerIP" | "clusterIP" {
+  return serviceType === "LoadBalancer" ? "loadBalancerIP" : "clusterIP";
 }
 
 function autoscaler(
@@ -256,6 +264,21 @@ export function nameConflict(gateway: KubernetesObject, services: readonly Kuber
   return { isTrue: false, reason: "Invalid", message };
 }
 
+/** Returns the condition for addresses that the Service of the Gateway cannot have, so that it must not be applied. */
+export function addressConflict(
+  gateway: KubernetesObject,
+  options: Pick<DeployOptions, "serviceType">,
+  parameters: GatewayParameters,
+): Verdict | undefined {
+  const requested = requestedAddresses(specOf(gateway));
+  const { serviceType = options.serviceType } = parameters;
+  const [address] = requested;
+  if (address === undefined) return undefined;
+  if (serviceType === "None") return notUsable("spec.addresses: a headless Service cannot request an address");
+  if (requested.length > 1) return notUsable("spec.addresses: the Service of the Gateway can request only one address");
+  return isIP(address) === 0 ? notUsable(`spec.addresses: ${address} is not an IP address`) : undefined;
+}
+
 function ownerOf({ metadata }: KubernetesObject): { readonly name: unknown; readonly uid: unknown } {
   const owners = listOf((metadata as { readonly ownerReferences?: unknown }).ownerReferences).map(fieldsOf);
   const { name, uid } = owners.find(({ kind }) => kind === "Gateway") ?? {};
@@ -285,6 +308,13 @@ export function staleDeployments(
     const current = deployedName(gateway);
     return current !== name && Number(fieldsOf(find(namespace, current)?.status).availableReplicas ?? 0) > 0;
   });
+}
+
+/** A request for an address that is taken, or is outside the range of the cluster, is invalid. */
+function refusalReason({ kind, spec }: KubernetesObject, status: number): string {
+  if (status === 403) return "NoResources";
+  const { clusterIP = "None" } = fieldsOf(spec);
+  return kind === "Service" && status === 422 && clusterIP !== "None" ? "AddressNotUsable" : "Invalid";
 }
 
 export interface Deployer {
@@ -323,7 +353,7 @@ export function createDeployer(client: ApiClient, logger: Logger, mayWrite: () =
       if (!isTerminating && error instanceof ApiError && REFUSALS.has(error.status))
         return {
           isTrue: false,
-          reason: error.status === 403 ? "NoResources" : "Invalid",
+          reason: refusalReason(manifest, error.status),
           message: `${manifest.kind} ${objectKey(manifest)} cannot be deployed: ${error.message}`,
         };
       return false;

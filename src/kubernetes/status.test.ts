@@ -109,6 +109,29 @@ test("every kind of ours gets a status once, and what is others' stays", () => {
   assert.deepEqual(later, [], "an hour later there is nothing to write");
 });
 
+test("a Gateway has the condition ResolvedRefs while it names a client certificate", () => {
+  const conditionsAfter = (all: readonly KubernetesObject[], spec: object) => {
+    const changed = all.map((one) =>
+      objectKey(one) === "infra/edge" ? { ...one, spec: { ...(one.spec as object), ...spec } } : one,
+    );
+    const next = written(
+      changed,
+      desiredStatuses(createClusterView(changed, 0), () => STATE, 0),
+    );
+    const status = next.find((one) => objectKey(one) === "infra/edge")?.status as
+      | { conditions: { type: string; reason: string }[] }
+      | undefined;
+    return { next, found: status?.conditions.map(({ type, reason }) => `${type} ${reason}`) };
+  };
+  const named = conditionsAfter(objects(), { tls: { backend: { clientCertificateRef: { name: "gone" } } } });
+  assert.deepEqual(named.found, [
+    "Accepted Accepted",
+    "ResolvedRefs InvalidClientCertificateRef",
+    "Programmed Programmed",
+  ]);
+  assert.deepEqual(conditionsAfter(named.next, { tls: {} }).found, ["Accepted Accepted", "Programmed Programmed"]);
+});
+
 test("what a data plane could not compile is the policy's status, and a time changes only with its status", () => {
   const all = written(
     objects(),

@@ -114,8 +114,11 @@ function unreadableVerdict(kinds: readonly string[]): Verdict {
   return { isTrue: false, reason: "KindUnavailable", message };
 }
 
-function withoutReadable(conditions: unknown): unknown[] {
-  return listOf(conditions).filter((one) => fieldsOf(one).type !== READABLE);
+/** These conditions of a Gateway exist only while there is something to report. */
+const OCCASIONAL: readonly unknown[] = [READABLE, "ResolvedRefs"];
+
+function withoutOccasional(conditions: unknown): unknown[] {
+  return listOf(conditions).filter((one) => !OCCASIONAL.includes(fieldsOf(one).type));
 }
 
 /** Returns the statuses of Gateways while the controller publishes nothing, because it could not read all policies. */
@@ -196,9 +199,10 @@ function gatewayStatus(
     status: {
       addresses,
       ...(attachedSets === undefined ? {} : { attachedListenerSets: attachedSets }),
-      conditions: withOthers(withoutReadable(status.conditions), [
+      conditions: withOthers(withoutOccasional(status.conditions), [
         ...(unreadable.length === 0 ? [] : [conditionOf(READABLE, unreadableVerdict(unreadable), context)]),
         conditionOf("Accepted", outcome.accepted, context),
+        ...(outcome.resolvedRefs ? [conditionOf("ResolvedRefs", outcome.resolvedRefs, context)] : []),
         conditionOf(
           "Programmed",
           isServed ? programmed : { isTrue: false, reason: "Invalid", message: outcome.accepted.message },
@@ -422,11 +426,14 @@ const SUPPORTED_FEATURES: readonly string[] = [
   "GRPCRoute",
   "GRPCRouteNamedRouteRule",
   "Gateway",
+  "GatewayAddressEmpty",
+  "GatewayBackendClientCertificate",
   "GatewayFrontendClientCertificateValidation",
   "GatewayHTTPListenerIsolation",
   "GatewayHTTPSListenerDetectMisdirectedRequests",
   "GatewayInfrastructure",
   "GatewayPort8080",
+  "GatewayStaticAddresses",
   "HTTPRoute",
   "HTTPRoute303RedirectStatusCode",
   "HTTPRoute307RedirectStatusCode",

@@ -18,8 +18,8 @@ const GATEWAY_API = "gateway.networking.k8s.io/v1";
 const at = (name: string) => ({ name, namespace: "shop" });
 const text = (value: string): string => Buffer.from(value).toString("base64");
 
-async function tlsServer(t: TestContext): Promise<string> {
-  const server = createTlsServer(certificates.server, (_req, res) => void res.end("over TLS"));
+async function tlsServer(t: TestContext, options: object = {}): Promise<string> {
+  const server = createTlsServer({ ...certificates.server, ...options }, (_req, res) => void res.end("over TLS"));
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   t.after(() => {
     server.close();
@@ -393,3 +393,46 @@ test("a BackendTLSPolicy decides which servers are believed", async (t) => {
     missing: 500,
   });
 });
+
+for (const [what, name, expected] of [
+  ["presents its client certificate to a Service", "identity", 200],
+  ["without its client certificate rejects requests to a Service", "gone", 500],
+] as const)
+  test(`a Gateway ${what} with a BackendTLSPolicy`, async (t) => {
+    const server = await tlsServer(t, { ca: certificates.root, requestCert: true, rejectUnauthorized: true });
+    const { client } = certificates;
+    const objects: KubernetesObject[] = [
+      {
+        apiVersion: GATEWAY_API,
+        kind: "Gateway",
+        metadata: at("edge"),
+        spec: {
+          tls: { backend: { clientCertificateRef: { name } } },
+          listeners: [{ name: "http", port: 0, protocol: "HTTP" }],
+        },
+      },
+      { ...pair, metadata: at("identity"), data: { "tls.crt": text(client.cert), "tls.key": text(client.key) } },
+      { apiVersion: "v1", kind: "ConfigMap", metadata: at("roots"), data: { "ca.crt": certificates.root } },
+      {
+        apiVersion: GATEWAY_API,
+        kind: "HTTPRoute",
+        metadata: at("web"),
+        spec: { parentRefs: [{ name: "edge" }], rules: [{ backendRefs: [{ name: "web", port: 443 }] }] },
+      },
+      { apiVersion: "v1", kind: "Service", metadata: at("web"), spec: { ports: [{ name: "tls", port: 443 }] } },
+      {
+        apiVersion: GATEWAY_API,
+        kind: "BackendTLSPolicy",
+        metadata: at("web"),
+        spec: {
+          targetRefs: [{ group: "", kind: "Service", name: "web" }],
+          validation: {
+            hostname: "backend.test",
+            caCertificateRefs: [{ group: "", kind: "ConfigMap", name: "roots" }],
+          },
+        },
+      },
+    ];
+    const { port } = await dataPlane(t, objects, { "shop/web:443": [server] });
+    assert.equal((await fetch(`http://127.0.0.1:${port}/`)).status, expected);
+  });

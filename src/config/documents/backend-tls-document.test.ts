@@ -166,3 +166,72 @@ test("nothing is mirrored to a Service with TLS without it", () => {
   assert.equal(found.result.routes[0]?.route.policies, undefined);
   assert.match(found.result.problems.map((one) => one.toLine()).join(), /cannot be mirrored over TLS/);
 });
+
+const reference = (written: string): string =>
+  BASE.replace(
+    "gatewayClassName: gateway",
+    `gatewayClassName: gateway, tls: { backend: { clientCertificateRef: ${written} } }`,
+  );
+const secret = (namespace: string, cert: string, key: string): string => `
+---
+${stringify({ apiVersion: "v1", kind: "Secret", metadata: { name: "identity", namespace }, data: { "tls.crt": Buffer.from(cert).toString("base64"), "tls.key": Buffer.from(key).toString("base64") } })}
+`;
+const IDENTITY = secret("shop", certificates.client.cert, certificates.client.key);
+
+test("a Gateway presents its client certificate to Services with a BackendTLSPolicy only", () => {
+  const port = "{ group: '', kind: Service, name: web, sectionName: two }";
+  const found = translate(objectsOf(reference("{ name: identity }") + IDENTITY + policy("a", GOOD, port)));
+  const [plain, encrypted] = (tlsOf(found) as ({ cert?: string; key?: string } | undefined)[] | undefined) ?? [];
+  assert.equal(plain, undefined);
+  assert.equal(found.route.confined.readText(encrypted?.cert ?? ""), certificates.client.cert);
+  assert.equal(found.route.confined.readText(encrypted?.key ?? ""), certificates.client.key);
+  assert.equal(found.result.gatewayOutcomes[0]?.resolvedRefs?.isTrue, true);
+  assert.ok(found.used.some(({ kind, metadata }) => kind === "Secret" && metadata.name === "identity"));
+});
+
+test("each Gateway presents its own client certificate", () => {
+  const second = `
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: { name: west, namespace: shop }
+spec: { gatewayClassName: gateway, listeners: [{ name: http, port: 80, protocol: HTTP }] }
+`;
+  const base = reference("{ name: identity }").replace(
+    "parentRefs: [{ name: edge }]",
+    "parentRefs: [{ name: edge }, { name: west }]",
+  );
+  const { result } = translate(objectsOf(base + second + IDENTITY + policy("a", GOOD)));
+  const presented = result.routes.map(({ route }) => {
+    const tls = route.backends?.map(({ policies }) => (policies as { backendTLS: object }).backendTLS);
+    return [route.gateways, tls?.map((settings) => "cert" in settings)];
+  });
+  assert.deepEqual(presented, [
+    [["shop/edge:80"], [true, true]],
+    [["shop/west:80"], [false, false]],
+  ]);
+});
+
+const UNUSABLE: Record<string, [reference: string, secret: string, reason: string]> = {
+  "a missing Secret": ["{ name: gone }", IDENTITY, "InvalidClientCertificateRef"],
+  "another group": ["{ group: example.com, kind: Secret, name: identity }", IDENTITY, "InvalidClientCertificateRef"],
+  "another kind": ["{ kind: ConfigMap, name: identity }", IDENTITY, "InvalidClientCertificateRef"],
+  "a Secret without a certificate": [
+    "{ name: identity }",
+    secret("shop", "none", "none"),
+    "InvalidClientCertificateRef",
+  ],
+  "a Secret of another namespace": [
+    "{ name: identity, namespace: other }",
+    secret("other", certificates.client.cert, certificates.client.key),
+    "RefNotPermitted",
+  ],
+};
+for (const [what, [written, data, reason]] of Object.entries(UNUSABLE))
+  test(`requests to Services with a BackendTLSPolicy are rejected if the client certificate is ${what}`, () => {
+    const port = "{ group: '', kind: Service, name: web, sectionName: two }";
+    const found = translate(objectsOf(reference(written) + data + policy("a", GOOD, port)));
+    assert.deepEqual([...(found.result.routes[0]?.closedBackends?.keys() ?? [])], [1]);
+    const [gateway] = found.result.gatewayOutcomes;
+    assert.deepEqual([gateway?.accepted.isTrue, gateway?.resolvedRefs?.reason], [true, reason]);
+  });

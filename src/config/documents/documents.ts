@@ -174,6 +174,8 @@ export interface GatewayOutcome {
   readonly listeners: readonly ListenerOutcome[];
   /** Counts the accepted ListenerSets. Undefined if none refers to the Gateway. */
   readonly attachedSets?: number;
+  /** Set if the Gateway itself, not one of its listeners, refers to an object. */
+  readonly resolvedRefs?: Verdict;
 }
 
 export interface ListenerSetOutcome {

@@ -4,7 +4,7 @@
  */
 
 import type { Path } from "../text/value-path.ts";
-import { type Fields, fieldsOf, listOf, textOf } from "../text/value-shapes.ts";
+import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
 import { readRoot } from "./backend-document.ts";
 import type { Cluster } from "./cluster.ts";
 import {
@@ -21,16 +21,19 @@ import {
   type WrittenSection,
   type WrittenTcpPart,
 } from "./documents.ts";
+import { unsupportedAddress } from "./gateway-addresses.ts";
 import { isVerdict, readParameters } from "./gateway-parameters.ts";
 import {
   LISTENER_ACCEPTED,
   type ListenerContext,
   RESOLVED,
   type ReadListener,
+  readCertificate,
   readListener,
 } from "./listener-document.ts";
 import { type ListenerSetDocument, refusedSet } from "./listener-set.ts";
 import {
+  type ClientCertificate,
   type GatewayListener,
   type GatewayTarget,
   gatewayReference,
@@ -77,6 +80,7 @@ export function translateGateway(
   if (listOf(spec.listeners).length === 0)
     problems.add(["spec", "listeners"], "a list with at least one listener is required");
   const context: ListenerContext = { document, kind: "Gateway", namespace, cluster, problems };
+  const toBackends = readClientCertificate(spec, name, context);
   const own = readHolder(spec, "", context);
   const attached = sets.map((set) => {
     const refusal = refusedSet(set, spec, context) ?? (refused && PARENT_NOT_ACCEPTED);
@@ -168,15 +172,18 @@ export function translateGateway(
     accepted: refused ?? acceptance(own.outcomes, ({ accepted }) => accepted.isTrue, "Gateway accepted"),
     listeners: own.outcomes,
     ...(sets.length === 0 ? {} : { attachedSets: setOutcomes.filter(({ accepted }) => accepted.isTrue).length }),
+    ...(toBackends ? { resolvedRefs: toBackends.resolvedRefs } : {}),
   };
+  const clientCertificate = toBackends ? { clientCertificate: toBackends.certificate } : {};
   return {
-    target: { reference, labels: labelsOf(document), listeners: own.listeners, merged },
+    target: { reference, labels: labelsOf(document), listeners: own.listeners, merged, ...clientCertificate },
     setTargets: attached.map(({ namespace, name, document, refusal, holder }) => ({
       reference: listenerSetReference(namespace, name),
       gateway: reference,
       labels: labelsOf(document),
       listeners: holder.listeners,
       merged,
+      ...clientCertificate,
       ...(refusal ? { refusal: refusal.message } : {}),
     })),
     gateways: [...gateways.values()],
@@ -302,8 +309,8 @@ const GATEWAY_FIELDS = new Set([
 function refusedField(spec: Fields, namespace: string, cluster: Cluster): Verdict | undefined {
   const no = (reason: string, message: string): Verdict => ({ isTrue: false, reason, message });
   const unsupported = (field: string): Verdict => no("UnsupportedValue", `spec.${field} is not supported`);
-  if (listOf(spec.addresses).length > 0)
-    return no("UnsupportedAddress", "spec.addresses is not supported: the Service of the Gateway assigns the address");
+  const address = unsupportedAddress(spec);
+  if (address) return address;
   const { labels: _, annotations: __, parametersRef, ...otherInfrastructure } = fieldsOf(spec.infrastructure);
   if (parametersRef !== undefined) {
     const parameters = readParameters(fieldsOf(parametersRef), namespace, cluster);
@@ -311,7 +318,9 @@ function refusedField(spec: Fields, namespace: string, cluster: Cluster): Verdic
   }
   const [infrastructure] = Object.keys(otherInfrastructure);
   if (infrastructure !== undefined) return unsupported(`infrastructure.${infrastructure}`);
-  const [tls] = Object.keys(fieldsOf(spec.tls)).filter((field) => field !== "frontend");
+  const { frontend: _frontend, backend, ...otherTls } = fieldsOf(spec.tls);
+  const { clientCertificateRef: _reference, ...otherBackend } = fieldsOf(backend);
+  const [tls] = [...Object.keys(otherTls), ...Object.keys(otherBackend).map((field) => `backend.${field}`)];
   if (tls !== undefined) return unsupported(`tls.${tls}`);
   const { namespaces, ...otherAllowed } = fieldsOf(spec.allowedListeners);
   const { from: _from, selector: _selector, ...otherNamespaces } = fieldsOf(namespaces);
@@ -324,6 +333,26 @@ function refusedField(spec: Fields, namespace: string, cluster: Cluster): Verdic
   if (defaultScope !== "None") return unsupported("defaultScope");
   const [other] = Object.keys(spec).filter((field) => !GATEWAY_FIELDS.has(field) && field !== "defaultScope");
   return other === undefined ? undefined : unsupported(other);
+}
+
+/**
+ * Reads `spec.tls.backend`. Without a usable certificate, requests to Services with a BackendTLSPolicy are rejected,
+ * because a backend may treat a client without a certificate differently.
+ */
+function readClientCertificate(
+  spec: Fields,
+  gateway: string,
+  { namespace, cluster, problems }: ListenerContext,
+): { readonly certificate: ClientCertificate; readonly resolvedRefs: Verdict } | undefined {
+  const reference = fieldsOf(fieldsOf(spec.tls).backend).clientCertificateRef;
+  if (!cluster || !isObject(reference)) return undefined;
+  const owner = `Gateway ${namespace}/${gateway}`;
+  const found = readCertificate(reference, cluster, { group: GATEWAY_API_GROUP, kind: "Gateway", namespace });
+  if (!("reason" in found)) return { certificate: { owner, cert: found.cert, key: found.key }, resolvedRefs: RESOLVED };
+  const message = `spec.tls.backend.clientCertificateRef: ${found.message}`;
+  problems.add(["spec", "tls", "backend", "clientCertificateRef"], found.message);
+  const reason = found.reason === "InvalidCertificateRef" ? "InvalidClientCertificateRef" : found.reason;
+  return { certificate: { owner, closed: `${owner}: ${message}` }, resolvedRefs: { isTrue: false, reason, message } };
 }
 
 interface ClientValidation {

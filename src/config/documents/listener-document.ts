@@ -6,7 +6,7 @@ import { lookupTable } from "../../base/lookup-table.ts";
 import { checkCertificates } from "../../http/certificates.ts";
 import type { Path } from "../text/value-path.ts";
 import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
-import type { Cluster } from "./cluster.ts";
+import type { Cluster, Referrer } from "./cluster.ts";
 import {
   GATEWAY_API_GROUP,
   POLICY_API_GROUP,
@@ -188,16 +188,28 @@ function readTls(tls: Fields, path: Path, context: ListenerContext): readonly Ce
 function certificateOf(
   reference: Fields,
   cluster: Cluster,
-  { document, kind: referrer, namespace: own }: ListenerContext,
+  { document, kind, namespace }: ListenerContext,
 ): Certificate | Verdict {
+  const found = readCertificate(reference, cluster, { group: GATEWAY_API_GROUP, kind, namespace });
+  if ("reason" in found) return found;
+  const grant = (field: string, text: string): string =>
+    document.confined?.grant(`${found.secret}/${field}`, text) ?? "";
+  return { cert: grant("tls.crt", found.cert), key: grant("tls.key", found.key) };
+}
+
+/** Returns the PEM texts in a Secret. */
+export function readCertificate(
+  reference: Fields,
+  cluster: Cluster,
+  from: Referrer,
+): (Certificate & { readonly secret: string }) | Verdict {
   const { group = "", kind = "Secret" } = reference;
   const name = textOf(reference.name) ?? "";
-  const namespace = textOf(reference.namespace) ?? own;
+  const namespace = textOf(reference.namespace) ?? from.namespace;
   const no = (reason: string, message: string): Verdict => ({ isTrue: false, reason, message });
   if (group !== "" || kind !== "Secret")
     return no("InvalidCertificateRef", `${String(kind)} is not supported: use Secret`);
   const shown = `Secret ${namespace}/${name}`;
-  const from = { group: GATEWAY_API_GROUP, kind: referrer, namespace: own };
   if (!cluster.mayRefer(from, { group: "", kind: "Secret", namespace, name }))
     return no("RefNotPermitted", `${shown} is in another namespace, whose ReferenceGrants do not allow this`);
   const secret = cluster.secret(namespace, name);
@@ -210,7 +222,5 @@ function certificateOf(
   } catch (error) {
     return no("InvalidCertificateRef", `${shown}: ${(error as Error).message}`);
   }
-  const grant = (field: string, text: string): string =>
-    document.confined?.grant(`${namespace}/${name}/${field}`, text) ?? "";
-  return { cert: grant("tls.crt", cert), key: grant("tls.key", key) };
+  return { cert, key, secret: `${namespace}/${name}` };
 }

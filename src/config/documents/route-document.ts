@@ -21,6 +21,7 @@ import {
   type WrittenRoute,
 } from "./documents.ts";
 import {
+  type ClientCertificate,
   type GatewayListener,
   type GatewayTarget,
   labelsOf,
@@ -80,17 +81,18 @@ export function translateRoute(
     const sectionName = textOf(rule.name);
     const ruleName = written.length === 1 ? prefix : `${prefix}/${sectionName ?? `rule${i}`}`;
     const source = `${kind} ${namespace}/${name}`;
-    const content = translateRule(rule, path, {
+    const translated = translateRule(rule, path, {
       namespace,
       source,
       isGrpc,
       findBackend: context.findBackend,
       problems,
     });
-    contents.push(content);
-    for (const [j, { gateways, section, hostnames, except, port }] of found.servedBy.entries()) {
+    contents.push(translated);
+    for (const [j, { gateways, section, hostnames, except, port, clientCertificate }] of found.servedBy.entries()) {
       const isKnown = found.servedBy.slice(0, j).some((other) => other.gateways[0] === gateways[0]);
       const routeName = j === 0 ? ruleName : `${ruleName}@${gateways[0]}${isKnown ? `#${j}` : ""}`;
+      const content = clientCertificate ? withClientCertificate(translated, clientCertificate, document) : translated;
       routes.push({
         route: {
           name: routeName,
@@ -127,6 +129,28 @@ export function translateRoute(
       }),
     },
   };
+}
+
+function withClientCertificate(
+  content: RuleContent,
+  certificate: ClientCertificate,
+  document: ResourceDocument,
+): RuleContent {
+  const closedBackends = new Map(content.closedBackends);
+  const grant = (field: string, text: string): string =>
+    document.confined?.grant(`${certificate.owner} ${field}`, text) ?? "";
+  const backends = content.fields.backends?.map((backend, i) => {
+    const policies = fieldsOf(backend.policies);
+    // In a cluster, only a BackendTLSPolicy sets this policy on a backend.
+    if (!isObject(policies.backendTLS)) return backend;
+    if ("closed" in certificate) {
+      if (!closedBackends.has(i)) closedBackends.set(i, certificate.closed);
+      return backend;
+    }
+    const pair = { cert: grant("tls.crt", certificate.cert), key: grant("tls.key", certificate.key) };
+    return { ...backend, policies: { ...policies, backendTLS: { ...policies.backendTLS, ...pair } } };
+  });
+  return { ...content, fields: { ...content.fields, ...(backends ? { backends } : {}) }, closedBackends };
 }
 
 /** A redirect without scheme and port keeps the port of the listener, regardless of the Host header. */
@@ -473,6 +497,7 @@ interface ServedBy {
   /** More specific listeners of the same port handle these host names. */
   readonly except: readonly string[];
   readonly port: number | undefined;
+  readonly clientCertificate: ClientCertificate | undefined;
 }
 
 const ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "Route accepted" };
@@ -519,7 +544,9 @@ export function findParents(spec: Fields, context: ParentContext): Parents {
       const isApart = context.isCluster || listener.section !== undefined;
       const except = isApart ? moreSpecific(listener, found.merged ?? found.listeners) : [];
       const { gateway, section } = listener;
-      served.add({ gateway, section, except, port: context.isCluster ? listener.port : undefined }, hostnames);
+      const { clientCertificate } = found;
+      const port = context.isCluster ? listener.port : undefined;
+      served.add({ gateway, section, except, port, clientCertificate }, hostnames);
       const gatewayOfListener = found.gateway ?? found.reference;
       references.set(referenceText(gatewayOfListener), gatewayOfListener);
     }
@@ -564,6 +591,7 @@ interface ServedKey {
   readonly section: string | undefined;
   readonly except: readonly string[];
   readonly port: number | undefined;
+  readonly clientCertificate: ClientCertificate | undefined;
 }
 
 class ServedNames {
@@ -579,10 +607,11 @@ class ServedNames {
 
   groups(): ServedBy[] {
     const groups = new Map<string, ServedBy & { gateways: string[] }>();
-    for (const { gateway, section, names, except, port } of this.#entries.values()) {
+    for (const { gateway, names, ...served } of this.#entries.values()) {
       const hostnames = names.has("*") ? [] : [...names].sort();
-      const key = `${hostnames.join()} ${except.join()} ${port ?? ""} ${section ?? ""}`;
-      const group = groups.get(key) ?? { gateways: [], section, hostnames, except, port };
+      const { section, except, port, clientCertificate } = served;
+      const key = `${hostnames.join()} ${except.join()} ${port ?? ""} ${section ?? ""} ${clientCertificate?.owner ?? ""}`;
+      const group = groups.get(key) ?? { gateways: [], hostnames, section, except, port, clientCertificate };
       group.gateways.push(gateway);
       groups.set(key, group);
     }

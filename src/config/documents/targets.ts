@@ -16,6 +16,16 @@ import {
 
 type Labels = Readonly<Record<string, string>>;
 
+/** A Gateway presents its client certificate to Services with a BackendTLSPolicy. */
+export type ClientCertificate = {
+  /** Names the Gateway. */
+  readonly owner: string;
+} & (
+  | { readonly cert: string; readonly key: string }
+  /** Gives the reason if the Gateway names a certificate that is not usable. */
+  | { readonly closed: string }
+);
+
 /** Describes a Gateway or a ListenerSet. */
 export interface GatewayTarget {
   readonly reference: ObjectReference;
@@ -28,6 +38,7 @@ export interface GatewayTarget {
   readonly listeners: readonly GatewayListener[];
   /** Lists the listeners of the Gateway and of all its ListenerSets. If absent, they are `listeners`. */
   readonly merged?: readonly GatewayListener[];
+  readonly clientCertificate?: ClientCertificate;
 }
 
 export interface GatewayListener {
