@@ -82,7 +82,8 @@ export async function install(cluster, flags) {
       ms = await until(
         "the status and the change",
         async () =>
-          (await isStatusRight(api, names)) && (await servesVersion(addresses[names.indexOf(changed)], PORT, String(round))),
+          (await isStatusRight(api, names)) &&
+          (await servesVersion(addresses[names.indexOf(changed)], PORT, String(round))),
         60_000,
       );
     } catch {

@@ -8,7 +8,7 @@ import { test } from "node:test";
 import type { KubernetesObject } from "../../src/config/documents/cluster.ts";
 import { createSnapshot } from "../../src/config/documents/snapshot.ts";
 import { dataPlane } from "../support/kubernetes/data-plane.ts";
-import { ask, echo, plain, tls as openTls } from "../support/tcp-connections.ts";
+import { ask, echo, tls as openTls, plain } from "../support/tcp-connections.ts";
 import { certificates } from "../support/tls/certificates.ts";
 
 const GATEWAY_API = "gateway.networking.k8s.io/v1";

@@ -54,6 +54,14 @@ test("a policy for a Service or Backend applies to each rule that refers to it",
   ]);
 });
 
+test("a selector selects Backends by their labels", () => {
+  const files = FILES.replace("metadata: { name: models }", "metadata: { name: models, labels: { team: a } }");
+  const selecting = (labels: string): string =>
+    `targetSelectors: [{ group: policy.gateway.internal, kind: Backend, matchLabels: { ${labels} } }]\n${HEADERS}`;
+  assert.deepEqual(attached(selecting("team: a"), files), ["backend cart/backend0", "backend shop/rule0/backend1"]);
+  assert.deepEqual(attached(selecting("team: b"), files), []);
+});
+
 const unattached: [name: string, spec: string, message: string][] = [
   [
     "an unknown Service",
@@ -217,6 +225,35 @@ test("the data planes of all routes to the Service have its policies", () => {
     again.result.attachments.map(({ target }) => target.name),
     ["shop/web/backend0", "shop/web/backend1"],
   );
+});
+
+test("a selector selects Services by their labels, in the controller and in data planes", () => {
+  const labeled = CLUSTER.map((one) =>
+    one.kind === "Service" ? { ...one, metadata: { ...one.metadata, labels: { team: "a" } } } : one,
+  );
+  const selecting = (team: string, traffic: object, namespace = "shop") => {
+    const targetSelectors = [{ group: "", kind: "Service", matchLabels: { team } }];
+    return object(
+      "GatewayPolicy",
+      `${namespace}/own`,
+      { targetSelectors, traffic },
+      "policy.gateway.internal/v1alpha1",
+    );
+  };
+  const viewOf = (policy: KubernetesObject) => createClusterView([...labeled, policy], 0);
+  const names = (view: ReturnType<typeof viewOf>) => view.result.attachments.map(({ target }) => target.name);
+  const selected = viewOf(selecting("a", headers));
+  assert.deepEqual(names(selected), ["shop/web/backend0", "shop/web/backend1"]);
+  assert.deepEqual(names(viewOf(selecting("b", headers))), []);
+  assert.deepEqual(names(viewOf(selecting("a", headers, "team"))), []);
+  const { documents = [] } = selected.snapshots.get("infra/edge") ?? {};
+  const [gatewayClass] = CLUSTER;
+  assert.deepEqual(names(createClusterView([gatewayClass as KubernetesObject, ...documents], 0)), [
+    "shop/web/backend0",
+    "shop/web/backend1",
+  ]);
+  const closures = viewOf(selecting("a", rules)).result.closures.map(({ target }) => target.name);
+  assert.deepEqual(closures, ["TCPRoute shop/stream/backend0"]);
 });
 
 test("a port that no route uses closes nothing, and a protecting policy closes connections of TCPRoutes", () => {

@@ -121,21 +121,22 @@ export const STACKING_KINDS: ReadonlySet<string> = new Set([
   "transformations",
 ]);
 
-/** These kinds can have labels in files and in snapshots. */
-export const SELECTED_KINDS = ["Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute"] as const;
-export const TARGET_KINDS = [...SELECTED_KINDS, "Service", "Backend"] as const;
+export const TARGET_KINDS = ["Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "Service", "Backend"] as const;
 
 export function groupOfTarget(kind: string): string {
   if (kind === "Service") return "";
   return kind === "Backend" ? POLICY_API_GROUP : GATEWAY_API_GROUP;
 }
 
-const targetRef = z.strictObject({
-  group: z
+const targetGroup = () =>
+  z
     .enum([GATEWAY_API_GROUP, POLICY_API_GROUP, ""])
     .describe(
       "The group of the kind: `gateway.networking.k8s.io`, `policy.gateway.internal` for Backends, or empty for Services.",
-    ),
+    );
+
+const targetRef = z.strictObject({
+  group: targetGroup(),
   kind: z.enum(TARGET_KINDS).describe("The kind of the target."),
   name: z.string().min(1).max(253).describe("The name of the target, in the policy's namespace."),
   sectionName: z
@@ -150,8 +151,8 @@ const targetRef = z.strictObject({
 
 export const targetSelectorSchema = z
   .strictObject({
-    group: z.literal(GATEWAY_API_GROUP).describe("The group of Gateways, ListenerSets, and routes."),
-    kind: z.enum(SELECTED_KINDS).describe("The kind of the targets."),
+    group: targetGroup(),
+    kind: z.enum(TARGET_KINDS).describe("The kind of the targets."),
     matchLabels: z
       .record(z.string(), z.string())
       .optional()
@@ -172,6 +173,7 @@ export const targetSelectorSchema = z
       .optional()
       .describe("Conditions for labels. The target must meet all of them."),
   })
+  .refine(({ group, kind }) => group === groupOfTarget(kind), "`group` is not the group of `kind`")
   .refine(
     ({ matchLabels = {}, matchExpressions = [] }) => Object.keys(matchLabels).length + matchExpressions.length > 0,
     "one of `matchLabels`, `matchExpressions` is required",

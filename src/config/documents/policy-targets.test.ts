@@ -66,6 +66,8 @@ test("targets of other namespaces and of the standalone configuration are not se
   assert.deepEqual(attachedTo(`${spec}\n${LIMIT}`), ["route cart", "route shop"]);
 });
 
+const SERVICES = ["backend cart/backend0", "backend shop/backend0", "backend grpc:calls/backend0"];
+const ALL = ["gateway edge", "route cart", "route shop", "route grpc:calls", ...SERVICES];
 const invalid: [selectors: string, closed: string[]][] = [
   ["[{ GROUP, kind: HTTPRoute, matchLabels: {} }]", ["route cart", "route shop"]],
   ["[{ GROUP, kind: HTTPRoute, matchLables: { team: a } }]", ["route cart", "route shop"]],
@@ -76,14 +78,9 @@ const invalid: [selectors: string, closed: string[]][] = [
   ["[{ GROUP, kind: HTTPRoute, matchExpressions: [{ key: a, operator: In }] }]", ["route cart", "route shop"]],
   ["[{ kind: GRPCRoute, matchLabels: { team: a } }]", ["route grpc:calls"]],
   ["[{ GROUP, kind: gateway, matchLabels: { tier: edge } }]", ["gateway edge"]],
-  [
-    "[{ GROUP, kind: Service, matchLabels: { a: b } }]",
-    ["gateway edge", "route cart", "route shop", "route grpc:calls"],
-  ],
-  [
-    "{ GROUP, kind: HTTPRoute, matchLabels: { team: a } }",
-    ["gateway edge", "route cart", "route shop", "route grpc:calls"],
-  ],
+  ["[{ GROUP, kind: Service, matchLabels: { a: b } }]", SERVICES],
+  ["[{ GROUP, kind: Sevice, matchLabels: { a: b } }]", ALL],
+  ["{ GROUP, kind: HTTPRoute, matchLabels: { team: a } }", ALL],
 ];
 for (const [selectors, closed] of invalid) {
   const written = `targetSelectors: ${selectors.replace("GROUP", GROUP)}`;

@@ -8,9 +8,9 @@ import { type Path, pathText } from "../text/value-path.ts";
 import { isObject, listOf, textOf } from "../text/value-shapes.ts";
 import { selectsLabels } from "./cluster.ts";
 import { type ObjectReference, POLICY_API_GROUP, type ProblemList, referenceText, type Verdict } from "./documents.ts";
-import { groupOfTarget, SELECTED_KINDS, TARGET_KINDS, targetSelectorSchema } from "./policy-spec.ts";
+import { groupOfTarget, TARGET_KINDS, targetSelectorSchema } from "./policy-spec.ts";
 import type { TargetOutcome } from "./status.ts";
-import type { BackendTargets, GatewayTarget, RouteTarget, TargetTable } from "./targets.ts";
+import type { BackendTargets, GatewayTarget, Labels, RouteTarget, TargetTable } from "./targets.ts";
 
 const MAX_TARGETS = 16;
 const NOT_FOUND = " was not found";
@@ -25,6 +25,7 @@ export interface Targets {
   readonly backends: BackendTargets;
   /** Returns whether the Service or Backend exists, and has the named port if one is given. */
   backendExists(reference: ObjectReference, portName: string | undefined): boolean;
+  backendLabels(reference: ObjectReference): Labels;
 }
 
 export interface ResolvedTarget {
@@ -151,8 +152,7 @@ function selectTargets(written: unknown, namespace: string, context: Targets): S
   if (written === undefined) return [];
   const select = (kinds: readonly string[], isSelected: (labels: Labels) => boolean): FoundTarget[] =>
     kinds.flatMap((kind) =>
-      tableOf(kind, context)
-        .inNamespace(namespace)
+      labeledTargets(kind, namespace, context)
         .filter(({ labels = {} }) => isSelected(labels))
         .flatMap(({ reference }) => {
           const found = lookUp(reference, undefined, context);
@@ -161,7 +161,7 @@ function selectTargets(written: unknown, namespace: string, context: Targets): S
     );
   if (!Array.isArray(written) || written.length > MAX_TARGETS) {
     const wrong = `expected a list with at most ${MAX_TARGETS} selectors`;
-    return [{ path: ["spec", "targetSelectors"], selected: select(SELECTED_KINDS, () => true), wrong }];
+    return [{ path: ["spec", "targetSelectors"], selected: select(TARGET_KINDS, () => true), wrong }];
   }
   return written.map((selector, i) => {
     const path = ["spec", "targetSelectors", i];
@@ -171,9 +171,8 @@ function selectTargets(written: unknown, namespace: string, context: Targets): S
       return { path, selected: select([kind], (labels) => selectsLabels(selector, labels)), wrong: undefined };
     }
     const wrong = parsed.error.issues.map((issue) => [...issue.path, issue.message].join(": ")).join("; ");
-    const meant = meantKinds(textOf(isObject(selector) ? selector.kind : undefined) ?? "");
-    const kinds = SELECTED_KINDS.filter((kind) => meant.includes(kind));
-    return { path, selected: select(kinds.length === 0 ? SELECTED_KINDS : kinds, () => true), wrong };
+    const kinds = meantKinds(textOf(isObject(selector) ? selector.kind : undefined) ?? "");
+    return { path, selected: select(kinds.length === 0 ? TARGET_KINDS : kinds, () => true), wrong };
   });
 }
 
@@ -186,12 +185,18 @@ export function maySelect(targetSelectors: unknown, labels: Labels): boolean {
   );
 }
 
-type Labels = Readonly<Record<string, string>>;
-
-function tableOf(kind: string, context: Targets): TargetTable<GatewayTarget | RouteTarget> {
-  if (kind === "Gateway") return context.gateways;
-  if (kind === "ListenerSet") return context.listenerSets;
-  return kind === "GRPCRoute" ? context.grpcRoutes : context.routes;
+function labeledTargets(
+  kind: string,
+  namespace: string,
+  context: Targets,
+): readonly { readonly reference: ObjectReference; readonly labels?: Labels }[] {
+  if (kind === "Service" || kind === "Backend")
+    return context.backends
+      .inNamespace(kind, namespace)
+      .map(({ reference }) => ({ reference, labels: context.backendLabels(reference) }));
+  if (kind === "Gateway") return context.gateways.inNamespace(namespace);
+  if (kind === "ListenerSet") return context.listenerSets.inNamespace(namespace);
+  return (kind === "GRPCRoute" ? context.grpcRoutes : context.routes).inNamespace(namespace);
 }
 
 function referenceOf(fields: Readonly<Record<string, unknown>>, namespace: string): ObjectReference {

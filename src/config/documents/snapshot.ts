@@ -40,7 +40,7 @@ export function parseSnapshot(text: string): Snapshot {
 }
 
 /** Selectors of listeners and policies read the labels of these kinds. */
-const LABELED = new Set(["Namespace", "Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute"]);
+const LABELED = new Set(["Namespace", "Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "Service", "Backend"]);
 
 function withoutBookkeeping({ apiVersion, kind, metadata, status: _, ...rest }: KubernetesObject): KubernetesObject {
   const { name, namespace, generation, creationTimestamp, labels } = metadata;

@@ -14,7 +14,7 @@ import {
   type StandaloneTarget,
 } from "./documents.ts";
 
-type Labels = Readonly<Record<string, string>>;
+export type Labels = Readonly<Record<string, string>>;
 
 /** A Gateway presents its client certificate to Services with a BackendTLSPolicy. */
 export type ClientCertificate = {
@@ -84,6 +84,12 @@ export class BackendTargets {
   find(reference: ObjectReference): BackendTarget | undefined {
     return this.#targets.get(referenceText(reference));
   }
+
+  inNamespace(kind: string, namespace: string): BackendTarget[] {
+    return [...this.#targets.values()].filter(
+      ({ reference }) => reference.kind === kind && reference.namespace === namespace,
+    );
+  }
 }
 
 export function gatewayReference(namespace: string, name: string): ObjectReference {
@@ -98,7 +104,7 @@ export function routeReference(namespace: string, name: string, kind = "HTTPRout
   return { group: GATEWAY_API_GROUP, kind, namespace, name };
 }
 
-export function labelsOf(document: ResourceDocument): Labels {
+export function labelsOf(document: Pick<ResourceDocument, "value">): Labels {
   const labels = fieldsOf(fieldsOf(fieldsOf(document.value).metadata).labels);
   return Object.fromEntries(Object.entries(labels).map(([name, value]) => [name, String(value)]));
 }

@@ -49,6 +49,8 @@ import { type RouteContext, translateRoute } from "./route-document.ts";
 import {
   BackendTargets,
   type GatewayTarget,
+  type Labels,
+  labelsOf,
   type RouteTarget,
   standaloneGateway,
   standaloneRoute,
@@ -214,6 +216,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
       backends: backendTargets,
       backendExists: (reference: ObjectReference, portName: string | undefined) =>
         backendExists(reference, portName, input),
+      backendLabels: (reference: ObjectReference) => backendLabels(reference, input),
       takenKinds: taken,
       nowMs: input.nowMs,
       previous,
@@ -374,6 +377,14 @@ function backendExists(
   if (kind === "Backend")
     return documents.some((one) => kindOf(one) === kind && fullName(one) === keyOf(namespace, name));
   return Object.keys(standalone.services).some((key) => key.replace(/:\d+$/, "").replace(/^.*\//, "") === name);
+}
+
+/** Services in files have no labels. */
+function backendLabels({ kind, namespace, name }: ObjectReference, { cluster, documents }: ResourceInput): Labels {
+  const value = cluster
+    ? cluster.object(kind, namespace, name)
+    : documents.find((one) => kindOf(one) === kind && fullName(one) === keyOf(namespace, name))?.value;
+  return labelsOf({ value });
 }
 
 function takenKindsOf({ standalone }: ResourceInput): (target: TargetName) => Map<string, string> {
