@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
+import { fakeClock } from "../../test/support/fake-clock.ts";
 import { rawClient } from "../../test/support/mcp/client.ts";
 import { serveMcp } from "../../test/support/mcp/serve-backend.ts";
 
@@ -70,5 +71,59 @@ test("a closed pooled connection fails no session and no list; a tool call is no
   } finally {
     await served.close();
     remote.close();
+  }
+});
+
+test("a server that does not answer the end of a session does not keep the connection", async () => {
+  const clock = fakeClock();
+  let closed = (): void => undefined;
+  const connectionClosed = new Promise<void>((resolve) => {
+    closed = resolve;
+  });
+  let asked = (): void => undefined;
+  const endAsked = new Promise<void>((resolve) => {
+    asked = resolve;
+  });
+  const server = createServer((request, response) => {
+    if (request.method === "DELETE") {
+      request.socket.once("close", closed);
+      asked();
+      return;
+    }
+    const isInitialize = request.headers["mcp-session-id"] === undefined;
+    if (!isInitialize) {
+      response.writeHead(request.method === "POST" ? 202 : 405).end();
+      return;
+    }
+    const info = { protocolVersion: "2025-11-25", capabilities: {}, serverInfo: { name: "s", version: "1" } };
+    response.writeHead(200, { "content-type": "application/json", "mcp-session-id": "one" });
+    let body = "";
+    request.on("data", (chunk) => {
+      body += String(chunk);
+    });
+    request.on("end", () => {
+      const { id } = JSON.parse(body) as { id: unknown };
+      response.end(JSON.stringify({ jsonrpc: "2.0", id, result: info }));
+    });
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const served = await serveMcp(
+    { targets: [{ name: "remote", mcp: { url: `http://127.0.0.1:${port}/mcp` } }] },
+    { clock },
+  );
+  try {
+    const client = rawClient(served.url);
+    await client.initialize();
+    const ended = client.delete();
+    await endAsked;
+    await clock.advance(1_000);
+    await connectionClosed;
+    await ended;
+  } finally {
+    await served.close();
+    server.closeAllConnections();
+    server.close();
   }
 });

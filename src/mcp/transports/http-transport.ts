@@ -326,17 +326,23 @@ function createExchange(wireId: number | undefined): HttpExchange {
   };
 }
 
-/** Sends the DELETE that ends the session and waits for the response for at most one second. */
+/** A server that does not answer in this time would hold the connection, and the shutdown of the gateway. */
+const END_SESSION_MS = 1_000;
+
+/** Sends the DELETE that ends the session. */
 function endSession(server: RemoteServer, clock: Clock, headers: readonly string[]): Promise<void> {
   return new Promise((resolve) => {
-    const timer = clock.after(FIRST_RETRY_MS, resolve);
+    const timer = clock.after(END_SESSION_MS, () => {
+      call.abort();
+      resolve();
+    });
     const done = (): void => {
       timer.cancel();
       resolve();
     };
     const ignore = (): void => undefined;
     const handler = { head: ignore, event: ignore, body: ignore, mayRead: () => true, end: done, error: done };
-    server.send({ method: "DELETE", headers }, handler);
+    const call = server.send({ method: "DELETE", headers }, handler);
   });
 }
 
