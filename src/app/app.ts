@@ -71,7 +71,7 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
   const { records, heap, historyDatabase } = measuring;
   const pool = openThreadPool(
     () => endpoints,
-    (text) => historyDatabase?.addBatch(text),
+    (batch) => historyDatabase?.addBatch(batch),
   );
   const listeners = pool ?? ownListeners(services, config, measuring, inherited, options.listenerLimits);
 

@@ -8,6 +8,7 @@ import type { HeapPressure } from "../base/heap-pressure.ts";
 import { createIdSource, type IdSource } from "../base/ids.ts";
 import type { Exchange } from "../core/exchange.ts";
 import { type History, openHistory } from "../history/history.ts";
+import type { RowValues } from "../history/history-row.ts";
 import { registerProcessMetrics } from "../observe/log/process-metrics.ts";
 import { openRotatingFile } from "../observe/log/rotating-file.ts";
 import { createKeptTraces, type KeptTraces } from "../observe/trace/kept-traces.ts";
@@ -73,7 +74,7 @@ function openHistoryDatabase({ clock, logger, metrics }: Services, config: Loade
   const retention = { rowsMs: keepRows, usageMs: keepUsage };
   return openHistory(
     { folder, postgres, retention, maxQueueRows, maxSpoolBytes },
-    { clock, metrics, logger: logger.for("history") },
+    { clock, metrics, logger: logger.for("history"), redact: config.redaction.text },
   );
 }
 
@@ -84,7 +85,7 @@ export async function checkHistory(history: History | undefined, config: Loaded)
 
 export function historyRecorder(
   { process, redaction }: Loaded,
-  add: (line: string) => void,
+  add: (row: RowValues) => void,
 ): HistoryRecorder | undefined {
   return process.history && createHistoryRecorder({ redaction, team: process.history.team, add });
 }

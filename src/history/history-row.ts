@@ -1,9 +1,8 @@
 /**
- * Defines the row of one finished request. A queued or spooled row is a line with a JSON array in the order of
- * `COLUMNS`.
+ * Defines the row of one finished request. A spooled row is a line with a JSON array in the order of `COLUMNS`.
  */
 
-/** Queued and spooled rows have this order, so new columns must be appended. */
+/** Spooled rows have this order, so new columns must be appended. */
 export const COLUMNS = [
   "id",
   "time",
@@ -54,25 +53,42 @@ const FIRST_COLUMNS = COLUMNS.indexOf("trace_id") + 1;
 
 export type Column = (typeof COLUMNS)[number];
 
-type NumberColumn =
-  | "time"
-  | "duration_us"
-  | "first_byte_us"
-  | "status"
-  | "input_tokens"
-  | "output_tokens"
-  | "cached_tokens"
-  | "cache_write_tokens"
-  | "reasoning_tokens"
-  | "cost_nano"
-  | "response_bytes";
+const NUMBER_COLUMNS = [
+  "time",
+  "duration_us",
+  "first_byte_us",
+  "status",
+  "input_tokens",
+  "output_tokens",
+  "cached_tokens",
+  "cache_write_tokens",
+  "reasoning_tokens",
+  "cost_nano",
+  "response_bytes",
+] as const satisfies readonly Column[];
+type NumberColumn = (typeof NUMBER_COLUMNS)[number];
+const NULLABLE = ["first_byte_us", "status"] as const satisfies readonly Column[];
+
+/** Contains true at the indexes of columns with numbers. */
+export const IS_NUMBER: readonly boolean[] = COLUMNS.map((name) => NUMBER_COLUMNS.some((known) => known === name));
+
+/** The texts of these columns differ in every row. */
+export const OWN_TEXT_COLUMNS: readonly Column[] = ["id", "request_id", "trace_id", "charges"];
+
+/** The values of these columns differ in every row. */
+export const OWN_COLUMNS: readonly Column[] = COLUMNS.filter(
+  (name, i) => OWN_TEXT_COLUMNS.includes(name) || (IS_NUMBER[i] && name !== "status"),
+);
+
+/** These columns have the same values in many rows. */
+export const SHARED_COLUMNS: readonly Column[] = COLUMNS.filter((name) => !OWN_COLUMNS.includes(name));
 
 /**
  * `time` is in milliseconds since the epoch. `status` and `first_byte_us` are null if they are absent. Other absent
  * values are empty strings or zeros.
  */
 export type HistoryRow = {
-  readonly [Name in Column]: Name extends "first_byte_us" | "status"
+  readonly [Name in Column]: Name extends (typeof NULLABLE)[number]
     ? number | null
     : Name extends NumberColumn
       ? number
@@ -86,15 +102,23 @@ export type RowValues = readonly RowValue[];
 
 /** Returns undefined for a line that is not a row, for example a truncated last line of a spool file. */
 export function parseRow(line: string): RowValues | undefined {
-  let values: unknown;
+  const values = parseJson(line);
+  if (!Array.isArray(values) || values.length < FIRST_COLUMNS) return undefined;
+  while (values.length < COLUMNS.length) values.push("");
+  const isRow = COLUMNS.every((name, i) =>
+    IS_NUMBER[i]
+      ? typeof values[i] === "number" || (values[i] === null && NULLABLE.some((nullable) => nullable === name))
+      : typeof values[i] === "string",
+  );
+  return isRow ? (values as RowValue[]) : undefined;
+}
+
+function parseJson(text: string): unknown {
   try {
-    values = JSON.parse(line);
+    return JSON.parse(text);
   } catch {
     return undefined;
   }
-  if (!Array.isArray(values) || values.length < FIRST_COLUMNS || typeof values[0] !== "string") return undefined;
-  while (values.length < COLUMNS.length) values.push("");
-  return values as RowValue[];
 }
 
 export interface Charge {
@@ -109,6 +133,11 @@ export function chargesText(charges: readonly Charge[] | undefined): string {
 export function parseCharges(text: string): Charge[] {
   if (text === "") return [];
   return (JSON.parse(text) as [string, number][]).map(([account, amount]) => ({ account, amount }));
+}
+
+/** Returns one line per row. */
+export function rowLines(rows: readonly RowValues[]): string {
+  return rows.map((row) => JSON.stringify(row)).join("\n");
 }
 
 export function parseRows(text: string): RowValues[] {

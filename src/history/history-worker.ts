@@ -57,7 +57,7 @@ function run(data: HistoryThreadData, send: (message: FromHistoryThread) => void
 
   parentPort?.on("message", (message: ToHistoryThread) => {
     if (message.kind === "rows") {
-      accepting = accepting.then(() => writer.accept(message.text));
+      accepting = accepting.then(() => writer.accept(message.batch));
       void accepting.then(() => send({ kind: "accepted", state: state() }));
     } else if (message.kind === "ask") {
       const { id } = message;
@@ -106,10 +106,10 @@ async function answerQuestion(
     case "before":
       return requestsBefore(engine.reader, question.beforeMs, question.limit);
     case "id":
-      return requestsWithId(engine.reader, question.id);
+      return requestsWithId(engine, question.id);
     case "stored": {
       const [found] = await engine.reader.all(
-        "SELECT COUNT(*) AS n, MIN(time) AS first, MAX(time) AS last FROM gateway_requests",
+        `SELECT COUNT(*) AS n, MIN(time) AS first, MAX(time) AS last FROM ${engine.rowTable}`,
       );
       const at = (ms: unknown): string | null => (ms === null || ms === undefined ? null : timeText(Number(ms)));
       return { rows: Number(found?.n ?? 0), oldest: at(found?.first), newest: at(found?.last) };

@@ -7,6 +7,7 @@ import { type Clock, wait } from "../base/clock.ts";
 import { embeddedText } from "../base/embedded-files.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import type { Metrics } from "../observe/log/metrics.ts";
+import type { RowValues } from "./history-row.ts";
 import type {
   FromHistoryThread,
   HistoryAnswers,
@@ -15,6 +16,7 @@ import type {
   HistoryThreadState,
   ToHistoryThread,
 } from "./messages.ts";
+import type { RowBatch } from "./row-batch.ts";
 import { RowQueue } from "./row-queue.ts";
 
 /** The file is next to the program in the bundle, next to this file after compilation, or in the single executable. */
@@ -42,8 +44,8 @@ export interface HistoryStatus {
 }
 
 export interface History {
-  add(line: string): void;
-  addBatch(text: string): void;
+  add(row: RowValues): void;
+  addBatch(batch: RowBatch): void;
   /** Rejects if the question cannot be answered, for example because the database is unavailable. */
   ask<Kind extends HistoryQuestion["kind"]>(
     question: Extract<HistoryQuestion, { kind: Kind }>,
@@ -61,6 +63,8 @@ export interface HistoryEnv {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: Metrics;
+  /** Removes the secrets of the configuration. */
+  redact(text: string): string;
 }
 
 interface Asked {
@@ -74,7 +78,7 @@ const NEW_STATE: HistoryThreadState = {
   unavailableReason: "not connected yet",
 };
 
-export function openHistory(settings: HistorySettings, { clock, logger, metrics }: HistoryEnv): History {
+export function openHistory(settings: HistorySettings, { clock, logger, metrics, redact }: HistoryEnv): History {
   const asked = new Map<number, Asked>();
   let nextId = 1;
   let worker: Worker;
@@ -97,7 +101,8 @@ export function openHistory(settings: HistorySettings, { clock, logger, metrics 
   const queue = new RowQueue({
     clock,
     maxRows: settings.maxQueueRows,
-    send: (text) => post({ kind: "rows", text }),
+    redact,
+    send: (batch) => post({ kind: "rows", batch }),
     dropped(rows) {
       droppedHere += rows;
       if (clock.monotonicMs() - reportedMs < REPORT_DROPPED_MS) return;
@@ -184,8 +189,8 @@ export function openHistory(settings: HistorySettings, { clock, logger, metrics 
 
   return {
     started: Promise.race([started, wait(clock, START_LIMIT_MS).then(() => undefined)]),
-    add: (line) => queue.add(line),
-    addBatch: (text) => queue.addBatch(text),
+    add: (row) => queue.add(row),
+    addBatch: (batch) => queue.addBatch(batch),
     ask(question) {
       queue.flush();
       return new Promise((resolve, reject) => {

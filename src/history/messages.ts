@@ -3,6 +3,7 @@
  */
 import type { Charge, HistoryRow } from "./history-row.ts";
 import type { Retention } from "./request-query.ts";
+import type { RowBatch } from "./row-batch.ts";
 import type { UsageQuery, UsageReport } from "./usage-query.ts";
 import type { WriterCounts } from "./writer.ts";
 
@@ -35,8 +36,7 @@ export interface HistoryAnswers {
 }
 
 export type ToHistoryThread =
-  /** `text` contains one row per line. */
-  | { readonly kind: "rows"; readonly text: string }
+  | { readonly kind: "rows"; readonly batch: RowBatch }
   | { readonly kind: "ask"; readonly id: number; readonly question: HistoryQuestion }
   | { readonly kind: "close" };
 

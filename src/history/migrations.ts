@@ -1,8 +1,12 @@
 /**
- * Defines the tables of the history and their migrations. Migrations must only add tables and columns, so that
- * connected replicas of the previous version can continue to write.
+ * Defines the tables of the history and their migrations. Migrations of PostgreSQL must only add tables and columns, so
+ * that connected replicas of the previous version can continue to write.
  */
-import { type HistoryEngine, NewerSchema, type Sql } from "./engine.ts";
+import { type HistoryEngine, NewerSchema, type RowSql, type Sql } from "./engine.ts";
+import { COLUMNS, type RowValues } from "./history-row.ts";
+import { batchOf } from "./row-batch.ts";
+import { groupRows } from "./row-groups.ts";
+import { SQLITE_ROW_TABLES } from "./sqlite-rows.ts";
 
 /** Absent dimensions are empty strings, because NULL values would not be unique in a key. */
 export const DIMENSIONS = ["team", "key", "user_name", "route", "model", "provider", "server", "tool"] as const;
@@ -71,8 +75,10 @@ const USAGE = `CREATE TABLE gateway_usage (
   PRIMARY KEY (hour, ${DIMENSIONS.join(", ")})
 )`;
 
-/** The index in the list plus 1 is the version. Released entries must not change. */
-export const MIGRATIONS: readonly (readonly string[])[] = [
+type Step = string | ((sql: RowSql) => Promise<void>);
+export type Migration = readonly Step[];
+
+const COMMON: readonly Migration[] = [
   [
     // Each further index would slow down every write. A user's rows are rarely deleted, so a scan is enough for that.
     REQUESTS,
@@ -85,11 +91,42 @@ export const MIGRATIONS: readonly (readonly string[])[] = [
   ],
 ];
 
+/** The index in the list plus 1 is the version. Released entries must not change. */
+export const MIGRATIONS: Readonly<Record<HistoryEngine["kind"], readonly Migration[]>> = {
+  postgres: COMMON,
+  sqlite: [
+    ...COMMON,
+    [
+      "ALTER TABLE gateway_requests RENAME TO gateway_requests_2",
+      ...SQLITE_ROW_TABLES,
+      copyRows,
+      "DROP TABLE gateway_requests_2",
+    ],
+  ],
+};
+
+const COPIED_AT_ONCE = 1_000;
+
+async function copyRows(sql: RowSql): Promise<void> {
+  let last: readonly [time: number, id: string] = [Number.MIN_SAFE_INTEGER, ""];
+  for (;;) {
+    const found = await sql.all(
+      `SELECT ${COLUMNS.join(", ")} FROM gateway_requests_2 WHERE (time, id) > ($1, $2) ORDER BY time, id LIMIT ${COPIED_AT_ONCE}`,
+      last,
+    );
+    const end = found.at(-1);
+    if (end === undefined) return;
+    const batch = batchOf(found.map((row) => COLUMNS.map((name) => row[name]) as RowValues));
+    await sql.insertRows(batch, groupRows(batch));
+    last = [Number(end.time), String(end.id)];
+  }
+}
+
 /** This PostgreSQL lock serializes the migrations of replicas that start at the same time. */
 const LOCK = 7_204_116;
 
 /** Rejects with NewerSchema if the database has a version that this gateway does not know. */
-export async function migrate(engine: HistoryEngine, migrations = MIGRATIONS): Promise<void> {
+export async function migrate(engine: HistoryEngine, migrations = MIGRATIONS[engine.kind]): Promise<void> {
   await engine.transaction(async (sql) => {
     if (engine.kind === "postgres") await sql.all(`SELECT pg_advisory_xact_lock(${LOCK})`);
     await sql.all("CREATE TABLE IF NOT EXISTS gateway_schema (version INTEGER NOT NULL)");
@@ -98,7 +135,9 @@ export async function migrate(engine: HistoryEngine, migrations = MIGRATIONS): P
       throw new NewerSchema(
         `the history database has schema version ${version}, but this gateway supports up to version ${migrations.length}. Use the newer gateway, or another database`,
       );
-    for (const statement of migrations.slice(version).flat()) await sql.all(statement);
+    for (const step of migrations.slice(version).flat())
+      if (typeof step === "string") await sql.all(step);
+      else await step(sql);
     if (version === migrations.length) return;
     await sql.all("DELETE FROM gateway_schema");
     await sql.all("INSERT INTO gateway_schema (version) VALUES ($1)", [migrations.length]);

@@ -3,7 +3,17 @@
  * writer. Every statement has a time limit.
  */
 import pg from "pg";
-import { type HistoryEngine, oneAtATime, type ResultRow, type Sql, UnstorableRow } from "./engine.ts";
+import {
+  type HistoryEngine,
+  oneAtATime,
+  type ResultRow,
+  type RowSelection,
+  type RowSql,
+  UnstorableRow,
+} from "./engine.ts";
+import { COLUMN_INDEX, type COLUMNS, IS_NUMBER, OWN_COLUMNS, type RowValue, SHARED_COLUMNS } from "./history-row.ts";
+import { batchTexts, type RowBatch, valueAt } from "./row-batch.ts";
+import type { RowGroups } from "./row-groups.ts";
 
 const CONNECT_LIMIT_MS = 3_000;
 const WRITE_LIMIT_MS = 5_000;
@@ -35,10 +45,16 @@ export async function openPostgresEngine(url: string, lost: (error: Error) => vo
     return opening;
   }
 
-  async function transact<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result> {
+  const sql: RowSql = {
+    all: (statement, parameters) => run(writer, statement, parameters),
+    insertRows: (batch, groups) => insertRows(writer, batch, groups),
+    deleteRows: (selection, limit) => deleteRows(writer, selection, limit),
+  };
+
+  async function transact<Result>(work: (sql: RowSql) => Promise<Result>): Promise<Result> {
     await writer.query("BEGIN");
     try {
-      const result = await work({ all: (statement, parameters) => run(writer, statement, parameters) });
+      const result = await work(sql);
       await writer.query("COMMIT");
       return result;
     } catch (error) {
@@ -51,6 +67,8 @@ export async function openPostgresEngine(url: string, lost: (error: Error) => vo
   return {
     kind: "postgres",
     reader: { all: (statement, parameters) => inReader(async () => run(await reader(), statement, parameters)) },
+    rowTable: "gateway_requests",
+    requestIdCondition: "request_id = $1",
     transaction: (work) => inWriter(() => transact(work)),
     // PostgreSQL reclaims space by itself.
     reclaim: async () => undefined,
@@ -78,6 +96,44 @@ async function connect(url: string, limitMs: number, lost: (error: Error) => voi
 
 function getTypeParser(oid: number, format?: "text" | "binary"): ReturnType<typeof pg.types.getTypeParser> {
   return NUMERIC_TYPES.includes(oid) ? Number : pg.types.getTypeParser(oid, format as "text");
+}
+
+const arrayType = (name: (typeof COLUMNS)[number]): string => (IS_NUMBER[COLUMN_INDEX[name]] ? "bigint[]" : "text[]");
+
+/** Shared values are sent once per group. The parameters are one array per column. */
+const INSERT_ROWS = `INSERT INTO gateway_requests (${[...OWN_COLUMNS, ...SHARED_COLUMNS].join(", ")})
+SELECT ${[...OWN_COLUMNS.map((name) => `r.${name}`), ...SHARED_COLUMNS.map((name) => `g.${name}`)].join(", ")}
+FROM unnest(${["int[]", ...OWN_COLUMNS.map(arrayType)].map((type, i) => `$${i + 1}::${type}`).join(", ")}) AS r (group_index, ${OWN_COLUMNS.join(", ")})
+JOIN unnest(${["int[]", ...SHARED_COLUMNS.map(arrayType)].map((type, i) => `$${OWN_COLUMNS.length + 2 + i}::${type}`).join(", ")}) AS g (group_index, ${SHARED_COLUMNS.join(", ")})
+USING (group_index)
+ON CONFLICT (time, id) DO NOTHING RETURNING id`;
+
+async function insertRows(client: pg.Client, batch: RowBatch, groups: RowGroups): Promise<readonly number[]> {
+  const texts = batchTexts(batch);
+  const { firstRows, groupOfRow } = groups;
+  const all = Array.from(groupOfRow, (_, row) => row);
+  const column = (name: (typeof COLUMNS)[number], rows: readonly number[]): RowValue[] =>
+    rows.map((row) => valueAt(batch, texts, row, COLUMN_INDEX[name]));
+  const added = await run(client, INSERT_ROWS, [
+    [...groupOfRow],
+    ...OWN_COLUMNS.map((name) => column(name, all)),
+    [...firstRows.keys()],
+    ...SHARED_COLUMNS.map((name) => column(name, firstRows)),
+  ]);
+  if (added.length === batch.rows) return all;
+  const byId = new Map(column("id", all).map((id, row) => [id, row]));
+  return added.map(({ id }) => byId.get(String(id)) as number);
+}
+
+async function deleteRows(client: pg.Client, selection: RowSelection, limit: number): Promise<number> {
+  const [condition, value] =
+    "subject" in selection ? ["subject = $1", selection.subject] : ["time < $1", selection.beforeMs];
+  const deleted = await run(
+    client,
+    `DELETE FROM gateway_requests WHERE ctid IN (SELECT ctid FROM gateway_requests WHERE ${condition} LIMIT ${limit}) RETURNING 1 AS one`,
+    [value],
+  );
+  return deleted.length;
 }
 
 async function run(client: pg.Client, statement: string, parameters: readonly unknown[] = []): Promise<ResultRow[]> {

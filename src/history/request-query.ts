@@ -20,9 +20,9 @@ export async function requestsBefore(sql: Sql, beforeMs: number, limit: number):
   )) as unknown as HistoryRow[];
 }
 
-export async function requestsWithId(sql: Sql, id: string): Promise<HistoryRow[]> {
-  return (await sql.all(
-    `SELECT ${COLUMNS.join(", ")} FROM gateway_requests WHERE request_id = $1 ORDER BY time DESC LIMIT ${ROWS_OF_ONE_ID}`,
+export async function requestsWithId(engine: HistoryEngine, id: string): Promise<HistoryRow[]> {
+  return (await engine.reader.all(
+    `SELECT ${COLUMNS.join(", ")} FROM gateway_requests WHERE ${engine.requestIdCondition} ORDER BY time DESC LIMIT ${ROWS_OF_ONE_ID}`,
     [id],
   )) as unknown as HistoryRow[];
 }
@@ -31,7 +31,7 @@ export async function requestsWithId(sql: Sql, id: string): Promise<HistoryRow[]
 export async function deleteSubject(engine: HistoryEngine, subject: string): Promise<number> {
   let deleted = 0;
   for (;;) {
-    const step = await deleteSome(engine, "gateway_requests", "subject = $1", subject);
+    const step = await engine.transaction((sql) => sql.deleteRows({ subject }, ROWS_PER_STEP));
     deleted += step;
     if (step < ROWS_PER_STEP) break;
   }
@@ -72,7 +72,7 @@ export interface Retention {
 
 /** Deletes some expired rows. Resolves with true if more requests or usage may have expired. */
 export async function expireSome(engine: HistoryEngine, { rowsMs, usageMs }: Retention, nowMs: number) {
-  const rows = await deleteSome(engine, "gateway_requests", "time < $1", nowMs - rowsMs);
+  const rows = await engine.transaction((sql) => sql.deleteRows({ beforeMs: nowMs - rowsMs }, ROWS_PER_STEP));
   const usage = await deleteSome(engine, "gateway_usage", "hour < $1", nowMs - usageMs);
   await deleteSome(engine, "gateway_spending", "time < $1", nowMs - usageMs);
   if (rows + usage > 0) await engine.reclaim();
@@ -81,9 +81,9 @@ export async function expireSome(engine: HistoryEngine, { rowsMs, usageMs }: Ret
 
 async function deleteSome(
   engine: HistoryEngine,
-  table: string,
+  table: "gateway_usage" | "gateway_spending",
   condition: string,
-  parameter: string | number,
+  parameter: number,
 ): Promise<number> {
   const row = engine.kind === "postgres" ? "ctid" : "rowid";
   return engine.transaction(async (sql) => {

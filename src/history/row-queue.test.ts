@@ -1,16 +1,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../test/support/fake-clock.ts";
+import { aRow } from "../../test/support/history/history-row.ts";
+import { batchOf, batchRows, type RowBatch } from "./row-batch.ts";
 import { GATHER_MS, RowQueue } from "./row-queue.ts";
 
 function aQueue(maxRows = 1_000) {
   const clock = fakeClock();
-  const sent: string[] = [];
+  const sent: string[][] = [];
   let dropped = 0;
   const queue = new RowQueue({
     clock,
     maxRows,
-    send: (text) => sent.push(text),
+    redact: (text) => text,
+    send: (batch) => sent.push(idsOf(batch)),
     dropped: (rows) => {
       dropped += rows;
     },
@@ -18,13 +21,21 @@ function aQueue(maxRows = 1_000) {
   return { clock, queue, sent, dropped: () => dropped };
 }
 
+function aBatch(...ids: string[]): RowBatch {
+  return batchOf(ids.map((id) => aRow({ id })));
+}
+
+function idsOf(batch: RowBatch): string[] {
+  return batchRows(batch).map(([id]) => String(id));
+}
+
 test("rows are gathered into one batch", async () => {
   const { clock, queue, sent } = aQueue();
-  queue.add("a");
-  queue.add("b");
+  queue.add(aRow({ id: "a" }));
+  queue.add(aRow({ id: "b" }));
   assert.deepEqual(sent, []);
   await clock.advance(GATHER_MS);
-  assert.deepEqual(sent, ["a\nb"]);
+  assert.deepEqual(sent, [["a", "b"]]);
   assert.equal(queue.rows, 2);
   queue.accepted();
   assert.equal(queue.rows, 0);
@@ -32,23 +43,23 @@ test("rows are gathered into one batch", async () => {
 
 test("the next batch is sent when the previous one was accepted", () => {
   const { queue, sent } = aQueue();
-  for (const batch of ["1", "2\n2", "3"]) queue.addBatch(batch);
-  assert.deepEqual(sent, ["1"]);
+  for (const batch of [aBatch("1"), aBatch("2", "3"), aBatch("4")]) queue.addBatch(batch);
+  assert.deepEqual(sent, [["1"]]);
   queue.accepted();
-  assert.deepEqual(sent, ["1", "2\n2"]);
+  assert.deepEqual(sent, [["1"], ["2", "3"]]);
 });
 
 test("the oldest waiting rows are dropped if there are too many", () => {
   const { queue, sent, dropped } = aQueue(3);
-  for (const batch of ["1", "2\n2", "3\n3"]) queue.addBatch(batch);
+  for (const batch of [aBatch("1"), aBatch("2", "3"), aBatch("4", "5")]) queue.addBatch(batch);
   assert.equal(dropped(), 2);
   queue.accepted();
-  assert.deepEqual(sent, ["1", "3\n3"]);
+  assert.deepEqual(sent, [["1"], ["4", "5"]]);
 });
 
 test("a batch that was not accepted is sent again", () => {
   const { queue, sent } = aQueue();
-  queue.addBatch("1");
+  queue.addBatch(aBatch("1"));
   queue.resend();
-  assert.deepEqual(sent, ["1", "1"]);
+  assert.deepEqual(sent, [["1"], ["1"]]);
 });

@@ -3,6 +3,8 @@
  * wait, the oldest batches are dropped.
  */
 import type { Clock } from "../base/clock.ts";
+import type { RowValues } from "./history-row.ts";
+import { type RowBatch, RowBatchBuilder } from "./row-batch.ts";
 
 export const GATHER_MS = 200;
 const BATCH_ROWS = 1_000;
@@ -10,35 +12,33 @@ const BATCH_ROWS = 1_000;
 export interface RowQueueOptions {
   readonly clock: Clock;
   readonly maxRows: number;
-  /** `text` contains one row per line. The next batch follows after `accepted` is called. */
-  send(text: string): void;
+  /** Removes the secrets of the configuration. */
+  redact(text: string): string;
+  /** The next batch follows after `accepted` is called. */
+  send(batch: RowBatch): void;
   dropped(rows: number): void;
-}
-
-interface Batch {
-  readonly text: string;
-  readonly rows: number;
 }
 
 export class RowQueue {
   readonly #options: RowQueueOptions;
-  #gathered: string[] = [];
+  readonly #gathered: RowBatchBuilder;
   #isScheduled = false;
-  #batches: Batch[] = [];
+  #batches: RowBatch[] = [];
   #waitingRows = 0;
-  #sent: Batch | undefined = undefined;
+  #sent: RowBatch | undefined = undefined;
 
   constructor(options: RowQueueOptions) {
     this.#options = options;
+    this.#gathered = new RowBatchBuilder(options.redact);
   }
 
   get rows(): number {
-    return this.#gathered.length + this.#waitingRows + (this.#sent?.rows ?? 0);
+    return this.#gathered.rows + this.#waitingRows + (this.#sent?.rows ?? 0);
   }
 
-  add(line: string): void {
-    this.#gathered.push(line);
-    if (this.#gathered.length >= BATCH_ROWS) this.flush();
+  add(row: RowValues): void {
+    this.#gathered.add(row);
+    if (this.#gathered.rows >= BATCH_ROWS) this.flush();
     else if (!this.#isScheduled) {
       this.#isScheduled = true;
       this.#options.clock.after(GATHER_MS, () => {
@@ -48,32 +48,7 @@ export class RowQueue {
     }
   }
 
-  /** `text` contains one row per line. */
-  addBatch(text: string): void {
-    let rows = 1;
-    for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) rows += 1;
-    this.#push({ text, rows });
-  }
-
-  /** Queues the gathered rows as a batch immediately. */
-  flush(): void {
-    if (this.#gathered.length === 0) return;
-    const lines = this.#gathered;
-    this.#gathered = [];
-    this.#push({ text: lines.join("\n"), rows: lines.length });
-  }
-
-  accepted(): void {
-    this.#sent = undefined;
-    this.#next();
-  }
-
-  /** Sends the unaccepted batch again. */
-  resend(): void {
-    if (this.#sent !== undefined) this.#options.send(this.#sent.text);
-  }
-
-  #push(batch: Batch): void {
+  addBatch(batch: RowBatch): void {
     this.#batches.push(batch);
     this.#waitingRows += batch.rows;
     this.#next();
@@ -85,12 +60,27 @@ export class RowQueue {
     }
   }
 
+  /** Queues the gathered rows as a batch immediately. */
+  flush(): void {
+    if (this.#gathered.rows > 0) this.addBatch(this.#gathered.take());
+  }
+
+  accepted(): void {
+    this.#sent = undefined;
+    this.#next();
+  }
+
+  /** Sends the unaccepted batch again. */
+  resend(): void {
+    if (this.#sent !== undefined) this.#options.send(this.#sent);
+  }
+
   #next(): void {
     if (this.#sent !== undefined) return;
     const batch = this.#batches.shift();
     if (batch === undefined) return;
     this.#waitingRows -= batch.rows;
     this.#sent = batch;
-    this.#options.send(batch.text);
+    this.#options.send(batch);
   }
 }

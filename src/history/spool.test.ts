@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fakeClock } from "../../test/support/fake-clock.ts";
-import { COLUMN_INDEX, COLUMNS, parseRows } from "./history-row.ts";
+import { COLUMN_INDEX, COLUMNS, IS_NUMBER, parseRows } from "./history-row.ts";
 import { Spool } from "./spool.ts";
 
 function aSpool(t: TestContext, { folder = newFolder(t), maxBytes = 1_000_000 } = {}) {
@@ -69,6 +69,8 @@ test("the files of another process are taken over when it has exited", (t) => {
 test("a line that was cut off is skipped", (t) => {
   const { spool, folder } = aSpool(t);
   spool.append('["too short"]');
+  spool.append(JSON.stringify(COLUMNS.map(() => "not a number")));
+  spool.append(JSON.stringify(COLUMNS.map((_, i) => (IS_NUMBER[i] ? null : "a"))));
   const [own = ""] = readdirSync(folder);
   const [file = ""] = readdirSync(join(folder, own)).filter((name) => name.endsWith(".rows"));
   appendFileSync(join(folder, own, file), '["cut o');
@@ -76,6 +78,6 @@ test("a line that was cut off is skipped", (t) => {
 });
 
 test("a row of an earlier version has no charges", () => {
-  const values = COLUMNS.slice(0, COLUMNS.indexOf("charges")).map((name) => (name === "id" ? "a" : 0));
+  const values = COLUMNS.slice(0, COLUMNS.indexOf("charges")).map((_, i) => (IS_NUMBER[i] ? 0 : "a"));
   assert.equal(parseRows(JSON.stringify(values))[0]?.[COLUMN_INDEX.charges], "");
 });

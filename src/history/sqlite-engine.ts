@@ -8,8 +8,9 @@ import { join } from "node:path";
 import sqlite, { type Database, type Statement } from "node-sqlite3-wasm";
 import type { Clock } from "../base/clock.ts";
 import { takeFolderLock } from "../store/folder-lock.ts";
-import { type HistoryEngine, oneAtATime, type ResultRow, type Sql } from "./engine.ts";
+import { type HistoryEngine, oneAtATime, type ResultRow, type RowSql } from "./engine.ts";
 import type { RowValue } from "./history-row.ts";
+import { SQLITE_REQUEST_ID, SqliteRows } from "./sqlite-rows.ts";
 
 const FILE = "history.db";
 /** Limits the cache of prepared statements. */
@@ -65,11 +66,14 @@ function createEngine(database: Database, release: () => void): HistoryEngine {
     return made;
   }
 
-  const sql: Sql = {
+  const rows = new SqliteRows(prepared);
+  const sql: RowSql = {
     all: async (statement, parameters = []) => prepared(statement).all(parameters as RowValue[]) as ResultRow[],
+    insertRows: async (batch, groups) => rows.insert(batch, groups),
+    deleteRows: async (selection, limit) => rows.delete(selection, limit),
   };
 
-  async function transact<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result> {
+  async function transact<Result>(work: (sql: RowSql) => Promise<Result>): Promise<Result> {
     database.exec("BEGIN IMMEDIATE");
     try {
       const result = await work(sql);
@@ -77,6 +81,7 @@ function createEngine(database: Database, release: () => void): HistoryEngine {
       return result;
     } catch (error) {
       if (database.inTransaction) database.exec("ROLLBACK");
+      rows.forget();
       throw error;
     }
   }
@@ -84,6 +89,8 @@ function createEngine(database: Database, release: () => void): HistoryEngine {
   return {
     kind: "sqlite",
     reader: sql,
+    rowTable: "gateway_rows",
+    requestIdCondition: SQLITE_REQUEST_ID,
     transaction: (work) => inOrder(() => transact(work)),
     async reclaim() {
       database.exec(`PRAGMA incremental_vacuum(${RECLAIMED_PAGES})`);

@@ -4,10 +4,11 @@
  */
 import { type Clock, type Timer, wait } from "../base/clock.ts";
 import { type HistoryEngine, NewerSchema, UnstorableRow } from "./engine.ts";
-import { parseRows, type RowValues } from "./history-row.ts";
+import { parseRows, type RowValues, rowLines } from "./history-row.ts";
 import { expireSome, type Retention } from "./request-query.ts";
+import { batchOf, batchRows, type RowBatch } from "./row-batch.ts";
 import type { Spool } from "./spool.ts";
-import { writeRows } from "./write-rows.ts";
+import { writeBatch } from "./write-rows.ts";
 
 const RECONNECT_MS = 1_000;
 const EXPIRE_EVERY_MS = 60_000;
@@ -71,16 +72,16 @@ export class HistoryWriter {
   }
 
   /** Resolves when the batch is stored, spooled, or dropped. Never rejects. */
-  async accept(text: string): Promise<void> {
+  async accept(batch: RowBatch): Promise<void> {
     const { clock, counts } = this.#options;
     const engine = this.#engine;
     if (engine === undefined || this.#isBusy) {
-      this.#spool(text);
+      this.#spool(batch);
       return;
     }
     this.#isBusy = true;
     let isStored = false;
-    const writing = this.#write(engine, parseRows(text)).then(
+    const writing = this.#writeStorable(engine, batch).then(
       (added) => {
         isStored = true;
         counts.written += added;
@@ -93,7 +94,7 @@ export class HistoryWriter {
       },
     );
     await Promise.race([writing, wait(clock, SLOW_WRITE_MS)]);
-    if (!isStored) this.#spool(text);
+    if (!isStored) this.#spool(batch);
   }
 
   /** Writes the spooled rows if the database is available and no other rows are being written. */
@@ -148,37 +149,37 @@ export class HistoryWriter {
     void engine.close().catch(() => undefined);
   }
 
-  async #write(engine: HistoryEngine, rows: readonly RowValues[]): Promise<number> {
+  async #writeSpooled(engine: HistoryEngine, rows: readonly RowValues[]): Promise<number> {
     let added = 0;
     for (let at = 0; at < rows.length; at += ROWS_PER_TRANSACTION)
-      added += await this.#writeStorable(engine, rows.slice(at, at + ROWS_PER_TRANSACTION));
+      added += await this.#writeStorable(engine, batchOf(rows.slice(at, at + ROWS_PER_TRANSACTION)));
     return added;
   }
 
   /** Splits a batch that the database rejects until only the rejected rows are left, and drops them. */
-  async #writeStorable(engine: HistoryEngine, rows: readonly RowValues[]): Promise<number> {
+  async #writeStorable(engine: HistoryEngine, batch: RowBatch): Promise<number> {
     try {
-      return await writeRows(engine, rows);
+      return await writeBatch(engine, batch);
     } catch (error) {
       if (!(error instanceof UnstorableRow)) throw error;
+      const rows = batchRows(batch);
       const [row] = rows;
       if (row !== undefined && rows.length === 1) {
         this.#drop(1, `the database rejects the row ${row[0]}: ${error.message}`);
         return 0;
       }
       const middle = Math.ceil(rows.length / 2);
-      const first = await this.#writeStorable(engine, rows.slice(0, middle));
-      return first + (await this.#writeStorable(engine, rows.slice(middle)));
+      const first = await this.#writeStorable(engine, batchOf(rows.slice(0, middle)));
+      return first + (await this.#writeStorable(engine, batchOf(rows.slice(middle))));
     }
   }
 
-  #spool(text: string): void {
-    const rows = text.split("\n").length;
+  #spool(batch: RowBatch): void {
     try {
-      this.#options.spool.append(text);
-      this.#options.counts.spooled += rows;
+      this.#options.spool.append(rowLines(batchRows(batch)));
+      this.#options.counts.spooled += batch.rows;
     } catch (error) {
-      this.#drop(rows, (error as Error).message);
+      this.#drop(batch.rows, (error as Error).message);
     }
   }
 
@@ -203,7 +204,7 @@ export class HistoryWriter {
         if (oldest === undefined) return;
         this.#isBusy = true;
         try {
-          counts.written += await this.#write(engine, parseRows(oldest.text));
+          counts.written += await this.#writeSpooled(engine, parseRows(oldest.text));
           oldest.remove();
         } catch (error) {
           this.#lost(engine, error as Error);

@@ -13,7 +13,8 @@ import { writeRows } from "../../src/history/write-rows.ts";
 import { eventually } from "../support/eventually.ts";
 import { gwctl } from "../support/gwctl.ts";
 import { startChatProvider } from "../support/history/chat-provider.ts";
-import { aRow, HISTORY_DATABASES, openedDatabase, usageOf } from "../support/history/history-database.ts";
+import { HISTORY_DATABASES, openedDatabase, usageOf } from "../support/history/history-database.ts";
+import { aRow } from "../support/history/history-row.ts";
 import { modernPost } from "../support/mcp/modern-client.ts";
 import { startToolsServer } from "../support/mcp/tools-server.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
@@ -289,11 +290,11 @@ routes: [{ name: web, policies: { directResponse: { status: 418, body: no } } }]
   test(`${name}: missing migrations run once, and a newer schema is refused`, { skip }, async (t) => {
     const engine = await openedDatabase(t, kind);
     await writeRows(engine, [aRow({ id: "1", time: NOW })]);
-    const next = [...MIGRATIONS, ["ALTER TABLE gateway_requests ADD COLUMN region TEXT NOT NULL DEFAULT ''"]];
+    const next = [...MIGRATIONS[engine.kind], ["ALTER TABLE gateway_usage ADD COLUMN region TEXT NOT NULL DEFAULT ''"]];
     await migrate(engine, next);
     await migrate(engine, next);
     assert.equal(await schemaVersion(engine.reader), next.length);
-    assert.deepEqual(await engine.reader.all("SELECT id, region FROM gateway_requests"), [{ id: "1", region: "" }]);
+    assert.deepEqual(await engine.reader.all("SELECT ok, region FROM gateway_usage"), [{ ok: 1, region: "" }]);
     await assert.rejects(migrate(engine), NewerSchema);
     await assert.rejects(migrate(engine), /has schema version \d+, but this gateway supports up to version \d+/);
   });
@@ -301,7 +302,7 @@ routes: [{ name: web, policies: { directResponse: { status: 418, body: no } } }]
   test(`${name}: a database of version 1 keeps its rows when it is migrated`, { skip }, async (t) => {
     const engine = await (await kind.create(t)).open();
     t.after(() => engine.close());
-    await migrate(engine, MIGRATIONS.slice(0, 1));
+    await migrate(engine, MIGRATIONS[engine.kind].slice(0, 1));
     const names = COLUMNS.filter((column) => column !== "charges");
     const values = aRow({ id: "1", time: NOW, team: "red" }).slice(0, names.length);
     await engine.transaction((sql) =>
@@ -311,7 +312,7 @@ routes: [{ name: web, policies: { directResponse: { status: 418, body: no } } }]
       ),
     );
     await migrate(engine);
-    assert.equal(await schemaVersion(engine.reader), MIGRATIONS.length);
+    assert.equal(await schemaVersion(engine.reader), MIGRATIONS[engine.kind].length);
     const charges = JSON.stringify([["all/tokens/month/2026-11/-", 12]]);
     await writeRows(engine, [aRow({ id: "1", time: NOW, charges }), aRow({ id: "2", time: NOW, charges })]);
     assert.deepEqual(await engine.reader.all("SELECT id, team, charges FROM gateway_requests ORDER BY id"), [
@@ -324,7 +325,7 @@ routes: [{ name: web, policies: { directResponse: { status: 418, body: no } } }]
   test(`${name}: an older gateway does not start on a newer schema`, { skip }, async (t) => {
     const database = await kind.create(t);
     const engine = await database.open();
-    await migrate(engine, [...MIGRATIONS, []]);
+    await migrate(engine, [...MIGRATIONS[engine.kind], []]);
     await engine.close();
     const yaml = `config: { adminAddr: "127.0.0.1:0", history: ${database.settings()} }\ngateways: { default: { port: 0 } }\n`;
     await assert.rejects(gatewayFor(t, yaml), (error: { lines?: readonly string[] }) => {

@@ -11,6 +11,7 @@ import { clockStartMs } from "../../base/clock.ts";
 import { createSharedMemory, type OwnedSharedMemory } from "../../base/shared-memory.ts";
 import type { Sources } from "../../config/load/load.ts";
 import type { WrittenProcess } from "../../config/schema/schema.ts";
+import type { RowBatch } from "../../history/row-batch.ts";
 import type { ClusterSource } from "../../kubernetes/follow-controller.ts";
 import type { LogOutput } from "../../observe/log/log-output.ts";
 import { type ConfigLoader, createConfigLoader, type FirstLoad } from "../config-loader.ts";
@@ -36,7 +37,7 @@ export interface ThreadedLoad {
   readonly first: FirstLoad;
   readonly loader: ConfigLoader;
   /** Returns undefined if the main thread serves requests itself. */
-  openThreadPool(endpoints: () => readonly AdminEndpoint[], history: (text: string) => void): ThreadPool | undefined;
+  openThreadPool(endpoints: () => readonly AdminEndpoint[], history: (batch: RowBatch) => void): ThreadPool | undefined;
 }
 
 export function loadForThreads(

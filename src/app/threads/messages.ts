@@ -5,6 +5,7 @@ import type { MessagePort } from "node:worker_threads";
 import type { RemoteRequest } from "../../admin/merge/remote-call.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import type { Environment } from "../../config/text/env.ts";
+import type { RowBatch } from "../../history/row-batch.ts";
 import type { StoreRequest, StoreResponse } from "../../store/remote-store.ts";
 
 export interface ThreadData {
@@ -56,7 +57,7 @@ export type FromThread =
   | { readonly kind: "report"; readonly id: number; readonly report: Report }
   | { readonly kind: "log"; readonly text: string }
   /** The main thread owns the history database and writes these rows. */
-  | { readonly kind: "history"; readonly text: string }
+  | { readonly kind: "history"; readonly batch: RowBatch }
   /** The main thread holds the in-memory store, so that all threads share it. */
   | { readonly kind: "store"; readonly question: StoreRequest }
   | { readonly kind: "admin"; readonly request: RemoteRequest; readonly port: MessagePort };

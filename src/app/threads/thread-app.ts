@@ -132,12 +132,13 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   }
 
   /** The main thread limits the number of rows that wait. */
-  function historyRows(): RowQueue {
+  function historyRows(redact: (text: string) => string): RowQueue {
     const rows: RowQueue = new RowQueue({
       clock,
       maxRows: Number.POSITIVE_INFINITY,
-      send(text) {
-        send({ kind: "history", text });
+      redact,
+      send(batch) {
+        send({ kind: "history", batch });
         rows.accepted();
       },
       dropped: () => undefined,
@@ -151,11 +152,11 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     logging.setFormat(settings.logging?.format ?? "text");
     logging.setRedactor(redaction.text);
     const sequence = new Int32Array(data.sequence);
-    const rows = historyRows();
+    const rows = historyRows(redaction.text);
     shutdown.at("measuring", () => rows.flush());
     const records = createRequestRecords(services, config, undefined, undefined, {
       nextSeq: () => Atomics.add(sequence, 0, 1),
-      recorder: historyRecorder(config, (line) => rows.add(line)),
+      recorder: historyRecorder(config, (row) => rows.add(row)),
     });
     keepHistory(services, records.history, shutdown, thread);
     const heap = withSharedLevel(watchHeapAndLog(services), mainLevel);

@@ -14,6 +14,7 @@ import type { MemoryBudget } from "../../base/memory-budget.ts";
 import type { OwnedSharedMemory } from "../../base/shared-memory.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import type { Listener, Topology } from "../../core/topology.ts";
+import type { RowBatch } from "../../history/row-batch.ts";
 import type { LogOutput } from "../../observe/log/log-output.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { bindError, type Listeners } from "../../pipeline/listen/listeners.ts";
@@ -42,7 +43,7 @@ export interface ThreadPoolOptions {
   /** Copies of the UI in worker threads use these endpoints. */
   endpoints(): readonly AdminEndpoint[];
   start(data: ThreadData): Worker;
-  history(text: string): void;
+  history(batch: RowBatch): void;
 }
 
 export interface ThreadPool extends Listeners {
@@ -225,7 +226,7 @@ function requireSuccess(report: Report): Report {
 
 export interface ThreadHandlers {
   log(text: string): void;
-  history(text: string): void;
+  history(batch: RowBatch): void;
   admin(request: RemoteRequest, port: MessagePort): void;
   store(question: StoreRequest): Promise<StoreResponse>;
   ended(reason: string): void;
@@ -246,7 +247,7 @@ export function openThread(worker: Worker, handlers: ThreadHandlers): Thread {
 
   worker.on("message", (message: FromThread) => {
     if (message.kind === "log") handlers.log(message.text);
-    else if (message.kind === "history") handlers.history(message.text);
+    else if (message.kind === "history") handlers.history(message.batch);
     else if (message.kind === "admin") handlers.admin(message.request, message.port);
     else if (message.kind === "store")
       void handlers

@@ -318,3 +318,27 @@ test("the time is linear in the input, whatever it consists of [N19]", () => {
   // 60 MB of text take a second; quadratic work on one of the inputs would take minutes.
   assert.ok((user + system) / 1e6 < 20, `${(user + system) / 1e6} s`);
 });
+
+test("a text is scrubbed if it is long enough to quote a credential", () => {
+  const redaction = createRedaction();
+  const values = [
+    "Bearer 0123456789abcdefghijklmnop",
+    "0123456789abcdefghijklmnop",
+    "session=0123456789abcd; theme=dark",
+    "session=0123456789abcd 0123456789abcdefghijklmnop0123456789",
+    'Digest username="0123456789abcd"',
+    "averylongscheme 0123456789abcdefghijklmnop0123456789",
+    "a\tb 0123456789abcdefghijklmnop",
+    "secret",
+  ];
+  for (const value of values)
+    for (let from = 0; from < value.length; from++)
+      for (let to = from + 1; to <= value.length; to++) {
+        const text = value.slice(from, to);
+        const pairs = ["accept", text, "authorization", value];
+        if (!redaction.couldQuote(text.length, pairs, [])) assert.equal(redaction.scrub(text, pairs), text, value);
+      }
+  assert.equal(redaction.couldQuote(20, ["authorization", values[0] as string], []), false);
+  assert.equal(redaction.couldQuote(26, ["authorization", values[0] as string], []), true);
+  assert.equal(redaction.couldQuote(20, ["accept", "x"], ["0123456789"]), true);
+});

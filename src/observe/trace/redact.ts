@@ -32,6 +32,8 @@ export interface Redaction {
    * Redacts text that may quote the values of these headers or other secrets, for example the reason for a rejection.
    */
   scrub(text: string, pairs: readonly string[], secrets?: readonly string[]): string;
+  /** Returns false if no text of at most `chars` characters can quote the values of these headers or other secrets. */
+  couldQuote(chars: number, pairs: readonly string[], secrets?: readonly string[]): boolean;
   /** Removes secrets of the configuration from any text, for example a log line or the metrics. */
   text(text: string): string;
   headerSetting(name: string, value: string): string;
@@ -90,6 +92,12 @@ export function createRedaction(sensitiveHeaders: readonly string[] = []): Redac
         if (isHidden(pairs[i] as string)) shown = withoutSecrets(shown, secretsIn(pairs[i + 1] as string));
       }
       return configured.hideIn(shown);
+    },
+    couldQuote(chars, pairs, secrets = []) {
+      for (const secret of secrets) if (secret.length <= chars) return true;
+      for (let i = 0; i < pairs.length; i += 2)
+        if (isHidden(pairs[i] as string) && hasSecretWithin(pairs[i + 1] as string, chars)) return true;
+      return false;
     },
     query: shownQuery,
     text: (text) => configured.hideIn(text),
@@ -502,11 +510,26 @@ function credentialCopies(value: string): string[] {
   return [value, credential, ...cookies].filter((one) => one !== "");
 }
 
+const SECRET_SEPARATORS = /[\s=;,"]+/;
+
 function secretsIn(value: string): string[] {
   const space = value.indexOf(" ");
   const credential = space < 0 ? "" : value.slice(space + 1).trim();
-  const parts = value.split(/[\s=;,"]+/).filter((part) => part.length >= MIN_SCRUBBED_PART_CHARS);
+  const parts = value.split(SECRET_SEPARATORS).filter((part) => part.length >= MIN_SCRUBBED_PART_CHARS);
   return [value, credential, ...parts];
+}
+
+/** Returns false if all of `secretsIn` are longer than `chars`. Values of several parts are not examined further. */
+function hasSecretWithin(value: string, chars: number): boolean {
+  const space = value.indexOf(" ");
+  const scheme = space < 0 ? "" : value.slice(0, space);
+  const credential = value.slice(space + 1);
+  return (
+    credential.length <= chars ||
+    scheme.length >= MIN_SCRUBBED_PART_CHARS ||
+    SECRET_SEPARATORS.test(scheme) ||
+    SECRET_SEPARATORS.test(credential)
+  );
 }
 
 function decodeSafely(text: string): string {

@@ -7,7 +7,8 @@ import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import { requestSubject } from "../../core/principal.ts";
 import { celSource, duration } from "../../core/schema.ts";
-import { chargesText, type HistoryRow } from "../../history/history-row.ts";
+import { chargesText, type HistoryRow, type RowValues } from "../../history/history-row.ts";
+import { oneLine } from "../../history/row-batch.ts";
 import { explainRequest } from "../../observe/trace/explain.ts";
 import { type Redaction, redactUrl, shortSessionId } from "../../observe/trace/redact.ts";
 import { type RequestDetail, type RequestRecord, resultOf } from "../../observe/trace/request-record.ts";
@@ -71,27 +72,26 @@ export type HistoryRecorder = (exchange: Exchange, outcome: Outcome, durationMs:
 export interface HistoryRecorderOptions {
   readonly redaction: Redaction;
   readonly team: string | undefined;
-  add(line: string): void;
+  add(row: RowValues): void;
 }
 
 export function createHistoryRecorder({ redaction, team, add }: HistoryRecorderOptions): HistoryRecorder {
   const teamExpression = team === undefined ? undefined : compileExpression(team);
-  return (exchange, outcome, durationMs) => add(historyLine(exchange, outcome, durationMs, redaction, teamExpression));
+  return (exchange, outcome, durationMs) => add(historyRow(exchange, outcome, durationMs, redaction, teamExpression));
 }
 
-/** The line has the order of `COLUMNS`. */
-function historyLine(
+/** Secrets of the configuration are redacted later, once for a text that many rows have in common. */
+function historyRow(
   exchange: Exchange,
   outcome: Outcome,
   durationMs: number,
   redaction: Redaction,
   teamExpression: Expression | undefined,
-): string {
+): RowValues {
   const { attributes, arrived, failure, upstream } = exchange;
   const { mcp, llm, apiKey } = attributes;
   const named = mcp?.tool ?? mcp?.prompt;
-  // These values come from the client or can quote it, so credentials in them are redacted.
-  const given = [
+  const [path, host, requestId, subject, key, team, tool, model, message] = withoutCredentials(exchange, redaction, [
     long(exchange.originalPath),
     short(exchange.originalHost),
     exchange.id,
@@ -101,11 +101,8 @@ function historyLine(
     short(named?.name ?? (mcp?.resource === undefined ? "" : redactUrl(mcp.resource.uri))),
     short(llm?.responseModel ?? llm?.requestModel ?? ""),
     long(failure === undefined ? "" : (failure.detail ?? failure.message)),
-  ];
-  const text = given.join("\n");
-  const shown = redaction.scrub(text, exchange.sentPairs, exchange.credentials.secrets);
-  const [path, host, requestId, subject, key, team, tool, model, message] = shown === text ? given : shown.split("\n");
-  return JSON.stringify([
+  ]);
+  return [
     exchange.recordId,
     exchange.startedAt,
     Math.round(durationMs * 1000),
@@ -143,20 +140,28 @@ function historyLine(
     policiesText(exchange),
     exchange.records.spans?.traceId ?? "",
     chargesText(exchange.limits.spent),
-  ]);
+  ];
+}
+
+type ClientTexts = readonly [string, string, string, string, string, string, string, string, string];
+
+/** Redacts credentials of the request in texts that come from the client or can quote it. */
+function withoutCredentials(exchange: Exchange, redaction: Redaction, texts: ClientTexts): ClientTexts {
+  const { sentPairs, credentials } = exchange;
+  let longest = 0;
+  for (const { length } of texts) if (length > longest) longest = length;
+  if (!redaction.couldQuote(longest, sentPairs, credentials.secrets)) return texts;
+  const text = texts.map(oneLine).join("\n");
+  const shown = redaction.scrub(text, sentPairs, credentials.secrets);
+  return shown === text ? texts : (shown.split("\n") as unknown as ClientTexts);
 }
 
 function short(text: string): string {
-  return oneLine(text.length > MAX_CHARS ? text.slice(0, MAX_CHARS) : text);
+  return text.length > MAX_CHARS ? text.slice(0, MAX_CHARS) : text;
 }
 
 function long(text: string): string {
-  return oneLine(text.length > MAX_LONG_CHARS ? text.slice(0, MAX_LONG_CHARS) : text);
-}
-
-/** Newlines separate the values, and PostgreSQL cannot store NUL characters. */
-function oneLine(text: string): string {
-  return text.includes("\n") || text.includes("\0") ? text.replace(/[\n\0]+/g, " ") : text;
+  return text.length > MAX_LONG_CHARS ? text.slice(0, MAX_LONG_CHARS) : text;
 }
 
 function keyName(apiKey: Exchange["attributes"]["apiKey"]): string {

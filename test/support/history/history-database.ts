@@ -7,7 +7,6 @@ import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { systemClock } from "../../../src/base/clock.ts";
 import type { HistoryEngine } from "../../../src/history/engine.ts";
-import { COLUMNS, type HistoryRow, type RowValues } from "../../../src/history/history-row.ts";
 import { migrate } from "../../../src/history/migrations.ts";
 import { openPostgresEngine } from "../../../src/history/postgres-engine.ts";
 import { openSqliteEngine } from "../../../src/history/sqlite-engine.ts";
@@ -78,16 +77,6 @@ export async function openedDatabase(t: TestContext, kind: HistoryDatabaseKind):
   t.after(() => engine.close());
   await migrate(engine);
   return engine;
-}
-
-const EMPTY = Object.fromEntries(
-  COLUMNS.map((name) => [name, /tokens$|_nano$|_bytes$|_us$|^time$/.test(name) ? 0 : ""]),
-) as unknown as HistoryRow;
-
-export function aRow(fields: Partial<HistoryRow> & Pick<HistoryRow, "id">): RowValues {
-  const common = { status: 200, result: "ok", response_end: "complete", method: "GET", path: "/" };
-  const row: HistoryRow = { ...EMPTY, ...common, ...fields };
-  return COLUMNS.map((name) => row[name]);
 }
 
 export async function usageOf(adminUrl: string, query: string): Promise<UsageReport> {

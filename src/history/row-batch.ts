@@ -1,0 +1,126 @@
+/**
+ * Encodes rows into batches that are cheap to send to another thread. The texts of a batch are numbered, so that a text
+ * that many rows have in common is redacted and sent once.
+ */
+import { COLUMNS, type Column, IS_NUMBER, OWN_TEXT_COLUMNS, type RowValue, type RowValues } from "./history-row.ts";
+
+export interface RowBatch {
+  readonly rows: number;
+  /**
+   * Contains the values of each row in the order of `COLUMNS`. The value of a text column is the number of a line in
+   * `texts`. NaN is null.
+   */
+  readonly values: Float64Array;
+  /** Contains one text per line. The first line is empty. */
+  readonly texts: string;
+}
+
+const FIRST_ROWS = 64;
+const WIDTH = COLUMNS.length;
+
+/** These values come from the client or can quote it. */
+const CLIENT_COLUMNS: readonly Column[] = [
+  "path",
+  "host",
+  "request_id",
+  "subject",
+  "key",
+  "team",
+  "tool",
+  "model",
+  "message",
+];
+
+const IS_REDACTED = COLUMNS.map((name) => CLIENT_COLUMNS.includes(name));
+/** Looking for an earlier copy of these texts would only cost time. */
+const IS_UNIQUE = COLUMNS.map((name) => OWN_TEXT_COLUMNS.includes(name));
+
+export class RowBatchBuilder {
+  readonly #redact: (text: string) => string;
+  #rows = 0;
+  #values = new Float64Array(FIRST_ROWS * WIDTH);
+  #texts = [""];
+  /** Contain the numbers of texts as they were added. */
+  readonly #plain = new Map<string, number>();
+  readonly #redacted = new Map<string, number>();
+
+  /** `redact` is called for the texts of `CLIENT_COLUMNS`, once per batch for a text that several rows have in common. */
+  constructor(redact: (text: string) => string) {
+    this.#redact = redact;
+  }
+
+  get rows(): number {
+    return this.#rows;
+  }
+
+  add(row: RowValues): void {
+    let at = this.#rows * WIDTH;
+    if (at === this.#values.length) this.#grow();
+    const values = this.#values;
+    for (let i = 0; i < WIDTH; i++) {
+      const value = row[i] as RowValue;
+      if (typeof value === "string") values[at++] = value === "" ? 0 : this.#numberOf(value, i);
+      else values[at++] = value ?? Number.NaN;
+    }
+    this.#rows += 1;
+  }
+
+  /** Returns the added rows, and starts with an empty batch. */
+  take(): RowBatch {
+    const values = this.#values.slice(0, this.#rows * WIDTH);
+    const batch = { rows: this.#rows, values, texts: this.#texts.join("\n") };
+    this.#rows = 0;
+    this.#texts = [""];
+    this.#plain.clear();
+    this.#redacted.clear();
+    return batch;
+  }
+
+  #numberOf(text: string, column: number): number {
+    if (IS_UNIQUE[column]) return this.#append(text, column);
+    const numbers = IS_REDACTED[column] ? this.#redacted : this.#plain;
+    const known = numbers.get(text);
+    if (known !== undefined) return known;
+    const number = this.#append(text, column);
+    numbers.set(text, number);
+    return number;
+  }
+
+  #append(text: string, column: number): number {
+    return this.#texts.push(oneLine(IS_REDACTED[column] ? this.#redact(text) : text)) - 1;
+  }
+
+  #grow(): void {
+    const larger = new Float64Array(this.#values.length * 2);
+    larger.set(this.#values);
+    this.#values = larger;
+  }
+}
+
+/** The rows must be redacted already. */
+export function batchOf(rows: readonly RowValues[]): RowBatch {
+  const builder = new RowBatchBuilder((text) => text);
+  for (const row of rows) builder.add(row);
+  return builder.take();
+}
+
+export function batchTexts({ texts }: RowBatch): readonly string[] {
+  return texts.split("\n");
+}
+
+/** `texts` contains the texts of the batch. */
+export function valueAt({ values }: RowBatch, texts: readonly string[], row: number, column: number): RowValue {
+  const value = values[row * WIDTH + column] as number;
+  if (!IS_NUMBER[column]) return texts[value] as string;
+  return Number.isNaN(value) ? null : value;
+}
+
+export function batchRows(batch: RowBatch): RowValues[] {
+  const texts = batchTexts(batch);
+  return Array.from({ length: batch.rows }, (_, row) => COLUMNS.map((_, i) => valueAt(batch, texts, row, i)));
+}
+
+/** Newlines separate texts, and PostgreSQL cannot store NUL characters. */
+export function oneLine(text: string): string {
+  return text.includes("\n") || text.includes("\0") ? text.replace(/[\n\0]+/g, " ") : text;
+}
