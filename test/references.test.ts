@@ -3,8 +3,8 @@
  * that a reader can follow the reference.
  */
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync } from "node:fs";
-import { join, relative } from "node:path";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
 import { test } from "node:test";
 
 const root = process.cwd();
@@ -71,6 +71,18 @@ test("every reference in a comment resolves", () => {
     commentsOf(readFileSync(join(root, path), "utf8"))
       .flatMap((comment) => brokenReferences(comment, repository))
       .map((cited) => `${path}: ${cited}`),
+  );
+  assert.deepEqual(broken, []);
+});
+
+test("every relative import of a script resolves", () => {
+  const scripts = openRepository().paths.filter((path) => /^(?:test|scripts|bench)\/.*\.mjs$/.test(path));
+  assert.ok(scripts.length > 50, "the scripts were found");
+  const broken = scripts.flatMap((path) =>
+    [...readFileSync(join(root, path), "utf8").matchAll(/^(?:import|export)\b[^;]*? from "(\.[^"]+\.mjs)";$/gm)]
+      .map(([, specifier]) => specifier as string)
+      .filter((specifier) => !existsSync(join(root, dirname(path), specifier)))
+      .map((specifier) => `${path}: ${specifier}`),
   );
   assert.deepEqual(broken, []);
 });

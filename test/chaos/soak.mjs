@@ -1,7 +1,8 @@
 /**
- * `npm run soak [-- --minutes N --seed S]`: steady mixed traffic, sessions that are deleted and abandoned, a reload every
- * minute, and nothing that breaks. The used heap (after a collection) may grow by 1 MiB over the last two thirds, the
- * resident memory by 10 MiB, descriptors and children not at all; no request may fail.
+ * `npm run soak [-- --minutes N --seed S --workers W --history 1]`: steady mixed traffic, sessions that are deleted and
+ * abandoned, a reload every minute, and nothing that breaks. The used heap (after a collection) may grow by 1 MiB over
+ * the last two thirds, the resident memory by 10 MiB, descriptors and children not at all; no request may fail. With
+ * `--history 1`, requests are also recorded in SQLite, and no row may be dropped or left waiting.
  */
 import { renameSync, writeFileSync } from "node:fs";
 import { installIfMissing, step } from "../../scripts/steps.mjs";
@@ -24,25 +25,32 @@ const KEPT_MS = 6_000;
 const flags = parseFlags(process.argv.slice(2), {
   minutes: { byDefault: 10, min: 0.5, max: 7 * 24 * 60 },
   seed: { byDefault: 1, min: 0, max: 2 ** 32 - 1 },
+  /** Of each kind of traffic. */
+  workers: { byDefault: 2, min: 1, max: 100 },
+  history: { byDefault: 0, min: 0, max: 1 },
 });
 installIfMissing();
 step("build", process.execPath, ["scripts/build.mjs"]);
 
-const world = await openWorld();
+const hasHistory = flags.history === 1;
+const world = await openWorld({ hasHistory });
 // Nothing is left behind when the run is given up.
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => world.close().finally(() => process.exit(130)));
 const { pid } = world.gateway.child;
 console.log(`${flags.minutes} minutes, gateway ${pid}`);
 const ledger = openLedger();
-const traffic = startTraffic(world, ledger, openRandom(flags.seed));
+const traffic = startTraffic(world, ledger, openRandom(flags.seed), flags.workers);
 let reloads = 0;
 const reloading = setInterval(() => {
   writeFileSync(`${world.config.file}~`, world.config.text(`reload ${++reloads}`));
   renameSync(`${world.config.file}~`, world.config.file);
 }, RELOAD_EVERY_MS);
 
+const historyStatus = async () => (await fetch(`${world.adminUrl}/debug/usage/status`)).json();
 const samples = [];
-const endMs = Date.now() + flags.minutes * 60_000;
+const unwritten = [];
+const startedMs = Date.now();
+const endMs = startedMs + flags.minutes * 60_000;
 while (Date.now() < endMs && world.gateway.crash === undefined) {
   await pause(Math.max(5_000, (flags.minutes * 60_000) / SAMPLES));
   await traffic.hold();
@@ -50,16 +58,23 @@ while (Date.now() < endMs && world.gateway.crash === undefined) {
   await pause(KEPT_MS);
   const sample = {
     heapBytes: await world.gateway.inspector.usedHeapBytes(),
+    externalBytes: await world.gateway.inspector.externalBytes(),
     residentBytes: residentBytes(pid),
     descriptors: descriptors(pid),
     children: childrenOf(pid).length,
     counted: await countedChildren(world),
   };
+  const history = hasHistory ? await historyStatus() : undefined;
   traffic.release();
   samples.push(sample);
+  const minute = ((Date.now() - startedMs) / 60_000).toFixed(1);
   console.log(
-    `heap ${mib(sample.heapBytes)}, resident ${mib(sample.residentBytes)}, descriptors ${sample.descriptors}, children ${sample.children}, counted ${sample.counted}`,
+    `minute ${minute}: heap ${mib(sample.heapBytes)}, external ${mib(sample.externalBytes)}, resident ${mib(sample.residentBytes)}, descriptors ${sample.descriptors}, children ${sample.children}, counted ${sample.counted}`,
   );
+  if (history === undefined) continue;
+  const { queuedRows, spoolBytes, written, spooled, dropped } = history;
+  console.log(`  history: ${written} rows written, ${spooled} spooled, ${dropped} dropped, ${queuedRows} in the queue`);
+  if (queuedRows + spoolBytes + dropped > 0) unwritten.push(`rows were not written: ${JSON.stringify(history)}`);
 }
 clearInterval(reloading);
 await traffic.stop();
@@ -67,6 +82,7 @@ const { isEnded, orphans } = await world.close();
 
 ledger.judge();
 const { broken } = ledger;
+broken.push(...unwritten);
 if (world.gateway.crash !== undefined) broken.push(`the gateway ended: ${world.gateway.crash}`);
 if (!isEnded) broken.push("the gateway did not end within 15 s of SIGTERM");
 if (orphans > 0) broken.push(`${orphans} MCP servers outlived the gateway`);

@@ -10,12 +10,12 @@ export const LIMIT = { requests: 20, burst: 10 };
 export const IDLE_SECONDS = 5;
 export const ISSUER = "http://issuer.chaos.test";
 
-export function configText({ ports, links, webHost, mark, note = "" }) {
+export function configText({ ports, links, webHost, mark, historyFolder, note = "" }) {
   return `# ${note}
 config:
   adminAddr: 127.0.0.1:${ports.admin}
   allowConfigEdit: true
-  logging: { level: "info,access=off" }
+  logging: { level: "info,access=off" }${historyFolder === undefined ? "" : `\n  history: { folder: "${historyFolder}" }`}
 gateways:
   default: { port: ${ports.gateway}, address: 127.0.0.1 }
 routes:

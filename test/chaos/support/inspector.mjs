@@ -52,6 +52,8 @@ export async function openInspector(url) {
       await send("HeapProfiler.collectGarbage");
       return (await send("Runtime.getHeapUsage")).usedSize;
     },
+    /** Bytes outside of the heap that objects of the main thread own, for example buffers. */
+    externalBytes: () => evaluate("process.memoryUsage().external"),
     /** The wall clock reads this much more than the system's; timers and the monotonic clock go on undisturbed. */
     moveClock: (milliseconds) =>
       evaluate(`globalThis.chaosNow ??= Date.now; Date.now = () => globalThis.chaosNow() + (${milliseconds}); 0`),

@@ -13,13 +13,12 @@ import { pause } from "./world.mjs";
 
 /** Each has a `name`, and `once(world, random)`, which throws when the answer fails or is wrong. */
 const KINDS = [http, stream, websocket, mcpStdio, mcpHttp, llm, jwt, limited];
-const WORKERS = 2;
 
-export function startTraffic(world, ledger, random) {
+export function startTraffic(world, ledger, random, workersPerKind = 2) {
   let isStopped = false;
   let hold;
   let busy = 0;
-  const workers = KINDS.flatMap((kind) => Array.from({ length: WORKERS }, () => work(kind)));
+  const workers = KINDS.flatMap((kind) => Array.from({ length: workersPerKind }, () => work(kind)));
 
   async function work({ name, once }) {
     while (!isStopped) {

@@ -21,7 +21,7 @@ const ROOT = dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url)))));
 const DISK_SIZE = "16m";
 const ROLES = ["web", "mcp", "llm", "llm2", "keys"];
 
-export async function openWorld() {
+export async function openWorld({ hasHistory = false } = {}) {
   const folder = mkdtempSync(join(tmpdir(), "gateway-chaos-"));
   const disk = join(folder, "disk");
   mkdirSync(disk);
@@ -50,6 +50,8 @@ export async function openWorld() {
       links: Object.fromEntries(ROLES.map((role) => [role, links[role].port])),
       webHost: names === undefined ? "127.0.0.1" : NAME,
       mark,
+      // The small disk has no room for the history.
+      historyFolder: hasHistory ? join(folder, "history") : undefined,
       note,
     });
   writeFileSync(file, text("as it began"));
