@@ -5,11 +5,12 @@
  */
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { Agent, get, request as httpRequestOf } from "node:http";
+import { Agent, get } from "node:http";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { httpRequest, sendLoad } from "../support/load.mjs";
+import { p99Of, percentile, sendPaced } from "../support/paced-load.mjs";
 import { freePort, start } from "../support/process.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -103,37 +104,15 @@ routes:
 `;
 }
 
-/** So many requests per second, each sent at its time whatever became of the others. */
 function pacedLoad(port, agent, samples) {
-  return new Promise((resolve) => {
-    const startedMs = performance.now();
-    let sent = 0;
-    let open = 0;
-    const timer = setInterval(() => {
-      const dueMs = performance.now() - startedMs;
-      for (; sent < Math.min(dueMs, WINDOW_MS) * (PER_SECOND / 1000); sent++) {
-        open += 1;
-        const at = performance.now();
-        const headers = { "x-api-key": "key-of-alice-12345", "x-a": "1" };
-        const asked = httpRequestOf({ port, host: "127.0.0.1", agent, headers }, (answer) => {
-          answer.resume();
-          answer.on("end", () => {
-            samples.push({ atMs: at, ms: performance.now() - at });
-            done();
-          });
-        });
-        asked.on("error", done);
-        asked.end();
-      }
-      if (dueMs >= WINDOW_MS) {
-        clearInterval(timer);
-        if (open === 0) resolve();
-      }
-    }, 5);
-    function done() {
-      open -= 1;
-      if (open === 0 && performance.now() - startedMs >= WINDOW_MS) resolve();
-    }
+  const headers = { "x-api-key": "key-of-alice-12345", "x-a": "1" };
+  return sendPaced({
+    port,
+    agent,
+    headers,
+    perSecond: PER_SECOND,
+    samples,
+    isOver: (elapsedMs) => elapsedMs >= WINDOW_MS,
   });
 }
 
@@ -145,18 +124,6 @@ async function rehearse(adminPort, text) {
   return { ...report, wallMs: performance.now() - startedMs };
 }
 
-function p99Of(samples) {
-  return percentile(
-    samples.map(({ ms }) => ms),
-    0.99,
-  );
-}
-
 function shown(values) {
   return values.map((value) => value.toFixed(1)).join(" ");
-}
-
-function percentile(values, share) {
-  const sorted = [...values].sort((one, other) => one - other);
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
 }
