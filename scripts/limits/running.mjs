@@ -78,6 +78,15 @@ export const RUNNING_LIMITS = {
   ],
   "Trace, logs and metrics": [
     [
+      "MAX_ADDED_ATTRIBUTES",
+      "pipeline/records/span-attributes.ts",
+      "attributes of `config.telemetry.otlp.attributes` on a span",
+      "the rest is omitted",
+    ],
+    ["MAX_ATTRIBUTE_CHARS", "pipeline/records/span-attributes.ts", "the value of such an attribute", "cut"],
+    ["MAX_PROMPT_BYTES", "pipeline/records/llm-content.ts", "a request whose `llm.prompt` is read", "it is absent"],
+    ["MAX_COMPLETION_CHARS", "pipeline/records/llm-content.ts", "`llm.completion`", "cut"],
+    [
       "MAX_LINES",
       "observe/log/unexpected-errors.ts",
       "log lines of unexpected errors in 10 s",

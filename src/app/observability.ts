@@ -14,14 +14,21 @@ import { openRotatingFile } from "../observe/log/rotating-file.ts";
 import { createKeptTraces, type KeptTraces } from "../observe/trace/kept-traces.ts";
 import { createTraceHub, type TraceHub } from "../observe/trace/trace.ts";
 import type { ListenersEnv } from "../pipeline/listen/listeners.ts";
-import { type AccessLogCopy, compileAccessFields, createAccessLog } from "../pipeline/records/access-log.ts";
+import {
+  type AccessFields,
+  type AccessLogCopy,
+  compileAccessFields,
+  createAccessLog,
+} from "../pipeline/records/access-log.ts";
 import { type Audit, createAudit } from "../pipeline/records/audit.ts";
 import { createHistoryRecorder, type HistoryRecorder } from "../pipeline/records/history-record.ts";
+import { recordCompletion, recordPrompt } from "../pipeline/records/llm-content.ts";
 import { createMirrorRecords, type MirrorRecords } from "../pipeline/records/mirror-report.ts";
 import { createRecentRequests, type RecentRequests } from "../pipeline/records/recent-requests.ts";
 import { createRequestHistory, type RequestHistory } from "../pipeline/records/request-history.ts";
 import { createRequestMetrics } from "../pipeline/records/request-metrics.ts";
 import { createShadowRecords, type ShadowRecords } from "../pipeline/records/shadow-report.ts";
+import { compileSpanAttributes } from "../pipeline/records/span-attributes.ts";
 import { createTrafficHistory, HISTORY_SECONDS, type TrafficHistory } from "../pipeline/records/traffic-history.ts";
 import { storeNamespace } from "../store/store.ts";
 import type { OtlpSettings } from "../telemetry/settings.ts";
@@ -123,10 +130,10 @@ export function createRequestRecords(
     kept,
     ...(nextSeq ? { nextSeq } : {}),
   });
-  const accessLog = createAccessLog(logger.for("access"), {
-    copy: logCopy(clock, telemetry),
-    own: process.logging?.access && compileAccessFields(process.logging.access, redaction),
-  });
+  const own = process.logging?.access && compileAccessFields(process.logging.access, redaction);
+  const accessLog = createAccessLog(logger.for("access"), { copy: logCopy(clock, telemetry), own });
+  const needsPrompt = neededBy("llm.prompt", own, telemetry);
+  const needsCompletion = neededBy("llm.completion", own, telemetry);
   const requestHistory = createRequestHistory(redaction);
   const shadow = createShadowRecords(metrics, clock.now());
   const mirrors = createMirrorRecords(metrics, clock.now());
@@ -141,15 +148,17 @@ export function createRequestRecords(
     history,
     kept,
     trace:
-      telemetry === undefined && audit === undefined
+      telemetry === undefined && audit === undefined && needsCompletion === undefined
         ? recent.begin
         : (exchange) => {
             telemetry?.begin(exchange);
             audit?.begin(exchange);
+            if (needsCompletion?.(exchange)) recordCompletion(exchange);
             return recent.begin(exchange);
           },
     settled(exchange, outcome) {
       const durationMs = clock.monotonicMs() - exchange.startedMs;
+      if (needsPrompt?.(exchange)) recordPrompt(exchange);
       if (!exchange.records.isQuiet) {
         countRequest(exchange, outcome, durationMs);
         history.count(exchange, outcome, durationMs);
@@ -165,6 +174,16 @@ export function createRequestRecords(
     },
     defect: (exchange, error) => unexpected.report("request", error, { id: exchange.id, route: exchange.route }),
   };
+}
+
+/** Returns undefined if no record reads the attribute. Span attributes are evaluated only for sampled requests. */
+function neededBy(
+  path: string,
+  own: AccessFields | undefined,
+  telemetry: Pick<Telemetry, "reads"> | undefined,
+): ((exchange: Exchange) => boolean) | undefined {
+  if (own?.reads(path)) return () => true;
+  return telemetry?.reads(path) ? ({ records }) => records.spans !== undefined : undefined;
 }
 
 function logCopy(clock: Clock, telemetry: Pick<Telemetry, "log"> | undefined): AccessLogCopy | undefined {
@@ -229,7 +248,9 @@ export async function loadTelemetry(
   if (settings === undefined) return undefined;
   const { openTelemetry } = await import("../telemetry/telemetry.ts");
   const env = { clock, metrics, logger: logger.for("telemetry"), hostName: hostname(), ...rest };
-  const telemetry = openTelemetry(settings, env);
+  const { attributes } = settings;
+  const spanAttributes = attributes && compileSpanAttributes(attributes, rest.redaction, metrics);
+  const telemetry = openTelemetry(settings, { ...env, spanAttributes });
   return { ...telemetry, close: () => telemetry.close(CLOSE_LIMIT_MS) };
 }
 

@@ -146,6 +146,8 @@ class ExchangeRecords {
   mirrored: Mirrored | undefined = undefined;
   /** True for a request of the web UI that is not recorded. */
   isQuiet = false;
+  /** Called when the backend's response head arrives, if a record contains the text of the response. */
+  watchResponse: ((response: GatewayResponse) => void) | undefined = undefined;
 }
 
 class ExchangeCredentials {

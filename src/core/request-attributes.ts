@@ -70,6 +70,14 @@ export class LlmCallAttributes {
   cost?: number;
   /** The count is set only if the request caused more than one provider call. */
   providerCalls?: number;
+  /** The prompt and the completion are set when the request has ended, if an expression of a record reads them. */
+  prompt?: readonly LlmMessage[];
+  completion?: readonly string[];
+}
+
+export interface LlmMessage {
+  readonly role: string;
+  readonly content: string;
 }
 
 export interface LlmAttributes extends LlmCallAttributes {

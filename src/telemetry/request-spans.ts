@@ -34,6 +34,7 @@ import type { Outcome } from "../core/policy.ts";
 import type { LlmAttributes, McpAttributes } from "../core/request-attributes.ts";
 import { type Redaction, redactUrl, shortSessionId } from "../observe/trace/redact.ts";
 import type { RecordedAttempt, RecordedPhase, RequestSpans } from "../observe/trace/request-spans.ts";
+import type { AddedAttributes, SpanAttributes } from "./added-attributes.ts";
 import { type Attributes, hrTime, type ReadableSpan, type Resource, SCOPE, spanContext } from "./signals.ts";
 
 const KIND = { internal: 0, server: 1, client: 2 } as const;
@@ -44,6 +45,8 @@ const MESSAGE_CHARS = 500;
 interface SpanListEnv {
   readonly redaction: Redaction;
   readonly resource: Resource;
+  readonly added: SpanAttributes | undefined;
+  readonly removed: ReadonlySet<string>;
   newSpanId(): string;
 }
 
@@ -59,7 +62,7 @@ interface SpanPart {
 }
 
 export function requestSpanList(
-  { redaction, resource, newSpanId }: SpanListEnv,
+  { redaction, resource, newSpanId, added, removed }: SpanListEnv,
   exchange: Exchange,
   noted: RequestSpans,
   outcome: Outcome,
@@ -68,10 +71,13 @@ export function requestSpanList(
   const toEpoch = exchange.startedAt - exchange.startedMs;
   const scrub = (text: string): string =>
     redaction.scrub(text, exchange.arrived.headers.pairs, exchange.credentials.secrets).slice(0, MESSAGE_CHARS);
-  const finish = (part: SpanPart): ReadableSpan => asReadable(part, noted, resource, toEpoch, scrub);
+  const finish = (part: SpanPart): ReadableSpan => {
+    for (const name of removed) delete part.attributes[name];
+    return asReadable(part, noted, resource, toEpoch, scrub);
+  };
   const request = requestPart(exchange, noted, outcome, endMs, redaction);
   const call = describeCall(exchange, outcome, noted.isDetailed ? {} : request.attributes);
-  const spans = [finish(request)];
+  const spans = [withAdded(finish(request), added?.of(exchange))];
   if (!noted.isDetailed) return spans;
   for (const phase of noted.phases) {
     const part = phasePart(exchange, noted, phase, newSpanId(), endMs);
@@ -87,6 +93,16 @@ export function requestSpanList(
     spans.push(finish(attemptPart(exchange, attempt, i, hasCall ? callId : noted.spanId, endMs)));
   });
   return spans;
+}
+
+function withAdded(span: ReadableSpan, added: AddedAttributes | undefined): ReadableSpan {
+  if (added === undefined) return span;
+  return {
+    ...span,
+    name: added.name ?? span.name,
+    attributes: { ...span.attributes, ...added.attributes },
+    droppedAttributesCount: added.omitted,
+  };
 }
 
 function requestPart(

@@ -3,7 +3,7 @@
  * the share of requests that are traced.
  */
 import { z } from "zod";
-import { duration, headerName, headerValue } from "../core/schema.ts";
+import { celSource, duration, headerName, headerValue } from "../core/schema.ts";
 
 export const SIGNALS = ["traces", "metrics", "logs"] as const;
 export type Signal = (typeof SIGNALS)[number];
@@ -57,6 +57,16 @@ const otlp = z.strictObject({
     .record(z.string().min(1).max(255), z.string().max(1024))
     .optional()
     .describe("Resource attributes of all exported data, for example `deployment.environment.name: prod`."),
+  attributes: z
+    .record(z.string().min(1).max(255), celSource())
+    .optional()
+    .describe(
+      "Attributes of the request's span, as names and CEL expressions, for example `tenant: jwt.tenant`. `span.name` is the name of the span. Members of a map become attributes of their own.",
+    ),
+  removeAttributes: z
+    .array(z.string().min(1).max(255))
+    .optional()
+    .describe("Attributes that the gateway sets and that spans must not have, for example `user_agent.original`."),
   metricsInterval: duration()
     .refine((ms) => ms >= 1000, "expected at least 1s")
     .default(60_000)

@@ -11,6 +11,7 @@ import type { Metrics } from "../observe/log/metrics.ts";
 import type { Redaction } from "../observe/trace/redact.ts";
 import { RequestSpans } from "../observe/trace/request-spans.ts";
 import { formatTraceparent, parseTraceparent, usableTracestate } from "../observe/trace/trace-context.ts";
+import type { SpanAttributes } from "./added-attributes.ts";
 import { createExportQueue, createOtlpSenders, type ExportQueue } from "./otlp-export.ts";
 import { requestSpanList } from "./request-spans.ts";
 import type { OtlpSettings, Signal } from "./settings.ts";
@@ -34,12 +35,16 @@ export interface TelemetryEnv {
   readonly ids: IdSource;
   readonly version: string;
   readonly hostName: string;
+  /** The value is undefined unless `config.telemetry.otlp.attributes` is set. */
+  readonly spanAttributes?: SpanAttributes | undefined;
   random(): number;
 }
 
 export interface Telemetry {
   begin(exchange: Exchange): void;
   settled(exchange: Exchange, outcome: Outcome): void;
+  /** Returns whether a configured span attribute reads this CEL attribute. */
+  reads(path: string): boolean;
   /** The function is undefined if log records are not exported. */
   readonly log: ((entry: LogEntry) => void) | undefined;
   close(limitMs: number): Promise<void>;
@@ -65,7 +70,13 @@ export function openTelemetry(settings: OtlpSettings, env: TelemetryEnv): Teleme
   });
   const logs: ExportQueue<ReadableLogRecord> = createExportQueue({ clock, send: senders.logs.send, ...count("logs") });
   const newSpanId = (): string => ids.hex(SPAN_BYTES);
-  const spanEnv = { redaction, resource, newSpanId };
+  const spanEnv = {
+    redaction,
+    resource,
+    newSpanId,
+    added: env.spanAttributes,
+    removed: new Set(settings.removeAttributes),
+  };
 
   const metricCounts = count("metrics");
   let isFailing = false;
@@ -95,6 +106,7 @@ export function openTelemetry(settings: OtlpSettings, env: TelemetryEnv): Teleme
 
   return {
     begin: createSampling(settings, env),
+    reads: (path) => env.spanAttributes?.reads(path) === true,
     settled(exchange, outcome) {
       const { spans: noted } = exchange.records;
       if (noted === undefined) return;

@@ -138,6 +138,68 @@ test("one span per request where only that is asked for; it says what the call w
   assert.equal(seen[0]?.traceparent, `00-${spans[1]?.traceId}-${spans[1]?.spanId}-01`);
 });
 
+test("expressions add attributes to the request span, name it, and remove others", async (t) => {
+  const { collector, gateway, exported } = await setUp(t, (collector) => ({
+    ...http(collector),
+    spans: "request",
+    attributes: {
+      "span.name": '"openai.chat"',
+      "gen_ai.system": "llm.provider",
+      "gen_ai.prompt": "llm.prompt",
+      "gen_ai.completion": 'llm.completion.map(c, {"role": "assistant", "content": c})',
+      "gen_ai.usage.completion_tokens": "llm.outputTokens",
+      "llm.is_streaming": "llm.streaming",
+      tags: '["a", "b"]',
+      caller: '"key " + request.headers["authorization"]',
+      missing: "jwt.sub",
+    },
+    removeAttributes: ["user_agent.original"],
+  }));
+  const send = (stream: boolean) =>
+    fetch(`${gateway.url()}/v1/chat/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json", authorization: "Bearer very-secret-token" },
+      body: JSON.stringify({
+        model: "demo-model",
+        stream,
+        messages: [
+          { role: "system", content: "Be brief." },
+          {
+            role: "user",
+            content: [
+              { type: "text", text: "hello " },
+              { type: "text", text: "there" },
+            ],
+          },
+        ],
+      }),
+    }).then((response) => response.text());
+  const answer = JSON.parse(await send(false));
+  await send(true);
+  const spans = await exported();
+  assert.equal(spans.length, 2);
+  for (const [i, { name, attributes }] of spans.entries()) {
+    assert.equal(name, "openai.chat");
+    assert.equal(attributes["gen_ai.system"], "demo");
+    assert.deepEqual(
+      [0, 1].map((n) => [attributes[`gen_ai.prompt.${n}.role`], attributes[`gen_ai.prompt.${n}.content`]]),
+      [
+        ["system", "Be brief."],
+        ["user", "hello there"],
+      ],
+    );
+    assert.equal(attributes["gen_ai.completion.0.role"], "assistant");
+    assert.equal(attributes["gen_ai.completion.0.content"], answer.choices[0].message.content);
+    assert.equal(attributes["gen_ai.usage.completion_tokens"], attributes["gen_ai.usage.output_tokens"]);
+    assert.equal(attributes["llm.is_streaming"], i === 1);
+    assert.deepEqual(attributes.tags, ["a", "b"]);
+    assert.ok(!JSON.stringify(attributes).includes("very-secret-token"));
+    assert.ok(!("missing" in attributes) && !("user_agent.original" in attributes));
+  }
+  const [omitted] = collector.metrics().get("gateway_span_attribute_errors_total").sum.dataPoints;
+  assert.equal(omitted.asDouble, 2);
+});
+
 test("MCP calls are spans, and servers find the context in _meta", async (t) => {
   const legacy = await startRecordingServer("legacy");
   t.after(() => legacy.close());

@@ -32,6 +32,8 @@ const ALWAYS = "always";
 const RESPONSE = "once the response headers have arrived";
 const LLM_REQUEST = "LLM requests, once the body has been read; `authorization` waits for it";
 const LLM_RESPONSE = "LLM requests, once the response has ended";
+const LLM_RECORD =
+  "LLM requests, in `config.logging.access` and `config.telemetry.otlp.attributes`, once the response has ended";
 const A2A_REQUEST = "calls to A2A agents, once the body has been read; `authorization` and limits wait for it";
 const MCP_REQUEST = "MCP requests, once the body has been read; `authorization` and limits wait for it";
 
@@ -196,6 +198,18 @@ export const ATTRIBUTES: readonly Attribute[] = [
       ),
       field("llm.reasoningTokens", "int", "Tokens that the model spent on reasoning.", LLM_RESPONSE),
       field("llm.cost", "double", "The cost of the call, if a price list contains the model.", LLM_RESPONSE),
+      field(
+        "llm.prompt",
+        "list",
+        "The messages of the request as the client sent them, up to 2 MiB: maps with `role` and `content`.",
+        LLM_RECORD,
+      ),
+      field(
+        "llm.completion",
+        "list",
+        "One string: the text of the response, including reasoning and arguments of tools, up to 65,536 characters.",
+        LLM_RECORD,
+      ),
     ],
   },
   {

@@ -5,7 +5,16 @@ import { asList, asObject, type Conversion, defined, isObject, leaveOutOthers, t
 
 const NO_COUNTERPART = "there is no counterpart";
 const TRACING = ["otlpEndpoint", "otlpProtocol", "headers", "randomSampling", "clientSampling", "path", "fields"];
-const FRONTEND_TRACING = ["host", "protocol", "randomSampling", "clientSampling", "path", "attributes", "resources"];
+const FRONTEND_TRACING = [
+  "host",
+  "protocol",
+  "randomSampling",
+  "clientSampling",
+  "path",
+  "attributes",
+  "remove",
+  "resources",
+];
 
 /** Returns the section `config`, or undefined if the source has no `config` and there are no fields to set. */
 export function processOf(config: unknown, frontendPolicies: unknown, conversion: Conversion): Values | undefined {
@@ -66,7 +75,7 @@ function processOtlp(tracing: Values, conversion: Conversion): Values {
   const at = "config.tracing.";
   const { otlpEndpoint, otlpProtocol, headers, fields } = tracing;
   leaveOutOthers(conversion, at, tracing, TRACING, NO_COUNTERPART);
-  leaveOutOthers(conversion, `${at}fields.`, asObject(fields), ["add"], NO_COUNTERPART);
+  leaveOutOthers(conversion, `${at}fields.`, asObject(fields), ["add", "remove"], NO_COUNTERPART);
   const protocol = otlpProtocol ?? "grpc";
   return defined({
     endpoint: withPath(String(otlpEndpoint ?? ""), protocol, tracing.path, `${at}path`, conversion),
@@ -74,7 +83,7 @@ function processOtlp(tracing: Values, conversion: Conversion): Values {
     headers,
     signals: ["traces"],
     sampling: samplingOf(tracing, at, conversion),
-    attributes: attributesOf(asObject(fields).add),
+    ...attributesOf(asObject(fields).add, asObject(fields).remove, `${at}fields.remove`, conversion),
   });
 }
 
@@ -92,7 +101,7 @@ function frontendOtlp(tracing: Values, conversion: Conversion): Values | undefin
     protocol,
     signals: ["traces"],
     sampling: samplingOf(tracing, at, conversion),
-    attributes: attributesOf(tracing.attributes),
+    ...attributesOf(tracing.attributes, tracing.remove, `${at}remove`, conversion),
     resource: resourcesOf(asObject(tracing.resources), `${at}resources.`, conversion),
   });
 }
@@ -130,8 +139,29 @@ function ratioOf(value: unknown): number | undefined {
   return number >= 0 && number <= 1 ? number : undefined;
 }
 
-function attributesOf(value: unknown): Values | undefined {
-  return isObject(value) && Object.keys(value).length > 0 ? value : undefined;
+/** Strings in an expression stay as they are. */
+const FLATTEN = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|(?<![\w.])flatten(?:Recursive)?(?=\()/g;
+
+/**
+ * agentgateway has one span per request. Here, members of a map always become attributes of their own, so `flatten` is
+ * not needed.
+ */
+function attributesOf(add: unknown, remove: unknown, at: string, conversion: Conversion): Values {
+  const added = Object.entries(asObject(add)).map(([name, source]): [string, unknown] => [
+    name,
+    typeof source === "string"
+      ? source.replaceAll(FLATTEN, (text) => (text.startsWith("flatten") ? "" : text))
+      : source,
+  ]);
+  const removed = asList(remove).map(String);
+  if (removed.length > 0)
+    conversion.differs.push(`${at}: some attributes have other names here (docs/monitor.md#spans)`);
+  if (added.length === 0 && removed.length === 0) return {};
+  return defined({
+    spans: "request",
+    attributes: added.length === 0 ? undefined : Object.fromEntries(added),
+    removeAttributes: removed.length === 0 ? undefined : removed,
+  });
 }
 
 /** agentgateway's resource attributes are CEL expressions. Here they are strings, so only literals can be converted. */

@@ -93,6 +93,7 @@ export class Delivery {
     const response: GatewayResponse = { status, headers, source: "upstream" };
     this.#exchange.response = response;
     this.#exchange.observeResponse?.(response);
+    this.#exchange.records.watchResponse?.(response);
     const observer = this.#exchange.records.audit?.answered(
       status,
       headers.get("content-type"),

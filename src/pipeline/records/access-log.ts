@@ -16,6 +16,8 @@ export interface AccessSettings {
 }
 
 export interface AccessFields {
+  /** Returns whether an expression reads this attribute, for example `llm.prompt`. */
+  reads(path: string): boolean;
   passes(exchange: Exchange): boolean;
   addTo(fields: Record<string, LogValue>, exchange: Exchange): void;
 }
@@ -24,6 +26,7 @@ export function compileAccessFields({ fields = {}, filter }: AccessSettings, red
   const own = Object.entries(fields).map(([name, source]) => [name, compileExpression(source)] as const);
   const keeps = filter === undefined ? undefined : compileExpression(filter);
   return {
+    reads: (path) => keeps?.reads(path) === true || own.some(([, expression]) => expression.reads(path)),
     passes(exchange) {
       if (keeps === undefined) return true;
       const result = keeps.evaluate(exchange.celAttributes);

@@ -1,0 +1,76 @@
+/**
+ * Evaluates the expressions of `config.telemetry.otlp.attributes` when a sampled request has ended.
+ */
+
+import { type CelOutput, compileExpression, createBudget } from "../../cel/expression.ts";
+import type { Metrics } from "../../observe/log/metrics.ts";
+import { REDACTED, type Redaction } from "../../observe/trace/redact.ts";
+import { isSensitiveName } from "../../observe/trace/sensitive-names.ts";
+import type { AddedAttributes, AttributeValue, SpanAttributes } from "../../telemetry/added-attributes.ts";
+import { shown } from "./access-log.ts";
+
+/** This is the default limit of OpenTelemetry's SDKs. */
+const MAX_ADDED_ATTRIBUTES = 128;
+const MAX_ATTRIBUTE_CHARS = 16 * 1024;
+/** The attribute with this name is the name of the span. */
+const SPAN_NAME = "span.name";
+
+export function compileSpanAttributes(
+  sources: Readonly<Record<string, string>>,
+  redaction: Redaction,
+  metrics: Metrics,
+): SpanAttributes {
+  const expressions = Object.entries(sources).map(([name, source]) => [name, compileExpression(source)] as const);
+  const failed = metrics.counter(
+    "gateway_span_attribute_errors_total",
+    "Span attributes that were omitted, because their expression had no value for the request.",
+    ["attribute"],
+  );
+  return {
+    reads: (path) => expressions.some(([, expression]) => expression.reads(path)),
+    of(exchange) {
+      const added = new Added((text) => shown(text, exchange, redaction, { maxChars: MAX_ATTRIBUTE_CHARS }));
+      const budget = createBudget();
+      for (const [name, expression] of expressions) {
+        const result = expression.evaluate(exchange.celAttributes, budget);
+        if (!result.ok) failed.labels(name).add(1);
+        else if (name === SPAN_NAME && typeof result.value === "string") added.name = added.shown(result.value);
+        else added.put(name, result.value);
+      }
+      return added;
+    },
+  };
+}
+
+class Added implements AddedAttributes {
+  readonly attributes: Record<string, AttributeValue> = {};
+  readonly shown: (text: string) => string;
+  name: string | undefined = undefined;
+  omitted = 0;
+  #count = 0;
+
+  constructor(shown: (text: string) => string) {
+    this.shown = shown;
+  }
+
+  /** An attribute cannot be a map, so each member of a map, or of a list with maps, becomes one attribute. */
+  put(name: string, value: CelOutput): void {
+    if (value === null) return;
+    if (typeof value === "string") this.#set(name, this.shown(value));
+    else if (typeof value !== "object") this.#set(name, value);
+    else if (Array.isArray(value) && value.every(isString)) this.#set(name, value.map(this.shown));
+    else
+      for (const [key, member] of Object.entries(value))
+        this.put(`${name}.${key}`, isSensitiveName(key, "json") ? REDACTED : member);
+  }
+
+  #set(name: string, value: AttributeValue): void {
+    this.#count += 1;
+    if (this.#count > MAX_ADDED_ATTRIBUTES) this.omitted += 1;
+    else this.attributes[name] = value;
+  }
+}
+
+function isString(value: CelOutput): value is string {
+  return typeof value === "string";
+}
