@@ -122,6 +122,7 @@ export function* prepareConfigInSteps(
   }
   const checked = checkConfig(config);
   const warnings = [
+    ...loaded.warnings,
     ...attached.problems,
     ...(joined?.problems ?? []),
     ...compiled.failures.map(failureOf),

@@ -65,9 +65,9 @@ export const SUBFOLDERS: Readonly<Record<string, readonly string[]>> = {
     "client-side",
   ],
   pipeline: ["records", "route", "phases", "listen", "dry-run"],
-  config: ["text", "schema", "load", "checks", "documents", "compile"],
+  config: ["text", "import", "schema", "load", "checks", "documents", "compile"],
   admin: ["server", "endpoints", "merge", "ui"],
-  cli: ["terminal", "instance", "cluster", "trace", "import", "views", "commands"],
+  cli: ["terminal", "instance", "cluster", "trace", "views", "commands"],
 };
 
 /** gwctl shares types and paths with the gateway, not behavior; validation, the login check, imports and the lock file load more, only when they run. */

@@ -228,3 +228,8 @@ test("rejects duplicate names, files that cannot be edited this way, values with
   ])
     assert.equal(await ask("a.yaml", entry), 400, JSON.stringify(entry));
 });
+
+test("nothing is added to a configuration of agentgateway, in which the entry would mean something else", () => {
+  const added = withEntry("binds: [{ port: 3000, listeners: [] }]\n", remote);
+  assert.match("problem" in added ? added.problem : "", /convert it with `gwctl import` first/);
+});

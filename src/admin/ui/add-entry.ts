@@ -4,6 +4,8 @@
  */
 import { isMap, isSeq, parseAllDocuments, type YAMLMap, type YAMLSeq } from "yaml";
 import { z } from "zod";
+import { asObject } from "../../config/import/conversion.ts";
+import { hasForeignLayout } from "../../config/import/direct-load.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { markPlaceholders } from "../../config/text/env.ts";
 import { providerName } from "../../llm/models/schema.ts";
@@ -106,6 +108,8 @@ export function withEntry(text: string, entry: Entry): Inserted {
   if (contents !== undefined && !isMap(contents)) return { problem: "the file is not an object" };
   const root = contents;
   if (root?.has("apiVersion")) return { problem: "the file contains a resource; edit it as text" };
+  if (root !== undefined && hasForeignLayout(asObject(document?.toJS())))
+    return { problem: "the file is a configuration of agentgateway; convert it with `gwctl import` first" };
   switch (entry.kind) {
     case "server":
     case "model":

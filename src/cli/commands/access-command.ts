@@ -4,18 +4,11 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { parseYaml } from "../../base/yaml-text.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { formatOf, isData, printData } from "../terminal/output.ts";
 import { MESSAGE_CHARS, table } from "../terminal/table.ts";
-import {
-  CliError,
-  type Paint,
-  paintOf,
-  parseYaml,
-  printable,
-  type Terminal,
-  usageError,
-} from "../terminal/terminal.ts";
+import { CliError, type Paint, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";
 
 export interface AccessFlags extends TargetFlags {

@@ -3,22 +3,21 @@
  * loader, and prints it. Comments at the top list what was omitted or works differently.
  */
 import { readFileSync } from "node:fs";
-import { importAgentgateway } from "../import/agentgateway.ts";
-import type { Conversion, Values } from "../import/conversion.ts";
-import { type Check, dropInvalid } from "../import/drop-invalid.ts";
-import { importLitellm } from "../import/litellm.ts";
-import { importMcpServers } from "../import/mcp-servers.ts";
-import { importSupergateway } from "../import/supergateway.ts";
+import { parseYaml, yamlText } from "../../base/yaml-text.ts";
 import { formatOf, printData } from "../terminal/output.ts";
 import { CliError, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 
-type Convert = (text: string, parse: (text: string) => unknown) => Conversion;
+type Conversion = import("../../config/import/conversion.ts").Conversion;
+type Check = import("../../config/import/drop-invalid.ts").Check;
+type Convert = (text: string) => Promise<Conversion>;
 
 const KINDS: Readonly<Record<string, Convert>> = {
-  mcpServers: (text, parse) => importMcpServers(parse(withoutComments(text))),
-  agentgateway: (text, parse) => importAgentgateway(parse(text)),
-  litellm: (text, parse) => importLitellm(parse(text)),
-  supergateway: (text) => importSupergateway(text),
+  mcpServers: async (text) =>
+    (await import("../../config/import/mcp-servers.ts")).importMcpServers(parseYaml(withoutComments(text))),
+  agentgateway: async (text) =>
+    (await import("../../config/import/agentgateway.ts")).importAgentgateway(parseYaml(text)),
+  litellm: async (text) => (await import("../../config/import/litellm.ts")).importLitellm(parseYaml(text)),
+  supergateway: async (text) => (await import("../../config/import/supergateway.ts")).importSupergateway(text),
 };
 
 export interface ImportFlags {
@@ -38,31 +37,30 @@ export async function importConfig(
   const named = flags.from ?? (second === undefined ? undefined : first);
   if (named !== undefined && !Object.hasOwn(KINDS, named))
     throw usageError(`there is no import of ${named}; there is ${Object.keys(KINDS).join(", ")}`);
-  const [{ loadConfig }, { parseYaml, yamlText }] = await Promise.all([
+  const [{ loadConfig }, { dropInvalid }] = await Promise.all([
     import("../../config/load/load.ts"),
-    import("../terminal/terminal.ts"),
+    import("../../config/import/drop-invalid.ts"),
   ]);
+  const ownFormat = { isOwnFormatOnly: true };
   const check: Check = (config, environment) => {
-    const loaded = loadConfig([{ file: "imported", text: yamlText(config) }], {
-      ...environment,
-      ...terminal.environment,
-    });
+    const variables = { ...environment, ...terminal.environment };
+    const loaded = loadConfig([{ file: "imported", text: yamlText(config) }], variables, ownFormat);
     return loaded.ok ? [] : loaded.problems;
   };
   let conversion: Conversion;
   let kind: string;
   try {
     const text = readText(file, terminal);
-    if (named === undefined && loadConfig([{ file, text }], terminal.environment).ok)
+    if (named === undefined && loadConfig([{ file, text }], terminal.environment, ownFormat).ok)
       throw new Error("it is a valid configuration of this gateway already; use --from to convert it");
-    kind = named ?? kindOf(text, parseYaml);
-    conversion = (KINDS[kind] as Convert)(text, parseYaml);
+    kind = named ?? kindOf(text);
+    conversion = await (KINDS[kind] as Convert)(text);
     dropInvalid(conversion, check);
   } catch (error) {
     throw new CliError(`cannot import ${file}: ${(error as Error).message.split("\n", 1)[0]}`);
   }
   if (format === "json") printData(conversion.config, format, terminal);
-  else terminal.out(`${commentsOf(conversion, kind)}${yamlText(conversion.config as Values)}`);
+  else terminal.out(`${commentsOf(conversion, kind)}${yamlText(conversion.config)}`);
   const { leftOut, differs, closed } = conversion;
   terminal.err(
     `gwctl: ${leftOut.length} left out, ${differs.length} different, ${closed.length} closed: see the comments at the top\n`,
@@ -76,8 +74,8 @@ const FIELDS: Readonly<Record<string, readonly string[]>> = {
   agentgateway: ["binds", "gateways", "routes", "frontendPolicies", "backends", "policies", "llm", "mcp", "config"],
 };
 
-function kindOf(text: string, parse: (text: string) => unknown): string {
-  const names = topLevelNames(text, parse);
+function kindOf(text: string): string {
+  const names = topLevelNames(text);
   if (names === undefined) {
     if (text.includes("--")) return "supergateway";
     throw new Error("the file is neither YAML, JSON nor a command line of supergateway");
@@ -88,9 +86,9 @@ function kindOf(text: string, parse: (text: string) => unknown): string {
 }
 
 /** Returns undefined for text that is not an object. */
-function topLevelNames(text: string, parse: (text: string) => unknown): readonly string[] | undefined {
+function topLevelNames(text: string): readonly string[] | undefined {
   try {
-    const value = parse(withoutComments(text));
+    const value = parseYaml(withoutComments(text));
     return typeof value === "object" && value !== null && !Array.isArray(value) ? Object.keys(value) : undefined;
   } catch {
     // A command line is not YAML.

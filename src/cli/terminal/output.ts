@@ -1,7 +1,8 @@
 /**
  * The `-o` formats of commands that print data.
  */
-import { printable, type Terminal, usageError, yamlText } from "./terminal.ts";
+import { yamlText } from "../../base/yaml-text.ts";
+import { printable, type Terminal, usageError } from "./terminal.ts";
 
 export const FORMATS = ["text", "json", "yaml"] as const;
 export type DataFormat = "json" | "yaml";

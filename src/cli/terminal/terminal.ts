@@ -2,7 +2,6 @@
  * Defines the standard streams, environment variables, clock, errors, and colors of gwctl.
  */
 import { readFileSync } from "node:fs";
-import { parse, stringify } from "yaml";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { escapeControls } from "../../observe/log/logger.ts";
 
@@ -72,12 +71,4 @@ export function paintOf({ hasColor, columns }: Pick<Terminal, "hasColor" | "colu
     ? (text, tone) => (tone === undefined || text === "" ? text : `\u001b[${CODES[tone]}m${text}\u001b[0m`)
     : (text) => text;
   return Object.assign(paint, { columns });
-}
-
-export function yamlText(value: unknown): string {
-  return stringify(value, { version: "1.2", compat: "yaml-1.1", aliasDuplicateObjects: false, lineWidth: 0 });
-}
-
-export function parseYaml(text: string): unknown {
-  return parse(text, { maxAliasCount: 100 });
 }

@@ -6,7 +6,8 @@ import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { homeHint } from "../../base/files.ts";
 import { finish, type Steps } from "../../base/sliced-work.ts";
-import { ConfigError } from "../../core/config-error.ts";
+import { ConfigError, type Position } from "../../core/config-error.ts";
+import { convertForeign, notLoadable } from "../import/direct-load.ts";
 import { withPlaceholders } from "../schema/environment-values.ts";
 import { validate } from "../schema/problems.ts";
 import { configSchema } from "../schema/schema.ts";
@@ -25,6 +26,8 @@ import { normalize } from "./normalize.ts";
 export interface SourceText {
   readonly file: string;
   readonly text: string;
+  /** Replaces all positions if the text was converted, because its lines are not those of the file. */
+  readonly at?: Position;
 }
 
 export const STDIN = "-";
@@ -87,6 +90,8 @@ export type Loaded =
       readonly tests: readonly PlacedTest[];
       readonly unset: readonly UnsetPlace[];
       readonly isEmpty: boolean;
+      /** Describes how a configuration of another program was converted. */
+      readonly warnings: readonly ConfigError[];
     }
   | { readonly ok: false; readonly problems: readonly ConfigError[] };
 
@@ -105,10 +110,10 @@ export function* loadConfigInSteps(
 ): Steps<Loaded> {
   const problems: ConfigError[] = [];
   const documents: SourceDocument[] = [];
-  for (const { file, text } of sources) {
+  for (const { file, text, at } of sources) {
     const parsed = yield* parseSourceInSteps(file, text, environment, options);
-    problems.push(...parsed.problems);
-    for (const document of parsed.documents) documents.push(document);
+    problems.push(...(at === undefined ? parsed.problems : parsed.problems.map((problem) => problemAt(at, problem))));
+    for (const document of parsed.documents) documents.push(at === undefined ? document : documentAt(at, document));
   }
   if (problems.length > 0) return { ok: false, problems };
   yield;
@@ -137,6 +142,10 @@ export function* loadConfigInSteps(
     else problems.push(...validated.problems);
   }
   const validated = validate(configSchema, standalone, withPlaceholders(configSchema, standalone));
+  if (!validated.ok && options.isOwnFormatOnly !== true) {
+    const foreign = yield* loadForeignInSteps(standalone, sources, environment, options);
+    if (foreign !== undefined) return foreign;
+  }
   const shown = (found: readonly ConfigError[]): readonly ConfigError[] =>
     withoutVariableNames(found, standalone.variableNames);
   if (!validated.ok) return { ok: false, problems: shown([...problems, ...validated.problems]) };
@@ -147,7 +156,41 @@ export function* loadConfigInSteps(
   tests.unshift(...placed(validated.value.tests ?? [], standalone));
   const unset = documents.flatMap((document) => (document.unset ?? []).map((value) => ({ document, ...value })));
   const { config } = normalized;
-  return { ok: true, config, resources, standalone, tests, unset, isEmpty: documents.every(isEmpty) };
+  return { ok: true, config, resources, standalone, tests, unset, isEmpty: documents.every(isEmpty), warnings: [] };
+}
+
+/** Returns undefined if the document is not a configuration of a program whose configuration can be loaded. */
+function* loadForeignInSteps(
+  standalone: SourceDocument,
+  sources: readonly SourceText[],
+  environment: Environment,
+  options: SourceOptions,
+): Steps<Loaded | undefined> {
+  const source = sources.find(({ file }) => file === standalone.file);
+  const foreign = source && convertForeign(standalone, source.text);
+  if (source === undefined || foreign === undefined) return undefined;
+  if (foreign.problems.length > 0) return { ok: false, problems: [notLoadable(standalone), ...foreign.problems] };
+  yield;
+  const at = standalone.position([]) ?? { file: source.file, line: 1, column: 1 };
+  const converted = sources.map((one) => (one === source ? { file: one.file, text: foreign.text, at } : one));
+  const loaded = yield* loadConfigInSteps(converted, environment, { ...options, isOwnFormatOnly: true });
+  if (loaded.ok) return { ...loaded, warnings: foreign.warnings };
+  return { ok: false, problems: [notLoadable(standalone), ...loaded.problems] };
+}
+
+function problemAt(at: Position, { path, message }: ConfigError): ConfigError {
+  return new ConfigError(at, path, message);
+}
+
+/** Keeps the variables of each position, because messages must not quote their values. */
+function documentAt(at: Position, document: SourceDocument): SourceDocument {
+  return {
+    ...document,
+    position(path, what) {
+      const variables = document.position(path, what)?.variables;
+      return variables === undefined ? at : Object.defineProperty({ ...at }, "variables", { value: variables });
+    },
+  };
 }
 
 function isResource(document: SourceDocument): boolean {

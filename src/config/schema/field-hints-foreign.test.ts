@@ -11,7 +11,7 @@ const inTarget = (fields: string): string => `mcp: { targets: [{ name: a, ${fiel
 
 /** What is said of each field, without its place. */
 function saidOf(text: string): Map<string, string> {
-  const loaded = loadConfig([{ file: "f", text }], {});
+  const loaded = loadConfig([{ file: "f", text }], {}, { isOwnFormatOnly: true });
   return new Map(
     (loaded.ok ? [] : loaded.problems).map(({ path, message }) => [path.split(".").at(-1) ?? "", message]),
   );

@@ -7,7 +7,7 @@ const TARGET = "{ name: a, stdio: { cmd: x } }";
 
 /** What is said of one field, without its place. */
 function saidOf(text: string, field: string): string | undefined {
-  const loaded = loadConfig([{ file: "f", text }], {});
+  const loaded = loadConfig([{ file: "f", text }], {}, { isOwnFormatOnly: true });
   const problems = loaded.ok ? [] : loaded.problems;
   return problems.find(({ path }) => path === field)?.message;
 }

@@ -70,6 +70,8 @@ export interface ParsedSource {
 
 export interface SourceOptions {
   readonly allowUnset?: boolean;
+  /** If true, configurations of other programs are rejected, even if they could be loaded. */
+  readonly isOwnFormatOnly?: boolean;
 }
 
 export function parseSource(

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { loadConfig } from "../../config/load/load.ts";
-import { yamlText } from "../terminal/terminal.ts";
+import { yamlText } from "../../base/yaml-text.ts";
+import { loadConfig } from "../load/load.ts";
 import { newConversion, type Values } from "./conversion.ts";
 import { type Check, dropInvalid, pathParts } from "./drop-invalid.ts";
 
