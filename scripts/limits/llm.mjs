@@ -159,13 +159,13 @@ export const LLM_LIMITS = {
     ["MAX_TOKENS", "llm/usage/usage.ts", "a token count from a provider", "it is ignored"],
     [
       "MAX_BYTES",
-      "llm/credentials/token-request.ts",
+      "identity/cloud/token-request.ts",
       "a response of a token endpoint",
       "503 `provider_credential_unavailable`",
     ],
     [
       "MAX_BYTES",
-      "llm/credentials/aws.ts",
+      "identity/cloud/aws.ts",
       "a response of AWS's credential endpoints",
       "503 `provider_credential_unavailable`",
     ],

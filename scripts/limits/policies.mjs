@@ -3,6 +3,14 @@
  */
 
 export const POLICY_LIMITS = {
+  "Credentials for backends": [
+    [
+      "MAX_SIGNED_BODY_BYTES",
+      "policies/backend-auth/policy.ts",
+      "a request body that `backendAuth.aws` signs",
+      "413 `request_too_large`",
+    ],
+  ],
   "Rate limits": [
     ["MAX_BUCKETS", "policies/rate-limit/bucket-store.ts", "keys of one limit", "the fullest bucket is evicted"],
     [

@@ -18,6 +18,7 @@ import type { CalledTool } from "./mcp-arguments.ts";
 import { clientKey } from "./principal.ts";
 import type { Reply } from "./reply.ts";
 import type { McpAccess, McpAttributes, ModelAccess, RequestAttributes } from "./request-attributes.ts";
+import type { SignRequest } from "./signed-request.ts";
 import { clientAddress, type Source } from "./source.ts";
 
 export interface GatewayRequest {
@@ -32,6 +33,8 @@ export interface GatewayRequest {
   readonly version: "1.0" | "1.1" | "2";
   headers: HeaderList;
   body: RequestBody;
+  /** Backends over HTTP call this function right before they send the request. The body must be buffered. */
+  sign?: SignRequest;
 }
 
 export type RequestBody =
@@ -400,5 +403,6 @@ export function forkRequest(request: GatewayRequest): GatewayRequest {
     version: request.version,
     headers: request.headers.clone(),
     body: request.body,
+    ...(request.sign === undefined ? {} : { sign: request.sign }),
   };
 }

@@ -11,6 +11,7 @@ import {
   defineBackend,
   type ResponseReceiver,
 } from "../core/backend.ts";
+import { DeferredRun } from "../core/deferred-run.ts";
 import type { Exchange } from "../core/exchange.ts";
 import {
   applyPolicies,
@@ -19,7 +20,6 @@ import {
   requestedModel,
   withTree,
 } from "./calls/apply-policies.ts";
-import { DeferredRun } from "./calls/deferred-run.ts";
 import { FailoverCall, type FailoverOptions, sendJson } from "./calls/failover-call.ts";
 import { forwardUnread } from "./calls/passthrough.ts";
 import { prepareCall, type Reading, restoreRecordedCall } from "./calls/prepare-call.ts";

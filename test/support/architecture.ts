@@ -38,7 +38,7 @@ export const SUBFOLDERS: Readonly<Record<string, readonly string[]>> = {
   observe: ["log", "trace"],
   http: [".", "h1", "h2", "client"],
   cel: ["syntax", "values", "functions", "analysis"],
-  identity: ["tokens", "providers", "keys", "passwords", "access", "login"],
+  identity: ["cloud", "tokens", "providers", "keys", "passwords", "access", "login"],
   llm: [
     "encoding",
     "usage",

@@ -11,6 +11,8 @@ import {
   defineBackend,
   type ResponseReceiver,
 } from "../../core/backend.ts";
+import { DeferredRun } from "../../core/deferred-run.ts";
+import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import { markAddress, markLocal } from "../../core/schema.ts";
 import { addedForwardedFor } from "../../core/source.ts";
@@ -116,9 +118,35 @@ export function sendTo(
     upgrade,
     wantsTrailers,
   };
-  call.attempt(display, exchange.trace && { over: "http", scheme, request: sent });
-  health.requestSent();
-  return pool.send(sent, call, health);
+  const begin = (): BackendRun => {
+    call.attempt(display, exchange.trace && { over: "http", scheme, request: sent });
+    health.requestSent();
+    return pool.send(sent, call, health);
+  };
+  return request.sign === undefined ? begin() : new DeferredRun(call, signed(request, scheme, sent, begin), NOTHING);
+}
+
+const NOTHING = (): void => undefined;
+
+async function signed(
+  request: GatewayRequest,
+  protocol: "http" | "https",
+  { method, path, headers, body }: OutgoingRequest,
+  begin: () => BackendRun,
+): Promise<() => BackendRun> {
+  if (body !== undefined && !Buffer.isBuffer(body))
+    throw new GatewayError("backend_unavailable", { detail: "a body that a policy streams cannot be signed" });
+  const hostname = headers.get("host") ?? "";
+  await request.sign?.({
+    method,
+    protocol,
+    hostname,
+    port: undefined,
+    path,
+    headers,
+    body: body === undefined ? [] : [body],
+  });
+  return begin;
 }
 
 /** Forwards only WebSocket, because other upgrades such as h2c would bypass the gateway's policies. */

@@ -144,6 +144,7 @@ const SPOKEN_FOR: readonly [pattern: RegExp, by: "fetch" | "pool" | "gRPC" | "na
   [/oauth\.connectUrl$/, "name"],
   [/exchange\.tokenUrl$/, "fetch"],
   [/backendAuth\.(oauth|crossAppAccess\.(identityProvider|resourceServer))\.tokenUrl$/, "fetch"],
+  [/backendAuth\.azure\.resource$/, "name"],
   [/azureContentSafety\.endpoint$/, "fetch"],
   [/^host$|hostOverride$|baseUrl$/, "pool"],
   // Parts of the names of a provider's own hosts.

@@ -1,7 +1,9 @@
 /**
- * Converts agentgateway's credentials for backends that an authorization server issues.
+ * Converts agentgateway's credentials for backends that an authorization server issues. Fields without a counterpart
+ * stay as they are, so that the loader rejects them and their route is closed: without them, a token could be valid for
+ * other servers too.
  */
-import { asList, asObject, type Conversion, defined, isObject, leaveOutOthers, type Values } from "./conversion.ts";
+import { asList, asObject, type Conversion, defined, isObject, unknownFields, type Values } from "./conversion.ts";
 
 const CLIENT_AUTH: Readonly<Record<string, string>> = { clientSecretBasic: "basic", clientSecretPost: "post" };
 const SERVER = ["host", "path", "clientAuth"];
@@ -20,14 +22,17 @@ const OWN_TOKEN = /^\s*jwt\.rawToken(?:\.unredacted\(\))?\s*$/;
 export function oauthOf(value: Values, at: string, conversion: Conversion): Values {
   const place = `${at}.oauthTokenExchange.`;
   const { audiences, resources, scopes, additionalParams, grantType } = value;
-  leaveOutOthers(conversion, place, value, [...SERVER, ...EXCHANGE], "there is no counterpart");
-  const parameters = Object.entries(asObject(additionalParams)).flatMap(([name, source]) => {
+  const parameters: [string, string][] = [];
+  const computed: [string, unknown][] = [];
+  for (const [name, source] of Object.entries(asObject(additionalParams))) {
     const literal = /^\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*$/.exec(String(source));
-    if (literal === null) conversion.leftOut.push(`${place}additionalParams.${name}: here it is a fixed string`);
-    return literal === null ? [] : [[name, literal[1] ?? literal[2] ?? ""] as const];
-  });
+    if (literal === null) computed.push([name, source]);
+    else parameters.push([name, literal[1] ?? literal[2] ?? ""]);
+  }
   return defined({
-    ...serverOf(value, place, conversion),
+    ...unknownFields(value, [...SERVER, ...EXCHANGE]),
+    additionalParams: computed.length === 0 ? undefined : Object.fromEntries(computed),
+    ...serverOf(value),
     grant: grantType === "jwtBearer" ? "jwtBearer" : undefined,
     audiences,
     resources,
@@ -40,14 +45,11 @@ export function oauthOf(value: Values, at: string, conversion: Conversion): Valu
 export function crossAppOf(value: Values, at: string, conversion: Conversion): Values {
   const place = `${at}.crossAppAccess.`;
   const { audience, resources, scopes } = value;
-  leaveOutOthers(conversion, place, value, [...CROSS_APP, "cache"], "there is no counterpart");
+  const { identityProvider, resourceAuthorizationServer: resourceServer } = value;
   return defined({
-    identityProvider: serverOf(asObject(value.identityProvider), `${place}identityProvider.`, conversion),
-    resourceServer: serverOf(
-      asObject(value.resourceAuthorizationServer),
-      `${place}resourceAuthorizationServer.`,
-      conversion,
-    ),
+    ...unknownFields(value, [...CROSS_APP, "cache"]),
+    identityProvider: { ...unknownFields(asObject(identityProvider), SERVER), ...serverOf(asObject(identityProvider)) },
+    resourceServer: { ...unknownFields(asObject(resourceServer), SERVER), ...serverOf(asObject(resourceServer)) },
     audience,
     resources,
     scopes,
@@ -55,18 +57,16 @@ export function crossAppOf(value: Values, at: string, conversion: Conversion): V
   });
 }
 
-function serverOf({ host, path, clientAuth }: Values, at: string, conversion: Conversion): Values {
+function serverOf({ host, path, clientAuth }: Values): Values {
   const { clientId, clientSecret, method } = asObject(clientAuth);
-  const auth = CLIENT_AUTH[String(method ?? "clientSecretBasic")];
-  if (auth === undefined)
-    conversion.leftOut.push(`${at}clientAuth.method: here it is clientSecretBasic or clientSecretPost`);
+  const auth = CLIENT_AUTH[String(method ?? "clientSecretBasic")] ?? method;
   const server = String(host ?? "");
   const origin = /^https?:\/\//.test(server) ? server : `${server.endsWith(":443") ? "https" : "http"}://${server}`;
   return defined({
     tokenUrl: `${origin}${typeof path === "string" ? path : ""}`,
     clientId,
     clientSecret,
-    clientAuth: auth === "post" ? "post" : undefined,
+    clientAuth: auth === "basic" ? undefined : auth,
   });
 }
 
@@ -74,10 +74,9 @@ function serverOf({ host, path, clientAuth }: Values, at: string, conversion: Co
 function subjectOf({ subjectToken, cache }: Values, at: string, conversion: Conversion): Values {
   if (cache !== undefined) conversion.differs.push(`${at}cache: tokens are kept until they expire, at most 5m`);
   const { source, tokenType, ...others } = asObject(subjectToken);
-  leaveOutOthers(conversion, `${at}subjectToken.`, others, [], "there is no counterpart");
   const { expression } = asObject(source);
   const isOwn = source === undefined || (isObject(source) && OWN_TOKEN.test(String(expression ?? "")));
-  if (!isOwn) conversion.leftOut.push(`${at}subjectToken.source: here it is the client's bearer token`);
+  const rest = isOwn ? others : { ...others, source };
   const [type] = asList(tokenType).map((one) => String(one).split(":").at(-1));
-  return defined({ subjectTokenType: type });
+  return defined({ subjectTokenType: type, subjectToken: Object.keys(rest).length === 0 ? undefined : rest });
 }

@@ -2,6 +2,7 @@
  * Converts a configuration of agentgateway, in either of its layouts, by rewriting fields with another name or shape.
  */
 import { externalAuthorization } from "./agentgateway-authorization.ts";
+import { withAgentCore, withCloudNames } from "./agentgateway-cloud.ts";
 import { guardsOf } from "./agentgateway-guards.ts";
 import { llmOf } from "./agentgateway-llm.ts";
 import { crossAppOf, oauthOf } from "./agentgateway-oauth.ts";
@@ -348,8 +349,8 @@ function matchOf(match: unknown): unknown {
   return defined({ ...match, headers: match.headers && flat(match.headers), query: match.query && flat(match.query) });
 }
 
-function backendOf(backend: Values, at: string, conversion: Conversion): Values {
-  const { mcp, ai, policies, ...others } = backend;
+function backendOf(written: Values, at: string, conversion: Conversion): Values {
+  const { mcp, ai, policies, ...others } = withAgentCore(written);
   const isOpen = isObject(mcp) ? mcpOf(mcp, `${at}.mcp`, conversion) : undefined;
   return {
     ...others,
@@ -591,10 +592,10 @@ function withShare(value: unknown): unknown {
 }
 
 function withLocation(value: unknown, at: string, conversion: Conversion): unknown {
-  const { key, oauthTokenExchange, crossAppAccess, ...others } = asObject(value);
+  const { key, oauthTokenExchange, crossAppAccess, ...others } = withCloudNames(asObject(value));
   if (isObject(oauthTokenExchange)) return { ...others, oauth: oauthOf(oauthTokenExchange, at, conversion) };
   if (isObject(crossAppAccess)) return { ...others, crossAppAccess: crossAppOf(crossAppAccess, at, conversion) };
-  if (!isObject(key) || key.value === undefined) return value;
+  if (!isObject(key) || key.value === undefined) return defined({ key, ...others });
   const header = asObject(key.location).header;
   return { ...others, key: key.value, ...(header === undefined ? {} : { header }) };
 }

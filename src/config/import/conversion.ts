@@ -18,6 +18,7 @@ export interface Conversion {
 const PROTECTS = new Set([
   "apiKey",
   "authorization",
+  "backendAuth",
   "basicAuth",
   "buffer",
   "csrf",
@@ -64,6 +65,11 @@ export function leaveOutOthers(
   why: string,
 ): void {
   for (const name of Object.keys(source)) if (!taken.includes(name)) into.leftOut.push(`${at}${name}: ${why}`);
+}
+
+/** Returns the fields that are not in `taken`. The loader rejects them, so a protection with such a field is closed. */
+export function unknownFields(source: Values, taken: readonly string[]): Values {
+  return Object.fromEntries(Object.entries(source).filter(([name]) => !taken.includes(name)));
 }
 
 export function protectingPolicy(path: readonly (string | number)[]): string | undefined {

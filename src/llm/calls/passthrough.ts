@@ -6,7 +6,7 @@ import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { HttpCall } from "../../http/http-client.ts";
 import { slashedName } from "../../http/request-path.ts";
-import { CredentialError } from "../credentials/renewable.ts";
+import { CredentialError } from "../../identity/cloud/renewable.ts";
 import { hasGuards, unreadRulesOf } from "../guards/prompt-rules.ts";
 import type { ModelTable } from "../models/model-table.ts";
 import { detectDialect, parseModelsPath } from "../request/dialect.ts";

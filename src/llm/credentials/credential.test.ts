@@ -12,9 +12,9 @@ import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { systemClock } from "../../base/clock.ts";
 import type { BackendEnv } from "../../core/backend.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { createAwsSigner } from "./aws.ts";
+import { createAwsSigner } from "../../identity/cloud/aws.ts";
+import { fixedValue } from "../../identity/cloud/renewable.ts";
 import { addKey, clientKey, compileCredential } from "./credential.ts";
-import { fixedValue } from "./renewable.ts";
 
 const env: BackendEnv = {
   ...testEnv,
@@ -80,7 +80,7 @@ test("the AWS signature is the one that the specification prescribes", async () 
   const clock = { ...systemClock, now: () => Date.UTC(2026, 0, 2, 3, 4, 5) };
   const sign = createAwsSigner(
     fixedValue({ accessKeyId: "AKID", secretAccessKey: "secret", sessionToken: "token" }),
-    "eu-west-1",
+    { region: "eu-west-1", service: "bedrock" },
     clock,
   );
   const headers = HeaderList.of({
@@ -127,7 +127,7 @@ test("the AWS signature is the one that the specification prescribes", async () 
 test("each call is signed with the keys of its moment", async () => {
   let turn = 0;
   const keys = { get: () => ({ accessKeyId: `AKID${++turn}`, secretAccessKey: "s" }), invalidate: () => undefined };
-  const sign = createAwsSigner(keys, "eu-west-1", systemClock);
+  const sign = createAwsSigner(keys, { region: "eu-west-1", service: "bedrock" }, systemClock);
   const signed = async (): Promise<string> => {
     const headers = HeaderList.of({ host: "h" });
     await sign({ method: "POST", protocol: "https", hostname: "h", port: 443, path: "/", headers, body: [] });

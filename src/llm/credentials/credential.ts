@@ -4,17 +4,25 @@
 import { readFileSync } from "node:fs";
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
-import type { BackendEnv } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { exactlyOneOf, markLocal, secret, watchedFilePath } from "../../core/schema.ts";
+import { exactlyOneOf, secret, watchedFilePath } from "../../core/schema.ts";
 import type { HeaderList } from "../../http/headers.ts";
+import { AWS_SOURCES, type AwsKeys } from "../../identity/cloud/aws.ts";
+import {
+  awsAuth,
+  awsKeys,
+  azureAuth,
+  type CloudEnv,
+  entraToken,
+  googleAuth,
+  googleToken,
+} from "../../identity/cloud/cloud-credentials.ts";
+import type { Renewable } from "../../identity/cloud/renewable.ts";
 import type { LlmError } from "../request/llm-errors.ts";
 import type { CredentialForm } from "../request/provider.ts";
-import { AWS_SOURCES, type AwsKeys, obtainAwsKeys } from "./aws.ts";
-import { entraTokenSource } from "./azure.ts";
-import { googleKeySource, googleMetadataSource } from "./google.ts";
-import { createRenewable, fixedValue, type Renewable } from "./renewable.ts";
-import type { TokenSource } from "./token-request.ts";
+
+/** The name of Amazon Bedrock in signatures. */
+export const BEDROCK = "bedrock";
 
 export type Credential =
   | { readonly kind: "key"; read(): string }
@@ -25,73 +33,23 @@ export type Credential =
 
 const FILE_CHECK_MS = 5_000;
 
-export type CredentialEnv = Pick<BackendEnv, "clock" | "fetch" | "logger" | "resolvePath" | "environment" | "acquire">;
-
 export function compileCredential(
   config: AuthConfig | undefined,
   name: string,
   region: string,
-  env: CredentialEnv,
+  env: CloudEnv,
 ): Credential {
+  const owner = { name, area: "llm" };
   if (config === undefined) return { kind: "client", explicit: false };
   if (config.passthrough) return { kind: "client", explicit: true };
-  if (config.aws) return { kind: "aws", keys: awsKeys(config.aws, name, region, env) };
-  if (config.google) return { kind: "token", token: googleToken(config.google, name, env) };
-  if (config.azure) return { kind: "token", token: entraToken(config.azure, name, env) };
+  if (config.aws) return { kind: "aws", keys: awsKeys(config.aws, owner, region, env) };
+  if (config.google) return { kind: "token", token: googleToken(config.google, owner, env) };
+  if (config.azure) return { kind: "token", token: entraToken(config.azure, owner, env) };
   if (config.key !== undefined) {
     const key = config.key;
     return { kind: "key", read: () => key };
   }
   return { kind: "key", read: fileReader(env.resolvePath(config.file ?? ""), env.clock) };
-}
-
-function awsKeys(
-  config: NonNullable<AuthConfig["aws"]>,
-  name: string,
-  region: string,
-  env: CredentialEnv,
-): Renewable<AwsKeys> {
-  const { accessKeyId, secretAccessKey, sessionToken, profile } = config;
-  if (accessKeyId !== undefined && secretAccessKey !== undefined)
-    return fixedValue({ accessKeyId, secretAccessKey, sessionToken });
-  if (accessKeyId !== undefined || secretAccessKey !== undefined || sessionToken !== undefined)
-    throw new Error("`accessKeyId` and `secretAccessKey` belong together");
-  const { clock, fetch, environment: variables } = env;
-  return env.acquire(`ai-credential aws ${name}`, { profile, region }, () =>
-    createRenewable({
-      name: `AWS keys for ${name}`,
-      clock,
-      logger: env.logger.for("llm"),
-      obtain: () => obtainAwsKeys({ profile, region, variables, clock, fetch }),
-    }),
-  );
-}
-
-function googleToken(config: NonNullable<AuthConfig["google"]>, name: string, env: CredentialEnv): Renewable<string> {
-  const { environment, clock, fetch } = env;
-  const path =
-    config.keyFile === undefined
-      ? environment.GOOGLE_APPLICATION_CREDENTIALS || undefined
-      : env.resolvePath(config.keyFile);
-  const keySource = (file: string): TokenSource => googleKeySource(readFileSync(file, "utf8"), { clock, fetch });
-  // Reading the file at load makes an invalid file a configuration error. Keys are rotated, so the file is read again
-  // for each token.
-  if (path !== undefined) keySource(path);
-  const obtain: TokenSource =
-    path === undefined
-      ? googleMetadataSource(environment.GCE_METADATA_HOST, { clock, fetch })
-      : async () => keySource(path)();
-  return env.acquire(`ai-credential google ${name}`, { path }, () =>
-    createRenewable({ name: `Google token for ${name}`, clock, logger: env.logger.for("llm"), obtain }),
-  );
-}
-
-function entraToken(config: NonNullable<AuthConfig["azure"]>, name: string, env: CredentialEnv): Renewable<string> {
-  const { environment, clock, fetch } = env;
-  const obtain = entraTokenSource(config, environment, { clock, fetch });
-  return env.acquire(`ai-credential azure ${name}`, config, () =>
-    createRenewable({ name: `Entra ID token for ${name}`, clock, logger: env.logger.for("llm"), obtain }),
-  );
 }
 
 /**
@@ -165,54 +123,8 @@ export const MISSING_AWS_KEYS: LlmError = {
   code: "missing_credential",
 };
 
-const awsAuth = markLocal(
-  z
-    .strictObject({
-      accessKeyId: z.string().min(1).optional().describe("The access key ID."),
-      secretAccessKey: secret().optional().describe("The secret access key."),
-      sessionToken: secret().optional().describe("The session token of temporary credentials."),
-      profile: watchedFilePath().optional().describe("A profile in the shared credentials file, instead of keys."),
-    })
-    .refine(
-      ({ accessKeyId, secretAccessKey, sessionToken, profile }) =>
-        profile === undefined ||
-        (accessKeyId === undefined && secretAccessKey === undefined && sessionToken === undefined),
-      "use either `profile` or keys",
-    ),
-  { what: "credentials of this machine", isLocal: (value) => !hasOwn(value, "secretAccessKey") },
-).describe(
-  "Signs requests to Amazon Bedrock (Signature Version 4). `{}` uses the default AWS credential chain (environment, shared credentials file, web identity, container, instance).",
-);
-
-const googleAuth = markLocal(
-  z.strictObject({
-    keyFile: watchedFilePath()
-      .optional()
-      .describe(
-        "The JSON key file of a service account, or the file that `gcloud auth application-default login` writes. Default: the file in GOOGLE_APPLICATION_CREDENTIALS, otherwise the metadata server of the machine.",
-      ),
-  }),
-  { what: "credentials of this machine", isLocal: (value) => !hasOwn(value, "keyFile") },
-).describe("An access token for Google Cloud (Vertex AI), renewed before it expires.");
-
-const azureAuth = markLocal(
-  z.strictObject({
-    tenantId: z
-      .string()
-      .regex(/^[A-Za-z0-9.-]+$/, "expected a tenant's id or domain")
-      .optional()
-      .describe("The Entra ID tenant. Default: AZURE_TENANT_ID."),
-    clientId: z.string().min(1).optional().describe("The application or managed identity. Default: AZURE_CLIENT_ID."),
-    clientSecret: secret().optional().describe("The application's secret. Default: AZURE_CLIENT_SECRET."),
-  }),
-  { what: "credentials of this machine", isLocal: (value) => !hasOwn(value, "clientSecret") },
-).describe(
-  "An access token from Microsoft Entra ID (Azure), renewed before it expires. `{}` uses the default Azure credential chain (application, workload identity, managed identity).",
-);
-
-function hasOwn(value: unknown, field: string): boolean {
-  return typeof value === "object" && value !== null && Object.hasOwn(value, field);
-}
+const llmAws = awsAuth({});
+const llmAzure = azureAuth({});
 
 export const authSchema = exactlyOneOf(
   z.strictObject({
@@ -224,9 +136,9 @@ export const authSchema = exactlyOneOf(
       .strictObject({})
       .optional()
       .describe("Forwards the client's credential to the provider, even if the gateway used it for authentication."),
-    aws: awsAuth.optional(),
+    aws: llmAws.optional(),
     google: googleAuth.optional(),
-    azure: azureAuth.optional(),
+    azure: llmAzure.optional(),
   }),
   ["key", "file", "passthrough", "aws", "google", "azure"],
 );
@@ -238,9 +150,9 @@ export const apiKeySchema = z
       z.strictObject({
         file: watchedFilePath().optional(),
         passthrough: z.strictObject({}).optional(),
-        aws: awsAuth.optional(),
+        aws: llmAws.optional(),
         google: googleAuth.optional(),
-        azure: azureAuth.optional(),
+        azure: llmAzure.optional(),
       }),
       ["file", "passthrough", "aws", "google", "azure"],
     ),

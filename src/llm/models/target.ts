@@ -4,11 +4,12 @@
 
 import type { Clock } from "../../base/clock.ts";
 import type { BackendEnv } from "../../core/backend.ts";
+import type { SignedRequest } from "../../core/signed-request.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";
 import type { HttpTarget } from "../../http/http-client.ts";
-import { createAwsSigner, type SignedRequest } from "../credentials/aws.ts";
-import { type AuthConfig, addKey, type Credential, compileCredential } from "../credentials/credential.ts";
+import { createAwsSigner } from "../../identity/cloud/aws.ts";
+import { type AuthConfig, addKey, BEDROCK, type Credential, compileCredential } from "../credentials/credential.ts";
 import { anthropic } from "../providers/anthropic.ts";
 import { azure } from "../providers/azure.ts";
 import { bedrock } from "../providers/bedrock.ts";
@@ -114,7 +115,7 @@ function acquireQuota(name: string, perMinute: PerMinute, env: BackendEnv): Quot
 }
 
 function signerFor(credential: Credential, region: string, clock: Clock): RequestSigner | undefined {
-  if (credential.kind === "aws") return createAwsSigner(credential.keys, region, clock);
+  if (credential.kind === "aws") return createAwsSigner(credential.keys, { region, service: BEDROCK }, clock);
   if (credential.kind !== "token") return undefined;
   return ({ headers }) => {
     const token = credential.token.get();

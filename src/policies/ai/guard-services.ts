@@ -5,8 +5,8 @@ import { z } from "zod";
 import { urlLabel } from "../../base/url-label.ts";
 import type { CompileEnv } from "../../core/policy.ts";
 import { duration, serverUrl } from "../../core/schema.ts";
-import { createAwsSigner } from "../../llm/credentials/aws.ts";
-import { addKey, authSchema, compileCredential } from "../../llm/credentials/credential.ts";
+import { createAwsSigner } from "../../identity/cloud/aws.ts";
+import { addKey, authSchema, BEDROCK, compileCredential } from "../../llm/credentials/credential.ts";
 import {
   azureContentSafety,
   bedrockGuardrails,
@@ -198,7 +198,7 @@ function authorizer(
   if (auth.passthrough !== undefined) throw new Error("a guard cannot use the client's credential: set another `auth`");
   const compiled = compileCredential(auth, `guard of ${env.owner}`, region, env);
   if (compiled.kind === "aws") {
-    const sign = createAwsSigner(compiled.keys, region, env.clock);
+    const sign = createAwsSigner(compiled.keys, { region, service: BEDROCK }, env.clock);
     return ({ url, body, headers }) => {
       const { protocol, hostname, port, pathname, search, host } = new URL(url);
       const scheme = protocol === "https:" ? "https" : "http";

@@ -7,9 +7,20 @@ import { ConfigError } from "../../core/config-error.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { type CompileEnv, definePolicy, type Hooks } from "../../core/policy.ts";
-import { changeableHeaderName, exactlyOneOf, filePath, secret } from "../../core/schema.ts";
+import { changeableHeaderName, exactlyOneOf, filePath, httpUrl, secret } from "../../core/schema.ts";
 import { isSameHeader } from "../../http/header-rules.ts";
 import { isHeaderValue } from "../../http/headers.ts";
+import { createAwsSigner } from "../../identity/cloud/aws.ts";
+import { AZURE_AI_RESOURCE } from "../../identity/cloud/azure.ts";
+import {
+  awsAuth,
+  awsKeys,
+  azureAuth,
+  entraToken,
+  googleAuth,
+  googleToken,
+} from "../../identity/cloud/cloud-credentials.ts";
+import { CredentialError, type Renewable } from "../../identity/cloud/renewable.ts";
 import {
   type BackendTokens,
   crossAppAccessSchema,
@@ -20,7 +31,25 @@ import {
   TokenRefused,
 } from "./oauth-tokens.ts";
 
+/** AWS signs the hash of the body, so the gateway buffers it. */
+const MAX_SIGNED_BODY_BYTES = 8 * 1024 * 1024;
+/** A client's own headers of this kind must not reach AWS. */
+const SIGNATURE_HEADERS = ["authorization", "x-amz-date", "x-amz-security-token", "x-amz-content-sha256"];
+const AREA = "policies";
+
 const keyFile = z.strictObject({ file: filePath().describe("A file that contains only the key.") });
+
+const awsSchema = awsAuth({
+  region: z
+    .string()
+    .regex(/^[a-z0-9-]+$/, "expected a region such as us-east-1")
+    .describe("The AWS region of the backend."),
+  service: z
+    .string()
+    .regex(/^[a-z0-9-]+$/, "expected a service such as execute-api")
+    .describe("The name of the AWS service in signatures, for example `execute-api` or `bedrock-agentcore`."),
+});
+type AwsConfig = z.output<typeof awsSchema>;
 
 export const backendAuth = definePolicy({
   kind: "backendAuth",
@@ -46,6 +75,13 @@ export const backendAuth = definePolicy({
         .describe(
           "Sends a token of the backend's authorization server, which the gateway gets with an identity assertion of the user's identity provider.",
         ),
+      aws: awsSchema.optional(),
+      google: googleAuth.optional(),
+      azure: azureAuth({
+        resource: httpUrl()
+          .default(AZURE_AI_RESOURCE)
+          .describe("The API that the token is for. Default: https://cognitiveservices.azure.com."),
+      }).optional(),
       header: z
         .strictObject({
           name: changeableHeaderName().describe("The header for the key."),
@@ -54,11 +90,15 @@ export const backendAuth = definePolicy({
         .optional()
         .describe("With `key`: the header. Default: `authorization: Bearer`."),
     }),
-    ["passthrough", "key", "oauth", "crossAppAccess"],
+    ["passthrough", "key", "oauth", "crossAppAccess", "aws", "google", "azure"],
   ),
 
   compile(config, env) {
-    const { key, header, oauth, crossAppAccess } = config;
+    const { key, header, oauth, crossAppAccess, aws, google, azure } = config;
+    const owner = { name: env.owner, area: AREA };
+    if (aws !== undefined) return signRequests(aws, env);
+    if (google !== undefined) return sendCloudToken(googleToken(google, owner, env));
+    if (azure !== undefined) return sendCloudToken(entraToken(azure, owner, env));
     if (oauth !== undefined) return sendToken(oauth, (tokenEnv) => oauthTokens(oauth, tokenEnv), env);
     if (crossAppAccess !== undefined)
       return sendToken(crossAppAccess, (tokenEnv) => crossAppTokens(crossAppAccess, tokenEnv), env);
@@ -113,6 +153,53 @@ function sendToken(config: unknown, open: (env: TokenEnv) => BackendTokens, env:
       );
     },
   };
+}
+
+/** The backend signs the request when it is in its final form, after all policies. */
+function signRequests(config: AwsConfig, env: CompileEnv): Hooks {
+  const { region, service } = config;
+  const keys = awsKeys(config, { name: env.owner, area: AREA }, region, env);
+  const sign = createAwsSigner(keys, { region, service }, env.clock);
+  return {
+    sends: true,
+    credentials: { headers: SIGNATURE_HEADERS },
+    replaces: SIGNATURE_HEADERS,
+    bodyBytes: () => MAX_SIGNED_BODY_BYTES,
+    request(exchange) {
+      for (const name of SIGNATURE_HEADERS) exchange.request.headers.delete(name);
+      exchange.request.sign = (request) =>
+        sign(request).catch((error: Error) => {
+          throw credentialError(error);
+        });
+      return undefined;
+    },
+  };
+}
+
+function sendCloudToken(token: Renewable<string>): Hooks {
+  return {
+    sends: true,
+    credentials: { headers: ["authorization"] },
+    request: (exchange) =>
+      Promise.resolve(token.get()).then(
+        (value) => {
+          send(exchange, "authorization", `Bearer ${value}`);
+          return undefined;
+        },
+        (error: Error) => {
+          throw credentialError(error);
+        },
+      ),
+  };
+}
+
+function credentialError(error: Error): GatewayError {
+  return new GatewayError("not_ready", {
+    message: "the credential for the backend is not available now",
+    detail: error.message,
+    headers: { "retry-after": String(error instanceof CredentialError ? error.retryAfterSeconds : 1) },
+    cause: error,
+  });
 }
 
 /** Without an authentication policy, the authorization server decides about the token that the client sent. */

@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { exchangeForm, readToken, type TokenSource, type TokenSourceOptions } from "./token-request.ts";
 
 const AUTHORITY = "https://login.microsoftonline.com";
-const RESOURCE = "https://cognitiveservices.azure.com";
+export const AZURE_AI_RESOURCE = "https://cognitiveservices.azure.com";
 const MACHINE = "http://169.254.169.254/metadata/identity/oauth2/token";
 const TOKEN_SERVER = "Microsoft Entra ID";
 const ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
@@ -15,6 +15,8 @@ export interface EntraSettings {
   readonly tenantId?: string | undefined;
   readonly clientId?: string | undefined;
   readonly clientSecret?: string | undefined;
+  /** The API that the token is for. Default: Azure AI services. */
+  readonly resource?: string | undefined;
 }
 
 /** Throws if `clientSecret` is configured but the tenant ID or the client ID is unknown. */
@@ -23,15 +25,16 @@ export function entraTokenSource(
   environment: Readonly<Record<string, string | undefined>>,
   options: TokenSourceOptions,
 ): TokenSource {
+  const resource = (settings.resource ?? AZURE_AI_RESOURCE).replace(/\/+$/, "");
   const tenantId = settings.tenantId ?? environment.AZURE_TENANT_ID;
   const clientId = settings.clientId ?? environment.AZURE_CLIENT_ID;
   const secret = settings.clientSecret ?? environment.AZURE_CLIENT_SECRET;
   const tokenFile = environment.AZURE_FEDERATED_TOKEN_FILE;
   if (settings.clientSecret !== undefined && (tenantId === undefined || clientId === undefined))
-    throw new Error("`auth.azure.clientSecret` needs `tenantId` and `clientId`");
+    throw new Error("`azure.clientSecret` needs `tenantId` and `clientId`");
   if (tenantId !== undefined && clientId !== undefined) {
     const url = `${authorityUrl(environment.AZURE_AUTHORITY_HOST)}/${encodeURIComponent(tenantId)}/oauth2/v2.0/token`;
-    const form = { grant_type: "client_credentials", client_id: clientId, scope: `${RESOURCE}/.default` };
+    const form = { grant_type: "client_credentials", client_id: clientId, scope: `${resource}/.default` };
     if (secret) return () => exchangeForm(options, TOKEN_SERVER, url, { ...form, client_secret: secret });
     if (tokenFile) {
       return async () => {
@@ -42,10 +45,11 @@ export function entraTokenSource(
       };
     }
   }
-  return managedIdentity(clientId, environment, options);
+  return managedIdentity(resource, clientId, environment, options);
 }
 
 function managedIdentity(
+  resource: string,
   clientId: string | undefined,
   environment: Readonly<Record<string, string | undefined>>,
   options: TokenSourceOptions,
@@ -53,7 +57,7 @@ function managedIdentity(
   const { IDENTITY_ENDPOINT: endpoint, IDENTITY_HEADER: header } = environment;
   const isService = Boolean(endpoint) && Boolean(header);
   const query = new URLSearchParams({
-    resource: RESOURCE,
+    resource,
     "api-version": isService ? "2019-08-01" : "2018-02-01",
     ...(clientId === undefined ? {} : { client_id: clientId }),
   });

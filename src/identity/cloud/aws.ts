@@ -7,8 +7,8 @@ import { createHash, createHmac, type Hash, type Hmac } from "node:crypto";
 import { readFileSync } from "node:fs";
 import type { Clock } from "../../base/clock.ts";
 import { exportsOf } from "../../base/exports-of.ts";
+import type { SignRequest } from "../../core/signed-request.ts";
 import type { Fetch, FetchRequest } from "../../http/fetch.ts";
-import type { HeaderList } from "../../http/headers.ts";
 import { isMembers, type Members, parseMembers } from "../../json/json.ts";
 import type { Lease, Renewable } from "./renewable.ts";
 
@@ -205,39 +205,31 @@ function parseKeys(body: Members | undefined, tokenName: string): Lease<AwsKeys>
   return { value: { accessKeyId, secretAccessKey, sessionToken }, expiresAtMs };
 }
 
-export interface SignedRequest {
-  readonly method: string;
-  readonly protocol: "http" | "https";
-  readonly hostname: string;
-  readonly port: number;
-  readonly path: string;
-  readonly headers: HeaderList;
-  readonly body: readonly Buffer[];
+export interface SigningScope {
+  readonly region: string;
+  /** Names the AWS service, for example `bedrock` or `execute-api`. */
+  readonly service: string;
 }
 
-/** Adds the signature to the headers. Rejects with `CredentialError` if no keys are available. */
-export type AwsSigner = (request: SignedRequest) => Promise<void>;
-
-export function createAwsSigner(keys: Renewable<AwsKeys>, region: string, clock: Clock): AwsSigner {
-  let loading: Promise<(request: SignedRequest) => Promise<void>> | undefined;
+/** The signer rejects with `CredentialError` if no keys are available. */
+export function createAwsSigner(keys: Renewable<AwsKeys>, scope: SigningScope, clock: Clock): SignRequest {
+  let loading: Promise<SignRequest> | undefined;
   return async (request) => {
-    loading ??= load(keys, region, clock);
+    loading ??= load(keys, scope, clock);
     await (await loading)(request);
   };
 }
 
-async function load(
-  keys: Renewable<AwsKeys>,
-  region: string,
-  clock: Clock,
-): Promise<(request: SignedRequest) => Promise<void>> {
+async function load(keys: Renewable<AwsKeys>, { region, service }: SigningScope, clock: Clock): Promise<SignRequest> {
   const [{ SignatureV4 }, { HttpRequest }] = await Promise.all([
     import("@smithy/signature-v4").then(exportsOf),
     import("@smithy/protocol-http").then(exportsOf),
   ]);
   const signer = new SignatureV4({
-    service: "bedrock",
+    service,
     region,
+    // S3 is the only service whose canonical path is encoded once.
+    uriEscapePath: service !== "s3",
     credentials: async () => {
       const { accessKeyId, secretAccessKey, sessionToken } = await keys.get();
       return { accessKeyId, secretAccessKey, ...(sessionToken === undefined ? {} : { sessionToken }) };
@@ -249,18 +241,19 @@ async function load(
     const hash = createHash("sha256");
     for (const piece of body) hash.update(piece);
     const host = headers.get("host") ?? hostname;
+    const contentType = headers.get("content-type");
     const signed = await signer.sign(
       new HttpRequest({
         method,
         protocol: `${protocol}:`,
         hostname,
-        port,
+        ...(port === undefined ? {} : { port }),
         path: pathname,
-        query: Object.fromEntries(new URLSearchParams(query)),
+        query: parametersOf(query),
         // Other headers are not signed, because proxies may change them.
         headers: {
           host,
-          "content-type": headers.get("content-type") ?? "application/json",
+          ...(contentType === undefined ? {} : { "content-type": contentType }),
           "x-amz-content-sha256": hash.digest("hex"),
         },
       }),
@@ -268,6 +261,11 @@ async function load(
     );
     for (const [name, value] of Object.entries(signed.headers)) headers.set(name.toLowerCase(), value);
   };
+}
+
+function parametersOf(query: string): Record<string, string[]> {
+  const parameters = new URLSearchParams(query);
+  return Object.fromEntries([...new Set(parameters.keys())].map((name) => [name, parameters.getAll(name)]));
 }
 
 class NodeSha256 {

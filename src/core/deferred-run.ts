@@ -1,7 +1,7 @@
 /**
  * Defers the start of a backend run until an asynchronous step, such as a cache lookup, is complete.
  */
-import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
+import type { BackendRun, ResponseReceiver } from "./backend.ts";
 
 export class DeferredRun implements BackendRun {
   #run: BackendRun | undefined = undefined;

@@ -1,0 +1,17 @@
+/**
+ * Defines the request that a signer, such as that of AWS, reads and adds its headers to. It must be in its final form.
+ */
+import type { HeaderList } from "../http/headers.ts";
+
+export interface SignedRequest {
+  readonly method: string;
+  readonly protocol: "http" | "https";
+  readonly hostname: string;
+  readonly port: number | undefined;
+  readonly path: string;
+  readonly headers: HeaderList;
+  readonly body: readonly Buffer[];
+}
+
+/** Adds the signature to the headers. */
+export type SignRequest = (request: SignedRequest) => Promise<void>;
