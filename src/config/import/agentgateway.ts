@@ -121,7 +121,7 @@ function targetsOf(target: Values, config: Values): Values[] {
 
 function scopesOf(config: Values): [owner: Values, label: string][] {
   const gateways = Object.entries(asObject(config.gateways)).map(([name, one]) => [one, `gateways.${name}`]);
-  const sections = ["mcp", "llm"].map((name) => [config[name], name]);
+  const sections = ["mcp", "llm", "ui"].map((name) => [config[name], name]);
   return [...gateways, ...sections].filter((one): one is [Values, string] => isObject(one[0]));
 }
 
@@ -368,11 +368,19 @@ function aiOf(ai: Values, at: string, conversion: Conversion): Values {
     }));
     return { ...ai, groups };
   }
-  const { policies, ...others } = ai;
+  const { policies, provider, ...rest } = ai;
+  const others = provider === undefined ? rest : { ...rest, provider: withCopilot(provider) };
   const { backendAuth, ...more } = asObject(policies);
   for (const name of Object.keys(more))
     conversion.leftOut.push(`${at}.ai.policies.${name}: policies of one provider are not supported`);
   return { ...others, ...(isObject(backendAuth) ? { auth: backendAuth } : {}) };
+}
+
+/** Below `ai`, servers with an OpenAI-compatible API have no names of their own here. */
+function withCopilot(provider: unknown): unknown {
+  const { copilot, ...others } = asObject(provider);
+  if (!isObject(copilot)) return provider;
+  return { ...others, openAICompatible: { ...copilot, baseUrl: "https://api.githubcopilot.com", name: "copilot" } };
 }
 
 function mcpOf(mcp: Values, at: string, conversion: Conversion): Values {
@@ -493,9 +501,10 @@ export function convertPolicies(policies: Values, at: string, conversion: Conver
   for (const [name, value] of Object.entries(others))
     converted[name] = SAME_NAME[name]?.(value, `${at}.${name}`, conversion) ?? value;
   if (transformation !== undefined) converted.transformations = transformation;
-  const local = localRateLimit === undefined ? undefined : localLimits(localRateLimit, at, conversion);
-  const global = isObject(remoteRateLimit) ? globalLimit(remoteRateLimit, at, conversion) : undefined;
-  if (local || global) converted.rateLimit = { ...(local ? { local } : {}), ...(global ? { global } : {}) };
+  const local = asList(localRateLimit).length === 0 ? undefined : localLimits(localRateLimit, at, conversion);
+  // The loader rejects a limit that is not an object, and the route is closed.
+  const global = isObject(remoteRateLimit) ? globalLimit(remoteRateLimit, at, conversion) : remoteRateLimit;
+  if (local !== undefined || global !== undefined) converted.rateLimit = defined({ local, global });
   return converted;
 }
 

@@ -33,8 +33,10 @@ const PROTECTS = new Set([
   "mcpGuardrails",
   "networkAuthorization",
   "oidc",
+  "perMinute",
   "promptGuard",
   "rateLimit",
+  "tools",
 ]);
 
 export function newConversion(config: Values = {}): Conversion {

@@ -131,7 +131,7 @@ function remove(config: Values, path: readonly Part[]): void {
 
 /**
  * Closes the object that contains the policy. For a protecting field outside `policies`, closes the enclosing route,
- * gateway, or top-level section.
+ * gateway, model, or top-level section.
  */
 function closeScope(conversion: Conversion, path: readonly Part[], policy: string): void {
   const index = path.lastIndexOf("policies");
@@ -143,6 +143,7 @@ function closeScope(conversion: Conversion, path: readonly Part[], policy: strin
 
 function scopeOf(path: readonly Part[]): Part[] {
   const [first = "", second = ""] = path;
+  if (first === "llm" && second === "models") return path.slice(0, 3);
   return first === "routes" || first === "gateways" ? [first, second] : [first];
 }
 

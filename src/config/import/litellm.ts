@@ -7,12 +7,13 @@ import {
   asObject,
   type Conversion,
   close,
+  defined,
   isObject,
   leaveOutOthers,
   newConversion,
   type Values,
 } from "./conversion.ts";
-import { targetName, targetOf } from "./mcp-servers.ts";
+import { TOOL_FILTERS, targetName, targetOf, toolFilters } from "./mcp-servers.ts";
 
 const PROVIDERS: Readonly<Record<string, string>> = {
   openai: "openAI",
@@ -46,13 +47,32 @@ const PARAMS = ["model", "api_key", "api_base", "api_version", "aws_region_name"
   "vertex_location",
   "weight",
   "order",
+  "rpm",
+  "tpm",
+  "timeout",
 ]);
 const NO_COUNTERPART = "there is no counterpart";
-const PROTECTS = ["custom_auth", "enable_jwt_auth", "enable_oauth2_auth", "allowed_ips", "guardrails"];
+const SETTINGS = ["fallbacks", "model_group_alias", "drop_params", "request_timeout", "allowed_fails", "cooldown_time"];
+/** These settings restrict clients or content, so the sections are closed without them. */
+const PROTECTS = [
+  ...["custom_auth", "enable_jwt_auth", "enable_oauth2_auth", "allowed_ips", "guardrails", "prompt_injection_params"],
+  ...["allowed_routes", "admin_only_routes", "blocked_user_list", "banned_keywords_list", "user_header_mappings"],
+  ...["max_parallel_requests", "global_max_parallel_requests", "max_budget", "max_internal_user_budget"],
+  ...["upperbound_key_generate_params", "default_team_settings", "mcp_access_groups", "max_request_size_mb"],
+];
+/** These callbacks check or change content. The others report calls. */
+const GUARDS =
+  /guard|moderation|lakera|presidio|hide_secrets|banned_keywords|blocked_user|injection|aporia|budget|rate/i;
+/** These settings restrict one deployment, so its model is closed without them. */
+const DEPLOYMENT_PROTECTS = ["max_budget", "budget_duration", "max_parallel_requests", "guardrails", "blocked"];
+const MODEL_INFO_PROTECTS = ["access_groups", "team_id", "team_public_model_name", "access_via_team_ids", "blocked"];
+const PRICES = ["input_cost_per_token", "output_cost_per_token", "cache_read_input_token_cost"];
 
 interface Deployment {
   readonly model: Values;
   readonly weight: number;
+  /** Names the setting without which the model must not be used. */
+  readonly closedBy: string | undefined;
 }
 
 export function importLitellm(source: unknown): Conversion {
@@ -70,23 +90,33 @@ export function importLitellm(source: unknown): Conversion {
   if (deployments.size === 0 && !mcp) throw new Error("there is no `model_list` with a model that can be taken over");
   if (deployments.size > 0) conversion.config.llm = llmOf(deployments, document, conversion);
   if (mcp) conversion.config.mcp = mcp;
-  const general = asObject(document.general_settings);
-  for (const name of PROTECTS.filter((one) => one in general || one in document))
+  for (const name of missingProtections(document))
     for (const section of ["llm", "mcp"])
       if (isObject(conversion.config[section]))
         close(conversion, conversion.config[section], section, `${name} was not imported`);
   for (const section of ["litellm_settings", "router_settings"])
-    leaveOutOthers(
-      conversion,
-      `${section}.`,
-      asObject(document[section]),
-      ["fallbacks", "model_group_alias"],
-      NO_COUNTERPART,
-    );
+    leaveOutOthers(conversion, `${section}.`, asObject(document[section]), SETTINGS, NO_COUNTERPART);
   leaveOutOthers(conversion, "general_settings.", asObject(document.general_settings), ["master_key"], NO_COUNTERPART);
   const taken = ["model_list", "litellm_settings", "router_settings", "general_settings", "mcp_servers"];
   leaveOutOthers(conversion, "", document, taken, NO_COUNTERPART);
   return conversion;
+}
+
+function missingProtections(document: Values): string[] {
+  const sections = [
+    document,
+    ...["general_settings", "litellm_settings", "router_settings"].map((one) => asObject(document[one])),
+  ];
+  const settings = PROTECTS.filter((name) => sections.some((section) => isSet(section[name])));
+  const callbacks = asObject(document.litellm_settings).callbacks;
+  const guards = asList(callbacks)
+    .map(String)
+    .filter((name) => GUARDS.test(name));
+  return [...settings, ...guards.map((name) => `the callback ${name}`)];
+}
+
+function isSet(value: unknown): boolean {
+  return value !== undefined && value !== null && value !== false;
 }
 
 function llmOf(deployments: ReadonlyMap<string, Deployment[]>, document: Values, conversion: Conversion): Values {
@@ -99,13 +129,18 @@ function llmOf(deployments: ReadonlyMap<string, Deployment[]>, document: Values,
     for (const other of wanted)
       if (!deployments.has(other)) conversion.leftOut.push(`fallbacks of ${name}: there is no model ${other}`);
     const [only] = list;
+    const add = (model: Values, closedBy: string | undefined): void => {
+      models.push(model);
+      if (closedBy !== undefined)
+        close(conversion, model, `llm.models (${String(model.name)})`, `${closedBy} was not imported`);
+    };
     if (list.length === 1 && others.length === 0 && only) {
-      models.push({ name, ...only.model });
+      add({ name, ...only.model }, only.closedBy);
       continue;
     }
-    const own = list.map(({ model, weight }, index) => {
+    const own = list.map(({ model, weight, closedBy }, index) => {
       const part = `${name}-${index + 1}`;
-      models.push({ name: part, visibility: "internal", ...model });
+      add({ name: part, visibility: "internal", ...model }, closedBy);
       return { model: part, weight };
     });
     virtualModels.push({
@@ -128,10 +163,32 @@ function llmOf(deployments: ReadonlyMap<string, Deployment[]>, document: Values,
   return {
     port: 4000,
     address: "127.0.0.1",
-    ...protection(document),
+    ...sectionSettings(document),
     models,
     ...(virtualModels.length > 0 ? { virtualModels } : {}),
   };
+}
+
+/** LiteLLM's times are in seconds. */
+function sectionSettings(document: Values): Values {
+  const router = asObject(document.router_settings);
+  const settings = { ...asObject(document.litellm_settings), ...router };
+  const { allowed_fails, cooldown_time, drop_params, request_timeout } = settings;
+  const pause = secondsText(cooldown_time);
+  const cooldown = defined({ allowedFailures: allowed_fails, initial: pause, max: pause });
+  const { policies } = protection(document);
+  const requestTimeout = secondsText(request_timeout);
+  const timeout = requestTimeout === undefined ? undefined : { requestTimeout };
+  const all = defined({ ...asObject(policies), timeout });
+  return defined({
+    policies: Object.keys(all).length === 0 ? undefined : all,
+    cooldown: Object.keys(cooldown).length === 0 ? undefined : cooldown,
+    unsupported: drop_params === undefined ? undefined : drop_params === true ? "drop" : "refuse",
+  });
+}
+
+function secondsText(value: unknown): string | undefined {
+  return value === undefined || value === null ? undefined : `${String(value)}s`;
 }
 
 function protection(document: Values): Values {
@@ -180,12 +237,22 @@ function deploymentOf(entry: Values, at: string, conversion: Conversion): Deploy
   const isCompatible = known === undefined || (known === "openAI" && base !== undefined);
   const params: Values = { model: model.replace(/^(?:converse|invoke)\//, "") };
   if (given.api_key !== undefined) params.apiKey = secret(given.api_key);
+  const limits = defined({ requests: given.rpm ?? undefined, tokens: given.tpm ?? undefined });
+  if (Object.keys(limits).length > 0) params.perMinute = limits;
+  const firstByte = secondsText(given.timeout);
+  if (firstByte !== undefined) params.timeouts = { firstByte };
   addProviderParams(params, given, known, base);
   if (known !== "azure" && !isCompatible && base !== undefined) params.baseUrl = base;
-  leaveOutOthers(conversion, `${at}.litellm_params.`, given, PARAMS, NO_COUNTERPART);
-  leaveOutOthers(conversion, `${at}.`, entry, ["model_name", "litellm_params"], NO_COUNTERPART);
+  leaveOutOthers(conversion, `${at}.litellm_params.`, given, [...PARAMS, ...PRICES], NO_COUNTERPART);
+  const info = asObject(entry.model_info);
+  const prices = PRICES.filter((name) => isSet(info[name]) || isSet(given[name]));
+  if (prices.length > 0) conversion.leftOut.push(`${at}: prices are in a file here (llm.modelCatalog)`);
+  leaveOutOthers(conversion, `${at}.model_info.`, info, [...PRICES, "id", "mode", "base_model"], NO_COUNTERPART);
+  leaveOutOthers(conversion, `${at}.`, entry, ["model_name", "litellm_params", "model_info"], NO_COUNTERPART);
+  const closedBy =
+    DEPLOYMENT_PROTECTS.find((name) => isSet(given[name])) ?? MODEL_INFO_PROTECTS.find((name) => isSet(info[name]));
   const provider = isCompatible ? { openAICompatible: { baseUrl: base, name: prefix } } : known;
-  return { model: { provider, params }, weight: Number(given.weight ?? 1) };
+  return { model: { provider, params }, weight: Number(given.weight ?? 1), closedBy };
 }
 
 function addProviderParams(params: Values, given: Values, known: string | undefined, base: string | undefined): void {
@@ -209,18 +276,42 @@ function addProviderParams(params: Values, given: Values, known: string | undefi
 function mcpOf(document: Values, conversion: Conversion): Values | undefined {
   const servers = Object.entries(asObject(document.mcp_servers)).filter(([, entry]) => isObject(entry));
   if (servers.length === 0) return undefined;
+  let closedBy: string | undefined;
   const targets = servers.flatMap(([key, entry]) => {
     const server = asObject(entry);
-    const { url, transport, command, args, env, headers, extra_headers, ...others } = server;
-    const target = targetOf({ url, transport, command, args, env, headers }, targetName(key, conversion), conversion);
+    const { url, transport, command, args, env, headers, extra_headers, auth_type, auth_value, ...others } = server;
+    const sent = { ...credentialHeaders(auth_type, auth_value ?? others.authentication_token), ...asObject(headers) };
+    const target = targetOf(
+      { ...toolFilters(others), url, transport, command, args, env, headers: sent },
+      targetName(key, conversion),
+      conversion,
+    );
     if (!target) conversion.leftOut.push(`mcp_servers.${key}: it has neither \`url\` nor \`command\``);
+    if (isSet(auth_type) && auth_type !== "none" && !isSet(auth_value ?? others.authentication_token))
+      conversion.leftOut.push(`mcp_servers.${key}.auth_type: ${NO_COUNTERPART}`);
+    closedBy ??= SERVER_PROTECTS.find((name) => isSet(others[name]));
     const forwarded = asList(extra_headers).map(String);
     const remote = asObject(target?.mcp ?? target?.sse);
     if (forwarded.length > 0 && target && !target.stdio) remote.forwardHeaders = forwarded;
-    leaveOutOthers(conversion, `mcp_servers.${key}.`, others, ["description"], NO_COUNTERPART);
+    const taken = ["description", "authentication_token", ...TOOL_FILTERS];
+    leaveOutOthers(conversion, `mcp_servers.${key}.`, others, taken, NO_COUNTERPART);
     return target ? [target] : [];
   });
-  return targets.length === 0 ? undefined : { port: 3000, address: "127.0.0.1", ...protection(document), targets };
+  if (targets.length === 0) return undefined;
+  const mcp: Values = { port: 3000, address: "127.0.0.1", ...protection(document), targets };
+  if (closedBy !== undefined) close(conversion, mcp, "mcp", `${closedBy} of a server was not imported`);
+  return mcp;
+}
+
+const SERVER_PROTECTS = ["access_groups", "mcp_access_groups", "allowed_params", "allowed_users", "allowed_teams"];
+
+/** The types of LiteLLM with a fixed credential. Others need a login of each user. */
+function credentialHeaders(type: unknown, value: unknown): Values {
+  if (value === undefined) return {};
+  const text = secret(value);
+  if (type === "api_key") return { "x-api-key": text };
+  if (type === "authorization") return { authorization: text };
+  return { authorization: `${type === "basic" ? "Basic" : "Bearer"} ${text}` };
 }
 
 /** Rewrites `os.environ/NAME` to `${NAME}`. */

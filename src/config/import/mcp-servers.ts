@@ -1,11 +1,12 @@
 /**
  * Converts an MCP client's list of servers (`mcpServers`, or `servers` in VS Code). The servers become targets of one
- * endpoint.
+ * endpoint. With `mcpProxy`, the list belongs to the program mcp-proxy, and each server becomes a route.
  */
 import {
   asList,
   asObject,
   type Conversion,
+  defined,
   isObject,
   leaveOutOthers,
   newConversion,
@@ -25,26 +26,24 @@ const TAKEN = [
   "headers",
   "disabled",
 ];
+const ALLOWED_TOOLS = ["includeTools", "allowedTools", "enabledTools", "enabled_tools", "allowed_tools"];
+const DENIED_TOOLS = ["excludeTools", "disabledTools", "blockedTools", "disabled_tools", "disallowed_tools"];
+export const TOOL_FILTERS = [...ALLOWED_TOOLS, ...DENIED_TOOLS];
+const PROXY_PORT = 9090;
+const NO_COUNTERPART = "there is no counterpart";
 const BETWEEN_CLIENT_AND_SERVER = "belongs to the client; the gateway has no counterpart";
 
 export function importMcpServers(source: unknown): Conversion {
   const document = asObject(source);
   const servers = asObject(document.mcpServers ?? document.servers ?? asObject(document.mcp).servers);
   if (Object.keys(servers).length === 0) throw new Error("there is no `mcpServers` (or `servers`) with an entry");
-  const targets: Values[] = [];
-  const conversion = newConversion({ mcp: { port: 3000, address: "127.0.0.1", targets } });
-  for (const [key, entry] of Object.entries(servers)) {
-    if (!isObject(entry)) continue;
-    const at = `mcpServers.${key}`;
-    if (entry.disabled === true) {
-      conversion.leftOut.push(`${at}: it is disabled`);
-      continue;
-    }
-    const target = targetOf(entry, targetName(key, conversion), conversion);
-    if (target) targets.push(target);
-    else conversion.leftOut.push(`${at}: it has neither \`command\` nor \`url\``);
-    leaveOutOthers(conversion, `${at}.`, entry, TAKEN, BETWEEN_CLIENT_AND_SERVER);
-  }
+  const conversion = newConversion();
+  const entries = enabledServers(servers, conversion);
+  if (isObject(document.mcpProxy)) return proxyOf(document.mcpProxy, entries, conversion);
+  const targets = entries.map(({ target }) => target);
+  conversion.config.mcp = { port: 3000, address: "127.0.0.1", targets };
+  for (const { at, entry } of entries)
+    leaveOutOthers(conversion, `${at}.`, entry, [...TAKEN, ...TOOL_FILTERS], BETWEEN_CLIENT_AND_SERVER);
   leaveOutOthers(conversion, "", document, ["mcpServers", "servers", "mcp"], BETWEEN_CLIENT_AND_SERVER);
   if (targets.length > 1)
     conversion.differs.push(
@@ -53,7 +52,94 @@ export function importMcpServers(source: unknown): Conversion {
   return conversion;
 }
 
+interface ServerEntry {
+  readonly at: string;
+  readonly key: string;
+  readonly entry: Values;
+  readonly target: Values;
+}
+
+function enabledServers(servers: Values, conversion: Conversion): ServerEntry[] {
+  return Object.entries(servers).flatMap(([key, entry]) => {
+    if (!isObject(entry)) return [];
+    const at = `mcpServers.${key}`;
+    if (entry.disabled === true) {
+      conversion.leftOut.push(`${at}: it is disabled`);
+      return [];
+    }
+    const target = targetOf(entry, targetName(key, conversion), conversion);
+    if (target) return [{ at, key, entry, target }];
+    conversion.leftOut.push(`${at}: it has neither \`command\` nor \`url\``);
+    return [];
+  });
+}
+
+/** Each server of mcp-proxy has a path and, if it sets `authTokens`, its own tokens. */
+function proxyOf(proxy: Values, entries: readonly ServerEntry[], conversion: Conversion): Conversion {
+  const { addr, options, ...others } = proxy;
+  const port = Number(/:(\d+)$/.exec(String(addr ?? ""))?.[1] ?? PROXY_PORT);
+  leaveOutOthers(conversion, "mcpProxy.", others, ["baseURL", "name", "version", "type"], NO_COUNTERPART);
+  leaveOutOthers(conversion, "mcpProxy.options.", asObject(options), ["authTokens"], NO_COUNTERPART);
+  conversion.config.gateways = { default: { port } };
+  conversion.config.routes = entries.map(({ at, key, entry, target }) => {
+    const own = asObject(entry.options);
+    leaveOutOthers(
+      conversion,
+      `${at}.`,
+      entry,
+      [...TAKEN, ...TOOL_FILTERS, "options", "transportType"],
+      NO_COUNTERPART,
+    );
+    leaveOutOthers(conversion, `${at}.options.`, own, ["authTokens", "toolFilter"], NO_COUNTERPART);
+    const tokens = own.authTokens ?? asObject(options).authTokens;
+    return {
+      name: String(target.name),
+      matches: [{ path: { pathPrefix: `/${key}` } }],
+      backends: [{ mcp: { targets: [target] } }],
+      ...(tokens === undefined || tokens === null || asList(tokens).length === 0
+        ? {}
+        : { policies: tokenPolicy(tokens) }),
+    };
+  });
+  return conversion;
+}
+
+/** A token that is not a string stays as it is, so that the loader rejects it and the route is closed. */
+function tokenPolicy(tokens: unknown): Values {
+  return { apiKey: { mode: "strict", keys: [...new Set(asList(tokens))].map((key) => ({ key })) } };
+}
+
+export function toolFilters(entry: Values): Values {
+  return Object.fromEntries(Object.entries(entry).filter(([name]) => TOOL_FILTERS.includes(name)));
+}
+
+function toolsOf(entry: Values): Values | undefined {
+  const listed = (names: readonly string[]): unknown[] | undefined => {
+    const present = names.filter((name) => entry[name] !== undefined && entry[name] !== null);
+    return present.length === 0 ? undefined : present.flatMap((name) => asList(entry[name]));
+  };
+  const { toolFilter } = asObject(entry.options);
+  const { mode, list, ...others } = asObject(toolFilter);
+  const filtered = asList(list);
+  const isAllowing = String(mode).toLowerCase() === "allow";
+  const isBlocking = String(mode).toLowerCase() === "block";
+  const tools = defined({
+    allow: listed(ALLOWED_TOOLS) ?? (isAllowing && filtered.length > 0 ? filtered : undefined),
+    deny: listed(DENIED_TOOLS) ?? (isBlocking && filtered.length > 0 ? filtered : undefined),
+    // The loader rejects these fields, and the route is closed.
+    ...others,
+    mode: toolFilter === undefined || isAllowing || isBlocking ? undefined : (mode ?? null),
+  });
+  return Object.keys(tools).length === 0 ? undefined : tools;
+}
+
 export function targetOf(entry: Values, name: string, conversion: Conversion): Values | undefined {
+  const target = serverOf(entry, name, conversion);
+  const tools = target && toolsOf(entry);
+  return tools === undefined ? target : { ...target, tools };
+}
+
+function serverOf(entry: Values, name: string, conversion: Conversion): Values | undefined {
   const url = entry.url ?? entry.serverUrl ?? entry.httpUrl;
   if (typeof url === "string") {
     const kind = /sse/i.test(String(entry.type ?? entry.transport ?? "")) || /\/sse\/?$/.test(url) ? "sse" : "mcp";

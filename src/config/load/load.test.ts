@@ -265,3 +265,11 @@ for (const [name, text, minSteps] of large) {
     assert.ok(count >= minSteps, `${count} steps`);
   });
 }
+
+test("a Service cannot be the host that a client names, because its gateway may be no forward proxy", () => {
+  const loaded = loadConfig([{ file: "f", text: "services: { any: { dynamic: {} } }\n" }], {});
+  assert.deepEqual(
+    (loaded.ok ? [] : loaded.problems).map(({ path, message }) => [path, message]),
+    [["services.any.dynamic", "a Service cannot be `dynamic`: write a route of a gateway with `forwardProxy` instead"]],
+  );
+});

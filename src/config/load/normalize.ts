@@ -92,6 +92,12 @@ export function normalize(
     routes.push(normalRoute(name, served, route, place));
   }
 
+  for (const [name, service] of Object.entries(written.services ?? {}))
+    if (typeof service === "object" && "dynamic" in service && service.dynamic !== undefined)
+      problem(
+        ["services", name, "dynamic"],
+        "a Service cannot be `dynamic`: write a route of a gateway with `forwardProxy` instead",
+      );
   addTcpRoutes(written.tcpRoutes ?? [], gateways, problem);
   if (written.ui) routes.push(uiRoute(written.ui, document, gateways, problem));
   addSections(written, document, gateways, routes, problem);

@@ -59,6 +59,7 @@ export const PRESETS = {
   baseten: { baseUrl: "https://inference.baseten.co/v1" },
   cerebras: { baseUrl: "https://api.cerebras.ai/v1" },
   cohere: { baseUrl: "https://api.cohere.ai/compatibility/v1", streamUsage: false },
+  copilot: { baseUrl: "https://api.githubcopilot.com", responses: true },
   deepinfra: { baseUrl: "https://api.deepinfra.com/v1/openai" },
   deepseek: { baseUrl: "https://api.deepseek.com/v1" },
   fireworks: { baseUrl: "https://api.fireworks.ai/inference/v1", responses: true },
