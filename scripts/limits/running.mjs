@@ -64,6 +64,12 @@ export const RUNNING_LIMITS = {
       "it no longer grows",
     ],
     ["MAX_STREAMS", "kubernetes/snapshot-server.ts", "data planes of one controller", "503, they try again"],
+    [
+      "MAX_DELEGATED_RULES",
+      "config/documents/route-delegation.ts",
+      "rules of child routes, at all levels, that one HTTPRoute serves",
+      "500 for the requests of the others",
+    ],
     ["MAX_ACK_BYTES", "kubernetes/snapshot-server.ts", "the response of a data plane", "503"],
     ["MAX_REPORT_BYTES", "kubernetes/snapshot-server.ts", "the report of a controller replica to the leader", "503"],
     ["MAX_PEERS", "kubernetes/peer-reports.ts", "controller replicas", "the leader ignores their reports"],

@@ -16,6 +16,7 @@ import {
 import {
   CONTROLLER_NAME,
   fullName,
+  GATEWAY_API_GROUP,
   type ListenerSetOutcome,
   type PolicyResource,
   type ResourceResult,
@@ -23,6 +24,7 @@ import {
 } from "../config/documents/documents.ts";
 import { isVerdict, readParameters } from "../config/documents/gateway-parameters.ts";
 import { maySelect } from "../config/documents/policy-targets.ts";
+import { isRouteReference } from "../config/documents/route-delegation.ts";
 import {
   clusterDocument,
   createSnapshot,
@@ -118,7 +120,10 @@ export function createClusterView(objects: readonly KubernetesObject[], nowMs: n
       .filter((set) => keyOf(set.gateway.namespace, set.gateway.name) === key)
       .map(({ document }) => document.value as KubernetesObject);
     const parents = new Set([gateway, ...ownSets].map(objectKey));
-    const attached = routes.filter((route) => hasParent(route, parents));
+    const attached = withChildren(
+      routes.filter((route) => hasParent(route, parents)),
+      cluster,
+    );
     const served = [gateway, ...ownSets, ...attached];
     const usedBy = (list: readonly KubernetesObject[]): KubernetesObject[] =>
       list.flatMap((object) => recordings.get(object)?.used() ?? []);
@@ -154,6 +159,24 @@ function hasParent(route: KubernetesObject, parents: ReadonlySet<string>): boole
     const { name, namespace } = (parent ?? {}) as { name?: unknown; namespace?: unknown };
     return parents.has(keyOf(textOf(namespace) ?? own, String(name)));
   });
+}
+
+/**
+ * Adds the HTTPRoutes that rules of these routes delegate to, at all levels. A data plane must not get a route, with the
+ * Secrets of its policies, from a namespace that does not grant it.
+ */
+function withChildren(attached: readonly KubernetesObject[], cluster: Cluster): KubernetesObject[] {
+  const all = new Set(attached);
+  for (const { metadata, kind, spec } of all)
+    for (const rule of kind === "HTTPRoute" ? listOf(fieldsOf(spec).rules) : [])
+      for (const reference of listOf(fieldsOf(rule).backendRefs).filter(isRouteReference).map(fieldsOf)) {
+        const from = { group: GATEWAY_API_GROUP, kind, namespace: metadata.namespace ?? "" };
+        const namespace = textOf(reference.namespace) ?? from.namespace;
+        const name = String(reference.name);
+        const child = cluster.object(kind, namespace, name);
+        if (child && cluster.mayRefer(from, { group: GATEWAY_API_GROUP, kind, namespace, name })) all.add(child);
+      }
+  return [...all];
 }
 
 /**

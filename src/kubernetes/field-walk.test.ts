@@ -424,10 +424,16 @@ function isField(field: string, path: readonly Step[]): boolean {
 }
 
 /** Whether a change of the field has an effect, or the field or one around it is refused by name. */
-function isHonoredOrRefused(kind: string, key: string, spec: Spec, path: readonly Step[]): boolean {
-  const before = observe(worldWith(kind, key, spec));
+function isHonoredOrRefused(
+  kind: string,
+  key: string,
+  spec: Spec,
+  path: readonly Step[],
+  more: readonly KubernetesObject[] = [],
+): boolean {
+  const before = observe([...worldWith(kind, key, spec), ...more]);
   const observed = (at: readonly Step[], change: (value: unknown) => unknown): Observed =>
-    observe(worldWith(kind, key, fieldsOf(changed({ spec }, at, change)).spec));
+    observe([...worldWith(kind, key, fieldsOf(changed({ spec }, at, change)).spec), ...more]);
   if (observed(path, otherValue).text !== before.text) return true;
   if (observed(path, () => undefined).text !== before.text) return true;
   return path.some((step, i) => {
@@ -453,3 +459,27 @@ for (const [kind, { key, specs }] of Object.entries(FIXTURES))
     assert.deepEqual([...ignored], [], "fields without an effect");
     assert.deepEqual([...open], [], "fields without a fixture");
   });
+
+test("every field of a rule that delegates to another HTTPRoute is honored or refused", () => {
+  const name = "child";
+  const child = object(API, "HTTPRoute", `shop/${name}`, { spec: { rules: [{ backendRefs: [backendReference] }] } });
+  const reference = { group: "gateway.networking.k8s.io", kind: "HTTPRoute", name, namespace: "shop", weight: 1 };
+  const rule = {
+    ...HTTP_RULES[0],
+    matches: [
+      {
+        path: { type: "PathPrefix", value: "/a" },
+        method: "GET",
+        headers: [{ type: "Exact", name: "x-a", value: "1" }],
+        queryParams: [{ type: "Exact", name: "q", value: "1" }],
+      },
+    ],
+    filters: HTTP_FILTERS.slice(0, 2),
+    backendRefs: [reference],
+  };
+  const spec = { parentRefs: [parent], rules: [rule] };
+  const ignored = [...leavesOf(spec, ["spec"])].filter(
+    (path) => !isHonoredOrRefused("HTTPRoute", "shop/web", spec, path, [child]),
+  );
+  assert.deepEqual(ignored, []);
+});

@@ -359,7 +359,7 @@ function tlsPolicyStatuses(
 ): { readonly object: KubernetesObject; readonly status: Fields }[] {
   const policies = cluster.objects("BackendTLSPolicy");
   if (policies.length === 0) return [];
-  const users = usersOfServices(gateways, result.listenerSetOutcomes, routes);
+  const users = usersOfServices(gateways, result, routes);
   return policies.flatMap((object) => {
     const namespace = object.metadata.namespace ?? "";
     const reached = targetedServices(object).flatMap(({ name }) => [...(users.get(keyOf(namespace, name)) ?? [])]);
@@ -396,11 +396,16 @@ function tlsPolicyStatuses(
 /** Maps `namespace/name` of a Service to the Gateways whose routes refer to it. */
 function usersOfServices(
   gateways: readonly KubernetesObject[],
-  sets: readonly ListenerSetOutcome[],
+  result: ClusterView["result"],
   routes: readonly KubernetesObject[],
 ): Map<string, Set<KubernetesObject>> {
-  const byKey = gatewaysByParent(gateways, sets);
+  const byKey = gatewaysByParent(gateways, result.listenerSetOutcomes);
   const users = new Map<string, Set<KubernetesObject>>();
+  const add = (key: string, parents: readonly KubernetesObject[]): void => {
+    const known = users.get(key) ?? new Set();
+    for (const gateway of parents) known.add(gateway);
+    users.set(key, known);
+  };
   for (const route of routes) {
     const own = route.metadata.namespace ?? "";
     const parents = listOf(specOf(route).parentRefs).flatMap((parent) => {
@@ -408,12 +413,16 @@ function usersOfServices(
       return byKey.get(`${String(kind)} ${keyOf(textOf(namespace) ?? own, String(name))}`) ?? [];
     });
     for (const rule of parents.length === 0 ? [] : listOf(specOf(route).rules))
-      for (const reference of listOf(fieldsOf(rule).backendRefs).map(fieldsOf)) {
-        const key = keyOf(textOf(reference.namespace) ?? own, String(reference.name));
-        const known = users.get(key) ?? new Set();
-        for (const gateway of parents) known.add(gateway);
-        users.set(key, known);
-      }
+      for (const reference of listOf(fieldsOf(rule).backendRefs).map(fieldsOf))
+        add(keyOf(textOf(reference.namespace) ?? own, String(reference.name)), parents);
+  }
+  // Only the written routes show the Gateways of a child route.
+  for (const { route, uses = [] } of result.routes) {
+    const parents = route.gateways.flatMap(
+      (name) => byKey.get(`Gateway ${name.slice(0, name.lastIndexOf(":"))}`) ?? [],
+    );
+    for (const use of uses)
+      if (use?.reference.kind === "Service") add(keyOf(use.reference.namespace, use.reference.name), parents);
   }
   return users;
 }

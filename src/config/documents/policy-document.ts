@@ -31,9 +31,11 @@ import { findParts, type Part, STACKING_KINDS } from "./policy-spec.ts";
 import { type ResolvedTarget, resolveTargets, type Targets } from "./policy-targets.ts";
 import { ACCEPTED, statusOf } from "./status.ts";
 
-interface PolicyContext extends Targets {
+export interface PolicyContext extends Targets {
   readonly parts: readonly Part[];
   takenKinds(target: TargetName): Map<string, string>;
+  /** Returns the policy of a route that delegates, which takes precedence over one for the child. */
+  reservedKind?(route: string, kind: string): string | undefined;
   readonly nowMs: number;
   readonly previous: PolicyResource | undefined;
   readonly cluster: Cluster | undefined;
@@ -76,7 +78,7 @@ export function translatePolicy(
   const attachments: Attachment[] = [];
   const closures: Closure[] = [];
   const tcpNotes = new Set<string>();
-  const source = `GatewayPolicy ${fullName(document)}`;
+  const source = policySource(document);
   for (const part of isRefused ? [] : validParts) {
     for (const target of targets) {
       for (const { definition, written, config } of part.policies) {
@@ -97,7 +99,8 @@ export function translatePolicy(
         }
         for (const targetName of target.names) {
           const taken = context.takenKinds({ kind: target.scope, name: targetName });
-          const before = taken.get(definition.kind);
+          const reserved = context.reservedKind?.(targetName, definition.kind);
+          const before = taken.get(definition.kind) ?? (reserved === source ? undefined : reserved);
           if (before !== undefined && !STACKING_KINDS.has(definition.kind)) {
             const message = `${referenceText(target.reference)} already has ${definition.kind} from ${before}`;
             if (!faults.some((known) => known.message === message)) fault(part.path, message, false);
@@ -155,6 +158,10 @@ export function translatePolicy(
     attachments,
     closures,
   };
+}
+
+export function policySource(document: ResourceDocument): string {
+  return `GatewayPolicy ${fullName(document)}`;
 }
 
 function tcpRefusal(target: ResolvedTarget | undefined): string {

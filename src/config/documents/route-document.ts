@@ -9,10 +9,13 @@ import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-s
 import type { FindBackend, FoundBackend } from "./backend-document.ts";
 import {
   type BackendUse,
+  createProblemList,
   DEFAULT_NAMESPACE,
+  fullName,
   GATEWAY_API_GROUP,
   identityOf,
   type ObjectReference,
+  type ParentOutcome,
   type ProblemList,
   type ResourceDocument,
   type RouteOutcome,
@@ -20,6 +23,19 @@ import {
   type Verdict,
   type WrittenRoute,
 } from "./documents.ts";
+import {
+  commonMatches,
+  type FindRoute,
+  type FoundRoute,
+  hasPath,
+  hasUnclearPaths,
+  inheritedPolicies,
+  isRouteReference,
+  MAX_DELEGATED_RULES,
+  prefixOf,
+  referenceFault,
+  replacesPrefix,
+} from "./route-delegation.ts";
 import {
   type ClientCertificate,
   type GatewayListener,
@@ -34,12 +50,23 @@ interface TranslatedRoute {
   readonly target: RouteTarget;
   readonly routes: readonly WrittenRoute[];
   readonly outcome: RouteOutcome;
+  readonly delegations: readonly Delegation[];
+  /** The status of the route at a parent that delegates to it. */
+  readonly asChild: Omit<ParentOutcome, "parentRef">;
+}
+
+/** Describes one written route that serves a rule of a child route. */
+export interface Delegation {
+  readonly route: string;
+  /** The routes below the one that the Gateway serves, outermost first. */
+  readonly chain: readonly { readonly document: ResourceDocument; readonly sectionName: string | undefined }[];
 }
 
 export interface RouteContext {
   readonly gateways: TargetTable<GatewayTarget>;
   readonly listenerSets: TargetTable<GatewayTarget>;
   readonly findBackend: FindBackend;
+  readonly findRoute: FindRoute;
   readonly isCluster: boolean;
 }
 
@@ -71,6 +98,8 @@ export function translateRoute(
   const routes: WrittenRoute[] = [];
   const rules: { sectionName: string | undefined; route: string }[] = [];
   const contents: RuleContent[] = [];
+  const delegations: Delegation[] = [];
+  const budget = { left: MAX_DELEGATED_RULES };
 
   for (const [i, rule] of written.entries()) {
     const path = ["spec", "rules", i];
@@ -81,36 +110,52 @@ export function translateRoute(
     const sectionName = textOf(rule.name);
     const ruleName = written.length === 1 ? prefix : `${prefix}/${sectionName ?? `rule${i}`}`;
     const source = `${kind} ${namespace}/${name}`;
-    const translated = translateRule(rule, path, {
+    const { content: translated, delegated } = translateWholeRule(rule, path, {
       namespace,
       source,
       isGrpc,
       findBackend: context.findBackend,
+      findRoute: context.findRoute,
+      ancestors: [fullName(document)],
+      budget,
       problems,
     });
     contents.push(translated);
     for (const [j, { gateways, section, hostnames, except, port, clientCertificate }] of found.servedBy.entries()) {
       const isKnown = found.servedBy.slice(0, j).some((other) => other.gateways[0] === gateways[0]);
       const routeName = j === 0 ? ruleName : `${ruleName}@${gateways[0]}${isKnown ? `#${j}` : ""}`;
-      const content = clientCertificate ? withClientCertificate(translated, clientCertificate, document) : translated;
-      routes.push({
-        route: {
-          name: routeName,
-          gateways,
-          ...(hostnames.length === 0 ? {} : { hostnames }),
-          ...withPort(content.fields, port),
-        },
-        ...(except.length === 0 ? {} : { except }),
-        ...(section === undefined ? {} : { section }),
-        ...(content.closed === undefined ? {} : { closed: content.closed }),
-        ...(content.closedBackends.size === 0 ? {} : { closedBackends: content.closedBackends }),
-        ...(content.uses.length === 0 ? {} : { uses: content.uses }),
-        document,
-        path,
-      });
-      rules.push({ sectionName, route: routeName });
+      // The rules of children come first, because they may have the same matches as the rule that delegates to them.
+      for (const part of [...delegated, { content: translated, name: "", document, path, chain: [] }]) {
+        const content = clientCertificate
+          ? withClientCertificate(part.content, clientCertificate, part.document)
+          : part.content;
+        const name = part.name === "" ? routeName : `${routeName}/${part.name}`;
+        routes.push({
+          route: {
+            name,
+            gateways,
+            ...(hostnames.length === 0 ? {} : { hostnames }),
+            ...withPort(content.fields, port),
+          },
+          ...(except.length === 0 ? {} : { except }),
+          ...(section === undefined ? {} : { section }),
+          ...(content.closed === undefined ? {} : { closed: content.closed }),
+          ...(content.closedBackends.size === 0 ? {} : { closedBackends: content.closedBackends }),
+          ...(content.uses.length === 0 ? {} : { uses: content.uses }),
+          document: part.document,
+          path: part.path,
+        });
+        rules.push({ sectionName, route: name });
+        if (part.chain.length > 0) delegations.push({ route: name, chain: part.chain });
+      }
     }
   }
+  const wholeOutcome = (accepted: Verdict) => {
+    const outcome = outcomeOf(accepted, contents);
+    // This gateway has no default Gateways, so only the parents serve the route.
+    const isIgnored = (textOf(spec.useDefaultGateways) ?? "None") !== "None" && !outcome.partiallyInvalid;
+    return { ...outcome, ...(isIgnored ? { partiallyInvalid: NO_DEFAULT_GATEWAYS } : {}) };
+  };
   return {
     target: {
       reference: routeReference(namespace, name, kind),
@@ -121,13 +166,10 @@ export function translateRoute(
     routes,
     outcome: {
       document,
-      parents: found.parents.map((parent) => {
-        const outcome = outcomeOf(parent.accepted, contents);
-        // This gateway has no default Gateways, so only the parents serve the route.
-        const isIgnored = (textOf(spec.useDefaultGateways) ?? "None") !== "None" && !outcome.partiallyInvalid;
-        return { ...parent, ...outcome, ...(isIgnored ? { partiallyInvalid: NO_DEFAULT_GATEWAYS } : {}) };
-      }),
+      parents: found.parents.map((parent) => ({ ...parent, ...wholeOutcome(parent.accepted) })),
     },
+    delegations,
+    asChild: wholeOutcome(ACCEPTED),
   };
 }
 
@@ -188,7 +230,155 @@ interface RuleContext {
   readonly source: string;
   readonly isGrpc: boolean;
   readonly findBackend: FindBackend;
+  readonly findRoute: FindRoute;
+  /** Names the routes that delegate to this one, and itself. */
+  readonly ancestors: readonly string[];
+  /** Counts down the rules of children, to limit the result of nested delegation. */
+  readonly budget: { left: number };
   readonly problems: ProblemList;
+}
+
+/** Holds a rule of a child route as the route that delegates to it serves it. */
+interface DelegatedRule {
+  readonly content: RuleContent;
+  readonly name: string;
+  readonly document: ResourceDocument;
+  readonly path: Path;
+  readonly chain: Delegation["chain"];
+}
+
+interface WholeRule {
+  readonly content: RuleContent;
+  readonly delegated: readonly DelegatedRule[];
+}
+
+function translateWholeRule(rule: Fields, path: Path, context: RuleContext): WholeRule {
+  const isDelegating = !context.isGrpc && listOf(rule.backendRefs).some(isRouteReference);
+  return isDelegating
+    ? delegateRule(rule, path, context)
+    : { content: translateRule(rule, path, context), delegated: [] };
+}
+
+/** Requests that match the rule but no rule of a child get 404, or 500 if a child cannot be used. */
+function delegateRule(rule: Fields, path: Path, context: RuleContext): WholeRule {
+  const { problems } = context;
+  const { backendRefs, ...rest } = rule;
+  const own = translateRule(rest, path, context);
+  const matches = own.fields.matches ?? [];
+  const policies = own.fields.policies ?? {};
+  const references = listOf(backendRefs).map(fieldsOf);
+  const faults = references.map(referenceFault);
+  const fault =
+    faults.find((one) => one !== undefined) ??
+    (matches.some((match) => prefixOf(match) === undefined)
+      ? "a rule that delegates supports only path matches of type PathPrefix"
+      : replacesPrefix(policies)
+        ? "a rule that delegates cannot replace the prefix of the path"
+        : undefined);
+  if (own.closed !== undefined || fault !== undefined) {
+    const closed = own.closed ?? problems.add(path, `${fault}; the rule is blocked until this is fixed`).toLine();
+    return { content: { ...own, closed }, delegated: [] };
+  }
+  let unresolved: Verdict | undefined;
+  const delegated: DelegatedRule[] = [];
+  const seen = new Set<string>();
+  for (const [i, reference] of references.entries()) {
+    const found = context.findRoute(reference);
+    const key = "document" in found ? fullName(found.document) : "";
+    const problem =
+      "reason" in found
+        ? found
+        : context.ancestors.includes(key)
+          ? { reason: "InvalidBackend", message: `HTTPRoute ${key} delegates to itself` }
+          : undefined;
+    if (problem || "reason" in found) {
+      problems.add([...path, "backendRefs", i], `${problem?.message}; its requests get 500`);
+      unresolved ??= { isTrue: false, reason: problem?.reason ?? "", message: problem?.message ?? "" };
+      continue;
+    }
+    if (seen.has(key)) continue;
+    seen.add(key);
+    for (const [k, childRule] of listOf(fieldsOf(fieldsOf(found.document.value).spec).rules).entries()) {
+      if (!isObject(childRule)) continue;
+      context.budget.left -= 1;
+      if (context.budget.left < 0) {
+        const message = `more than ${MAX_DELEGATED_RULES} rules of other HTTPRoutes`;
+        unresolved ??= { isTrue: false, reason: "InvalidBackend", message };
+        break;
+      }
+      delegated.push(...rulesOfChild(childRule, k, { ...found, key, matches, policies }, context));
+    }
+  }
+  return {
+    content: {
+      fields: {
+        matches,
+        ...(unresolved ? { backends: [NOWHERE] } : { policies: { directResponse: { status: 404 } } }),
+      },
+      closed: undefined,
+      closedBackends: new Map(unresolved ? [[0, unresolved.message]] : []),
+      uses: [],
+      unresolved: unresolved ?? own.unresolved,
+    },
+    delegated,
+  };
+}
+
+interface Child extends Extract<FoundRoute, { readonly document: unknown }> {
+  /** The format is `namespace/name`. */
+  readonly key: string;
+  /** Has the matches and policies of the rule that delegates. */
+  readonly matches: readonly Record<string, unknown>[];
+  readonly policies: Fields;
+}
+
+function rulesOfChild(rule: Fields, index: number, child: Child, context: RuleContext): DelegatedRule[] {
+  const { document, key } = child;
+  const path = ["spec", "rules", index];
+  const sectionName = textOf(rule.name);
+  const { content, delegated } = translateWholeRule(rule, path, {
+    namespace: identityOf(document).namespace,
+    source: `HTTPRoute ${key}`,
+    isGrpc: false,
+    findBackend: child.findBackend,
+    findRoute: child.findRoute,
+    ancestors: [...context.ancestors, key],
+    budget: context.budget,
+    // The translation of the child itself reports its problems.
+    problems: createProblemList(document),
+  });
+  const name = `${key}/${sectionName ?? `rule${index}`}`;
+  return [...delegated, { content, name: "", document, path, chain: [] }].flatMap((part) => {
+    const own = part.content.fields.matches ?? [];
+    const isUnclear = hasUnclearPaths(child.matches, own);
+    const matches = isUnclear ? child.matches : commonMatches(child.matches, own);
+    if (matches.length === 0) return [];
+    const merged = inheritedPolicies(child.policies, part.content.fields.policies ?? {});
+    // The replaced prefix is that of the common match.
+    const isReplaced = replacesPrefix(part.content.fields.policies ?? {}) && !matches.every((one) => hasPath(own, one));
+    const fault = isUnclear
+      ? "a regular expression is not supported below the prefix of the rule that delegates to it"
+      : isReplaced
+        ? "it replaces a prefix that is shorter than that of the rule that delegates to it"
+        : "twice" in merged
+          ? `the rule that delegates to it also has ${merged.twice}`
+          : undefined;
+    const closed = fault === undefined ? part.content.closed : `${name}: ${fault}`;
+    const { policies: _, ...fields } = part.content.fields;
+    const policies = "twice" in merged ? {} : merged.policies;
+    return [
+      {
+        ...part,
+        name: part.name === "" ? name : `${name}/${part.name}`,
+        content: {
+          ...part.content,
+          fields: { ...fields, matches, ...(Object.keys(policies).length === 0 ? {} : { policies }) },
+          closed,
+        },
+        chain: [{ document, sectionName }, ...part.chain],
+      },
+    ];
+  });
 }
 
 function translateRule(
@@ -627,6 +817,8 @@ function findParent(
   const kind = textOf(parent.kind) ?? "Gateway";
   const name = textOf(parent.name) ?? "";
   if (isCluster && (textOf(parent.group) ?? GATEWAY_API_GROUP) !== GATEWAY_API_GROUP) return undefined;
+  // The translation of the parent route reports whether it delegates to this one.
+  if (kind === "HTTPRoute") return undefined;
   if (kind !== "Gateway" && kind !== "ListenerSet") {
     if (!isCluster) problems.add([...path, "kind"], `${kind} is not supported: use Gateway or ListenerSet`);
     return undefined;

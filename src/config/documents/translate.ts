@@ -26,6 +26,7 @@ import {
   identityOf,
   type ListenerSetOutcome,
   type ObjectReference,
+  type ParentOutcome,
   POLICY_API_GROUP,
   POLICY_API_VERSION,
   type PolicyResource,
@@ -34,6 +35,7 @@ import {
   type ResourceInput,
   type ResourceResult,
   type RouteOutcome,
+  referenceText,
   type TargetName,
   type WrittenGateway,
   type WrittenRoute,
@@ -43,9 +45,10 @@ import { translateGateway } from "./gateway-document.ts";
 import { PARAMETERS_KIND } from "./gateway-parameters.ts";
 import { withPools } from "./inference-pool.ts";
 import { type ListenerSetDocument, parentOfSet } from "./listener-set.ts";
-import { translatePolicy } from "./policy-document.ts";
+import { type PolicyContext, policySource, translatePolicy } from "./policy-document.ts";
 import { findParts, type Part, partsOf, specSchema } from "./policy-spec.ts";
-import { type RouteContext, translateRoute } from "./route-document.ts";
+import { createFindRoute, refersTo } from "./route-delegation.ts";
+import { type Delegation, type RouteContext, translateRoute } from "./route-document.ts";
 import {
   BackendTargets,
   type GatewayTarget,
@@ -60,8 +63,13 @@ import { translateTcpRoute } from "./tcp-route-document.ts";
 
 export function translateResources(input: ResourceInput): ResourceResult {
   const { standalone } = input;
-  const clusterFor = (document: ResourceDocument): Cluster | undefined =>
-    input.cluster && (input.recorded?.(document, input.cluster) ?? input.cluster);
+  // Each document has one recording, although a child route is translated again for each route that delegates to it.
+  const clusters = new Map<ResourceDocument, Cluster | undefined>();
+  const clusterFor = (document: ResourceDocument): Cluster | undefined => {
+    if (!clusters.has(document))
+      clusters.set(document, input.cluster && (input.recorded?.(document, input.cluster) ?? input.cluster));
+    return clusters.get(document);
+  };
   // Documents of a cluster cannot refer to the standalone configuration.
   const isCluster = input.cluster !== undefined;
   const findBackendFor = (document: ResourceDocument): FindBackend => {
@@ -148,8 +156,11 @@ export function translateResources(input: ResourceInput): ResourceResult {
     gateways: gatewayTargets,
     listenerSets: listenerSetTargets,
     findBackend: findBackendFor(document),
+    findRoute: createFindRoute(input.documents, document, clusterFor(document), findBackendFor),
     isCluster,
   });
+  const delegations: ParentDelegation[] = [];
+  const asChild = new Map<string, Omit<ParentOutcome, "parentRef">>();
 
   const addRoute = (targets: TargetTable<RouteTarget>) => (document: ResourceDocument, list: ProblemList) => {
     const { namespace, name, kind } = identityOf(document);
@@ -169,6 +180,9 @@ export function translateResources(input: ResourceInput): ResourceResult {
         for (const [policy, source] of use.policyKinds) kinds.set(policy, source);
       }
     const names = new Set(usable.map(({ route }) => route.name));
+    if (kind === "HTTPRoute") asChild.set(fullName(document), translated.asChild);
+    for (const delegation of translated.delegations)
+      if (names.has(delegation.route)) delegations.push({ parent: document, delegation });
     targets.addDocument({
       ...translated.target,
       rules: translated.target.rules.filter(({ route }) => names.has(route)),
@@ -181,6 +195,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
   };
   each("HTTPRoute", GATEWAY_API_GROUP, addRoute(routeTargets));
   each("GRPCRoute", GATEWAY_API_GROUP, addRoute(grpcTargets));
+  const outcomesWithChildren = routeOutcomes.map((outcome) => withParentRoutes(outcome, delegations, asChild));
   for (const kind of ["TLSRoute", "TCPRoute"])
     each(kind, GATEWAY_API_GROUP, (document, list) => {
       const translated = translateTcpRoute(document, routeContext(document), list);
@@ -202,33 +217,49 @@ export function translateResources(input: ResourceInput): ResourceResult {
   const shown = (spec: unknown): unknown => shownSpec(spec, { parts, schema }, redaction);
   const resources = new Map<ResourceDocument, PolicyResource>();
   const names = new Set<string>();
+  const policyContext = (document: ResourceDocument, takenKinds: PolicyContext["takenKinds"]): PolicyContext => ({
+    parts,
+    gateways: gatewayTargets,
+    listenerSets: listenerSetTargets,
+    routes: routeTargets,
+    grpcRoutes: grpcTargets,
+    backends: backendTargets,
+    backendExists: (reference, portName) => backendExists(reference, portName, input),
+    backendLabels: (reference) => backendLabels(reference, input),
+    takenKinds,
+    nowMs: input.nowMs,
+    previous: input.previous?.find(({ metadata }) => keyOf(metadata.namespace, metadata.name) === fullName(document)),
+    shown,
+    isDuplicate: names.has(fullName(document)),
+    cluster: clusterFor(document),
+  });
   const addPolicy = (document: ResourceDocument, list: ProblemList): void => {
-    const name = fullName(document);
-    const previous = input.previous?.find(({ metadata }) => `${metadata.namespace}/${metadata.name}` === name);
-    const isDuplicate = names.has(name);
-    names.add(name);
     const context = {
-      parts,
-      gateways: gatewayTargets,
-      listenerSets: listenerSetTargets,
-      routes: routeTargets,
-      grpcRoutes: grpcTargets,
-      backends: backendTargets,
-      backendExists: (reference: ObjectReference, portName: string | undefined) =>
-        backendExists(reference, portName, input),
-      backendLabels: (reference: ObjectReference) => backendLabels(reference, input),
-      takenKinds: taken,
-      nowMs: input.nowMs,
-      previous,
-      shown,
-      isDuplicate,
-      cluster: clusterFor(document),
+      ...policyContext(document, taken),
+      reservedKind: (route: string, kind: string) => reserved.get(`${route} ${kind}`),
     };
+    names.add(fullName(document));
     const translated = translatePolicy(document, context, list);
     attachments.push(...translated.attachments);
     closures.push(...translated.closures);
     resources.set(document, translated.resource);
   };
+  // A policy for a route that delegates takes precedence over one for the child, whose author may be another team.
+  const delegated = new Set(delegations.map(({ delegation }) => delegation.route));
+  const reserved = new Map<string, string>();
+  const deepest = Math.max(0, ...delegations.map(({ delegation }) => delegation.chain.length));
+  for (let depth = 0; depth < deepest; depth += 1) {
+    for (const document of policiesInOrder(input.documents)) {
+      const context = policyContext(document, () => new Map());
+      const { attachments: own } = translatePolicy(document, context, createProblemList(document));
+      for (const { target, kind } of own) {
+        const key = `${target.name} ${kind}`;
+        if (target.kind === "route" && delegated.has(target.name) && !reserved.has(key))
+          reserved.set(key, policySource(document));
+      }
+    }
+    addChildren(routeTargets, delegations, depth);
+  }
   each("GatewayPolicy", "", addPolicy, policiesInOrder(input.documents));
 
   const policies = input.documents.flatMap((document) => resources.get(document) ?? []);
@@ -240,7 +271,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
     closures,
     gatewayOutcomes,
     listenerSetOutcomes,
-    routeOutcomes,
+    routeOutcomes: [...outcomesWithChildren, ...routeOutcomes.slice(outcomesWithChildren.length)],
     backendOutcomes,
     policies,
     problems: [...problemLists.flatMap(({ all }) => all), ...(isCluster ? [] : unknownKinds(input.documents))],
@@ -284,6 +315,49 @@ function policiesInOrder(documents: readonly ResourceDocument[]): ResourceDocume
     return kinds.includes("ListenerSet") && !kinds.includes("Gateway");
   };
   return [...all.filter((document) => !isOnlyForSets(document)), ...all.filter(isOnlyForSets)];
+}
+
+/** Makes the routes of this depth targets of policies for the rules that they serve below another route. */
+function addChildren(targets: TargetTable<RouteTarget>, delegations: readonly ParentDelegation[], depth: number): void {
+  for (const { parent, delegation } of delegations) {
+    const link = delegation.chain[depth];
+    if (!link) continue;
+    const { namespace, name } = identityOf(link.document);
+    const child = targets.find(namespace, name);
+    const { namespace: parentNamespace, name: parentName } = identityOf(parent);
+    const gateways = [...(child?.gateways ?? []), ...(targets.find(parentNamespace, parentName)?.gateways ?? [])];
+    if (!child) continue;
+    targets.addDocument({
+      ...child,
+      rules: [...child.rules, { sectionName: link.sectionName, route: delegation.route }],
+      gateways: [...new Map(gateways.map((gateway) => [referenceText(gateway), gateway])).values()],
+    });
+  }
+}
+
+interface ParentDelegation {
+  readonly parent: ResourceDocument;
+  readonly delegation: Delegation;
+}
+
+/** Adds the status for each parentRef that names an HTTPRoute that delegates to this one. */
+function withParentRoutes(
+  outcome: RouteOutcome,
+  delegations: readonly ParentDelegation[],
+  asChild: ReadonlyMap<string, Omit<ParentOutcome, "parentRef">>,
+): RouteOutcome {
+  const { document, parents } = outcome;
+  const own = asChild.get(fullName(document));
+  const { kind, namespace } = identityOf(document);
+  if (own === undefined || kind !== "HTTPRoute") return outcome;
+  const parentsOf = ({ parent, delegation: { chain } }: ParentDelegation): ResourceDocument[] =>
+    chain.flatMap((link, i) => (link.document === document ? [chain[i - 1]?.document ?? parent] : []));
+  const delegating = delegations.flatMap(parentsOf);
+  const added = listOf(fieldsOf(fieldsOf(document.value).spec).parentRefs)
+    .map(fieldsOf)
+    .filter((parentRef) => delegating.some((parent) => refersTo(parentRef, namespace, parent)))
+    .map((parentRef) => ({ parentRef, ...own }));
+  return added.length === 0 ? outcome : { ...outcome, parents: [...parents, ...added] };
 }
 
 function unknownKinds(documents: readonly ResourceDocument[]): ConfigError[] {
