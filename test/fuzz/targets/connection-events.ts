@@ -196,6 +196,7 @@ const send =
 function openHttp2(world: World, streamWindow: number): void {
   const isFirst = world.client.bytesRead === 0;
   const http2 = new Http2Client();
+  if (isFirst) world.client.readOn();
   world.client.arrive(http2.open(streamWindow));
   if (isFirst) world.http2 = http2;
 }
@@ -244,8 +245,9 @@ const EVENTS: Readonly<Record<string, (world: World) => void | Promise<void>>> =
   x: send("\0\0\r\n\r\n", (http2) => http2.malformed()),
   f: ({ client }) => client.arriveEnd(),
   r: ({ client }) => client.arriveReset(),
-  s: ({ client }) => {
-    client.isStuck = true;
+  s: ({ client, http2 }) => {
+    // A slow HTTP/2 client has a small window instead (`I`): for a socket without a handle, Node allows one write at a time.
+    client.isStuck = http2 === undefined;
   },
   d: ({ client }) => client.readOn(),
   k: ({ client, http2 }) => client.arrive(http2?.resetStream("newest") ?? FRAME),
