@@ -18,6 +18,7 @@ import {
   leaveOutOthers,
   newConversion,
   protectingPolicy,
+  unknownFields,
   type Values,
 } from "./conversion.ts";
 
@@ -669,6 +670,8 @@ function globalLimit(value: Values, at: string, conversion: Conversion): Values 
 // Listeners that share a port become certificates that are selected by server name.
 
 const TAKEN = ["cert", "key", "root", "minTLSVersion"];
+/** Without these settings, TLS is still as strict about clients. */
+const LEFT_OUT = ["maxTLSVersion", "cipherSuites", "keyExchangeGroups"];
 const CLIENTS = "client certificates (`root`) differ between the listeners of a port";
 
 export interface PortTls {
@@ -678,8 +681,11 @@ export interface PortTls {
 
 export function tlsOf(tls: Values, at: string, conversion: Conversion): Values {
   const { cert, key, root, minTLSVersion } = tls;
-  leaveOutOthers(conversion, `${at}.tls.`, tls, TAKEN, "there is no counterpart");
+  const others = unknownFields(tls, TAKEN);
+  for (const name of LEFT_OUT) if (name in tls) conversion.leftOut.push(`${at}.tls.${name}: there is no counterpart`);
   return defined({
+    // The loader rejects these fields, such as client certificates of another kind, and the gateway is closed.
+    ...unknownFields(others, LEFT_OUT),
     cert,
     key,
     minVersion: /1[._]?3/.test(String(minTLSVersion)) ? "TLSv1.3" : undefined,
@@ -706,8 +712,9 @@ export function portTls(listeners: readonly Values[], at: string, conversion: Co
   const certificates = entries.map(({ cert, key, hostname }) =>
     defined({ cert, key, hosts: hostname === undefined ? undefined : [hostname] }),
   );
+  const others = entries.map((entry) => unknownFields(entry, ["cert", "key", "hostname", "minVersion", "clientAuth"]));
   return {
-    tls: defined({ certificates, minVersion, clientAuth }),
+    tls: defined({ ...Object.assign({}, ...others), certificates, minVersion, clientAuth }),
     conflict: isSame("clientAuth") ? undefined : CLIENTS,
   };
 }

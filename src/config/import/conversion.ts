@@ -12,18 +12,21 @@ export interface Conversion {
 }
 
 /**
- * These fields restrict requests or content. Route conditions are included, because a route without them matches more
- * requests.
+ * These fields restrict requests or content, or verify a peer. Route conditions and gateways are included, because a
+ * route without them gets more requests.
  */
 const PROTECTS = new Set([
   "apiKey",
   "authorization",
   "backendAuth",
+  "backendTLS",
   "basicAuth",
   "buffer",
+  "clientAuth",
   "csrf",
   "extAuthz",
   "extProc",
+  "gateways",
   "guardrails",
   "hostnames",
   "jwtAuth",
@@ -36,6 +39,7 @@ const PROTECTS = new Set([
   "perMinute",
   "promptGuard",
   "rateLimit",
+  "tls",
   "tools",
 ]);
 
