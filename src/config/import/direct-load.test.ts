@@ -108,6 +108,26 @@ routes:
   assert.equal(load(`# yaml-language-server: $schema=https://agentgateway.dev/schema/config${text}`).ok, true);
 });
 
+test("settings of agentgateway in the common layout are converted if that changes no rule", () => {
+  const limit = "localRateLimit: [{ maxTokens: 5, tokensPerFill: 5, fillInterval: 1s }]";
+  const text = (rules: string) => `
+gateways: { default: { port: 3000 } }
+routes: [{ backends: [{ host: "localhost:1" }], policies: { authorization: { rules: [${rules}] }, ${limit} } }]
+`;
+  const loaded = load(text('"has(jwt.sub)"'));
+  assert.ok(loaded.ok);
+  assert.match(
+    loaded.warnings.map((warning) => warning.toLine()).join("\n"),
+    /c\.yaml:3:\d+: routes\[0\]\.policies\.localRateLimit: is called `rateLimit\.local` here/,
+  );
+  assert.match(problemsOf(text('"has(jwt.sub)", "has(jwt.aud)"')).join("\n"), /localRateLimit: unknown field/);
+  assert.equal(
+    load("config: { mcp: { sessionTtl: 1m } }\nmcp: { targets: [{ name: a, stdio: { cmd: x } }] }\n").ok,
+    true,
+  );
+  assert.match(problemsOf("config: { mcp: { other: 1m } }\n").join("\n"), /config\.mcp: unknown field/);
+});
+
 test("messages do not quote the values of variables", () => {
   const text = `binds: [{ port: 3000, listeners: [{ routes: [{ matches: [{ path: { exact: $BAD } }], ${HELLO.slice(9, -1)} ] }] }]`;
   const problems = problemsOf(text, { BAD: "planted-secret" }).join("\n");

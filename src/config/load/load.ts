@@ -169,13 +169,14 @@ function* loadForeignInSteps(
   const source = sources.find(({ file }) => file === standalone.file);
   const foreign = source && convertForeign(standalone, source.text);
   if (source === undefined || foreign === undefined) return undefined;
-  if (foreign.problems.length > 0) return { ok: false, problems: [notLoadable(standalone), ...foreign.problems] };
+  const refuse = (problems: readonly ConfigError[]): Loaded | undefined =>
+    foreign.isCertain ? { ok: false, problems: [notLoadable(standalone), ...problems] } : undefined;
+  if (foreign.problems.length > 0) return refuse(foreign.problems);
   yield;
   const at = standalone.position([]) ?? { file: source.file, line: 1, column: 1 };
   const converted = sources.map((one) => (one === source ? { file: one.file, text: foreign.text, at } : one));
   const loaded = yield* loadConfigInSteps(converted, environment, { ...options, isOwnFormatOnly: true });
-  if (loaded.ok) return { ...loaded, warnings: foreign.warnings };
-  return { ok: false, problems: [notLoadable(standalone), ...loaded.problems] };
+  return loaded.ok ? { ...loaded, warnings: foreign.warnings } : refuse(loaded.problems);
 }
 
 function problemAt(at: Position, { path, message }: ConfigError): ConfigError {

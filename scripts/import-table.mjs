@@ -1,0 +1,71 @@
+/**
+ * `npm run import-table -- <folder>`: imports every YAML file of a folder with configurations of agentgateway, and prints
+ * for each whether the result is valid, what was left out or closed, and whether the file loads directly.
+ */
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { build } from "esbuild";
+import { root } from "./steps.mjs";
+
+const [folder] = process.argv.slice(2);
+if (folder === undefined) {
+  process.stderr.write("usage: npm run import-table -- <folder with configurations of agentgateway>\n");
+  process.exit(2);
+}
+const { importAgentgateway, dropInvalid, loadConfig, parseYaml, yamlText } = await loadCode();
+
+const files = readdirSync(folder).filter((name) => /\.ya?ml$/.test(name));
+const total = { files: files.length, valid: 0, complete: 0, direct: 0 };
+for (const file of files) {
+  const text = readFileSync(join(folder, file), "utf8");
+  const variables = Object.fromEntries([...text.matchAll(/\$\{?(\w+)/g)].map(([, name]) => [name, "1"]));
+  const check = (config, environment = {}) => {
+    const source = { file, text: yamlText(config) };
+    const loaded = loadConfig([source], { ...variables, ...environment }, { isOwnFormatOnly: true });
+    return loaded.ok ? [] : loaded.problems;
+  };
+  const conversion = importAgentgateway(parseYaml(text));
+  dropInvalid(conversion, check);
+  const isValid = check(conversion.config).length === 0;
+  const lost = [...conversion.leftOut, ...conversion.closed.map((line) => `closed: ${line}`)];
+  const isDirect = loadConfig([{ file, text }], variables).ok;
+  total.valid += Number(isValid);
+  total.complete += Number(isValid && lost.length === 0);
+  total.direct += Number(isDirect);
+  const verdict = isValid ? (lost.length === 0 ? "complete" : "partial") : "invalid";
+  process.stdout.write(`${verdict.padEnd(9)} ${isDirect ? "direct" : "import"} ${file}\n`);
+  for (const line of lost) process.stdout.write(`            ${line}\n`);
+}
+process.stdout.write(
+  `${total.files} files: ${total.valid} valid, ${total.complete} with every setting, ${total.direct} load directly\n`,
+);
+
+async function loadCode() {
+  const out = mkdtempSync(join(tmpdir(), "gateway-import-"));
+  try {
+    await build({
+      absWorkingDir: root,
+      stdin: {
+        resolveDir: join(root, "src"),
+        contents: `export { importAgentgateway } from "./config/import/agentgateway.ts";
+export { dropInvalid } from "./config/import/drop-invalid.ts";
+export { loadConfig } from "./config/load/load.ts";
+export { parseYaml, yamlText } from "./base/yaml-text.ts";`,
+      },
+      outfile: join(out, "code.mjs"),
+      bundle: true,
+      format: "esm",
+      platform: "node",
+      target: "node20.19",
+      banner: {
+        js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
+      },
+      logLevel: "error",
+    });
+    return await import(pathToFileURL(join(out, "code.mjs")).href);
+  } finally {
+    rmSync(out, { recursive: true, force: true });
+  }
+}
