@@ -62,8 +62,12 @@ ${MODELS.map((name) => `    - { name: ${name}, provider: { demo: {} } }`).join("
   const menu = page.getByRole("button", { name: /^Credential/ });
   const panel = page.getByRole("dialog", { name: "Credential" });
   assert.equal(await menu.textContent(), "Credential: none");
-  await menu.click();
-  await page.keyboard.press("Escape");
+  // A key that follows the click before the next frame is drawn.
+  await page.evaluate(`(async () => {
+    [...document.querySelectorAll(".popover > button")].find((one) => one.textContent.startsWith("Credential")).click();
+    while (!document.querySelector("[role=dialog]")) await undefined;
+    document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
+  })()`);
   await panel.waitFor({ state: "detached" });
   await menu.click();
   await page.getByRole("log").click();

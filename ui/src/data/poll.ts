@@ -45,7 +45,8 @@ export function createPoll<Value>(read: () => Promise<Value>, interval: number |
     const again = (): void => {
       timer = setTimeout(loop, typeof interval === "number" ? interval : interval());
     };
-    if (document.visibilityState === "hidden") again();
+    // A tab that is opened in the background still reads once, so that it is complete when the user looks at it.
+    if (document.visibilityState === "hidden" && value.peek() !== undefined) again();
     else void refresh().finally(again);
   }
 

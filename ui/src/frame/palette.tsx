@@ -1,7 +1,7 @@
 /**
  * Implements the command palette, which searches pages, listeners, routes, backends, policies, tools, and request IDs.
  */
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { dump } from "../data/dump.ts";
 import { requestList } from "../data/requests.ts";
 import { knownTools } from "../data/tools.ts";
@@ -27,7 +27,7 @@ export function Palette() {
   const items = useMemo(allItems, []);
   const shown = useMemo(() => filterItems(items, query), [items, query]);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     dialog.current?.showModal();
     input.current?.focus();
   }, []);

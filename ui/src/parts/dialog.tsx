@@ -2,7 +2,7 @@
  * A modal dialog. Esc, a click outside, and the caller close it.
  */
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 export function Dialog({
   title,
@@ -14,7 +14,7 @@ export function Dialog({
   children: ComponentChildren;
 }) {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     dialog.current?.showModal();
   }, []);
   return (

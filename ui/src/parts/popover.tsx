@@ -3,7 +3,7 @@
  * the panel.
  */
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 export function Popover({
   label,
@@ -23,7 +23,8 @@ export function Popover({
     setIsOpen(false);
     button.current?.focus();
   };
-  useEffect(() => {
+  // A key that follows at once must reach the panel, so the effect does not wait for the next frame.
+  useLayoutEffect(() => {
     if (!isOpen) return undefined;
     panel.current?.querySelector<HTMLElement>("input, select, button, a")?.focus();
     const onOutside = (event: Event): void => {
