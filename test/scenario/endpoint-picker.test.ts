@@ -187,12 +187,20 @@ test("the picker rejects a request, and changes headers and the body", async (t)
       ];
     }
     if (message.kind === "responseHeaders")
-      return { responseHeaders: { response: { headerMutation: { setHeaders: [setHeader("x-picker", "p")] } } } };
+      return {
+        responseHeaders: {
+          response: {
+            headerMutation: {
+              setHeaders: [setHeader("x-picker", "p"), setHeader("x-picker", "q"), setHeader("x-picker", "p")],
+            },
+          },
+        },
+      };
     return pass(message);
   });
   endpoint = one;
   const response = await send("", { method: "POST", body: "hello" });
-  assert.deepEqual([response.status, response.headers.get("x-picker")], [200, "p"]);
+  assert.deepEqual([response.status, response.headers.get("x-picker")], [200, "p, q"]);
   assert.deepEqual([received[0]?.body, received[0]?.headers["x-model"]], ["changed", "m"]);
   assert.equal(received[0]?.headers["content-length"], "7");
 });

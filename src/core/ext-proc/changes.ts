@@ -59,9 +59,18 @@ function readHeaderMutation(mutation: HeaderMutation | null): HeaderChanges {
   const { setHeaders = [], removeHeaders = [] } = mutation ?? {};
   checkHeaderCount(removeHeaders);
   return {
-    set: toHeaderChanges(setHeaders, "replace"),
+    set: withoutRepetitions(toHeaderChanges(setHeaders, "replace")),
     remove: removeHeaders.map((name) => name.toLowerCase()).filter(mayChange),
   };
+}
+
+/** A processor may set a header that it also sends back, as pickers do with the headers of a response. */
+function withoutRepetitions(changes: readonly HeaderChange[]): HeaderChange[] {
+  return changes.filter(
+    ({ name, value, action }, i) =>
+      action !== "replace" ||
+      changes.findIndex((one) => one.name === name && one.value === value && one.action === action) === i,
+  );
 }
 
 function readStatus(mutation: HeaderMutation | null): number | undefined {
