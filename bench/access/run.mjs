@@ -3,6 +3,7 @@
  * affects the latency of traffic. Exits with 1 if the slowest review takes 10 s or more, or if the median p99 during a
  * review is more than 1.5 times the median p99 without one.
  */
+import { generateKeyPairSync } from "node:crypto";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { Agent } from "node:http";
 import { tmpdir } from "node:os";
@@ -29,6 +30,9 @@ export async function benchAccess({ quick = false } = {}) {
     running.push(await start(process.execPath, [join(here, "../http/backend.mjs"), String(backendPort)], backendPort));
     const file = join(folder, "config.yaml");
     writeFileSync(file, configOf(port, adminPort, backendPort));
+    const { publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+    const key = { ...publicKey.export({ format: "jwk" }), kid: "bench", alg: "ES256" };
+    writeFileSync(join(folder, "keys.json"), JSON.stringify({ keys: [key] }));
     running.push(await start(process.execPath, [join(root, "dist/gateway.js"), "-f", file], port));
     const load = (samples, isOver) => sendPaced({ port, agent, perSecond: PER_SECOND, samples, isOver });
     await load([], (elapsedMs) => elapsedMs >= WINDOW_MS);
@@ -102,6 +106,7 @@ routes:
     matches: [{ path: { exact: /mcp } }]
     backends: [{ mcp: { targets: [{ name: files, mcp: { url: "http://127.0.0.1:${backendPort}/mcp" } }] } }]
     policies:
+      jwtAuth: { issuer: "https://id.example", audiences: [bench], jwks: { file: ./keys.json } }
       authorization: { rules: [{ require: "has(jwt.sub)" }] }
       mcpAuthorization:
         rules:

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { safeJson, safeJsonInSteps } from "./safe-json.ts";
+import { safeJson, safeJsonInSteps, safeJsonPieces } from "./safe-json.ts";
 
 test("every control character is escaped, and the value is the same [P6] [G3]", () => {
   const text = Array.from({ length: 0x2100 }, (_, code) => String.fromCharCode(code)).join("");
@@ -18,6 +18,19 @@ test("in steps or at once, the result is the same", () => {
     { l: [undefined, null, [], {}, [1, [2]]] },
   ])
     assert.equal(wholeOf(safeJsonInSteps(value)), safeJson(value, 2));
+});
+
+test("pieces of lists are the JSON of the object, and each ends after an item", () => {
+  const lists = {
+    "a\u2028": [],
+    names: ["x\u0085", "é"],
+    rows: Array.from({ length: 300 }, (_, i) => Array(500).fill(i)),
+  };
+  const pieces = safeJsonPieces(lists);
+  assert.equal(pieces.join(""), safeJson(lists));
+  assert.ok(pieces.length > 3);
+  for (const piece of pieces.slice(0, -1)) assert.match(piece, /\]$/);
+  assert.deepEqual(safeJsonPieces({}), ["{}"]);
 });
 
 function wholeOf(steps: Generator<undefined, string, undefined>): string {

@@ -25,6 +25,28 @@ export function* safeJsonInSteps(value: Readonly<Record<string, unknown>>): Step
   return members.length === 0 ? "{}" : `{\n${members.join(",\n")}\n}`;
 }
 
+const PIECE_CHARS = 64 * 1024;
+
+/**
+ * Returns the JSON of an object of lists in pieces, each of which ends after a complete item. Pieces can be redacted and
+ * sent one at a time, so that a large object does not block the event loop.
+ */
+export function safeJsonPieces(lists: Readonly<Record<string, readonly unknown[]>>): string[] {
+  const pieces: string[] = [];
+  let piece = "{";
+  for (const [index, [name, list]] of Object.entries(lists).entries()) {
+    piece += `${index === 0 ? "" : ","}${safeJson(name)}:[`;
+    for (const [at, item] of list.entries()) {
+      piece += `${at === 0 ? "" : ","}${safeJson(item)}`;
+      if (piece.length < PIECE_CHARS) continue;
+      pieces.push(piece);
+      piece = "";
+    }
+    piece += "]";
+  }
+  return [...pieces, `${piece}}`];
+}
+
 function isIterable(value: unknown): value is Iterable<unknown> {
   return typeof value === "object" && value !== null && Symbol.iterator in value;
 }

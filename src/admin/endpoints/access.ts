@@ -3,11 +3,19 @@
  * policies of the running configuration and optionally of a new one.
  */
 import { z } from "zod";
+import { runInSlices, type Steps } from "../../base/sliced-work.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { accessItem } from "../../config/schema/tests-schema.ts";
 import type { Topology } from "../../core/topology.ts";
+import { safeJson } from "../../json/safe-json.ts";
 import type { ClaimSet, NamedTool } from "../../pipeline/dry-run/access-review.ts";
-import { type AdminEndpoint, type AdminRequest, jsonResponse, textResponse } from "../server/endpoint.ts";
+import {
+  type AdminEndpoint,
+  type AdminRequest,
+  type AdminResponse,
+  type AdminSink,
+  textResponse,
+} from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 import { inspectedBackends, inspectedTargets } from "./mcp.ts";
 import { MAX_REHEARSED_BYTES } from "./what-if.ts";
@@ -35,7 +43,8 @@ export interface AccessQuestion {
 }
 
 export type AccessResult =
-  | { readonly ok: true; readonly review: object; readonly after?: object }
+  /** Reviews are pieces of JSON. */
+  | { readonly ok: true; readonly review: readonly string[]; readonly after?: readonly string[] }
   | { readonly ok: false; readonly problems: readonly string[] };
 
 export interface AccessParts {
@@ -66,12 +75,40 @@ export function accessEndpoint(parts: AccessParts): AdminEndpoint {
         const found = await parts.review(asked, request.requestHistory, request.left);
         if (!found.ok) return textResponse(422, `${found.problems.join("\n")}\n`);
         const { review, after } = found;
-        return jsonResponse({ review, ...(after === undefined ? {} : { after }), problems: listed.problems });
+        return streamedResponse([
+          '{"review":',
+          ...review,
+          ...(after === undefined ? [] : [',"after":', ...after]),
+          `,"problems":${safeJson(listed.problems)}}\n`,
+        ]);
       } catch (error) {
         return textResponse(parts.isBusy(error) ? 409 : 500, `${(error as Error).message}\n`);
       }
     },
   };
+}
+
+/** Redacting and sending a large review at once would delay requests. */
+function streamedResponse(pieces: readonly string[]): AdminResponse {
+  return {
+    status: 200,
+    type: "application/json",
+    stream(sink) {
+      let isClosed = false;
+      sink.onClose(() => {
+        isClosed = true;
+      });
+      void runInSlices(written(sink, pieces), () => isClosed);
+    },
+  };
+}
+
+function* written(sink: AdminSink, pieces: readonly string[]): Steps<void> {
+  for (const piece of pieces) {
+    sink.write(piece);
+    yield;
+  }
+  sink.end();
 }
 
 async function readJson(request: AdminRequest): Promise<unknown> {

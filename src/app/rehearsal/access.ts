@@ -6,6 +6,7 @@ import { type DryConfig, openDryConfig } from "../../config/dry-config.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import type { Environment } from "../../config/text/env.ts";
 import type { StoredKeyIdentity } from "../../core/policy.ts";
+import { safeJsonPieces } from "../../json/safe-json.ts";
 import {
   type AccessReview,
   ANONYMOUS,
@@ -35,8 +36,9 @@ export interface AccessInput {
   readonly items?: readonly string[] | undefined;
 }
 
+/** Reviews are pieces of JSON, because serializing a large review in the gateway's process would delay requests. */
 export type AccessFound =
-  | { readonly ok: true; readonly review: AccessReview; readonly after?: AccessReview }
+  | { readonly ok: true; readonly review: readonly string[]; readonly after?: readonly string[] }
   | { readonly ok: false; readonly problems: readonly string[] };
 
 export async function runAccessReview(
@@ -48,9 +50,10 @@ export async function runAccessReview(
   const recorded = recordedPrincipals(traffic, clock.now());
   const review = await reviewSources(input.sources, input, recorded, clock, yieldThread);
   if (!("results" in review)) return { ok: false, problems: review };
-  if (input.after === undefined) return { ok: true, review };
+  if (input.after === undefined) return { ok: true, review: safeJsonPieces({ ...review }) };
   const after = await reviewSources(input.after, input, recorded, clock, yieldThread);
-  return "results" in after ? { ok: true, review, after } : { ok: false, problems: after };
+  if (!("results" in after)) return { ok: false, problems: after };
+  return { ok: true, review: safeJsonPieces({ ...review }), after: safeJsonPieces({ ...after }) };
 }
 
 async function reviewSources(

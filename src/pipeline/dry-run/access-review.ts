@@ -302,18 +302,22 @@ const SECURITY: ReadonlySet<string> = new Set(
 function createReasons({ listeners }: Topology) {
   const all: AccessReason[] = [];
   const indexes = new Map<string, number>();
-  const positions = new Map<string, string | null>();
+  /** Contains the indexes by what decided, so that most decisions need no position. */
+  const byGroup = new Map<ItemGroup, Map<string, number>>();
 
   function position(group: ItemGroup, phase: string, kind: string, rule: string | undefined): string | null {
-    const key = JSON.stringify([group.listener.name, group.route.name, phase, kind, rule]);
-    const known = positions.get(key);
-    if (known !== undefined) return known;
     const compiled = scopesOf(listeners, group, phase)
       .flatMap(policiesIn)
       .find((policy) => policy.kind === kind);
-    const at = compiled?.writtenAt?.(rule) ?? null;
-    positions.set(key, at);
-    return at;
+    return compiled?.writtenAt?.(rule) ?? null;
+  }
+
+  function indexOf(reason: Omit<AccessReason, "text">): number {
+    const key = `${reason.allowed} ${reason.code} ${reason.policy} ${reason.at} ${reason.rule}`;
+    const known = indexes.get(key);
+    if (known !== undefined) return known;
+    indexes.set(key, all.length);
+    return all.push({ ...reason, text: reasonText(reason) }) - 1;
   }
 
   return {
@@ -328,18 +332,20 @@ function createReasons({ listeners }: Topology) {
           : steps.findLast((one) => one.policy === policy);
       const rule = decidedBy !== undefined && decidedBy.policy === step?.policy ? decidedBy.rule : undefined;
       const code = policy === undefined ? (failure?.code ?? null) : "authorization_denied";
-      const reason = {
+      const decided = byGroup.get(group) ?? new Map<string, number>();
+      byGroup.set(group, decided);
+      const key = `${isAllowed} ${code} ${step?.phase} ${step?.policy} ${rule}`;
+      const known = decided.get(key);
+      if (known !== undefined) return known;
+      const index = indexOf({
         allowed: isAllowed,
         code: isAllowed ? null : code,
         policy: step?.policy ?? null,
         rule: rule ?? null,
         at: step === undefined ? null : position(group, step.phase, step.policy, rule),
-      };
-      const key = `${reason.allowed} ${reason.code} ${reason.policy} ${reason.at} ${reason.rule}`;
-      const known = indexes.get(key);
-      if (known !== undefined) return known;
-      indexes.set(key, all.length);
-      return all.push({ ...reason, text: reasonText(reason) }) - 1;
+      });
+      decided.set(key, index);
+      return index;
     },
   };
 }
