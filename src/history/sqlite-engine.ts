@@ -40,7 +40,8 @@ function openDatabase(file: string): Database {
     database.all("PRAGMA journal_mode = WAL");
     // After a power failure, the last transactions can be missing.
     database.exec("PRAGMA synchronous = NORMAL");
-    database.exec("PRAGMA cache_size = -16384");
+    // Rows are appended, so few pages are used again. The unit is KiB.
+    database.exec("PRAGMA cache_size = -4096");
     chmodSync(file, 0o600);
   } catch (error) {
     database.close();
