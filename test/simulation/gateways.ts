@@ -63,6 +63,7 @@ const SHUTDOWN_LIMIT_MS = DRAIN_MS + 8_000 + 5_000;
 /** A process that has ended is checked after this time. */
 const ENDED_MS = 60_000;
 const MESSAGE_MS = 0.1;
+const RESTART_MS = 1_000;
 /** At the end of the drain, give or take this time, requests in flight are cut off. */
 const CUT_MS = 1_000;
 
@@ -129,7 +130,21 @@ export class Gateways {
     this.#running[replica] = undefined;
     this.#end(victim);
     await sleep(this.#report.scheduler, downMs);
-    await this.start(replica);
+    // A service manager starts a process again that does not accept its configuration file.
+    while (!(await this.#hasStarted(replica))) await sleep(this.#report.scheduler, RESTART_MS);
+  }
+
+  async #hasStarted(replica: number): Promise<boolean> {
+    try {
+      await this.start(replica);
+      return true;
+    } catch (error) {
+      this.#report.note(`${this.#running[replica]?.name} did not start: ${(error as Error).message}`);
+      const failed = this.#running[replica];
+      this.#running[replica] = undefined;
+      if (failed) this.#reuse(failed);
+      return false;
+    }
   }
 
   readonly isRunning = (pid: number): boolean => this.#pids.has(pid);

@@ -178,10 +178,12 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
   }
 
   /** Some versions are invalid, and the gateway must keep the last valid one. */
-  function reload(own: Seeded): Promise<void> {
-    return nowAndThen(own, RELOAD_MS, async (version) =>
+  async function reload(own: Seeded): Promise<void> {
+    await nowAndThen(own, RELOAD_MS, async (version) =>
       files.write(CONFIG_FILE, own.chance(0.2) ? "routes: 7" : configOf(version, store)),
     );
+    // A gateway that is killed at the end can start again.
+    files.write(CONFIG_FILE, configOf(0, store));
   }
 
   /** Upgrades, kills, and restarts gateways, and disturbs their store. */
