@@ -412,3 +412,47 @@ test("MCP rules are alternatives for each tool: the others are hidden and cannot
   const refused = await client.post({ jsonrpc: "2.0", id: 2, method: "tools/call", params: { name: "secret_tool" } });
   assert.ok(refused.message.error !== undefined);
 });
+
+test("the credential of `backendAuth` also reaches MCP servers", async (t) => {
+  const server = await startRecordingServer("legacy");
+  t.after(() => server.close());
+  const { gateway } = await serving(
+    t,
+    bind(`
+    - policies: { backendAuth: { key: server-key } }
+      backends: [{ mcp: { targets: [{ name: one, mcp: { host: "${server.url}" } }] } }]`),
+  );
+  const client = rawClient(`${gateway.url()}/mcp`);
+  await client.initialize();
+  await client.post({ jsonrpc: "2.0", id: 1, method: "tools/list" }, { authorization: "Bearer of-the-client" });
+  assert.ok(server.received.length > 0);
+  for (const { headers } of server.received) assert.equal(headers.authorization, "Bearer server-key");
+});
+
+test("a passed-through token is the one that the policy verified", async (t) => {
+  const server = await startRecordingServer("legacy");
+  t.after(() => server.close());
+  const { gateway } = await serving(
+    t,
+    bind(`
+    - policies:
+        jwtAuth: { mode: strict, issuer: "${ISSUER}", audiences: [gateway], jwks: { file: jwks.json } }
+        backendAuth: { passthrough: {} }
+      backends: [{ mcp: { targets: [{ name: one, mcp: { host: "${server.url}" } }] } }]`),
+    KEYS_FILE,
+  );
+  const authorization = `Bearer ${token()}`;
+  const response = await fetch(`${gateway.url()}/mcp`, {
+    method: "POST",
+    headers: { authorization, "content-type": "application/json", accept: "application/json, text/event-stream" },
+    body: JSON.stringify({
+      jsonrpc: "2.0",
+      id: 1,
+      method: "initialize",
+      params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "c", version: "1" } },
+    }),
+  });
+  assert.equal(response.status, 200);
+  await response.text();
+  assert.equal(server.received[0]?.headers.authorization, authorization);
+});

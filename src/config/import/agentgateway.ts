@@ -59,6 +59,7 @@ export function importAgentgateway(source: unknown): Conversion {
   addSessionTtl(config, asObject(asObject(process).mcp).sessionTtl);
   attachPolicies(asList(policies), conversion);
   restrictNetwork(asObject(frontendPolicies).networkAuthorization, conversion);
+  forwardCredentials(conversion);
   Object.assign(config, others);
   note(conversion, JSON.stringify(source));
   return conversion;
@@ -79,6 +80,29 @@ function withNamedBackends(value: unknown, backends: unknown): unknown {
     return { ...backend, ...others, ...(Object.keys(own).length === 0 ? {} : { policies: own }) };
   };
   return named.size === 0 ? value : replaced(value);
+}
+
+/** MCP servers get a header that a policy sets only if their target forwards it. */
+function forwardCredentials({ config, leftOut }: Conversion): void {
+  const routes = asList(config.routes).map(asObject);
+  const served = routes.flatMap((route) =>
+    asList(route.backends).map((one) => {
+      const { mcp, policies } = asObject(one);
+      return [mcp, asObject(policies).backendAuth ?? asObject(route.policies).backendAuth];
+    }),
+  );
+  for (const [mcp, backendAuth] of [...served, [config.mcp, asObject(asObject(config.mcp).policies).backendAuth]]) {
+    if (!isObject(mcp) || !isObject(backendAuth)) continue;
+    if (backendAuth.aws !== undefined) {
+      leftOut.push("backendAuth.aws: requests to MCP servers are not signed here");
+      continue;
+    }
+    const name = asObject(backendAuth.header).name ?? "authorization";
+    for (const target of asList(mcp.targets)) {
+      const remote = asObject(target).mcp ?? asObject(target).sse;
+      if (isObject(remote)) remote.forwardHeaders ??= [name];
+    }
+  }
 }
 
 function addSessionTtl(config: Values, sessionTtl: unknown): void {
