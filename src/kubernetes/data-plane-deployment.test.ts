@@ -72,6 +72,16 @@ for (const [status, reason] of [
     if (refused) assert.equal(refused.message, `Deployment infra/edge-one cannot be deployed: refused with ${status}`);
   });
 
+test("a pod accepts connections while its Service still lists it, and has time to drain", () => {
+  const [pod] = dataPlaneManifests(gateway("one"), OPTIONS).flatMap(({ kind, spec }) =>
+    kind === "Deployment" ? [fieldsOf(fieldsOf(fieldsOf(spec).template).spec)] : [],
+  );
+  const [container] = listOf(pod?.containers).map(fieldsOf);
+  assert.deepEqual(container?.lifecycle, { preStop: { sleep: { seconds: 5 } } });
+  const drainSeconds = 30;
+  assert.ok(Number(pod?.terminationGracePeriodSeconds) > 5 + drainSeconds);
+});
+
 test("a replica that lost the lead neither applies nor deletes", async () => {
   const client = recordingClient(() => 200);
   const deployer = createDeployer(client, silentLogger, () => false);

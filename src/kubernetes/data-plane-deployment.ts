@@ -23,6 +23,8 @@ export const MANAGED_BY = "gateway-controller";
 const STATS_PORT = 15020;
 const TOKEN_FOLDER = "/var/run/secrets/gateway";
 const STATE_FOLDER = "/var/lib/gateway";
+/** Load balancers and kube-proxy send new connections to a pod for some time after its Service no longer lists it. */
+const PRE_STOP_SECONDS = 5;
 const DEFAULT_CPU_UTILIZATION = 70;
 const DEFAULT_RESOURCES = { requests: { cpu: "100m", memory: "128Mi" }, limits: { memory: "1Gi" } };
 
@@ -211,6 +213,7 @@ function podSpec(
         livenessProbe: { ...probe("/healthz/live"), periodSeconds: 10, failureThreshold: 6 },
         // No port is open before the first snapshot arrives, so the startup probe allows time for it.
         startupProbe: { ...probe("/healthz/live"), periodSeconds: 2, failureThreshold: 150 },
+        lifecycle: { preStop: { sleep: { seconds: PRE_STOP_SECONDS } } },
         resources: { ...DEFAULT_RESOURCES, ...resources },
         securityContext: {
           allowPrivilegeEscalation: false,
