@@ -14,7 +14,7 @@ export interface AddedAttributes {
 }
 
 export interface SpanAttributes {
-  /** Returns whether an expression reads this attribute, for example `llm.prompt`. */
+  /** Returns whether an expression reads this attribute by its name, for example `llm.prompt`. */
   reads(path: string): boolean;
   of(exchange: Exchange): AddedAttributes;
 }

@@ -146,6 +146,7 @@ test("expressions add attributes to the request span, name it, and remove others
       "span.name": '"openai.chat"',
       "gen_ai.system": "llm.provider",
       "gen_ai.prompt": "llm.prompt",
+      whole: "llm",
       "gen_ai.completion": 'llm.completion.map(c, {"role": "assistant", "content": c})',
       "gen_ai.usage.completion_tokens": "llm.outputTokens",
       "llm.is_streaming": "llm.streaming",
@@ -193,6 +194,8 @@ test("expressions add attributes to the request span, name it, and remove others
     assert.equal(attributes["gen_ai.usage.completion_tokens"], attributes["gen_ai.usage.output_tokens"]);
     assert.equal(attributes["llm.is_streaming"], i === 1);
     assert.deepEqual(attributes.tags, ["a", "b"]);
+    assert.equal(attributes["whole.provider"], "demo");
+    assert.ok(!Object.keys(attributes).some((key) => /^whole\.(?:prompt|completion)/.test(key)));
     assert.ok(!JSON.stringify(attributes).includes("very-secret-token"));
     assert.ok(!("missing" in attributes) && !("user_agent.original" in attributes));
   }

@@ -7,6 +7,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { LogFields, Logger, LogValue } from "../../observe/log/logger.ts";
 import { type Redaction, redactJson, withoutSecrets } from "../../observe/trace/redact.ts";
+import { readsContent } from "./llm-content.ts";
 
 const FIELD_CHARS = 2_048;
 
@@ -16,7 +17,7 @@ export interface AccessSettings {
 }
 
 export interface AccessFields {
-  /** Returns whether an expression reads this attribute, for example `llm.prompt`. */
+  /** Returns whether an expression reads this attribute by its name, for example `llm.prompt`. */
   reads(path: string): boolean;
   passes(exchange: Exchange): boolean;
   addTo(fields: Record<string, LogValue>, exchange: Exchange): void;
@@ -26,7 +27,9 @@ export function compileAccessFields({ fields = {}, filter }: AccessSettings, red
   const own = Object.entries(fields).map(([name, source]) => [name, compileExpression(source)] as const);
   const keeps = filter === undefined ? undefined : compileExpression(filter);
   return {
-    reads: (path) => keeps?.reads(path) === true || own.some(([, expression]) => expression.reads(path)),
+    reads: (path) =>
+      (keeps !== undefined && readsContent(keeps, path)) ||
+      own.some(([, expression]) => readsContent(expression, path)),
     passes(exchange) {
       if (keeps === undefined) return true;
       const result = keeps.evaluate(exchange.celAttributes);

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { promptMessages } from "./llm-content.ts";
+import { compileExpression } from "../../cel/expression.ts";
+import { promptMessages, readsContent } from "./llm-content.ts";
 
 const cases: [name: string, body: Record<string, unknown>, expected: [role: string, content: string][]][] = [
   [
@@ -85,4 +86,16 @@ for (const [name, body, expected] of cases)
       promptMessages(body).map(({ role, content }) => [role, content]),
       expected,
     );
+  });
+
+for (const [source, isRead] of [
+  ["llm.prompt", true],
+  ["llm.prompt[0].content", true],
+  ['llm["prompt"].size()', true],
+  ["llm", false],
+  ["llm.provider", false],
+  ["has(llm.promptTokens)", false],
+] as const)
+  test(`${source} ${isRead ? "reads" : "does not read"} the prompt`, () => {
+    assert.equal(readsContent(compileExpression(source), "llm.prompt"), isRead);
   });

@@ -3,8 +3,9 @@
  * expression uses them.
  */
 
+import type { Expression } from "../../cel/expression.ts";
 import type { Exchange, GatewayResponse } from "../../core/exchange.ts";
-import type { LlmMessage } from "../../core/request-attributes.ts";
+import type { LlmAttributes, LlmMessage } from "../../core/request-attributes.ts";
 import { isMembers, type Members, parseBoundedObject } from "../../json/json.ts";
 import { createContentReader } from "../../llm/usage/response-content.ts";
 
@@ -26,7 +27,7 @@ export function recordCompletion(exchange: Exchange): void {
       data: reader.data,
       end() {
         reader.end();
-        if (text !== "") llm.completion = [text];
+        if (text !== "") setHidden(llm, "completion", [text]);
       },
     };
     response.observers = [...(response.observers ?? []), observer];
@@ -38,10 +39,27 @@ export function recordPrompt({ attributes: { llm }, request: { body } }: Exchang
   if (llm === undefined || body.kind !== "bytes" || body.bytes.length > MAX_PROMPT_BYTES) return;
   try {
     const parsed = parseBoundedObject(body.bytes);
-    if (parsed !== undefined) llm.prompt = promptMessages(parsed);
+    if (parsed !== undefined) setHidden(llm, "prompt", promptMessages(parsed));
   } catch {
     // A body that is nested too deeply has no prompt in the records.
   }
+}
+
+/**
+ * Returns whether an expression reads the attribute by its name. An expression that reads all of `llm` does not ask for
+ * the conversation.
+ */
+export function readsContent({ paths }: Expression, path: string): boolean {
+  return [...paths].some((read) => read === path || read.startsWith(`${path}.`) || read.startsWith(`${path}[`));
+}
+
+/** An expression that outputs all of `llm` must not contain the conversation, so the property is not enumerable. */
+function setHidden<Name extends "prompt" | "completion">(
+  llm: LlmAttributes,
+  name: Name,
+  value: LlmAttributes[Name],
+): void {
+  Object.defineProperty(llm, name, { value, enumerable: false, configurable: true });
 }
 
 /** Reads the messages of a request in any dialect. Parts without text, such as images, are omitted. */

@@ -8,6 +8,7 @@ import { REDACTED, type Redaction } from "../../observe/trace/redact.ts";
 import { isSensitiveName } from "../../observe/trace/sensitive-names.ts";
 import type { AddedAttributes, AttributeValue, SpanAttributes } from "../../telemetry/added-attributes.ts";
 import { shown } from "./access-log.ts";
+import { readsContent } from "./llm-content.ts";
 
 /** This is the default limit of OpenTelemetry's SDKs. */
 const MAX_ADDED_ATTRIBUTES = 128;
@@ -27,7 +28,7 @@ export function compileSpanAttributes(
     ["attribute"],
   );
   return {
-    reads: (path) => expressions.some(([, expression]) => expression.reads(path)),
+    reads: (path) => expressions.some(([, expression]) => readsContent(expression, path)),
     of(exchange) {
       const added = new Added((text) => shown(text, exchange, redaction, { maxChars: MAX_ATTRIBUTE_CHARS }));
       const budget = createBudget();
