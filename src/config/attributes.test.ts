@@ -24,6 +24,8 @@ const FACTS: Required<RequestAttributes> = {
     cacheCreationInputTokens: 1,
     reasoningTokens: 1,
     cost: 0.5,
+    prompt: [{ role: "user", content: "c" }],
+    completion: ["c"],
   },
   mcp: {
     methodName: "tools/call",
