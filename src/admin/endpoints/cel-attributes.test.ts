@@ -22,6 +22,8 @@ const PLACEHOLDERS: Readonly<Record<string, string>> = {
 const NOT_KEPT: Readonly<Record<string, RegExp>> = {
   "request.body": /body: bodies are not kept after a request has ended/,
   "response.body": /body: bodies are not kept after a request has ended/,
+  "llm.prompt": /field not found: prompt/,
+  "llm.completion": /field not found: completion/,
   "mcp.tool.arguments.<name>": /arguments: arguments are not kept after a call has ended/,
 };
 
@@ -56,6 +58,8 @@ function finishedRequests(count = 1, status = 200) {
         cacheCreationInputTokens: 0,
         reasoningTokens: 0,
         cost: 0.5,
+        prompt: [{ role: "user", content: "hello" }],
+        completion: ["hello"],
       },
       mcp: {
         methodName: "tools/call",

@@ -5,7 +5,7 @@
 import type { Exchange, ShadowDenial } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import { requestSubject } from "../../core/principal.ts";
-import type { RequestAttributes } from "../../core/request-attributes.ts";
+import type { LlmAttributes, RequestAttributes } from "../../core/request-attributes.ts";
 import { requestState, type SnapshotSource } from "../../core/snapshot.ts";
 import { HeaderList } from "../../http/headers.ts";
 import type { JsonObject } from "../../observe/trace/events.ts";
@@ -76,7 +76,12 @@ export function finishedRequest(
 
 /** Copies the LLM attributes, because the original object may reference the whole body. */
 function withoutBody(attributes: RequestAttributes): RequestAttributes {
-  return attributes.llm === undefined ? attributes : { ...attributes, llm: { ...attributes.llm } };
+  return attributes.llm === undefined ? attributes : { ...attributes, llm: withoutText(attributes.llm) };
+}
+
+/** The prompt and the completion are for the access log and spans. They can be large and are not kept. */
+export function withoutText({ prompt: _prompt, completion: _completion, ...llm }: LlmAttributes): LlmAttributes {
+  return llm;
 }
 
 export function hasFailed(exchange: Pick<Exchange, "failure">, outcome: Outcome): boolean {

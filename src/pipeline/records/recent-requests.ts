@@ -18,6 +18,7 @@ import {
   finishedState,
   hasFailed,
   toRequestRecord,
+  withoutText,
 } from "./finished-request.ts";
 
 export const RECENT_REQUESTS = 500;
@@ -162,7 +163,7 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
 function endTrace(exchange: Exchange, trace: Trace, outcome: Outcome): void {
   const { failure, attributes } = exchange;
   if (attributes.llm !== undefined)
-    trace.point({ type: "policyEvent", kind: "llmUsage", details: { ...attributes.llm } });
+    trace.point({ type: "policyEvent", kind: "llmUsage", details: { ...withoutText(attributes.llm) } });
   const error = failure?.message ?? (outcome.end === "complete" ? null : outcome.end);
   const status = outcome.status ?? null;
   const failed = outcome.end !== "complete" || (status ?? 0) >= 500;
