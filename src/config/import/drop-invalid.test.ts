@@ -115,3 +115,13 @@ test("a route that lost a condition is closed, and such a virtual model is omitt
   assert.doesNotMatch(JSON.stringify(conversion.config.llm), /chosen/);
   assert.match(conversion.leftOut.join(), /virtualModels\[0\] \(chosen\): routing/);
 });
+
+test("a gateway that forwards connections is removed with its routes, because it has no policies to close it", () => {
+  const conversion = newConversion({
+    gateways: { db: { port: 0, protocol: "TLS", tls: { cert: "c.pem", key: "k.pem", spiffe: {} } } },
+    tcpRoutes: [{ name: "db", gateways: "db", backends: [{ host: "localhost:1" }] }],
+  });
+  dropInvalid(conversion, check);
+  assert.deepEqual(conversion.config, { gateways: {}, tcpRoutes: [] });
+  assert.match(conversion.leftOut.join("\n"), /gateways\.db: without its tls, it would accept any client/);
+});

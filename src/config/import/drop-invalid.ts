@@ -131,13 +131,18 @@ function remove(config: Values, path: readonly Part[]): void {
 
 /**
  * Closes the object that contains the policy. For a protecting field outside `policies`, closes the enclosing route,
- * gateway, model, or top-level section.
+ * gateway, model, or top-level section. A gateway that forwards connections has no policies, so it is removed.
  */
 function closeScope(conversion: Conversion, path: readonly Part[], policy: string): void {
   const index = path.lastIndexOf("policies");
   const scope = index > 0 ? path.slice(0, index) : scopeOf(path);
   const owner = valueAt(conversion.config, scope);
   if (!isObject(owner)) return;
+  if (scope[0] === "gateways" && /^(?:tcp|tls)$/i.test(String(owner.protocol))) {
+    conversion.leftOut.push(`${labelOf(conversion.config, scope)}: without its ${policy}, it would accept any client`);
+    remove(conversion.config, scope);
+    return;
+  }
   close(conversion, owner, labelOf(conversion.config, scope), `its ${policy} was not imported`);
 }
 
