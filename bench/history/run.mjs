@@ -155,6 +155,6 @@ function config(port, providerPort, history) {
   return `config: { adminAddr: off, logging: { level: "info,access=off" }${history} }
 gateways: { default: { port: ${port}, address: 127.0.0.1 } }
 routes:
-  - backends: [{ ai: { provider: { openAI: {} }, auth: { key: k }, hostOverride: "127.0.0.1:${providerPort}" } }]
+  - backends: [{ ai: { provider: { openAI: {} }, auth: { key: ${"k".repeat(56)} }, hostOverride: "127.0.0.1:${providerPort}" } }]
 `;
 }

@@ -8,7 +8,7 @@ export interface RowBatch {
   readonly rows: number;
   /**
    * Contains the values of each row in the order of `COLUMNS`. The value of a text column is the number of a line in
-   * `texts`. NaN is null.
+   * `texts`. NaN is null. The memory is shared and no longer changes.
    */
   readonly values: Float64Array;
   /** Contains one text per line. The first line is empty. */
@@ -38,7 +38,7 @@ const IS_UNIQUE = COLUMNS.map((name) => OWN_TEXT_COLUMNS.includes(name));
 export class RowBatchBuilder {
   readonly #redact: (text: string) => string;
   #rows = 0;
-  #values = new Float64Array(FIRST_ROWS * WIDTH);
+  #values = sharedValues(FIRST_ROWS);
   #texts = [""];
   /** Contain the numbers of texts as they were added. */
   readonly #plain = new Map<string, number>();
@@ -67,8 +67,9 @@ export class RowBatchBuilder {
 
   /** Returns the added rows, and starts with an empty batch. */
   take(): RowBatch {
-    const values = this.#values.slice(0, this.#rows * WIDTH);
+    const values = this.#values.subarray(0, this.#rows * WIDTH);
     const batch = { rows: this.#rows, values, texts: this.#texts.join("\n") };
+    this.#values = sharedValues(Math.max(FIRST_ROWS, this.#rows));
     this.#rows = 0;
     this.#texts = [""];
     this.#plain.clear();
@@ -91,10 +92,15 @@ export class RowBatchBuilder {
   }
 
   #grow(): void {
-    const larger = new Float64Array(this.#values.length * 2);
+    const larger = sharedValues(this.#rows * 2);
     larger.set(this.#values);
     this.#values = larger;
   }
+}
+
+/** Another thread can read shared memory without a copy. */
+function sharedValues(rows: number): Float64Array {
+  return new Float64Array(new SharedArrayBuffer(rows * WIDTH * Float64Array.BYTES_PER_ELEMENT));
 }
 
 /** The rows must be redacted already. */

@@ -70,6 +70,8 @@ export class SqliteRows {
   readonly #prepared: (statement: string) => Statement;
   /** Maps an hour and shared values to their number in `gateway_attributes`. */
   readonly #known = new Map<string, number>();
+  /** The attributes that were inserted last. */
+  #last: { readonly hour: number; readonly number: number } | undefined = undefined;
   #bucket: number | undefined = undefined;
   #rowsInBucket = 0;
 
@@ -118,6 +120,7 @@ export class SqliteRows {
   /** Must be called when a transaction was rolled back. */
   forget(): void {
     this.#known.clear();
+    this.#last = undefined;
     this.#bucket = undefined;
   }
 
@@ -125,12 +128,17 @@ export class SqliteRows {
     const key = JSON.stringify([hour, ...values]);
     const known = this.#known.get(key);
     if (known !== undefined) return known;
-    const last = this.#number("SELECT MAX(number) AS n FROM gateway_attributes WHERE hour = ?", hour);
-    const number = (last ?? 0) + 1;
+    const number = this.#lastNumber(hour) + 1;
     this.#prepared(INSERT_ATTRIBUTES).run([hour, number, ...values]);
     if (this.#known.size >= KEPT_ATTRIBUTES) this.#known.clear();
     this.#known.set(key, number);
+    this.#last = { hour, number };
     return number;
+  }
+
+  #lastNumber(hour: number): number {
+    if (this.#last?.hour === hour) return this.#last.number;
+    return this.#number("SELECT MAX(number) AS n FROM gateway_attributes WHERE hour = ?", hour) ?? 0;
   }
 
   /** Returns the column `n` of the only row, or undefined if it is NULL. */

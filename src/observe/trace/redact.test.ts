@@ -341,4 +341,5 @@ test("a text is scrubbed if it is long enough to quote a credential", () => {
   assert.equal(redaction.couldQuote(20, ["authorization", values[0] as string], []), false);
   assert.equal(redaction.couldQuote(26, ["authorization", values[0] as string], []), true);
   assert.equal(redaction.couldQuote(20, ["accept", "x"], ["0123456789"]), true);
+  assert.equal(redaction.couldQuote(20, ["accept", "x"], ["short"]), false);
 });

@@ -94,7 +94,7 @@ export function createRedaction(sensitiveHeaders: readonly string[] = []): Redac
       return configured.hideIn(shown);
     },
     couldQuote(chars, pairs, secrets = []) {
-      for (const secret of secrets) if (secret.length <= chars) return true;
+      for (const { length } of secrets) if (length >= MIN_SCRUBBED_CHARS && length <= chars) return true;
       for (let i = 0; i < pairs.length; i += 2)
         if (isHidden(pairs[i] as string) && hasSecretWithin(pairs[i + 1] as string, chars)) return true;
       return false;
