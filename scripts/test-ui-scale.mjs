@@ -5,7 +5,7 @@
 import { spawnSync } from "node:child_process";
 import { root } from "./steps.mjs";
 
-const run = spawnSync(process.execPath, ["scripts/test.mjs", "test/ui/scale"], {
+const run = spawnSync(process.execPath, ["scripts/test.mjs", "test/ui/scale", "test/ui/away-pages"], {
   cwd: root,
   stdio: "inherit",
   env: { ...process.env, UI_SCALE: "full" },

@@ -144,7 +144,7 @@ test("a limited request leads to the limit and its line", { skip }, async () => 
   await page.goBack();
   await page.locator(".sentence").getByRole("link", { name: "Limit", exact: true }).click();
   await page.waitForURL(/\/ui\/limits\?rule=limited/);
-  await page.getByRole("heading", { name: "1 requests per hour" }).waitFor();
+  await page.getByRole("heading", { name: "1 request per hour" }).waitFor();
   await page.close();
 });
 

@@ -114,7 +114,7 @@ test("keys go through lists, search them and close what is open", { skip }, asyn
   await page.keyboard.press("/");
   await typing.waitFor();
   await page.keyboard.type("route-77");
-  await page.getByText("1 routes with this text").waitFor();
+  await page.getByText("1 route with this text").waitFor();
   await page.keyboard.press("Escape");
   await page.locator(".node.route").click();
   await page.getByRole("heading", { name: "route route-77" }).waitFor();
@@ -159,8 +159,8 @@ const ACTS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "go to Limits": click('nav a[href="/ui/limits"]'),
   },
   limits: {
-    "search a rule": type('main [aria-label="Search rules"]', '"route-3"'),
-    "clear the search": type('main [aria-label="Search rules"]', '""'),
+    "filter by route": type('main [aria-label="Filter by route"]', '"route-3"'),
+    "clear the search": type('main [aria-label="Filter by route"]', '""'),
     "go to Policies": click('nav a[href="/ui/policies"]'),
   },
   policies: {

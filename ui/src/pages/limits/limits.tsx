@@ -133,8 +133,8 @@ function pressureOf({ buckets }: Rule): number {
 }
 
 function ruleText({ rule: { requests, tokens, unit, burst } }: Rule): string {
-  const amount =
-    tokens === undefined ? `${wholeText(Number(requests ?? 0))} requests` : `${wholeText(Number(tokens))} tokens`;
+  const [count, noun] = tokens === undefined ? [Number(requests ?? 0), "request"] : [Number(tokens), "token"];
+  const amount = `${wholeText(count)} ${noun}${count === 1 ? "" : "s"}`;
   const period = String(unit ?? "")
     .toLowerCase()
     .replace(/s$/, "");
@@ -170,7 +170,7 @@ function RulePanel({ rule }: { rule: Rule }) {
           <span class="muted">
             {rule.bucketsInUse === 1 ? "1 bucket" : `${wholeText(rule.bucketsInUse)} buckets`} in use
           </span>
-          <Status level={perMinute > 0 ? "warn" : "ok"}>
+          <Status level={perMinute > 0 ? "warn" : "idle"}>
             {wholeText(rule.refusals)} rejected, {wholeText(perMinute)} in the last minute
           </Status>
         </div>

@@ -55,7 +55,7 @@ export function Flow({ dump, selected }: { dump: Dump; selected: string }) {
         <span class="muted">
           {search === ""
             ? `${part.routes.length} of ${wholeText(dump.routes.length)} routes: failing first, then busiest`
-            : `${part.routes.length} routes with this text`}
+            : `${part.routes.length} ${part.routes.length === 1 ? "route" : "routes"} with this text`}
         </span>
         {hidden > 0 && search === "" ? (
           <button type="button" class="button quiet" onClick={() => setLimit(limit + MORE_ROUTES)}>

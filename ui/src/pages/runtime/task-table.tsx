@@ -30,6 +30,8 @@ export function TaskTable() {
 }
 
 export function TaskRows({ list }: { list: readonly Task[] }) {
+  const rows = taskRows(list);
+  const hasMemory = rows.some(({ rssBytes }) => rssBytes !== undefined);
   return (
     <table>
       <thead>
@@ -39,14 +41,16 @@ export function TaskRows({ list }: { list: readonly Task[] }) {
           <th scope="col" class="number">
             Age
           </th>
-          <th scope="col" class="number">
-            Memory
-          </th>
+          {hasMemory ? (
+            <th scope="col" class="number">
+              Memory
+            </th>
+          ) : null}
           <th scope="col">Details</th>
         </tr>
       </thead>
       <tbody>
-        {taskRows(list).map(({ depth, kind, name, ageMs, rssBytes, requestId, details }, i) => (
+        {rows.map(({ depth, kind, name, ageMs, rssBytes, requestId, details }, i) => (
           <tr key={`${i} ${kind} ${name}`}>
             <td class="mono" style={{ paddingLeft: `${8 + depth * INDENT_PX}px` }}>
               {requestId === undefined ? (
@@ -57,7 +61,7 @@ export function TaskRows({ list }: { list: readonly Task[] }) {
             </td>
             <td class="muted nowrap">{visible(kind)}</td>
             <td class="number">{ageMs === undefined ? "" : ageText(ageMs)}</td>
-            <td class="number">{rssBytes === undefined ? "" : bytesText(rssBytes)}</td>
+            {hasMemory ? <td class="number">{rssBytes === undefined ? "" : bytesText(rssBytes)}</td> : null}
             <td class="muted wrap">{details}</td>
           </tr>
         ))}
