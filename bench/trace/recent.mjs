@@ -14,12 +14,12 @@ const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
 const SCRIPT = `
 import { Exchange } from "./src/core/exchange.ts";
 import { compileExpression } from "./src/cel/expression.ts";
-import { HeaderList } from "./src/lib/http/headers.ts";
-import { systemClock } from "./src/lib/process/clock.ts";
+import { HeaderList } from "./src/http/headers.ts";
+import { systemClock } from "./src/base/clock.ts";
 import { createRequestHistory } from "./src/pipeline/records/request-history.ts";
 import { createRecentRequests } from "./src/pipeline/records/recent-requests.ts";
-import { createTraceHub } from "./src/trace/hub.ts";
-import { createRedaction } from "./src/trace/redact.ts";
+import { createTraceHub } from "./src/observe/trace/trace.ts";
+import { createRedaction } from "./src/observe/trace/redact.ts";
 
 const headers = new HeaderList(["host", "a", "accept", "*/*", "authorization", "Bearer " + "b".repeat(600), "user-agent", "bench"]);
 const exchangeOf = () =>
