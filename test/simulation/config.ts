@@ -48,14 +48,14 @@ routes:
     policies: { ${changed} }
     backends:
       - mcp:
-          sessionIdleTtl: 5m
+          sessionIdleTtl: 15m
           targets: [{ name: tools, mcp: { url: "http://tools.test/mcp" } }]
   - name: stdio
     matches: [{ path: { pathPrefix: /stdio } }]
     policies: { ${changed} }
     backends:
       - mcp:
-          sessionIdleTtl: 5m
+          sessionIdleTtl: 15m
           targets: [{ name: child, stdio: { cmd: ${STDIO_SERVER} } }]
   - name: llm
     matches: [{ path: { pathPrefix: /v1 } }]

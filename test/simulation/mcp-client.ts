@@ -11,7 +11,7 @@ import { contentOf, Peer, type Stop, sleep } from "./peer.ts";
 import type { Seeded } from "./seeded.ts";
 
 const PATIENCE_MS = 400_000;
-/** Shorter than the idle timeout of sessions. */
+/** Shorter than the idle timeout of sessions, also if the wall clock jumps: stored sessions expire by it. */
 const IDLE_MS = 240_000;
 /** A server that the gateway runs as a child process. */
 const STDIO = "/stdio";
