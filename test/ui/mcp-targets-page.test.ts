@@ -185,7 +185,7 @@ routes:
   }
   await revoke.click();
   await page.getByRole("button", { name: "Revoke key" }).click();
-  await page.getByText("No keys.").waitFor();
+  await page.getByText("No stored keys.").waitFor();
   const again = { jsonrpc: "2.0", id: 9, method: "initialize" };
   await eventually("a revoked key is refused", async () => (await client.post(again)).status === 401);
   assert.deepEqual(errors, []);

@@ -65,7 +65,8 @@ export function KeyList() {
       {loaded.length === 0 ? (
         <div class="empty">
           <p>
-            No keys. Routes with <code>{"apiKey: { stored: true }"}</code> accept the keys that you create here.
+            No stored keys. Routes with <code>{"apiKey: { stored: true }"}</code> accept the keys that you create here.
+            Keys in the configuration file are not listed.
           </p>
         </div>
       ) : (
