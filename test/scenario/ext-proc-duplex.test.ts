@@ -99,7 +99,7 @@ for (const [name, body] of [
     await eventually("the stream is closed", () => processor.open() === 0);
   });
 
-test("a client that waits for 100 Continue is asked for the body", async (t) => {
+test("a client that expects 100 Continue gets it", async (t) => {
   const { gateway } = await started(t, collector());
   const client = openRawClient(gateway.port());
   t.after(() => client.close());

@@ -22,7 +22,7 @@ export interface DuplexOptions {
   /** Charges the bytes that wait for the processor. */
   readonly memory: MemoryAccount | undefined;
   output(bytes: Buffer): void;
-  /** Called when the end of the body was sent, or the processor needs no more of it. */
+  /** Called after the end of the body has been sent, or earlier if the processor does not read the rest. */
   endSent(): void;
 }
 

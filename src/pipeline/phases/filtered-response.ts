@@ -83,7 +83,7 @@ interface Target {
 
 interface StageOwner {
   readonly isOver: boolean;
-  /** Called when the stage has no more work. */
+  /** Called when the stage has processed all of its chunks. */
   idle(): void;
   fail(error: unknown): void;
 }
