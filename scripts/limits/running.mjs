@@ -90,6 +90,30 @@ export const RUNNING_LIMITS = {
       "the rest is omitted",
     ],
     ["MAX_ATTRIBUTE_CHARS", "pipeline/records/span-attributes.ts", "the value of such an attribute", "cut"],
+    [
+      "MAX_ADDED_CHARS",
+      "pipeline/records/span-attributes.ts",
+      "the names and values of such attributes on a span",
+      "the rest is omitted",
+    ],
+    [
+      "MAX_ATTRIBUTE_DEPTH",
+      "pipeline/records/span-attributes.ts",
+      "nested maps and lists of such an attribute",
+      "deeper ones are omitted",
+    ],
+    [
+      "MAX_QUEUE_BYTES",
+      "telemetry/otlp-export.ts",
+      "spans or log records that wait for a collector",
+      "new ones are dropped and counted",
+    ],
+    [
+      "MAX_BATCH_BYTES",
+      "telemetry/otlp-export.ts",
+      "an export of spans or log records with several of them",
+      "the rest follows",
+    ],
     ["MAX_PROMPT_BYTES", "pipeline/records/llm-content.ts", "a request whose `llm.prompt` is read", "it is absent"],
     ["MAX_COMPLETION_CHARS", "pipeline/records/llm-content.ts", "`llm.completion`", "cut"],
     [

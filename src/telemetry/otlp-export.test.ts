@@ -3,13 +3,14 @@ import { test } from "node:test";
 import { fakeClock } from "../../test/support/fake-clock.ts";
 import { createExportQueue } from "./otlp-export.ts";
 
-function setUp(limits = { items: 4, batch: 2, delayMs: 1_000 }) {
+function setUp(limits = { items: 4, bytes: 20, batch: 2, batchBytes: 8, delayMs: 1_000 }) {
   const clock = fakeClock();
   const sent: { items: string[]; resolve(): void; reject(error: Error): void }[] = [];
   const events: string[] = [];
   const queue = createExportQueue<string>({
     clock,
     limits,
+    bytesOf: (item) => item.length,
     send: (items) => new Promise((resolve, reject) => void sent.push({ items, resolve, reject })),
     dropped: (count, reason) => void events.push(`dropped ${count} ${reason}`),
     exported: (count) => void events.push(`exported ${count}`),
@@ -43,6 +44,25 @@ test("while an export runs, at most `items` wait; the rest is counted as dropped
   await settle();
   assert.deepEqual(sent[1]?.items, ["c", "d"], "one export at a time");
   assert.equal(sent.length, 2);
+});
+
+test("a batch has at most `batchBytes` but at least one item, and at most `bytes` wait or are being sent", async () => {
+  const { sent, events, queue } = setUp();
+  queue.add("a".repeat(12));
+  assert.equal(sent[0]?.items.length, 1);
+  queue.add("b".repeat(7));
+  queue.add("cc");
+  assert.deepEqual(events, ["dropped 1 queue_full"]);
+  queue.add("d");
+  sent[0]?.resolve();
+  await settle();
+  assert.deepEqual(sent[1]?.items, ["b".repeat(7), "d"]);
+  queue.add("e".repeat(7));
+  queue.add("ff");
+  sent[1]?.resolve();
+  await settle();
+  assert.deepEqual(sent[2]?.items, ["e".repeat(7)]);
+  assert.equal(queue.size, 1);
 });
 
 test("what a collector does not take is dropped and counted; the log hears of the change only", async () => {

@@ -123,6 +123,8 @@ function grpcDelegate<Payload, Response>(
 interface ExportQueueEnv<Item> {
   readonly clock: Clock;
   readonly limits?: ExportQueueLimits;
+  /** Returns roughly how much memory the item needs. */
+  bytesOf(item: Item): number;
   /** Resolves when the collector has accepted the batch, and rejects after the retries of the protocol. */
   send(items: Item[]): Promise<void>;
   dropped(count: number, reason: "queue_full" | "export_failed"): void;
@@ -133,11 +135,23 @@ interface ExportQueueEnv<Item> {
 
 interface ExportQueueLimits {
   readonly items: number;
+  /** Includes the batch that is being sent. */
+  readonly bytes: number;
   readonly batch: number;
+  readonly batchBytes: number;
   readonly delayMs: number;
 }
 
-const LIMITS: ExportQueueLimits = { items: 4_096, batch: 256, delayMs: 1_000 };
+/** gRPC servers accept messages of 4 MiB by default. */
+const MAX_BATCH_BYTES = 2 * 1024 * 1024;
+const MAX_QUEUE_BYTES = 32 * 1024 * 1024;
+const LIMITS: ExportQueueLimits = {
+  items: 4_096,
+  bytes: MAX_QUEUE_BYTES,
+  batch: 256,
+  batchBytes: MAX_BATCH_BYTES,
+  delayMs: 1_000,
+};
 
 export interface ExportQueue<Item> {
   add(item: Item): void;
@@ -148,7 +162,9 @@ export interface ExportQueue<Item> {
 
 export function createExportQueue<Item>(env: ExportQueueEnv<Item>): ExportQueue<Item> {
   const { clock, limits = LIMITS } = env;
-  let waiting: Item[] = [];
+  let waiting: { readonly item: Item; readonly bytes: number }[] = [];
+  let waitingBytes = 0;
+  let sendingBytes = 0;
   let timer: Timer | undefined;
   let sending: Promise<void> | undefined;
   let isFailing = false;
@@ -171,12 +187,28 @@ export function createExportQueue<Item>(env: ExportQueueEnv<Item>): ExportQueue<
     timer?.cancel();
     timer = undefined;
     if (sending !== undefined || waiting.length === 0) return;
-    const items = waiting.splice(0, limits.batch);
-    sending = sendBatch(items).finally(() => {
+    sending = sendBatch(takeBatch()).finally(() => {
       sending = undefined;
-      if (waiting.length >= limits.batch || (isClosed && waiting.length > 0)) flush();
+      sendingBytes = 0;
+      if (hasBatch() || (isClosed && waiting.length > 0)) flush();
       else arm();
     });
+  }
+
+  /** A batch has at least one item. */
+  function takeBatch(): Item[] {
+    let count = 0;
+    for (const { bytes } of waiting) {
+      if (count === limits.batch || (count > 0 && sendingBytes + bytes > limits.batchBytes)) break;
+      sendingBytes += bytes;
+      count += 1;
+    }
+    waitingBytes -= sendingBytes;
+    return waiting.splice(0, count).map(({ item }) => item);
+  }
+
+  function hasBatch(): boolean {
+    return waiting.length >= limits.batch || waitingBytes >= limits.batchBytes;
   }
 
   function arm(): void {
@@ -185,13 +217,15 @@ export function createExportQueue<Item>(env: ExportQueueEnv<Item>): ExportQueue<
 
   return {
     add(item) {
-      if (isClosed || waiting.length >= limits.items) {
+      const bytes = env.bytesOf(item);
+      if (isClosed || waiting.length >= limits.items || sendingBytes + waitingBytes + bytes > limits.bytes) {
         env.dropped(1, "queue_full");
         return;
       }
-      waiting.push(item);
+      waiting.push({ item, bytes });
+      waitingBytes += bytes;
       if (sending !== undefined || timer === undefined) arm();
-      if (waiting.length >= limits.batch && sending === undefined) flush();
+      if (hasBatch() && sending === undefined) flush();
     },
     async close(limitMs) {
       isClosed = true;
@@ -206,6 +240,7 @@ export function createExportQueue<Item>(env: ExportQueueEnv<Item>): ExportQueue<
       while (sending !== undefined && !isOver) await Promise.race([sending, limit]);
       if (waiting.length > 0) env.dropped(waiting.length, "queue_full");
       waiting = [];
+      waitingBytes = 0;
     },
     get size() {
       return waiting.length;

@@ -26,6 +26,10 @@ import {
 } from "./signals.ts";
 
 const SPAN_BYTES = 8;
+/** The memory of a span or log record without its attributes. */
+const RECORD_BYTES = 1_024;
+/** Characters of Latin-1 texts need one byte, others two. */
+const CHAR_BYTES = 2;
 
 export interface TelemetryEnv {
   readonly clock: Clock;
@@ -65,10 +69,16 @@ export function openTelemetry(settings: OtlpSettings, env: TelemetryEnv): Teleme
   const startTime = hrTime(clock.now());
   const spans: ExportQueue<ReadableSpan> = createExportQueue({
     clock,
+    bytesOf: recordBytes,
     send: senders.spans.send,
     ...count("traces"),
   });
-  const logs: ExportQueue<ReadableLogRecord> = createExportQueue({ clock, send: senders.logs.send, ...count("logs") });
+  const logs: ExportQueue<ReadableLogRecord> = createExportQueue({
+    clock,
+    bytesOf: recordBytes,
+    send: senders.logs.send,
+    ...count("logs"),
+  });
   const newSpanId = (): string => ids.hex(SPAN_BYTES);
   const spanEnv = {
     redaction,
@@ -192,4 +202,14 @@ export function createSampling(
       newSpanId,
     });
   };
+}
+
+function recordBytes({ attributes }: ReadableSpan | ReadableLogRecord): number {
+  let chars = 0;
+  for (const [name, value] of Object.entries(attributes)) {
+    chars += name.length;
+    if (typeof value === "string") chars += value.length;
+    else if (Array.isArray(value)) for (const item of value) chars += String(item).length;
+  }
+  return RECORD_BYTES + CHAR_BYTES * chars;
 }

@@ -13,6 +13,9 @@ import { readsContent } from "./llm-content.ts";
 /** This is the default limit of OpenTelemetry's SDKs. */
 const MAX_ADDED_ATTRIBUTES = 128;
 const MAX_ATTRIBUTE_CHARS = 16 * 1024;
+/** Limits the names and values of all added attributes of a span, because maps and lists can have any size. */
+const MAX_ADDED_CHARS = 128 * 1024;
+const MAX_ATTRIBUTE_DEPTH = 16;
 /** The attribute with this name is the name of the span. */
 const SPAN_NAME = "span.name";
 
@@ -49,26 +52,34 @@ class Added implements AddedAttributes {
   name: string | undefined = undefined;
   omitted = 0;
   #count = 0;
+  #chars = 0;
 
   constructor(shown: (text: string) => string) {
     this.shown = shown;
   }
 
   /** An attribute cannot be a map, so each member of a map, or of a list with maps, becomes one attribute. */
-  put(name: string, value: CelOutput): void {
+  put(name: string, value: CelOutput, depth = 0): void {
     if (value === null) return;
     if (typeof value === "string") this.#set(name, this.shown(value));
     else if (typeof value !== "object") this.#set(name, value);
     else if (Array.isArray(value) && value.every(isString)) this.#set(name, value.map(this.shown));
+    else if (depth === MAX_ATTRIBUTE_DEPTH) this.omitted += 1;
     else
       for (const [key, member] of Object.entries(value))
-        this.put(`${name}.${key}`, isSensitiveName(key, "json") ? REDACTED : member);
+        this.put(`${name}.${key}`, isSensitiveName(key, "json") ? REDACTED : member, depth + 1);
   }
 
   #set(name: string, value: AttributeValue): void {
+    const texts = Array.isArray(value) ? value : typeof value === "string" ? [value] : [];
+    const chars = texts.reduce((sum, text) => sum + text.length, name.length);
+    if (this.#count === MAX_ADDED_ATTRIBUTES || this.#chars + chars > MAX_ADDED_CHARS) {
+      this.omitted += 1;
+      return;
+    }
     this.#count += 1;
-    if (this.#count > MAX_ADDED_ATTRIBUTES) this.omitted += 1;
-    else this.attributes[name] = value;
+    this.#chars += chars;
+    this.attributes[name] = value;
   }
 }
 
