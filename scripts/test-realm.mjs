@@ -1,12 +1,11 @@
 /**
- * `npm run test:realm`: runs the steps of docs/keycloak.md with the real realm provider, and nine MCP clients
- * through the gateway in front of it. Needs Java 17, Python 3.10 and either a path to the unpacked distribution
- * (REALM_HOME) or Maven, which fetches it. Everything runs on the loopback interface and is stopped at the end.
+ * `npm run test:realm`: runs the tests of token exchange with the real realm provider, the steps of docs/keycloak.md,
+ * and nine MCP clients through the gateway in front of it. `-- tokens` runs only the tests. Needs Java 17, Python 3.10
+ * and either a path to the unpacked distribution (REALM_HOME) or Maven, which fetches it. Everything runs on the
+ * loopback interface and is stopped at the end.
  */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -16,7 +15,6 @@ import { bin, installIfMissing, root, step } from "./steps.mjs";
 
 const VERSION = process.env.REALM_VERSION ?? "26.4.7";
 const ALICE = { username: "alice", password: "alice-password" };
-const ADMIN_PASSWORD = "admin-password";
 
 installIfMissing();
 const scratch = mkdtempSync(join(tmpdir(), "realm-test-"));
@@ -25,15 +23,21 @@ let server;
 try {
   const home = process.env.REALM_HOME ?? fetchDistribution();
   step("compile", bin("tsc"), ["-p", ".", "--outDir", build, "--noCheck", "--incremental", "false"]);
-  installClients();
-  const url = await startServer(home);
-  await run(
-    url,
-    guideRunner({ home, scratch, environment: { REALM_SERVER: url, ADMIN_PASSWORD, ALICE_PASSWORD: ALICE.password } }),
-  );
-  console.log("── all steps of the guide work");
+  process.env.REALM_HOME = home;
+  step("tokens", process.execPath, ["--test", join(build, "test/scenario/realm-tokens.test.js")]);
+  if (process.argv[2] !== "tokens") {
+    installClients();
+    const { startRealmServer } = await import(
+      pathToFileURL(join(root, build, "test/support/identity/realm-server.js")).href
+    );
+    server = await startRealmServer();
+    const { url, adminPassword: ADMIN_PASSWORD } = server;
+    const environment = { REALM_SERVER: url, ADMIN_PASSWORD, ALICE_PASSWORD: ALICE.password };
+    await run(url, guideRunner({ home, scratch, environment }));
+    console.log("── all steps of the guide work");
+  }
 } finally {
-  if (server) process.kill(-server.pid, "SIGKILL");
+  await server?.close();
   rmSync(join(root, build), { recursive: true, force: true });
   rmSync(scratch, { recursive: true, force: true });
 }
@@ -212,39 +216,6 @@ kcadm.sh create components -r mcp -s name=rotated -s providerId=rsa-generated -s
   -s "parentId=$REALM_ID" -s 'config.priority=["200"]' -s 'config.enabled=["true"]' -s 'config.active=["true"]'`);
 }
 
-async function startServer(home) {
-  const port = await freePort();
-  const log = join(scratch, "server.log");
-  const output = openSync(log, "a");
-  server = spawn(
-    join(home, "bin", "kc.sh"),
-    ["start-dev", "--http-host", "127.0.0.1", "--http-port", String(port), "--db", "dev-mem"],
-    {
-      // A group of its own, because the script starts another process.
-      detached: true,
-      stdio: ["ignore", output, output],
-      env: {
-        ...process.env,
-        KC_BOOTSTRAP_ADMIN_USERNAME: "admin",
-        KC_BOOTSTRAP_ADMIN_PASSWORD: ADMIN_PASSWORD,
-        JAVA_OPTS_APPEND: "-Xmx512m",
-      },
-    },
-  );
-  const url = `http://127.0.0.1:${port}`;
-  console.log(`── start the realm provider at ${url}`);
-  for (let i = 0; i < 600; i++) {
-    const ready = await fetch(`${url}/realms/master`).then(
-      (response) => response.ok,
-      () => false,
-    );
-    if (ready) return url;
-    if (server.exitCode !== null) break;
-    await new Promise((resolve) => setTimeout(resolve, 1000));
-  }
-  throw new Error(`the realm provider did not start:\n${readFileSync(log, "utf8").slice(-2000)}`);
-}
-
 function fetchDistribution() {
   const artifact = `org.keycloak:keycloak-quarkus-dist:${VERSION}:zip`;
   step("fetch", "mvn", [
@@ -265,15 +236,4 @@ function fetchDistribution() {
   mkdirSync(target);
   step("unpack", "unzip", ["-q", zip, "-d", target]);
   return join(target, readdirSync(target)[0] ?? "");
-}
-
-function freePort() {
-  return new Promise((resolve, reject) => {
-    const probe = createServer();
-    probe.on("error", reject);
-    probe.listen(0, "127.0.0.1", () => {
-      const { port } = probe.address();
-      probe.close(() => resolve(port));
-    });
-  });
 }

@@ -6,6 +6,8 @@ export interface ProviderFault {
   readonly pattern: RegExp;
   readonly cause: string;
   readonly hint: string;
+  /** True if the gateway's or the provider's settings are the cause, whatever the client sends. */
+  readonly isSetup?: true;
 }
 
 export const PROVIDER_FAULTS: readonly ProviderFault[] = [
@@ -53,6 +55,34 @@ export const PROVIDER_FAULTS: readonly ProviderFault[] = [
     pattern: /Policy 'Max Clients Limit' rejected/i,
     cause: "the realm's limit for registered clients is reached",
     hint: "delete unused clients, or raise the limit in the realm's registration policies",
+  },
+  {
+    pattern: /Standard token exchange is not enabled/i,
+    cause: "the gateway's client may not exchange tokens",
+    hint: "turn on `Standard token exchange` in the settings of the realm's client",
+    isSetup: true,
+  },
+  {
+    pattern: /'subject_token' supports access tokens only/i,
+    cause: "the realm exchanges only access tokens",
+    hint: "set `subjectTokenType: access_token`",
+    isSetup: true,
+  },
+  {
+    pattern: /Client is not within the token audience/i,
+    cause: "the client's token is not for the gateway",
+    hint: "add an audience mapper with the gateway's client to the client that requested the token",
+  },
+  {
+    pattern: /"Audience not found"/i,
+    cause: "the realm has no client with this audience",
+    hint: "set `audiences` to client IDs of the realm",
+    isSetup: true,
+  },
+  {
+    pattern: /Requested audience not available/i,
+    cause: "the realm does not issue tokens with this audience to the gateway for this user",
+    hint: "add an audience mapper with the backend's client to the gateway's client, or give the user a role of the backend's client",
   },
   {
     pattern: /AADSTS9010010/,

@@ -161,6 +161,14 @@ for (const headers of [{}, { authorization: "Basic YTpi" }, { authorization: "Be
 const failures: [name: string, answer: Answer, status: number][] = [
   ["the client's token is refused", { status: 400, body: { error: "invalid_grant" } }, 401],
   ["the gateway's client is refused", { status: 401, body: { error: "invalid_client" } }, 503],
+  [
+    "the gateway's client may not exchange tokens",
+    {
+      status: 400,
+      body: { error: "invalid_request", error_description: "Standard token exchange is not enabled for the client" },
+    },
+    503,
+  ],
   ["the server fails", { status: 500, body: { error: "invalid_grant" } }, 503],
   ["there is no token", { body: { token_type: "Bearer" } }, 503],
   ["the token is no header value", { body: { access_token: "a\r\nx: y", expires_in: 60 } }, 503],
@@ -176,6 +184,18 @@ for (const [name, answer, status] of failures)
       return true;
     });
   });
+
+test("a description that names a known cause is explained, and its text is left out", async () => {
+  const description = "Client is not within the token audience client-token";
+  const answer = { status: 403, body: { error: "access_denied", error_description: description } };
+  const { send } = setUp({ oauth: { tokenUrl: URL } }, { [URL]: answer });
+  await assert.rejects(send(), {
+    status: 401,
+    detail:
+      "login.example.com answered with status 403 (access_denied): the client's token is not for the gateway; " +
+      "add an audience mapper with the gateway's client to the client that requested the token",
+  });
+});
 
 test("a server that cannot be reached is tried again by the next request", async () => {
   const { fake, send } = setUp({ oauth: { tokenUrl: URL } });

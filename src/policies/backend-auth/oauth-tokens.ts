@@ -8,7 +8,8 @@ import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
 import { secret, serverUrl } from "../../core/schema.ts";
 import type { Fetch } from "../../http/fetch.ts";
-import { type Members, parseMembers } from "../../json/json.ts";
+import { providerFault } from "../../identity/providers/provider-faults.ts";
+import { parseMembers } from "../../json/json.ts";
 
 const TIMEOUT_MS = 5_000;
 const MAX_TOKEN_RESPONSE_BYTES = 64 * 1024;
@@ -230,16 +231,19 @@ async function requestToken(server: Endpoint, form: Form, { fetch, clock }: Toke
     timeoutMs: TIMEOUT_MS,
     maxBytes: MAX_TOKEN_RESPONSE_BYTES,
   });
-  return readToken(response.status, parseMembers(response.body.toString("utf8")) ?? {}, new URL(url).host, clock.now());
+  return readToken(response.status, response.body.toString("utf8"), new URL(url).host, clock.now());
 }
 
-function readToken(status: number, body: Members, host: string, nowMs: number): Obtained {
-  const { access_token: token, expires_in: lifetime, error } = body;
+function readToken(status: number, text: string, host: string, nowMs: number): Obtained {
+  const { access_token: token, expires_in: lifetime, error } = parseMembers(text) ?? {};
   if (status !== 200) {
-    // OAuth error codes are fixed words. Other values might contain secrets and are omitted.
-    const code = typeof error === "string" && /^[a-z_]{1,64}$/.test(error) ? error : "";
-    const message = `${host} answered with status ${status}${code === "" ? "" : ` (${code})`}`;
-    throw status < 500 && REFUSED.has(code) ? new TokenRefused(message) : new Error(message);
+    // OAuth error codes are fixed words. Descriptions might contain secrets, so only known ones are explained.
+    const code = typeof error === "string" && /^[a-z_]{1,64}$/.test(error) ? ` (${error})` : "";
+    const fault = providerFault(text);
+    const explanation = fault === undefined ? "" : `: ${fault.cause}; ${fault.hint}`;
+    const message = `${host} answered with status ${status}${code}${explanation}`;
+    const isRefused = status < 500 && REFUSED.has(String(error)) && fault?.isSetup !== true;
+    throw isRefused ? new TokenRefused(message) : new Error(message);
   }
   // The token becomes a header value, so only visible ASCII characters are allowed.
   if (typeof token !== "string" || !/^[\x21-\x7e]+$/.test(token)) throw new Error(`${host} answered without a token`);
