@@ -146,10 +146,13 @@ export class DuplexBody implements StepReceiver {
   }
 
   #pass(bytes: Buffer, isLast: boolean): void {
-    if (isLast) this.#isComplete = true;
     if (bytes.length > 0) this.#options.output(bytes);
-    if (isLast) this.#settle();
-    else if (this.#timer !== undefined) this.#arm();
+    // The stream has ended if the output does not accept the bytes.
+    if (this.#ended !== undefined) return;
+    if (isLast) {
+      this.#isComplete = true;
+      this.#settle();
+    } else if (this.#timer !== undefined) this.#arm();
   }
 
   #charge(bytes: number): void {

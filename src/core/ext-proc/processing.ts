@@ -123,12 +123,15 @@ export class Processing {
   /** Sends a buffered request body in the mode FULL_DUPLEX_STREAMED. */
   async wholeBody(bytes: Buffer): Promise<Answer | undefined> {
     if (this.isOver) return undefined;
+    const { maxBodyBytes, memory } = this.#options;
     const output: Buffer[] = [];
     let outputBytes = 0;
     const body = this.#openBody("requestBody", undefined, (part) => {
-      output.push(part);
       outputBytes += part.length;
-      if (outputBytes > this.#options.maxBodyBytes) this.#stream.fail(new Error("a body that is too large"));
+      if (outputBytes > maxBodyBytes) this.#stream.fail(new Error("a body that is too large"));
+      else if (memory?.tryGrow(part.length) === false)
+        this.#stream.fail(new Error("not enough memory for the new body"));
+      else output.push(part);
     });
     body.hold(bytes, true);
     await body.flush();
