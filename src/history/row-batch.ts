@@ -43,6 +43,9 @@ export class RowBatchBuilder {
   /** Contain the numbers of texts as they were added. */
   readonly #plain = new Map<string, number>();
   readonly #redacted = new Map<string, number>();
+  /** Contain the texts of the last row and their numbers, because a row mostly has the same values as the one before. */
+  #lastTexts: string[] = [];
+  #lastNumbers: number[] = [];
 
   /** `redact` is called for the texts of `CLIENT_COLUMNS`, once per batch for a text that several rows have in common. */
   constructor(redact: (text: string) => string) {
@@ -74,16 +77,21 @@ export class RowBatchBuilder {
     this.#texts = [""];
     this.#plain.clear();
     this.#redacted.clear();
+    this.#lastTexts = [];
     return batch;
   }
 
   #numberOf(text: string, column: number): number {
     if (IS_UNIQUE[column]) return this.#append(text, column);
+    if (this.#lastTexts[column] === text) return this.#lastNumbers[column] as number;
     const numbers = IS_REDACTED[column] ? this.#redacted : this.#plain;
-    const known = numbers.get(text);
-    if (known !== undefined) return known;
-    const number = this.#append(text, column);
-    numbers.set(text, number);
+    let number = numbers.get(text);
+    if (number === undefined) {
+      number = this.#append(text, column);
+      numbers.set(text, number);
+    }
+    this.#lastTexts[column] = text;
+    this.#lastNumbers[column] = number;
     return number;
   }
 

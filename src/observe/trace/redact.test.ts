@@ -330,6 +330,9 @@ test("a text is scrubbed if it is long enough to quote a credential", () => {
     "averylongscheme 0123456789abcdefghijklmnop0123456789",
     "a\tb 0123456789abcdefghijklmnop",
     "secret",
+    "session=0123456789abcdefghijklmnop0123456789\u00a0abcdefghijklmn",
+    "a=b; token=0123456789abc,0123456789abcdefghijklmnop0123456789",
+    "Basic   0123456789abcdefghijklmnop ",
   ];
   for (const value of values)
     for (let from = 0; from < value.length; from++)
@@ -340,6 +343,8 @@ test("a text is scrubbed if it is long enough to quote a credential", () => {
       }
   assert.equal(redaction.couldQuote(20, ["authorization", values[0] as string], []), false);
   assert.equal(redaction.couldQuote(26, ["authorization", values[0] as string], []), true);
+  assert.equal(redaction.couldQuote(36, ["cookie", `session=${"c".repeat(64)}`], []), false);
+  assert.equal(redaction.couldQuote(64, ["cookie", `session=${"c".repeat(64)}`], []), true);
   assert.equal(redaction.couldQuote(20, ["accept", "x"], ["0123456789"]), true);
   assert.equal(redaction.couldQuote(20, ["accept", "x"], ["short"]), false);
 });

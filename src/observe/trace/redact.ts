@@ -511,6 +511,11 @@ function credentialCopies(value: string): string[] {
 }
 
 const SECRET_SEPARATORS = /[\s=;,"]+/;
+const SPACE = 0x20;
+const LAST_ASCII = 0x7f;
+const IS_SECRET_SEPARATOR = Array.from({ length: LAST_ASCII + 1 }, (_, code) =>
+  SECRET_SEPARATORS.test(String.fromCharCode(code)),
+);
 
 function secretsIn(value: string): string[] {
   const space = value.indexOf(" ");
@@ -519,17 +524,21 @@ function secretsIn(value: string): string[] {
   return [value, credential, ...parts];
 }
 
-/** Returns false if all of `secretsIn` are longer than `chars`. Values of several parts are not examined further. */
+/**
+ * Returns false if none of `secretsIn` has at most `chars` characters. It is called for every request, so it does not
+ * split the value. Values with other characters than ASCII are not examined.
+ */
 function hasSecretWithin(value: string, chars: number): boolean {
   const space = value.indexOf(" ");
-  const scheme = space < 0 ? "" : value.slice(0, space);
-  const credential = value.slice(space + 1);
-  return (
-    credential.length <= chars ||
-    scheme.length >= MIN_SCRUBBED_PART_CHARS ||
-    SECRET_SEPARATORS.test(scheme) ||
-    SECRET_SEPARATORS.test(credential)
-  );
+  if ((space < 0 ? value : value.slice(space + 1).trim()).length <= chars) return true;
+  for (let start = 0, at = 0; at <= value.length; at++) {
+    const code = at < value.length ? value.charCodeAt(at) : SPACE;
+    if (code > LAST_ASCII) return true;
+    if (!IS_SECRET_SEPARATOR[code]) continue;
+    if (at - start >= MIN_SCRUBBED_PART_CHARS && at - start <= chars) return true;
+    start = at + 1;
+  }
+  return false;
 }
 
 function decodeSafely(text: string): string {
