@@ -1,7 +1,9 @@
 /**
  * `npm run simulate -- [--hours N] [--seed S] [--jobs N] [--clients N] [--run-hours N]`: runs simulations with the seeds
  * S, S + 1, … until N hours are simulated, each in a process of its own. `--replay --seed S` prints the events of one
- * run. A run that breaks an invariant is repeated with fewer clients, to print the shortest replay. `--mutate` runs each fault of `test/simulation/mutations.mjs` with these seeds until it is found.
+ * run. A run that breaks an invariant is repeated with fewer clients, to print the shortest replay. `--mutate` runs each
+ * fault of `test/simulation/mutations.mjs` with these seeds until it is found, for at most 15 minutes of CPU, and
+ * `--faults 3,7` only some of them.
  */
 import { spawn } from "node:child_process";
 import { rmSync } from "node:fs";
@@ -21,10 +23,17 @@ const { values: flags } = parseArgs({
     "run-hours": { type: "string", default: "6" },
     replay: { type: "boolean", default: false },
     mutate: { type: "boolean", default: false },
+    faults: { type: "string" },
   },
 });
+/** A fault that is not found within this time counts as not found. */
+const MUTATION_CPU_MS = 15 * 60_000;
 const out = join(root, `build-simulation-${process.pid}`);
-process.on("exit", () => rmSync(out, { recursive: true, force: true }));
+const running = new Set();
+process.on("exit", () => {
+  for (const child of running) child.kill("SIGKILL");
+  rmSync(out, { recursive: true, force: true });
+});
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(130));
 
 const runHours = Number(flags["run-hours"]);
@@ -87,7 +96,9 @@ function allClients() {
 }
 
 async function findMutations() {
-  const waiting = [...MUTATIONS.entries()];
+  const chosen = flags.faults?.split(",").map(Number) ?? MUTATIONS.map((_, index) => index + 1);
+  const waiting = chosen.map((number) => [number - 1, MUTATIONS[number - 1]]);
+  const count = waiting.length;
   let found = 0;
   await inParallel(async () => {
     for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
@@ -99,16 +110,15 @@ async function findMutations() {
       for (const seed of seeds) {
         const result = await simulate(folder, seed);
         cpuMs += result.cpuMs;
-        if (result.broken === undefined) continue;
-        hit = result;
-        break;
+        if (result.broken !== undefined) hit = result;
+        if (hit || cpuMs > MUTATION_CPU_MS) break;
       }
       if (hit) found += 1;
       const how = hit ? `seed ${hit.seed}: ${hit.broken.split("\n", 1)[0].slice(0, 120)}` : "not found";
       console.log(`${index + 1}. ${mutation.name}: ${how} (${Math.round(cpuMs / 1000)} s of CPU)`);
     }
   });
-  console.log(`${found} of ${MUTATIONS.length} found`);
+  console.log(`${found} of ${count} found`);
 }
 
 async function replay() {
@@ -157,5 +167,11 @@ function run(folder, args, stdout) {
   child.stdout?.on("data", (text) => {
     output += text;
   });
-  return new Promise((resolve) => child.on("close", (code) => resolve({ code, output })));
+  running.add(child);
+  return new Promise((resolve) =>
+    child.on("close", (code) => {
+      running.delete(child);
+      resolve({ code, output });
+    }),
+  );
 }

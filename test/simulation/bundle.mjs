@@ -23,12 +23,15 @@ export function bundle(outdir, mutation) {
   });
 }
 
-function mutate({ file, find, replace }) {
+function mutate({ also, ...first }) {
+  const edits = also ? [first, also] : [first];
   return {
     name: "mutate",
     setup({ onLoad }) {
       onLoad({ filter: /\.ts$/ }, ({ path }) => {
-        if (path !== join(root, file)) return undefined;
+        const edit = edits.find(({ file }) => path === join(root, file));
+        if (edit === undefined) return undefined;
+        const { file, find, replace } = edit;
         const text = readFileSync(path, "utf8");
         if (text.split(find).length !== 2) throw new Error(`${file} does not contain the text of the mutation once`);
         return { contents: text.replace(find, () => replace), loader: "ts" };

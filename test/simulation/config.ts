@@ -1,6 +1,8 @@
 /**
  * The configuration and the addresses of a simulation.
  */
+import { SECRET_PATTERN } from "./llm-provider.ts";
+
 export const CONFIG_FILE = "/gateway/config.yaml";
 export const PORT = 8080;
 export const REDIS_PORT = 6379;
@@ -61,6 +63,7 @@ routes:
     matches: [{ path: { pathPrefix: /v1 } }]
     policies:
       ${changed}
+      ai: { promptGuard: { response: [{ regex: { action: mask, rules: [{ pattern: "${SECRET_PATTERN}" }] } }] } }
       budgets:
         limits: [{ name: user, tokens: ${LLM_BUDGET}, per: day, key: 'request.headers["x-user"]' }]
     backends:

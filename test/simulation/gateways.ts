@@ -34,6 +34,8 @@ export interface GatewaysReport {
   readonly children: Children;
   readonly output: LogOutput;
   note(line: string): void;
+  /** The configuration file is valid. */
+  isValid(): boolean;
   /** Requests that are in flight may end without a record. */
   killed(): void;
   broken(invariant: string, detail: string): void;
@@ -109,8 +111,10 @@ export class Gateways {
     const { app } = old ?? {};
     if (old === undefined || app === undefined) return;
     this.#isUpgrading = true;
+    const wasValid = this.#report.isValid();
     const outcome = await this.#in(old, () => app.upgrade());
     this.#report.note(`${old.name} upgrade ${JSON.stringify(outcome)}`);
+    if (!outcome.ok && wasValid && this.#report.isValid()) this.#report.broken("an upgrade succeeds", outcome.reason);
     this.#upgradedMs = this.#report.scheduler.nowMs;
     if (outcome.ok) {
       await this.#in(old, () => app.stopped);

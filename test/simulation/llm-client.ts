@@ -5,7 +5,7 @@
 import type { ClientReport } from "./http-client.ts";
 import { eventData, requestText } from "./http-request.ts";
 import { START_MS } from "./isolate.ts";
-import { MOST_BYTES, PROMPT_TOKENS } from "./llm-provider.ts";
+import { MOST_BYTES, PROMPT_TOKENS, SECRET_PATTERN } from "./llm-provider.ts";
 import { contentOf, Peer, sleep } from "./peer.ts";
 import type { Seeded } from "./seeded.ts";
 
@@ -15,10 +15,26 @@ const DAY_MS = 24 * 3_600_000;
 const DOCUMENTED = new Set([408, 429, 500, 502, 503, 504]);
 
 interface Chat {
-  readonly choices: readonly { readonly message?: { content: string }; readonly delta?: { content?: string } }[];
+  readonly choices?: readonly {
+    readonly index: number;
+    readonly message?: { content: string };
+    readonly delta?: { content?: string };
+  }[];
   readonly usage?: { readonly total_tokens: number } | null;
   readonly error?: unknown;
 }
+
+interface Asked {
+  readonly nonce: string;
+  readonly isStream: boolean;
+  readonly choices: number;
+  readonly wantedBytes: number;
+  readonly sentMs: number;
+}
+
+const SECRET = new RegExp(SECRET_PATTERN);
+/** The gateway's replacement of a secret. */
+const MASK = "<masked>";
 
 /** Spending is in the store, and a restart does not lose it, this long after a response. */
 const STORED_MS = 2_000;
@@ -76,10 +92,13 @@ export class LlmClient {
     }
     this.#day = day;
     const isStream = this.#random.chance(0.6);
+    const choices = this.#random.chance(0.3) ? 2 : 1;
+    const wantedBytes = this.#wantedBytes();
     const body = JSON.stringify({
       model: "m",
       stream: isStream,
-      messages: [{ role: "user", content: `${nonce} ${this.#wantedBytes()}` }],
+      ...(choices > 1 ? { n: choices } : {}),
+      messages: [{ role: "user", content: `${nonce} ${wantedBytes}` }],
     });
     const headers = { "content-type": "application/json", "x-user": `${this.#name}-${this.#users}` };
     const sentMs = scheduler.nowMs;
@@ -89,7 +108,7 @@ export class LlmClient {
     side.close();
     if (typeof response === "string") {
       if (this.#report.mustSucceed(sentMs)) this.#report.broken("requests succeed", `${nonce}: ${response}`);
-    } else if (response.status === 200) this.#check(nonce, isStream, response.body, sentMs);
+    } else if (response.status === 200) this.#check({ nonce, isStream, choices, wantedBytes, sentMs }, response.body);
     else this.#rejected(nonce, response.status, response.body, sentMs);
   }
 
@@ -118,7 +137,7 @@ export class LlmClient {
       );
   }
 
-  #check(nonce: string, isStream: boolean, body: string, sentMs: number): void {
+  #check({ nonce, isStream, choices, wantedBytes, sentMs }: Asked, body: string): void {
     const { nowMs } = this.#report.scheduler;
     const spent = this.#spent(true);
     // Spending that waits for the store is counted soon after it is available.
@@ -127,15 +146,29 @@ export class LlmClient {
     const data = isStream ? eventData(body) : [body];
     const isComplete = !isStream || data.at(-1) === "[DONE]";
     const parts = data.filter((text) => text !== "[DONE]").map((text) => JSON.parse(text) as Chat);
-    const text = parts
-      .map(({ choices }) => choices?.[0]?.message?.content ?? choices?.[0]?.delta?.content ?? "")
-      .join("");
-    const provider = /@(\w+)\|/.exec(text)?.[1] ?? "one";
-    const expected = [provider, "one", "two"].map((name) => contentOf(`${nonce}@${name}`, 0, text.length).toString());
-    if (!expected.includes(text)) this.#report.broken("responses stay apart", `${nonce} got another text`);
     const isFailed = !isComplete || parts.some(({ error }) => error !== undefined);
-    if (!isFailed) this.#spending.push({ fromMs: sentMs, toMs: nowMs, tokens: PROMPT_TOKENS + text.length });
+    for (let index = 0; index < choices; index++) {
+      const text = parts
+        .flatMap((part) => part.choices ?? [])
+        .filter((choice) => choice.index === index)
+        .map(({ message, delta }) => message?.content ?? delta?.content ?? "")
+        .join("");
+      this.#checkText(nonce, text, isFailed);
+      if (index === 0 && !isFailed && text.replace(MASK, "").length !== wantedBytes)
+        this.#report.broken("responses are complete", `${nonce}: ${text.length} of ${wantedBytes} bytes`);
+    }
+    if (!isFailed) this.#spending.push({ fromMs: sentMs, toMs: nowMs, tokens: PROMPT_TOKENS + wantedBytes });
     else if (this.#report.mustSucceed(sentMs))
       this.#report.broken("requests succeed", `${nonce}: the stream ended early`);
+  }
+
+  #checkText(nonce: string, text: string, isFailed: boolean): void {
+    if (SECRET.test(text)) this.#report.broken("guards mask every match", `${nonce} got a secret`);
+    const rest = text.replace(MASK, "");
+    // A stream that breaks off may end within a secret.
+    const own = isFailed ? rest.replace(/K.*$/s, "") : rest;
+    const provider = /@(\w+)\|/.exec(own)?.[1] ?? "one";
+    const expected = [provider, "one", "two"].map((name) => contentOf(`${nonce}@${name}`, 0, own.length).toString());
+    if (!expected.includes(own)) this.#report.broken("responses stay apart", `${nonce} got another text`);
   }
 }

@@ -1,6 +1,7 @@
 /**
  * An LLM provider with the OpenAI chat API. The text of a response names the exchange and the provider, and has the
- * length that the request asks for. It fails now and then, also for a while (a storm of 429 and 5xx).
+ * length that the request asks for. Texts may contain a secret, which the gateway must mask, also in the events of
+ * several choices. The provider fails now and then, also for a while (a storm of 429 and 5xx).
  */
 import type { BackendReport } from "./http-backend.ts";
 import type { Side } from "./network.ts";
@@ -10,6 +11,8 @@ import type { Seeded } from "./seeded.ts";
 
 interface ChatRequest {
   readonly stream?: boolean;
+  /** The number of choices. */
+  readonly n?: number;
   readonly messages: readonly { readonly content: string }[];
 }
 
@@ -19,6 +22,11 @@ const STORM_MS = 10 * 60_000;
 /** The tokens that a provider counts for every request. */
 export const PROMPT_TOKENS = 10;
 export const MOST_BYTES = 4_000;
+/** Of the choices after the first. */
+const MOST_OTHER_BYTES = 500;
+/** A guard of the route masks this pattern. */
+export const SECRET_PATTERN = "KEY-[0-9]{12}";
+const SECRET = "KEY-123456789012";
 const MODEL = { id: "x", created: 1, model: "m" };
 
 export class LlmProvider {
@@ -56,7 +64,7 @@ export class LlmProvider {
     side.close();
   }
 
-  async #respond(peer: Peer, { stream, messages }: ChatRequest): Promise<boolean> {
+  async #respond(peer: Peer, { stream, n = 1, messages }: ChatRequest): Promise<boolean> {
     const random = this.#random;
     const [nonce = "", wantedBytes] = messages[0]?.content.split(" ") ?? [];
     this.#report.arrived(nonce);
@@ -67,15 +75,26 @@ export class LlmProvider {
       const body = JSON.stringify({ error: { message: "failed", type: "server_error" } });
       return this.#send(peer, `HTTP/1.1 ${status} Failed\r\n${retry}`, body);
     }
-    const text = contentOf(`${nonce}@${this.#name}`, 0, Number(wantedBytes)).toString();
-    // Tokens as the provider counts them: a byte each, so that a test can recompute them.
-    const total = PROMPT_TOKENS + text.length;
-    const usage = { prompt_tokens: PROMPT_TOKENS, completion_tokens: text.length, total_tokens: total };
-    if (stream === true) return this.#stream(peer, text, usage);
-    const message = { role: "assistant", content: text };
-    const choices = [{ index: 0, message, finish_reason: "stop" }];
+    const bytes = Number(wantedBytes);
+    const texts = Array.from({ length: n }, (_, i) =>
+      this.#text(nonce, i === 0 ? bytes : random.size(1, MOST_OTHER_BYTES)),
+    );
+    // Tokens as the provider counts them: each wanted byte is one, so that the client can recompute them.
+    const total = PROMPT_TOKENS + bytes;
+    const usage = { prompt_tokens: PROMPT_TOKENS, completion_tokens: bytes, total_tokens: total };
+    if (stream === true) return this.#stream(peer, texts, usage);
+    const choices = texts.map((content, index) => {
+      return { index, message: { role: "assistant", content }, finish_reason: "stop" };
+    });
     const body = JSON.stringify({ ...MODEL, object: "chat.completion", choices, usage });
     return this.#send(peer, "HTTP/1.1 200 OK\r\n", body);
+  }
+
+  #text(nonce: string, bytes: number): string {
+    const text = contentOf(`${nonce}@${this.#name}`, 0, bytes).toString();
+    if (this.#random.chance(0.5)) return text;
+    const at = this.#random.int(bytes + 1);
+    return `${text.slice(0, at)}${SECRET}${text.slice(at)}`;
   }
 
   #isFailing(): boolean {
@@ -88,22 +107,29 @@ export class LlmProvider {
     return this.#random.chance(nowMs < this.#stormUntilMs ? 0.9 : 0.02);
   }
 
-  async #stream(peer: Peer, text: string, usage: object): Promise<boolean> {
+  /** The events of several choices are in any order. */
+  async #stream(peer: Peer, texts: readonly string[], usage: object): Promise<boolean> {
     const random = this.#random;
     const head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     if ((await peer.write(head)) !== undefined) return false;
-    const breaksAt = !this.#report.isCalm && random.chance(0.03) ? random.int(text.length) : text.length;
+    const isBroken = !this.#report.isCalm && random.chance(0.03);
     const object = "chat.completion.chunk";
-    for (let from = 0; from < text.length; ) {
-      const to = Math.min(text.length, from + random.size(1, 500));
-      const choices = [{ index: 0, delta: { content: text.slice(from, to) }, finish_reason: null }];
+    const open = texts.map((text, index) => ({ index, text }));
+    while (open.length > 0) {
+      const choice = random.pick(open);
+      const { index } = choice;
+      const content = choice.text.slice(0, random.size(1, 500));
+      choice.text = choice.text.slice(content.length);
+      const choices = [{ index, delta: { content }, finish_reason: null }];
       if (!(await this.#event(peer, { ...MODEL, object, choices }))) return false;
-      if (to > breaksAt) return false;
-      from = to;
+      if (isBroken && random.chance(0.2)) return false;
       await sleep(this.#report.scheduler, random.exponential(50));
+      if (choice.text !== "") continue;
+      open.splice(open.indexOf(choice), 1);
+      const last = [{ index, delta: {}, finish_reason: "stop" }];
+      if (!(await this.#event(peer, { ...MODEL, object, choices: last }))) return false;
     }
-    const last = [{ index: 0, delta: {}, finish_reason: "stop" }];
-    if (!(await this.#event(peer, { ...MODEL, object, choices: last }))) return false;
+    if (isBroken) return false;
     if (!(await this.#event(peer, { ...MODEL, object, choices: [], usage }))) return false;
     return (
       (await peer.write(Buffer.concat([chunk(Buffer.from("data: [DONE]\n\n")), chunk(Buffer.alloc(0))]))) === undefined

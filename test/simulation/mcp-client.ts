@@ -1,7 +1,7 @@
 /**
  * An MCP client. With the protocol 2025-06-18, it opens a session, calls the tool, also several times at once and over
- * new connections, and ends the session or leaves it. With 2026-07-28, it only calls the tool. It checks that every call
- * gets exactly its own messages.
+ * new connections, and ends the session or leaves it. It cancels some calls, and closes the stream of others and resumes
+ * it. With 2026-07-28, it only calls the tool. It checks that every call gets exactly its own messages.
  */
 
 import type { ClientReport } from "./http-client.ts";
@@ -24,6 +24,11 @@ const MODERN_META = {
 };
 const MODERN_HEADERS = { "mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "echo" };
 const HEADERS = { "content-type": "application/json", accept: "application/json, text/event-stream" };
+/** A client gives the input that a server requests within this time. */
+const MOST_THOUGHT_MS = 2_000;
+/** A resumed stream has a response this long after the server had to send it. */
+const RESUME_MS = 60_000;
+const MOST_RESUMES = 20;
 /** A session that its server has lost, or that could not be opened again, is 404. */
 const DOCUMENTED = new Set([404, 408, 429, 502, 503, 504]);
 
@@ -34,6 +39,11 @@ interface Answer {
   readonly result?: { readonly content?: readonly { readonly text?: string }[] };
   readonly error?: { readonly message?: string };
 }
+
+/** The client closes the connection within a response. */
+class Cut extends Error {}
+
+type Ended = Stop | "cut";
 
 export class McpClient {
   readonly #name: string;
@@ -100,12 +110,13 @@ export class McpClient {
   async #callSeveralTimes(): Promise<void> {
     const random = this.#random;
     for (let rounds = 1 + random.int(5); rounds > 0 && !this.#isLost; rounds--) {
-      await Promise.all(Array.from({ length: random.chance(0.3) ? 3 : 1 }, () => this.#call()));
+      const calls = random.chance(0.3) ? 3 : 1;
+      await Promise.all(Array.from({ length: calls }, () => this.#call(calls === 1)));
       await sleep(this.#report.scheduler, Math.min(IDLE_MS, random.exponential(random.chance(0.1) ? 120_000 : 2_000)));
     }
   }
 
-  async #call(): Promise<void> {
+  async #call(isAlone: boolean): Promise<void> {
     const random = this.#random;
     const isCalm = this.#report.isCalm;
     this.#calls += 1;
@@ -117,22 +128,68 @@ export class McpClient {
       delayMs: Math.round(random.exponential(random.chance(0.1) ? 20_000 : 100)),
       progress: random.chance(0.4) ? 1 + random.int(5) : 0,
       asks: !this.#isModern && random.chance(0.1),
+      cancelMs: random.chance(0.05) ? Math.round(random.exponential(2_000)) : undefined,
       breaks: !isCalm && random.chance(0.03),
     };
     const sentMs = this.#report.scheduler.nowMs;
     this.#report.sent(nonce, "MCP");
-    let text = "";
-    const respond = (bytes: Buffer): void => {
-      const events = (text + bytes.toString()).split("\n\n");
-      text = events.pop() ?? "";
-      for (const event of events) for (const data of eventData(event)) this.#respond(nonce, JSON.parse(data) as Answer);
+    // A request of the server would be lost with the stream. A child process may send it to the stream of another call.
+    const mayCut = !order.asks && (isAlone || this.#path !== STDIO) && order.cancelMs === undefined;
+    const isResumed = !this.#isModern && mayCut && order.progress > 1 && random.chance(0.3);
+    const stream = new EventStream((message) => this.#respond(nonce, message));
+    const cutAfter = isResumed ? 1 + random.int(order.progress - 1) : Number.POSITIVE_INFINITY;
+    const received = (bytes: Buffer): void => {
+      stream.add(bytes);
+      if (stream.messages.length >= cutAfter && stream.lastId !== undefined) throw new Cut();
     };
     const _meta = { progressToken: nonce, ...(this.#isModern ? MODERN_META : {}) };
     const params = { name: "echo", arguments: order, _meta };
     const call = { jsonrpc: "2.0", id: nonce, method: "tools/call", params };
-    const response = await this.#send("POST", JSON.stringify(call), respond);
+    const calling = this.#send("POST", JSON.stringify(call), received, this.#isModern ? order.cancelMs : undefined);
+    if (order.cancelMs !== undefined) return this.#cancel(order, calling, sentMs);
+    const response = await calling;
+    if (response === "cut") return this.#resume(order, stream, sentMs);
     if (typeof response === "string" || response.status !== 200) return this.#failed(nonce, response, sentMs);
-    this.#check(order, response, sentMs);
+    const isStream = response.headers.get("content-type")?.startsWith("text/event-stream") === true;
+    this.#check(order, isStream ? stream.messages : [JSON.parse(response.body) as Answer], sentMs);
+  }
+
+  /** A canceled call ends without a response. */
+  async #cancel(
+    { nonce, cancelMs = 0 }: McpOrder,
+    calling: Promise<TextResponse | Ended>,
+    sentMs: number,
+  ): Promise<void> {
+    if (!this.#isModern) {
+      await sleep(this.#report.scheduler, cancelMs);
+      const params = { requestId: nonce };
+      const sent = await this.#post({ jsonrpc: "2.0", method: "notifications/cancelled", params });
+      if (typeof sent === "string" || sent.status !== 202) this.#failed(`the cancellation of ${nonce}`, sent, sentMs);
+    }
+    const response = await calling;
+    const isSilent = response === "silent";
+    if (isSilent || (typeof response !== "string" && response.status !== 200)) this.#failed(nonce, response, sentMs);
+  }
+
+  /** Resumes the stream of a call until it has a response, which may be that the rest of the stream is lost. */
+  async #resume(order: McpOrder, stream: EventStream, sentMs: number): Promise<void> {
+    const { scheduler, gateways, upgradedSince } = this.#report;
+    for (let left = MOST_RESUMES; left > 0 && !stream.isAnswered; left--) {
+      await sleep(scheduler, this.#random.exponential(2_000));
+      const resumedMs = scheduler.nowMs;
+      const limitMs = order.delayMs + RESUME_MS;
+      stream.reconnect();
+      const received = (bytes: Buffer): void => stream.add(bytes);
+      const response = await this.#send("GET", "", received, limitMs, { "last-event-id": stream.lastId ?? "" });
+      if (response === "cut" && this.#report.mustSucceed(resumedMs))
+        this.#report.broken("a resumed call has a response", order.nonce);
+      if (typeof response === "string" || response.status === 200) continue;
+      return this.#failed(`the resumption of ${order.nonce}`, response, resumedMs);
+    }
+    const isLost = stream.messages.some(({ error }) => error?.message?.includes("no longer available"));
+    if (!isLost) return this.#check(order, stream.messages, sentMs);
+    if (this.#report.mustSucceed(sentMs) && gateways.length === 1 && !upgradedSince(sentMs))
+      this.#report.broken("a stream can be resumed", order.nonce);
   }
 
   /** Gives the server the input that it requests, through any gateway. */
@@ -142,16 +199,19 @@ export class McpClient {
     // A child process does not name the call for which it sends a request.
     const isOwn = this.#path === STDIO ? asked.startsWith(`${this.#name}-`) : asked === nonce;
     if (!isOwn) this.#report.broken("requests of servers stay apart", `${nonce} got the request of ${asked}`);
-    void this.#post({ jsonrpc: "2.0", id, result: { action: "accept", content: { nonce: asked } } }).then(
-      (response) => {
-        if (typeof response === "string" || response.status !== 202) this.#failed(`the response to ${id}`, response);
-      },
-    );
+    void this.#give(id, asked);
   }
 
-  #check({ nonce, bytes }: McpOrder, { headers, body }: TextResponse, sentMs: number): void {
-    const isStream = headers.get("content-type")?.startsWith("text/event-stream") === true;
-    const messages = (isStream ? eventData(body) : [body]).map((text) => JSON.parse(text) as Answer);
+  async #give(id: string | undefined, asked: string): Promise<void> {
+    await sleep(this.#report.scheduler, Math.min(MOST_THOUGHT_MS, this.#random.exponential(MOST_THOUGHT_MS / 2)));
+    const sentMs = this.#report.scheduler.nowMs;
+    const result = { action: "accept", content: { nonce: asked } };
+    const response = await this.#post({ jsonrpc: "2.0", id, result });
+    const isAccepted = typeof response !== "string" && response.status === 202;
+    if (!isAccepted) this.#failed(`the response to ${id}`, response, sentMs);
+  }
+
+  #check({ nonce, bytes }: McpOrder, messages: readonly Answer[], sentMs: number): void {
     const answers = messages.filter(({ method }) => method === undefined);
     const [answer] = answers;
     // A shutdown ends a stream early; the client can resume it.
@@ -172,7 +232,7 @@ export class McpClient {
       this.#report.broken("responses stay apart", `${nonce} got another text`);
   }
 
-  #failed(what: string, response: TextResponse | Stop, sentMs?: number): void {
+  #failed(what: string, response: TextResponse | Ended, sentMs?: number): void {
     const isStop = typeof response === "string";
     if (this.#report.mustSucceed(sentMs) || !(isStop || DOCUMENTED.has(response.status)))
       this.#report.broken("requests succeed", `${what}: ${isStop ? response : `${response.status} ${response.body}`}`);
@@ -180,21 +240,71 @@ export class McpClient {
     if (!isStop && response.status === 404) this.#isLost = true;
   }
 
-  #post(message: object): Promise<TextResponse | Stop> {
+  #post(message: object): Promise<TextResponse | Ended> {
     return this.#send("POST", JSON.stringify(message));
   }
 
-  /** Sends a request over a new connection. */
-  async #send(method: string, body: string, received?: (bytes: Buffer) => void): Promise<TextResponse | Stop> {
+  /** Sends a request over a new connection, which the client closes after `cutMs`. */
+  async #send(
+    method: string,
+    body: string,
+    received?: (bytes: Buffer) => void,
+    cutMs?: number,
+    more: Readonly<Record<string, string>> = {},
+  ): Promise<TextResponse | Ended> {
     const { network, gateways, faults, scheduler } = this.#report;
     const gateway = this.#random.pick(gateways);
     const side = await network.open(this.#address, gateway.address, gateway.port, faults, PATIENCE_MS);
     if (side === undefined) return "ECONNREFUSED";
     const peer = new Peer(side, scheduler, PATIENCE_MS);
     const session = this.#session === undefined ? {} : { "mcp-session-id": this.#session };
-    const own = this.#isModern ? MODERN_HEADERS : session;
-    const response = await requestText(peer, method, this.#path, { ...HEADERS, ...own }, body, received);
-    side.close();
-    return response;
+    const headers = { ...HEADERS, ...(this.#isModern ? MODERN_HEADERS : session), ...more };
+    const response = requestText(peer, method, this.#path, headers, body, received);
+    const cut = new Promise<"cut">((resolve) => {
+      if (cutMs !== undefined) scheduler.after(cutMs, () => resolve("cut"));
+    });
+    try {
+      return await Promise.race([response, cut]);
+    } catch (error) {
+      if (error instanceof Cut) return "cut";
+      throw error;
+    } finally {
+      if (cutMs === undefined) side.close();
+      else side.abort();
+    }
+  }
+}
+
+/** The messages of an event stream, which may come over several connections. */
+class EventStream {
+  readonly messages: Answer[] = [];
+  lastId: string | undefined = undefined;
+  readonly #received: (message: Answer) => void;
+  #text = "";
+
+  constructor(received: (message: Answer) => void) {
+    this.#received = received;
+  }
+
+  get isAnswered(): boolean {
+    return this.messages.some(({ method }) => method === undefined);
+  }
+
+  /** Drops an incomplete event, which the next connection repeats. */
+  reconnect(): void {
+    this.#text = "";
+  }
+
+  add(bytes: Buffer): void {
+    const events = (this.#text + bytes.toString()).split("\n\n");
+    this.#text = events.pop() ?? "";
+    for (const event of events) {
+      this.lastId = /^id: ?(.*)$/m.exec(event)?.[1] ?? this.lastId;
+      for (const data of eventData(event)) {
+        const message = JSON.parse(data) as Answer;
+        this.messages.push(message);
+        this.#received(message);
+      }
+    }
   }
 }

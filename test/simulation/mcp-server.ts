@@ -1,6 +1,7 @@
 /**
  * A remote MCP server (streamable HTTP, protocol 2025-06-18) with one tool that returns bytes of its caller, and may
- * request input from it. It checks that each of its sessions serves one client, and that a call arrives once.
+ * request input from it. It may close the stream of a call before its end, which the gateway then resumes. It checks
+ * that each of its sessions serves one client, that a call arrives once, and that the cancellation of a call arrives.
  */
 import type { BackendReport } from "./http-backend.ts";
 import type { Side } from "./network.ts";
@@ -18,6 +19,8 @@ export interface McpOrder {
   readonly progress: number;
   /** Requests input from the client before it responds. */
   readonly asks: boolean;
+  /** The client cancels the call after this time. */
+  readonly cancelMs: number | undefined;
   /** Breaks the connection instead of responding. */
   readonly breaks: boolean;
 }
@@ -41,6 +44,9 @@ export class Questions {
   async answer(nonce: string): Promise<void> {
     const { scheduler, broken } = this.#report;
     const askedMs = scheduler.nowMs;
+    const late = scheduler.after(LATE_MS, () => {
+      if (this.#report.mustSucceed(askedMs)) broken("responses of clients reach their server", nonce);
+    });
     const response = await new Promise<Message | undefined>((resolve) => {
       const limit = scheduler.after(ANSWER_MS, () => resolve(undefined));
       this.#waiting.set(`ask-${nonce}`, (message) => {
@@ -49,8 +55,7 @@ export class Questions {
       });
     });
     this.#waiting.delete(`ask-${nonce}`);
-    if (response === undefined && this.#report.mustSucceed(askedMs))
-      broken("responses of clients reach their server", nonce);
+    scheduler.cancel(late);
     const given = response?.result?.content?.nonce;
     if (response?.result !== undefined && given !== nonce)
       broken("responses of clients stay apart", `the request of ${nonce} got ${given}`);
@@ -62,6 +67,38 @@ export class Questions {
   }
 }
 
+/** The calls that clients will cancel. */
+export class Cancellations {
+  readonly #report: BackendReport;
+  readonly #waiting = new Map<string, () => void>();
+
+  constructor(report: BackendReport) {
+    this.#report = report;
+  }
+
+  /** Resolves when the call is canceled, or some time after it had to be. `session` is the session of the server. */
+  async of(session: string, { id }: Message, { nonce, cancelMs = 0 }: McpOrder): Promise<void> {
+    const { scheduler, mustSucceed, broken } = this.#report;
+    const arrivedMs = scheduler.nowMs;
+    const key = `${session} ${id}`;
+    await new Promise<void>((resolve) => {
+      const late = scheduler.after(cancelMs + LATE_MS, () => {
+        if (mustSucceed(arrivedMs)) broken("cancellations reach the server", nonce);
+        resolve();
+      });
+      this.#waiting.set(key, () => {
+        scheduler.cancel(late);
+        resolve();
+      });
+    });
+    this.#waiting.delete(key);
+  }
+
+  received(session: string, { method, params }: Message): void {
+    if (method === "notifications/cancelled") this.#waiting.get(`${session} ${params?.requestId}`)?.();
+  }
+}
+
 export interface Message {
   readonly id?: number | string;
   readonly method?: string;
@@ -70,12 +107,22 @@ export interface Message {
   readonly params?: {
     readonly protocolVersion?: string;
     readonly arguments?: McpOrder;
+    readonly requestId?: number | string;
     readonly _meta?: { readonly progressToken?: string | number };
   };
 }
 
+interface Call {
+  readonly message: Message;
+  readonly order: McpOrder;
+  /** The events have ids. */
+  readonly isResumable: boolean;
+}
+
 const PATIENCE_MS = 300_000;
 const ANSWER_MS = 60_000;
+/** Without faults, responses and cancellations of clients arrive sooner, also through another gateway. */
+const LATE_MS = 5_000;
 export const TOOL = { name: "echo", description: "Returns bytes.", inputSchema: { type: "object" } };
 export const INITIALIZED = {
   protocolVersion: "2025-06-18",
@@ -87,6 +134,9 @@ export class McpServer {
   readonly #report: BackendReport;
   readonly #random: Seeded;
   readonly #questions: Questions;
+  readonly #cancellations: Cancellations;
+  /** The calls whose streams were closed early, by their nonce. */
+  readonly #resumable = new Map<string, Call>();
   /** The client of each session, undefined until its first call. */
   #sessions = new Map<string, string | undefined>();
   #count = 0;
@@ -96,6 +146,7 @@ export class McpServer {
     this.#report = report;
     this.#random = random;
     this.#questions = new Questions(report);
+    this.#cancellations = new Cancellations(report);
     report.network.listen(address, port, { process: OUTSIDE, accept: (side) => void this.#serve(side) });
   }
 
@@ -120,7 +171,7 @@ export class McpServer {
   async #respond(peer: Peer, head: Head, body: string): Promise<boolean> {
     const [method] = head.first.split(" ");
     const session = head.headers.get("mcp-session-id");
-    if (method === "GET") return this.#send(peer, 405, "");
+    if (method === "GET") return this.#resume(peer, head.headers.get("last-event-id"));
     if (method === "DELETE") {
       this.#sessions.delete(session ?? "");
       return this.#send(peer, 200, "");
@@ -131,6 +182,7 @@ export class McpServer {
     if (message.method === "initialize") return this.#initialize(peer, message);
     if (session !== undefined && !this.#sessions.has(session)) return this.#send(peer, 404, "");
     if (message.method === undefined) this.#questions.received(message);
+    this.#cancellations.received(session ?? "", message);
     if (message.id === undefined || message.method === undefined) return this.#send(peer, 202, "");
     if (message.method === "ping") return this.#result(peer, message, {});
     if (message.method === "tools/list") return this.#result(peer, message, { tools: [TOOL] });
@@ -148,37 +200,57 @@ export class McpServer {
   }
 
   async #call(peer: Peer, message: Message, order: McpOrder, session: string): Promise<boolean> {
-    const { client, nonce, bytes, delayMs, progress, asks, breaks } = order;
-    const token = message.params?._meta?.progressToken;
+    const { client, nonce, bytes, delayMs, progress, asks, cancelMs, breaks } = order;
     this.#report.arrived(nonce);
     const owner = this.#sessions.get(session) ?? client;
     if (owner !== client) this.#report.broken("sessions stay apart", `${session} of ${owner} got a call of ${client}`);
     if (this.#sessions.has(session)) this.#sessions.set(session, owner);
+    if (cancelMs !== undefined) {
+      await this.#cancellations.of(session, message, order);
+      return false;
+    }
     await sleep(this.#report.scheduler, delayMs);
     if (breaks) return false;
     const result = { content: [{ type: "text", text: contentOf(nonce, 0, bytes).toString() }] };
     if (progress === 0 && !asks) return this.#result(peer, message, result);
+    return this.#stream(peer, { message, order, isResumable: this.#random.chance(0.5) }, 0);
+  }
+
+  /** The events of a call from a number on: progress notifications, a request to the client, and the result. */
+  async #stream(peer: Peer, call: Call, from: number): Promise<boolean> {
+    const { message, order, isResumable } = call;
+    const { nonce, bytes, progress, asks } = order;
     const head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     if ((await peer.write(head)) !== undefined) return false;
-    const messages = Array.from({ length: progress }, (_, i) => ({
-      jsonrpc: "2.0",
-      method: "notifications/progress",
-      params: { progressToken: token, progress: i + 1, message: nonce },
-    }));
-    for (const event of messages) {
-      if (!(await this.#event(peer, event))) return false;
+    const progressToken = message.params?._meta?.progressToken;
+    const id = (number: number): string => (isResumable ? `id: ${nonce}/${number}\nretry: 100\n` : "");
+    for (let i = from; i < progress; i++) {
+      const params = { progressToken, progress: i + 1, message: nonce };
+      if (!(await this.#event(peer, { jsonrpc: "2.0", method: "notifications/progress", params }, id(i)))) return false;
       await sleep(this.#report.scheduler, this.#random.exponential(200));
+      if (!isResumable || this.#random.chance(0.8)) continue;
+      this.#resumable.set(nonce, call);
+      return (await peer.write("0\r\n\r\n")) === undefined;
     }
     if (asks) {
       if (!(await this.#event(peer, this.#questions.request(nonce)))) return false;
       await this.#questions.answer(nonce);
     }
-    if (!(await this.#event(peer, { jsonrpc: "2.0", id: message.id, result }))) return false;
+    const result = { content: [{ type: "text", text: contentOf(nonce, 0, bytes).toString() }] };
+    if (!(await this.#event(peer, { jsonrpc: "2.0", id: message.id, result }, id(progress)))) return false;
     return (await peer.write("0\r\n\r\n")) === undefined;
   }
 
-  async #event(peer: Peer, message: object): Promise<boolean> {
-    return (await peer.write(chunk(Buffer.from(`data: ${JSON.stringify(message)}\n\n`)))) === undefined;
+  async #resume(peer: Peer, lastEventId = ""): Promise<boolean> {
+    const [nonce = "", number] = lastEventId.split("/");
+    const call = this.#resumable.get(nonce);
+    if (call === undefined) return this.#send(peer, 405, "");
+    this.#resumable.delete(nonce);
+    return this.#stream(peer, call, Number(number) + 1);
+  }
+
+  async #event(peer: Peer, message: object, id = ""): Promise<boolean> {
+    return (await peer.write(chunk(Buffer.from(`${id}data: ${JSON.stringify(message)}\n\n`)))) === undefined;
   }
 
   #result(peer: Peer, { id }: Message, result: object, headers = ""): Promise<boolean> {

@@ -1,8 +1,9 @@
 /**
- * Faults to put into the gateway, one at a time, to check that the simulation finds them (`npm run simulate -- --mutate`).
- * `find` must occur once in the file.
+ * Faults to put into the gateway, one at a time, to check that the simulation finds them (`npm run simulate -- --mutate`):
+ * ten fixes are reverted, and ten faults are deliberate. `find` must occur once in the file.
  */
 export const MUTATIONS = [
+  // Reverted fixes.
   {
     name: "a tunnel relays before it is registered (fixed in 94a01ecf)",
     file: "src/pipeline/listen/tunnel.ts",
@@ -23,47 +24,66 @@ export const MUTATIONS = [
 `,
   },
   {
-    name: "a tunnel does not close its memory account",
-    file: "src/pipeline/listen/tunnel.ts",
-    find: "      this.#account.close();\n",
+    name: "an upgrade loses a client's response to its server (fixed in d4ed0058)",
+    file: "src/app/upgrade/predecessor.ts",
+    find: "      opened.setServed(true);\n",
     replace: "",
   },
   {
-    name: "a tunnel does not read on after backpressure",
-    file: "src/pipeline/listen/tunnel.ts",
-    find: "      this.#charge();\n      this.#readOn(direction);\n",
-    replace: "      this.#charge();\n",
-  },
-  {
-    name: "a backend connection is reused while a request body is written",
-    file: "src/http/h1/connection.ts",
-    find: "|| this.#bodyWriter !== undefined || this.#isGone) {",
-    replace: "|| this.#isGone) {",
-  },
-  {
-    name: "the backend's connection: close is ignored",
-    file: "src/http/h1/connection.ts",
-    find: "if (!this.#keepAlive || this.#bodyWriter",
-    replace: "if (this.#bodyWriter",
-  },
-  {
-    name: "an aborted request gives its backend connection back",
-    file: "src/http/h1/connection.ts",
-    find: "    this.#attempt = undefined;\n    this.#retire();\n  }\n\n  proceed",
-    replace: "    this.#attempt = undefined;\n    this.#release();\n  }\n\n  proceed",
-  },
-  {
-    name: "a request body waits for ever after backpressure (lost wakeup)",
-    file: "src/http/h1/connection.ts",
-    find: "    else body.resume();\n",
+    name: "an upgrade loses a cancellation (fixed in ee25fad0)",
+    file: "src/app/upgrade/predecessor.ts",
+    find: "      hasBus = true;\n",
     replace: "",
   },
   {
-    name: "the shared read buffer is not copied",
-    file: "src/http/h1/socket-reads.ts",
-    find: "  const chunk = Buffer.allocUnsafe(bytes.length);\n  chunk.set(bytes);\n  return chunk;\n",
-    replace: "  return bytes;\n",
+    name: "the old process of an upgrade does not close its in-memory store (fixed in 4be9772b)",
+    file: "src/app/upgrade/upgrade.ts",
+    find: '      if (before?.kind === "memory") await before.close();\n',
+    replace: "",
   },
+  {
+    name: "an upgrade closes a connection that a response promised to keep (fixed in 277496b9)",
+    file: "src/pipeline/listen/open-connections.ts",
+    find: "    closesKept: () => (draining && !isLingering) ||",
+    replace: "    closesKept: () => draining ||",
+  },
+  {
+    name: "data planes stay at a standby controller (fixed in 11f42d50)",
+    file: "src/kubernetes/controller.ts",
+    find: "    isReady: () => isPublished,\n",
+    replace: "    isReady: () => isPublished && isLeader(),\n",
+    also: {
+      file: "src/kubernetes/snapshot-server.ts",
+      find: 'const CLOSE = { connection: "close" };\n',
+      replace: "const CLOSE = {};\n",
+    },
+  },
+  {
+    name: "a guard releases held text when another choice gets text (fixed in 59201a46)",
+    file: "src/llm/guards/stream-guard.ts",
+    find: "      const before = yield* release(isEnded);\n",
+    replace:
+      "      const before = yield* release((key) => isEnded(key) || !places.some(({ channel }) => channel === key));\n",
+  },
+  {
+    name: "a session does not release its memory (fixed in d61d977f)",
+    file: "src/mcp/session/session-store.ts",
+    find: "      account.close();\n",
+    replace: "",
+  },
+  {
+    name: "a session that its server does not end keeps its connection (fixed in 5ff445ab)",
+    file: "src/mcp/transports/http-transport.ts",
+    find: "      call.abort();\n      resolve();\n",
+    replace: "      resolve();\n",
+  },
+  {
+    name: "a client waits for a response that a restart lost (fixed in b50fcde1)",
+    file: "src/mcp/session/session-streams.ts",
+    find: "    if (stream === GENERAL_STREAM || answers === undefined) return undefined;\n",
+    replace: "    if (stream >= GENERAL_STREAM || answers === undefined) return undefined;\n",
+  },
+  // Deliberate faults.
   {
     name: "a response waits for ever after backpressure (lost wakeup)",
     file: "src/pipeline/listen/response-writer.ts",
@@ -71,34 +91,9 @@ export const MUTATIONS = [
     replace: "",
   },
   {
-    name: "every request is settled twice",
-    file: "src/pipeline/phases/delivery.ts",
-    find: "  guarded(env, exchange, () => env.settled(exchange, outcome));\n",
-    replace:
-      "  guarded(env, exchange, () => env.settled(exchange, outcome));\n  guarded(env, exchange, () => env.settled(exchange, outcome));\n",
-  },
-  {
-    name: "a rejected or aborted body keeps its memory",
-    file: "src/base/memory-budget.ts",
-    find: "    this.#pool.free(this, bytes, true);\n",
-    replace: "    if (this.#isFinished) this.#pool.free(this, bytes, true);\n",
-  },
-  {
-    name: "a new connection has no deadline for its head",
-    file: "src/pipeline/listen/client-connection.ts",
-    find: "    this.#deadline = new SweepDeadline(owner);\n    this.#deadline.in(owner.headersTimeoutMs);\n",
-    replace: "    this.#deadline = new SweepDeadline(owner);\n",
-  },
-  {
-    name: "the end of the drain does not resolve the shutdown",
-    file: "src/pipeline/listen/open-connections.ts",
-    find: "      if (draining) resolveDrained();\n    },",
-    replace: "    },",
-  },
-  {
-    name: "a listener's timers survive the shutdown",
-    file: "src/pipeline/listen/open-connections.ts",
-    find: "      sweep.cancel();\n",
+    name: "a request body waits for ever after backpressure (lost wakeup)",
+    file: "src/http/h1/connection.ts",
+    find: "    else body.resume();\n",
     replace: "",
   },
   {
@@ -108,28 +103,42 @@ export const MUTATIONS = [
     replace: "budget.limit + amount",
   },
   {
-    name: "a budget is not corrected when a call ends",
-    file: "src/llm/budgets/budget-charge.ts",
-    find: "      this.#add(i, amount - (this.#taken[i] as number));\n",
+    name: "a folder store keeps its lock (missing unlock)",
+    file: "src/store/folder-lock.ts",
+    find: "      if (isHeld()) rmSync(file, { force: true });\n",
     replace: "",
   },
   {
-    name: "a budget is released instead of settled",
-    file: "src/llm/budgets/budget-charge.ts",
-    find: "      const amount = used(claim) ?? (this.#taken[i] as number);\n",
-    replace: "      const amount = 0;\n",
-  },
-  {
-    name: "progress notifications keep the token of the gateway",
-    file: "src/mcp/server-side/server-connection.ts",
-    find: "this.#notifyCall(pending, edited(message, [{ ...token, text: pending.progressToken }]));",
-    replace: "this.#notifyCall(pending, message);",
-  },
-  {
-    name: "idle MCP sessions are not ended",
+    name: "a resumed session gets the record of another session (wrong session after resume)",
     file: "src/mcp/session/session-store.ts",
-    find: '        holder.end("it was idle", false);\n',
-    replace: "",
+    find: "    return this.#add({ id, record, eventsBefore: this.#env.clock.now() }, from, account);\n",
+    replace:
+      "    const other = [...this.#sessions.values()].at(-1)?.record ?? record;\n    return this.#add({ id, record: other, eventsBefore: this.#env.clock.now() }, from, account);\n",
+  },
+  {
+    name: "every request is settled twice",
+    file: "src/pipeline/phases/delivery.ts",
+    find: "  guarded(env, exchange, () => env.settled(exchange, outcome));\n",
+    replace:
+      "  guarded(env, exchange, () => env.settled(exchange, outcome));\n  guarded(env, exchange, () => env.settled(exchange, outcome));\n",
+  },
+  {
+    name: "an aborted request gives its backend connection back",
+    file: "src/http/h1/connection.ts",
+    find: "    this.#attempt = undefined;\n    this.#retire();\n  }\n\n  proceed",
+    replace: "    this.#attempt = undefined;\n    this.#release();\n  }\n\n  proceed",
+  },
+  {
+    name: "the shared read buffer is not copied",
+    file: "src/http/h1/socket-reads.ts",
+    find: "  const chunk = Buffer.allocUnsafe(bytes.length);\n  chunk.set(bytes);\n  return chunk;\n",
+    replace: "  return bytes;\n",
+  },
+  {
+    name: "the end of the drain does not resolve the shutdown",
+    file: "src/pipeline/listen/open-connections.ts",
+    find: "      if (draining) resolveDrained();\n    },",
+    replace: "    },",
   },
   {
     name: "a POST request is retried on a stale connection",

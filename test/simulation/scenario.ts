@@ -133,10 +133,13 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     children,
     output,
     note,
+    isValid: () => isValid,
     killed: requests.killed,
     broken: breaks,
   });
   let isOver = false;
+  /** The configuration file is valid. */
+  let isValid = true;
   files.isRunning = gateways.isRunning;
   /** When a gateway or its store failed. */
   const failures: { readonly fromMs: number; toMs: number }[] = [];
@@ -179,10 +182,12 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
 
   /** Some versions are invalid, and the gateway must keep the last valid one. */
   async function reload(own: Seeded): Promise<void> {
-    await nowAndThen(own, RELOAD_MS, async (version) =>
-      files.write(CONFIG_FILE, own.chance(0.2) ? "routes: 7" : configOf(version, store)),
-    );
+    await nowAndThen(own, RELOAD_MS, async (version) => {
+      isValid = !own.chance(0.2);
+      files.write(CONFIG_FILE, isValid ? configOf(version, store) : "routes: 7");
+    });
     // A gateway that is killed at the end can start again.
+    isValid = true;
     files.write(CONFIG_FILE, configOf(0, store));
   }
 

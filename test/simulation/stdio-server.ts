@@ -5,7 +5,7 @@
 import type { Child } from "./children.ts";
 import type { BackendReport } from "./http-backend.ts";
 import type { McpOrder, Message } from "./mcp-server.ts";
-import { INITIALIZED, Questions, TOOL } from "./mcp-server.ts";
+import { Cancellations, INITIALIZED, Questions, TOOL } from "./mcp-server.ts";
 import { contentOf, Peer, sleep } from "./peer.ts";
 import type { Seeded } from "./seeded.ts";
 
@@ -18,6 +18,7 @@ export class StdioServer {
   readonly #report: BackendReport;
   readonly #output: Peer;
   readonly #questions: Questions;
+  readonly #cancellations: Cancellations;
   #client: string | undefined = undefined;
 
   constructor(child: Child, random: Seeded, report: BackendReport) {
@@ -25,6 +26,7 @@ export class StdioServer {
     this.#random = random;
     this.#report = report;
     this.#questions = new Questions(report);
+    this.#cancellations = new Cancellations(report);
     this.#output = new Peer(child.stdout, report.scheduler, PATIENCE_MS);
   }
 
@@ -53,6 +55,7 @@ export class StdioServer {
   async #handle(message: Message): Promise<void> {
     const { id, method, params } = message;
     if (method === undefined) this.#questions.received(message);
+    this.#cancellations.received("", message);
     if (id === undefined || method === undefined) return;
     const order = params?.arguments;
     if (method === "initialize") return this.#send({ id, result: INITIALIZED });
@@ -62,14 +65,16 @@ export class StdioServer {
     return this.#send({ id, error: { code: -32601, message: "Method not found" } });
   }
 
-  async #call({ id, params }: Message, order: McpOrder): Promise<void> {
-    const { client, nonce, bytes, delayMs, progress, asks, breaks } = order;
+  async #call(message: Message, order: McpOrder): Promise<void> {
+    const { id, params } = message;
+    const { client, nonce, bytes, delayMs, progress, asks, cancelMs, breaks } = order;
     const { scheduler, arrived, broken } = this.#report;
     const token = params?._meta?.progressToken;
     arrived(nonce);
     this.#client ??= client;
     if (this.#client !== client)
       broken("sessions stay apart", `a process of ${this.#client} got the call ${nonce} of ${client}`);
+    if (cancelMs !== undefined) return this.#cancellations.of("", message, order);
     await sleep(scheduler, delayMs);
     if (breaks) return this.#child.exit(1);
     for (let i = 1; i <= progress && token !== undefined; i++) {
