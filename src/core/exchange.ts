@@ -18,7 +18,7 @@ import type { CalledTool } from "./mcp-arguments.ts";
 import { clientKey } from "./principal.ts";
 import type { Reply } from "./reply.ts";
 import type { McpAccess, McpAttributes, ModelAccess, RequestAttributes } from "./request-attributes.ts";
-import type { SignRequest } from "./signed-request.ts";
+import type { SignedRequest } from "./signed-request.ts";
 import { clientAddress, type Source } from "./source.ts";
 
 export interface GatewayRequest {
@@ -34,7 +34,7 @@ export interface GatewayRequest {
   headers: HeaderList;
   body: RequestBody;
   /** Backends over HTTP call this function right before they send the request. The body must be buffered. */
-  sign?: SignRequest;
+  sign?: (request: SignedRequest) => Promise<void>;
 }
 
 export type RequestBody =

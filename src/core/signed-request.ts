@@ -13,5 +13,12 @@ export interface SignedRequest {
   readonly body: readonly Buffer[];
 }
 
-/** Adds the signature to the headers. */
-export type SignRequest = (request: SignedRequest) => Promise<void>;
+export interface SignRequest {
+  /** Adds the signature to the headers. */
+  (request: SignedRequest): Promise<void>;
+  /**
+   * Compares the clocks if the server rejected a request. Returns true if they differed, so that the same request, signed
+   * again, may be accepted.
+   */
+  correctClock(status: number, headers: HeaderList): boolean;
+}

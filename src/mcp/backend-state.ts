@@ -4,6 +4,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { MemoryBudget } from "../base/memory-budget.ts";
 import type { Tasks } from "../base/tasks.ts";
+import type { SignRequest } from "../core/signed-request.ts";
 import type { Fetch } from "../http/fetch.ts";
 import type { TlsOptions } from "../http/http-client.ts";
 import type { Logger } from "../observe/log/logger.ts";
@@ -33,6 +34,7 @@ export interface BackendServices {
 export interface CompiledTargets {
   readonly toolSettings: ToolSettingsByTarget;
   readonly logins: ReadonlyMap<string, ServerLogin>;
+  readonly signers: ReadonlyMap<string, SignRequest>;
   /** True if clients log in at the only server themselves, so the gateway relays the server's login challenges. */
   readonly relaysLogin: boolean;
 }
@@ -42,16 +44,18 @@ export class BackendState {
   readonly tools: TargetTools;
   config: McpConfig;
   logins: CompiledTargets["logins"];
+  signers: CompiledTargets["signers"];
   relaysLogin: boolean;
   names: Names;
   targets: readonly Target[] = [];
 
-  constructor(config: McpConfig, { toolSettings, logins, relaysLogin }: CompiledTargets, services: BackendServices) {
+  constructor(config: McpConfig, compiled: CompiledTargets, services: BackendServices) {
     this.services = services;
     this.config = config;
-    this.tools = new TargetTools(toolSettings, services.logger);
-    this.logins = logins;
-    this.relaysLogin = relaysLogin;
+    this.tools = new TargetTools(compiled.toolSettings, services.logger);
+    this.logins = compiled.logins;
+    this.signers = compiled.signers;
+    this.relaysLogin = compiled.relaysLogin;
     this.names = namesFor(config);
   }
 

@@ -44,7 +44,7 @@ import { ANY_HOST, guardOrigin, trustedHosts } from "./client-side/origin-guard.
 import { readBody } from "./client-side/read-body.ts";
 import { ownResult } from "./client-side/sessionless-call.ts";
 import { withTraceContext } from "./client-side/trace-context.ts";
-import { compileToolSettingsByTarget, serverLogins, withResolvedPath } from "./compile-targets.ts";
+import { compileToolSettingsByTarget, requestSigners, serverLogins, withResolvedPath } from "./compile-targets.ts";
 import { Hub } from "./hub.ts";
 import { type LoginRelay, loginRelay, RelayedCall, relayPaths } from "./login-relay.ts";
 import { createAccounts } from "./logins/accounts.ts";
@@ -87,6 +87,7 @@ export const mcp = defineBackend({
     const parts = {
       toolSettings: compileToolSettingsByTarget(resolved, env),
       logins: serverLogins(resolved, env),
+      signers: requestSigners(resolved, env),
       relaysLogin: relay !== undefined,
     };
     const hub = env.acquire(

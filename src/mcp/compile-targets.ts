@@ -4,6 +4,9 @@
 
 import { createHash } from "node:crypto";
 import type { BackendEnv } from "../core/backend.ts";
+import type { SignRequest } from "../core/signed-request.ts";
+import { createAwsSigner } from "../identity/cloud/aws.ts";
+import { awsKeys } from "../identity/cloud/cloud-credentials.ts";
 import { GuardRejection, guardParts } from "../llm/guards/guarded-text.ts";
 import { compileTextGuard } from "../llm/guards/text-guard.ts";
 import type { TextGuard } from "../llm/request/llm-call.ts";
@@ -167,6 +170,17 @@ export function serverLogins(config: McpConfig, env: BackendEnv): ReadonlyMap<st
     logins.set(name, kept.login);
   }
   return logins;
+}
+
+export function requestSigners(config: McpConfig, env: BackendEnv): ReadonlyMap<string, SignRequest> {
+  const signers = new Map<string, SignRequest>();
+  for (const { name, mcp, sse } of config.targets) {
+    const aws = (mcp ?? sse)?.aws;
+    if (aws === undefined) continue;
+    const keys = awsKeys(aws, { name: `${env.name}/${name}`, area: "mcp" }, aws.region, env);
+    signers.set(name, createAwsSigner(keys, aws, env.clock));
+  }
+  return signers;
 }
 
 function vaultKey({ vaultKey: given, vaultKeyFile }: McpConfig, env: BackendEnv): string {

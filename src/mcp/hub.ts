@@ -108,13 +108,14 @@ export class Hub {
   /** Applies a new configuration. Targets with an unchanged definition keep their processes. */
   configure(
     config: McpConfig,
-    { toolSettings, logins, relaysLogin }: CompiledTargets,
+    { toolSettings, logins, signers, relaysLogin }: CompiledTargets,
     tls: TlsOptions | undefined,
   ): void {
     const state = this.#state;
     state.relaysLogin = relaysLogin;
     state.config = config;
     state.logins = logins;
+    state.signers = signers;
     const hasSameTools = state.tools.configure(toolSettings);
     this.#forwarded = forwardedBy(config);
     this.#limiter.limits = processLimits(config);
@@ -256,6 +257,7 @@ export class Hub {
       sizes: () => this.#state.config,
       messages: this.#services.memory.messages,
       relaysLogin: () => this.#state.relaysLogin,
+      signer: (target) => this.#state.signers.get(target),
     });
   }
 

@@ -4,24 +4,16 @@
  */
 import assert from "node:assert/strict";
 import { generateKeyPairSync } from "node:crypto";
-import type { IncomingHttpHeaders } from "node:http";
 import { type TestContext, test } from "node:test";
-import { awsSignature } from "../support/aws-signature.ts";
+import { awsSignature, expectedSignature, type ReceivedRequest } from "../support/aws-signature.ts";
 import { startBackend } from "../support/backend.ts";
 import { startGateway } from "../support/gateway.ts";
 
 const SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
 const KEYS = `accessKeyId: AKIDEXAMPLE, secretAccessKey: "${SECRET}"`;
 
-interface Received {
-  readonly method: string;
-  readonly url: string;
-  readonly headers: IncomingHttpHeaders;
-  readonly body: string;
-}
-
 async function recordingBackend(t: TestContext, status: () => number = () => 200) {
-  const received: Received[] = [];
+  const received: ReceivedRequest[] = [];
   const backend = await startBackend((req, res) => {
     const chunks: Buffer[] = [];
     req.on("data", (chunk: Buffer) => chunks.push(chunk));
@@ -39,22 +31,6 @@ async function serving(t: TestContext, yaml: string, options: Parameters<typeof 
   const gateway = await startGateway(`gateways: { default: { port: 0 } }\nroutes:\n${yaml}`, options);
   t.after(() => gateway.close());
   return gateway;
-}
-
-function expectedSignature({ method, url, headers, body }: Received, service: string): string {
-  const [path = "", query = ""] = url.split("?");
-  const names = /SignedHeaders=([^,]+)/.exec(headers.authorization ?? "")?.[1]?.split(";") ?? [];
-  return awsSignature({
-    method,
-    path,
-    query: query.split("&").sort().join("&"),
-    headers: names.map((name) => [name, String(headers[name])]),
-    body,
-    secret: SECRET,
-    date: String(headers["x-amz-date"]),
-    region: "us-east-1",
-    service,
-  });
 }
 
 test("the signature of the support code is the documented one", () => {
@@ -105,7 +81,7 @@ test("requests are signed in their final form, after rewrites, and without the c
       /^AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE\/\d{8}\/us-east-1\/execute-api\/aws4_request, /,
     );
     assert.match(authorization, /SignedHeaders=(?:content-type;)?host;x-amz-content-sha256;x-amz-date,/);
-    assert.equal(/Signature=(\w+)/.exec(authorization)?.[1], expectedSignature(request, "execute-api"));
+    assert.equal(/Signature=(\w+)/.exec(authorization)?.[1], expectedSignature(request, SECRET, "execute-api"));
     assert.equal(request.headers.host, "api.example.com");
     assert.equal(request.headers["x-amz-security-token"], undefined);
   }

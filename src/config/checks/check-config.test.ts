@@ -162,6 +162,14 @@ for (const [policies, said] of meanings) {
   });
 }
 
+test("a policy that signs requests has no effect on MCP servers", () => {
+  const aws = "backendAuth: { aws: { region: us-east-1, service: a } }";
+  assert.deepEqual(warningsOf(route(HOST, aws)), []);
+  assert.deepEqual(warningsOf(route(MCP, `${KEYS}, ${aws}`)), [
+    "routes[0].policies.backendAuth.aws: backendAuth has no effect here: it signs requests to HTTP backends: set `aws` of the MCP server, or `auth` of the LLM provider",
+  ]);
+});
+
 test("rules for tools on a route without MCP servers have no effect", () => {
   assert.match(
     warningsOf(route(HOST, `mcpAuthorization: { rules: ['request.method == "GET"'] }`)).join(),

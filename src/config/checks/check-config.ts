@@ -204,6 +204,12 @@ const IDLE: readonly Idle[] = [
     message: "these rules are for MCP servers, and no MCP backend is reached from here",
   },
   {
+    policy: "backendAuth",
+    backends: ["host", "service", "dynamic", "a2a"],
+    places: (config) => ((config as { readonly aws?: unknown }).aws === undefined ? [] : [["aws"]]),
+    message: "it signs requests to HTTP backends: set `aws` of the MCP server, or `auth` of the LLM provider",
+  },
+  {
     policy: "ai",
     backends: ["ai"],
     places: () => [[]],

@@ -82,27 +82,39 @@ function withNamedBackends(value: unknown, backends: unknown): unknown {
   return named.size === 0 ? value : replaced(value);
 }
 
-/** MCP servers get a header that a policy sets only if their target forwards it. */
-function forwardCredentials({ config, leftOut }: Conversion): void {
-  const routes = asList(config.routes).map(asObject);
-  const served = routes.flatMap((route) =>
-    asList(route.backends).map((one) => {
-      const { mcp, policies } = asObject(one);
-      return [mcp, asObject(policies).backendAuth ?? asObject(route.policies).backendAuth];
-    }),
-  );
-  for (const [mcp, backendAuth] of [...served, [config.mcp, asObject(asObject(config.mcp).policies).backendAuth]]) {
+/** MCP servers get a header that a policy sets only if their target forwards it, and sign requests in the target. */
+function forwardCredentials(conversion: Conversion): void {
+  const { config } = conversion;
+  const owners = [
+    ...asList(config.routes).map(asObject).flatMap(servedByMcp),
+    { mcp: config.mcp, policies: asObject(config.mcp).policies, isWhole: true },
+  ];
+  for (const { mcp, policies, isWhole } of owners) {
+    const { backendAuth } = asObject(policies);
     if (!isObject(mcp) || !isObject(backendAuth)) continue;
-    if (backendAuth.aws !== undefined) {
-      leftOut.push("backendAuth.aws: requests to MCP servers are not signed here");
-      continue;
-    }
     const name = asObject(backendAuth.header).name ?? "authorization";
     for (const target of asList(mcp.targets)) {
-      const remote = asObject(target).mcp ?? asObject(target).sse;
-      if (isObject(remote)) remote.forwardHeaders ??= [name];
+      const { name: server, mcp: streamable, sse, openapi } = asObject(target);
+      if (openapi !== undefined && backendAuth.aws !== undefined)
+        conversion.leftOut.push(
+          `backendAuth.aws: requests of the OpenAPI target ${String(server)} are not signed here`,
+        );
+      const remote = streamable ?? sse;
+      if (!isObject(remote)) continue;
+      if (backendAuth.aws === undefined) remote.forwardHeaders ??= [name];
+      else remote.aws ??= backendAuth.aws;
     }
+    if (backendAuth.aws !== undefined && isWhole) delete (policies as Values).backendAuth;
   }
+}
+
+/** The MCP backends of a route, each with the policies that hold its credential and whether these are only for it. */
+function servedByMcp(route: Values): { mcp: unknown; policies: unknown; isWhole: boolean }[] {
+  const backends = asList(route.backends).map(asObject);
+  return backends.map(({ mcp, policies }) => {
+    const isOwn = asObject(policies).backendAuth !== undefined;
+    return { mcp, policies: isOwn ? policies : route.policies, isWhole: isOwn || backends.length === 1 };
+  });
 }
 
 function addSessionTtl(config: Values, sessionTtl: unknown): void {

@@ -7,8 +7,9 @@ import { createHash, createHmac, type Hash, type Hmac } from "node:crypto";
 import { readFileSync } from "node:fs";
 import type { Clock } from "../../base/clock.ts";
 import { exportsOf } from "../../base/exports-of.ts";
-import type { SignRequest } from "../../core/signed-request.ts";
+import type { SignedRequest, SignRequest } from "../../core/signed-request.ts";
 import type { Fetch, FetchRequest } from "../../http/fetch.ts";
+import type { HeaderList } from "../../http/headers.ts";
 import { isMembers, type Members, parseMembers } from "../../json/json.ts";
 import type { Lease, Renewable } from "./renewable.ts";
 
@@ -211,16 +212,33 @@ export interface SigningScope {
   readonly service: string;
 }
 
+/** AWS rejects signatures that are older or newer than 5 minutes, some services with one of these statuses. */
+const SKEWED_STATUSES: ReadonlySet<number> = new Set([400, 401, 403]);
+/** Smaller differences are not corrected, because dates have a resolution of 1 s and responses take time. */
+const MIN_SKEW_MS = 60_000;
+
 /** The signer rejects with `CredentialError` if no keys are available. */
 export function createAwsSigner(keys: Renewable<AwsKeys>, scope: SigningScope, clock: Clock): SignRequest {
-  let loading: Promise<SignRequest> | undefined;
-  return async (request) => {
-    loading ??= load(keys, scope, clock);
-    await (await loading)(request);
+  let loading: Promise<Signer> | undefined;
+  let skewMs = 0;
+  const sign = async (request: SignedRequest): Promise<void> => {
+    loading ??= load(keys, scope);
+    await (await loading)(request, new Date(clock.now() + skewMs));
   };
+  return Object.assign(sign, {
+    correctClock(status: number, headers: HeaderList): boolean {
+      if (!SKEWED_STATUSES.has(status)) return false;
+      const foundMs = Date.parse(headers.get("date") ?? "") - clock.now();
+      if (!(Math.abs(foundMs - skewMs) > MIN_SKEW_MS)) return false;
+      skewMs = foundMs;
+      return true;
+    },
+  });
 }
 
-async function load(keys: Renewable<AwsKeys>, { region, service }: SigningScope, clock: Clock): Promise<SignRequest> {
+type Signer = (request: SignedRequest, signingDate: Date) => Promise<void>;
+
+async function load(keys: Renewable<AwsKeys>, { region, service }: SigningScope): Promise<Signer> {
   const [{ SignatureV4 }, { HttpRequest }] = await Promise.all([
     import("@smithy/signature-v4").then(exportsOf),
     import("@smithy/protocol-http").then(exportsOf),
@@ -236,8 +254,8 @@ async function load(keys: Renewable<AwsKeys>, { region, service }: SigningScope,
     },
     sha256: NodeSha256,
   });
-  return async ({ method, protocol, hostname, port, path, headers, body }) => {
-    const [pathname = "/", query = ""] = path.split("?", 2);
+  return async ({ method, protocol, hostname, port, path, headers, body }, signingDate) => {
+    const [pathname = "/", ...query] = path.split("?");
     const hash = createHash("sha256");
     for (const piece of body) hash.update(piece);
     const host = headers.get("host") ?? hostname;
@@ -249,7 +267,7 @@ async function load(keys: Renewable<AwsKeys>, { region, service }: SigningScope,
         hostname,
         ...(port === undefined ? {} : { port }),
         path: pathname,
-        query: parametersOf(query),
+        query: parametersOf(query.join("?")),
         // Other headers are not signed, because proxies may change them.
         headers: {
           host,
@@ -257,7 +275,7 @@ async function load(keys: Renewable<AwsKeys>, { region, service }: SigningScope,
           "x-amz-content-sha256": hash.digest("hex"),
         },
       }),
-      { signingDate: new Date(clock.now()) },
+      { signingDate },
     );
     for (const [name, value] of Object.entries(signed.headers)) headers.set(name.toLowerCase(), value);
   };

@@ -42,6 +42,21 @@ export function awsAuth<Extra extends z.ZodRawShape>(extra: Extra) {
   );
 }
 
+/** Credentials for any AWS service, with what its signatures name. */
+export const awsSignatureAuth = awsAuth({
+  region: z
+    .string()
+    .regex(/^[a-z0-9-]+$/, "expected a region such as us-east-1")
+    .describe("The AWS region of the backend."),
+  service: z
+    .string()
+    .regex(/^[a-z0-9-]+$/, "expected a service such as execute-api")
+    .describe("The name of the AWS service in signatures, for example `execute-api` or `bedrock-agentcore`."),
+});
+
+/** A client's own headers of this kind must not reach AWS. */
+export const SIGNATURE_HEADERS = ["authorization", "x-amz-date", "x-amz-security-token", "x-amz-content-sha256"];
+
 const googleFields = z.strictObject({
   keyFile: watchedFilePath()
     .optional()

@@ -15,6 +15,7 @@ import {
   serverUrl,
 } from "../../core/schema.ts";
 import { isSameHeader } from "../../http/header-rules.ts";
+import { awsSignatureAuth, SIGNATURE_HEADERS } from "../../identity/cloud/cloud-credentials.ts";
 import { type OpenApiConfig, openApiSchema } from "../openapi/openapi-config.ts";
 import { forwardedHeaderName } from "../transports/forwarded-header.ts";
 
@@ -238,6 +239,7 @@ const remote = z.strictObject({
     .array(forwardedHeaderName())
     .default([])
     .describe("Client headers to forward, for example `authorization`. Default: none."),
+  aws: awsSignatureAuth.optional(),
 });
 
 export const targetSchema = exactlyOneOf(
@@ -325,6 +327,11 @@ export const targetsSchema = z
       const problem = identityProblem(shared, mcp);
       if (problem !== undefined) context.addIssue({ code: "custom", path: [i, "mcp", "identity"], message: problem });
     });
+    targets.forEach(({ mcp, sse }, i) => {
+      const problem = signatureProblem(mcp ?? sse);
+      if (problem !== undefined)
+        context.addIssue({ code: "custom", path: [i, mcp ? "mcp" : "sse", "aws"], message: problem });
+    });
     targets.forEach(({ shared, mcp, sse, openapi }, i) => {
       // All clients use a shared connection, so no single client's headers can be forwarded.
       if (!shared || ((mcp ?? sse ?? openapi)?.forwardHeaders.length ?? 0) === 0) return;
@@ -358,6 +365,16 @@ function identityProblem(shared: boolean, mcp: TargetConfig["mcp"]): string | un
   const others = [...mcp.forwardHeaders, ...Object.keys(mcp.headers)];
   const twice = own.find((name) => others.some((other) => isSameHeader(other, name)));
   return twice === undefined ? undefined : `the header "${twice}" is set in \`headers\` or \`forwardHeaders\` too`;
+}
+
+function signatureProblem(remote: TargetConfig["mcp"]): string | undefined {
+  if (remote?.aws === undefined) return undefined;
+  const { identity, oauth, headers, forwardHeaders } = remote;
+  if (oauth !== undefined || (identity?.token ?? identity?.exchange) !== undefined)
+    return "use only one of `aws`, `oauth`, and an identity token: all set the authorization header";
+  const names = [...Object.keys(headers), ...forwardHeaders, ...Object.keys(identity?.headers ?? {})];
+  const twice = names.find((name) => SIGNATURE_HEADERS.some((other) => isSameHeader(other, name)));
+  return twice === undefined ? undefined : `the signature sets the header "${twice}", so no other setting may`;
 }
 
 export const mcpSettingsShape = {

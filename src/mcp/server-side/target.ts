@@ -5,6 +5,7 @@
 import { cpus } from "node:os";
 import type { Clock } from "../../base/clock.ts";
 import type { MessagePool, ServerMessages } from "../../base/memory-budget.ts";
+import type { SignRequest } from "../../core/signed-request.ts";
 import type { Fetch } from "../../http/fetch.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import type { TlsOptions } from "../../http/http-client.ts";
@@ -34,6 +35,7 @@ export interface TargetOptions {
   readonly fetch: Fetch;
   readonly messages: MessagePool;
   relaysLogin(): boolean;
+  signer(target: string): SignRequest | undefined;
   sizes(): MessageSizes;
 }
 
@@ -206,6 +208,7 @@ export class Target implements RoutedTarget {
         ...options,
         relaysLogin: () => this.#options.relaysLogin(),
         isConfined: this.#options.isConfined,
+        signer: () => this.#options.signer(this.name),
         maxMessageBytes: () => this.#options.sizes().maxMessageBytes,
         messages: this.#messages,
       },

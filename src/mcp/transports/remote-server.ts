@@ -10,6 +10,7 @@ import {
   SMALL_MESSAGE_BYTES,
 } from "../../base/memory-budget.ts";
 import { TextPieces } from "../../base/text-pieces.ts";
+import type { SignedRequest, SignRequest } from "../../core/signed-request.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { BodyTooLarge } from "../../http/body.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";
@@ -32,6 +33,8 @@ export interface RemoteOptions {
   /** Returns true if clients log in at the server themselves and the gateway relays the server's login challenges. */
   relaysLogin?(): boolean;
   readonly isConfined?: boolean | undefined;
+  /** Signs every request in its final form. Returns undefined if requests are not signed. */
+  signer?(): SignRequest | undefined;
   maxMessageBytes(): number;
   readonly messages: ServerMessages;
 }
@@ -97,15 +100,94 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
       const outgoing = { method: request.method, path: request.path ?? url.pathname + url.search, headers, body };
       const { wire } = request;
       const repeats = request.mayRepeat === true;
-      if (wire === undefined) return new RemoteCall(pool, outgoing, handler, options, repeats);
-      const hiddenQuery = [...url.searchParams.keys()];
-      wire.attempt(address, { over: "http", scheme, request: outgoing, hiddenHeaders, hiddenQuery, isReported: true });
-      const tap = new ResponseTap(wire, address);
-      const call = new RemoteCall(pool, outgoing, tap.handler(handler), options, repeats);
-      return tap.call(call);
+      const begin = (receiver: RemoteHandler): HttpCall => {
+        if (wire === undefined) return new RemoteCall(pool, outgoing, receiver, options, repeats);
+        const hiddenQuery = [...url.searchParams.keys()];
+        const attempt = {
+          over: "http",
+          scheme,
+          request: outgoing,
+          hiddenHeaders,
+          hiddenQuery,
+          isReported: true,
+        } as const;
+        wire.attempt(address, attempt);
+        const tap = new ResponseTap(wire, address);
+        const call = new RemoteCall(pool, outgoing, tap.handler(receiver), options, repeats);
+        return tap.call(call);
+      };
+      const sign = options.signer?.();
+      if (sign === undefined) return begin(handler);
+      const signed = {
+        ...outgoing,
+        protocol: scheme,
+        hostname: host,
+        port,
+        body: body === undefined ? [] : [body],
+      } as const;
+      return new SignedCall(sign, signed, begin, handler);
     },
     close: () => pool.close(),
   };
+}
+
+/** Starts a call after its request was signed, and once more if the server rejected the date of the signature. */
+class SignedCall implements HttpCall {
+  readonly #sign: SignRequest;
+  readonly #request: SignedRequest;
+  readonly #begin: (handler: RemoteHandler) => HttpCall;
+  readonly #handler: RemoteHandler;
+  #call: HttpCall | undefined = undefined;
+  #isOver = false;
+  #mayCorrect = true;
+
+  constructor(
+    sign: SignRequest,
+    request: SignedRequest,
+    begin: (handler: RemoteHandler) => HttpCall,
+    handler: RemoteHandler,
+  ) {
+    this.#sign = sign;
+    this.#request = request;
+    this.#begin = begin;
+    this.#handler = { ...handler, head: (status, headers) => this.#head(handler, status, headers) };
+    this.#start();
+  }
+
+  get isOver(): boolean {
+    return this.#isOver || this.#call?.isOver === true;
+  }
+
+  abort(): void {
+    this.#isOver = true;
+    this.#call?.abort();
+  }
+
+  resume(): void {
+    this.#call?.resume();
+  }
+
+  #start(): void {
+    this.#call = undefined;
+    this.#sign(this.#request).then(
+      () => {
+        if (!this.#isOver) this.#call = this.#begin(this.#handler);
+      },
+      (error: Error) => {
+        if (this.#isOver) return;
+        this.#isOver = true;
+        this.#handler.error(`could not be called: ${error.message}`);
+      },
+    );
+  }
+
+  #head(handler: RemoteHandler, status: number, headers: HeaderList): void {
+    if (this.#mayCorrect && this.#sign.correctClock(status, headers)) {
+      this.#mayCorrect = false;
+      this.#call?.abort();
+      this.#start();
+    } else handler.head(status, headers);
+  }
 }
 
 const MAX_CHALLENGE_CHARS = 4_096;

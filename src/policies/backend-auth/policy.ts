@@ -13,12 +13,13 @@ import { isHeaderValue } from "../../http/headers.ts";
 import { createAwsSigner } from "../../identity/cloud/aws.ts";
 import { AZURE_AI_RESOURCE } from "../../identity/cloud/azure.ts";
 import {
-  awsAuth,
   awsKeys,
+  awsSignatureAuth,
   azureAuth,
   entraToken,
   googleAuth,
   googleToken,
+  SIGNATURE_HEADERS,
 } from "../../identity/cloud/cloud-credentials.ts";
 import { CredentialError, type Renewable } from "../../identity/cloud/renewable.ts";
 import {
@@ -33,23 +34,11 @@ import {
 
 /** AWS signs the hash of the body, so the gateway buffers it. */
 const MAX_SIGNED_BODY_BYTES = 8 * 1024 * 1024;
-/** A client's own headers of this kind must not reach AWS. */
-const SIGNATURE_HEADERS = ["authorization", "x-amz-date", "x-amz-security-token", "x-amz-content-sha256"];
 const AREA = "policies";
 
 const keyFile = z.strictObject({ file: filePath().describe("A file that contains only the key.") });
 
-const awsSchema = awsAuth({
-  region: z
-    .string()
-    .regex(/^[a-z0-9-]+$/, "expected a region such as us-east-1")
-    .describe("The AWS region of the backend."),
-  service: z
-    .string()
-    .regex(/^[a-z0-9-]+$/, "expected a service such as execute-api")
-    .describe("The name of the AWS service in signatures, for example `execute-api` or `bedrock-agentcore`."),
-});
-type AwsConfig = z.output<typeof awsSchema>;
+type AwsConfig = z.output<typeof awsSignatureAuth>;
 
 export const backendAuth = definePolicy({
   kind: "backendAuth",
@@ -75,7 +64,7 @@ export const backendAuth = definePolicy({
         .describe(
           "Sends a token of the backend's authorization server, which the gateway gets with an identity assertion of the user's identity provider.",
         ),
-      aws: awsSchema.optional(),
+      aws: awsSignatureAuth.optional(),
       google: googleAuth.optional(),
       azure: azureAuth({
         resource: httpUrl()
@@ -171,6 +160,10 @@ function signRequests(config: AwsConfig, env: CompileEnv): Hooks {
         sign(request).catch((error: Error) => {
           throw credentialError(error);
         });
+      return undefined;
+    },
+    response({ response }) {
+      if (response !== undefined) sign.correctClock(response.status, response.headers);
       return undefined;
     },
   };

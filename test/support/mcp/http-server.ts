@@ -19,7 +19,7 @@ export interface RemoteFixture {
 
 export async function startRemote(
   kind: "http" | "sse",
-  options: { json?: boolean; endpoint?: string } = {},
+  options: { json?: boolean; endpoint?: string; refuses?: (req: IncomingMessage, res: ServerResponse) => boolean } = {},
 ): Promise<RemoteFixture> {
   const sessions = new Set<string>();
   const streams = new Map<string, ServerResponse>();
@@ -32,6 +32,7 @@ export async function startRemote(
     req.on("end", () => {
       const body = Buffer.concat(chunks).toString();
       received.push({ method: req.method ?? "", url: req.url ?? "", headers: req.headers, body });
+      if (options.refuses?.(req, res)) return;
       if (kind === "http") streamable(req, res, body);
       else oldPair(req, res, body);
     });
