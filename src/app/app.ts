@@ -22,6 +22,7 @@ import { createReloads, followCluster, watchConfig } from "./reload.ts";
 import { openServices, type Services } from "./services.ts";
 import { createShutdown, drainBackends, type Shutdown, suspendedCallsEnded } from "./shutdown.ts";
 import { asStartError } from "./start-error.ts";
+import type { ThreadPool } from "./threads/thread-pool.ts";
 import { handedSockets } from "./upgrade/handed-sockets.ts";
 import { createUpgrade } from "./upgrade/upgrade.ts";
 
@@ -56,7 +57,7 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
   // before listeners open.
   const endpoints: AdminEndpoint[] = [];
   const ui = createUi({ version, moduleUrl: import.meta.url, endpoints: () => endpoints });
-  const { sources, handed, inherited, first, loader, openThreadPool } = await loadAtStart(
+  const { sources, handed, inherited, first, loader, threads, openThreadPool } = await loadAtStart(
     options,
     services,
     shutdown,
@@ -67,12 +68,16 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
 
   // With several threads, the worker threads listen, and the main thread runs reloads, the admin interface and the
   // shutdown.
-  const measuring = await startMeasuring(options, services, shutdown, config);
-  const { records, heap, historyDatabase } = measuring;
-  const pool = openThreadPool(
-    () => endpoints,
-    (batch) => historyDatabase?.addBatch(batch),
-  );
+  let pool: ThreadPool | undefined;
+  const threadMetrics = threads === 1 ? undefined : async () => (await pool?.metrics()) ?? [];
+  const measuring = await startMeasuring(options, services, shutdown, config, threadMetrics);
+  const { records, heap, historyDatabase, auditFile, instanceId } = measuring;
+  pool = openThreadPool({
+    auditFile,
+    instanceId,
+    endpoints: () => endpoints,
+    history: (batch) => historyDatabase?.addBatch(batch),
+  });
   const listeners = pool ?? ownListeners(services, config, measuring, inherited, options.listenerLimits);
 
   const reloads = createReloads({

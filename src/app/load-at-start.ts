@@ -65,7 +65,7 @@ export async function openConfiguredStore(
   content: readonly Change[] = [],
 ): Promise<void> {
   try {
-    const settings = settingsOf(config);
+    const settings = storeSettings(config);
     if (settings.kind === "memory") await store.open({ ...settings, content });
     else {
       await store.open(settings);
@@ -77,7 +77,7 @@ export async function openConfiguredStore(
   }
 }
 
-function settingsOf({ process: { store, cacheMaxBytes: cacheBytes }, processPath }: Loaded): StoreSettings {
+export function storeSettings({ process: { store, cacheMaxBytes: cacheBytes }, processPath }: Loaded): StoreSettings {
   if (store === undefined || store === "memory") return { kind: "memory", cacheBytes };
   if ("folder" in store) return { kind: "folder", folder: processPath(store.folder), cacheBytes };
   const { redis: url, prefix, timeout: timeoutMs, ca } = store;

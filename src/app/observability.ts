@@ -9,8 +9,8 @@ import { createIdSource, type IdSource } from "../base/ids.ts";
 import type { Exchange } from "../core/exchange.ts";
 import { type History, openHistory } from "../history/history.ts";
 import type { RowValues } from "../history/history-row.ts";
+import type { MetricFamily } from "../observe/log/metrics.ts";
 import { registerProcessMetrics } from "../observe/log/process-metrics.ts";
-import { openRotatingFile } from "../observe/log/rotating-file.ts";
 import { createKeptTraces, type KeptTraces } from "../observe/trace/kept-traces.ts";
 import { createTraceHub, type TraceHub } from "../observe/trace/trace.ts";
 import type { ListenersEnv } from "../pipeline/listen/listeners.ts";
@@ -20,7 +20,7 @@ import {
   compileAccessFields,
   createAccessLog,
 } from "../pipeline/records/access-log.ts";
-import { type Audit, createAudit } from "../pipeline/records/audit.ts";
+import type { Audit } from "../pipeline/records/audit.ts";
 import { createHistoryRecorder, type HistoryRecorder } from "../pipeline/records/history-record.ts";
 import { recordCompletion, recordPrompt } from "../pipeline/records/llm-content.ts";
 import { createMirrorRecords, type MirrorRecords } from "../pipeline/records/mirror-report.ts";
@@ -31,9 +31,10 @@ import { createShadowRecords, type ShadowRecords } from "../pipeline/records/sha
 import { compileSpanAttributes } from "../pipeline/records/span-attributes.ts";
 import { createTrafficHistory, HISTORY_SECONDS, type TrafficHistory } from "../pipeline/records/traffic-history.ts";
 import { storeNamespace } from "../store/store.ts";
-import type { OtlpSettings } from "../telemetry/settings.ts";
+import type { OtlpSettings, Signal } from "../telemetry/settings.ts";
 import type { Telemetry, TelemetryEnv } from "../telemetry/telemetry.ts";
 import type { AppOptions } from "./app-options.ts";
+import { checkAuditExport, createConfiguredAudit, type OpenAuditFile, openAuditFile } from "./audit.ts";
 import { watchHeapAndLog } from "./capacity.ts";
 import type { Loaded } from "./config-loader.ts";
 import type { Services } from "./services.ts";
@@ -46,23 +47,37 @@ export interface Measuring {
   readonly heap: HeapPressure;
   /** The value is undefined unless `config.history` is set. */
   readonly historyDatabase: History | undefined;
+  /** The value is undefined unless `config.audit.file` is set. */
+  readonly auditFile: OpenAuditFile | undefined;
+  /** Identifies this process in exported data, for all of its threads. */
+  readonly instanceId: string;
   random(): number;
 }
+
+const INSTANCE_ID_BYTES = 8;
 
 export async function startMeasuring(
   { version, random = Math.random, heapSize }: AppOptions,
   services: Services,
   shutdown: Shutdown,
   config: Loaded,
+  /** Returns the metrics of the worker threads. The value is undefined if this thread serves. */
+  threadMetrics: (() => Promise<readonly MetricFamily[]>) | undefined,
 ): Promise<Measuring> {
   const { clock, metrics } = services;
   const { process: settings, redaction } = config;
+  checkAuditExport(config);
   const ids = createIdSource();
-  const telemetry = await loadTelemetry(settings.telemetry?.otlp, services, { redaction, ids, random, version });
+  const instanceId = ids.hex(INSTANCE_ID_BYTES);
+  const exporter = { redaction, ids, random, version, instanceId };
+  const telemetry = await (threadMetrics === undefined
+    ? loadTelemetry(settings.telemetry?.otlp, services, exporter)
+    : loadTelemetry(onlySignals(settings.telemetry?.otlp, ["metrics"]), services, { ...exporter, threadMetrics }));
   if (telemetry !== undefined) shutdown.at("measuring", telemetry.close);
   shutdown.at("measuring", registerProcessMetrics(metrics, { version, startedAtMs: clock.now() }));
-  const audit = openAudit(services, config, telemetry?.log);
-  if (audit !== undefined) shutdown.at("measuring", audit.close);
+  const auditFile = openAuditFile(services, config);
+  if (auditFile !== undefined) shutdown.at("measuring", auditFile.close);
+  const audit = threadMetrics ? undefined : createConfiguredAudit(services, config, auditFile, telemetry?.log);
   const historyDatabase = openHistoryDatabase(services, config);
   if (historyDatabase !== undefined) shutdown.at("measuring", historyDatabase.close);
   const recorder = historyDatabase && historyRecorder(config, historyDatabase.add);
@@ -70,7 +85,7 @@ export async function startMeasuring(
   keepHistory(services, records.history, shutdown);
   const heap = watchHeapAndLog(services, heapSize);
   shutdown.at("measuring", heap.stop);
-  return { ids, random, records, heap, historyDatabase };
+  return { ids, random, records, heap, historyDatabase, auditFile, instanceId };
 }
 
 function openHistoryDatabase({ clock, logger, metrics }: Services, config: Loaded): History | undefined {
@@ -194,56 +209,13 @@ function logCopy(clock: Clock, telemetry: Pick<Telemetry, "log"> | undefined): A
   );
 }
 
-function openAudit(
-  { clock, logger, metrics }: Services,
-  { process: { audit: settings }, processPath, redaction }: Loaded,
-  log: Telemetry["log"],
-): (Audit & { close(): Promise<void> }) | undefined {
-  if (settings === undefined) return undefined;
-  if (settings.otlp === true && log === undefined)
-    throw new StartError(["config.audit.otlp: needs `config.telemetry.otlp` with `logs` among its `signals`"]);
-  const written = metrics.counter("gateway_audit_records_total", "Audit records that were made.").labels();
-  const dropped = metrics
-    .counter("gateway_audit_dropped_total", "Audit records that were lost because the file could not be written.")
-    .labels();
-  dropped.add(0);
-  const auditLogger = logger.for("audit");
-  const file =
-    settings.file &&
-    openRotatingFile({
-      ...settings.file,
-      path: processPath(settings.file.path),
-      clock,
-      dropped: (lines) => dropped.add(lines),
-      changed: (failure) =>
-        failure === undefined
-          ? auditLogger.info("audit file can be written again")
-          : auditLogger.error("audit file cannot be written", {
-              file: settings.file?.path,
-              reason: failure.message,
-              calls: settings.required ? "rejected until it can" : "go on",
-            }),
-    });
-  const audit = createAudit(settings, {
-    clock,
-    redaction,
-    isWritable: () => file?.isWritable ?? true,
-    record(fields, { records: { spans } }) {
-      written.add();
-      file?.write(`${JSON.stringify(fields)}\n`);
-      if (settings.otlp === true) log?.({ level: "info", name: "audit", epochMs: clock.now(), fields, spans });
-    },
-  });
-  return { ...audit, close: async () => file?.close() };
-}
-
 /** An unresponsive collector must not delay the shutdown. */
 const CLOSE_LIMIT_MS = 2_000;
 
 export async function loadTelemetry(
   settings: OtlpSettings | undefined,
   { clock, logger, metrics }: Services,
-  rest: Pick<TelemetryEnv, "redaction" | "ids" | "random" | "version">,
+  rest: Pick<TelemetryEnv, "redaction" | "ids" | "random" | "version" | "instanceId" | "threadMetrics">,
 ): Promise<(Omit<Telemetry, "close"> & { close(): Promise<void> }) | undefined> {
   if (settings === undefined) return undefined;
   const { openTelemetry } = await import("../telemetry/telemetry.ts");
@@ -252,6 +224,11 @@ export async function loadTelemetry(
   const spanAttributes = attributes && compileSpanAttributes(attributes, rest.redaction, metrics);
   const telemetry = openTelemetry(settings, { ...env, spanAttributes });
   return { ...telemetry, close: () => telemetry.close(CLOSE_LIMIT_MS) };
+}
+
+/** With several threads, the main thread exports metrics, and each worker thread exports its spans and log records. */
+export function onlySignals(settings: OtlpSettings | undefined, signals: readonly Signal[]): OtlpSettings | undefined {
+  return settings && { ...settings, signals: settings.signals.filter((signal) => signals.includes(signal)) };
 }
 
 const SAVE_MS = 60_000;

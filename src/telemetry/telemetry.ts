@@ -7,7 +7,8 @@ import type { IdSource } from "../base/ids.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { Outcome } from "../core/policy.ts";
 import type { Logger } from "../observe/log/logger.ts";
-import type { Metrics } from "../observe/log/metrics.ts";
+import { mergeFamilies } from "../observe/log/merge-families.ts";
+import type { MetricFamily, Metrics } from "../observe/log/metrics.ts";
 import type { Redaction } from "../observe/trace/redact.ts";
 import { RequestSpans } from "../observe/trace/request-spans.ts";
 import { formatTraceparent, parseTraceparent, usableTracestate } from "../observe/trace/trace-context.ts";
@@ -39,6 +40,10 @@ export interface TelemetryEnv {
   readonly ids: IdSource;
   readonly version: string;
   readonly hostName: string;
+  /** All threads of a process have the same ID. */
+  readonly instanceId: string;
+  /** Returns the metrics of other threads, which are added to those of this one. */
+  threadMetrics?(): Promise<readonly MetricFamily[]>;
   /** The value is undefined unless `config.telemetry.otlp.attributes` is set. */
   readonly spanAttributes?: SpanAttributes | undefined;
   random(): number;
@@ -60,7 +65,7 @@ export function openTelemetry(settings: OtlpSettings, env: TelemetryEnv): Teleme
   const resource = createResource({
     "service.name": "gateway",
     "service.version": env.version,
-    "service.instance.id": ids.hex(SPAN_BYTES),
+    "service.instance.id": env.instanceId,
     "host.name": env.hostName,
     "telemetry.sdk.language": "nodejs",
     ...settings.resource,
@@ -91,9 +96,13 @@ export function openTelemetry(settings: OtlpSettings, env: TelemetryEnv): Teleme
   const metricCounts = count("metrics");
   let isFailing = false;
   let exporting: Promise<void> | undefined;
+  const collect = async (): Promise<readonly MetricFamily[]> => {
+    const others = await env.threadMetrics?.();
+    return others === undefined ? metrics.collect() : mergeFamilies([metrics.collect(), others]);
+  };
   const exportMetrics = (): Promise<void> => {
-    exporting ??= senders.metrics
-      .send(metricExport(metrics.collect(), resource, startTime, hrTime(clock.now())))
+    exporting ??= collect()
+      .then((families) => senders.metrics.send(metricExport(families, resource, startTime, hrTime(clock.now()))))
       .then(
         () => {
           metricCounts.exported(1);

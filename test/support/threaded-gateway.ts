@@ -30,13 +30,14 @@ export function threadingNode(): string | undefined {
   }
 }
 
-/** A configuration with so many threads and the listener `main`. */
-export function threadedConfig(threads: number, routes: string): string {
+/** A configuration with so many threads and the listener `main`. `more` has further lines of `config`. */
+export function threadedConfig(threads: number, routes: string, more = ""): string {
   return `
 config:
   workers: ${threads}
   adminAddr: 127.0.0.1:0
   logging: { level: "info,access=off" }
+${more}
 gateways:
   main: { port: 0, protocol: HTTP }
 routes:

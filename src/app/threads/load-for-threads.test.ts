@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Surroundings, type ThreadSettings, threadCount } from "./load-for-threads.ts";
+import { type Surroundings, threadCount } from "./load-for-threads.ts";
 
 const here: Surroundings = {
   platform: "linux",
@@ -38,16 +38,3 @@ for (const [what, said] of obstacles) {
 
 for (const node of ["22.12.0", "22.30.1", "23.1.0", "24.0.0", "26.10.0"])
   test(`Node ${node} can`, () => assert.equal(threadCount({ workers: 2 }, { ...here, node }).count, 2));
-
-const written: [settings: Omit<ThreadSettings, "workers">, said: RegExp][] = [
-  [{ store: { folder: "/var/lib/gateway" } } as ThreadSettings, /store\.folder/],
-  [{ audit: {} } as ThreadSettings, /audit/],
-  [{ telemetry: { otlp: {} } } as ThreadSettings, /telemetry\.otlp/],
-];
-for (const [settings, said] of written) {
-  test(`with ${JSON.stringify(settings)} one thread serves, and says so`, () => {
-    const { count, warning = "" } = threadCount({ ...settings, workers: 4 }, here);
-    assert.equal(count, 1);
-    assert.match(warning, said);
-  });
-}

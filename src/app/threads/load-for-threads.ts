@@ -14,6 +14,7 @@ import type { WrittenProcess } from "../../config/schema/schema.ts";
 import type { RowBatch } from "../../history/row-batch.ts";
 import type { ClusterSource } from "../../kubernetes/follow-controller.ts";
 import type { LogOutput } from "../../observe/log/log-output.ts";
+import type { OpenAuditFile } from "../audit.ts";
 import { type ConfigLoader, createConfigLoader, type FirstLoad } from "../config-loader.ts";
 import type { Services } from "../services.ts";
 import type { ThreadData } from "./messages.ts";
@@ -36,8 +37,18 @@ export interface ThreadPoolOptions {
 export interface ThreadedLoad {
   readonly first: FirstLoad;
   readonly loader: ConfigLoader;
+  /** The value is 1 if the main thread serves requests itself. */
+  readonly threads: number;
   /** Returns undefined if the main thread serves requests itself. */
-  openThreadPool(endpoints: () => readonly AdminEndpoint[], history: (batch: RowBatch) => void): ThreadPool | undefined;
+  openThreadPool(outputs: ThreadOutputs): ThreadPool | undefined;
+}
+
+/** The main thread's endpoints and outputs, which worker threads use. */
+export interface ThreadOutputs {
+  readonly auditFile: OpenAuditFile | undefined;
+  readonly instanceId: string;
+  endpoints(): readonly AdminEndpoint[];
+  history(batch: RowBatch): void;
 }
 
 export function loadForThreads(
@@ -55,7 +66,8 @@ export function loadForThreads(
   const { count, warning, note } = threadCount(single.config.process, around);
   if (warning !== undefined) services.logger.warn(warning);
   if (note !== undefined) services.logger.info(note);
-  if (count === 1 || startThread === undefined) return { first: single, loader, openThreadPool: () => undefined };
+  if (count === 1 || startThread === undefined)
+    return { first: single, loader, threads: 1, openThreadPool: () => undefined };
 
   single.discard();
   const shared = createSharedMemory(MAIN_THREAD);
@@ -64,7 +76,8 @@ export function loadForThreads(
   return {
     first: loader.first(),
     loader,
-    openThreadPool: (endpoints, history) =>
+    threads: count,
+    openThreadPool: ({ auditFile, instanceId, endpoints, history }) =>
       openThreadPool({
         threads: count,
         clock,
@@ -79,11 +92,14 @@ export function loadForThreads(
           version: options.version,
           clockStartMs: clockStartMs(),
           sources: sources.names,
+          instanceId,
+          auditFailing: auditFile?.failing,
         },
         texts: loader.texts,
         logFilter: () => logging.filter.text,
         endpoints,
         history,
+        audit: (line) => auditFile?.write(line),
         start: startThread,
       }),
   };
@@ -112,13 +128,10 @@ export function surroundings(rest: Pick<Surroundings, "canStart" | "hasInherited
   return { platform, node: versions.node, cores: availableParallelism(), ...rest };
 }
 
-export type ThreadSettings = Pick<WrittenProcess, "workers" | "telemetry" | "audit" | "store">;
-
-export function threadCount(settings: ThreadSettings, around: Surroundings): ThreadCount {
-  const { workers } = settings;
+export function threadCount({ workers }: Pick<WrittenProcess, "workers">, around: Surroundings): ThreadCount {
   const wanted = workers === "auto" ? around.cores : (workers ?? 1);
   if (wanted === 1) return { count: 1 };
-  const why = obstacle(around) ?? writtenObstacle(settings);
+  const why = obstacle(around);
   if (why === undefined) return { count: wanted };
   // `auto` accepts any number, so one thread is not worth a warning.
   return workers === "auto"
@@ -131,13 +144,6 @@ function obstacle({ platform, node, canStart, hasInheritedSockets }: Surrounding
   if (platform !== "linux") return "threads can share a port on Linux only";
   if (!canSharePorts(node)) return `threads can share a port with Node 22.12 or newer only, and this is ${node}`;
   if (hasInheritedSockets) return "the service manager opened the sockets, and a thread needs one of its own";
-  return undefined;
-}
-
-function writtenObstacle({ telemetry, audit, store }: ThreadSettings): string | undefined {
-  if (telemetry?.otlp !== undefined) return "config.telemetry.otlp works with one thread only";
-  if (audit !== undefined) return "config.audit works with one thread only";
-  if (typeof store === "object" && "folder" in store) return "config.store.folder works with one thread only";
   return undefined;
 }
 

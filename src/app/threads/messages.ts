@@ -6,6 +6,7 @@ import type { RemoteRequest } from "../../admin/merge/remote-call.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import type { Environment } from "../../config/text/env.ts";
 import type { RowBatch } from "../../history/row-batch.ts";
+import type { MetricFamily } from "../../observe/log/metrics.ts";
 import type { StoreRequest, StoreResponse } from "../../store/remote-store.ts";
 
 export interface ThreadData {
@@ -21,10 +22,14 @@ export interface ThreadData {
   /** All threads share this counter of finished requests. */
   readonly sequence: SharedArrayBuffer;
   readonly logFilter: string;
-  /** The main thread holds the in-memory store, so workers check its heap level. */
+  /** The main thread holds the store, so workers check its heap level. */
   readonly mainHeapLevel: SharedArrayBuffer;
   /** Lists the thread's child processes, which the main thread kills if the thread dies. */
   readonly children: SharedArrayBuffer;
+  /** Identifies the process in exported data. */
+  readonly instanceId: string;
+  /** Contains 1 while the main thread cannot write the audit file. Undefined without an audit file. */
+  readonly auditFailing: SharedArrayBuffer | undefined;
 }
 
 export interface Snapshot {
@@ -38,6 +43,8 @@ export type Order =
   | { readonly kind: "commit"; readonly ports: ReadonlyMap<string, number> }
   | { readonly kind: "discard" }
   | { readonly kind: "drain"; readonly drainMs: number; readonly lingerMs: number }
+  /** Requests the thread's metrics. */
+  | { readonly kind: "metrics" }
   /** Shuts the thread down after all threads have drained. */
   | { readonly kind: "end" };
 
@@ -51,13 +58,17 @@ export type ToThread =
 export interface Report {
   readonly problems?: readonly string[];
   readonly ports?: ReadonlyMap<string, number>;
+  /** Set in reports of `metrics` and `end`. */
+  readonly metrics?: readonly MetricFamily[];
 }
 
 export type FromThread =
   | { readonly kind: "report"; readonly id: number; readonly report: Report }
   | { readonly kind: "log"; readonly text: string }
+  /** The main thread owns the audit file and appends this line. */
+  | { readonly kind: "audit"; readonly line: string }
   /** The main thread owns the history database and writes these rows. */
   | { readonly kind: "history"; readonly batch: RowBatch }
-  /** The main thread holds the in-memory store, so that all threads share it. */
+  /** The main thread holds the store unless it is Redis, so that all threads share it. */
   | { readonly kind: "store"; readonly question: StoreRequest }
   | { readonly kind: "admin"; readonly request: RemoteRequest; readonly port: MessagePort };

@@ -21,11 +21,12 @@ import type { ListenerEnv } from "../../pipeline/listen/listener-env.ts";
 import { createListeners, type Listeners, toServed } from "../../pipeline/listen/listeners.ts";
 import { trustedPeers } from "../../pipeline/listen/trusted-peers.ts";
 import type { Served } from "../../pipeline/phases/pipeline-env.ts";
-import { createRemoteStore, type StoreRequest } from "../../store/remote-store.ts";
+import { createRemoteStore, type RemoteStore, type StoreRequest } from "../../store/remote-store.ts";
+import { createConfiguredAudit, remoteAuditFile } from "../audit.ts";
 import { fittingLimits, watchHeapAndLog } from "../capacity.ts";
 import { createConfigLoader, type Loaded } from "../config-loader.ts";
-import { openConfiguredStore } from "../load-at-start.ts";
-import { createRequestRecords, historyRecorder, keepHistory } from "../observability.ts";
+import { openConfiguredStore, storeSettings } from "../load-at-start.ts";
+import { createRequestRecords, historyRecorder, keepHistory, loadTelemetry, onlySignals } from "../observability.ts";
 import { operatorEndpoints } from "../operator-endpoints.ts";
 import { firstLoad } from "../reload.ts";
 import { logFilter, openServices } from "../services.ts";
@@ -47,7 +48,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   const { logging, logger, unexpected, tasks, resources } = services;
   const mainLevel = sharedHeapLevel(data.mainHeapLevel);
   const askMain = (question: StoreRequest): void => send({ kind: "store", question });
-  const mainStore = createRemoteStore("memory", clock, askMain, () => mainLevel() !== "normal");
+  let mainStore: RemoteStore | undefined;
   const startedMs = clock.monotonicMs();
   const shutdown = createShutdown(clock, logger);
   shutdown.at("outgoing", () => services.fetcher.close());
@@ -59,6 +60,8 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   let serving: { config: Loaded; readonly listeners: Listeners } | undefined;
   let served: ReadonlyMap<string, Served> = new Map();
   let forwarding: Forwarding | undefined;
+  let telemetry: Awaited<ReturnType<typeof loadTelemetry>>;
+  const ids = createIdSource();
   /** Holds ports that arrive before this thread serves. Their messages stay queued. */
   const earlyPeers = new Map<number, MessagePort>();
   const ownEndpoints: AdminEndpoint[] = [];
@@ -122,13 +125,20 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   }
 
   async function openState(config: Loaded): Promise<void> {
-    const { store } = config.process;
-    // All threads must share an in-memory store.
-    if (store === undefined || store === "memory") services.store.switchTo(mainStore);
-    else await openConfiguredStore(services.store, config);
+    const { kind } = storeSettings(config);
+    // Only Redis accepts several connections. Any other store is open once, in the main thread.
+    if (kind === "redis") await openConfiguredStore(services.store, config);
+    else {
+      mainStore = createRemoteStore(kind, clock, askMain, () => mainLevel() !== "normal");
+      services.store.switchTo(mainStore);
+    }
     shutdown.at("store", services.store.close);
     await services.signingKey.open(config.process.sessionKey ?? []);
     shutdown.at("store", services.signingKey.close);
+    const exporter = { redaction: config.redaction, ids, random: Math.random, version, instanceId: data.instanceId };
+    const otlp = onlySignals(config.process.telemetry?.otlp, ["traces", "logs"]);
+    telemetry = await loadTelemetry(otlp, services, exporter);
+    if (telemetry !== undefined) shutdown.at("measuring", telemetry.close);
   }
 
   /** The main thread limits the number of rows that wait. */
@@ -154,7 +164,10 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     const sequence = new Int32Array(data.sequence);
     const rows = historyRows(redaction.text);
     shutdown.at("measuring", () => rows.flush());
-    const records = createRequestRecords(services, config, undefined, undefined, {
+    const { auditFailing } = data;
+    const auditFile = auditFailing && remoteAuditFile(auditFailing, (line) => send({ kind: "audit", line }));
+    const audit = createConfiguredAudit(services, config, auditFile, telemetry?.log);
+    const records = createRequestRecords(services, config, telemetry, audit, {
       nextSeq: () => Atomics.add(sequence, 0, 1),
       recorder: historyRecorder(config, (row) => rows.add(row)),
     });
@@ -171,7 +184,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
       // All threads have the same informational events, so only the first thread logs them.
       logger: thread === 1 ? log : { ...log, info: () => undefined },
       redaction,
-      ids: createIdSource(),
+      ids,
       random: Math.random,
       isTrustedPeer: trustedPeers(settings.trustedProxies ?? []),
       trace: records.trace,
@@ -218,10 +231,12 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
         if (serving) drainBackends(serving.config.topology);
         await serving?.listeners.close(order.drainMs, order.lingerMs);
         return {};
+      case "metrics":
+        return { metrics: services.metrics.collect() };
       case "end":
         await shutdown.run(0);
         output.flushSync();
-        return {};
+        return { metrics: services.metrics.collect() };
     }
   }
 
@@ -236,7 +251,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
       return;
     }
     if (message.kind === "store") {
-      mainStore.answered(message.answer);
+      mainStore?.answered(message.answer);
       return;
     }
     const { id, order } = message;

@@ -17,6 +17,8 @@ import type { Listener, Topology } from "../../core/topology.ts";
 import type { RowBatch } from "../../history/row-batch.ts";
 import type { LogOutput } from "../../observe/log/log-output.ts";
 import type { Logger } from "../../observe/log/logger.ts";
+import { cumulativeFamilies, mergeFamilies } from "../../observe/log/merge-families.ts";
+import type { MetricFamily } from "../../observe/log/metrics.ts";
 import { bindError, type Listeners } from "../../pipeline/listen/listeners.ts";
 import { type StoreRequest, type StoreResponse, serveStoreRequest } from "../../store/remote-store.ts";
 import type { Store } from "../../store/store.ts";
@@ -28,6 +30,8 @@ const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 30_000;
 /** Threads get this time to stop in addition to the drain timeout. It exceeds the grace period of child processes. */
 const STOP_PATIENCE_MS = 12_000;
+/** A thread that takes longer is counted with its last known metrics. */
+const METRICS_LIMIT_MS = 5_000;
 
 export interface ThreadPoolOptions {
   readonly threads: number;
@@ -37,17 +41,23 @@ export interface ThreadPoolOptions {
   readonly memory: OwnedSharedMemory;
   readonly store: Store;
   readonly budget: MemoryBudget;
-  readonly data: Pick<ThreadData, "environment" | "color" | "version" | "clockStartMs" | "sources">;
+  readonly data: Pick<
+    ThreadData,
+    "environment" | "color" | "version" | "clockStartMs" | "sources" | "instanceId" | "auditFailing"
+  >;
   texts(): readonly SourceText[];
   logFilter(): string;
   /** Copies of the UI in worker threads use these endpoints. */
   endpoints(): readonly AdminEndpoint[];
   start(data: ThreadData): Worker;
   history(batch: RowBatch): void;
+  audit(line: string): void;
 }
 
 export interface ThreadPool extends Listeners {
   readonly ask: RequestThreads;
+  /** Returns the sums of all threads. They include the last known counters of threads that have ended. */
+  metrics(): Promise<readonly MetricFamily[]>;
 }
 
 interface Serving {
@@ -60,6 +70,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
   const { clock, logger, memory } = parts;
   const running = new Map<number, Thread>();
   const sequence = new SharedArrayBuffer(4);
+  const counted = createThreadMetrics();
   const numbers = Array.from({ length: parts.threads }, (_, index) => index + 1);
   let serving: Serving | undefined;
   let isShuttingDown = false;
@@ -89,6 +100,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
     const thread = openThread(parts.start(data), {
       log: (text) => parts.output.write(text),
       history: parts.history,
+      audit: parts.audit,
       admin: (request, port) => void handleRemote(request, parts.endpoints(), port),
       store: (question) => serveStoreRequest(parts.store, question),
       ended(reason) {
@@ -96,6 +108,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
         process.off("exit", killChildren);
         killChildren();
         if (running.get(number) === thread) running.delete(number);
+        counted.ended(thread);
         if (isShuttingDown || serving === undefined) return;
         const lives = clock.monotonicMs() - startedMs < SHORT_LIFE_MS ? shortLives + 1 : 0;
         logger.error("worker thread died; replacing it", { thread: number, reason });
@@ -131,8 +144,19 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
 
   /** An unresponsive thread must not block the shutdown. */
   async function stopAll(order: Order, limitMs: number): Promise<void> {
-    const stopping = [...running.values()].map((thread) => thread.order(order).catch(() => undefined));
-    await Promise.race([Promise.all(stopping), wait(clock, limitMs + STOP_PATIENCE_MS)]);
+    await Promise.race([Promise.all(countedOrders(order)), wait(clock, limitMs + STOP_PATIENCE_MS)]);
+  }
+
+  /** Stores the metrics that reports contain. */
+  function countedOrders(order: Order): Promise<void>[] {
+    return [...running.values()].map((thread) =>
+      thread.order(order).then(
+        ({ metrics }) => {
+          if (metrics !== undefined) counted.collected(thread, metrics);
+        },
+        () => undefined,
+      ),
+    );
   }
 
   async function start(): Promise<void> {
@@ -191,6 +215,10 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
       await stopAll({ kind: "end" }, 0);
       await Promise.all([...running.values()].map((thread) => thread.terminate()));
     },
+    async metrics() {
+      await Promise.race([Promise.all(countedOrders({ kind: "metrics" })), wait(clock, METRICS_LIMIT_MS)]);
+      return counted.sum();
+    },
     async ask(request) {
       const asked = await remoteRequest(request);
       return Promise.all(
@@ -204,6 +232,20 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
           }),
       );
     },
+  };
+}
+
+/** Keeps the last metrics of each thread, so that sums do not decrease when a thread ends or does not respond. */
+function createThreadMetrics() {
+  const known = new Map<Thread, readonly MetricFamily[]>();
+  let ended: readonly MetricFamily[] = [];
+  return {
+    collected: (thread: Thread, metrics: readonly MetricFamily[]) => void known.set(thread, metrics),
+    ended(thread: Thread): void {
+      ended = mergeFamilies([ended, cumulativeFamilies(known.get(thread) ?? [])]);
+      known.delete(thread);
+    },
+    sum: () => mergeFamilies([ended, ...known.values()]),
   };
 }
 
@@ -227,6 +269,7 @@ function requireSuccess(report: Report): Report {
 export interface ThreadHandlers {
   log(text: string): void;
   history(batch: RowBatch): void;
+  audit(line: string): void;
   admin(request: RemoteRequest, port: MessagePort): void;
   store(question: StoreRequest): Promise<StoreResponse>;
   ended(reason: string): void;
@@ -248,6 +291,7 @@ export function openThread(worker: Worker, handlers: ThreadHandlers): Thread {
   worker.on("message", (message: FromThread) => {
     if (message.kind === "log") handlers.log(message.text);
     else if (message.kind === "history") handlers.history(message.batch);
+    else if (message.kind === "audit") handlers.audit(message.line);
     else if (message.kind === "admin") handlers.admin(message.request, message.port);
     else if (message.kind === "store")
       void handlers
