@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- http|mcp|llm|limits|trace|telemetry|history|access|scale|against|peers|rehearse|translate …] [--quick]`:
+ * `npm run bench [-- http|mcp|llm|limits|trace|telemetry|history|access|scale|start|against|peers|rehearse|translate …] [--quick]`:
  * compares programs or builds in one run, mostly by CPU time. Run it on an idle machine.
  */
 import { existsSync } from "node:fs";

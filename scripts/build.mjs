@@ -7,6 +7,7 @@ import { resolve } from "node:path";
 import { build } from "esbuild";
 import { inputsHash, stampBuild } from "./build-stamp.mjs";
 import { bundleOptions } from "./bundle.mjs";
+import { inlineOnDemand, onDemandEntryPoints } from "./on-demand.mjs";
 import { packDocs } from "./pack-docs.mjs";
 import { sbom } from "./sbom.mjs";
 import { root } from "./steps.mjs";
@@ -20,6 +21,7 @@ const builtFrom = inputsHash();
 rmSync(resolve(root, out), { recursive: true, force: true });
 const { metafile } = await build({
   ...bundleOptions,
+  plugins: bundleOptions.plugins.filter((plugin) => plugin !== inlineOnDemand),
   entryPoints: {
     gateway: "src/bin/gateway.ts",
     gwctl: "src/bin/gwctl.ts",
@@ -28,6 +30,7 @@ const { metafile } = await build({
     "rehearsal-process": "src/app/rehearsal/rehearsal-process.ts",
     "password-worker": "src/identity/passwords/password-worker.ts",
     "history-worker": "src/history/history-worker.ts",
+    ...onDemandEntryPoints(),
   },
   outdir: out,
   splitting: true,

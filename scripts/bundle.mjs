@@ -4,6 +4,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { transformSync } from "esbuild";
+import { inlineOnDemand } from "./on-demand.mjs";
 import { root } from "./steps.mjs";
 
 export const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
@@ -28,6 +29,7 @@ export const bundleOptions = {
   plugins: [
     { name: "left-out", setup: leaveOut },
     { name: "one-byte-text", setup: replaceWideCharacters },
+    inlineOnDemand,
   ],
   logLevel: "warning",
 };

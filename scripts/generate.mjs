@@ -10,6 +10,7 @@ import { build } from "esbuild";
 import { kubernetesManifests } from "./kubernetes-manifests.mjs";
 import { limitsPage } from "./limits.mjs";
 import { metricsPage } from "./metrics.mjs";
+import { inlineOnDemand } from "./on-demand.mjs";
 import { cell, resolved, rowsOf, table } from "./schema-table.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -54,6 +55,7 @@ async function loadCode() {
   try {
     await build({
       absWorkingDir: root,
+      plugins: [inlineOnDemand],
       stdin: {
         resolveDir: join(root, "src"),
         contents: `export { toJSONSchema } from "zod";

@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
+import { inlineOnDemand } from "./on-demand.mjs";
 import { root } from "./steps.mjs";
 
 const [folder] = process.argv.slice(2);
@@ -47,6 +48,7 @@ async function loadCode() {
   try {
     await build({
       absWorkingDir: root,
+      plugins: [inlineOnDemand],
       stdin: {
         resolveDir: join(root, "src"),
         contents: `export { importAgentgateway } from "./config/import/agentgateway.ts";

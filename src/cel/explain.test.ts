@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { compileExpression } from "./expression.ts";
-import { plainAttributes } from "./values/activation.ts";
+import { plainAttributes } from "./values/attribute-source.ts";
 
 const attributes = {
   jwt: { sub: "alice", roles: ["user"] },

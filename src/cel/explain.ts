@@ -6,8 +6,8 @@ import { type CelResult, isCelError, unparse } from "@bufbuild/cel";
 import { type Budget, COST_EXCEEDED, MAX_COST } from "./functions/budget.ts";
 import { namespacedName } from "./functions/functions.ts";
 import { AND, childrenOf, INDEX, type Node, OR, type ParsedExpression, stringConstant } from "./syntax/syntax-tree.ts";
-import type { AttributeSource } from "./values/activation.ts";
-import { type CelOutput, fromCel } from "./values/values.ts";
+import type { AttributeSource } from "./values/attribute-source.ts";
+import { type CelOutput, fromCel } from "./values/output.ts";
 
 /** The innermost clauses are dropped if an expression has more. */
 export const MAX_CLAUSES = 64;

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { compileExpression, ExpressionError } from "./expression.ts";
-import { plainAttributes } from "./values/activation.ts";
+import { plainAttributes } from "./values/attribute-source.ts";
 
 /** Random sources of the language itself: most compile, and many fail only when they are evaluated. */
 const randomSource = fc.letrec<{ any: string }>((tie) => ({

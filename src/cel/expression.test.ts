@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type CelOutput, compileExpression } from "./expression.ts";
-import { AttributeSource, plainAttributes } from "./values/activation.ts";
+import { AttributeSource, plainAttributes } from "./values/attribute-source.ts";
 
 const claims = {
   sub: "alice",

@@ -7,7 +7,7 @@ import { parse } from "@bufbuild/cel";
 import fc from "fast-check";
 import { compileExpression } from "./expression.ts";
 import { quickRule } from "./quick-rule.ts";
-import { plainAttributes } from "./values/activation.ts";
+import { plainAttributes } from "./values/attribute-source.ts";
 import { celHeaders } from "./values/headers.ts";
 import { celFields } from "./values/lazy-map.ts";
 

@@ -5,7 +5,7 @@
  */
 import { type CelList, type CelMap, isCelList, isCelMap } from "@bufbuild/cel";
 import { AND, INDEX, type Node, OR, stringConstant } from "./syntax/syntax-tree.ts";
-import type { AttributeSource } from "./values/activation.ts";
+import type { AttributeSource } from "./values/attribute-source.ts";
 import { toCel } from "./values/values.ts";
 
 /** Returns undefined if the library must evaluate the expression. Exceptions from attribute getters propagate. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anAnsweredExchange } from "../../test/support/exchange.ts";
 import { compileExpression } from "../cel/expression.ts";
-import { plainAttributes } from "../cel/values/activation.ts";
+import { plainAttributes } from "../cel/values/attribute-source.ts";
 import { ATTRIBUTES } from "../cel/values/attributes.ts";
 import type { RequestAttributes } from "../core/request-attributes.ts";
 

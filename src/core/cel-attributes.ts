@@ -2,7 +2,7 @@
  * Exposes the attributes of an exchange to CEL expressions under their documented names. Getters compute each value on
  * demand.
  */
-import { AttributeSource } from "../cel/values/activation.ts";
+import { AttributeSource } from "../cel/values/attribute-source.ts";
 import { celHeaders } from "../cel/values/headers.ts";
 import { celFields, type LazyFields } from "../cel/values/lazy-map.ts";
 import type { HeaderList } from "../http/headers.ts";

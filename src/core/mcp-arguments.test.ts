@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { compileExpression } from "../cel/expression.ts";
-import { plainAttributes } from "../cel/values/activation.ts";
-import { fromCel, toCel } from "../cel/values/values.ts";
+import { plainAttributes } from "../cel/values/attribute-source.ts";
+import { fromCel } from "../cel/values/output.ts";
+import { toCel } from "../cel/values/values.ts";
 import { withArguments } from "./mcp-arguments.ts";
 
 const read = (attributes: object): unknown => (attributes as { arguments?: unknown }).arguments;

@@ -5,6 +5,7 @@ import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { inlineOnDemand } from "../../scripts/on-demand.mjs";
 
 const folder = dirname(fileURLToPath(import.meta.url));
 const root = join(folder, "../..");
@@ -19,7 +20,7 @@ export function bundle(outdir, mutation) {
     packages: "external",
     sourcemap: true,
     logLevel: "error",
-    plugins: mutation ? [mutate(mutation)] : [],
+    plugins: [...(mutation ? [mutate(mutation)] : []), inlineOnDemand],
   });
 }
 

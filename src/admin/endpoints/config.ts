@@ -5,7 +5,7 @@
 
 import { runInSlices, type Steps } from "../../base/sliced-work.ts";
 import { compileExpression, type Expression, ExpressionError } from "../../cel/expression.ts";
-import { type AttributeSource, plainAttributes } from "../../cel/values/activation.ts";
+import { type AttributeSource, plainAttributes } from "../../cel/values/attribute-source.ts";
 import { celHeaders } from "../../cel/values/headers.ts";
 import { safeJsonInSteps } from "../../json/safe-json.ts";
 import type { JsonObject } from "../../observe/trace/events.ts";

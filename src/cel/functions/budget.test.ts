@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cpuMs } from "../../../test/support/cpu-time.ts";
 import { compileExpression } from "../expression.ts";
-import { plainAttributes } from "../values/activation.ts";
+import { plainAttributes } from "../values/attribute-source.ts";
 import { COST_EXCEEDED } from "./budget.ts";
 
 const many = Array.from({ length: 100_000 }, (_, index) => index);

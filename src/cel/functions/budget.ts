@@ -2,7 +2,8 @@
  * Defines the cost budget of an evaluation. The CEL library has no cost hook, so rewrite.ts adds the accounting to
  * the tree. An exhausted budget fails the whole evaluation, even inside `||` or `default()`.
  */
-import { type CelValue, isCelList, isCelMap } from "@bufbuild/cel";
+import type { CelValue } from "@bufbuild/cel";
+import { isCelList, isCelMap } from "../values/values.ts";
 
 export const MAX_COST = 400_000;
 const COST_PER_NODE = 2;

@@ -5,7 +5,8 @@
 import { createHash, randomUUID } from "node:crypto";
 import { type CelFunc, CelScalar, type CelValue, celFunc } from "@bufbuild/cel";
 import { exceedsTokens } from "../../json/parse-cost.ts";
-import { fromCel, toCel } from "../values/values.ts";
+import { fromCel } from "../values/output.ts";
+import { toCel } from "../values/values.ts";
 
 const MAX_JSON_TEXT = 4 * 1024 * 1024;
 /** Commas and opening brackets count once, and colons count twice. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { compileExpression } from "../expression.ts";
 import { FUNCTION_GROUPS } from "../reference.ts";
-import { plainAttributes } from "../values/activation.ts";
+import { plainAttributes } from "../values/attribute-source.ts";
 import { ATTRIBUTE_NAMES, ATTRIBUTES } from "../values/attributes.ts";
 import { signatures } from "./functions.ts";
 

@@ -2,21 +2,9 @@
  * Resolves the variables of one evaluation, each when it is read. Only the names in the attribute table resolve.
  */
 import { type CelError, type CelValue, celError } from "@bufbuild/cel";
+import type { AttributeSource } from "./attribute-source.ts";
 import { ATTRIBUTE_NAMES } from "./attributes.ts";
 import { emptyMap, toCel } from "./values.ts";
-
-/**
- * Has one property per top-level attribute, usually a lazy getter. The protected member makes the type nominal, because
- * every other object would compile as a source without attributes.
- */
-export abstract class AttributeSource {
-  declare protected readonly isAttributeSource: true;
-}
-
-/** Accepts records only, so that an exchange or another interface type does not compile. */
-export function plainAttributes(values: Readonly<Record<string, unknown>>): AttributeSource {
-  return values as unknown as AttributeSource;
-}
 
 const EMPTY = emptyMap();
 

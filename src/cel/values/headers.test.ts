@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { compileExpression } from "../expression.ts";
-import { plainAttributes } from "./activation.ts";
+import { plainAttributes } from "./attribute-source.ts";
 import { celHeaders, type HeaderSource } from "./headers.ts";
 
 const headers = celHeaders([

@@ -2,8 +2,8 @@
  * Implements a CEL map with known fields that are computed on demand, so that an expression pays only for the fields
  * it reads.
  */
-import { type CelError, type CelValue, celError, isCelError } from "@bufbuild/cel";
-import { MAP_MARK, toCel, UnreadableValue } from "./values.ts";
+import type { CelError, CelValue } from "@bufbuild/cel";
+import { evaluationError, isCelError, MAP_MARK, toCel, UnreadableValue } from "./values.ts";
 
 export type LazyFields<Subject> = ReadonlyMap<string, (subject: Subject) => unknown>;
 
@@ -38,7 +38,7 @@ class LazyMap<Subject> {
       return value === undefined ? undefined : toCel(value);
     } catch (error) {
       if (error instanceof UnreadableValue) throw error;
-      return celError(error instanceof Error ? error.message : `${key} cannot be read`);
+      return evaluationError(error instanceof Error ? error.message : `${key} cannot be read`);
     }
   }
 

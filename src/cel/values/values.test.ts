@@ -1,12 +1,22 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type CelInput, celList, celMap, celUint, isCelList, isCelMap } from "@bufbuild/cel";
-import { fromCel, toCel } from "./values.ts";
+import { type CelInput, CelScalar, celError, celList, celMap, celUint, isCelList, isCelMap } from "@bufbuild/cel";
+import { fromCel } from "./output.ts";
+import * as values from "./values.ts";
+import { toCel } from "./values.ts";
 
 test("the library takes our views for its own maps and lists", () => {
   assert.equal(isCelMap(toCel({})), true);
   assert.equal(isCelList(toCel([])), true);
   assert.equal(isCelMap(toCel([])), false);
+});
+
+test("our checks recognize the library's own values", () => {
+  for (const value of [celMap(new Map()), celList([]), celUint(1n), CelScalar.INT]) assert.equal(toCel(value), value);
+  assert.equal(values.isCelMap(celMap(new Map())), true);
+  assert.equal(values.isCelList(celList([])), true);
+  assert.equal(values.isCelError(celError("no")), true);
+  assert.equal(values.isCelError(new Error("no")), false);
 });
 
 const inward = [

@@ -2,33 +2,39 @@
  * Converts between JavaScript values and CEL values. `toCel` wraps JSON trees lazily instead of copying them, and
  * only own properties are visible.
  */
-import {
-  type CelError,
-  type CelList,
-  type CelMap,
-  type CelValue,
-  celError,
-  isCelError,
-  isCelList,
-  isCelMap,
-  isCelType,
-  isCelUint,
-} from "@bufbuild/cel";
-import { isMessage, toJson } from "@bufbuild/protobuf";
-import { isReflectMessage, reflect } from "@bufbuild/protobuf/reflect";
-import { DurationSchema, TimestampSchema, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { createRequire } from "node:module";
+import type { CelError, CelList, CelMap, CelValue } from "@bufbuild/cel";
+import { onDemand } from "../../base/on-demand.ts";
 
-export type CelOutput = null | boolean | number | string | CelOutput[] | { [key: string]: CelOutput };
-
-const MAX_OUTPUT_DEPTH = 128;
-export const MAX_OUTPUT_VALUES = 1_000_000;
+const require = createRequire(import.meta.url);
+const library = onDemand<typeof import("./cel-library.ts")>(() => require("./cel-library.js"));
 
 /**
- * The library identifies its maps and lists by these symbols, and a test checks that it still does. The library's own
- * wrapper for native maps reports keys with a null value as absent, and it has no lazy list.
+ * The library identifies its values by these symbols, and a test checks that it still does. The library's own wrapper for
+ * native maps reports keys with a null value as absent, and it has no lazy list. The checks below exist because a static
+ * import of the library's own would load all of it at the start.
  */
 export const MAP_MARK: unique symbol = Symbol.for("@bufbuild/cel/map");
 const LIST_MARK: unique symbol = Symbol.for("@bufbuild/cel/list");
+const UINT_MARK: unique symbol = Symbol.for("@bufbuild/cel/uint");
+const TYPE_MARK: unique symbol = Symbol.for("@bufbuild/cel/type");
+const ERROR_MARK: unique symbol = Symbol.for("@bufbuild/cel/error");
+
+export function isCelMap(value: unknown): value is CelMap {
+  return typeof value === "object" && value !== null && MAP_MARK in value;
+}
+
+export function isCelList(value: unknown): value is CelList {
+  return typeof value === "object" && value !== null && LIST_MARK in value;
+}
+
+export function isCelError(value: unknown): value is CelError {
+  return typeof value === "object" && value !== null && ERROR_MARK in value;
+}
+
+export function evaluationError(message: string): CelError {
+  return library().celError(message);
+}
 
 /** Converts safe integers to ints, other numbers to doubles, dates to timestamps, and byte arrays to bytes. */
 export function toCel(value: unknown): CelValue {
@@ -52,9 +58,10 @@ export function emptyMap(): CelMap {
 
 function objectToCel(value: object): CelValue {
   if (Array.isArray(value)) return jsonList(value);
-  if (isCelMap(value) || isCelList(value) || isCelUint(value) || isCelType(value)) return value;
-  if (value instanceof Uint8Array || isReflectMessage(value)) return value;
-  if (value instanceof Date) return reflect(TimestampSchema, timestampFromDate(value));
+  if (isCelMap(value) || isCelList(value)) return value;
+  if (UINT_MARK in value || TYPE_MARK in value) return value as unknown as CelValue;
+  if (value instanceof Uint8Array || library().isReflectMessage(value)) return value;
+  if (value instanceof Date) return library().timestamp(value);
   return jsonMap(value);
 }
 
@@ -77,7 +84,7 @@ function readProperty(owner: Record<string, unknown>, key: string): CelValue | C
     return value === undefined || typeof value === "function" ? undefined : toCel(value);
   } catch (error) {
     if (error instanceof UnreadableValue) throw error;
-    return celError(error instanceof Error ? error.message : "the value cannot be read");
+    return evaluationError(error instanceof Error ? error.message : "the value cannot be read");
   }
 }
 
@@ -190,61 +197,4 @@ export class GrowingList {
   [Symbol.iterator](): IterableIterator<CelValue> {
     return this.#items.values();
   }
-}
-
-/**
- * Throws if the value has no JSON form, is nested too deeply, or has too many values. A string counts as one additional
- * value per 64 characters.
- */
-export function fromCel(value: CelValue, maxValues: number = MAX_OUTPUT_VALUES): CelOutput {
-  let left = maxValues;
-
-  function convert(current: CelValue, depth: number): CelOutput {
-    left -= typeof current === "string" ? 1 + (current.length >>> 6) : 1;
-    if (left < 0) throw new Error("the value is too large");
-    if (depth > MAX_OUTPUT_DEPTH) throw new Error("the value is nested too deeply");
-    switch (typeof current) {
-      case "boolean":
-      case "string":
-        return current;
-      case "bigint":
-        return integer(current);
-      case "number":
-        // JSON cannot represent NaN or Infinity, so use the strings from the protobuf JSON mapping.
-        return Number.isFinite(current) ? current : String(current);
-      default:
-        return current === null ? null : convertObject(current, depth);
-    }
-  }
-
-  function convertObject(current: object, depth: number): CelOutput {
-    if (isCelList(current)) return Array.from(current, (item) => convert(item, depth + 1));
-    if (isCelMap(current)) {
-      // fromEntries defines properties instead of setting them, so a key `__proto__` does not set the prototype.
-      return Object.fromEntries(Array.from(current, ([key, item]) => [keyText(key), convert(item, depth + 1)]));
-    }
-    if (isCelUint(current)) return integer(current.value);
-    if (current instanceof Uint8Array) return Buffer.from(current).toString("base64");
-    if (isCelType(current)) return current.name;
-    if (isReflectMessage(current)) return messageText(current.message);
-    throw new Error("the value has no JSON form");
-  }
-
-  return convert(value, 0);
-}
-
-function integer(value: bigint): number | string {
-  const number = Number(value);
-  return Number.isSafeInteger(number) ? number : value.toString();
-}
-
-function keyText(key: unknown): string {
-  return isCelUint(key) ? key.value.toString() : String(key);
-}
-
-function messageText(message: unknown): string {
-  if (isMessage(message, TimestampSchema)) return toJson(TimestampSchema, message);
-  // The protobuf format has 0, 3, 6, or 9 decimals ("1.500s"), so trailing zeros are removed.
-  if (isMessage(message, DurationSchema)) return toJson(DurationSchema, message).replace(/(\.\d*?)0+s$/, "$1s");
-  throw new Error("the value has no JSON form");
 }

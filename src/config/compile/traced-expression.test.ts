@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
 import { compileExpression } from "../../cel/expression.ts";
-import { plainAttributes } from "../../cel/values/activation.ts";
+import { plainAttributes } from "../../cel/values/attribute-source.ts";
 import type { TraceMessage } from "../../observe/trace/events.ts";
 import { createRedaction } from "../../observe/trace/redact.ts";
 import { hiddenSources, tracedExpression } from "./traced-expression.ts";

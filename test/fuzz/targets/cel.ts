@@ -3,7 +3,7 @@
  * logic come out as a second evaluator has them, which works on the tree that the expression was written from.
  */
 import { compileExpression, ExpressionError } from "../../../src/cel/expression.ts";
-import { plainAttributes } from "../../../src/cel/values/activation.ts";
+import { plainAttributes } from "../../../src/cel/values/attribute-source.ts";
 import { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
 

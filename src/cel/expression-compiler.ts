@@ -1,0 +1,116 @@
+/**
+ * Implements `compileExpression`. Compilation rejects sources that are too long, too deep, or too large,
+ * unknown names, and invalid patterns. Evaluation never throws.
+ */
+import { isCelError, parse, plan } from "@bufbuild/cel";
+import { analyze, offsetOf } from "./analysis/analyze.ts";
+import { readingsOf } from "./analysis/readings.ts";
+import { rewrite } from "./analysis/rewrite.ts";
+import type { EvaluationResult, Expression } from "./compiled-expression.ts";
+import { createExplanation, type Program } from "./explain.ts";
+import { COST_EXCEEDED, createBudget, MAX_COST } from "./functions/budget.ts";
+import { environment } from "./functions/functions.ts";
+import { quickRule } from "./quick-rule.ts";
+import { ExpressionError } from "./syntax/expression-error.ts";
+import { scanSource } from "./syntax/scan-source.ts";
+import type { Node, ParsedExpression } from "./syntax/syntax-tree.ts";
+import { Activation } from "./values/activation.ts";
+import { fromCel } from "./values/output.ts";
+
+export function compileExpression(source: string): Expression {
+  scanSource(source);
+  const parsed = parseSource(source);
+  const { attributes, paths } = analyze(source, parsed);
+  const budget = createBudget();
+  const run = withinStack(source, () => planNode(parsed.expr));
+  const quick = withinStack(source, () => quickRule(parsed.expr));
+  const explanation = createExplanation(parsed, planNode, budget);
+
+  function planNode(node: Node): Program {
+    const refuse = (culprit: Node, problem: string): never => {
+      throw new ExpressionError(source, offsetOf(source, parsed, culprit), problem);
+    };
+    const program = plan(environment, rewrite(node, { budget, refuse }));
+    return (attributes) => {
+      // The library creates an Error for a missing claim. Without a stack trace, that is cheaper.
+      const { stackTraceLimit } = Error;
+      Error.stackTraceLimit = 0;
+      try {
+        return program(new Activation(attributes) as unknown as Parameters<typeof program>[0]);
+      } finally {
+        Error.stackTraceLimit = stackTraceLimit;
+      }
+    };
+  }
+
+  return {
+    source,
+    attributes,
+    paths,
+    reads: (path) => [...paths].some((read) => read === path || isBelow(read, path) || isBelow(path, read)),
+    readings: () => readingsOf(parsed),
+    explain: explanation,
+
+    evaluate(attributes, shared) {
+      budget.left = shared === undefined ? MAX_COST : shared.left;
+      try {
+        const answer = quick?.(attributes);
+        if (answer !== undefined) return answer ? TRUE : FALSE;
+      } catch {
+        // The library evaluates the expression again and reports the attribute's error.
+      }
+      try {
+        const value = run(attributes);
+        // `a || b` may absorb an error of one operand, but an exhausted budget always fails the evaluation.
+        if (budget.left < 0) return { ok: false, error: COST_EXCEEDED };
+        if (isCelError(value)) return { ok: false, error: value.message };
+        return { ok: true, value: fromCel(value) };
+      } catch (error) {
+        return { ok: false, error: error instanceof Error ? error.message : "the evaluation failed" };
+      } finally {
+        if (shared !== undefined) shared.left = budget.left;
+      }
+    },
+  };
+}
+
+const TRUE: EvaluationResult = Object.freeze({ ok: true, value: true });
+const FALSE: EvaluationResult = Object.freeze({ ok: true, value: false });
+
+function isBelow(path: string, parent: string): boolean {
+  return path.startsWith(`${parent}.`);
+}
+
+function parseSource(source: string): ParsedExpression {
+  try {
+    // The parser requires a newline after a trailing comment.
+    return withinStack(source, () => parse(`${source}\n`));
+  } catch (error) {
+    if (error instanceof ExpressionError) throw error;
+    const offset = Math.min(errorOffset(error), source.length);
+    const rest = source.slice(offset).trim();
+    if (rest === "") throw new ExpressionError(source, offset, "syntax error: the expression ends too early");
+    // The parser backtracks to the last complete expression, so the mistake is at this offset or later.
+    const near = rest.length > 20 ? `${rest.slice(0, 20)}…` : rest;
+    throw new ExpressionError(source, offset, `syntax error at \`${near.replace(/\s+/g, " ")}\``);
+  }
+}
+
+/**
+ * Converts a stack overflow to an error, because the parser and the planner recurse even without brackets (`a ? b : c ?
+ * d : …`).
+ */
+function withinStack<T>(source: string, action: () => T): T {
+  try {
+    return action();
+  } catch (error) {
+    if (error instanceof RangeError) throw new ExpressionError(source, 0, "the expression nests too deeply");
+    throw error;
+  }
+}
+
+function errorOffset(error: unknown): number {
+  if (!(error instanceof Error) || !("location" in error)) return 0;
+  const { location } = error as { location?: { start?: { offset?: number } } };
+  return location?.start?.offset ?? 0;
+}
