@@ -282,6 +282,27 @@ test("token-exchange: the backend gets the exchanged token, and a client without
   );
 });
 
+test("llm-models: two models share the URL and the key of one provider", async (t) => {
+  const provider = await backendFor(t);
+  const variables = { PORT: "0", OPENAI_BASE_URL: `http://${provider.host}/v1`, OPENAI_API_KEY: "shared-key" };
+  const example = await run(t, "llm-models", variables);
+  for (const model of ["fast", "gpt-x"]) {
+    const answer = await fetch(`${example.url()}/v1/chat/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ model, messages: [{ role: "user", content: "Hello" }] }),
+    });
+    await answer.text();
+  }
+  assert.deepEqual(
+    provider.received.map(({ headers, body }) => [headers.authorization, JSON.parse(body).model]),
+    [
+      ["Bearer shared-key", "gpt-4.1-mini"],
+      ["Bearer shared-key", "gpt-x"],
+    ],
+  );
+});
+
 const CHAT = JSON.stringify({ model: "demo", messages: [{ role: "user", content: "Tell me about rate limits." }] });
 
 async function chat(url: string, headers: Record<string, string>): Promise<Response> {

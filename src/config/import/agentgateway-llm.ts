@@ -7,7 +7,10 @@ type ConvertPolicies = (policies: Values, at: string, conversion: Conversion) =>
 
 export function llmOf(llm: Values, convertPolicies: ConvertPolicies, conversion: Conversion): Values {
   const { providers, ...section } = llm;
-  const shared = new Map(asList(providers).map((one) => [String(asObject(one).name), asObject(one)]));
+  const named = asList(providers).map(asObject);
+  const kept = named.filter(isShareable);
+  // Other fields of a provider are settings of each model here.
+  const shared = new Map(named.filter((one) => !isShareable(one)).map((one) => [String(one.name), one]));
   const models = asList(llm.models).map((one, index) => {
     const own = withProvider(asObject(one), shared);
     const { auth, ...model } = modelPolicies(
@@ -23,6 +26,7 @@ export function llmOf(llm: Values, convertPolicies: ConvertPolicies, conversion:
   });
   return {
     ...section,
+    ...(kept.length === 0 ? {} : { providers: kept }),
     ...(llm.models === undefined ? {} : { models }),
     ...(Array.isArray(llm.virtualModels) ? { virtualModels: llm.virtualModels.map(withConditions) } : {}),
   };
@@ -44,6 +48,12 @@ function withConditions(value: unknown): unknown {
     };
   });
   return { ...model, routing: { ...routing, conditional: { ...conditional, targets } } };
+}
+
+const SHARED_FIELDS = ["name", "provider", "params"];
+
+function isShareable(provider: Values): boolean {
+  return Object.keys(provider).every((field) => SHARED_FIELDS.includes(field));
 }
 
 /** Copies the fields of the provider that `provider.reference` names. Other fields of the model take precedence. */

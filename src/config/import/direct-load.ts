@@ -24,7 +24,7 @@ const SETTINGS: readonly ForeignField[] = [
   [["config", "tracing"], (value) => isObject(value) && "otlpEndpoint" in value, "`config.telemetry.otlp`"],
   [["config", "mcp"], isObject, "`sessionIdleTtl` next to `targets`"],
   [["config", "database"], isObject, "`config.history`"],
-  [["llm", "providers"], Array.isArray, "`provider` and `params` of each model"],
+  [["llm", "providers"], Array.isArray, "`providers`, with only `name`, `provider`, and `params`,"],
   [["llm", "virtualModels"], (value) => /\bllmRequest\b/.test(JSON.stringify(value)), "`json(request.body)`"],
 ];
 /** These policies have other names here. */

@@ -54,7 +54,6 @@ const files: [text: string, field: string, said: RegExp][] = [
   [inPolicies("backendAuth: { key: { value: x } }"), "value", /write the text of `value` as `key` itself/],
   [inTarget('stdio: "npx -y x"'), "stdio", /expected an object, found a string: write `cmd` and `args`/],
   ["routeGroups: []", "routeGroups", /^unknown field: not supported here$/],
-  ["llm: { models: [], providers: [] }", "providers", /not supported here; write `provider` and `params` in each/],
   [
     inModel("params: { azureProjectName: x }"),
     "azureProjectName",

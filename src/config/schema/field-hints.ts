@@ -135,7 +135,6 @@ export const FOREIGN_WORDS: readonly ForeignWord[] = [
   ...write(["keepFailed"], ["otlpEndpoint", "randomSampling"], "`telemetry.otlp` below `config`"),
   ...write(PROCESS, ["modelCatalog"], "`modelCatalog` below `llm` or `ai`"),
   ...write(["targets", "prefixMode"], ["sessionTtl"], "`sessionIdleTtl`"),
-  ...unsupported(["providers"], "write `provider` and `params` in each entry of `models`"),
   ...unsupported(["azureProjectName"], "Azure is reached by `azureResourceName`"),
   ...unsupported(["a2a"], "write a backend `a2a`"),
   ...unsupported(["tlsRoutes", "routeGroups", "workloads"]),

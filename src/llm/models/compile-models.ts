@@ -16,13 +16,23 @@ import {
   type ModelTable,
   type TargetGroup,
 } from "./model-table.ts";
-import type { AiConfig, ModelConfig, ProviderConfig, VirtualModelConfig } from "./schema.ts";
+import type {
+  AiConfig,
+  ModelConfig,
+  ProviderConfig,
+  SharedProviderConfig,
+  VirtualModelConfig,
+  WrittenModelConfig,
+} from "./schema.ts";
 import { openTarget, type Target, type TargetOptions } from "./target.ts";
 
 export function compileModels(config: AiConfig, env: BackendEnv): ModelTable {
   const { initial, max, maxRetryAfter, allowedFailures } = config.cooldown;
   const cooldown = { allowedFailures, initialMs: initial, maxMs: max, maxRetryAfterMs: maxRetryAfter };
-  if (config.models) return fromModels(config.models, config.virtualModels ?? [], cooldown, env);
+  if (config.models) {
+    const models = config.models.map((model) => withProvider(model, config.providers ?? []));
+    return fromModels(models, config.virtualModels ?? [], cooldown, env);
+  }
   if (config.virtualModels) throw new Error("`virtualModels` needs `models`");
   if (config.groups) {
     const groups = config.groups.map(({ providers }, i) => ({
@@ -47,6 +57,15 @@ export function compileModels(config: AiConfig, env: BackendEnv): ModelTable {
     env,
   );
   return createModelTable([{ name: "*", aliases: [], isPublic: true, groups: [single(target, undefined)] }], false);
+}
+
+/** Replaces a reference by the shared provider. The model's own parameters take precedence. */
+function withProvider(model: WrittenModelConfig, shared: readonly SharedProviderConfig[]): ModelConfig {
+  const { provider, params } = model;
+  if (typeof provider === "string" || provider.reference === undefined) return { ...model, provider };
+  const found = shared.find(({ name }) => name === provider.reference);
+  if (found === undefined) throw new Error(`no entry in \`providers\` is named ${JSON.stringify(provider.reference)}`);
+  return { ...model, provider: found.provider, params: { ...found.params, ...params } };
 }
 
 function targetOverrides(config: {

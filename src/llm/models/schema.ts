@@ -2,12 +2,14 @@
  * Defines the configuration schema of `ai` and of the top-level section `llm`.
  */
 import { z } from "zod";
+import { suggestion } from "../../cel/values/nearest-name.ts";
 import {
   celSource,
   duration,
   exactlyOneOf,
   filePath,
   markAddress,
+  markExactlyOne,
   markLocal,
   secret,
   serverUrl,
@@ -173,6 +175,54 @@ const modelPattern = z
   .max(256)
   .refine((name) => name.split("*").length <= 2, "at most one * is allowed");
 
+const modelParams = z
+  .strictObject({
+    model: z
+      .string()
+      .min(1)
+      .max(256)
+      .optional()
+      .describe(
+        "The provider's name for the model. `*` is replaced by the text that matched the `*` in `name`. Default: the requested name.",
+      ),
+    apiKey: apiKeySchema.describe(
+      "The provider's key, `{file}`, `{passthrough: {}}`, `{aws}`, `{google}` or `{azure}` as under `ai.auth`.",
+    ),
+    baseUrl: serverUrl().optional().describe("The base URL of the provider's API."),
+    ...overrides,
+    awsRegion: region.optional().describe("For bedrock."),
+    awsAccessKeyId: z.string().min(1).optional().describe("For bedrock."),
+    awsSecretAccessKey: secret().optional().describe("For bedrock."),
+    awsSessionToken: secret().optional().describe("For bedrock: the session token of temporary credentials."),
+    vertexRegion: region.optional().describe("For vertex."),
+    vertexProject: z.string().min(1).optional().describe("For vertex."),
+    azureResourceName: z.string().min(1).optional().describe("For azure."),
+    azureResourceType: z.enum(["openAI", "foundry"]).optional().describe("For azure."),
+    azureApiVersion: z.string().min(1).optional().describe("For azure."),
+  })
+  .default({})
+  .describe("Connection settings of the provider.");
+
+const sharedProviderSchema = z.strictObject({
+  name: z.string().min(1).max(256).describe("The name that models refer to."),
+  provider: z
+    .union([providerName, providerSchema])
+    .describe("A provider's name, or the object as under `ai.provider`."),
+  params: modelParams,
+});
+
+const REFERENCE = {
+  reference: z
+    .string()
+    .min(1)
+    .optional()
+    .describe("The name of an entry in `providers`. The model's own `params` take precedence over those of the entry."),
+};
+const modelProvider = exactlyOneOf(z.strictObject({ ...PROVIDERS, ...REFERENCE }), [
+  ...Object.keys(PROVIDERS),
+  ...Object.keys(REFERENCE),
+]);
+
 export const modelSchema = z.strictObject({
   name: modelPattern.describe(
     "The model name that clients request: a name, `prefix*`, `*suffix`, or `*`. The first match is used. Entries with the same name share the calls.",
@@ -189,35 +239,9 @@ export const modelSchema = z.strictObject({
     .default("public")
     .describe("`internal`: clients cannot request the model; only virtual models use it. Default: public."),
   provider: z
-    .union([providerName, providerSchema])
-    .describe("A provider's name, or the object as under `ai.provider`."),
-  params: z
-    .strictObject({
-      model: z
-        .string()
-        .min(1)
-        .max(256)
-        .optional()
-        .describe(
-          "The provider's name for the model. `*` is replaced by the text that matched the `*` in `name`. Default: the requested name.",
-        ),
-      apiKey: apiKeySchema.describe(
-        "The provider's key, `{file}`, `{passthrough: {}}`, `{aws}`, `{google}` or `{azure}` as under `ai.auth`.",
-      ),
-      baseUrl: serverUrl().optional().describe("The base URL of the provider's API."),
-      ...overrides,
-      awsRegion: region.optional().describe("For bedrock."),
-      awsAccessKeyId: z.string().min(1).optional().describe("For bedrock."),
-      awsSecretAccessKey: secret().optional().describe("For bedrock."),
-      awsSessionToken: secret().optional().describe("For bedrock: the session token of temporary credentials."),
-      vertexRegion: region.optional().describe("For vertex."),
-      vertexProject: z.string().min(1).optional().describe("For vertex."),
-      azureResourceName: z.string().min(1).optional().describe("For azure."),
-      azureResourceType: z.enum(["openAI", "foundry"]).optional().describe("For azure."),
-      azureApiVersion: z.string().min(1).optional().describe("For azure."),
-    })
-    .default({})
-    .describe("Connection settings of the provider."),
+    .union([providerName, modelProvider])
+    .describe("A provider's name, the object as under `ai.provider`, or `{reference}` to an entry in `providers`."),
+  params: modelParams,
 });
 
 const targetModel = z.string().min(1).max(256).describe("The name of an entry in `models`.");
@@ -318,8 +342,10 @@ const cache = z
 export const DEFAULT_MAX_BODY_BYTES = 32 * 1024 * 1024;
 export const DEFAULT_MAX_TREE_BYTES = 2 * 1024 * 1024;
 
+const LAYOUTS = ["provider", "groups", "models"];
+
 function createAiSchema<Model extends z.ZodType, Virtual extends z.ZodType>(modelOf: Model, virtualModelOf: Virtual) {
-  return exactlyOneOf(
+  const schema = exactlyOneOf(
     z.strictObject({
       name: z.string().min(1).optional().describe("The name in logs and dumps."),
       provider: providerSchema.optional().describe("The provider. Set exactly one."),
@@ -340,6 +366,10 @@ function createAiSchema<Model extends z.ZodType, Virtual extends z.ZodType>(mode
           "Groups of providers in order of priority. If all providers of a group fail, the next group is tried.",
         ),
       models: z.array(modelOf).min(1).optional().describe("Models by name, each with its provider."),
+      providers: z
+        .array(sharedProviderSchema)
+        .optional()
+        .describe("Providers with their settings, which several `models` can share with `provider: {reference}`."),
       virtualModels: z.array(virtualModelOf).optional().describe("Model names that route to one of several `models`."),
       failoverOn,
       cooldown,
@@ -372,8 +402,37 @@ function createAiSchema<Model extends z.ZodType, Virtual extends z.ZodType>(mode
           "The maximum size of a request that is translated or edited, not counting encoded images. Larger requests get 413. Default: 2 MiB.",
         ),
     }),
-    ["provider", "groups", "models"],
+    LAYOUTS,
   );
+  const checked = schema.superRefine((value, context) => {
+    for (const { path, message } of referenceProblems(value as SharedProviders))
+      context.addIssue({ code: "custom", path, message });
+  });
+  return markExactlyOne(checked, LAYOUTS);
+}
+
+interface SharedProviders {
+  readonly providers?: readonly { readonly name: string }[];
+  readonly models?: readonly { readonly provider: unknown }[];
+}
+
+function referenceProblems({
+  providers = [],
+  models,
+}: SharedProviders): { path: (string | number)[]; message: string }[] {
+  const names = providers.map(({ name }) => name);
+  const twice = names.flatMap((name, i) =>
+    names.indexOf(name) === i ? [] : [{ path: ["providers", i, "name"], message: `the name "${name}" is used twice` }],
+  );
+  if (models === undefined && providers.length > 0)
+    return [...twice, { path: ["providers"], message: "only entries of `models` refer to `providers`" }];
+  const unknown = (models ?? []).flatMap(({ provider }, i) => {
+    const reference = (provider as { readonly reference?: string }).reference;
+    if (reference === undefined || names.includes(reference)) return [];
+    const message = `no entry in \`providers\` is named "${reference}"${suggestion(reference, names)}`;
+    return [{ path: ["models", i, "provider", "reference"], message }];
+  });
+  return [...twice, ...unknown];
 }
 
 export const aiSchema = createAiSchema(modelSchema, virtualModelSchema);
@@ -388,10 +447,15 @@ export function aiSchemaWith(policies: z.ZodType<Readonly<Record<string, unknown
 interface Policed {
   readonly policies?: Readonly<Record<string, unknown>> | undefined;
 }
-export type ModelConfig = z.output<typeof modelSchema> & Policed;
+/** A model whose provider is not a reference. */
+export type ModelConfig = Omit<z.output<typeof modelSchema>, "provider"> &
+  Pick<z.output<typeof sharedProviderSchema>, "provider"> &
+  Policed;
+export type WrittenModelConfig = z.output<typeof modelSchema> & Policed;
+export type SharedProviderConfig = z.output<typeof sharedProviderSchema>;
 export type VirtualModelConfig = z.output<typeof virtualModelSchema> & Policed;
 export type AiConfig = Omit<z.output<typeof aiSchema>, "models" | "virtualModels"> & {
-  readonly models?: readonly ModelConfig[] | undefined;
+  readonly models?: readonly WrittenModelConfig[] | undefined;
   readonly virtualModels?: readonly VirtualModelConfig[] | undefined;
 };
 export type ProviderConfig = z.output<typeof providerSchema>;
