@@ -82,6 +82,8 @@ async function main(): Promise<void> {
   // V8 would otherwise allocate per-request objects in the old generation, where they retain whole requests until the
   // next full collection (ADR 11).
   setFlagsFromString("--no-allocation-site-pretenuring");
+  const { enableCompileCache } = await import("./compile-cache.ts");
+  enableCompileCache();
   const { run } = await import("./run.ts");
   process.exitCode = await run({
     files: flags.file,

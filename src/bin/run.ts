@@ -25,6 +25,7 @@ import { restrictNetworks } from "../http/local-address.ts";
 import { openLogOutput } from "../observe/log/log-output.ts";
 import { describeDefect } from "../observe/log/unexpected-errors.ts";
 import { type ClusterFlags, clusterConfig, followedCluster } from "./cluster.ts";
+import { flushCompileCache } from "./compile-cache.ts";
 import { demoProgram } from "./demo-program.ts";
 
 const LAST_LINES_MS = 1_000;
@@ -159,6 +160,7 @@ async function serve(
     output.flushSync();
     print(1, firstSteps(app, isDefault, isNpmStart(common.environment) ? "npm start --" : "gateway"));
   }
+  flushCompileCache();
   await app.stopped;
   // A stalled reader must not delay the exit.
   await Promise.race([output.flushed(), wait(systemClock, LAST_LINES_MS)]);
