@@ -113,8 +113,7 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
     store: services.store,
     limits: services.limits,
     sockets: () => handedSockets(options.sources, settings, listeners.ports(), admin.ports),
-    // Sockets of worker threads cannot be handed over.
-    start: pool === undefined ? options.startSuccessor : undefined,
+    start: options.startSuccessor,
     reopenStore: () => openConfiguredStore(services.store, config),
     isShuttingDown: () => shutdown.hasBegun,
     leave() {
@@ -127,9 +126,12 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
   });
   shutdown.at("listeners", async (drainMs) => {
     const untilMs = clock.monotonicMs() + drainMs;
-    await listeners.close(drainMs, lingerMs);
-    // The new process forwards the retries of these calls.
-    if (isUpgraded) await suspendedCallsEnded(reloads.running().topology, clock, untilMs);
+    if (pool) await pool.close(drainMs, lingerMs, isUpgraded);
+    else {
+      await listeners.close(drainMs, lingerMs);
+      // The new process forwards the retries of these calls.
+      if (isUpgraded) await suspendedCallsEnded(reloads.running().topology, clock, untilMs);
+    }
     upgrade.allRequestsEnded();
   });
 
@@ -147,7 +149,7 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
   await predecessor?.takeBuckets(services.limits);
   await listeners.apply(config.topology);
   for (const { fd, name, port } of inherited.unused()) logger.warn("inherited socket is not used", { fd, name, port });
-  handed.closeUnused(inherited.unused());
+  handed.closeUnused(inherited);
   first.serves();
   for (const warning of config.warnings) logger.for("config").warn(warning);
   if (adminUrl !== undefined) logger.for("admin").info("admin interface", { ui: `${adminUrl}${ADMIN_PATHS.ui}` });

@@ -20,12 +20,12 @@ import { logFilter, type Services } from "./services.ts";
 import type { Shutdown } from "./shutdown.ts";
 import { StartError } from "./start-error.ts";
 import { loadForThreads, type ThreadedLoad } from "./threads/load-for-threads.ts";
-import { createHandedSockets } from "./upgrade/handed-sockets.ts";
+import { createHandedSockets, type HandedSockets } from "./upgrade/handed-sockets.ts";
 import type { Predecessor } from "./upgrade/predecessor.ts";
 
 export interface StartLoad extends ThreadedLoad {
   readonly sources: Sources;
-  readonly handed: ReturnType<typeof createHandedSockets>;
+  readonly handed: HandedSockets;
   readonly inherited: InheritedSockets;
 }
 
@@ -38,12 +38,10 @@ export async function loadAtStart(
   const { logging, resources, store, signingKey } = services;
   const sources = openSources(options.sources, options.readStdin);
   const handed = createHandedSockets(options.predecessor?.sockets ?? []);
-  const inherited = createInheritedSockets([
-    ...inheritedSockets(options.environment, process.pid),
-    ...handed.forListeners,
-  ]);
-  const isActivated = inherited.unused().length > 0;
-  const loaded = loadForThreads(options, services, sources, ui.source, isActivated);
+  const activated = inheritedSockets(options.environment, process.pid);
+  const loaded = loadForThreads(options, services, sources, ui.source, activated.length > 0, handed);
+  // With several threads, the pool passes the sockets to its threads.
+  const inherited = createInheritedSockets([...activated, ...(loaded.threads === 1 ? handed.forListeners : [])]);
   const { first } = loaded;
   shutdown.at("resources", first.discard);
   shutdown.at("resources", resources.closeAll);

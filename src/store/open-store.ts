@@ -40,6 +40,8 @@ export interface ConfigurableStore extends Store {
   setServed(isServed: boolean): void;
   /** Connects the processes of an upgrade. A store with its own bus does not use it. */
   readonly processBus: ProcessBus;
+  /** Contains 1 while `isShared` is true. Worker threads read it. */
+  readonly sharedFlag: SharedArrayBuffer;
 }
 
 type Operation = "get" | "set" | "delete" | "replace" | "add" | "list" | "sync";
@@ -49,6 +51,9 @@ export function createConfigurableStore(env: StoreEnv): ConfigurableStore {
   let inner: Store | undefined;
   let isServed = false;
   const processBus = createProcessBus();
+  const sharedFlag = new SharedArrayBuffer(4);
+  const isShared = (): boolean => isServed || inner?.isShared === true;
+  const updateFlag = (): void => void Atomics.store(new Int32Array(sharedFlag), 0, isShared() ? 1 : 0);
   let stopReclaiming: () => void = () => undefined;
   const outcomes = metrics.counter("gateway_store_operations_total", "Operations of the store by outcome.", [
     "operation",
@@ -84,14 +89,17 @@ export function createConfigurableStore(env: StoreEnv): ConfigurableStore {
       return inner?.bus ?? processBus;
     },
     get isShared() {
-      return isServed || inner?.isShared === true;
+      return isShared();
     },
     processBus,
+    sharedFlag,
     setServed(isNowServed) {
       isServed = isNowServed;
+      updateFlag();
     },
     async open(settings) {
       inner = await openStore(settings, env);
+      updateFlag();
       stopReclaiming();
       stopReclaiming = env.memory.onShortage("cache", { reclaim: () => inner?.dropCache?.() === true });
       metrics.gauge("gateway_store_up", "1 while the store can be used, 0 while it is degraded.", () => [
@@ -101,6 +109,7 @@ export function createConfigurableStore(env: StoreEnv): ConfigurableStore {
     switchTo(store) {
       const before = inner;
       inner = store;
+      updateFlag();
       return before;
     },
     get: (key) => measured("get", (store) => store.get(key)),

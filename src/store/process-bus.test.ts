@@ -39,3 +39,35 @@ test("messages to a process that has ended have no receivers", async () => {
   assert.equal(await sent, 0);
   assert.equal(bus.hasPeers, false);
 });
+
+test("a main thread relays messages between its threads and the other process, while there is one", async () => {
+  const [thread, main, otherMain, otherThread] = [0, 1, 2, 3].map(createProcessBus) as [
+    ProcessBus,
+    ProcessBus,
+    ProcessBus,
+    ProcessBus,
+  ];
+  let isActive = false;
+  const join = (one: ProcessBus, other: ProcessBus): void => {
+    const here: BusPeer = one.connect(
+      (message) => there.received(message),
+      () => isActive,
+    );
+    const there: BusPeer = other.connect(
+      (message) => here.received(message),
+      () => isActive,
+    );
+  };
+  join(thread, main);
+  join(otherThread, otherMain);
+  const received: string[] = [];
+  otherThread.listen("a", (text) => received.push(text));
+  assert.deepEqual([thread.hasPeers, main.hasPeers, await thread.publish("a", "lost")], [false, false, 0]);
+  isActive = true;
+  const link = connected(main, otherMain);
+  assert.equal(await thread.publish("a", "x"), 1);
+  assert.equal(await thread.publish("b", "y"), 0);
+  link.close();
+  assert.equal(await thread.publish("a", "z"), 0);
+  assert.deepEqual(received, ["x"]);
+});

@@ -1,6 +1,6 @@
 /**
  * Sends messages between the processes of an in-place upgrade over the channel between them. Without another process,
- * nothing is sent.
+ * nothing is sent. The main thread relays messages between its worker threads and the other process.
  */
 import type { Bus, BusChannel } from "./store.ts";
 
@@ -14,7 +14,8 @@ export interface BusPeer {
 }
 
 export interface ProcessBus extends Bus {
-  connect(send: (message: BusMessage) => void): BusPeer;
+  /** While `isActive` returns false, nothing is sent to the peer. */
+  connect(send: (message: BusMessage) => void, isActive?: () => boolean): BusPeer;
 }
 
 type Receiver = (text: string) => void;
@@ -32,14 +33,17 @@ export function createProcessBus(): ProcessBus {
     return 1;
   }
 
+  async function publish(channel: string, text: string, sender?: Peer): Promise<number> {
+    const others = [...peers].filter((peer) => peer !== sender && peer.isActive());
+    const counts = await Promise.all(others.map((peer) => peer.publish(channel, text)));
+    return counts.reduce((sum, count) => sum + count, 0);
+  }
+
   return {
     get hasPeers() {
-      return peers.size > 0;
+      return [...peers].some((peer) => peer.isActive());
     },
-    async publish(channel, text) {
-      const counts = await Promise.all([...peers].map((peer) => peer.publish(channel, text)));
-      return counts.reduce((sum, count) => sum + count, 0);
-    },
+    publish: (channel, text) => publish(channel, text),
     listen(channel, receive): BusChannel {
       const listening = receivers.get(channel) ?? new Set();
       receivers.set(channel, listening);
@@ -52,8 +56,10 @@ export function createProcessBus(): ProcessBus {
         },
       };
     },
-    connect(send) {
-      const peer = new Peer(send, deliver, () => peers.delete(peer));
+    connect(send, isActive = () => true) {
+      const receive = async (channel: string, text: string): Promise<number> =>
+        deliver(channel, text) + (await publish(channel, text, peer));
+      const peer = new Peer(send, isActive, receive, () => peers.delete(peer));
       peers.add(peer);
       return peer;
     },
@@ -61,19 +67,22 @@ export function createProcessBus(): ProcessBus {
 }
 
 class Peer implements BusPeer {
+  readonly isActive: () => boolean;
   readonly #send: (message: BusMessage) => void;
-  readonly #deliver: (channel: string, text: string) => number;
+  readonly #receive: (channel: string, text: string) => Promise<number>;
   readonly #closed: () => void;
   readonly #waiting = new Map<number, (receivers: number) => void>();
   #nextId = 1;
 
   constructor(
     send: (message: BusMessage) => void,
-    deliver: (channel: string, text: string) => number,
+    isActive: () => boolean,
+    receive: (channel: string, text: string) => Promise<number>,
     closed: () => void,
   ) {
     this.#send = send;
-    this.#deliver = deliver;
+    this.isActive = isActive;
+    this.#receive = receive;
     this.#closed = closed;
   }
 
@@ -88,7 +97,9 @@ class Peer implements BusPeer {
   received(message: BusMessage): void {
     const { id } = message;
     if (message.type === "bus message")
-      this.#send({ type: "bus receipt", id, receivers: this.#deliver(message.channel, message.text) });
+      void this.#receive(message.channel, message.text).then((count) =>
+        this.#send({ type: "bus receipt", id, receivers: count }),
+      );
     else {
       this.#waiting.get(id)?.(message.receivers);
       this.#waiting.delete(id);

@@ -38,12 +38,18 @@ interface Waiting {
   timer: Timer;
 }
 
-/** `isShort` returns true if the owner is too low on memory to accept entries that are not protected. */
+export interface RemoteStoreState {
+  /** Returns true if the owner is too low on memory to accept entries that are not protected. */
+  isShort?(): boolean;
+  /** Returns true while several processes use the store. */
+  isShared?(): boolean;
+}
+
 export function createRemoteStore(
   kind: StoreKind,
   clock: Clock,
   send: (question: StoreRequest) => void,
-  isShort: () => boolean = () => false,
+  { isShort = () => false, isShared = () => false }: RemoteStoreState = {},
 ): RemoteStore {
   const waiting = new Map<number, Waiting>();
   let nextId = 1;
@@ -84,6 +90,9 @@ export function createRemoteStore(
 
   return {
     kind,
+    get isShared() {
+      return isShared();
+    },
     get: (key) => ask<string | null>("get", [key]).then((value) => value ?? undefined),
     set: (key, value, options) => write("set", key, value, [key, value, options]),
     delete: (key) => ask("delete", [key]),

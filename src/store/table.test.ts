@@ -97,12 +97,8 @@ test("a journal of a process with more memory is loaded within the limits, with 
 test("a thread sends no entries that can be rejected while the main thread is short of memory or behind [R54]", async () => {
   const sent: StoreRequest[] = [];
   let isShort = false;
-  const store = createRemoteStore(
-    "memory",
-    fakeClock(),
-    (question) => sent.push(question),
-    () => isShort,
-  );
+  const send = (question: StoreRequest): void => void sent.push(question);
+  const store = createRemoteStore("memory", fakeClock(), send, { isShort: () => isShort });
   const large = value(3 * 1024 * 1024);
   const waiting = [store.set("llm-cache/1", large), store.set("llm-cache/2", large)];
   await assert.rejects(store.set("mcp-sessions/3", large), /too many values wait/);

@@ -15,16 +15,22 @@ import { LEGACY_HEADERS, type OpenStream, type RawClient, rawClient } from "../s
 import { stdioFixture } from "../support/mcp/fixture.ts";
 import { modernPost, modernRequest } from "../support/mcp/modern-client.ts";
 import { skipWithoutRedis, startRedis } from "../support/store/redis-server.ts";
+import { BUNDLE, threadingNode } from "../support/threaded-gateway.ts";
 
 const skip = process.platform !== "linux" && "sockets are handed over on Linux only";
+const skipWithoutThreads = threadingNode() === undefined && "needs Node 22.12 or the package node-linux-<arch>";
 const METHODS = ["elicitation/create", "sampling/createMessage", "roots/list"] as const;
 const CLIENTS = Number(process.env.UPGRADE_CLIENTS ?? 6);
 
-for (const store of ["memory", "folder", "redis"]) {
-  const options = { skip: skip || (store === "redis" && skipWithoutRedis) };
+const newer = threadingNode();
+const VARIANTS = [1, 2].flatMap((threads) => ["memory", "folder", "redis"].map((store) => [store, threads] as const));
 
-  test(`${store} store: responses to server requests survive an upgrade`, options, async (t) => {
-    const { url, upgrade } = await start(t, store);
+for (const [store, threads] of VARIANTS) {
+  const options = { skip: skip || (store === "redis" && skipWithoutRedis) || (threads > 1 && skipWithoutThreads) };
+  const named = threads === 1 ? `${store} store` : `${store} store, ${threads} threads`;
+
+  test(`${named}: responses to server requests survive an upgrade`, options, async (t) => {
+    const { url, upgrade } = await start(t, store, threads);
     const waiting = await Promise.all(
       Array.from({ length: CLIENTS }, (_, i) => askedClient(url, METHODS[i % METHODS.length] as string)),
     );
@@ -38,8 +44,8 @@ for (const store of ["memory", "folder", "redis"]) {
     }
   });
 
-  test(`${store} store: a call of the old process can be cancelled`, options, async (t) => {
-    const { url, upgrade, cancelledFile } = await start(t, store);
+  test(`${named}: a call of the old process can be cancelled`, options, async (t) => {
+    const { url, upgrade, cancelledFile } = await start(t, store, threads);
     const { client, stream } = await askedClient(url, "elicitation/create");
     await upgrade();
     const cancel = { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: 1 } };
@@ -48,8 +54,8 @@ for (const store of ["memory", "folder", "redis"]) {
     stream.close();
   });
 
-  test(`${store} store: a 2026-07-28 client retries a call after an upgrade`, options, async (t) => {
-    const { url, upgrade } = await start(t, store);
+  test(`${named}: a 2026-07-28 client retries a call after an upgrade`, options, async (t) => {
+    const { url, upgrade } = await start(t, store, threads);
     const capabilities = { sampling: {} };
     const ask = { name: "ask", arguments: {} };
     const { message } = await modernPost(url, "tools/call", ask, { capabilities });
@@ -71,7 +77,7 @@ interface Started {
   upgrade(): Promise<void>;
 }
 
-async function start(t: TestContext, store: string): Promise<Started> {
+async function start(t: TestContext, store: string, threads: number): Promise<Started> {
   const folder = mkdtempSync(join(tmpdir(), "upgrade-questions-"));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   const redis = store === "redis" ? await startRedis() : undefined;
@@ -85,6 +91,7 @@ async function start(t: TestContext, store: string): Promise<Started> {
   const cancelledFile = join(folder, "cancelled");
   const config = {
     config: {
+      workers: threads,
       adminAddr: "127.0.0.1:0",
       logging: { level: "info,access=off" },
       drainTimeout: "2m",
@@ -101,7 +108,8 @@ async function start(t: TestContext, store: string): Promise<Started> {
     ],
   };
   writeFileSync(file, JSON.stringify(config));
-  const gateway = startGatewayProcess(t, ["-f", file]);
+  const command = threads === 1 ? {} : { command: [newer ?? "", BUNDLE] };
+  const gateway = startGatewayProcess(t, ["-f", file], command);
   const url = `http://127.0.0.1:${await gateway.port()}/mcp`;
   const adminUrl = await gateway.adminUrl();
   return {

@@ -13,7 +13,7 @@ import { configFile } from "./config-file.ts";
 import { type GatewayProcess, startGatewayProcess } from "./gateway-process.ts";
 
 const require = createRequire(import.meta.url);
-const BUNDLE = join(process.cwd(), "dist", "gateway.js");
+export const BUNDLE = join(process.cwd(), "dist", "gateway.js");
 const KILL = fileURLToPath(new URL("./kill-thread.js", import.meta.url));
 
 /** Each thread loads the whole program: on a busy machine that takes its time. */

@@ -17,6 +17,7 @@ import type { LogOutput } from "../../observe/log/log-output.ts";
 import type { OpenAuditFile } from "../audit.ts";
 import { type ConfigLoader, createConfigLoader, type FirstLoad } from "../config-loader.ts";
 import type { Services } from "../services.ts";
+import type { HandedSockets } from "../upgrade/handed-sockets.ts";
 import type { ThreadData } from "./messages.ts";
 import { openThreadPool, type ThreadPool } from "./thread-pool.ts";
 
@@ -57,12 +58,18 @@ export function loadForThreads(
   sources: Sources,
   uiSource: UiSource,
   hasInheritedSockets: boolean,
+  handed: HandedSockets,
 ): ThreadedLoad {
   const startThread = options.cluster ? undefined : options.startThread;
   let memory: OwnedSharedMemory | undefined;
   const loader = createConfigLoader(services, sources, uiSource, () => memory, options.cluster);
   const single = loader.first();
-  const around = surroundings({ canStart: startThread !== undefined, hasInheritedSockets });
+  const around = surroundings({
+    isCluster: options.cluster !== undefined,
+    canStart: options.startThread !== undefined,
+    hasInheritedSockets,
+    previousThreads: handed.threads,
+  });
   const { count, warning, note } = threadCount(single.config.process, around);
   if (warning !== undefined) services.logger.warn(warning);
   if (note !== undefined) services.logger.info(note);
@@ -85,6 +92,7 @@ export function loadForThreads(
         output: options.output,
         memory: shared,
         store,
+        sockets: handed.forListeners,
         budget,
         data: {
           environment,
@@ -109,10 +117,16 @@ export interface Surroundings {
   readonly platform: string;
   readonly node: string;
   readonly cores: number;
-  /** False in the single executable and with a cluster. */
+  readonly isCluster: boolean;
+  /** False in the single executable. */
   readonly canStart: boolean;
   /** A service manager opens only one socket per address, and each thread would need one. */
   readonly hasInheritedSockets: boolean;
+  /**
+   * The number of threads of the previous process in an upgrade, or 0. Each of its sockets needs a thread, and no other
+   * socket can share the port of a process with one thread.
+   */
+  readonly previousThreads: number;
 }
 
 export interface ThreadCount {
@@ -123,15 +137,21 @@ export interface ThreadCount {
   readonly note?: string;
 }
 
-export function surroundings(rest: Pick<Surroundings, "canStart" | "hasInheritedSockets">): Surroundings {
+export function surroundings(rest: Omit<Surroundings, "platform" | "node" | "cores">): Surroundings {
   const { platform, versions } = process;
   return { platform, node: versions.node, cores: availableParallelism(), ...rest };
 }
 
 export function threadCount({ workers }: Pick<WrittenProcess, "workers">, around: Surroundings): ThreadCount {
   const wanted = workers === "auto" ? around.cores : (workers ?? 1);
-  if (wanted === 1) return { count: 1 };
+  const { previousThreads } = around;
   const why = obstacle(around);
+  if (wanted === 1 && (why !== undefined || previousThreads <= 1)) return { count: 1 };
+  if (why === undefined && previousThreads > 0 && previousThreads !== wanted)
+    return {
+      count: previousThreads,
+      note: `an upgrade keeps the number of threads, ${previousThreads}; restart to use ${wanted}`,
+    };
   if (why === undefined) return { count: wanted };
   // `auto` accepts any number, so one thread is not worth a warning.
   return workers === "auto"
@@ -139,7 +159,8 @@ export function threadCount({ workers }: Pick<WrittenProcess, "workers">, around
     : { count: 1, warning: `config.workers is ${wanted}, but one thread serves: ${why}` };
 }
 
-function obstacle({ platform, node, canStart, hasInheritedSockets }: Surroundings): string | undefined {
+function obstacle({ platform, node, isCluster, canStart, hasInheritedSockets }: Surroundings): string | undefined {
+  if (isCluster) return "the data plane of a Kubernetes cluster has one thread";
   if (!canStart) return "the single executable has one thread; use the npm package";
   if (platform !== "linux") return "threads can share a port on Linux only";
   if (!canSharePorts(node)) return `threads can share a port with Node 22.12 or newer only, and this is ${node}`;

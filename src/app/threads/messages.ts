@@ -7,7 +7,9 @@ import type { SourceText } from "../../config/load/load.ts";
 import type { Environment } from "../../config/text/env.ts";
 import type { RowBatch } from "../../history/row-batch.ts";
 import type { MetricFamily } from "../../observe/log/metrics.ts";
+import type { BusMessage } from "../../store/process-bus.ts";
 import type { StoreRequest, StoreResponse } from "../../store/remote-store.ts";
+import type { HandedSocket } from "../upgrade/messages.ts";
 
 export interface ThreadData {
   /** Starts at 1. A replacement thread gets the number of the thread that it replaces. */
@@ -30,6 +32,10 @@ export interface ThreadData {
   readonly instanceId: string;
   /** Contains 1 while the main thread cannot write the audit file. Undefined without an audit file. */
   readonly auditFailing: SharedArrayBuffer | undefined;
+  /** Contains 1 while another process uses the main thread's store, during an upgrade. */
+  readonly storeShared: SharedArrayBuffer;
+  /** Sockets of the previous process. A replacement thread has none. */
+  readonly sockets: readonly HandedSocket[];
 }
 
 export interface Snapshot {
@@ -42,7 +48,8 @@ export type Order =
   /** Serves the prepared configuration. `ports` contains the listener ports that other threads use. */
   | { readonly kind: "commit"; readonly ports: ReadonlyMap<string, number> }
   | { readonly kind: "discard" }
-  | { readonly kind: "drain"; readonly drainMs: number; readonly lingerMs: number }
+  /** After an upgrade, calls that wait for their client count as requests in flight. */
+  | { readonly kind: "drain"; readonly drainMs: number; readonly lingerMs: number; readonly isUpgraded: boolean }
   /** Requests the thread's metrics. */
   | { readonly kind: "metrics" }
   /** Shuts the thread down after all threads have drained. */
@@ -53,7 +60,8 @@ export type ToThread =
   | { readonly kind: "admin"; readonly request: RemoteRequest; readonly port: MessagePort }
   /** Replaces an earlier port to the same thread. */
   | { readonly kind: "peer"; readonly thread: number; readonly port: MessagePort }
-  | { readonly kind: "store"; readonly answer: StoreResponse };
+  | { readonly kind: "store"; readonly answer: StoreResponse }
+  | { readonly kind: "bus"; readonly message: BusMessage };
 
 export interface Report {
   readonly problems?: readonly string[];
@@ -71,4 +79,6 @@ export type FromThread =
   | { readonly kind: "history"; readonly batch: RowBatch }
   /** The main thread holds the store unless it is Redis, so that all threads share it. */
   | { readonly kind: "store"; readonly question: StoreRequest }
+  /** The main thread relays messages to the other process of an upgrade. */
+  | { readonly kind: "bus"; readonly message: BusMessage }
   | { readonly kind: "admin"; readonly request: RemoteRequest; readonly port: MessagePort };

@@ -21,6 +21,7 @@ import type { ListenerEnv } from "../../pipeline/listen/listener-env.ts";
 import { createListeners, type Listeners, toServed } from "../../pipeline/listen/listeners.ts";
 import { trustedPeers } from "../../pipeline/listen/trusted-peers.ts";
 import type { Served } from "../../pipeline/phases/pipeline-env.ts";
+import type { BusPeer } from "../../store/process-bus.ts";
 import { createRemoteStore, type RemoteStore, type StoreRequest } from "../../store/remote-store.ts";
 import { createConfiguredAudit, remoteAuditFile } from "../audit.ts";
 import { fittingLimits, watchHeapAndLog } from "../capacity.ts";
@@ -30,7 +31,8 @@ import { createRequestRecords, historyRecorder, keepHistory, loadTelemetry, only
 import { operatorEndpoints } from "../operator-endpoints.ts";
 import { firstLoad } from "../reload.ts";
 import { logFilter, openServices } from "../services.ts";
-import { createShutdown, drainBackends } from "../shutdown.ts";
+import { createShutdown, drainBackends, suspendedCallsEnded } from "../shutdown.ts";
+import { createHandedSockets } from "../upgrade/handed-sockets.ts";
 import { createForwarding, type Forwarding } from "./forwarding.ts";
 import type { FromThread, Order, Report, Snapshot, ThreadData, ToThread } from "./messages.ts";
 
@@ -49,6 +51,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   const mainLevel = sharedHeapLevel(data.mainHeapLevel);
   const askMain = (question: StoreRequest): void => send({ kind: "store", question });
   let mainStore: RemoteStore | undefined;
+  let toMainBus: BusPeer | undefined;
   const startedMs = clock.monotonicMs();
   const shutdown = createShutdown(clock, logger);
   shutdown.at("outgoing", () => services.fetcher.close());
@@ -62,6 +65,8 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   let forwarding: Forwarding | undefined;
   let telemetry: Awaited<ReturnType<typeof loadTelemetry>>;
   const ids = createIdSource();
+  const handed = createHandedSockets(data.sockets);
+  const inherited = createInheritedSockets(handed.forListeners);
   /** Holds ports that arrive before this thread serves. Their messages stay queued. */
   const earlyPeers = new Map<number, MessagePort>();
   const ownEndpoints: AdminEndpoint[] = [];
@@ -121,6 +126,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     if (serving) serving.config = { ...config, process: serving.config.process };
     else serving = { config, listeners };
     generation.commit();
+    handed.closeUnused(inherited);
     return { ports: listeners.ports() };
   }
 
@@ -129,8 +135,11 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     // Only Redis accepts several connections. Any other store is open once, in the main thread.
     if (kind === "redis") await openConfiguredStore(services.store, config);
     else {
-      mainStore = createRemoteStore(kind, clock, askMain, () => mainLevel() !== "normal");
+      const shared = new Int32Array(data.storeShared);
+      const isShared = (): boolean => Atomics.load(shared, 0) === 1;
+      mainStore = createRemoteStore(kind, clock, askMain, { isShort: () => mainLevel() !== "normal", isShared });
       services.store.switchTo(mainStore);
+      toMainBus = services.store.processBus.connect((message) => send({ kind: "bus", message }), isShared);
     }
     shutdown.at("store", services.store.close);
     await services.signingKey.open(config.process.sessionKey ?? []);
@@ -201,7 +210,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
       forwardToThread: forwards.forwardToThread,
       metrics: services.metrics,
       tasks,
-      inherited: createInheritedSockets([]),
+      inherited,
       sharedPort: ({ name }) => ports.get(name),
     });
     forwarding = forwards;
@@ -218,6 +227,15 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     return listeners;
   }
 
+  async function drain({ drainMs, lingerMs, isUpgraded }: Extract<Order, { kind: "drain" }>): Promise<void> {
+    if (serving === undefined) return;
+    const { topology } = serving.config;
+    const untilMs = clock.monotonicMs() + drainMs;
+    drainBackends(topology);
+    await serving.listeners.close(drainMs, lingerMs);
+    if (isUpgraded) await suspendedCallsEnded(topology, clock, untilMs);
+  }
+
   async function execute(order: Order): Promise<Report> {
     switch (order.kind) {
       case "prepare":
@@ -228,8 +246,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
         discard();
         return {};
       case "drain":
-        if (serving) drainBackends(serving.config.topology);
-        await serving?.listeners.close(order.drainMs, order.lingerMs);
+        await drain(order);
         return {};
       case "metrics":
         return { metrics: services.metrics.collect() };
@@ -248,6 +265,10 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     if (message.kind === "peer") {
       if (forwarding) forwarding.connect(message.thread, message.port);
       else earlyPeers.set(message.thread, message.port);
+      return;
+    }
+    if (message.kind === "bus") {
+      toMainBus?.received(message.message);
       return;
     }
     if (message.kind === "store") {

@@ -20,8 +20,10 @@ import type { Logger } from "../../observe/log/logger.ts";
 import { cumulativeFamilies, mergeFamilies } from "../../observe/log/merge-families.ts";
 import type { MetricFamily } from "../../observe/log/metrics.ts";
 import { bindError, type Listeners } from "../../pipeline/listen/listeners.ts";
+import type { ConfigurableStore } from "../../store/open-store.ts";
+import type { BusMessage } from "../../store/process-bus.ts";
 import { type StoreRequest, type StoreResponse, serveStoreRequest } from "../../store/remote-store.ts";
-import type { Store } from "../../store/store.ts";
+import type { HandedSocket } from "../upgrade/messages.ts";
 import type { FromThread, Order, Report, Snapshot, ThreadData, ToThread } from "./messages.ts";
 
 /** A thread that repeatedly dies within this time after its start is replaced with exponential backoff. */
@@ -39,7 +41,9 @@ export interface ThreadPoolOptions {
   readonly logger: Logger;
   readonly output: LogOutput;
   readonly memory: OwnedSharedMemory;
-  readonly store: Store;
+  readonly store: ConfigurableStore;
+  /** Listening sockets of the previous process. */
+  readonly sockets: readonly HandedSocket[];
   readonly budget: MemoryBudget;
   readonly data: Pick<
     ThreadData,
@@ -56,6 +60,8 @@ export interface ThreadPoolOptions {
 
 export interface ThreadPool extends Listeners {
   readonly ask: RequestThreads;
+  /** After an upgrade, it also waits for MCP calls that wait for their client. */
+  close(limitMs: number, lingerMs?: number, isUpgraded?: boolean): Promise<void>;
   /** Returns the sums of all threads. They include the last known counters of threads that have ended. */
   metrics(): Promise<readonly MetricFamily[]>;
 }
@@ -83,7 +89,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
     return done;
   }
 
-  function open(number: number, shortLives: number): Thread {
+  function open(number: number, shortLives: number, sockets: readonly HandedSocket[] = []): Thread {
     const startedMs = clock.monotonicMs();
     const children = new SharedArrayBuffer(childRegistryBytes());
     const killChildren = (): void => void endListedChildren(children);
@@ -96,15 +102,23 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
       logFilter: parts.logFilter(),
       mainHeapLevel: parts.budget.sharedLevel,
       children,
+      storeShared: parts.store.sharedFlag,
+      sockets,
     };
+    const toBus = parts.store.processBus.connect(
+      (message) => thread.bus(message),
+      () => parts.store.isShared === true,
+    );
     const thread = openThread(parts.start(data), {
       log: (text) => parts.output.write(text),
       history: parts.history,
       audit: parts.audit,
       admin: (request, port) => void handleRemote(request, parts.endpoints(), port),
       store: (question) => serveStoreRequest(parts.store, question),
+      bus: (message) => toBus.received(message),
       ended(reason) {
         memory.died(number);
+        toBus.close();
         process.off("exit", killChildren);
         killChildren();
         if (running.get(number) === thread) running.delete(number);
@@ -161,7 +175,8 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
 
   async function start(): Promise<void> {
     for (const number of numbers) {
-      const thread = open(number, 0);
+      const sockets = parts.sockets.filter(({ thread = 1 }) => thread === number);
+      const thread = open(number, 0, sockets);
       for (const [other, peer] of running) connect(number, thread, other, peer);
       running.set(number, thread);
     }
@@ -169,7 +184,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
 
   async function apply({ listeners }: Topology): Promise<void> {
     if (isShuttingDown) throw new Error("the gateway is shutting down");
-    const known = new Set([...(serving?.ports.values() ?? [])]);
+    const known = new Set([...(serving?.ports.values() ?? []), ...parts.sockets.map(({ port }) => port)]);
     for (const listener of listeners) {
       if (listener.port === 0 || known.has(listener.port)) continue;
       await probePort(listener.address, listener.port).catch((error) => {
@@ -208,10 +223,10 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
     ports: () => serving?.ports ?? new Map(),
     active: () => ({ connections: 0, requests: 0 }),
     notServing: () => (running.size === 0 ? (serving?.listeners.map(({ name }) => name) ?? []) : []),
-    async close(limitMs, lingerMs = 0) {
+    async close(limitMs, lingerMs = 0, isUpgraded = false) {
       isShuttingDown = true;
       // Threads forward requests to each other, so all of them drain before one shuts down.
-      await stopAll({ kind: "drain", drainMs: limitMs, lingerMs }, limitMs);
+      await stopAll({ kind: "drain", drainMs: limitMs, lingerMs, isUpgraded }, limitMs);
       await stopAll({ kind: "end" }, 0);
       await Promise.all([...running.values()].map((thread) => thread.terminate()));
     },
@@ -272,6 +287,7 @@ export interface ThreadHandlers {
   audit(line: string): void;
   admin(request: RemoteRequest, port: MessagePort): void;
   store(question: StoreRequest): Promise<StoreResponse>;
+  bus(message: BusMessage): void;
   ended(reason: string): void;
 }
 
@@ -279,6 +295,7 @@ export interface Thread {
   order(order: Order): Promise<Report>;
   admin(request: RemoteRequest, port: MessagePort): void;
   connect(thread: number, port: MessagePort): void;
+  bus(message: BusMessage): void;
   terminate(): Promise<void>;
 }
 
@@ -293,6 +310,7 @@ export function openThread(worker: Worker, handlers: ThreadHandlers): Thread {
     else if (message.kind === "history") handlers.history(message.batch);
     else if (message.kind === "audit") handlers.audit(message.line);
     else if (message.kind === "admin") handlers.admin(message.request, message.port);
+    else if (message.kind === "bus") handlers.bus(message.message);
     else if (message.kind === "store")
       void handlers
         .store(message.question)
@@ -330,6 +348,7 @@ export function openThread(worker: Worker, handlers: ThreadHandlers): Thread {
       if (endedWith === undefined) worker.postMessage({ kind: "peer", thread, port } satisfies ToThread, [port]);
       else port.close();
     },
+    bus: (message) => worker.postMessage({ kind: "bus", message } satisfies ToThread),
     async terminate() {
       await worker.terminate();
     },

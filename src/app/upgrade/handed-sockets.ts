@@ -5,7 +5,7 @@
 import { closeSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import type { SourceList } from "../../config/load/load.ts";
 import type { WrittenProcess } from "../../config/schema/schema.ts";
-import type { InheritedSocket } from "../../pipeline/listen/inherited-sockets.ts";
+import type { InheritedSockets } from "../../pipeline/listen/inherited-sockets.ts";
 import type { HandedSocket } from "./messages.ts";
 
 const LISTENING = "0A";
@@ -14,6 +14,8 @@ export interface ListeningSocket {
   readonly fd: number;
   readonly port: number;
   readonly family: 4 | 6;
+  /** Distinguishes the sockets that several threads opened for the same address. */
+  readonly thread: number;
 }
 
 /** Throws if `/proc` is not available. */
@@ -23,11 +25,17 @@ export function listeningSockets(): ListeningSocket[] {
     const inode = inodeOf(name);
     if (inode !== undefined && !open.has(inode)) open.set(inode, Number(name));
   }
+  const counts = new Map<string, number>();
   return ([4, 6] as const).flatMap((family) =>
-    listeningInodes(readFileSync(`/proc/self/net/tcp${family === 6 ? "6" : ""}`, "utf8")).flatMap(({ inode, port }) => {
-      const fd = open.get(inode);
-      return fd === undefined ? [] : [{ fd, port, family }];
-    }),
+    listeningInodes(readFileSync(`/proc/self/net/tcp${family === 6 ? "6" : ""}`, "utf8")).flatMap(
+      ({ inode, local, port }) => {
+        const fd = open.get(inode);
+        if (fd === undefined) return [];
+        const thread = (counts.get(local) ?? 0) + 1;
+        counts.set(local, thread);
+        return [{ fd, port, family, thread }];
+      },
+    ),
   );
 }
 
@@ -44,13 +52,14 @@ function inodeOf(name: string): string | undefined {
  * Each row of `/proc/net/tcp` starts with the number, local address, remote address, state, five other fields, and the
  * inode.
  */
-export function listeningInodes(table: string): { inode: string; port: number }[] {
+export function listeningInodes(table: string): { inode: string; local: string; port: number }[] {
   return table
     .split("\n")
     .slice(1)
     .flatMap((line) => {
       const [, local = "", , state, , , , , , inode = ""] = line.trim().split(/\s+/);
-      return state === LISTENING ? [{ inode, port: Number.parseInt(local.slice(local.lastIndexOf(":") + 1), 16) }] : [];
+      const port = Number.parseInt(local.slice(local.lastIndexOf(":") + 1), 16);
+      return state === LISTENING ? [{ inode, local, port }] : [];
     });
 }
 
@@ -76,16 +85,25 @@ export function handedSockets(
   });
 }
 
+export type HandedSockets = ReturnType<typeof createHandedSockets>;
+
 export function createHandedSockets(sockets: readonly HandedSocket[]) {
+  const forListeners = sockets.filter(({ kind }) => kind === "listener");
   return {
-    forListeners: sockets.filter(({ kind }) => kind === "listener"),
+    forListeners,
+    /** The number of threads of the previous process, or 0 if it had no listeners. */
+    threads: Math.max(0, ...forListeners.map(({ thread = 1 }) => thread)),
     forProcess: (audience: string) => (host: string) =>
       sockets.find(({ name, kind, family }) => {
         return kind === "process" && name === audience && family === (host.includes(":") ? 6 : 4);
       })?.fd,
     /** Connections to an open but unused socket would never be accepted. */
-    closeUnused(unused: readonly InheritedSocket[]): void {
-      for (const { fd } of unused) if (sockets.some((one) => one.fd === fd)) closeSync(fd);
+    closeUnused(inherited: InheritedSockets): void {
+      for (const { fd } of inherited.unused()) {
+        if (!sockets.some((one) => one.fd === fd)) continue;
+        inherited.remove(fd);
+        closeSync(fd);
+      }
     },
   };
 }

@@ -16,6 +16,8 @@ export interface HandedSocket {
   readonly kind: "listener" | "process";
   readonly port: number;
   readonly family: 4 | 6;
+  /** The worker thread that used the socket, from 1. Older versions do not set it. */
+  readonly thread?: number;
 }
 
 export type FromSuccessor =

@@ -101,8 +101,8 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
           to.send({ type: "buckets given" });
         } else {
           const to = successor as Successor;
-          remote = createRemoteStore(env.store.kind, clock, (question) => to.send(question));
-          before = env.store.switchTo({ ...remote, isShared: true });
+          remote = createRemoteStore(env.store.kind, clock, to.send, { isShared: () => true });
+          before = env.store.switchTo(remote);
           peer = env.store.processBus.connect(to.send);
           to.send({ type: "bus open" });
           void releaseStore(before).then((content) =>
@@ -112,7 +112,7 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
       };
       try {
         if (env.start === undefined)
-          throw new Error("this gateway cannot start another one (several threads, or no program of its own)");
+          throw new Error("this gateway cannot start another one, because it has no program of its own");
         successor = env.start(env.sockets(), { message: onMessage, ended: fail });
       } catch (error) {
         fail((error as Error).message);

@@ -22,6 +22,8 @@ export interface InheritedSockets {
    */
   take(listener: { readonly name: string; readonly port: number }): number | undefined;
   unused(): readonly InheritedSocket[];
+  /** Removes an unused socket before it is closed, so that no later listener takes its descriptor. */
+  remove(fd: number): void;
 }
 
 export function createInheritedSockets(sockets: readonly InheritedSocket[]): InheritedSockets {
@@ -34,6 +36,9 @@ export function createInheritedSockets(sockets: readonly InheritedSocket[]): Inh
       return found?.fd;
     },
     unused: () => [...left],
+    remove(fd) {
+      for (const socket of left) if (socket.fd === fd) left.delete(socket);
+    },
   };
 }
 
