@@ -30,10 +30,25 @@ for (const address of [
   "fec0::1",
   "ff02::1",
   "5f00::1",
+  // Local NAT64 prefixes, which embed 127.0.0.1 at other positions than the end.
+  "64:ff9b:1:7f00:0:100:808:808",
+  "64:ff9b:1:7f::1:808:808",
+  "64:ff9b:2::808:808",
+  "2606:4700::5efe:7f00:1",
+  "2606:4700::200:5efe:10.0.0.1",
+  "::1234:8.8.8.8",
 ])
   test(`${address} is refused`, () => assert.equal(refuse(address, address), true));
 
-for (const address of ["93.184.215.14", "2606:4700::1", "64:ff9b::5db8:d70e", "172.32.0.1", "11.0.0.1", "example.com"])
+for (const address of [
+  "93.184.215.14",
+  "2606:4700::1",
+  "64:ff9b::5db8:d70e",
+  "172.32.0.1",
+  "11.0.0.1",
+  "2606:4700::5efe:808:808",
+  "example.com",
+])
   test(`${address} is not refused`, () => assert.equal(refuse(address, address), false));
 
 test("allowed networks are not refused, in any form", () => {

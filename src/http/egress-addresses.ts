@@ -4,6 +4,7 @@
  * both.
  */
 import { BlockList, isIPv4, isIPv6, SocketAddress } from "node:net";
+import { embeddedAddresses } from "./embedded-addresses.ts";
 import { isLocalAddress } from "./local-address.ts";
 
 /** `host` is the name that resolved to the address, or the address itself. */
@@ -57,37 +58,6 @@ function withoutZone(address: string): string {
 function contains(list: BlockList, address: string): boolean {
   if (isIPv4(address)) return list.check(address, "ipv4");
   return isIPv6(address) && list.check(address, "ipv6");
-}
-
-/** Returns the IPv4 addresses to which transition mechanisms can deliver packets for an IPv6 address. */
-function embeddedAddresses(address: string): string[] {
-  if (!isIPv6(address)) return [];
-  const groups = groupsOf(address);
-  const ipv4 = (high: number, low: number): string => [high >> 8, high & 255, low >> 8, low & 255].join(".");
-  const [first = 0, second = 0, third = 0, , , , seventh = 0, eighth = 0] = groups;
-  const found: string[] = [];
-  // IPv4-mapped and IPv4-compatible addresses.
-  if (groups.slice(0, 5).every((group) => group === 0)) found.push(ipv4(seventh, eighth));
-  // NAT64 (RFC 6052, RFC 8215).
-  if (first === 0x64 && second === 0xff9b) found.push(ipv4(seventh, eighth));
-  // 6to4.
-  if (first === 0x2002) found.push(ipv4(second, third));
-  // Teredo, in which the client's address is inverted.
-  if (first === 0x2001 && second === 0) found.push(ipv4(seventh ^ 0xffff, eighth ^ 0xffff));
-  return found;
-}
-
-function groupsOf(address: string): number[] {
-  const dotted = /^(.*:)(\d+)\.(\d+)\.(\d+)\.(\d+)$/.exec(address);
-  const [, head = "", a = "", b = "", c = "", d = ""] = dotted ?? [];
-  const pair = (high: string, low: string): string => ((Number(high) << 8) | Number(low)).toString(16);
-  const whole = dotted === null ? address : `${head}${pair(a, b)}:${pair(c, d)}`;
-  const [left = "", right] = whole.split("::");
-  const parse = (part: string): number[] =>
-    part.split(":").flatMap((group) => (group === "" ? [] : [Number.parseInt(group, 16)]));
-  const before = parse(left);
-  const after = parse(right ?? "");
-  return [...before, ...new Array<number>(Math.max(0, 8 - before.length - after.length)).fill(0), ...after];
 }
 
 export interface ProxiedHost {

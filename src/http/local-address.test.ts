@@ -21,12 +21,22 @@ test("loopback, link-local, unspecified and own addresses are local, in every no
     "::ffff:7f00:1",
     "::ffff:169.254.169.254",
     "fd00:ec2::254",
+    "64:ff9b::127.0.0.1",
+    "2002:7f00:1::",
     ...own,
+    ...own.flatMap(otherForms),
   ])
     assert.ok(isLocalAddress(address), address);
   for (const address of ["192.0.2.1", "8.8.8.8", "128.0.0.1", "2001:db8::1", "fd00::1", "example.com", "localhost", ""])
     assert.ok(!isLocalAddress(address), address);
 });
+
+function otherForms(address: string): string[] {
+  if (address.includes(":")) return [address.toUpperCase(), address.replace("::", "::0:")];
+  const [a = 0, b = 0, c = 0, d = 0] = address.split(".").map(Number);
+  const [high, low] = [((a << 8) | b).toString(16), ((c << 8) | d).toString(16)];
+  return [`::ffff:${address}`, `::ffff:${high}:${low}`, `0:0:0:0:0:ffff:${high}:${low}`, `2002:${high}:${low}::1`];
+}
 
 function looked(addresses: readonly string[], all: boolean): unknown {
   const lookup: LookupFunction = (_name, options, callback) => {
@@ -52,7 +62,15 @@ test("in a cluster, private addresses are refused outside of the allowed network
   t.after(() => restrictNetworks(undefined));
   assert.ok(!isRefusedAddress("10.1.2.3", "models.example"), "files of the operator use any network");
   restrictNetworks("10.20.0.0/16, fd00:1::/32,127.0.0.0/8");
-  for (const address of ["10.96.0.5", "172.16.1.1", "192.168.0.1", "100.64.0.1", "fd12::1", "::ffff:10.96.0.5"])
+  for (const address of [
+    "10.96.0.5",
+    "172.16.1.1",
+    "192.168.0.1",
+    "100.64.0.1",
+    "fd12::1",
+    "::ffff:a60:5",
+    "64:ff9b::a60:5",
+  ])
     assert.ok(isRefusedAddress(address, "models.example"), address);
   for (const address of ["10.20.3.4", "fd00:1::9", "8.8.8.8", "2001:db8::1", "::ffff:10.20.0.1"])
     assert.ok(!isRefusedAddress(address, "models.example"), address);

@@ -2,8 +2,9 @@
  * Decides which addresses confined connections must not use: addresses of this machine, link-local addresses (where
  * clouds serve credentials), and, in a cluster, private addresses that are not allowed.
  */
-import { BlockList, isIP, type LookupFunction } from "node:net";
+import { BlockList, isIP, isIPv6, type LookupFunction, SocketAddress } from "node:net";
 import { networkInterfaces } from "node:os";
+import { embeddedAddresses } from "./embedded-addresses.ts";
 
 const ALWAYS = new BlockList();
 for (const [network, prefix] of [
@@ -18,13 +19,18 @@ ALWAYS.addSubnet("fe80::", 10, "ipv6");
 // This address belongs to the AWS metadata service.
 ALWAYS.addAddress("fd00:ec2::254", "ipv6");
 
+/** IPv6 addresses that embed an IPv4 address count as both. */
 export function isLocalAddress(address: string): boolean {
+  const all = formsOf(address);
+  if (all.some((one) => includes(ALWAYS, one))) return true;
+  return Object.values(networkInterfaces()).some((list) => list?.some((own) => all.includes(own.address)) ?? false);
+}
+
+/** Returns the address in canonical form, without its zone, and the IPv4 addresses that it embeds. */
+function formsOf(address: string): string[] {
   const [bare = ""] = address.split("%");
-  const family = isIP(bare);
-  if (family === 0) return false;
-  if (ALWAYS.check(bare, family === 6 ? "ipv6" : "ipv4")) return true;
-  const plain = bare.replace(/^::ffff:(?=\d+\.)/i, "");
-  return Object.values(networkInterfaces()).some((list) => list?.some((own) => own.address === plain) ?? false);
+  if (!isIPv6(bare)) return [bare];
+  return [new SocketAddress({ address: bare, family: "ipv6" }).address, ...embeddedAddresses(bare)];
 }
 
 const PRIVATE = new BlockList();
@@ -64,7 +70,7 @@ export function restrictNetworks(networks: string | undefined): void {
 }
 
 export function isAllowedNetwork(address: string): boolean {
-  return includes(allowed, address);
+  return formsOf(address).some((one) => includes(allowed, one));
 }
 
 /** Matches the DNS name of a Service or of a pod below it. */
@@ -78,7 +84,7 @@ export function serviceOfName(host: string): { readonly name: string; readonly n
 /** `host` is the name that resolved to the address, or the address itself. */
 export function isRefusedAddress(address: string, host: string): boolean {
   if (isLocalAddress(address)) return true;
-  if (allowed === undefined || !includes(PRIVATE, address)) return false;
+  if (allowed === undefined || !formsOf(address).some((one) => includes(PRIVATE, one))) return false;
   return !isAllowedNetwork(address) && serviceOfName(host) === undefined;
 }
 
