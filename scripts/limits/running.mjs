@@ -289,6 +289,18 @@ export const RUNNING_LIMITS = {
     ],
     ["MAX_UNDELIVERED_CHARS", "mcp/session/session-streams.ts", "all of them together", "the oldest are forgotten"],
     ["MAX_MESSAGE_BYTES", "store/store.ts", "a message to other replicas", "not sent, with a warning"],
+    [
+      "SLOW_MS",
+      "app/threads/thread-watch.ts",
+      "time without a heartbeat of a worker thread",
+      "a warning; admin responses do not include the thread",
+    ],
+    [
+      "HUNG_MS",
+      "app/threads/thread-watch.ts",
+      "time without a heartbeat of a worker thread",
+      "the thread is terminated and replaced",
+    ],
     ["MAX_KEY_BYTES", "store/store.ts", "a key", "the operation is rejected"],
     ["MAX_VALUE_BYTES", "store/store.ts", "a value", "the operation is rejected"],
     [

@@ -1,8 +1,11 @@
 /**
  * Loaded into a gateway process with `node --import`: each SIGWINCH terminates the worker thread that was started
- * last.
+ * last, and SIGPWR makes it hang in an endless loop.
  */
-import { isMainThread, Worker } from "node:worker_threads";
+import { BroadcastChannel, isMainThread, threadId, Worker } from "node:worker_threads";
+
+const hanging = new BroadcastChannel("hang");
+hanging.unref();
 
 if (isMainThread) {
   const threads: Worker[] = [];
@@ -12,4 +15,10 @@ if (isMainThread) {
     return postMessage.apply(this, args);
   };
   process.on("SIGWINCH", () => void threads.pop()?.terminate());
+  process.on("SIGPWR", () => hanging.postMessage(threads.pop()?.threadId));
+} else {
+  hanging.onmessage = (event) => {
+    const { data } = event as { data: unknown };
+    while (data === threadId);
+  };
 }

@@ -79,7 +79,7 @@ export function loadForThreads(
   single.discard();
   const shared = createSharedMemory(MAIN_THREAD);
   memory = shared;
-  const { clock, logger, logging, environment, store, memory: budget } = services;
+  const { clock, logger, metrics, logging, environment, store, memory: budget } = services;
   return {
     first: loader.first(),
     loader,
@@ -89,6 +89,7 @@ export function loadForThreads(
         threads: count,
         clock,
         logger: logger.for("threads"),
+        metrics,
         output: options.output,
         memory: shared,
         store,

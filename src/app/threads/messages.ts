@@ -28,6 +28,8 @@ export interface ThreadData {
   readonly mainHeapLevel: SharedArrayBuffer;
   /** Lists the thread's child processes, which the main thread kills if the thread dies. */
   readonly children: SharedArrayBuffer;
+  /** Counts while the thread's event loop runs. */
+  readonly heartbeat: SharedArrayBuffer;
   /** Identifies the process in exported data. */
   readonly instanceId: string;
   /** Contains 1 while the main thread cannot write the audit file. Undefined without an audit file. */

@@ -35,6 +35,7 @@ import { createShutdown, drainBackends, suspendedCallsEnded } from "../shutdown.
 import { createHandedSockets } from "../upgrade/handed-sockets.ts";
 import { createForwarding, type Forwarding } from "./forwarding.ts";
 import type { FromThread, Order, Report, Snapshot, ThreadData, ToThread } from "./messages.ts";
+import { startHeartbeat } from "./thread-watch.ts";
 
 export interface ThreadApp {
   unexpected(error: unknown): void;
@@ -53,6 +54,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   let mainStore: RemoteStore | undefined;
   let toMainBus: BusPeer | undefined;
   const startedMs = clock.monotonicMs();
+  startHeartbeat(clock, data.heartbeat);
   const shutdown = createShutdown(clock, logger);
   shutdown.at("outgoing", () => services.fetcher.close());
   shutdown.at("resources", resources.closeAll);

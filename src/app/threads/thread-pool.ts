@@ -18,13 +18,14 @@ import type { RowBatch } from "../../history/row-batch.ts";
 import type { LogOutput } from "../../observe/log/log-output.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { cumulativeFamilies, mergeFamilies } from "../../observe/log/merge-families.ts";
-import type { MetricFamily } from "../../observe/log/metrics.ts";
+import type { MetricFamily, Metrics } from "../../observe/log/metrics.ts";
 import { bindError, type Listeners } from "../../pipeline/listen/listeners.ts";
 import type { ConfigurableStore } from "../../store/open-store.ts";
 import type { BusMessage } from "../../store/process-bus.ts";
 import { type StoreRequest, type StoreResponse, serveStoreRequest } from "../../store/remote-store.ts";
 import type { HandedSocket } from "../upgrade/messages.ts";
 import type { FromThread, Order, Report, Snapshot, ThreadData, ToThread } from "./messages.ts";
+import { createThreadWatch, HEARTBEAT_BYTES, type WatchedThread } from "./thread-watch.ts";
 
 /** A thread that repeatedly dies within this time after its start is replaced with exponential backoff. */
 const SHORT_LIFE_MS = 10_000;
@@ -39,6 +40,7 @@ export interface ThreadPoolOptions {
   readonly threads: number;
   readonly clock: Clock;
   readonly logger: Logger;
+  readonly metrics: Metrics;
   readonly output: LogOutput;
   readonly memory: OwnedSharedMemory;
   readonly store: ConfigurableStore;
@@ -77,6 +79,13 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
   const running = new Map<number, Thread>();
   const sequence = new SharedArrayBuffer(4);
   const counted = createThreadMetrics();
+  const threadWatch = createThreadWatch(clock);
+  const watched = new Map<Thread, WatchedThread>();
+  const replaced = parts.metrics.counter(
+    "gateway_threads_replaced_total",
+    "Worker threads that were replaced, because they died or hung.",
+    ["reason"],
+  );
   const numbers = Array.from({ length: parts.threads }, (_, index) => index + 1);
   let serving: Serving | undefined;
   let isShuttingDown = false;
@@ -92,6 +101,8 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
   function open(number: number, shortLives: number, sockets: readonly HandedSocket[] = []): Thread {
     const startedMs = clock.monotonicMs();
     const children = new SharedArrayBuffer(childRegistryBytes());
+    const heartbeat = new SharedArrayBuffer(HEARTBEAT_BYTES);
+    let isHung = false;
     const killChildren = (): void => void endListedChildren(children);
     process.on("exit", killChildren);
     const data: ThreadData = {
@@ -102,6 +113,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
       logFilter: parts.logFilter(),
       mainHeapLevel: parts.budget.sharedLevel,
       children,
+      heartbeat,
       storeShared: parts.store.sharedFlag,
       sockets,
     };
@@ -123,12 +135,25 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
         killChildren();
         if (running.get(number) === thread) running.delete(number);
         counted.ended(thread);
+        watched.get(thread)?.stop();
+        watched.delete(thread);
         if (isShuttingDown || serving === undefined) return;
         const lives = clock.monotonicMs() - startedMs < SHORT_LIFE_MS ? shortLives + 1 : 0;
-        logger.error("worker thread died; replacing it", { thread: number, reason });
+        logger.error("worker thread died; replacing it", { thread: number, reason: isHung ? "it hung" : reason });
+        replaced.labels(isHung ? "hung" : "died").add();
         void replace(number, lives);
       },
     });
+    const watching = threadWatch.watch(heartbeat, {
+      slow: (seconds) => logger.warn("worker thread does not respond", { thread: number, seconds }),
+      responsive: () => logger.info("worker thread responds again", { thread: number }),
+      hung(seconds) {
+        logger.error("worker thread hung; terminating it", { thread: number, seconds });
+        isHung = true;
+        void thread.terminate();
+      },
+    });
+    watched.set(thread, watching);
     return thread;
   }
 
@@ -154,6 +179,21 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
 
   async function orderAll(threads: readonly Thread[], order: Order): Promise<Report[]> {
     return Promise.all(threads.map(async (thread) => requireSuccess(await thread.order(order))));
+  }
+
+  /** Returns the threads that are prepared. A thread that ended is replaced with the new configuration. */
+  async function prepareAll(threads: readonly Thread[], snapshot: Snapshot): Promise<Thread[]> {
+    const prepared = threads.map(async (thread) => {
+      try {
+        requireSuccess(await thread.order({ kind: "prepare", snapshot }));
+        return [thread];
+      } catch (error) {
+        // At the start, no thread is replaced.
+        if (serving === undefined || !(error instanceof ThreadEnded)) throw error;
+        return [];
+      }
+    });
+    return (await Promise.all(prepared)).flat();
   }
 
   /** An unresponsive thread must not block the shutdown. */
@@ -192,13 +232,13 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
       });
     }
     if (running.size === 0) await start();
-    const threads = [...running.values()];
+    let threads = [...running.values()];
     const snapshot: Snapshot = { texts: parts.texts(), memory: memory.all() };
-    const [first, ...others] = threads;
-    if (first === undefined) throw new Error("no thread is running");
     let ports: ReadonlyMap<string, number>;
     try {
-      await orderAll(threads, { kind: "prepare", snapshot });
+      threads = await prepareAll(threads, snapshot);
+      const [first] = threads;
+      if (first === undefined) throw new Error("no thread is running");
       // The first thread checks that all ports can be bound, and selects the port number for port 0.
       const [report] = await orderAll([first], { kind: "commit", ports: serving?.ports ?? new Map() });
       ports = report?.ports ?? new Map();
@@ -209,7 +249,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
     serving = { snapshot, ports, listeners };
     // The first thread already serves the configuration, so a thread that cannot apply it is replaced.
     await Promise.all(
-      others.map(async (thread) => {
+      threads.slice(1).map(async (thread) => {
         const problem = await thread.order({ kind: "commit", ports }).then(problemOf, String);
         if (problem === undefined) return;
         logger.error("worker thread failed to apply the configuration; replacing it", { reason: problem });
@@ -238,6 +278,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
       const asked = await remoteRequest(request);
       return Promise.all(
         [...running]
+          .filter(([, thread]) => watched.get(thread)?.isSlow !== true)
           .sort(([one], [other]) => one - other)
           .map(([, thread]) => {
             const { port1, port2 } = new MessageChannel();
@@ -299,6 +340,12 @@ export interface Thread {
   terminate(): Promise<void>;
 }
 
+class ThreadEnded extends Error {
+  constructor(reason: string) {
+    super(`the thread has ended: ${reason}`);
+  }
+}
+
 export function openThread(worker: Worker, handlers: ThreadHandlers): Thread {
   const waiting = new Map<number, { resolve(report: Report): void; reject(error: Error): void }>();
   let nextId = 1;
@@ -326,7 +373,7 @@ export function openThread(worker: Worker, handlers: ThreadHandlers): Thread {
   });
   worker.on("exit", (code) => {
     endedWith = fault ?? `it ended with code ${code}`;
-    for (const { reject } of waiting.values()) reject(new Error(`the thread has ended: ${endedWith}`));
+    for (const { reject } of waiting.values()) reject(new ThreadEnded(endedWith));
     waiting.clear();
     handlers.ended(endedWith);
   });
@@ -335,7 +382,7 @@ export function openThread(worker: Worker, handlers: ThreadHandlers): Thread {
     order: (order) =>
       new Promise((resolve, reject) => {
         if (endedWith !== undefined) {
-          reject(new Error(`the thread has ended: ${endedWith}`));
+          reject(new ThreadEnded(endedWith));
           return;
         }
         const id = nextId++;
