@@ -272,7 +272,7 @@ export function statelessCall(call: Call, sent: ClientRequest): Call {
   const answered = mapResult(call, (message) =>
     request.method === "initialize" ? asInitialized(message, request) : message,
   );
-  return { ...answered, request: sent, routed: (target) => call.routed?.(target) };
+  return { ...answered, request: sent };
 }
 
 function asInitialized(answer: ServerMessage, { params }: ClientRequest): ServerMessage {

@@ -140,6 +140,7 @@ export function mapResult(call: Call, change: (message: ServerMessage) => Server
     caller: call.caller,
     watched: call.watched,
     wire: call.wire,
+    routed: (target) => call.routed?.(target),
     notified: (message) => call.notified(message),
     asked: (question) => call.asked(question),
     answered: (message) => call.answered(message.kind === "result" ? change(message) : message),
