@@ -17,7 +17,9 @@ const GAUGE_LABELS = {
   gateway_store_up: ["kind"],
   gateway_controller_kind_unreadable: ["kind"],
   gateway_controller_kind_pending: ["kind"],
-  nodejs_eventloop_delay_seconds: ["quantile"],
+  nodejs_eventloop_delay_seconds: ["quantile", "thread"],
+  nodejs_heap_used_bytes: ["thread"],
+  nodejs_heap_limit_bytes: ["thread"],
 };
 
 export function metricsPage(root, note) {

@@ -1,12 +1,14 @@
 /**
  * Creates the components of the gateway in order and passes their dependencies to them (composition root).
  */
+
 import { requestsWithHistory } from "../admin/endpoints/usage.ts";
 import { mergedEndpoints } from "../admin/merge/merged-endpoints.ts";
 import type { AdminEndpoint } from "../admin/server/endpoint.ts";
 import { ADMIN_PATHS } from "../admin/server/paths.ts";
 import { openAdminServer } from "../admin/server/server.ts";
 import { createUi } from "../admin/ui/ui.ts";
+import { mergeFamilies } from "../observe/log/merge-families.ts";
 import type { InheritedSockets } from "../pipeline/listen/inherited-sockets.ts";
 import type { ListenerLimits } from "../pipeline/listen/listener-env.ts";
 import { createListeners, type Listeners } from "../pipeline/listen/listeners.ts";
@@ -69,8 +71,10 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
   // With several threads, the worker threads listen, and the main thread runs reloads, the admin interface and the
   // shutdown.
   let pool: ThreadPool | undefined;
-  const threadMetrics = threads === 1 ? undefined : async () => (await pool?.metrics()) ?? [];
-  const measuring = await startMeasuring(options, services, shutdown, config, threadMetrics);
+  const collectMetrics = async () =>
+    pool === undefined ? metrics.collect() : mergeFamilies([metrics.collect(), await pool.metrics()]);
+  const isServing = threads === 1;
+  const measuring = await startMeasuring(options, services, shutdown, config, { isServing, collectMetrics });
   const { records, heap, historyDatabase, auditFile, instanceId } = measuring;
   pool = openThreadPool({
     auditFile,
@@ -136,7 +140,12 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
   });
 
   const parts = { version, startedMs, ui, sources, settings, records, heap, listeners, reloads, shutdown, stop };
-  const { all, statistics } = operatorEndpoints(services, { ...parts, historyDatabase, upgrade: upgrade.run });
+  const { all, statistics } = operatorEndpoints(services, {
+    ...parts,
+    historyDatabase,
+    collectMetrics,
+    upgrade: upgrade.run,
+  });
   const shown = (list: readonly AdminEndpoint[]) => (pool ? mergedEndpoints(list, pool.ask) : list);
   endpoints.push(
     ...shown(all).map((endpoint) =>

@@ -10,7 +10,7 @@ import type { Exchange } from "../core/exchange.ts";
 import { type History, openHistory } from "../history/history.ts";
 import type { RowValues } from "../history/history-row.ts";
 import type { MetricFamily } from "../observe/log/metrics.ts";
-import { registerProcessMetrics } from "../observe/log/process-metrics.ts";
+import { registerProcessMetrics, registerThreadMetrics } from "../observe/log/process-metrics.ts";
 import { createKeptTraces, type KeptTraces } from "../observe/trace/kept-traces.ts";
 import { createTraceHub, type TraceHub } from "../observe/trace/trace.ts";
 import type { ListenersEnv } from "../pipeline/listen/listeners.ts";
@@ -56,28 +56,40 @@ export interface Measuring {
 
 const INSTANCE_ID_BYTES = 8;
 
+export interface MeasuredThreads {
+  /** False if worker threads serve, and not this thread. */
+  readonly isServing: boolean;
+  /** Returns the metrics of all threads. */
+  collectMetrics(): Promise<readonly MetricFamily[]>;
+}
+
 export async function startMeasuring(
   { version, random = Math.random, heapSize }: AppOptions,
   services: Services,
   shutdown: Shutdown,
   config: Loaded,
-  /** Returns the metrics of the worker threads. The value is undefined if this thread serves. */
-  threadMetrics: (() => Promise<readonly MetricFamily[]>) | undefined,
+  { isServing, collectMetrics }: MeasuredThreads,
 ): Promise<Measuring> {
   const { clock, metrics } = services;
   const { process: settings, redaction } = config;
   checkAuditExport(config);
   const ids = createIdSource();
   const instanceId = ids.hex(INSTANCE_ID_BYTES);
-  const exporter = { redaction, ids, random, version, instanceId };
-  const telemetry = await (threadMetrics === undefined
-    ? loadTelemetry(settings.telemetry?.otlp, services, exporter)
-    : loadTelemetry(onlySignals(settings.telemetry?.otlp, ["metrics"]), services, { ...exporter, threadMetrics }));
+  const otlp = isServing ? settings.telemetry?.otlp : onlySignals(settings.telemetry?.otlp, ["metrics"]);
+  const telemetry = await loadTelemetry(otlp, services, {
+    redaction,
+    ids,
+    random,
+    version,
+    instanceId,
+    collectMetrics,
+  });
   if (telemetry !== undefined) shutdown.at("measuring", telemetry.close);
-  shutdown.at("measuring", registerProcessMetrics(metrics, { version, startedAtMs: clock.now() }));
+  registerProcessMetrics(metrics, { version, startedAtMs: clock.now() });
+  shutdown.at("measuring", registerThreadMetrics(metrics, "main"));
   const auditFile = openAuditFile(services, config);
   if (auditFile !== undefined) shutdown.at("measuring", auditFile.close);
-  const audit = threadMetrics ? undefined : createConfiguredAudit(services, config, auditFile, telemetry?.log);
+  const audit = isServing ? createConfiguredAudit(services, config, auditFile, telemetry?.log) : undefined;
   const historyDatabase = openHistoryDatabase(services, config);
   if (historyDatabase !== undefined) shutdown.at("measuring", historyDatabase.close);
   const recorder = historyDatabase && historyRecorder(config, historyDatabase.add);
@@ -215,7 +227,7 @@ const CLOSE_LIMIT_MS = 2_000;
 export async function loadTelemetry(
   settings: OtlpSettings | undefined,
   { clock, logger, metrics }: Services,
-  rest: Pick<TelemetryEnv, "redaction" | "ids" | "random" | "version" | "instanceId" | "threadMetrics">,
+  rest: Pick<TelemetryEnv, "redaction" | "ids" | "random" | "version" | "instanceId" | "collectMetrics">,
 ): Promise<(Omit<Telemetry, "close"> & { close(): Promise<void> }) | undefined> {
   if (settings === undefined) return undefined;
   const { openTelemetry } = await import("../telemetry/telemetry.ts");

@@ -1,6 +1,7 @@
 /**
  * Builds the admin endpoints. Statistics are a separate list, because the stats address serves only those.
  */
+
 import { allEndpoints } from "../admin/all-endpoints.ts";
 import { statsEndpoints } from "../admin/endpoints/process.ts";
 import { noHeapSampling, startHeapSampling } from "../admin/endpoints/profile.ts";
@@ -13,6 +14,7 @@ import type { Sources } from "../config/load/load.ts";
 import type { WrittenProcess } from "../config/schema/schema.ts";
 import type { History } from "../history/history.ts";
 import { createStoredKeys, storedKeyIdentity } from "../identity/passwords/stored-keys.ts";
+import type { MetricFamily } from "../observe/log/metrics.ts";
 import type { Listeners } from "../pipeline/listen/listeners.ts";
 import { keySpending } from "../policies/api-key/policy.ts";
 import type { RequestRecords } from "./observability.ts";
@@ -39,6 +41,8 @@ export interface OperatorParts {
   readonly listeners: Listeners;
   readonly reloads: Pick<Reloads, "running" | "state">;
   readonly shutdown: Shutdown;
+  /** Returns the metrics of all threads. */
+  collectMetrics(): Promise<readonly MetricFamily[]>;
   stop(): Promise<void>;
   upgrade(): Promise<UpgradeOutcome>;
 }
@@ -49,7 +53,7 @@ export interface OperatorEndpoints {
 }
 
 export function operatorEndpoints(services: Services, parts: OperatorParts): OperatorEndpoints {
-  const { clock, environment, fetcher, logger, logging, metrics, tasks, limits, store } = services;
+  const { clock, environment, fetcher, logger, logging, tasks, limits, store } = services;
   const { version, startedMs, ui, sources, settings, records, heap, listeners, reloads, shutdown } = parts;
   const { redaction } = reloads.running();
 
@@ -64,7 +68,7 @@ export function operatorEndpoints(services: Services, parts: OperatorParts): Ope
     const isStoreMissing = limits.requiresStore() && store.health().state !== "up";
     return isStoreMissing ? ["store", ...listeners.notServing()] : listeners.notServing();
   };
-  const statistics = statsEndpoints({ metrics, notReady });
+  const statistics = statsEndpoints({ collectMetrics: parts.collectMetrics, notReady });
   const all = allEndpoints({
     version,
     clock,

@@ -21,7 +21,7 @@ import { parseLogFilter } from "../observe/log/log-filter.ts";
 import { openLogOutput } from "../observe/log/log-output.ts";
 import { createLogging } from "../observe/log/logger.ts";
 import { createMetrics } from "../observe/log/metrics.ts";
-import { registerProcessMetrics } from "../observe/log/process-metrics.ts";
+import { registerProcessMetrics, registerThreadMetrics } from "../observe/log/process-metrics.ts";
 
 const HELP = `Usage: gateway controller [options]
 
@@ -110,6 +110,7 @@ export async function runController(args: readonly string[]): Promise<number> {
     const identity = `${hostname()}-${randomBytes(4).toString("hex")}`;
     const metrics = createMetrics();
     registerProcessMetrics(metrics, { version: VERSION, startedAtMs: systemClock.now() });
+    registerThreadMetrics(metrics, "main");
     registerControllerMetrics(metrics, () => controller?.state());
     const statistics = await openAdminServer(
       { kind: "tcp", hosts: [stats.host === "" ? "0.0.0.0" : stats.host], port: stats.port },

@@ -7,7 +7,6 @@ import type { IdSource } from "../base/ids.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { Outcome } from "../core/policy.ts";
 import type { Logger } from "../observe/log/logger.ts";
-import { mergeFamilies } from "../observe/log/merge-families.ts";
 import type { MetricFamily, Metrics } from "../observe/log/metrics.ts";
 import type { Redaction } from "../observe/trace/redact.ts";
 import { RequestSpans } from "../observe/trace/request-spans.ts";
@@ -42,8 +41,8 @@ export interface TelemetryEnv {
   readonly hostName: string;
   /** All threads of a process have the same ID. */
   readonly instanceId: string;
-  /** Returns the metrics of other threads, which are added to those of this one. */
-  threadMetrics?(): Promise<readonly MetricFamily[]>;
+  /** Returns the metrics of all threads. */
+  collectMetrics(): Promise<readonly MetricFamily[]>;
   /** The value is undefined unless `config.telemetry.otlp.attributes` is set. */
   readonly spanAttributes?: SpanAttributes | undefined;
   random(): number;
@@ -60,7 +59,7 @@ export interface Telemetry {
 }
 
 export function openTelemetry(settings: OtlpSettings, env: TelemetryEnv): Telemetry {
-  const { clock, ids, redaction, metrics } = env;
+  const { clock, ids, redaction } = env;
   const senders = createOtlpSenders(settings);
   const resource = createResource({
     "service.name": "gateway",
@@ -96,12 +95,9 @@ export function openTelemetry(settings: OtlpSettings, env: TelemetryEnv): Teleme
   const metricCounts = count("metrics");
   let isFailing = false;
   let exporting: Promise<void> | undefined;
-  const collect = async (): Promise<readonly MetricFamily[]> => {
-    const others = await env.threadMetrics?.();
-    return others === undefined ? metrics.collect() : mergeFamilies([metrics.collect(), others]);
-  };
   const exportMetrics = (): Promise<void> => {
-    exporting ??= collect()
+    exporting ??= env
+      .collectMetrics()
       .then((families) => senders.metrics.send(metricExport(families, resource, startTime, hrTime(clock.now()))))
       .then(
         () => {

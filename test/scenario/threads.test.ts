@@ -55,6 +55,23 @@ test("2,000 requests to 4 threads: a limit of 100 admits exactly 100, and every 
   assert.equal((await fetch(`${gateway.adminUrl}/healthz/ready`)).status, 200);
 });
 
+test("metrics have each thread's heap and delays, and counters do not fall when a thread dies", { skip }, async (t) => {
+  const gateway = await startThreaded(t, threadedConfig(2, HELLO_ROUTE), newer);
+  await sendMany(`${gateway.url}/hello`, 200, 40);
+  const counted = async (): Promise<number> =>
+    Number(/^gateway_requests_total\{.*route="hello".*\} (\d+)$/m.exec(await gateway.admin("/metrics"))?.[1]);
+  assert.equal(await counted(), 200);
+  const metrics = await gateway.admin("/metrics");
+  for (const name of ["nodejs_heap_used_bytes{", 'nodejs_eventloop_delay_seconds{quantile="0.99",']) {
+    const threads = [...metrics.matchAll(new RegExp(`^${name.replace("{", "\\{")}thread="(\\w+)"`, "gm"))];
+    assert.deepEqual(threads.map(([, thread]) => thread).sort(), ["1", "2", "main"], name);
+  }
+  assert.match(metrics, /^process_resident_memory_bytes \d+$/m);
+  gateway.process.child.kill("SIGWINCH");
+  await gateway.process.logged("worker thread replaced");
+  assert.equal(await counted(), 200);
+});
+
 test("one gateway with two threads", { skip }, async (t) => {
   const gateway = await startThreaded(t, threadedConfig(2, HELLO_ROUTE), newer);
 

@@ -7,16 +7,25 @@
 import { getHeapSpaceStatistics, getHeapStatistics } from "node:v8";
 import { parseLogFilter } from "../../observe/log/log-filter.ts";
 import type { Logging } from "../../observe/log/logger.ts";
-import type { Metrics } from "../../observe/log/metrics.ts";
+import { type MetricFamily, renderFamilies } from "../../observe/log/metrics.ts";
 import { type AdminEndpoint, type AdminResponse, jsonResponse, textResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
-export function statsEndpoints(options: { metrics: Metrics; notReady(): readonly string[] }): AdminEndpoint[] {
+export interface StatsOptions {
+  collectMetrics(): Promise<readonly MetricFamily[]>;
+  notReady(): readonly string[];
+}
+
+export function statsEndpoints(options: StatsOptions): AdminEndpoint[] {
   return [
     {
       path: ADMIN_PATHS.metrics,
       doc: "Metrics in the Prometheus text format.",
-      GET: () => ({ status: 200, type: "text/plain; version=0.0.4; charset=utf-8", body: options.metrics.render() }),
+      GET: async () => ({
+        status: 200,
+        type: "text/plain; version=0.0.4; charset=utf-8",
+        body: renderFamilies(await options.collectMetrics()),
+      }),
     },
     { path: ADMIN_PATHS.live, doc: "200 while the process runs.", GET: () => textResponse(200, "live\n") },
     {

@@ -1,16 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { mergeDumps, mergeMemory, mergeMetrics, mergeMirrors, mergeRequests, mergeTasks } from "./merge-reports.ts";
-
-test("the same series of all threads are added, and each family has one header", () => {
-  const head = "# HELP a Things, counted.\n# TYPE a counter\n";
-  const one = `${head}a{x="1"} 2\na{x="with space"} 1\n# HELP b B.\n# TYPE b histogram\nb_bucket{le="+Inf"} 3\nb_sum 0.5\n`;
-  const other = `${head}a{x="1"} 40\n# HELP b B.\n# TYPE b histogram\nb_bucket{le="+Inf"} 1\nb_sum 0.25\n`;
-  assert.equal(
-    mergeMetrics([one, other]),
-    `${head}a{x="1"} 42\na{x="with space"} 1\n# HELP b B.\n# TYPE b histogram\nb_bucket{le="+Inf"} 4\nb_sum 0.75\n`,
-  );
-});
+import { mergeDumps, mergeMemory, mergeMirrors, mergeRequests, mergeTasks } from "./merge-reports.ts";
 
 test("requests come newest first, up to the requested limit", () => {
   const reports = [

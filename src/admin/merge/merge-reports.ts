@@ -1,6 +1,6 @@
 /**
  * Merges the reports of worker threads: requests by sequence number, tasks by name, memory in total and per thread,
- * run-time counts of backends, traffic history by time slot, and metrics by series.
+ * run-time counts of backends, and traffic history by time slot.
  */
 import { mergeServerStates, type ServerState } from "../../mcp/server-side/server-state.ts";
 import {
@@ -253,38 +253,4 @@ function larger(a: number | null, b: number | null): number | null {
 function addedTrend(a: readonly number[], b: readonly number[]): number[] {
   const length = Math.max(a.length, b.length);
   return Array.from({ length }, (_unused, i) => (a[i - length + a.length] ?? 0) + (b[i - length + b.length] ?? 0));
-}
-
-interface Family {
-  readonly head: string[];
-  readonly series: Map<string, number>;
-}
-
-export function mergeMetrics(texts: readonly string[]): string {
-  const families = new Map<string, Family>();
-  for (const text of texts) addText(families, text);
-  let merged = "";
-  for (const { head, series } of families.values()) {
-    merged += head.map((line) => `${line}\n`).join("");
-    for (const [name, value] of series) merged += `${name} ${value}\n`;
-  }
-  return merged;
-}
-
-function addText(families: Map<string, Family>, text: string): void {
-  let family: Family = { head: [], series: new Map() };
-  for (const line of text.split("\n")) {
-    if (line === "") continue;
-    if (line.startsWith("#")) {
-      const name = line.split(" ", 3)[2] ?? "";
-      const known = families.get(name);
-      family = known ?? { head: [], series: new Map() };
-      if (!known) families.set(name, family);
-      if (!family.head.includes(line)) family.head.push(line);
-      continue;
-    }
-    const at = line.lastIndexOf(" ");
-    const name = line.slice(0, at);
-    family.series.set(name, (family.series.get(name) ?? 0) + Number(line.slice(at + 1)));
-  }
 }

@@ -19,7 +19,6 @@ import {
   mergeDumps,
   mergeHistories,
   mergeMemory,
-  mergeMetrics,
   mergeMirrors,
   mergeRequests,
   mergeShadow,
@@ -36,11 +35,6 @@ type Merge = (request: AdminRequest, own: AdminHandler, forward: RequestThreads)
 const DEFAULT_LIMIT = 100;
 
 const MERGES: Readonly<Record<string, Merge>> = {
-  [ADMIN_PATHS.metrics]: async (request, own, forward) => {
-    const mine = await own(request);
-    const texts = [mine, ...(await forward(request))].filter(({ status }) => status === 200).map(bodyText);
-    return { status: 200, type: mine.type, body: mergeMetrics(texts) };
-  },
   [ADMIN_PATHS.ready]: async (request, own, forward) => {
     const mine = await own(request);
     if (mine.status !== 200) return mine;

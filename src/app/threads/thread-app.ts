@@ -2,6 +2,7 @@
  * Runs the gateway in a worker thread. The main thread orders reloads and the shutdown, and receives log lines and
  * admin requests.
  */
+
 import { MessageChannel, type MessagePort } from "node:worker_threads";
 import { handleRemote, readRemote, remoteRequest } from "../../admin/merge/remote-call.ts";
 import type { AdminEndpoint, AdminHandler } from "../../admin/server/endpoint.ts";
@@ -16,6 +17,7 @@ import type { Prepared } from "../../config/prepare.ts";
 import { RowQueue } from "../../history/row-queue.ts";
 import type { LogOutput } from "../../observe/log/log-output.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
+import { registerThreadMetrics } from "../../observe/log/process-metrics.ts";
 import { createInheritedSockets } from "../../pipeline/listen/inherited-sockets.ts";
 import type { ListenerEnv } from "../../pipeline/listen/listener-env.ts";
 import { createListeners, type Listeners, toServed } from "../../pipeline/listen/listeners.ts";
@@ -69,6 +71,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   const ids = createIdSource();
   const handed = createHandedSockets(data.sockets);
   const inherited = createInheritedSockets(handed.forListeners);
+  const collectMetrics = async () => services.metrics.collect();
   /** Holds ports that arrive before this thread serves. Their messages stay queued. */
   const earlyPeers = new Map<number, MessagePort>();
   const ownEndpoints: AdminEndpoint[] = [];
@@ -144,9 +147,11 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
       toMainBus = services.store.processBus.connect((message) => send({ kind: "bus", message }), isShared);
     }
     shutdown.at("store", services.store.close);
+    shutdown.at("measuring", registerThreadMetrics(services.metrics, String(thread)));
     await services.signingKey.open(config.process.sessionKey ?? []);
     shutdown.at("store", services.signingKey.close);
-    const exporter = { redaction: config.redaction, ids, random: Math.random, version, instanceId: data.instanceId };
+    const { instanceId } = data;
+    const exporter = { redaction: config.redaction, ids, random: Math.random, version, instanceId, collectMetrics };
     const otlp = onlySignals(config.process.telemetry?.otlp, ["traces", "logs"]);
     telemetry = await loadTelemetry(otlp, services, exporter);
     if (telemetry !== undefined) shutdown.at("measuring", telemetry.close);
@@ -221,7 +226,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     const stop = (): Promise<void> => shutdown.run(0);
     const running = { records, heap, listeners, reloads, shutdown, stop };
     const upgrade = () => Promise.resolve({ ok: false, reason: "ask the main thread" } as const);
-    const parts = { version, startedMs, ui, sources, settings, ...running, upgrade };
+    const parts = { version, startedMs, ui, sources, settings, ...running, upgrade, collectMetrics };
     const { all } = operatorEndpoints(services, parts);
     ownEndpoints.push(...all);
     for (const { path, doc, GET, POST } of all)

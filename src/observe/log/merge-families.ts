@@ -19,7 +19,7 @@ export function mergeFamilies(lists: readonly (readonly MetricFamily[])[]): Metr
 
 /** Returns the families whose sums must not decrease, so that they stay when a thread ends. */
 export function cumulativeFamilies(families: readonly MetricFamily[]): MetricFamily[] {
-  return families.filter(({ type }) => type !== "gauge");
+  return families.filter(({ type }) => type === "counter" || type === "histogram");
 }
 
 function sum(one: MetricPoint, other: MetricPoint): MetricPoint {

@@ -29,7 +29,7 @@ export interface Metrics {
   summary(
     name: string,
     help: string,
-    read: () => Iterable<readonly [labels: { quantile: string }, value: number]>,
+    read: () => Iterable<readonly [labels: { quantile: string; thread: string }, value: number]>,
   ): void;
   /** Registers a counter that is maintained elsewhere and read when the metrics are rendered or collected. */
   total(name: string, help: string, read: () => number): void;
@@ -40,7 +40,7 @@ export interface Metrics {
 export interface MetricFamily {
   readonly name: string;
   readonly help: string;
-  readonly type: "counter" | "gauge" | "histogram";
+  readonly type: "counter" | "gauge" | "histogram" | "summary";
   readonly points: readonly MetricPoint[];
 }
 
@@ -83,15 +83,11 @@ export function createMetrics(): Metrics {
       return typeof value === "number" ? [[{}, value]] : [...value];
     };
     families.set(name, {
-      render: () =>
-        head(name, help, type) +
-        rows()
-          .map(([labels, number]) => `${name}${braces(labelText(labels))} ${number}\n`)
-          .join(""),
-      collect: () => ({ name, help, type: "gauge", points: rows().map(([labels, value]) => ({ labels, value })) }),
+      collect: () => ({ name, help, type, points: rows().map(([labels, value]) => ({ labels, value })) }),
     });
   }
 
+  const collect = (): MetricFamily[] => [...families.values()].map((family) => family.collect());
   return {
     counter: (name, help, labelNames = []) =>
       once(name, () => {
@@ -104,8 +100,6 @@ export function createMetrics(): Metrics {
         }));
         return {
           family,
-          render: () =>
-            head(name, help, "counter") + lines(series, (labels, one) => `${name}${braces(labels)} ${one.value}\n`),
           collect: () => ({ name, help, type: "counter", points: points(series, ({ value }) => ({ value })) }),
         };
       }),
@@ -116,7 +110,6 @@ export function createMetrics(): Metrics {
         const family = createFamily(series, labelNames, () => createHistogram(buckets));
         return {
           family,
-          render: () => head(name, help, "histogram") + lines(series, (labels, one) => one.render(name, labels)),
           collect: () => ({ name, help, type: "histogram", points: points(series, (one) => one.collect()) }),
         };
       }),
@@ -126,18 +119,39 @@ export function createMetrics(): Metrics {
 
     total(name, help, read) {
       families.set(name, {
-        render: () => `${head(name, help, "counter")}${name} ${read()}\n`,
         collect: () => ({ name, help, type: "counter", points: [{ labels: {}, value: read() }] }),
       });
     },
 
-    render: () => [...families.values()].map((family) => family.render()).join(""),
-    collect: () => [...families.values()].map((family) => family.collect()),
+    render: () => renderFamilies(collect()),
+    collect,
   };
 }
 
+/** Writes the families in the Prometheus text format. */
+export function renderFamilies(families: readonly MetricFamily[]): string {
+  let text = "";
+  for (const { name, help, type, points } of families) {
+    text += `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n`;
+    for (const point of points) text += pointLines(name, point);
+  }
+  return text;
+}
+
+function pointLines(name: string, { labels, value, buckets }: MetricPoint): string {
+  const written = labelText(labels);
+  if (buckets === undefined) return `${name}${braces(written)} ${value}\n`;
+  const prefix = written === "" ? "" : `${written},`;
+  let text = "";
+  let total = 0;
+  for (const [i, count] of buckets.counts.entries()) {
+    total += count;
+    text += `${name}_bucket{${prefix}le="${buckets.bounds[i] ?? "+Inf"}"} ${total}\n`;
+  }
+  return `${text}${name}_sum${braces(written)} ${value}\n${name}_count${braces(written)} ${total}\n`;
+}
+
 interface Registered {
-  render(): string;
   collect(): MetricFamily;
 }
 
@@ -145,7 +159,6 @@ type SeriesMap<Series> = Map<string, { readonly labels: Readonly<Record<string, 
 
 interface HistogramSeries extends Histogram {
   collect(): Pick<MetricPoint, "value" | "buckets">;
-  render(name: string, labels: string): string;
 }
 
 function createHistogram(buckets: readonly number[]): HistogramSeries {
@@ -159,16 +172,6 @@ function createHistogram(buckets: readonly number[]): HistogramSeries {
       counts[i] = (counts[i] as number) + 1;
     },
     collect: () => ({ value: sum, buckets: { bounds: buckets, counts: [...counts] } }),
-    render(name, labels) {
-      const prefix = labels === "" ? "" : `${labels},`;
-      let text = "";
-      let total = 0;
-      for (let i = 0; i <= buckets.length; i++) {
-        total += counts[i] as number;
-        text += `${name}_bucket{${prefix}le="${i < buckets.length ? buckets[i] : "+Inf"}"} ${total}\n`;
-      }
-      return `${text}${name}_sum${braces(labels)} ${sum}\n${name}_count${braces(labels)} ${total}\n`;
-    },
   };
 }
 
@@ -235,24 +238,14 @@ function seriesKey(names: readonly string[], values: readonly string[]): string 
   return names.map((name, i) => `${name}="${escapeLabel(values[i] ?? "")}"`).join(",");
 }
 
-function lines<Series>(known: SeriesMap<Series>, line: (labels: string, one: Series) => string): string {
-  let text = "";
-  for (const [labels, { series }] of known) text += line(labels, series);
-  return text;
-}
-
 function points<Series>(known: SeriesMap<Series>, read: (one: Series) => Omit<MetricPoint, "labels">): MetricPoint[] {
   return [...known.values()].map(({ labels, series }) => ({ labels, ...read(series) }));
 }
 
-function labelText(labels: Record<string, string>): string {
+function labelText(labels: Readonly<Record<string, string>>): string {
   return Object.entries(labels)
     .map(([name, value]) => `${name}="${escapeLabel(value)}"`)
     .join(",");
-}
-
-function head(name: string, help: string, type: string): string {
-  return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n`;
 }
 
 function braces(labels: string): string {

@@ -1,6 +1,6 @@
 /**
- * Registers metrics of the process: CPU, memory, file descriptors, heap, event loop delay, and the version of the
- * build. Values are read when they are scraped. Only the event loop delay is sampled continuously, by a timer of the
+ * Registers metrics of the process (CPU, memory, file descriptors, and the version of the build) and of a thread (heap
+ * and event loop delay). Values are read when they are scraped. Only the event loop delay is sampled continuously, by a timer of the
  * runtime.
  */
 import { readdirSync, readFileSync } from "node:fs";
@@ -17,10 +17,7 @@ export interface ProcessMetricsOptions {
   readonly startedAtMs: number;
 }
 
-/** Returns a function that stops the sampling. */
-export function registerProcessMetrics(metrics: Metrics, { version, startedAtMs }: ProcessMetricsOptions): () => void {
-  const delay = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
-  delay.enable();
+export function registerProcessMetrics(metrics: Metrics, { version, startedAtMs }: ProcessMetricsOptions): void {
   metrics.gauge("gateway_build_info", "Always 1; the labels say which build runs.", () => [
     [{ version, node: process.version }, 1],
   ]);
@@ -36,8 +33,18 @@ export function registerProcessMetrics(metrics: Metrics, { version, startedAtMs 
     "When the process started, in seconds since the epoch.",
     () => startedAtMs / 1000,
   );
-  metrics.gauge("nodejs_heap_used_bytes", "Used heap.", () => getHeapStatistics().used_heap_size);
-  metrics.gauge("nodejs_heap_limit_bytes", "Limit of the heap.", () => getHeapStatistics().heap_size_limit);
+}
+
+/** Returns a function that stops the sampling. */
+export function registerThreadMetrics(metrics: Metrics, thread: string): () => void {
+  const delay = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
+  delay.enable();
+  metrics.gauge("nodejs_heap_used_bytes", "Used heap of a thread.", () => [
+    [{ thread }, getHeapStatistics().used_heap_size],
+  ]);
+  metrics.gauge("nodejs_heap_limit_bytes", "Limit of the heap of a thread.", () => [
+    [{ thread }, getHeapStatistics().heap_size_limit],
+  ]);
   metrics.summary(
     "nodejs_eventloop_delay_seconds",
     "How late timers of the event loop ran since the last scrape, by quantile.",
@@ -46,8 +53,8 @@ export function registerProcessMetrics(metrics: Metrics, { version, startedAtMs 
       const seconds = (ns: number): number =>
         Math.max(0, (Number.isNaN(ns) ? 0 : ns) / NS_PER_S - RESOLUTION_MS / 1000);
       const rows = [
-        ...QUANTILES.map((q) => [{ quantile: String(q) }, seconds(delay.percentile(q * 100))] as const),
-        [{ quantile: "1" }, seconds(delay.count === 0 ? 0 : delay.max)] as const,
+        ...QUANTILES.map((q) => [{ quantile: String(q), thread }, seconds(delay.percentile(q * 100))] as const),
+        [{ quantile: "1", thread }, seconds(delay.count === 0 ? 0 : delay.max)] as const,
       ];
       delay.reset();
       return rows;
