@@ -134,6 +134,16 @@ test("weighted-backends: a header chooses the new version, weights share the res
   );
 });
 
+test("session-persistence: requests with the cookie stay on one server", async (t) => {
+  const [one, two] = [await backendFor(t), await backendFor(t)];
+  const example = await run(t, "session-persistence", { ONE: one.host, TWO: two.host });
+  const first = await fetch(example.url());
+  const cookie = first.headers.get("set-cookie")?.split(";")[0] ?? "";
+  assert.match(cookie, /^shop-session=/);
+  for (let i = 0; i < 4; i++) await fetch(example.url(), { headers: { cookie } });
+  assert.deepEqual([one.received.length, two.received.length].sort(), [0, 5]);
+});
+
 test("cors: listed origins get permission, others do not, the public part is for all", async (t) => {
   const example = await run(t, "cors");
   const allowed = async (path: string, origin: string): Promise<string | null> =>

@@ -205,6 +205,18 @@ export const POLICY_LIMITS = {
       "cookies of one name that a browser flow looks at",
       "the others are ignored",
     ],
+    [
+      "MAX_SAME_NAME",
+      "policies/session-persistence/policy.ts",
+      "session tokens of one name that `sessionPersistence` reads",
+      "the others are ignored",
+    ],
+    [
+      "MAX_NAME_CHARS",
+      "policies/session-persistence/policy.ts",
+      "the name of a session cookie or header",
+      "the configuration is rejected",
+    ],
     ["MAX_PERSON_CHARS", "core/principal.ts", "a name or address in the description of a user", "cut"],
     ["MAX_PASSWORD_BYTES", "identity/passwords/htpasswd.ts", "a password of `basicAuth`", "401: it is wrong"],
     [

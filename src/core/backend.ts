@@ -11,6 +11,7 @@ import type { Exchange } from "./exchange.ts";
 import type { CompiledScope, CompileEnv, ExtraMatch, HookResult, PathMatch } from "./policy.ts";
 import type { Reply } from "./reply.ts";
 import type { BackendAttributes, LlmAttributes } from "./request-attributes.ts";
+import type { ServerGroup } from "./session-persistence.ts";
 import type { WireTap } from "./wire.ts";
 
 export interface ResponseReceiver extends HttpResponseReceiver, WireTap {
@@ -47,6 +48,8 @@ export interface Backend {
   readonly defaultTimeoutMs: number;
   /** True if `call` sends the request to the endpoint that an endpoint picker selected. */
   readonly followsPicker?: boolean;
+  /** Names the servers for session persistence. */
+  readonly servers?: ServerGroup;
   /** True if `call` handles the method CONNECT. */
   readonly acceptsConnect?: boolean;
   /**

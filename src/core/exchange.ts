@@ -216,6 +216,10 @@ class ExchangeUpstream {
   headMs: number | undefined = undefined;
   /** The endpoints that an endpoint picker selected for the current attempt, in order of preference. */
   picked: readonly string[] | undefined = undefined;
+  /** The endpoint of the client's session. A `service` backend uses another one if it is ejected. */
+  preferred: string | undefined = undefined;
+  /** The index of the chosen backend in the route, if the route has session persistence. */
+  backendIndex: number | undefined = undefined;
   /** The endpoint of a `service` backend that got the request last. */
   endpoint: string | undefined = undefined;
 }

@@ -20,6 +20,7 @@ import type { Store } from "../store/store.ts";
 import type { Exchange } from "./exchange.ts";
 import type { Reply } from "./reply.ts";
 import type { Claims } from "./request-attributes.ts";
+import type { SessionPersistence } from "./session-persistence.ts";
 
 /** A policy applies to a listener, a route, one backend of a route, or one model of an LLM backend. */
 export type Scope = "gateway" | "route" | "backend" | "model";
@@ -148,6 +149,7 @@ export interface Settings {
   readonly backendTimeoutMs?: number;
   readonly retry?: RetrySettings;
   readonly backendTls?: TlsOptions;
+  readonly sessions?: SessionPersistence;
 }
 
 export interface RetrySettings {

@@ -27,6 +27,7 @@ import { requestMirror } from "./request-mirror/policy.ts";
 import { requestRedirect } from "./request-redirect/policy.ts";
 import { responseHeaderModifier } from "./response-header-modifier/policy.ts";
 import { retry } from "./retry/policy.ts";
+import { sessionPersistence } from "./session-persistence/policy.ts";
 import { timeout } from "./timeout/policy.ts";
 import { transformations } from "./transformations/policy.ts";
 import { urlRewrite } from "./url-rewrite/policy.ts";
@@ -51,6 +52,7 @@ export const accessPolicies: readonly PolicyDefinition[] = [
 ];
 
 export const shapePolicies: readonly PolicyDefinition[] = [
+  sessionPersistence, // takes its token out of the request before policies that read or send the headers
   buffer, // reads the body first, before a policy with another limit reads it
   extProc, // sees the client's request and body, before the gateway adds credentials or rewrites it
   endpointPicker, // sees the request of one attempt, before the gateway adds credentials

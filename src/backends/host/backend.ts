@@ -64,6 +64,7 @@ export const host = defineBackend({
     return {
       attributes: { name: env.name, type: "static", protocol: "http" },
       health,
+      servers: { name: config },
       defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
       call: (exchange, call) => sendTo(pool, parsed.display, target.protocol, exchange, call, health),
       describe: () => ({ host: config, connections: pool.connections(), ...health.describe() }),

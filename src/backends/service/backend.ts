@@ -56,10 +56,13 @@ export const service = defineBackend({
       attributes: { name: env.name, type: "static", protocol: "http" },
       defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
       followsPicker: true,
+      servers: { name, addresses },
       call(exchange, call) {
         const { upstream } = exchange;
         const next =
-          upstream.picked === undefined ? pools.next(addresses()) : pools.first(upstream.picked, addresses());
+          upstream.picked === undefined
+            ? pools.next(addresses(), upstream.preferred)
+            : pools.first(upstream.picked, addresses());
         upstream.endpoint = next?.address;
         if (next) return sendTo(next.pool, next.address, protocol, exchange, call, next.health);
         call.attempt(name, undefined);

@@ -167,11 +167,14 @@ function createCompiler(context: CompileContext) {
     gatewayPolicies: readonly PlacedPolicy[],
   ): Route {
     const kinds = new Set(route.policies.map(({ kind }) => kind));
-    const placed = [...inherited.filter(({ kind }) => !kinds.has(kind)), ...route.policies];
+    confinedFault = undefined;
+    const placed = [
+      ...inherited.filter(({ kind }) => !kinds.has(kind)),
+      ...route.policies.filter((policy) => isUsable(policy, route.backends)),
+    ];
     const prefixes = route.matches.flatMap(({ path }) =>
       "pathPrefix" in path ? [path.pathPrefix] : "exact" in path ? [path.exact] : [],
     );
-    confinedFault = undefined;
     const whole = compileScope("route", placed, prefixes, route.closed);
     const guards = {
       trustedHosts: trustedHosts(route),
@@ -197,6 +200,17 @@ function createCompiler(context: CompileContext) {
           ({ kind }) => definitionOf(kind).role === "security",
         ) || route.closed !== undefined,
     };
+  }
+
+  function isUsable(policy: PlacedPolicy, list: readonly NormalBackend[]): boolean {
+    const problem = policy.kind === "sessionPersistence" ? sessionConflict(list) : undefined;
+    if (problem === undefined) return true;
+    const refuse = (): never => {
+      throw new Error(problem);
+    };
+    if (policy.isResource) compileResource(policy, refuse);
+    else guarded(policy, refuse);
+    return false;
   }
 
   function compileBackend(
@@ -359,6 +373,14 @@ function createCompiler(context: CompileContext) {
   }
 
   return { listener, problems, failures, warnings };
+}
+
+/** Returns the reason if the backends of a route cannot have session persistence. */
+function sessionConflict(list: readonly NormalBackend[]): string | undefined {
+  if (list.some(({ canary }) => canary !== undefined)) return "a route with a `canary` cannot have session persistence";
+  if (list.some(({ policies }) => policies.some(({ kind }) => kind === "endpointPicker")))
+    return "a route with an `endpointPicker` cannot have session persistence, because the picker selects the server";
+  return undefined;
 }
 
 /** A server name that could be read as another host is rejected. */

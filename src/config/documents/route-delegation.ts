@@ -127,7 +127,7 @@ function isWithin(path: string, prefix: string): boolean {
 }
 
 /** A child can set these policies itself. For all others, two rules with the same filter are refused. */
-const OVERRIDABLE = new Set(["timeout", "retry"]);
+const OVERRIDABLE = new Set(["timeout", "retry", "sessionPersistence"]);
 
 export function inheritedPolicies(
   parent: Fields,

@@ -4,6 +4,7 @@
  */
 import { lookupTable } from "../../base/lookup-table.ts";
 import { suggestion } from "../../cel/values/nearest-name.ts";
+import { sessionPersistence } from "../../policies/session-persistence/policy.ts";
 import type { Path } from "../text/value-path.ts";
 import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
 import type { FindBackend, FoundBackend } from "./backend-document.ts";
@@ -113,6 +114,7 @@ export function translateRoute(
     const { content: translated, delegated } = translateWholeRule(rule, path, {
       namespace,
       source,
+      sessionKey: uidOf(document),
       isGrpc,
       findBackend: context.findBackend,
       findRoute: context.findRoute,
@@ -228,6 +230,8 @@ interface RuleContext {
   readonly namespace: string;
   /** Names the route as the source of the policies that its filters set. */
   readonly source: string;
+  /** Makes the session tokens of the route unpredictable for clients. Undefined for a document in a file. */
+  readonly sessionKey: string | undefined;
   readonly isGrpc: boolean;
   readonly findBackend: FindBackend;
   readonly findRoute: FindRoute;
@@ -339,6 +343,7 @@ function rulesOfChild(rule: Fields, index: number, child: Child, context: RuleCo
   const { content, delegated } = translateWholeRule(rule, path, {
     namespace: identityOf(document).namespace,
     source: `HTTPRoute ${key}`,
+    sessionKey: uidOf(document),
     isGrpc: false,
     findBackend: child.findBackend,
     findRoute: child.findRoute,
@@ -362,7 +367,9 @@ function rulesOfChild(rule: Fields, index: number, child: Child, context: RuleCo
         ? "it replaces a prefix that is shorter than that of the rule that delegates to it"
         : "twice" in merged
           ? `the rule that delegates to it also has ${merged.twice}`
-          : undefined;
+          : hasPickedSession(merged.policies, part.content.fields.backends ?? [])
+            ? PICKED_SESSION
+            : undefined;
     const closed = fault === undefined ? part.content.closed : `${name}: ${fault}`;
     const { policies: _, ...fields } = part.content.fields;
     const policies = "twice" in merged ? {} : merged.policies;
@@ -384,7 +391,7 @@ function rulesOfChild(rule: Fields, index: number, child: Child, context: RuleCo
 function translateRule(
   rule: Fields,
   path: Path,
-  { namespace, source, isGrpc, findBackend, problems }: RuleContext,
+  { namespace, source, sessionKey, isGrpc, findBackend, problems }: RuleContext,
 ): RuleContent {
   const translate = isGrpc ? translateGrpcMatch : translateMatch;
   let closed: string | undefined;
@@ -422,7 +429,8 @@ function translateRule(
   };
   const filters = translateFilters(filtersOf(rule), findMirror(path));
   if (filters.unsupported) close([...path, "filters", filters.unsupported.index], filters.unsupported.reason);
-  if (rule.sessionPersistence !== undefined) close([...path, "sessionPersistence"], "not supported");
+  const session = sessionOf(rule.sessionPersistence, sessionKey);
+  if (session.unsupported !== undefined) close([...path, "sessionPersistence"], session.unsupported);
 
   const backends: Record<string, unknown>[] = [];
   const closedBackends = new Map<number, string>();
@@ -449,7 +457,13 @@ function translateRule(
     });
   }
 
-  const policies = { ...filters.policies, ...timeoutsOf(rule.timeouts), ...retriesOf(rule.retry) };
+  const policies = {
+    ...filters.policies,
+    ...timeoutsOf(rule.timeouts),
+    ...retriesOf(rule.retry),
+    ...session.policies,
+  };
+  if (hasPickedSession(policies, backends)) close([...path, "sessionPersistence"], PICKED_SESSION);
   return {
     fields: {
       ...(matches.length === 0 ? { matches: [{ path: { pathPrefix: "/" } }] } : { matches }),
@@ -494,6 +508,46 @@ function timeoutsOf(written: unknown): Record<string, unknown> {
     ...(backendRequest === undefined ? {} : { backendRequestTimeout: backendRequest }),
   };
   return Object.keys(timeout).length === 0 ? {} : { timeout };
+}
+
+const PICKED_SESSION =
+  "session persistence is not supported for an InferencePool, whose endpoint picker selects the pod";
+
+function hasPickedSession(policies: Fields, backends: readonly Fields[]): boolean {
+  if (policies.sessionPersistence === undefined) return false;
+  return backends.some((backend) => fieldsOf(backend.policies).endpointPicker !== undefined);
+}
+
+interface TranslatedSession {
+  readonly policies: { readonly sessionPersistence?: Fields };
+  readonly unsupported?: string;
+}
+
+function sessionOf(written: unknown, key: string | undefined): TranslatedSession {
+  if (written === undefined) return { policies: {} };
+  const { type = "Cookie", sessionName, absoluteTimeout, idleTimeout, cookieConfig, ...others } = fieldsOf(written);
+  const { lifetimeType, ...otherCookieFields } = fieldsOf(cookieConfig);
+  const [unknown] = [...Object.keys(others), ...Object.keys(otherCookieFields)];
+  if (unknown !== undefined) return { policies: {}, unsupported: `${unknown} is not supported` };
+  const config = {
+    type: String(type).toLowerCase(),
+    ...(sessionName === undefined ? {} : { name: sessionName }),
+    ...(absoluteTimeout === undefined ? {} : { absoluteTimeout }),
+    ...(idleTimeout === undefined ? {} : { idleTimeout }),
+    ...(lifetimeType === undefined ? {} : { lifetime: String(lifetimeType).toLowerCase() }),
+    ...(key === undefined ? {} : { key }),
+  };
+  const [issue] = sessionPersistence.schema.safeParse(config).error?.issues ?? [];
+  if (issue === undefined) return { policies: { sessionPersistence: config } };
+  const field = SESSION_FIELDS[String(issue.path[0])] ?? String(issue.path[0]);
+  return { policies: {}, unsupported: `${field}: ${issue.message}` };
+}
+
+/** Maps the fields of the policy to those of the Gateway API, for those whose names differ. */
+const SESSION_FIELDS = lookupTable<string>({ name: "sessionName", lifetime: "cookieConfig.lifetimeType" });
+
+function uidOf(document: ResourceDocument): string | undefined {
+  return textOf(fieldsOf(fieldsOf(document.value).metadata).uid);
 }
 
 // A rule with an unsupported filter rejects all requests, because the filter may protect the backend.

@@ -42,14 +42,18 @@ export function parseSnapshot(text: string): Snapshot {
 /** Selectors of listeners and policies read the labels of these kinds. */
 const LABELED = new Set(["Namespace", "Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "Service", "Backend"]);
 
+/** Session tokens of these kinds depend on the UID. */
+const IDENTIFIED = new Set(["HTTPRoute", "GRPCRoute"]);
+
 function withoutBookkeeping({ apiVersion, kind, metadata, status: _, ...rest }: KubernetesObject): KubernetesObject {
-  const { name, namespace, generation, creationTimestamp, labels } = metadata;
+  const { name, namespace, uid, generation, creationTimestamp, labels } = metadata;
   return {
     apiVersion,
     kind,
     metadata: {
       name,
       ...(namespace === undefined ? {} : { namespace }),
+      ...(uid === undefined || !IDENTIFIED.has(kind) ? {} : { uid }),
       ...(generation === undefined ? {} : { generation }),
       ...(creationTimestamp === undefined ? {} : { creationTimestamp }),
       ...(labels === undefined || !LABELED.has(kind) ? {} : { labels }),

@@ -17,10 +17,10 @@ export interface Endpoint {
 
 export interface EndpointPools {
   /**
-   * Selects an address round robin and skips ejected addresses, unless all are ejected. Returns undefined if the list
-   * has no valid address.
+   * Selects the preferred address if it is in the list, and otherwise an address round robin. Skips ejected addresses,
+   * unless all are ejected. Returns undefined if the list has no valid address.
    */
-  next(addresses: readonly string[]): Endpoint | undefined;
+  next(addresses: readonly string[], preferred?: string): Endpoint | undefined;
   /**
    * Selects the first of the wanted addresses that is in the list, and skips ejected addresses, unless all are ejected.
    */
@@ -63,9 +63,10 @@ export function openEndpointPools(
   }
 
   return {
-    next(addresses) {
+    next(addresses, preferred) {
       if (addresses !== known) removeOutdated(addresses);
-      let first: Endpoint | undefined;
+      let first = preferred !== undefined && addresses.includes(preferred) ? getOrOpen(preferred) : undefined;
+      if (first !== undefined && !first.health.isEjected) return first;
       for (let i = 0; i < addresses.length; i++) {
         nextIndex = nextIndex + 1 >= addresses.length ? 0 : nextIndex + 1;
         const endpoint = getOrOpen(addresses[nextIndex] as string);

@@ -15,7 +15,7 @@ import type { HeaderList } from "../../http/headers.ts";
 import { removeCookies } from "../../identity/access/cookies.ts";
 import { withholdOwnCookies } from "../../identity/login/browser-flow.ts";
 import type { RequestStage } from "../../observe/trace/events.ts";
-import { chooseBackend } from "../route/choose-backend.ts";
+import { chooseBackend, chooseBySession } from "../route/choose-backend.ts";
 import {
   rejectAmbiguousPath,
   rejectMisdirected,
@@ -218,13 +218,16 @@ class Flow implements AttemptOwner, BeforeCallRun {
   }
 
   #backendPhase(route: Route): void {
-    const chosen = chooseBackend(route, this.#env.random, this.exchange);
+    const { upstream } = this.exchange;
+    upstream.preferred = undefined;
+    const chosen = chooseBySession(route, this.exchange) ?? chooseBackend(route, this.#env.random, this.exchange);
     if (!chosen) throw new GatewayError("no_backend");
     if (this.exchange.request.method === "CONNECT" && chosen.backend.acceptsConnect !== true)
       throw new GatewayError("method_not_allowed");
     const scope = chosen.policies;
     this.#held.restore();
-    this.exchange.upstream.picked = undefined;
+    upstream.picked = undefined;
+    if (route.policies.settings.sessions) upstream.backendIndex = route.backends.indexOf(chosen);
     this.exchange.attributes.backend = chosen.backend.attributes;
     setTraceparent(this.exchange, chosen.backend.attributes.protocol);
     withholdCredentials(this.exchange);

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { anExchange } from "../../../test/support/exchange.ts";
 import type { Route, WeightedBackend } from "../../core/topology.ts";
-import { chooseBackend } from "./choose-backend.ts";
+import { chooseBackend, chooseBySession } from "./choose-backend.ts";
 
 function weighted(...weights: number[]): Route {
   const backends = weights.map(
@@ -46,4 +47,27 @@ test("skips ejected backends unless there is no other", () => {
   assert.equal(chosen([1, 1], [0, 1], 0), "0");
   assert.equal(chosen([1, 0], [0], 0), "0", "a weight of 0 is no other");
   assert.equal(chosen([1], [0], 0.5), "0");
+});
+
+test("a session keeps its backend unless it is ejected and another is available", () => {
+  const chosen = (weights: number[], ejected: number[], index: number | undefined): string | undefined => {
+    const plain = weighted(...weights);
+    const sessions = { find: () => (index === undefined ? undefined : { index, address: "10.0.0.1:80" }) };
+    const backends = plain.backends.map((one, i) => ({
+      ...one,
+      backend: { ...one.backend, health: { isEjected: ejected.includes(i) } },
+    }));
+    const route = { ...plain, backends, policies: { settings: { sessions } } } as unknown as Route;
+    const exchange = anExchange();
+    const name = chooseBySession(route, exchange)?.backend.attributes.name;
+    assert.equal(exchange.upstream.preferred, name === undefined ? undefined : "10.0.0.1:80");
+    return name;
+  };
+  assert.equal(chosen([1, 1], [], undefined), undefined);
+  assert.equal(chosen([1, 1], [], 1), "1");
+  assert.equal(chosen([1, 0], [], 1), "1", "a weight of 0");
+  assert.equal(chosen([1, 1], [1], 1), undefined, "another is available");
+  assert.equal(chosen([1, 1], [0, 1], 1), "1", "all are ejected");
+  assert.equal(chosen([0, 1], [1], 1), "1", "a weight of 0 is no other");
+  assert.equal(chosen([1], [], 3), undefined, "no such backend");
 });

@@ -1,6 +1,6 @@
 /**
- * Chooses a backend of a route. A canary that takes the request comes first. Otherwise the choice is random by weight.
- * Ejected backends are skipped if others are available.
+ * Chooses a backend of a route: that of the client's session, or a canary that takes the request. Otherwise the choice
+ * is random by weight. Ejected backends are skipped if others are available.
  */
 import type { Exchange } from "../../core/exchange.ts";
 import type { Route, WeightedBackend } from "../../core/topology.ts";
@@ -25,6 +25,21 @@ export function chooseBackend(route: Route, random: () => number, exchange?: Exc
   return backends.findLast(
     (candidate) => candidate.weight > 0 && !(skipsEjected && candidate.backend.health?.isEjected),
   );
+}
+
+/**
+ * Returns the backend of the client's session, even if its weight is 0, and sets its endpoint. Returns undefined if the
+ * client has no session, or the backend is ejected and others are available.
+ */
+export function chooseBySession(route: Route, exchange: Exchange): WeightedBackend | undefined {
+  const server = route.policies.settings.sessions?.find(exchange, route);
+  const chosen = server && route.backends[server.index];
+  if (chosen === undefined) return undefined;
+  const isAvailable = ({ weight, backend }: WeightedBackend): boolean =>
+    weight > 0 && backend.health?.isEjected !== true;
+  if (chosen.backend.health?.isEjected === true && route.backends.some(isAvailable)) return undefined;
+  exchange.upstream.preferred = server?.address;
+  return chosen;
 }
 
 function totalEjectedWeight(backends: readonly WeightedBackend[]): number {
