@@ -227,11 +227,43 @@ test("a missing pool, a mirror, and other kinds of routes are refused", () => {
   const parentRefs = [{ name: "edge", namespace: "infra" }];
   const filters = [{ type: "RequestMirror", requestMirror: { backendRef: reference() } }];
   const mirrored = object(`${GATEWAY_API}/v1`, "HTTPRoute", "shop/models", { parentRefs, rules: [{ filters }] });
-  const calls = object(`${GATEWAY_API}/v1`, "GRPCRoute", "shop/models", {
+  const stream = object(`${GATEWAY_API}/v1`, "TCPRoute", "shop/models", {
     parentRefs,
     rules: [{ backendRefs: [reference()] }],
   });
-  for (const one of [mirrored, calls]) assert.equal(resolvedOf(view(pool({}), one)), "InvalidKind");
+  for (const one of [mirrored, stream]) assert.equal(resolvedOf(view(pool({}), one)), "InvalidKind");
+});
+
+test("a GRPCRoute calls the pods of a pool over HTTP/2 and is in the pool's status", () => {
+  const calls = object(`${GATEWAY_API}/v1`, "GRPCRoute", "shop/models", {
+    parentRefs: [{ name: "edge", namespace: "infra" }],
+    rules: [{ backendRefs: [reference()] }],
+  });
+  const seen = view(pool(), calls, service("shop/picker"));
+  const { service: target, protocol, policies } = backendOf(seen);
+  assert.deepEqual([target, protocol], [{ name: "inferencepool/shop/models" }, "h2c"]);
+  assert.notEqual(fieldsOf(policies).endpointPicker, undefined);
+  assert.deepEqual([resolvedOf(seen), parentsOf(seen)], ["ResolvedRefs", { "infra/edge": OK }]);
+  const far = view(pool({}, "far/models"), {
+    ...calls,
+    spec: { ...fieldsOf(calls.spec), rules: [{ backendRefs: [reference("models", { namespace: "far" })] }] },
+  });
+  assert.deepEqual([resolvedOf(far), parentsOf(far, "far/models")], ["RefNotPermitted", undefined]);
+});
+
+test("a pool has the Gateways of the routes that delegate to its route, at all levels", () => {
+  const delegating = (name: string, child: string, parentRefs?: readonly object[]) =>
+    object(`${GATEWAY_API}/v1`, "HTTPRoute", `shop/${name}`, {
+      ...(parentRefs === undefined ? {} : { parentRefs }),
+      rules: [{ backendRefs: [{ group: GATEWAY_API, kind: "HTTPRoute", name: child }] }],
+    });
+  const root = (sectionName?: string) =>
+    delegating("root", "middle", [{ name: "inner", namespace: "infra", ...(sectionName ? { sectionName } : {}) }]);
+  const child = object(`${GATEWAY_API}/v1`, "HTTPRoute", "shop/models", { rules: [{ backendRefs: [reference()] }] });
+  const rest = [pool(), child, delegating("middle", "models"), service("shop/picker")];
+  assert.deepEqual(parentsOf(view(root(), ...rest)), { "infra/inner": OK });
+  assert.equal(parentsOf(view(...rest)), undefined, "no route of a Gateway delegates to it");
+  assert.equal(parentsOf(view(root(), ...rest.slice(0, 2), service("shop/picker"))), undefined, "a missing link");
 });
 
 test("pods are read only while a pool exists, and the controller works without the right to read them", async (t) => {

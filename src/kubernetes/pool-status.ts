@@ -1,10 +1,11 @@
 /**
- * Computes the status of each InferencePool for the Gateways whose HTTPRoutes refer to it. Entries of other controllers
+ * Computes the status of each InferencePool for the Gateways whose routes refer to it, directly or through
+ * routes that they delegate to. Entries of other controllers
  * stay untouched.
  */
 import { INFERENCE_GROUP, type KubernetesObject, keyOf, objectKey, POOL_KIND } from "../config/documents/cluster.ts";
 import { CONTROLLER_NAME, GATEWAY_API_GROUP, type Verdict } from "../config/documents/documents.ts";
-import { poolsOfRoute, readPool } from "../config/documents/inference-pool.ts";
+import { POOL_ROUTE_KINDS, poolsOfRoute, readPool } from "../config/documents/inference-pool.ts";
 import { gatewayKey } from "../config/documents/snapshot.ts";
 import { type Fields, fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
 import { type ClusterView, gatewaysByParent } from "./cluster-snapshots.ts";
@@ -15,7 +16,7 @@ const MOST_PARENTS = 32;
 const ROUTE_REFUSED: Verdict = {
   isTrue: false,
   reason: "HTTPRouteNotAccepted",
-  message: "No HTTPRoute that refers to the pool is accepted",
+  message: "No route that refers to the pool is accepted",
 };
 
 export function poolStatuses(view: ClusterView, nowMs: number): { object: KubernetesObject; status: Fields }[] {
@@ -63,12 +64,18 @@ function usersOfPools({ gateways, result, cluster }: ClusterView): Map<string, M
   const byParent = gatewaysByParent(gateways, result.listenerSetOutcomes);
   const users = new Map<string, Map<string, PoolUser>>();
   for (const { document, parents } of result.routeOutcomes) {
-    const route = document.value as KubernetesObject;
-    const own = route.metadata.namespace ?? "";
-    if (route.kind !== "HTTPRoute") continue;
-    for (const pool of poolsOfRoute(route)) {
-      const from = { group: GATEWAY_API_GROUP, kind: route.kind, namespace: own };
-      if (!cluster.mayRefer(from, { group: INFERENCE_GROUP, kind: POOL_KIND, ...pool })) continue;
+    const own = (document.value as KubernetesObject).metadata.namespace ?? "";
+    const served = [document, ...(result.childRoutes.get(document) ?? [])].map(
+      ({ value }) => value as KubernetesObject,
+    );
+    const pools = served.flatMap((route) =>
+      poolsOfRoute(route).filter((pool) => {
+        const from = { group: GATEWAY_API_GROUP, kind: route.kind, namespace: route.metadata.namespace ?? "" };
+        const to = { group: INFERENCE_GROUP, kind: POOL_KIND, ...pool };
+        return POOL_ROUTE_KINDS.has(route.kind) && cluster.mayRefer(from, to);
+      }),
+    );
+    for (const pool of pools) {
       const key = keyOf(pool.namespace, pool.name);
       const known = users.get(key) ?? new Map<string, PoolUser>();
       users.set(key, known);

@@ -66,6 +66,8 @@ export interface ResourceResult {
   readonly gatewayOutcomes: readonly GatewayOutcome[];
   readonly listenerSetOutcomes: readonly ListenerSetOutcome[];
   readonly routeOutcomes: readonly RouteOutcome[];
+  /** Maps each route to the routes that it delegates to, at all levels. */
+  readonly childRoutes: ReadonlyMap<ResourceDocument, ReadonlySet<ResourceDocument>>;
   readonly backendOutcomes: readonly BackendOutcome[];
   readonly policies: readonly PolicyResource[];
   readonly problems: readonly ConfigError[];

@@ -1,5 +1,5 @@
 /**
- * Resolves a backendRef of an HTTPRoute to an InferencePool (Gateway API Inference Extension): the ready pods that it
+ * Resolves a backendRef of a route to an InferencePool (Gateway API Inference Extension): the ready pods that it
  * selects, and the endpoint picker that selects one of them for each request.
  */
 import { type Fields, fieldsOf, listOf, textOf } from "../text/value-shapes.ts";
@@ -90,7 +90,10 @@ export function isPoolReference({ group, kind }: Fields): boolean {
   return group === INFERENCE_GROUP && kind === POOL_KIND;
 }
 
-/** Adds InferencePools to the backends of an HTTPRoute. The port of the reference is ignored, as the API requires. */
+/** Routes of these kinds can forward to InferencePools. */
+export const POOL_ROUTE_KINDS: ReadonlySet<string> = new Set(["HTTPRoute", "GRPCRoute"]);
+
+/** Adds InferencePools to the backends of a route. The port of the reference is ignored, as the API requires. */
 export function withPools(find: FindBackend, cluster: Cluster, route: ResourceDocument): FindBackend {
   const { kind: routeKind } = identityOf(route);
   return (reference, namespace): FoundBackend => {
@@ -98,8 +101,11 @@ export function withPools(find: FindBackend, cluster: Cluster, route: ResourceDo
     const name = textOf(reference.name) ?? "";
     const inNamespace = textOf(reference.namespace) ?? namespace;
     const shown = `InferencePool ${inNamespace}/${name}`;
-    if (routeKind !== "HTTPRoute")
-      return { reason: "InvalidKind", message: `${routeKind} cannot forward to an InferencePool: use an HTTPRoute` };
+    if (!POOL_ROUTE_KINDS.has(routeKind))
+      return {
+        reason: "InvalidKind",
+        message: `${routeKind} cannot forward to an InferencePool: use an HTTPRoute or a GRPCRoute`,
+      };
     const to = { group: INFERENCE_GROUP, kind: POOL_KIND, namespace: inNamespace, name };
     if (!cluster.mayRefer({ group: GATEWAY_API_GROUP, kind: routeKind, namespace }, to))
       return {
@@ -109,7 +115,10 @@ export function withPools(find: FindBackend, cluster: Cluster, route: ResourceDo
     const pool = cluster.object(POOL_KIND, inNamespace, name);
     if (pool === undefined) return { reason: "BackendNotFound", message: `${shown} was not found` };
     const { backend, accepted, resolvedRefs } = readPool(pool, cluster, route);
-    if (backend !== undefined) return { backend, reference: to, policySource: shown };
+    if (backend !== undefined) {
+      const http2 = routeKind === "GRPCRoute" ? { protocol: "h2c" } : {};
+      return { backend: { ...backend, ...http2 }, reference: to, policySource: shown };
+    }
     // The problem of an object in another namespace is not shown to the referrer.
     const why = inNamespace === namespace ? `: ${(accepted.isTrue ? resolvedRefs : accepted).message}` : "";
     return { backend: CLOSED, reference: to, closed: `${shown} is not valid${why}` };

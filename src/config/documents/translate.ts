@@ -272,6 +272,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
     gatewayOutcomes,
     listenerSetOutcomes,
     routeOutcomes: [...outcomesWithChildren, ...routeOutcomes.slice(outcomesWithChildren.length)],
+    childRoutes: childRoutesOf(delegations),
     backendOutcomes,
     policies,
     problems: [...problemLists.flatMap(({ all }) => all), ...(isCluster ? [] : unknownKinds(input.documents))],
@@ -338,6 +339,16 @@ function addChildren(targets: TargetTable<RouteTarget>, delegations: readonly Pa
 interface ParentDelegation {
   readonly parent: ResourceDocument;
   readonly delegation: Delegation;
+}
+
+function childRoutesOf(delegations: readonly ParentDelegation[]): Map<ResourceDocument, Set<ResourceDocument>> {
+  const children = new Map<ResourceDocument, Set<ResourceDocument>>();
+  for (const { parent, delegation } of delegations) {
+    const known = children.get(parent) ?? new Set();
+    children.set(parent, known);
+    for (const { document } of delegation.chain) known.add(document);
+  }
+  return children;
 }
 
 /** Adds the status for each parentRef that names an HTTPRoute that delegates to this one. */
