@@ -78,8 +78,8 @@ test("an InferencePool follows its picker, and only to its own pods", async (t) 
   });
   t.after(() => Promise.all([app.stop(), app.stop()]));
   const [port] = app.ports().values();
-  const call = async (): Promise<string> => {
-    const response = await fetch(`http://127.0.0.1:${port}/`);
+  const call = async (body?: string): Promise<string> => {
+    const response = await fetch(`http://127.0.0.1:${port}/`, body === undefined ? {} : { method: "POST", body });
     return `${response.status} ${response.status === 200 ? await response.text() : ""}`.trim();
   };
 
@@ -88,6 +88,17 @@ test("an InferencePool follows its picker, and only to its own pods", async (t) 
   assert.equal(await call(), "503", "a selection outside of the pool");
   source.take(createSnapshot("shop/edge", documents("FailClose"), endpoints([picker.host], [one.host, other.host])));
   await eventually("the new pod is used", async () => (await call()) === "200 other");
+  // Two replicas of the picker refuse connections, for example because their pods have just ended.
+  const gone = await Promise.all([backendFor(t), backendFor(t)]);
+  await Promise.all(gone.map((backend) => backend.close()));
+  picked = one.host;
+  const replicas = [...gone.map(({ host }) => host), picker.host];
+  source.take(createSnapshot("shop/edge", documents("FailClose"), endpoints(replicas, [one.host])));
+  await eventually("the new replicas are used", async () => (await call()) === "200 one");
+  for (let i = 0; i < 6; i++) {
+    assert.equal(await call(), "200 one");
+    assert.equal(await call("some body"), "200 one");
+  }
   source.take(createSnapshot("shop/edge", documents("FailClose"), endpoints([], [one.host])));
   await eventually("without a picker, requests fail", async () => (await call()) === "503");
   source.take(createSnapshot("shop/edge", documents("FailOpen"), endpoints([], [one.host])));

@@ -11,8 +11,8 @@ import {
 } from "../../core/ext-proc/client.ts";
 
 export interface PickerClients {
-  /** Returns undefined if there is no address. */
-  open(addresses: readonly string[]): ProcessorStream | undefined;
+  /** Opens a stream to an address that is not in `tried`, and adds it. Returns undefined if there is none. */
+  open(addresses: readonly string[], tried: Set<string>): ProcessorStream | undefined;
   close(): void;
 }
 
@@ -20,15 +20,17 @@ export function openPickerClients(clock: Clock, options: ProcessorClientOptions)
   const clients = new Map<string, ProcessorClient>();
   let nextIndex = 0;
   return {
-    open(addresses) {
+    open(addresses, tried) {
       for (const [address, client] of clients)
         if (!addresses.includes(address)) {
           clients.delete(address);
           client.close();
         }
-      nextIndex = nextIndex + 1 >= addresses.length ? 0 : nextIndex + 1;
-      const address = addresses[nextIndex];
+      const untried = tried.size === 0 ? addresses : addresses.filter((one) => !tried.has(one));
+      nextIndex = nextIndex + 1 >= untried.length ? 0 : nextIndex + 1;
+      const address = untried[nextIndex];
       if (address === undefined) return undefined;
+      tried.add(address);
       const client = clients.get(address) ?? openProcessorClient(address, clock, options);
       clients.set(address, client);
       return client.open();

@@ -23,6 +23,10 @@ const DEFAULT_BODY_BYTES = 10 * 1024 * 1024;
 const MAX_BODY_BYTES = 32 * 1024 * 1024;
 const MAX_PICKED = 100;
 const LOG_INTERVAL_MS = 10_000;
+/** A request tries at most this many addresses of the picker. */
+const PICKER_TRIES = 3;
+/** The gRPC status of a server that cannot be reached. */
+const UNAVAILABLE = 14;
 const HOST_AND_PORT = /^(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;
 
 const PICKED = "x-gateway-destination-endpoint";
@@ -90,6 +94,8 @@ interface Pick {
   readonly processing: Processing;
   /** Undefined until the picker has selected endpoints. */
   selection: Selection | undefined;
+  /** True if the address could not be reached, and the request tries another one. */
+  isUnreachable: boolean;
 }
 
 interface Selection {
@@ -157,12 +163,14 @@ export const endpointPicker = definePolicy({
         });
     }
 
-    function start(exchange: Exchange): Pick | undefined {
-      const stream = clients.open(addresses());
+    function start(exchange: Exchange, tried: Set<string>): Pick | undefined {
+      const known = addresses();
+      const stream = clients.open(known, tried);
       if (stream === undefined) {
         failed(exchange, new Error("it has no ready endpoints"));
         return undefined;
       }
+      const hasOther = tried.size < Math.min(known.length, PICKER_TRIES);
       const processing = new Processing(stream, MODES, {
         clock: env.clock,
         timeoutMs: timeout,
@@ -170,12 +178,16 @@ export const endpointPicker = definePolicy({
         maxBodyBytes,
         memory: new MemoryAccount(env.memory.streams, exchange.client),
         events: {
-          failed: (error) => failed(exchange, error),
+          failed: (error) => {
+            const isUnavailable = (error as { code?: unknown }).code === UNAVAILABLE;
+            if (hasOther && isUnavailable && pick.selection === undefined) pick.isUnreachable = true;
+            else failed(exchange, error);
+          },
           processed: (step, details) =>
             exchange.trace?.point({ type: "policyEvent", kind: "endpointPicker", details: { step, ...details } }),
         },
       });
-      const pick: Pick = { processing, selection: undefined };
+      const pick: Pick = { processing, selection: undefined, isUnreachable: false };
       picks.set(exchange, pick);
       exchange.onEnd ??= [];
       exchange.onEnd.push(() => processing.close());
@@ -197,13 +209,19 @@ export const endpointPicker = definePolicy({
       const { body } = request;
       const bytes = body.kind === "bytes" ? body.bytes : EMPTY;
       if (bytes.length > maxBodyBytes) throw new GatewayError("body_too_large");
-      const pick = start(exchange);
-      if (pick === undefined) return undefined;
+      const tried = new Set<string>();
       const fields = requestFields(exchange);
-      const answer =
+      const ask = async ({ processing }: Pick) =>
         bytes.length === 0
-          ? { headers: await pick.processing.headers("requestHeaders", fields, true), body: undefined }
-          : await pick.processing.whole(fields, bytes);
+          ? { headers: await processing.headers("requestHeaders", fields, true), body: undefined }
+          : processing.whole(fields, bytes);
+      let pick = start(exchange, tried);
+      let answer = pick && (await ask(pick));
+      while (pick?.isUnreachable === true && !exchange.isOver) {
+        pick = start(exchange, tried);
+        answer = pick && (await ask(pick));
+      }
+      if (pick === undefined) return undefined;
       const picked = answer?.headers;
       if (picked?.immediate) {
         count.labels(env.owner, "rejected").add();
