@@ -95,7 +95,15 @@ function allClients() {
   return [Number(flags["first-client"]), Number(flags.clients)];
 }
 
+/** A seed that also breaks an invariant without a fault finds none. */
 async function findMutations() {
+  const clean = join(out, "clean");
+  await bundle(clean);
+  const results = new Map();
+  const passesWithoutFault = async (seed) => {
+    if (!results.has(seed)) results.set(seed, simulate(clean, seed));
+    return (await results.get(seed)).broken === undefined;
+  };
   const chosen = flags.faults?.split(",").map(Number) ?? MUTATIONS.map((_, index) => index + 1);
   const waiting = chosen.map((number) => [number - 1, MUTATIONS[number - 1]]);
   const count = waiting.length;
@@ -110,7 +118,7 @@ async function findMutations() {
       for (const seed of seeds) {
         const result = await simulate(folder, seed);
         cpuMs += result.cpuMs;
-        if (result.broken !== undefined) hit = result;
+        if (result.broken !== undefined && (await passesWithoutFault(seed))) hit = result;
         if (hit || cpuMs > MUTATION_CPU_MS) break;
       }
       if (hit) found += 1;

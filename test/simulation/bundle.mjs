@@ -1,5 +1,5 @@
 /**
- * Bundles the simulation, and the gateway as a separate file. `mutation` is one of `mutations.mjs`.
+ * Bundles the simulation, and the gateway and the controller as separate files. `mutation` is one of `mutations.mjs`.
  */
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -12,7 +12,7 @@ const root = join(folder, "../..");
 
 export function bundle(outdir, mutation) {
   return build({
-    entryPoints: ["main.ts", "gateway.ts"].map((name) => join(folder, name)),
+    entryPoints: ["main.ts", "gateway.ts", "controller.ts"].map((name) => join(folder, name)),
     outdir,
     bundle: true,
     platform: "node",

@@ -22,8 +22,29 @@ export const ADDRESSES = {
   "redis.test": "10.0.4.1",
 };
 
-export function gatewayAddress(replica: number): string {
-  return `10.0.0.${1 + replica}`;
+/** The name of the Kubernetes controller's Service. */
+export const CONTROLLER_NAME = "controller.test";
+export const TOKEN_FILE = "/plane/token";
+/** A certificate of the controller for that name, until 2035. Connections are not encrypted. */
+export const CERTIFICATE = `-----BEGIN CERTIFICATE-----
+MIIBhjCCASygAwIBAgIQR7ejfx0UhanM6Dq3G2RQ5DAKBggqhkjOPQQDAjAaMRgw
+FgYDVQQDDA9jb250cm9sbGVyLnRlc3QwHhcNMjYwMTAxMTEwMDAwWhcNMzUxMjMw
+MTIwMDAwWjAaMRgwFgYDVQQDDA9jb250cm9sbGVyLnRlc3QwWTATBgcqhkjOPQIB
+BggqhkjOPQMBBwNCAASDYgmt4Ns7LRQ+EELElMJyZuCYYUxwGgQ+NV62l2jsYd9t
+2KBsABx6bUVSA5MzoF0HbXLpjWIKFRbNRC78VWX0o1QwUjAPBgNVHRMBAf8EBTAD
+AQH/MA4GA1UdDwEB/wQEAwIChDATBgNVHSUEDDAKBggrBgEFBQcDATAaBgNVHREE
+EzARgg9jb250cm9sbGVyLnRlc3QwCgYIKoZIzj0EAwIDSAAwRQIhAMkInLx4oMNJ
+GDLW+ovcU5I6waAnNBobPW3ImwJvmKOWAiBkdmarm4cCBTSQhwkMCgXYyG9z9wJ6
+qJktAPJFPRW/OQ==
+-----END CERTIFICATE-----
+`;
+
+const NETWORKS: Readonly<Record<string, number>> = { gateway: 0, controller: 5, plane: 6 };
+
+/** The address of a simulated process, for example of `gateway 0.1`. */
+export function addressOf(process: string): string {
+  const [, kind = "", number] = /^(\w+) (\d+)/.exec(process) ?? [];
+  return `10.0.${NETWORKS[kind]}.${1 + Number(number)}`;
 }
 
 export type StoreKind = "memory" | "folder" | "redis";

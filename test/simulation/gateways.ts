@@ -8,7 +8,8 @@ import type { ParentChannel, Predecessor } from "../../src/app/upgrade/predecess
 import type { Successor, SuccessorEvents } from "../../src/app/upgrade/successor.ts";
 import type { LogOutput } from "../../src/observe/log/log-output.ts";
 import type { Children } from "./children.ts";
-import { CONFIG_FILE, DRAIN_MS, gatewayAddress } from "./config.ts";
+import { CONFIG_FILE, DRAIN_MS } from "./config.ts";
+import type { ControllerCode } from "./controller.ts";
 import type { GatewayCode } from "./gateway.ts";
 import type { Network } from "./network.ts";
 import { sleep } from "./peer.ts";
@@ -26,6 +27,11 @@ export async function loadCode(copies: number): Promise<GatewayCode[]> {
     all.push(gatewayCode);
   }
   return all;
+}
+
+export async function loadController(): Promise<ControllerCode> {
+  const { controllerCode } = await import(new URL("./controller.js", import.meta.url).href);
+  return controllerCode;
 }
 
 export interface GatewaysReport {
@@ -275,10 +281,6 @@ export class Gateways {
       scheduler.after(0, enter, name);
     });
   }
-}
-
-export function addressOf(process: string): string {
-  return gatewayAddress(Number(/^gateway (\d+)/.exec(process)?.[1]));
 }
 
 export function pidOf(process: string): number {

@@ -12,6 +12,7 @@ import dnsPromises from "node:dns/promises";
 import fs from "node:fs";
 import fsPromises from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
+import net from "node:net";
 import { performance } from "node:perf_hooks";
 import { setDefaultHighWaterMark } from "node:stream";
 import timers from "node:timers";
@@ -144,8 +145,9 @@ function simulateChance(random: Seeded): void {
   const randomInt = (least: number, below?: number): number =>
     below === undefined ? random.int(least) : least + random.int(below - least);
   const asynchronous = ["randomFill", "generateKey", "generateKeyPair", "scrypt", "pbkdf2", "hkdf", "generatePrime"];
+  const unseeded = ["generateKeySync", "generateKeyPairSync", "generatePrimeSync"];
   Object.assign(crypto, { randomBytes, randomFillSync: fill, randomUUID, randomInt });
-  for (const name of asynchronous) Object.assign(crypto, { [name]: closed(`crypto.${name}`) });
+  for (const name of [...asynchronous, ...unseeded]) Object.assign(crypto, { [name]: closed(`crypto.${name}`) });
   Object.defineProperty(crypto.webcrypto, "getRandomValues", { value: fill });
   Object.defineProperty(crypto.webcrypto, "randomUUID", { value: randomUUID });
   const { subtle } = crypto.webcrypto;
@@ -195,7 +197,7 @@ export async function seal(files: Files, children: Children): Promise<void> {
     Object.assign(https.default, { [name]: closed(`https.${name}`) });
   }
   Object.assign(http2.default, { connect: closed("http2.connect"), createServer: closed("http2.createServer") });
-  Object.assign(tls.default, { connect: closed("tls.connect"), createServer: closed("tls.createServer") });
+  simulateTls(http.default, https.default, tls.default);
   Object.assign(workers.default, { Worker: closed("Worker") });
   for (const name of Object.keys(zlib.default))
     if (/^[a-z]/.test(name) && !/Sync$|^c(?:rc32|odes|onstants)/.test(name))
@@ -203,6 +205,18 @@ export async function seal(files: Files, children: Children): Promise<void> {
   replace(globalThis, "fetch", "fetch");
   replace(globalThis, "WebSocket", "WebSocket");
   syncBuiltinESMExports();
+}
+
+/** TLS has no encryption and no certificates. */
+function simulateTls(http: object, https: object, tls: object): void {
+  const { createServer } = http as { createServer(handler: object): object };
+  const connect = (options: net.NetConnectOpts): net.Socket => {
+    const socket = net.connect(options);
+    socket.once("connect", () => socket.emit("secureConnect"));
+    return Object.assign(socket, { encrypted: true, authorized: true, alpnProtocol: "http/1.1" });
+  };
+  Object.assign(tls, { connect, createServer: closed("tls.createServer") });
+  Object.assign(https, { createServer: (_options: object, handler: object) => createServer(handler) });
 }
 
 function closeModule(name: string, module: object): void {

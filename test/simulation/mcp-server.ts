@@ -40,12 +40,11 @@ export class Questions {
     return { jsonrpc: "2.0", id: `ask-${nonce}`, method: "elicitation/create", params };
   }
 
-  /** Resolves when the client has responded, or after a time limit. */
-  async answer(nonce: string): Promise<void> {
+  /** Resolves when the client has responded, or after a time limit. The call arrived at `arrivedMs`. */
+  async answer(nonce: string, arrivedMs: number): Promise<void> {
     const { scheduler, broken } = this.#report;
-    const askedMs = scheduler.nowMs;
     const late = scheduler.after(LATE_MS, () => {
-      if (this.#report.mustSucceed(askedMs)) broken("responses of clients reach their server", nonce);
+      if (this.#report.mustSucceed(arrivedMs)) broken("responses of clients reach their server", nonce);
     });
     const response = await new Promise<Message | undefined>((resolve) => {
       const limit = scheduler.after(ANSWER_MS, () => resolve(undefined));
@@ -115,6 +114,7 @@ export interface Message {
 interface Call {
   readonly message: Message;
   readonly order: McpOrder;
+  readonly arrivedMs: number;
   /** The events have ids. */
   readonly isResumable: boolean;
 }
@@ -201,6 +201,7 @@ export class McpServer {
 
   async #call(peer: Peer, message: Message, order: McpOrder, session: string): Promise<boolean> {
     const { client, nonce, bytes, delayMs, progress, asks, cancelMs, breaks } = order;
+    const arrivedMs = this.#report.scheduler.nowMs;
     this.#report.arrived(nonce);
     const owner = this.#sessions.get(session) ?? client;
     if (owner !== client) this.#report.broken("sessions stay apart", `${session} of ${owner} got a call of ${client}`);
@@ -213,12 +214,12 @@ export class McpServer {
     if (breaks) return false;
     const result = { content: [{ type: "text", text: contentOf(nonce, 0, bytes).toString() }] };
     if (progress === 0 && !asks) return this.#result(peer, message, result);
-    return this.#stream(peer, { message, order, isResumable: this.#random.chance(0.5) }, 0);
+    return this.#stream(peer, { message, order, arrivedMs, isResumable: this.#random.chance(0.5) }, 0);
   }
 
   /** The events of a call from a number on: progress notifications, a request to the client, and the result. */
   async #stream(peer: Peer, call: Call, from: number): Promise<boolean> {
-    const { message, order, isResumable } = call;
+    const { message, order, arrivedMs, isResumable } = call;
     const { nonce, bytes, progress, asks } = order;
     const head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     if ((await peer.write(head)) !== undefined) return false;
@@ -234,7 +235,7 @@ export class McpServer {
     }
     if (asks) {
       if (!(await this.#event(peer, this.#questions.request(nonce)))) return false;
-      await this.#questions.answer(nonce);
+      await this.#questions.answer(nonce, arrivedMs);
     }
     const result = { content: [{ type: "text", text: contentOf(nonce, 0, bytes).toString() }] };
     if (!(await this.#event(peer, { jsonrpc: "2.0", id: message.id, result }, id(progress)))) return false;

@@ -55,11 +55,12 @@ const result = {
     "http.request": () => http.request({ port }),
     "https.get": () => https.get({ port }),
     "http2.connect": () => http2.connect(`http://127.0.0.1:${port}`),
-    "tls.connect": () => tls.connect(port),
+    "tls.createServer": () => tls.createServer(),
     Worker: () => new Worker("", { eval: true }),
     fetch: () => fetch(`http://127.0.0.1:${port}`),
     "zlib.gzip": () => zlib.gzip("a", () => undefined),
     "crypto.scrypt": () => crypto.scrypt("a", "b", 1, () => undefined),
+    "crypto.generateKeyPairSync": () => crypto.generateKeyPairSync("ec", { namedCurve: "P-256" }),
     "crypto.subtle.digest": () => crypto.subtle.digest("SHA-256", new Uint8Array(1)),
     "timers/promises.setTimeout": () => timersPromises.setTimeout(1),
   }),
@@ -88,6 +89,7 @@ const interval = setInterval(() => events.push("interval"), 1);
 setImmediate(() => events.push("immediate"));
 net.connect({ port, host: "127.0.0.1" }).on("error", (error) => events.push(error.message));
 net.connect({ port, host: "localhost" }).on("error", (error) => events.push(error.message));
+tls.connect({ port, host: "127.0.0.1" }).on("error", (error) => events.push(`tls ${error.message}`));
 Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 20);
 result.times = [
   Date.now(),

@@ -4,19 +4,22 @@
  */
 import crypto from "node:crypto";
 import { Children } from "./children.ts";
+import { Cluster, CONTROLLERS } from "./cluster.ts";
 import {
   ADDRESSES,
+  addressOf,
   CONFIG_FILE,
+  CONTROLLER_NAME,
   configOf,
-  gatewayAddress,
   LLM_BUDGET,
   PORT,
   REDIS_PORT,
   STDIO_SERVER,
   type StoreKind,
+  TOKEN_FILE,
 } from "./config.ts";
 import { Files } from "./files.ts";
-import { addressOf, Gateways, loadCode, pidOf } from "./gateways.ts";
+import { Gateways, loadCode, loadController, pidOf } from "./gateways.ts";
 import { HttpBackend } from "./http-backend.ts";
 import { HttpClient } from "./http-client.ts";
 import { isolate, realWork, seal } from "./isolate.ts";
@@ -56,7 +59,7 @@ export interface Result {
 /** Average time between two changes of the configuration. */
 const RELOAD_MS = 20 * 60_000;
 /** Average time between two upgrades or failures of a gateway or of Redis. */
-const OPERATION_MS = 15 * 60_000;
+const OPERATION_MS = 8 * 60_000;
 const MOST_KILLS = 3;
 const MOST_CLOCK_ERROR_MS = 5 * 60_000;
 /** After a failure, everything works again within this time. */
@@ -77,7 +80,14 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
   const store: StoreKind = random.pick(["memory", "folder", "redis"]);
   const replicas = store === "redis" ? 2 : 1;
   const faults = isCalm ? NO_FAULTS : someFaults(random.part("faults"));
+  const hasCluster = random.part("has cluster").chance(0.5);
   const names = random.part("names");
+  const replicaNames = random.part("replica names");
+  const addressesOf = (name: string): string[] => {
+    // A Service selects a replica for each connection.
+    if (name === CONTROLLER_NAME) return [addressOf(`controller ${replicaNames.int(CONTROLLERS)}`)];
+    return name in ADDRESSES ? [ADDRESSES[name as keyof typeof ADDRESSES]] : [];
+  };
   isolate({
     scheduler,
     network,
@@ -86,16 +96,15 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     pidOf,
     // The scenario itself disturbs Redis, to know when spending may be lost.
     faultsTo: (address) => (address === ADDRESSES["redis.test"] ? NO_FAULTS : faults),
-    resolve: (name) => ({
-      delayMs: names.exponential(2),
-      addresses: name in ADDRESSES ? [ADDRESSES[name as keyof typeof ADDRESSES]] : [],
-    }),
+    resolve: (name) => ({ delayMs: names.exponential(2), addresses: addressesOf(name) }),
   });
   const kills = store === "memory" ? 0 : Math.min(MOST_KILLS, Math.ceil(hours));
   const code = await loadCode(replicas + 1 + kills);
+  const controllerCode = await loadController();
   const digest = crypto.createHash("sha256");
   const files = new Files(network, random.part("files"));
   files.write(CONFIG_FILE, configOf(0, store));
+  files.write(TOKEN_FILE, "token");
   const children = new Children(network, {
     [STDIO_SERVER]: (child) => void new StdioServer(child, random.part(child.stdin.label), report).run(),
   });
@@ -150,7 +159,7 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     network,
     faults,
     isCalm,
-    gateways: Array.from({ length: replicas }, (_, i) => ({ address: gatewayAddress(i), port: PORT })),
+    gateways: Array.from({ length: replicas }, (_, i) => ({ address: addressOf(`gateway ${i}`), port: PORT })),
     pauseMs: PAUSE_MS,
     isOver: () => isOver,
     mustSucceed: (sentMs = scheduler.nowMs) =>
@@ -249,6 +258,10 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     const scripts = store === "redis" ? code[0]?.redisScripts : undefined;
     const redis = scripts && new Redis(address("redis.test"), REDIS_PORT, network, scripts);
     for (let i = 0; i < replicas; i++) await gateways.start(i);
+    const cluster = hasCluster
+      ? new Cluster(random.part("cluster"), controllerCode, { scheduler, network, note, broken: breaks })
+      : undefined;
+    const following = cluster?.run(hours * 3_600_000);
     const running = Array.from({ length: clients - firstClient }, (_, i) => clientOf(firstClient + i).run());
     const operating = [reload(random.part("reloads")), operate(random.part("operations"), redis)];
     await sleep(scheduler, hours * 3_600_000 - scheduler.nowMs);
@@ -261,7 +274,7 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
       for (const account of gateways.accounts()) breaks("memory accounts are empty when nothing happens", account);
     }
     await gateways.stop();
-    await Promise.all(running);
+    await Promise.all([...running, following?.then(() => cluster?.stop())]);
     for (const backend of backends) backend.close();
     requests.checkEnd();
     for (const work of realWork()) breaks("nothing happens outside of the simulation", work);

@@ -136,6 +136,8 @@ interface ListenOptions {
 
 interface TimedSocket extends net.Socket {
   idleTask?: Task | undefined;
+  /** The timer ends when the socket closes. */
+  endsTimer?: boolean;
   _unrefTimer?(): void;
 }
 
@@ -220,7 +222,9 @@ export function simulateSockets(
     refresh();
     if (ms === 0) return this;
     if (onTimeout) this.once("timeout", onTimeout);
-    return this.once("close", refresh);
+    if (this.endsTimer === true) return this;
+    this.endsTimer = true;
+    return this.once("close", () => this._unrefTimer?.());
   } as typeof net.Socket.prototype.setTimeout;
 }
 

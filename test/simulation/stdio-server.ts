@@ -69,6 +69,7 @@ export class StdioServer {
     const { id, params } = message;
     const { client, nonce, bytes, delayMs, progress, asks, cancelMs, breaks } = order;
     const { scheduler, arrived, broken } = this.#report;
+    const arrivedMs = scheduler.nowMs;
     const token = params?._meta?.progressToken;
     arrived(nonce);
     this.#client ??= client;
@@ -86,7 +87,7 @@ export class StdioServer {
     }
     if (asks) {
       await this.#send(this.#questions.request(nonce));
-      await this.#questions.answer(nonce);
+      await this.#questions.answer(nonce, arrivedMs);
     }
     await this.#send({ id, result: { content: [{ type: "text", text: contentOf(nonce, 0, bytes).toString() }] } });
   }
