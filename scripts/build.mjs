@@ -7,7 +7,7 @@ import { resolve } from "node:path";
 import { build } from "esbuild";
 import { inputsHash, stampBuild } from "./build-stamp.mjs";
 import { bundleOptions } from "./bundle.mjs";
-import { inlineOnDemand, onDemandEntryPoints } from "./on-demand.mjs";
+import { inlineOnDemand, onDemandEntryPoints, splitOnDemand } from "./on-demand.mjs";
 import { packDocs } from "./pack-docs.mjs";
 import { sbom } from "./sbom.mjs";
 import { root } from "./steps.mjs";
@@ -21,7 +21,7 @@ const builtFrom = inputsHash();
 rmSync(resolve(root, out), { recursive: true, force: true });
 const { metafile } = await build({
   ...bundleOptions,
-  plugins: bundleOptions.plugins.filter((plugin) => plugin !== inlineOnDemand),
+  plugins: bundleOptions.plugins.map((plugin) => (plugin === inlineOnDemand ? splitOnDemand : plugin)),
   entryPoints: {
     gateway: "src/bin/gateway.ts",
     gwctl: "src/bin/gwctl.ts",

@@ -100,7 +100,7 @@ test("the bundles keep their lines and the names of source files, so that stack 
   const dist = join(root, "dist");
   const bundles = readdirSync(dist).filter((name) => name.endsWith(".js"));
   const texts = bundles.map((name) => readFileSync(join(dist, name), "utf8"));
-  for (const file of ["src/app/app.ts", "src/mcp/backend.ts", "src/llm/backend.ts"])
+  for (const file of ["src/app/app.ts", "src/mcp/mcp-backend.ts", "src/llm/ai-backend.ts"])
     assert.ok(
       texts.some((text) => text.includes(`\n// ${file}\n`)),
       file,

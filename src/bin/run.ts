@@ -24,7 +24,7 @@ import { setFastReads } from "../http/h1/socket-reads.ts";
 import { restrictNetworks } from "../http/local-address.ts";
 import { openLogOutput } from "../observe/log/log-output.ts";
 import { describeDefect } from "../observe/log/unexpected-errors.ts";
-import { type ClusterFlags, clusterConfig, followedCluster } from "./cluster.ts";
+import type { ClusterFlags } from "./cluster.ts";
 import { flushCompileCache } from "./compile-cache.ts";
 import { demoProgram } from "./demo-program.ts";
 
@@ -54,7 +54,9 @@ export async function run(options: RunOptions): Promise<number> {
     : variables;
   restrictNetworks(environment.GATEWAY_BACKEND_NETWORKS);
   const sources = options.files ?? {
-    text: options.cluster ? clusterConfig(options.cluster) : defaultConfig(demoProgram(), demoHistory(environment)),
+    text: options.cluster
+      ? (await import("./cluster.ts")).clusterConfig(options.cluster)
+      : defaultConfig(demoProgram(), demoHistory(environment)),
   };
   setFastReads(environment.GATEWAY_FAST_READS !== "off");
   const common = { sources, environment, clock: systemClock, readStdin: options.readStdin };
@@ -130,7 +132,7 @@ async function serve(
   process.on("unhandledRejection", onDefect);
   try {
     const predecessor = environment[HANDED_SOCKETS] ? openPredecessor(environment, parentChannel()) : undefined;
-    const followed = cluster && (await followedCluster(cluster, environment, output, () => isStopWanted));
+    const followed = cluster && (await follow(cluster, environment, output, () => isStopWanted));
     if (cluster && !followed) return 0;
     app = await startApp({
       ...common,
@@ -166,6 +168,11 @@ async function serve(
   await Promise.race([output.flushed(), wait(systemClock, LAST_LINES_MS)]);
   // A socket or timer that a library left open must not keep the process alive.
   process.exit(0);
+}
+
+async function follow(...parameters: Parameters<typeof import("./cluster.ts").followedCluster>) {
+  const { followedCluster } = await import("./cluster.ts");
+  return followedCluster(...parameters);
 }
 
 function startThread(workerData: ThreadData): Worker {

@@ -2,7 +2,9 @@
  * Prepares a configuration: loads it, attaches resource documents, and compiles it. It opens no listener, so that a
  * reload can be prepared next to the running configuration and discarded.
  */
+import { createRequire } from "node:module";
 import { dirname, resolve } from "node:path";
+import { onDemand } from "../base/on-demand.ts";
 import { finish, type Steps } from "../base/sliced-work.ts";
 import { ConfigError } from "../core/config-error.ts";
 import type { Topology } from "../core/topology.ts";
@@ -10,7 +12,7 @@ import { createRedaction, type Redaction } from "../observe/trace/redact.ts";
 import { isSensitiveName } from "../observe/trace/sensitive-names.ts";
 import { policies } from "../policies/index.ts";
 import { checkConfig } from "./checks/check-config.ts";
-import { attachResources, withFailures } from "./compile/attach-resources.ts";
+import type { AttachedResources } from "./compile/attach-resources.ts";
 import { type CompileContext, compileConfig, type ResourceFailure } from "./compile/compile.ts";
 import type { Cluster } from "./documents/cluster.ts";
 import type { PolicyResource } from "./documents/documents.ts";
@@ -23,6 +25,12 @@ import type { Environment } from "./text/env.ts";
 import { pathText } from "./text/value-path.ts";
 import type { SourceDocument } from "./text/yaml-source.ts";
 
+const require = createRequire(import.meta.url);
+const documents = onDemand<typeof import("./compile/attach-resources.ts")>(() =>
+  require("./compile/attach-resources.js"),
+);
+
+const NO_RESOURCES: AttachedResources = { resources: [], problems: [] };
 const NOTHING_SERVED = "no listeners: the configuration has no `gateways`, `mcp` or `llm`";
 const EMPTY = "the configuration is empty";
 /** A shorter environment value may be an ordinary word. */
@@ -92,24 +100,14 @@ export function* prepareConfigInSteps(
   redaction.hideValues(secretsInConfig(configSchema.shape.config, config.process, redaction));
   redaction.hideValues(secretsInConfig(configSchema.shape.services, config.services, redaction));
   redaction.hideValues(secretVariables(context.environment));
-  const attached = attachResources(
-    config,
-    loaded.resources,
-    context.clock.now(),
-    before?.ok ? before.resources : undefined,
-    redaction,
-  );
-  const { cluster } = context;
-  const joined =
-    cluster &&
-    attachResources(
-      config,
-      cluster.documents,
-      context.clock.now(),
-      before?.ok ? before.resources : undefined,
-      redaction,
-      cluster.cluster,
-    );
+  const attach = (found: readonly SourceDocument[], cluster?: Cluster): AttachedResources => {
+    if (found.length === 0) return NO_RESOURCES;
+    const previous = before?.ok ? before.resources : undefined;
+    return documents().attachResources(config, found, context.clock.now(), previous, redaction, cluster);
+  };
+  const attached = attach(loaded.resources);
+  const joined = context.cluster ? attach(context.cluster.documents, context.cluster.cluster) : NO_RESOURCES;
+  const resources = [...attached.resources, ...joined.resources];
   const compiled = compileConfig(config, { ...context, redaction });
   const problems = compiled.problems.filter((problem) => !isUnset(problem, loaded.unset));
   if (problems.length > 0) return refused(problems);
@@ -124,7 +122,7 @@ export function* prepareConfigInSteps(
   const warnings = [
     ...loaded.warnings,
     ...attached.problems,
-    ...(joined?.problems ?? []),
+    ...joined.problems,
     ...compiled.failures.map(failureOf),
     ...compiled.warnings,
     ...checked.warnings,
@@ -141,7 +139,7 @@ export function* prepareConfigInSteps(
         : fieldPlace({ document: loaded.standalone, path: ["config"] }, field),
     processPath: (path) => resolve(dirname(loaded.standalone.file), path),
     redaction,
-    resources: withFailures([...attached.resources, ...(joined?.resources ?? [])], compiled.failures),
+    resources: resources.length === 0 ? [] : documents().withFailures(resources, compiled.failures),
     failures: compiled.failures.map(({ policy, message }) => ({ document: policy.place.document.value, message })),
     services: config.services,
     warnings: warnings.map((warning) => warning.toLine()),

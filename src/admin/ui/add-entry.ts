@@ -2,10 +2,11 @@
  * `/ui/api/add` returns the text of a configuration file with a server, model, route, backend, or policy added, and
  * writes nothing. Lines are inserted as text, so comments, order, and layout stay unchanged.
  */
+import { createRequire } from "node:module";
 import { isMap, isSeq, parseAllDocuments, type YAMLMap, type YAMLSeq } from "yaml";
 import { z } from "zod";
+import { onDemand } from "../../base/on-demand.ts";
 import { asObject } from "../../config/import/conversion.ts";
-import { hasForeignLayout } from "../../config/import/direct-load.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { markPlaceholders } from "../../config/text/env.ts";
 import { providerName } from "../../llm/models/schema.ts";
@@ -13,6 +14,11 @@ import type { Redaction } from "../../observe/trace/redact.ts";
 import { type AdminEndpoint, jsonResponse, textResponse } from "../server/endpoint.ts";
 import { shownText } from "./shown-text.ts";
 import { appendTo, type Inserted, insertAt, type NewContent } from "./yaml-insert.ts";
+
+const require = createRequire(import.meta.url);
+const foreignFormat = onDemand<typeof import("../../config/import/direct-load.ts")>(() =>
+  require("../../config/import/direct-load.js"),
+);
 
 const name = z
   .string()
@@ -108,7 +114,7 @@ export function withEntry(text: string, entry: Entry): Inserted {
   if (contents !== undefined && !isMap(contents)) return { problem: "the file is not an object" };
   const root = contents;
   if (root?.has("apiVersion")) return { problem: "the file contains a resource; edit it as text" };
-  if (root !== undefined && hasForeignLayout(asObject(document?.toJS())))
+  if (root !== undefined && foreignFormat().hasForeignLayout(asObject(document?.toJS())))
     return { problem: "the file is a configuration of agentgateway; convert it with `gwctl import` first" };
   switch (entry.kind) {
     case "server":

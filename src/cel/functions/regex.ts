@@ -3,7 +3,7 @@
  * compiled program in a Pike VM, which visits each instruction at most once per character and charges every visit to
  * the budget.
  */
-import { RE2JS } from "@bufbuild/re2";
+import { compileRe2 } from "../../base/regex.ts";
 import { finish, type Steps } from "../../base/sliced-work.ts";
 import { type Budget, CHARACTERS_PER_UNIT, spend } from "./budget.ts";
 import { isWord, RegexAutomaton, type Scan } from "./regex-automaton.ts";
@@ -67,7 +67,7 @@ interface Threads {
 }
 
 export function compileRegex(pattern: string): Regex {
-  const engine = RE2JS.compile(pattern).re2();
+  const engine = compileRe2(pattern).re2();
   const { prog, prefix, prefixComplete } = engine;
   const instructions = Array.from({ length: prog.numInst() }, (_, pc) => prog.getInst(pc));
   const groupNames = engine.namedGroups;

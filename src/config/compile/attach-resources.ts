@@ -36,7 +36,6 @@ export function attachResources(
   redaction: Redaction,
   cluster?: Cluster,
 ): AttachedResources {
-  if (documents.length === 0) return { resources: [], problems: [] };
   const result = translateResources({
     documents,
     standalone: standaloneOf(config),

@@ -3,11 +3,12 @@
  * resources, documents with only `tests` are tests, and one other document is the standalone configuration.
  */
 import { readdirSync, readFileSync, statSync } from "node:fs";
+import { createRequire } from "node:module";
 import { join } from "node:path";
 import { homeHint } from "../../base/files.ts";
+import { onDemand } from "../../base/on-demand.ts";
 import { finish, type Steps } from "../../base/sliced-work.ts";
 import { ConfigError, type Position } from "../../core/config-error.ts";
-import { convertForeign, notLoadable } from "../import/direct-load.ts";
 import { withPlaceholders } from "../schema/environment-values.ts";
 import { validate } from "../schema/problems.ts";
 import { configSchema } from "../schema/schema.ts";
@@ -22,6 +23,9 @@ import {
 } from "../text/yaml-source.ts";
 import type { NormalConfig } from "./normal-config.ts";
 import { normalize } from "./normalize.ts";
+
+const require = createRequire(import.meta.url);
+const foreignFormat = onDemand<typeof import("../import/direct-load.ts")>(() => require("../import/direct-load.js"));
 
 export interface SourceText {
   readonly file: string;
@@ -167,10 +171,10 @@ function* loadForeignInSteps(
   options: SourceOptions,
 ): Steps<Loaded | undefined> {
   const source = sources.find(({ file }) => file === standalone.file);
-  const foreign = source && convertForeign(standalone, source.text);
+  const foreign = source && foreignFormat().convertForeign(standalone, source.text);
   if (source === undefined || foreign === undefined) return undefined;
   const refuse = (problems: readonly ConfigError[]): Loaded | undefined =>
-    foreign.isCertain ? { ok: false, problems: [notLoadable(standalone), ...problems] } : undefined;
+    foreign.isCertain ? { ok: false, problems: [foreignFormat().notLoadable(standalone), ...problems] } : undefined;
   if (foreign.problems.length > 0) return refuse(foreign.problems);
   yield;
   const at = standalone.position([]) ?? { file: source.file, line: 1, column: 1 };

@@ -1,0 +1,209 @@
+/**
+ * Implements the `ai` backend, which forwards requests to LLM providers. `backend.ts` loads it on demand.
+ */
+
+import { createIdSource } from "../base/ids.ts";
+import { finish, runInSlices, SLICED_BYTES } from "../base/sliced-work.ts";
+import type { Backend, BackendEnv, BackendRun, ResponseReceiver } from "../core/backend.ts";
+import { DeferredRun } from "../core/deferred-run.ts";
+import type { Exchange } from "../core/exchange.ts";
+import {
+  applyPolicies,
+  applyWebhooks,
+  type PreparedRequest,
+  requestedModel,
+  withTree,
+} from "./calls/apply-policies.ts";
+import { FailoverCall, type FailoverOptions, sendJson } from "./calls/failover-call.ts";
+import { forwardUnread } from "./calls/passthrough.ts";
+import { prepareCall, type Reading, restoreRecordedCall } from "./calls/prepare-call.ts";
+import {
+  LlmRejection,
+  llmErrorReply,
+  MISSING_MODEL,
+  modelNotFound,
+  noModelFits,
+  recordRejection,
+  UNREADABLE_STREAM,
+} from "./calls/rejections.ts";
+import { createResponseGuards, type ResponseGuards } from "./calls/response-guards.ts";
+import { Settlement, type SettlementOptions } from "./calls/settlement.ts";
+import { createShadowGuards } from "./guards/guarded-text.ts";
+import { compileModels } from "./models/compile-models.ts";
+import { compileFailoverRules, DEFAULT_FAILOVER_ON } from "./models/failover-rules.ts";
+import { createListedModels } from "./models/listed-models.ts";
+import { createModelPolicies, type ModelPolicies } from "./models/model-policies.ts";
+import type { Candidate, ConditionInput, ModelTable } from "./models/model-table.ts";
+import { conditionInput, createQuotes, loadPrices } from "./models/quotes.ts";
+import type { AiConfig } from "./models/schema.ts";
+import { detectDialect } from "./request/dialect.ts";
+import { LlmRequestAttributes } from "./request/llm-attributes.ts";
+import type { LlmCall } from "./request/llm-call.ts";
+import { errorBody, errorHeaders, type LlmError } from "./request/llm-errors.ts";
+import { createResponseCache, type ResponseCache } from "./response-cache.ts";
+import { createLlmMetrics } from "./usage/llm-metrics.ts";
+
+const RESPONSE_HEAD_TIMEOUT_MS = 300_000;
+const FINISHED: BackendRun = { abort: () => undefined, resume: () => undefined };
+
+export function compileAi(config: AiConfig, env: BackendEnv): Backend {
+  const table = compileModels(config, env);
+  const metrics = createLlmMetrics(env.metrics);
+  const settling: SettlementOptions = { clock: env.clock, metrics, prices: loadPrices(config, env) };
+  const quotes = createQuotes(table, settling.prices);
+  const cache = config.cache && createResponseCache(config.cache, JSON.stringify(config), env);
+  const conditions = (exchange: Exchange): ConditionInput | undefined =>
+    table.hasConditions ? conditionInput(exchange, settling.prices) : undefined;
+  const policies = createModelPolicies(table, requestedModel, conditions);
+  const listed = createListedModels(table, { ...env, logger: env.logger.for("llm") });
+  const reading: Reading = { table, policies, maxBodyBytes: config.maxBodyBytes, quotes, listed };
+  const ids = createIdSource();
+  const failover: FailoverOptions = {
+    logger: env.logger.for("llm"),
+    clock: env.clock,
+    metrics,
+    rules: compileFailoverRules(config.failoverOn ?? DEFAULT_FAILOVER_ON),
+    maxTreeBytes: config.maxTreeBytes,
+    unsupported: config.unsupported,
+    newId: () => ids.hex(12),
+    nowSeconds: () => Math.floor(env.clock.now() / 1000),
+  };
+  const services: CallServices = { table, policies, cache, settling, failover, conditions };
+  return {
+    attributes: { name: config.name ?? env.name, type: "ai", protocol: "llm" },
+    defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
+    errorReply: llmErrorReply,
+    prepare: (exchange, needsModel) => prepareCall(exchange, reading, needsModel),
+    recall: (exchange, recorded) => restoreRecordedCall(exchange, recorded, quotes),
+    ...(policies ? { inner: (exchange: Exchange) => policies.inner(exchange) } : {}),
+    call(exchange, receiver) {
+      const llm = LlmRequestAttributes.callOf(exchange);
+      if (llm !== undefined) return new ModelCall(services, exchange, receiver, llm).run();
+      const { llm: sized } = exchange.attributes;
+      const settlement = sized && new Settlement(settling, sized, detectDialect(exchange.request.path));
+      return forwardUnread(table, exchange, receiver, failover, settlement);
+    },
+    describe: () => ({
+      models: table.names,
+      ...(table.patterns.length === 0 ? {} : { modelPatterns: table.patterns }),
+      ...(table.scopes.length === 0
+        ? {}
+        : { modelPolicies: table.scopes.map(({ of, effectivePolicy }) => ({ of, policies: effectivePolicy })) }),
+      targets: table.targets.map(({ name, provider, display, health, quota }) => ({
+        name,
+        provider: provider.name,
+        target: display,
+        ...health.describe(),
+        ...quota?.describe(),
+      })),
+    }),
+  };
+}
+
+interface CallServices {
+  readonly table: ModelTable;
+  readonly policies: ModelPolicies | undefined;
+  readonly cache: ResponseCache | undefined;
+  readonly settling: SettlementOptions;
+  readonly failover: FailoverOptions;
+  conditions(exchange: Exchange): ConditionInput | undefined;
+}
+
+class ModelCall {
+  readonly #services: CallServices;
+  readonly #exchange: Exchange;
+  readonly #receiver: ResponseReceiver;
+  readonly #llm: LlmCall;
+  readonly #settlement: Settlement;
+  #isAborted = false;
+
+  constructor(services: CallServices, exchange: Exchange, receiver: ResponseReceiver, llm: LlmCall) {
+    this.#services = services;
+    this.#exchange = exchange;
+    this.#receiver = receiver;
+    this.#llm = llm;
+    this.#settlement = new Settlement(services.settling, exchange.attributes.llm ?? {}, llm.dialect);
+  }
+
+  run(): BackendRun {
+    const { failover, table } = this.#services;
+    const isAborted = (): boolean => this.#isAborted;
+    const applying = applyPolicies(this.#llm, failover, createShadowGuards(this.#exchange, "request"));
+    if (this.#llm.bytes.length > SLICED_BYTES)
+      return this.#startLater(
+        runInSlices(applying, isAborted)
+          .then((prepared) => applyWebhooks(prepared, failover, isAborted))
+          .then((prepared) => runInSlices(withTree(prepared, table.possible(prepared.model), failover), isAborted)),
+      );
+    try {
+      const prepared = finish(applying);
+      if (prepared.rules.requestWebhooks) return this.#startLater(applyWebhooks(prepared, failover, isAborted));
+      return this.#start(prepared);
+    } catch (error) {
+      return this.#rejectWith(error);
+    }
+  }
+
+  #startLater(preparing: Promise<PreparedRequest>): BackendRun {
+    const ready = preparing.then(
+      (prepared) => () => this.#start(prepared),
+      (error: unknown) => () => this.#rejectWith(error),
+    );
+    return new DeferredRun(this.#receiver, ready, () => {
+      this.#isAborted = true;
+      this.#settlement.unused("aborted");
+    });
+  }
+
+  #start(prepared: PreparedRequest): BackendRun {
+    const { table, cache, policies, conditions } = this.#services;
+    const { dialect } = this.#llm;
+    const { model, llm } = prepared;
+    if (model === undefined && dialect.format !== "opaque" && !table.hasFixedModels) return this.#reject(MISSING_MODEL);
+    const candidates = policies
+      ? policies.chosen(this.#llm, model)
+      : table.candidates(model, conditions(this.#exchange));
+    if (candidates === undefined) return this.#reject(modelNotFound(model));
+    if (candidates.length === 0 && table.hasConditions) return this.#reject(noModelFits(model));
+    const guards = createResponseGuards(prepared, dialect, this.#exchange);
+    if (guards === "unreadable") return this.#reject(UNREADABLE_STREAM);
+    const callProviders = (receiver: ResponseReceiver): BackendRun =>
+      this.#callProviders(receiver, llm, candidates, guards);
+    if (cache === undefined) return callProviders(this.#receiver);
+    return cache.run(this.#exchange, this.#receiver, {
+      model,
+      llm,
+      candidates,
+      settlement: this.#settlement,
+      callProviders,
+      guards,
+    });
+  }
+
+  #callProviders(
+    receiver: ResponseReceiver,
+    llm: LlmCall,
+    candidates: readonly Candidate[],
+    guards: ResponseGuards,
+  ): BackendRun {
+    const guarded = guards(receiver);
+    const { failover } = this.#services;
+    const call = new FailoverCall(failover, this.#exchange, guarded.receiver, llm, candidates, this.#settlement);
+    guarded.setUpstream(call);
+    call.start();
+    return call;
+  }
+
+  #rejectWith(error: unknown): BackendRun {
+    if (error instanceof LlmRejection) return this.#reject(error.error);
+    throw error;
+  }
+
+  #reject(error: LlmError): BackendRun {
+    this.#settlement.unused(error.code ?? "");
+    recordRejection(this.#exchange, error);
+    const { errorFormat } = this.#llm.dialect;
+    sendJson(this.#receiver, error.status, errorBody(errorFormat, error), errorHeaders(errorFormat, error.status));
+    return FINISHED;
+  }
+}

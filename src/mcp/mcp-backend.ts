@@ -1,0 +1,407 @@
+/**
+ * Implements the `mcp` backend, which serves MCP servers behind one endpoint to clients of all protocol versions. It
+ * parses the request, finds or opens the session, and runs the request. `backend.ts` loads it on demand.
+ */
+import { nextTurn, SLICED_BYTES } from "../base/sliced-work.ts";
+import type { Backend, BackendEnv, BackendRun, ResponseReceiver } from "../core/backend.ts";
+import type { ErrorCode } from "../core/errors.ts";
+import type { Exchange } from "../core/exchange.ts";
+import { revealArguments } from "../core/mcp-arguments.ts";
+import type { Reply } from "../core/reply.ts";
+import { HeaderList } from "../http/headers.ts";
+import { foldRepeats } from "../observe/log/fold-repeats.ts";
+import { redactArguments, redactUrl } from "../observe/trace/redact.ts";
+import { sendJson } from "./aggregation/router.ts";
+import { unwrapped, unwrappedCall, unwrappedMessage } from "./aggregation/tool-search.ts";
+import type { CompiledTargets } from "./backend-state.ts";
+import { type CallerIdentity, callerIdentity } from "./caller-identity.ts";
+import {
+  type ClientAction,
+  checkContentType,
+  checkNotifications,
+  checkPostHead,
+  checkRetained,
+  isBatch,
+  isModern,
+  isOldTransport,
+  legacyOther,
+  legacyPost,
+  modernPost,
+  parseBody,
+  RequestRejection,
+  requireStream,
+  singleMessage,
+  statelessOther,
+  statelessPost,
+} from "./client-side/http-request.ts";
+import { ANY_HOST, guardOrigin, trustedHosts } from "./client-side/origin-guard.ts";
+import { readBody } from "./client-side/read-body.ts";
+import { ownResult } from "./client-side/sessionless-call.ts";
+import { withTraceContext } from "./client-side/trace-context.ts";
+import { compileToolSettingsByTarget, requestSigners, serverLogins, withResolvedPath } from "./compile-targets.ts";
+import { Hub } from "./hub.ts";
+import { type LoginRelay, loginRelay, RelayedCall } from "./login-relay.ts";
+import { createAccounts } from "./logins/accounts.ts";
+import { serverUrl } from "./openapi/api.ts";
+import { type ClientMessage, INVALID_REQUEST, resultText } from "./protocol/json-rpc.ts";
+import { calledTool, mcpAttributes, type ReportServices, RequestReport } from "./request-report.ts";
+import { type CountedBackends, createMcpMetrics, type McpMetrics } from "./server-side/mcp-metrics.ts";
+import type { McpConfig } from "./server-side/target-config.ts";
+import { SUCCEEDED } from "./session/call-outcome.ts";
+import { sessionOwner } from "./session/client-group.ts";
+import { KEEP_ALIVE_MS } from "./session/event-stream.ts";
+import type { Session } from "./session/session.ts";
+import { inspectTargets, withheldTargets } from "./tools/inspect-tools.ts";
+
+/** The value 0 disables the timeout per request. Connections to servers apply `requestTimeout` instead. */
+const DEFAULT_TIMEOUT_MS = 0;
+
+const OWN_ACTIONS: ReadonlySet<ClientAction["kind"]> = new Set([
+  "listen",
+  "delete",
+  "openStream",
+  "ignored",
+  "endedElsewhere",
+]);
+
+export function compileMcp(config: McpConfig, env: BackendEnv): Backend {
+  const resolved: McpConfig = { ...config, targets: config.targets.map((target) => withResolvedPath(target, env)) };
+  const relay = loginRelay(resolved, env);
+  const identity = callerIdentity(resolved, env);
+  const parts = {
+    toolSettings: compileToolSettingsByTarget(resolved, env),
+    logins: serverLogins(resolved, env),
+    signers: requestSigners(resolved, env),
+    relaysLogin: relay !== undefined,
+  };
+  const hub = env.acquire(
+    `mcp ${env.name}`,
+    "hub",
+    () => new Hub(resolved, parts, { ...env, logger: foldRepeats(env.logger.for("mcp"), env.clock) }),
+    (living) => living.close(),
+    (living) => living.retire(),
+  );
+  env.serving(() => hub.serve(resolved, parts, env.tls));
+  const counted = env.acquire("mcp backends", "all", (): CountedBackends => new Set());
+  counted.add(hub);
+  hub.closed = () => counted.delete(hub);
+  return createBackend(resolved, hub, createMcpMetrics(env.metrics, env.name, counted), env, {
+    ...parts,
+    relay,
+    identity,
+  });
+}
+
+interface BackendParts {
+  readonly relay: LoginRelay | undefined;
+  readonly identity: CallerIdentity | undefined;
+  readonly logins: CompiledTargets["logins"];
+}
+
+function createBackend(
+  config: McpConfig,
+  hub: Hub,
+  metrics: McpMetrics,
+  env: BackendEnv,
+  { relay, identity, logins }: BackendParts,
+): Backend {
+  const trusted = env.requiresCredential ? ANY_HOST : trustedHosts([...config.allowedHosts, ...env.trustedHosts]);
+  const prepared = new PreparedActions();
+  const reports: ReportServices = { metrics, logger: env.logger.for("mcp"), names: () => hub.names };
+
+  const isStateless = ({ headers }: Exchange["request"]): boolean =>
+    config.statefulMode === "stateless" && !headers.has("mcp-session-id");
+
+  function note(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[] | undefined): void {
+    const message = parsed === undefined || isBatch(parsed) ? undefined : parsed;
+    const sessionId = exchange.request.headers.get("mcp-session-id");
+    // A session may use the names from before a reload.
+    const names = hub.sessions.sessionNames(sessionId) ?? hub.names;
+    const attributes = mcpAttributes(message, sessionId, names);
+    exchange.attributes.mcp = attributes;
+    exchange.mcp.calledTool = calledTool(message, attributes);
+    if ((exchange.mcp.isJudged || exchange.mcp.isWatched) && parsed !== undefined && isBatch(parsed))
+      exchange.mcp.batch = parsed.map((one) => {
+        const own = mcpAttributes(one, sessionId, names);
+        revealArguments(calledTool(one, own), own.tool);
+        return own;
+      });
+  }
+
+  function actionOf(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[]): ClientAction {
+    const { request } = exchange;
+    if (isOldTransport(request)) {
+      const session = requireStream(request, (id) => hub.sessions.findStream(id, sessionOwner(exchange)));
+      const message = singleMessage(parsed);
+      // A second handshake would replace the running servers.
+      if (message.kind === "request" && message.method === "initialize" && session.upstreams.length > 0)
+        throw new RequestRejection(400, INVALID_REQUEST, "Invalid Request: this session is already initialized", {
+          id: message.id,
+        });
+      return { kind: "streamMessage", session, message };
+    }
+    if (!isModern(request, parsed))
+      return isStateless(request) ? statelessPost(parsed) : legacyPost(request, parsed, finder(hub, exchange));
+    const accepted = modernPost(request, parsed);
+    return accepted ? { kind: "modern", request: accepted } : { kind: "ignored" };
+  }
+
+  /**
+   * Parses a large message in a separate event-loop iteration, because decoding its bytes has already used time in this
+   * one.
+   */
+  function whenDue(exchange: Exchange, text: string): undefined | Promise<void> {
+    return text.length > SLICED_BYTES ? nextTurn().then(() => understand(exchange, text)) : understand(exchange, text);
+  }
+
+  function understand(exchange: Exchange, text: string): undefined | Promise<void> {
+    const parsed = readMessages(exchange, text);
+    if (exchange.mcp.access !== undefined || exchange.mcp.isJudged) checkNotifications(parsed);
+    // With tool search, the attributes describe the called tool instead of `call_tool`.
+    note(exchange, config.toolMode === "all" ? parsed : unwrapped(parsed));
+    const toAction = (): ClientAction => {
+      const action = checkRetained(actionOf(exchange, parsed), config.maxInitializeBytes);
+      return config.toolMode === "all" ? action : unwrappedAction(action);
+    };
+    const elsewhere = hub.resumption.foreignSessionId(exchange);
+    if (elsewhere !== undefined && !isOldTransport(exchange.request) && !isModern(exchange.request, parsed))
+      return hub.resumption
+        .prepare(exchange, elsewhere, hub.clientOf(exchange), parsed)
+        .then((action) => prepared.set(exchange, action ?? toAction()));
+    prepared.set(exchange, toAction());
+    return undefined;
+  }
+
+  function understandOther(exchange: Exchange): undefined | Promise<void> {
+    const { request } = exchange;
+    note(exchange, undefined);
+    if (isOldTransport(request)) {
+      prepared.set(exchange, { kind: "openStream" });
+      return undefined;
+    }
+    if (isStateless(request)) statelessOther(request);
+    const elsewhere = hub.resumption.foreignSessionId(exchange);
+    if (elsewhere !== undefined && (request.method === "GET" || request.method === "DELETE"))
+      return hub.resumption
+        .prepare(exchange, elsewhere, hub.clientOf(exchange), undefined)
+        .then((action) => prepared.set(exchange, action ?? legacyOther(request, finder(hub, exchange))));
+    prepared.set(exchange, legacyOther(request, finder(hub, exchange)));
+    return undefined;
+  }
+
+  function prepare(exchange: Exchange): undefined | Promise<void> {
+    const { request } = exchange;
+    if (request.method !== "POST") return understandOther(exchange);
+    if (isOldTransport(request)) checkContentType(request);
+    else checkPostHead(request);
+    const body = readBody(exchange, config.maxRequestBytes);
+    if (typeof body !== "string") return body.then((text) => whenDue(exchange, text));
+    return understand(exchange, body);
+  }
+
+  return {
+    attributes: { name: env.name, type: "mcp", protocol: "mcp" },
+    defaultTimeoutMs: DEFAULT_TIMEOUT_MS,
+
+    prepare(exchange) {
+      const login = relay?.answer(exchange);
+      if (login !== undefined) return login;
+      guardOrigin(exchange, trusted);
+      try {
+        const prepared = identity ? identity.attach(exchange).then(() => prepare(exchange)) : prepare(exchange);
+        return prepared?.then(
+          () => undefined,
+          (error: unknown) => asReply(exchange, error, relay),
+        );
+      } catch (error) {
+        return asReply(exchange, error, relay);
+      }
+    },
+
+    call(exchange, call) {
+      const action = prepared.take(exchange);
+      if (action === undefined) throw new Error("the request was not prepared");
+      const method = exchange.attributes.mcp?.methodName;
+      if (method !== undefined) metrics.request(method);
+      if (OWN_ACTIONS.has(action.kind)) call.attempt(`internal:${env.name}`);
+      if (relay === undefined) return runAction(hub, action, exchange, call, reports);
+      return runAction(
+        hub,
+        action,
+        exchange,
+        new RelayedCall(call, (text) => relay.challenge(text, exchange)),
+        reports,
+      );
+    },
+
+    drain: () => hub.sessions.drain(),
+    hasSuspendedCalls: () => hub.suspendedCalls > 0,
+
+    inspect: (only) => inspectTargets(hub.inspection(), only),
+    withheld: () => withheldTargets(hub.inspection()),
+    ...(config.toolsLock === undefined || env.isConfined ? {} : { lockFile: env.resolvePath(config.toolsLock) }),
+    endSession: (shown) => hub.sessions.endShown(shown),
+    ...(logins.size === 0 ? {} : { accounts: createAccounts([...logins.values()], env) }),
+
+    describe: () => ({
+      targets: config.targets.map(({ name, stdio, mcp: http, sse, openapi, shared }) => ({
+        name,
+        ...(stdio ? { stdio: { cmd: stdio.cmd, args: redactArguments(stdio.args), env: Object.keys(stdio.env) } } : {}),
+        ...(http ? { mcp: { url: redactUrl(http.url) } } : {}),
+        ...(sse ? { sse: { url: redactUrl(sse.url) } } : {}),
+        ...(openapi ? { openapi: { server: redactUrl(serverUrl(openapi)) } } : {}),
+        ...(shared ? { shared } : {}),
+      })),
+      prefixMode: config.prefixMode,
+      failureMode: config.failureMode,
+      ...(config.toolsLock === undefined ? {} : { toolsLock: config.toolsLock }),
+      sessions: hub.sessions.size,
+      children: hub.children,
+    }),
+  };
+}
+
+function finder(hub: Hub, exchange: Exchange): { find(id: string): Session | undefined } {
+  return { find: (id) => hub.sessions.find(id, sessionOwner(exchange)) };
+}
+
+export class PreparedActions {
+  #exchange: Exchange | undefined = undefined;
+  #action: ClientAction | undefined = undefined;
+  readonly #waiting = new WeakMap<Exchange, ClientAction>();
+
+  set(exchange: Exchange, action: ClientAction): void {
+    if (this.#exchange && this.#action) this.#waiting.set(this.#exchange, this.#action);
+    this.#exchange = exchange;
+    this.#action = action;
+  }
+
+  take(exchange: Exchange): ClientAction | undefined {
+    if (this.#exchange !== exchange) return this.#waiting.get(exchange);
+    const action = this.#action;
+    this.#exchange = undefined;
+    this.#action = undefined;
+    return action;
+  }
+}
+
+export function unwrappedAction(action: ClientAction): ClientAction {
+  switch (action.kind) {
+    case "requests":
+      return { ...action, requests: action.requests.map(unwrappedCall) };
+    case "streamMessage":
+      return { ...action, message: unwrappedMessage(action.message) };
+    case "modern":
+      return { ...action, request: unwrappedCall(action.request) };
+    default:
+      return action;
+  }
+}
+
+const TOLERANCE_MS = 60_000;
+const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
+
+export function runAction(
+  hub: Hub,
+  action: ClientAction,
+  exchange: Exchange,
+  call: ResponseReceiver,
+  reports: ReportServices,
+): BackendRun {
+  const { headers } = exchange.request;
+  const forwarded = hub.wantsHeaders ? headers : undefined;
+  const wire = exchange.isWatched ? call : undefined;
+  const report = new RequestReport(reports, exchange, call, action.kind === "streamMessage");
+  // A relayed login challenge must be in the response head, so the head is sent later.
+  const primeAfterMs = call instanceof RelayedCall ? KEEP_ALIVE_MS : undefined;
+  const context = { access: exchange.mcp.access, headers: forwarded, report, wire, primeAfterMs };
+  switch (action.kind) {
+    case "initialize":
+      return hub.initialize(action.request, exchange, call, report);
+    case "requests":
+      for (const message of action.notes) pass(action.session, message, wire);
+      return action.session.request(action.requests, call, context);
+    case "notes":
+      for (const message of action.notes) pass(action.session, message, wire);
+      return empty(call, 202);
+    case "listen":
+      return action.session.listen(call, action.after, tokenLifeMs(exchange));
+    case "delete":
+      action.session.end("the client ended it");
+      return empty(call, 204);
+    case "endedElsewhere":
+      return empty(call, 204);
+    case "openStream":
+      return hub.openStream(exchange, call);
+    case "streamMessage":
+      if (action.message.kind !== "request") pass(action.session, action.message, wire);
+      else if (action.message.method === "initialize")
+        hub.initializeStream(action.session, action.message, headers, report, wire);
+      else action.session.requestOnStream(action.message, context);
+      return empty(call, 202);
+    case "modern":
+      return hub.serveModern(action.request, exchange, call, report);
+    case "stateless": {
+      const own = ownResult(action.request);
+      if (own === undefined) return hub.serveStateless(action.request, exchange, call, report);
+      report.ended(action.request, undefined, SUCCEEDED);
+      sendJson(call, 200, resultText(action.request.id, own));
+      return NO_RUN;
+    }
+    case "ignored":
+      return empty(call, 202);
+  }
+}
+
+function pass(
+  session: Session,
+  message: Exclude<ClientMessage, { kind: "request" }>,
+  wire: ResponseReceiver | undefined,
+): void {
+  if (message.kind === "notification") session.notify(message, wire);
+  else session.respond(message, wire);
+}
+
+function empty(call: ResponseReceiver, status: number): BackendRun {
+  call.head(status, new HeaderList());
+  call.end();
+  return NO_RUN;
+}
+
+function tokenLifeMs({ attributes, startedAt }: Exchange): number | undefined {
+  const exp = attributes.jwt?.exp;
+  return typeof exp === "number" ? exp * 1000 + TOLERANCE_MS - startedAt : undefined;
+}
+
+export function readMessages(exchange: Exchange, text: string): ClientMessage | readonly ClientMessage[] {
+  const parsed = withTraceContext(parseBody(text), exchange.records.spans);
+  const { audit } = exchange.records;
+  if (audit !== undefined)
+    for (const message of isBatch(parsed) ? parsed : [parsed])
+      if (message.kind === "request") audit.asked(message.id, message.method, message.params);
+  return parsed;
+}
+
+const REFUSALS: Readonly<Record<number, ErrorCode>> = {
+  404: "not_found",
+  405: "method_not_allowed",
+  413: "body_too_large",
+  415: "unsupported_media_type",
+  503: "overloaded",
+};
+
+export function asReply(exchange: Exchange, error: unknown, relay: LoginRelay | undefined): Reply {
+  if (!(error instanceof RequestRejection)) throw error;
+  const challenge = error.reply.headers.get("www-authenticate");
+  if (challenge !== undefined && relay)
+    error.reply.headers.set("www-authenticate", relay.challenge(challenge, exchange));
+  const code = error.failure ?? REFUSALS[error.reply.status] ?? "bad_request";
+  exchange.failure ??= {
+    code,
+    source: error.failure ? "upstream" : code === "overloaded" ? "gateway" : "client",
+    message: error.message,
+    detail: undefined,
+  };
+  error.reply.headers.set("x-gateway-error", code);
+  return error.reply;
+}
