@@ -40,6 +40,8 @@ test("a hung thread is replaced, the other one serves, and a reload reaches both
 
   const memory = await gateway.json<{ threads: object[] }>("/memory");
   assert.equal(memory.threads.length, 1, "admin responses do not wait for the thread");
+  const counted = /^gateway_requests_total\{.*route="hello".*\} (\d+)$/m.exec(await gateway.admin("/metrics"));
+  assert.ok(counted !== null, "metrics do not wait for the thread either");
   const answers = agents.map(({ get }) => get());
   assert.equal(await Promise.any(answers), 200, "the other thread serves");
   writeFileSync(gateway.file, readFileSync(gateway.file, "utf8").replace('body: "one"', 'body: "two"'));

@@ -196,14 +196,21 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
     return (await Promise.all(prepared)).flat();
   }
 
+  function responsive(): [number: number, thread: Thread][] {
+    return [...running].filter(([, thread]) => watched.get(thread)?.isSlow !== true);
+  }
+
   /** An unresponsive thread must not block the shutdown. */
   async function stopAll(order: Order, limitMs: number): Promise<void> {
-    await Promise.race([Promise.all(countedOrders(order)), wait(clock, limitMs + STOP_PATIENCE_MS)]);
+    await Promise.race([
+      Promise.all(countedOrders([...running.values()], order)),
+      wait(clock, limitMs + STOP_PATIENCE_MS),
+    ]);
   }
 
   /** Stores the metrics that reports contain. */
-  function countedOrders(order: Order): Promise<void>[] {
-    return [...running.values()].map((thread) =>
+  function countedOrders(threads: readonly Thread[], order: Order): Promise<void>[] {
+    return threads.map((thread) =>
       thread.order(order).then(
         ({ metrics }) => {
           if (metrics !== undefined) counted.collected(thread, metrics);
@@ -271,14 +278,14 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
       await Promise.all([...running.values()].map((thread) => thread.terminate()));
     },
     async metrics() {
-      await Promise.race([Promise.all(countedOrders({ kind: "metrics" })), wait(clock, METRICS_LIMIT_MS)]);
+      const threads = responsive().map(([, thread]) => thread);
+      await Promise.race([Promise.all(countedOrders(threads, { kind: "metrics" })), wait(clock, METRICS_LIMIT_MS)]);
       return counted.sum();
     },
     async ask(request) {
       const asked = await remoteRequest(request);
       return Promise.all(
-        [...running]
-          .filter(([, thread]) => watched.get(thread)?.isSlow !== true)
+        responsive()
           .sort(([one], [other]) => one - other)
           .map(([, thread]) => {
             const { port1, port2 } = new MessageChannel();
