@@ -1,6 +1,6 @@
 /**
- * `npm run bench [-- http|mcp|llm|limits|trace|telemetry|history|access|scale|start|against|peers|rehearse|translate …] [--quick]`:
- * compares programs or builds in one run, mostly by CPU time. Run it on an idle machine.
+ * `npm run bench [-- http|mcp|llm|limits|trace|telemetry|history|access|scale|start|against|peers|rehearse|report|translate …]
+ * [--quick]`: compares programs or builds in one run, mostly by CPU time. Run it on an idle machine.
  */
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";

@@ -1,6 +1,7 @@
 /**
  * A provider for benchmarks in the format of OpenAI. It returns a chat response of 1 KB, of 20 KB (`model: large`),
- * or a stream of 100 chunks. `model: open` streams one chunk per second without an end.
+ * or a stream of 100 chunks. `model: open` streams one chunk per second without an end. The second argument makes
+ * every nth request fail with 503.
  */
 import { createServer } from "node:http";
 import { events, usage } from "./events.mjs";
@@ -19,6 +20,8 @@ const answer = (words) =>
 const small = answer(130);
 const large = answer(4000);
 const parts = events();
+const failEvery = Number(process.argv[3] ?? 0);
+let requests = 0;
 
 createServer((req, res) => {
   let asked = "";
@@ -26,6 +29,12 @@ createServer((req, res) => {
     asked += part.latin1Slice();
   });
   req.on("end", () => {
+    requests += 1;
+    if (failEvery > 0 && requests % failEvery === 0) {
+      res.writeHead(503, { "content-type": "application/json" });
+      res.end(JSON.stringify({ error: { message: "The model is overloaded.", type: "server_error" } }));
+      return;
+    }
     if (!asked.includes('"stream":true')) {
       const body = asked.includes('"large"') ? large : small;
       res.writeHead(200, { "content-type": "application/json", "content-length": body.length });

@@ -7,25 +7,27 @@ import { connect } from "node:net";
 const ACCEPT = "application/json, text/event-stream";
 const VERSION = "2025-06-18";
 
-export async function openSession(port) {
-  const response = await post(port, {
+export async function openSession(port, headers = {}) {
+  const initialize = {
     jsonrpc: "2.0",
     id: 0,
     method: "initialize",
     params: { protocolVersion: VERSION, capabilities: {}, clientInfo: { name: "bench", version: "1" } },
-  });
+  };
+  const response = await post(port, initialize, undefined, headers);
   const sessionId = response.headers.get("mcp-session-id");
   await response.text();
-  await (await post(port, { jsonrpc: "2.0", method: "notifications/initialized" }, sessionId)).text();
+  await (await post(port, { jsonrpc: "2.0", method: "notifications/initialized" }, sessionId, headers)).text();
   return sessionId;
 }
 
-export function post(port, body, sessionId) {
+export function post(port, body, sessionId, headers = {}) {
   return fetch(`http://127.0.0.1:${port}/mcp`, {
     method: "POST",
     headers: {
       "content-type": "application/json",
       accept: ACCEPT,
+      ...headers,
       ...(sessionId ? { "mcp-session-id": sessionId, "mcp-protocol-version": VERSION } : {}),
     },
     body: JSON.stringify(body),
@@ -34,8 +36,10 @@ export function post(port, body, sessionId) {
 
 let nextId = 1;
 
+const ECHO_CALL = { method: "tools/call", params: { name: "echo", arguments: { message: "m".repeat(128) } } };
+
 /** Makes `count` calls over `connections`, spread over the sessions; resolves with the number of errors. */
-export function makeCalls({ port, sessions, connections, count }) {
+export function makeCalls({ port, sessions, connections, count, headers = {}, call = ECHO_CALL }) {
   let begun = 0;
   let errors = 0;
   const one = (sessionId) =>
@@ -52,13 +56,13 @@ export function makeCalls({ port, sessions, connections, count }) {
         begun += 1;
         id = nextId++;
         received = "";
-        socket.write(callRequest(port, sessionId, id));
+        socket.write(callRequest(port, sessionId, id, headers, call));
       };
       socket.on("connect", next);
       socket.on("data", (chunk) => {
         received += chunk.toString("latin1");
         if (!isComplete(received)) return;
-        if (!received.includes(`"id":${id}`)) errors += 1;
+        if (!received.includes(`"id":${id}`) || received.includes('"error":')) errors += 1;
         next();
       });
       socket.on("error", () => undefined);
@@ -68,13 +72,8 @@ export function makeCalls({ port, sessions, connections, count }) {
   return Promise.all(all).then(() => errors + (begun < count ? count - begun : 0));
 }
 
-function callRequest(port, sessionId, id) {
-  const body = JSON.stringify({
-    jsonrpc: "2.0",
-    id,
-    method: "tools/call",
-    params: { name: "echo", arguments: { message: "m".repeat(128) } },
-  });
+function callRequest(port, sessionId, id, headers, call) {
+  const body = JSON.stringify({ jsonrpc: "2.0", id, ...call });
   return [
     "POST /mcp HTTP/1.1",
     `host: 127.0.0.1:${port}`,
@@ -82,6 +81,7 @@ function callRequest(port, sessionId, id) {
     `accept: ${ACCEPT}`,
     `mcp-session-id: ${sessionId}`,
     `mcp-protocol-version: ${VERSION}`,
+    ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
     `content-length: ${Buffer.byteLength(body)}`,
     "",
     body,

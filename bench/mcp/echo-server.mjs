@@ -1,7 +1,16 @@
 /**
  * The MCP server behind every compared program. It responds to `initialize` and tool calls as fast as possible, so
- * that the program in front dominates the measurement.
+ * that the program in front dominates the measurement. The argument is the number of tools in its list.
  */
+const tools = Array.from({ length: Number(process.argv[2] ?? 1) }, (_, i) => ({
+  name: i === 0 ? "echo" : `tool${i}`,
+  description: `Reads record ${i} of the archive and returns its text, its author, and the date of its last change.`,
+  inputSchema: {
+    type: "object",
+    properties: { message: { type: "string", description: "The text" }, limit: { type: "integer" } },
+    required: ["message"],
+  },
+}));
 let rest = "";
 process.stdin.setEncoding("utf8").on("data", (chunk) => {
   const lines = (rest + chunk).split("\n");
@@ -19,7 +28,9 @@ process.stdin.setEncoding("utf8").on("data", (chunk) => {
           }
         : method === "tools/call"
           ? { content: [{ type: "text", text: "x".repeat(128) }] }
-          : {};
+          : method === "tools/list"
+            ? { tools }
+            : {};
     out += `${JSON.stringify({ result, jsonrpc: "2.0", id })}\n`;
   }
   if (out !== "") process.stdout.write(out);

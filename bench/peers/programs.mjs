@@ -1,12 +1,16 @@
 /**
- * Finds, configures and starts the programs that the gateway is compared with. An environment variable can name a
- * binary that is not in PATH, and missing programs are skipped. `serves` lists the workloads; nginx, HAProxy and
- * Envoy forward chat requests as plain HTTP. Each program has one worker thread.
+ * Finds and configures the programs that the gateway is compared with. An environment variable can name a binary that is
+ * not in PATH, and missing programs are skipped. `serves` lists the workloads; nginx, HAProxy and Envoy forward chat
+ * requests as plain HTTP. Each program has one worker thread. The limits on open connections allow 10,000 streams.
  */
 import { spawnSync } from "node:child_process";
-import { ECHO } from "../support/workloads.mjs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { nodeVersion } from "../support/node-version.mjs";
+import { ECHO, gatewayConfig } from "../support/workloads.mjs";
 
 const PLAIN = ["http", "llm"];
+const GATEWAY = join(dirname(fileURLToPath(import.meta.url)), "../../dist/gateway.js");
 
 /** `configure` returns the configuration's text, `args` the command line for its file. */
 export const PROGRAMS = [
@@ -17,7 +21,7 @@ export const PROGRAMS = [
     serves: PLAIN,
     configure: ({ port, backendPort, folder }) => `
 daemon off; master_process off; worker_processes 1; pid ${folder}/nginx.pid; error_log /dev/null;
-events { worker_connections 1024; }
+events { worker_connections 30000; }
 http { access_log off; client_body_temp_path ${folder}/body; proxy_temp_path ${folder}/proxy;
 fastcgi_temp_path ${folder}/f; uwsgi_temp_path ${folder}/u; scgi_temp_path ${folder}/s;
 upstream backend { server 127.0.0.1:${backendPort}; keepalive 64; }
@@ -72,10 +76,28 @@ backend out
 export function present() {
   return PROGRAMS.flatMap((program) => {
     const command = process.env[program.variable] ?? program.name;
-    if (spawnSync(command, [program.version], { stdio: "ignore" }).status === 0) return [{ ...program, command }];
+    const { status, stdout, stderr } = spawnSync(command, [program.version], { encoding: "utf8" });
+    if (status === 0) {
+      const [release] = /\d+\.\d+(\.\d+)?/.exec(`${stdout} ${stderr}`) ?? ["of unknown version"];
+      return [{ ...program, command, release, build: process.env[`${program.variable}_BUILD`] }];
+    }
     console.log(`${program.name} is not here (${program.variable} names its binary): its rows are missing`);
     return [];
   });
+}
+
+/** The gateway with this Node.js and those that BENCH_NODES lists, separated by colons. */
+export function gateways() {
+  const nodes = [process.execPath, ...(process.env.BENCH_NODES ?? "").split(":").filter((path) => path !== "")];
+  return nodes.map((node) => ({
+    name: `gateway, Node ${nodeVersion(node).split(".")[0]}`,
+    kind: "gateway",
+    command: node,
+    release: `this build, Node ${nodeVersion(node)}`,
+    serves: ["http", "llm", "mcp"],
+    configure: ({ of, port, backendPort }) => gatewayConfig(of, port, backendPort),
+    args: (file) => [GATEWAY, "-f", file],
+  }));
 }
 
 /**
@@ -126,6 +148,9 @@ function envoyConfig({ port, backendPort }) {
           name: "out",
           type: "STATIC",
           connect_timeout: "5s",
+          circuit_breakers: {
+            thresholds: [{ max_connections: 30_000, max_requests: 30_000, max_pending_requests: 30_000 }],
+          },
           load_assignment: { cluster_name: "out", endpoints: [{ lb_endpoints: [endpoint] }] },
         },
       ],

@@ -3,90 +3,68 @@
  * other Node.js versions for the gateway, separated by colons, and BENCH_ROWS selects rows by the first words of
  * their titles.
  */
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { openSession } from "../mcp/calls.mjs";
-import { compare } from "../support/compare.mjs";
-import { nodeVersion } from "../support/node-version.mjs";
-import { freePort, start } from "../support/process.mjs";
-import { GROUPS, gatewayConfig, startBackend, workloadsOf } from "../support/workloads.mjs";
-import { other, present } from "./programs.mjs";
+import { compare, rowOf } from "../support/compare.mjs";
+import { withContestants } from "../support/contestants.mjs";
+import { GROUPS, startBackend, workloadsOf } from "../support/workloads.mjs";
+import { gateways, other, present } from "./programs.mjs";
 
-const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
-
-export async function benchPeers({ quick = false } = {}) {
-  const programs = [...present(), ...other(), ...gateways()];
-  const names = programs.map(({ name }) => name);
-  const table = [];
+export async function benchPeers({ quick = false, programs = [...present(), ...other(), ...gateways()] } = {}) {
+  const rows = [];
   for (const group of GROUPS) {
     const workloads = workloadsOf(group);
     if (workloads.length === 0) continue;
-    table.push(...(await comparePrograms(group, programs, workloads, quick)));
+    try {
+      rows.push(...(await comparePrograms(group, programs, workloads, quick)));
+    } catch (error) {
+      console.log(`rows are missing: ${error.message}`);
+    }
   }
-  printSummary(names, table);
+  printSummary(
+    programs.map(({ name }) => name),
+    rows,
+  );
+  return rows;
 }
 
-/** Ours, with each Node. */
-function gateways() {
-  const nodes = [process.execPath, ...(process.env.BENCH_NODES ?? "").split(":").filter((one) => one !== "")];
-  return nodes.map((node) => ({
-    name: `gateway, Node ${nodeVersion(node)}`,
-    command: node,
-    serves: ["http", "llm", "mcp"],
-    configure: ({ of, port, backendPort }) => gatewayConfig(of, port, backendPort),
-    args: (file) => [join(root, "dist/gateway.js"), "-f", file],
-  }));
-}
-
+/** Returns one row per workload: its title, the medians by program, and the failed requests by program. */
 async function comparePrograms(group, programs, workloads, quick) {
-  const folder = mkdtempSync(join(tmpdir(), "gateway-bench-"));
   const { of } = group;
-  const running = [];
+  const backend = await startBackend(group);
+  const selected = {
+    programs: programs.filter(({ serves }) => serves.includes(of)),
+    values: { of, backendPort: backend.port },
+    configure: (program, place) => program.configure(place),
+  };
   try {
-    const backend = await startBackend(group);
-    running.push(backend);
-    const backendPort = backend.port;
-    const contestants = [];
-    for (const program of programs.filter(({ serves }) => serves.includes(of))) {
-      const place = { of, port: await freePort(), backendPort, folder };
-      const file = join(folder, `${place.port}.yaml`);
-      writeFileSync(file, program.configure(place));
-      const environment = { ...process.env, ...program.environment };
-      const started = await start(program.command, program.args(file, place), place.port, {
-        spawn: { env: environment },
-      });
-      running.push(started);
-      contestants.push({ name: program.name, ...started });
-    }
-    if (of === "mcp") for (const contestant of contestants) contestant.sessions = [await openSession(contestant.port)];
-    const rows = [];
-    for (const { title, run, perRound, warmUp } of workloads) {
-      const baseline = contestants[0]?.name;
-      const result = await compare({
-        title,
-        contestants,
-        warmUp: quick ? Math.ceil(warmUp / 4) : warmUp,
-        rounds: quick ? 3 : 7,
-        perRound,
-        run,
-        baseline,
-      });
-      rows.push({ title, micros: new Map(result.rows.map((row) => [row.name, row.micros])) });
-    }
-    return rows;
+    return await withContestants(selected, async (contestants) => {
+      if (of === "mcp")
+        for (const contestant of contestants) contestant.sessions = [await openSession(contestant.port)];
+      const rows = [];
+      for (const { title, run, perRound, warmUp } of workloads) {
+        const result = await compare({
+          title,
+          contestants,
+          warmUp: quick ? Math.ceil(warmUp / 4) : warmUp,
+          rounds: quick ? 3 : 7,
+          perRound,
+          run,
+          baseline: contestants[0]?.name,
+        });
+        rows.push(rowOf(title, result));
+      }
+      return rows;
+    });
   } finally {
-    for (const one of running) await one.stop();
-    rmSync(folder, { recursive: true, force: true });
+    await backend.stop();
   }
 }
 
 /** In the form that documentation takes. */
-function printSummary(names, table) {
+function printSummary(names, rows) {
   console.log("\nCPU µs per operation (medians)\n");
   console.log(`| Work | ${names.join(" | ")} |`);
   console.log(`|---|${names.map(() => "---|").join("")}`);
-  for (const { title, micros } of table)
-    console.log(`| ${title} | ${names.map((name) => micros.get(name)?.toFixed(0) ?? "-").join(" | ")} |`);
+  for (const { title, values } of rows)
+    console.log(`| ${title} | ${names.map((name) => values[name]?.toFixed(0) ?? "-").join(" | ")} |`);
 }

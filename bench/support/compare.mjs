@@ -36,6 +36,15 @@ export async function compare({ contestants, warmUp, rounds, perRound, run: load
   return { rows, base: base?.micros, errors: [...errors.values()].reduce((sum, one) => sum + one, 0) };
 }
 
+/** The row of a report: medians and failed requests by the program's name. */
+export function rowOf(title, { rows }) {
+  return {
+    title,
+    values: Object.fromEntries(rows.map(({ name, micros }) => [name, micros])),
+    errors: Object.fromEntries(rows.filter(({ errors }) => errors > 0).map(({ name, errors }) => [name, errors])),
+  };
+}
+
 /** Other work on the machine only adds to CPU time, so the ratio of the quiet rounds stands beside that of the medians. */
 function printTable(title, rows, base) {
   console.log(`\n${title}`);

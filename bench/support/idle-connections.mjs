@@ -10,7 +10,9 @@ const AT_ONCE = 100;
 const ADDRESSES = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"];
 const SETTLE_MS = 3000;
 
+/** Resolves with the kilobytes per connection by the contestant's name. */
 export async function idleConnections(contestants, count) {
+  const values = {};
   console.log(`\n${count} idle connections: KB of resident memory for each`);
   for (const { name, port, pid } of contestants) {
     // The first ones make the process grow to its working size.
@@ -20,8 +22,10 @@ export async function idleConnections(contestants, count) {
     await new Promise((resolve) => setTimeout(resolve, SETTLE_MS));
     const each = (residentBytes(pid) - before) / 1024 / count;
     console.log(`  ${name.padEnd(28)} ${each.toFixed(1)}`);
+    values[name] = each;
     await closeAll(sockets);
   }
+  return values;
 }
 
 async function openIdle(port, count) {

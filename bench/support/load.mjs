@@ -54,7 +54,7 @@ export function sendLoad({ port, request, count, connections }) {
 }
 
 /** Finds the end of a response: by content-length, or by the last chunk of a chunked body. */
-function createResponseReader() {
+export function createResponseReader() {
   let head = "";
   let left = -1;
   let chunked = false;

@@ -39,12 +39,16 @@ function calls(inFlight) {
     makeCalls({ port, sessions: sessions.slice(0, 1), connections: inFlight, count });
 }
 
+const GET_REQUEST = httpRequest({ headers: bearer(600) });
+const CHAT_REQUEST = chatRequest(chat(false));
+
 /** `of`: the kind of backend. `perRound` and `warmUp` count requests. */
 export const WORKLOADS = [
   {
     of: "http",
-    title: "GET, 320 B answer",
-    run: load(httpRequest({ headers: bearer(600) }), 32),
+    title: "GET, 320 B response",
+    request: GET_REQUEST,
+    run: load(GET_REQUEST, 32),
     perRound: 4000,
     warmUp: 20_000,
   },
@@ -65,7 +69,8 @@ export const WORKLOADS = [
   {
     of: "llm",
     title: "chat JSON, 1 KB",
-    run: load(chatRequest(chat(false)), 32),
+    request: CHAT_REQUEST,
+    run: load(CHAT_REQUEST, 32),
     perRound: 3000,
     warmUp: 20_000,
   },
