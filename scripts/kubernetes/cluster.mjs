@@ -74,7 +74,10 @@ export function startDataPlane({ folder, atEnd }, gateway, certificate) {
   const account = ["create", "token", `${name}-gateway`, "-n", namespace, "--audience=gateway-controller"];
   writeFileSync(tokenFile, run("kubectl", account, "pipe"), { mode: 0o600 });
   const flags = ["--from", process.env.GATEWAY_CONTROLLER_URL, "--gateway", gateway];
-  const files = ["--token-file", tokenFile, "--state-folder", join(folder, "state")];
+  // Another gateway on this machine may use the default admin and stats ports.
+  const configFile = join(folder, "data-plane.yaml");
+  writeFileSync(configFile, 'config: { adminAddr: "off", logging: { format: json } }\n');
+  const files = ["-f", configFile, "--token-file", tokenFile, "--state-folder", join(folder, "state")];
   const child = spawn(process.execPath, [gatewayProgram, ...flags, ...files], {
     stdio: ["ignore", "ignore", "inherit"],
     env: { ...process.env, GATEWAY_CONTROLLER_CA: certificate, GATEWAY_INSTANCE: "on-this-machine" },
@@ -150,6 +153,7 @@ const PLURALS = {
   HTTPRoute: "httproutes",
   ReferenceGrant: "referencegrants",
   GatewayPolicy: "gatewaypolicies",
+  GatewayParameters: "gatewayparameters",
   EndpointSlice: "endpointslices",
   Role: "roles",
   RoleBinding: "rolebindings",
@@ -242,6 +246,25 @@ export async function until(what, holds, patienceMs = PATIENCE_MS, everyMs = 50)
     await sleep(everyMs);
   }
   return performance.now() - beganMs;
+}
+
+/** Waits like `until`, but not longer than the process runs. */
+export function untilBy(child, what, holds) {
+  return until(what, () => {
+    const { exitCode, signalCode } = child;
+    if (exitCode !== null || signalCode !== null)
+      throw new Error(`the process for ${what} ended with ${signalCode ?? exitCode}`);
+    return holds();
+  });
+}
+
+/** A port that no process on this machine uses. */
+export async function freePort() {
+  const server = createServer();
+  await new Promise((resolve) => server.listen(0, resolve));
+  const { port } = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  return port;
 }
 
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));

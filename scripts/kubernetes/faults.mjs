@@ -8,6 +8,7 @@ import {
   apply,
   controllerCertificate,
   createFindings,
+  freePort,
   freshNamespace,
   GATEWAY_API,
   openApi,
@@ -16,11 +17,15 @@ import {
   startController,
   startDataPlane,
   until,
+  untilBy,
 } from "./cluster.mjs";
 import { httpGateway, servesVersion, startTraffic, versionedRoute } from "./versioned-routes.mjs";
 
 const NAMESPACE = "gateway-faults";
 const PORT = 18_080;
+/** The Gateway whose data plane also runs on this machine. */
+const LOCAL = "local";
+const LOCAL_VERSION = "local";
 const ROUTE = `${GATEWAY_API}/namespaces/${NAMESPACE}/httproutes/web`;
 const EVERY_MS = 20;
 const route = (version) => versionedRoute({ name: "web", namespace: NAMESPACE }, "edge", version);
@@ -81,14 +86,17 @@ export async function faults(cluster, flags) {
   findings.tell("a controller that was killed takes over again", returnMs < 30_000, `${Math.round(returnMs)} ms`);
   findings.tell("traffic meanwhile", traffic.take().failures === 0);
 
-  const certificate = await controllerCertificate(api, `${NAMESPACE}/edge`);
-  const first = startDataPlane(cluster, `${NAMESPACE}/edge`, certificate);
-  await until("a data plane on this machine", () => servesVersion("127.0.0.1", PORT, "3"));
+  const localPort = await freePort();
+  const certificate = await deployHeadless(api, localPort);
+  const first = startDataPlane(cluster, `${NAMESPACE}/${LOCAL}`, certificate);
+  await untilBy(first, "a data plane on this machine", () => servesVersion("127.0.0.1", localPort, LOCAL_VERSION));
   controller.kill("SIGKILL");
   first.kill("SIGKILL");
   await until("the data plane to end", () => first.exitCode !== null || first.signalCode !== null);
-  startDataPlane(cluster, `${NAMESPACE}/edge`, certificate);
-  const restartMs = await until("the restarted data plane", () => servesVersion("127.0.0.1", PORT, "3"));
+  const second = startDataPlane(cluster, `${NAMESPACE}/${LOCAL}`, certificate);
+  const restartMs = await untilBy(second, "the restarted data plane", () =>
+    servesVersion("127.0.0.1", localPort, LOCAL_VERSION),
+  );
   findings.tell(
     "a data plane that restarts without a controller serves the last good snapshot",
     true,
@@ -96,6 +104,28 @@ export async function faults(cluster, flags) {
   );
   traffic.stop();
   return findings.exitCode();
+}
+
+/**
+ * Deploys a Gateway with a headless Service and returns the certificate for its data planes. With another Service, a
+ * proxy on this machine may already listen on the port.
+ */
+async function deployHeadless(api, port) {
+  const metadata = { name: LOCAL, namespace: NAMESPACE };
+  const group = "policy.gateway.internal";
+  await apply(api, {
+    apiVersion: `${group}/v1alpha1`,
+    kind: "GatewayParameters",
+    metadata,
+    spec: { serviceType: "None" },
+  });
+  const gateway = httpGateway(metadata, port);
+  const infrastructure = { parametersRef: { group, kind: "GatewayParameters", name: LOCAL } };
+  await apply(api, { ...gateway, spec: { ...gateway.spec, infrastructure } });
+  await apply(api, versionedRoute(metadata, LOCAL, LOCAL_VERSION));
+  const deployment = `/apis/apps/v1/namespaces/${NAMESPACE}/deployments/${LOCAL}-gateway`;
+  await until("the deployment", async () => (await api.call("GET", deployment)).status === 200);
+  return controllerCertificate(api, `${NAMESPACE}/${LOCAL}`);
 }
 
 function shell(command) {
