@@ -4,6 +4,8 @@
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
@@ -11,14 +13,21 @@ import { pathToFileURL } from "node:url";
 const root = process.cwd();
 const read = (path: string): string => readFileSync(join(root, path), "utf8");
 
+interface Row {
+  readonly title: string;
+  readonly values: Record<string, number>;
+  readonly errors?: Record<string, number>;
+  readonly notes?: readonly string[];
+}
+
 interface Section {
   readonly id: string;
   readonly title: string;
-  readonly unit: string;
+  readonly unit?: string;
   readonly decimals: number;
   readonly text: string;
   readonly columns: readonly string[];
-  readonly rows: readonly { title: string; values: Record<string, number>; errors?: Record<string, number> }[];
+  readonly rows: readonly Row[];
   readonly failure?: string;
 }
 
@@ -81,6 +90,14 @@ const PARTIAL: Report = {
         { title: "MCP", values: { "gateway, Node 20": 60 } },
       ],
     },
+    {
+      id: "y",
+      title: "Latency",
+      decimals: 2,
+      text: "Of a request.",
+      columns: ["nginx"],
+      rows: [{ title: "GET: p99, ms", values: { nginx: 0.5 }, notes: ["nginx resumed 10% of the sessions."] }],
+    },
     { id: "x", title: "Streams", unit: "KB", decimals: 0, text: "", columns: [], rows: [], failure: "no <memory>" },
   ],
 };
@@ -95,6 +112,9 @@ test("a report has the machine, the missing programs, the failed requests, and t
     "| GET | 21.4 | 137 |",
     "| MCP | – | 60.0 |",
     "- GET: 3 requests through nginx failed.",
+    "Per `operation`. In µs; lower is better.",
+    "Of a request. Lower is better.",
+    "- GET: p99, ms: nginx resumed 10% of the sessions.",
     "Not measured: no <memory>",
     "| nginx | 1.22 | as installed |",
   ])
@@ -112,3 +132,41 @@ test("the HTML page escapes its values, has one chart per compared row, and runs
   assert.doesNotMatch(page, /<script|https?:|<CPU>/);
   assert.match(page, /prefers-color-scheme: dark/);
 });
+
+test("the open loop sends every request that is due, although the first response is late", async (t) => {
+  const { sendOpenLoop } = await load<{
+    sendOpenLoop(options: object): Promise<{ latencies: number[]; errors: number }>;
+  }>("bench/support/latency-load.mjs");
+  const [firstArrived, arrive] = signal();
+  const [released, release] = signal();
+  let requests = 0;
+  const server = createServer(async (_, response) => {
+    requests += 1;
+    if (requests === 1) {
+      arrive();
+      await released;
+    }
+    response.end("ok");
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const request = Buffer.from("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+  const sent = sendOpenLoop({ port, request, perSecond: 1000, connections: 1, durationMs: 5 });
+  await firstArrived;
+  const arrivedMs = performance.now();
+  await new Promise((resolve) => setImmediate(resolve));
+  const heldMs = performance.now() - arrivedMs;
+  release();
+  const { latencies, errors } = await sent;
+  assert.deepEqual({ requests, sent: latencies.length, errors }, { requests: 5, sent: 5, errors: 0 });
+  assert.ok((latencies[0] as number) >= heldMs);
+});
+
+function signal(): [promise: Promise<void>, resolve: () => void] {
+  let resolveSignal: () => void = () => undefined;
+  const promise = new Promise<void>((resolve) => {
+    resolveSignal = resolve;
+  });
+  return [promise, resolveSignal];
+}

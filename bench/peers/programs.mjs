@@ -72,6 +72,9 @@ backend out
   },
 ];
 
+/** Programs without a JIT compiler need only full caches and open connections. */
+const NATIVE_WARM_UP = 0.1;
+
 /** The programs that are here, with the command of each. */
 export function present() {
   return PROGRAMS.flatMap((program) => {
@@ -79,25 +82,33 @@ export function present() {
     const { status, stdout, stderr } = spawnSync(command, [program.version], { encoding: "utf8" });
     if (status === 0) {
       const [release] = /\d+\.\d+(\.\d+)?/.exec(`${stdout} ${stderr}`) ?? ["of unknown version"];
-      return [{ ...program, command, release, build: process.env[`${program.variable}_BUILD`] }];
+      const build = process.env[`${program.variable}_BUILD`];
+      return [{ ...program, command, release, build, warmUpShare: NATIVE_WARM_UP }];
     }
     console.log(`${program.name} is not here (${program.variable} names its binary): its rows are missing`);
     return [];
   });
 }
 
-/** The gateway with this Node.js and those that BENCH_NODES lists, separated by colons. */
+/**
+ * The gateway with this Node.js and those that BENCH_NODES lists, separated by colons. An entry can have flags:
+ * BENCH_NODES="node --max-semi-space-size=64".
+ */
 export function gateways() {
   const nodes = [process.execPath, ...(process.env.BENCH_NODES ?? "").split(":").filter((path) => path !== "")];
-  return nodes.map((node) => ({
-    name: `gateway, Node ${nodeVersion(node).split(".")[0]}`,
-    kind: "gateway",
-    command: node,
-    release: `this build, Node ${nodeVersion(node)}`,
-    serves: ["http", "llm", "mcp"],
-    configure: ({ of, port, backendPort }) => gatewayConfig(of, port, backendPort),
-    args: (file) => [GATEWAY, "-f", file],
-  }));
+  return nodes.map((node) => {
+    const [command, ...flags] = node.split(" ");
+    const version = nodeVersion(command);
+    return {
+      name: ["gateway, Node", version.split(".")[0], ...flags].join(" "),
+      kind: "gateway",
+      command,
+      release: ["this build, Node", version, ...flags].join(" "),
+      serves: ["http", "llm", "mcp"],
+      configure: ({ of, port, backendPort }) => gatewayConfig(of, port, backendPort),
+      args: (file) => [...flags, GATEWAY, "-f", file],
+    };
+  });
 }
 
 /**

@@ -9,6 +9,9 @@ import { withContestants } from "../support/contestants.mjs";
 import { GROUPS, startBackend, workloadsOf } from "../support/workloads.mjs";
 import { gateways, other, present } from "./programs.mjs";
 
+/** A report of 20 minutes has about 20 such rows. */
+const MAX_ROW_MS = 35_000;
+
 export async function benchPeers({ quick = false, programs = [...present(), ...other(), ...gateways()] } = {}) {
   const rows = [];
   for (const group of GROUPS) {
@@ -47,6 +50,7 @@ async function comparePrograms(group, programs, workloads, quick) {
           contestants,
           warmUp: quick ? Math.ceil(warmUp / 4) : warmUp,
           rounds: quick ? 3 : 7,
+          maxMs: MAX_ROW_MS,
           perRound,
           run,
           baseline: contestants[0]?.name,

@@ -1,7 +1,7 @@
 /**
  * Renders the data of a run as one HTML page with tables and bar charts. The page has no script and loads nothing.
  */
-import { columnTitle, notesOf, sentenceCase, shownValue, summary } from "./markdown.mjs";
+import { columnTitle, leadOf, notesOf, sentenceCase, shownValue, summary } from "./markdown.mjs";
 
 const STYLE = `
 :root { color-scheme: light dark; --text: #1b1f24; --muted: #57606a; --line: #d0d7de; --page: #ffffff; --bar: #8c959f; --ours: #0969da; }
@@ -39,7 +39,7 @@ export function renderHtml(data) {
 }
 
 function renderSection(section) {
-  const { title, text, unit, rows, columns, decimals, failure, rowTitle = "Work" } = section;
+  const { title, rows, columns, decimals, failure, rowTitle = "Work" } = section;
   if (failure !== undefined) return `<h2>${escapeHtml(title)}</h2><p>Not measured: ${escapeHtml(failure)}</p>`;
   const head = [rowTitle, ...columns.map(columnTitle)]
     .map((cell) => `<th scope="col">${escapeHtml(cell)}</th>`)
@@ -52,7 +52,7 @@ function renderSection(section) {
     .join("\n");
   return [
     `<h2>${escapeHtml(title)}</h2>`,
-    `<p>${withCode(text)} In ${escapeHtml(unit)}; lower is better.</p>`,
+    `<p>${withCode(leadOf(section))}</p>`,
     `<div class="scroll" tabindex="0" role="region" aria-label="${escapeHtml(title)}"><table><thead><tr>${head}</tr></thead><tbody>${body}</tbody></table></div>`,
     ...notesOf(section).map((note) => `<p class="muted">${escapeHtml(note)}</p>`),
     ...rows.map((row) => renderChart(row, section)),
@@ -71,7 +71,7 @@ function renderChart({ title, values }, { columns, decimals, unit }) {
     const y = i * LINE;
     return `<text x="0" y="${y + 14}">${escapeHtml(columnTitle(name))}</text><rect class="${kind}" x="${LABELS}" y="${y + 4}" width="${width}" height="12"/><text x="${(LABELS + Number(width) + 6).toFixed(1)}" y="${y + 14}">${shownValue(values[name], decimals)}</text>`;
   });
-  return `<h3>${escapeHtml(sentenceCase(title))} (${escapeHtml(unit)})</h3><svg viewBox="0 0 ${WIDTH} ${bars.length * LINE}" aria-hidden="true">${lines.join("")}</svg>`;
+  return `<h3>${escapeHtml(sentenceCase(title))}${unit === undefined ? "" : ` (${escapeHtml(unit)})`}</h3><svg viewBox="0 0 ${WIDTH} ${bars.length * LINE}" aria-hidden="true">${lines.join("")}</svg>`;
 }
 
 function renderPrograms(programs) {

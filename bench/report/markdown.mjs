@@ -35,12 +35,14 @@ export function summary({ date, minutes, command, isQuick, machine, absent }) {
   return sentences;
 }
 
+/** The remarks below a table: failed requests, and what the rows themselves note. */
 export function notesOf({ rows }) {
-  return rows.flatMap(({ title, errors = {} }) =>
-    Object.entries(errors).map(
+  return rows.flatMap(({ title, errors = {}, notes = [] }) => [
+    ...Object.entries(errors).map(
       ([name, count]) => `${sentenceCase(title)}: ${count} requests through ${columnTitle(name)} failed.`,
     ),
-  );
+    ...notes.map((note) => `${sentenceCase(title)}: ${note}`),
+  ]);
 }
 
 export function renderTable({ columns, rows, decimals, rowTitle = "Work" }) {
@@ -54,11 +56,16 @@ export function renderTable({ columns, rows, decimals, rowTitle = "Work" }) {
   ].join("\n");
 }
 
+/** Sections with several units name them in their rows. */
+export function leadOf({ text, unit }) {
+  return `${text} ${unit === undefined ? "Lower" : `In ${unit}; lower`} is better.`;
+}
+
 export function renderSection(section) {
-  const { title, text, unit, failure } = section;
+  const { title, failure } = section;
   if (failure !== undefined) return `## ${title}\n\nNot measured: ${failure}`;
   const notes = notesOf(section).map((note) => `- ${note}`);
-  return [`## ${title}`, `${text} In ${unit}; lower is better.`, renderTable(section), notes.join("\n")]
+  return [`## ${title}`, leadOf(section), renderTable(section), notes.join("\n")]
     .filter((part) => part !== "")
     .join("\n\n");
 }

@@ -9,6 +9,9 @@ import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gateways, PROGRAMS, present } from "../peers/programs.mjs";
 import { benchPeers } from "../peers/run.mjs";
+import { benchStreams } from "../streams/run.mjs";
+import { benchTail } from "../tail/run.mjs";
+import { benchWork } from "../work/run.mjs";
 import { renderHtml } from "./html.mjs";
 import { describeMachine } from "./machine.mjs";
 import { renderMarkdown } from "./markdown.mjs";
@@ -26,49 +29,79 @@ const SECTIONS = [
     text: "CPU time of the proxy process per operation, the median of interleaved rounds. nginx, haproxy, and Envoy forward chat requests as plain HTTP; agentgateway and the gateway parse them and count tokens.",
     measure: benchPeers,
   },
+  {
+    id: "work",
+    title: "CPU time with several features",
+    unit: "µs",
+    decimals: 0,
+    text: "CPU time of the proxy process per operation, as above. agentgateway has no history and no budgets, so its chat row has a token limit instead.",
+    measure: benchWork,
+  },
+  {
+    id: "tail",
+    title: "Latency",
+    unit: "ms",
+    decimals: 2,
+    text: "The highest rate is that of 32 connections in a closed loop, which is also the 100% load. At lower loads, requests are sent at a fixed rate, and slow responses do not delay later requests. Values are medians of interleaved rounds.",
+    measure: benchTail,
+  },
+  {
+    id: "streams",
+    title: "Streams and idle connections",
+    decimals: 1,
+    text: "Each stream sends one event per second. Memory is the growth of the resident memory of the proxy process. The time to the first byte is that of new streams while the others are open.",
+    measure: benchStreams,
+  },
 ];
 
 export async function benchReport({ quick = false } = {}) {
   const option = (name) => process.argv.find((text) => text.startsWith(`--${name}=`))?.slice(name.length + 3);
-  const from = option("from");
-  const data = from === undefined ? await measure(quick) : JSON.parse(readFileSync(from, "utf8"));
   const folder = resolve(option("out") ?? "bench-report");
-  mkdirSync(folder, { recursive: true });
-  writeFileSync(join(folder, "report.json"), `${JSON.stringify(data, null, 1)}\n`);
-  writeFileSync(join(folder, "report.md"), renderMarkdown(data));
-  writeFileSync(join(folder, "report.html"), renderHtml(data));
+  const from = option("from");
+  const data = from === undefined ? await measure(quick, folder) : JSON.parse(readFileSync(from, "utf8"));
+  save(folder, data);
   console.log(`\nwrote report.json, report.md, and report.html to ${folder}`);
   if (!process.argv.includes("--docs")) return;
   publish(root, data);
   console.log("wrote docs/benchmarks.json, docs/benchmarks.md, and the table in README.md");
 }
 
-async function measure(quick) {
+function save(folder, data) {
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "report.json"), `${JSON.stringify(data, null, 1)}\n`);
+  writeFileSync(join(folder, "report.md"), renderMarkdown(data));
+  writeFileSync(join(folder, "report.html"), renderHtml(data));
+}
+
+/** Saves the data after each section, so that an interrupted run leaves a report of what it has measured. */
+async function measure(quick, folder) {
   const startedMs = performance.now();
-  const machine = describeMachine();
   const programs = [...present(), ...gateways()];
   const names = programs.map(({ name }) => name);
-  const sections = [];
+  const data = {
+    date: new Date().toISOString().slice(0, 10),
+    minutes: 0,
+    command: commandLine(quick),
+    isQuick: quick,
+    machine: describeMachine(),
+    programs: programs.map(({ name, release, build }) => ({ name, release, ...(build ? { build } : {}) })),
+    absent: PROGRAMS.map(({ name }) => name).filter((name) => !names.includes(name)),
+    sections: [],
+  };
   for (const { measure: measureRows, ...section } of SECTIONS) {
     console.log(`\n── ${section.title} (${minutesSince(startedMs)} min)`);
     try {
       const rows = await measureRows({ quick, programs });
-      if (rows.length > 0) sections.push({ ...section, columns: names.filter((name) => isUsed(rows, name)), rows });
+      const columns = names.filter((name) => isUsed(rows, name));
+      if (rows.length > 0) data.sections.push({ ...section, columns, rows });
     } catch (error) {
       console.log(`${section.title}: missing because of ${error.stack}`);
-      sections.push({ ...section, columns: [], rows: [], failure: error.message });
+      data.sections.push({ ...section, columns: [], rows: [], failure: error.message });
     }
+    data.minutes = Number(minutesSince(startedMs));
+    save(folder, data);
   }
-  return {
-    date: new Date().toISOString().slice(0, 10),
-    minutes: Number(minutesSince(startedMs)),
-    command: commandLine(quick),
-    isQuick: quick,
-    machine,
-    programs: programs.map(({ name, release, build }) => ({ name, release, ...(build ? { build } : {}) })),
-    absent: PROGRAMS.map(({ name }) => name).filter((name) => !names.includes(name)),
-    sections,
-  };
+  return data;
 }
 
 function isUsed(rows, name) {

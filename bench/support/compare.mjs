@@ -6,14 +6,20 @@ import { cpuMicros } from "./cpu.mjs";
 
 /** Of the rounds, how many count as quiet. */
 const QUIET = 0.2;
+const LEAST_ROUNDS = 3;
 
-export async function compare({ contestants, warmUp, rounds, perRound, run: load, baseline, title, cpu = cpuMicros }) {
+/** Rows that take longer than `maxMs` have fewer rounds, but at least LEAST_ROUNDS. */
+export async function compare(options) {
+  const { contestants, warmUp, rounds, perRound, run: load, baseline, title, cpu = cpuMicros, maxMs } = options;
+  const startedMs = performance.now();
+  const isLate = () => maxMs !== undefined && performance.now() - startedMs > maxMs;
   const run = (contestant, count) =>
     Promise.race([load(contestant, count), contestant.died ?? new Promise(() => undefined)]);
-  for (const contestant of contestants) await run(contestant, warmUp);
+  for (const contestant of contestants)
+    await run(contestant, Math.ceil(warmUp * (contestant.program?.warmUpShare ?? 1)));
   const samples = new Map(contestants.map(({ name }) => [name, []]));
   const errors = new Map(contestants.map(({ name }) => [name, 0]));
-  for (let round = 0; round < rounds; round++) {
+  for (let round = 0; round < rounds && (round < LEAST_ROUNDS || !isLate()); round++) {
     for (const contestant of contestants) {
       // A short run first: connections and caches are warm when the measured one begins.
       await run(contestant, Math.ceil(perRound / 10));
