@@ -35,6 +35,7 @@ test("a hung thread is replaced, the other one serves, and a reload reaches both
     for (const { close } of agents) close();
   });
   assert.deepEqual(new Set(await Promise.all(agents.map(({ get }) => get()))), new Set([200]));
+  assert.match(await gateway.admin("/metrics"), /^gateway_requests_total\{.*route="hello"/m);
   gateway.process.child.kill("SIGPWR");
   await gateway.process.logged("worker thread does not respond");
 
@@ -54,5 +55,10 @@ test("a hung thread is replaced, the other one serves, and a reload reaches both
   const served = await Promise.all(answers);
   // Connections of the hung thread are closed.
   assert.ok(served.includes(200) && served.includes(0), served.join());
-  assert.match(await gateway.admin("/metrics"), /^gateway_threads_replaced_total\{reason="hung"\} 1$/m);
+  const metrics = await gateway.admin("/metrics");
+  assert.match(metrics, /^gateway_threads_replaced_total\{reason="hung"\} 1$/m);
+  // Requests that the hung thread served before are counted.
+  const series = [...metrics.matchAll(/^gateway_requests_total\{.*route="hello".*\} (\d+)$/gm)];
+  const total = series.reduce((sum, [, count]) => sum + Number(count), 0);
+  assert.equal(total, 20 + served.filter((status) => status === 200).length + 60);
 });
