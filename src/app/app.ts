@@ -116,7 +116,7 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
     logger: logger.for("upgrade"),
     store: services.store,
     limits: services.limits,
-    sockets: () => handedSockets(options.sources, settings, listeners.ports(), admin.ports),
+    sockets: () => handedSockets(options.sources, settings, listeners.ports(), admin.ports, threads),
     start: options.startSuccessor,
     reopenStore: () => openConfiguredStore(services.store, config),
     isShuttingDown: () => shutdown.hasBegun,

@@ -69,6 +69,7 @@ export function handedSockets(
   { adminAddr, statsAddr }: WrittenProcess,
   listeners: ReadonlyMap<string, number>,
   process: { readonly admin: number | undefined; readonly stats: number | undefined },
+  threads: number,
 ): HandedSocket[] {
   if (Array.isArray(sources) && sources.includes("-"))
     throw new Error("the configuration was read from standard input, which cannot be read again");
@@ -79,7 +80,7 @@ export function handedSockets(
   const names = new Map([...listeners].map(([name, port]) => [port, name]));
   return listeningSockets().flatMap((socket): HandedSocket[] => {
     const name = names.get(socket.port);
-    if (name !== undefined) return [{ ...socket, kind: "listener", name }];
+    if (name !== undefined) return [{ ...socket, threads, kind: "listener", name }];
     if (socket.port === process.admin) return [{ ...socket, kind: "process", name: "operators" }];
     return socket.port === process.stats ? [{ ...socket, kind: "process", name: "scrapers" }] : [];
   });
@@ -92,7 +93,7 @@ export function createHandedSockets(sockets: readonly HandedSocket[]) {
   return {
     forListeners,
     /** The number of threads of the previous process, or 0 if it had no listeners. */
-    threads: Math.max(0, ...forListeners.map(({ thread = 1 }) => thread)),
+    threads: Math.max(0, ...forListeners.map(({ threads = 1 }) => threads)),
     forProcess: (audience: string) => (host: string) =>
       sockets.find(({ name, kind, family }) => {
         return kind === "process" && name === audience && family === (host.includes(":") ? 6 : 4);

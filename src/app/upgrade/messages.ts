@@ -18,6 +18,8 @@ export interface HandedSocket {
   readonly family: 4 | 6;
   /** The worker thread that used the socket, from 1. Older versions do not set it. */
   readonly thread?: number;
+  /** The number of threads of the process, which can have fewer sockets while a thread starts or is replaced. */
+  readonly threads?: number;
 }
 
 export type FromSuccessor =
