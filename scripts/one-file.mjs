@@ -85,10 +85,19 @@ async function bundleAsScript(work, main) {
   });
 }
 
+/** A script in a thread would load other modules from the working directory, so it gets only those of Node. */
+const THREAD_BANNER = `((require) => {
+const __programUrl = require("node:url").pathToFileURL(process.execPath).href;`;
+const THREAD_FOOTER = `})((name) => {
+  const found = process.getBuiltinModule(name);
+  if (found === undefined) throw Object.assign(new Error("Cannot find module '" + name + "'"), { code: "MODULE_NOT_FOUND" });
+  return found;
+});`;
+
 /** Threads cannot load modules from inside of the executable: they run one script each. */
-async function bundleThread(work, name, entryPoint) {
+async function bundleThread(work, name, entryPoint, options = {}) {
   const outfile = join(work, name);
-  await build({ ...bundleOptions, entryPoints: [entryPoint], outfile, format: "cjs" });
+  await build({ ...bundleOptions, entryPoints: [entryPoint], outfile, format: "cjs", ...options });
   return { [name]: outfile };
 }
 
@@ -101,5 +110,11 @@ async function assets(work) {
   writeFileSync(list, JSON.stringify(Object.keys(files)));
   const threads = await bundleThread(work, "password-worker.js", "src/identity/passwords/password-worker.ts");
   const history = await bundleThread(work, "history-worker.js", "src/history/history-worker.ts");
-  return { ...files, ...threads, ...history, "files.json": list };
+  const workers = await bundleThread(work, "thread.js", "src/bin/thread.ts", {
+    define: { ...bundleOptions.define, "import.meta.url": "__programUrl" },
+    supported: { ...bundleOptions.supported, "dynamic-import": false },
+    banner: { js: THREAD_BANNER },
+    footer: { js: THREAD_FOOTER },
+  });
+  return { ...files, ...threads, ...history, ...workers, "files.json": list };
 }

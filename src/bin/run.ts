@@ -15,7 +15,7 @@ import { openPredecessor, parentChannel } from "../app/upgrade/predecessor.ts";
 import { notifyingManager, startSuccessor } from "../app/upgrade/successor.ts";
 import { type ReportFormat, testConfig, validateOnly, validationReport } from "../app/validate.ts";
 import { keepAwake, systemClock, wait } from "../base/clock.ts";
-import { isOneFile } from "../base/embedded-files.ts";
+import { embeddedText } from "../base/embedded-files.ts";
 import { endsWithProcess, openServiceManager } from "../base/service-manager.ts";
 import { VERSION } from "../base/version.ts";
 import { defaultConfig, defaultListenHint } from "../config/load/default-config.ts";
@@ -29,6 +29,8 @@ import { flushCompileCache } from "./compile-cache.ts";
 import { demoProgram } from "./demo-program.ts";
 
 const LAST_LINES_MS = 1_000;
+/** The file is next to the program in the bundle, or in the single executable. */
+const THREAD_FILE = "thread.js";
 
 export interface ValidateFlags {
   readonly strict: boolean;
@@ -146,7 +148,7 @@ async function serve(
       output,
       color: wantsColor(common.environment),
       version: VERSION,
-      ...(isOneFile() ? {} : { startThread }),
+      startThread,
     });
   } catch (error) {
     output.flushSync();
@@ -176,7 +178,10 @@ async function follow(...parameters: Parameters<typeof import("./cluster.ts").fo
 }
 
 function startThread(workerData: ThreadData): Worker {
-  return new Worker(new URL("./thread.js", import.meta.url), { workerData });
+  const embedded = embeddedText(THREAD_FILE);
+  return embedded === undefined
+    ? new Worker(new URL(`./${THREAD_FILE}`, import.meta.url), { workerData })
+    : new Worker(embedded, { workerData, eval: true });
 }
 
 /** FORCE_COLOR overrides NO_COLOR, which overrides the terminal check (https://no-color.org). */

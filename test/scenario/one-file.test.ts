@@ -13,6 +13,7 @@ import { eventually } from "../support/eventually.ts";
 import { startGatewayProcess } from "../support/gateway-process.ts";
 import { docCommands, runDocCommands } from "../support/package/doc-commands.ts";
 import { demoYaml } from "../support/package/packed.ts";
+import { HELLO_ROUTE, sendMany, threadedConfig, threadingNode } from "../support/threaded-gateway.ts";
 
 const INITIALIZE = {
   jsonrpc: "2.0",
@@ -50,6 +51,27 @@ test("the executable serves the demo and the UI without Node", async (t) => {
   const loaded = await fetch(new URL(script, `${url}/ui/`));
   assert.equal(loaded.headers.get("content-type"), "text/javascript; charset=utf-8");
   await loaded.arrayBuffer();
+  gateway.child.kill("SIGTERM");
+  assert.equal((await gateway.exited).code, 0);
+});
+
+test("the executable serves with several threads", {
+  skip: threadingNode() === undefined && "needs Linux, and Node 22.12 or the package node-linux-<arch>",
+}, async (t) => {
+  const out = join(folder, "threads");
+  const made = spawnSync(threadingNode() ?? "", ["scripts/package.mjs", "--one-file", out], { encoding: "utf8" });
+  assert.equal(made.status, 0, made.stderr);
+  const stdin = threadedConfig(2, HELLO_ROUTE);
+  const gateway = startGatewayProcess(t, ["-f", "-"], {
+    command: [join(out, "gateway")],
+    cwd: "/",
+    stdin,
+    env: NOWHERE,
+  });
+  const url = `http://127.0.0.1:${await gateway.port("main")}`;
+  assert.deepEqual((await sendMany(`${url}/hello`, 40, 20)).statuses, { 200: 40 });
+  const memory = (await (await fetch(`${await gateway.adminUrl()}/memory`)).json()) as { threads: object[] };
+  assert.equal(memory.threads.length, 2);
   gateway.child.kill("SIGTERM");
   assert.equal((await gateway.exited).code, 0);
 });

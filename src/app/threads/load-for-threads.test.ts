@@ -25,7 +25,7 @@ const obstacles: [what: Partial<Surroundings>, said: RegExp][] = [
   [{ node: "22.11.9" }, /22\.12/],
   [{ node: "23.0.0" }, /22\.12/],
   [{ hasInheritedSockets: true }, /service manager/],
-  [{ canStart: false }, /single executable/],
+  [{ canStart: false }, /this program has one thread/],
   [{ isCluster: true, canStart: false }, /Kubernetes/],
 ];
 for (const [what, said] of obstacles) {

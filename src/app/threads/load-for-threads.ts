@@ -119,7 +119,7 @@ export interface Surroundings {
   readonly node: string;
   readonly cores: number;
   readonly isCluster: boolean;
-  /** False in the single executable. */
+  /** False if the gateway is started by another program, such as a test. */
   readonly canStart: boolean;
   /** A service manager opens only one socket per address, and each thread would need one. */
   readonly hasInheritedSockets: boolean;
@@ -162,7 +162,7 @@ export function threadCount({ workers }: Pick<WrittenProcess, "workers">, around
 
 function obstacle({ platform, node, isCluster, canStart, hasInheritedSockets }: Surroundings): string | undefined {
   if (isCluster) return "the data plane of a Kubernetes cluster has one thread";
-  if (!canStart) return "the single executable has one thread; use the npm package";
+  if (!canStart) return "this program has one thread";
   if (platform !== "linux") return "threads can share a port on Linux only";
   if (!canSharePorts(node)) return `threads can share a port with Node 22.12 or newer only, and this is ${node}`;
   if (hasInheritedSockets) return "the service manager opened the sockets, and a thread needs one of its own";
