@@ -6,7 +6,7 @@
  * `--faults 3,7` only some of them.
  */
 import { spawn } from "node:child_process";
-import { rmSync } from "node:fs";
+import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { bundle } from "../test/simulation/bundle.mjs";
@@ -28,6 +28,8 @@ const { values: flags } = parseArgs({
 });
 /** A fault that is not found within this time counts as not found. */
 const MUTATION_CPU_MS = 15 * 60_000;
+/** A run shows progress more often than this, also on a busy machine. */
+const HANG_MS = 180_000;
 const out = join(root, `build-simulation-${process.pid}`);
 const running = new Set();
 process.on("exit", () => {
@@ -176,10 +178,22 @@ function run(folder, args, stdout) {
     output += text;
   });
   running.add(child);
+  const hanging = setTimeout(() => {
+    output = `the gateway hangs, after ${cpuSeconds(child.pid)} s of CPU`;
+    child.kill("SIGKILL");
+  }, HANG_MS);
+  if (child.stdout) child.stdout.on("data", () => hanging.refresh());
+  else clearTimeout(hanging);
   return new Promise((resolve) =>
     child.on("close", (code) => {
+      clearTimeout(hanging);
       running.delete(child);
       resolve({ code, output });
     }),
   );
+}
+
+function cpuSeconds(pid) {
+  const [user, system] = readFileSync(`/proc/${pid}/stat`, "utf8").replace(/.*\) /s, "").split(" ").slice(11, 13);
+  return Math.round((Number(user) + Number(system)) / 100);
 }

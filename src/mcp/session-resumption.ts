@@ -54,6 +54,8 @@ export class SessionResumption {
     const messages = parsed === undefined ? [] : isBatch(parsed) ? parsed : [parsed];
     const requests = messages.filter((message) => message.kind === "request");
     if (method === "POST" && requests.length === 0) {
+      // The messages may be about a request that waits for the same resumption, such as its cancellation.
+      if ((await this.#pending.get(pendingKey(id, client))) === "resumed") return undefined;
       const notes = messages.filter((message) => message.kind !== "request");
       return (await this.#forward(id, client.owner, notes)) ? { kind: "ignored" } : undefined;
     }
@@ -69,7 +71,7 @@ export class SessionResumption {
   }
 
   #resumeOnce(id: string, client: SessionClient, headers: HeaderList): Promise<ResumeOutcome> {
-    const key = JSON.stringify([client.owner ?? null, id]);
+    const key = pendingKey(id, client);
     const pending = this.#pending.get(key);
     if (pending !== undefined) return pending;
     const resuming = this.#resume(id, client, headers).finally(() => this.#pending.delete(key));
@@ -120,4 +122,8 @@ export class SessionResumption {
     session.end(`its servers now speak ${session.version}, but its client speaks ${version.slice(0, 40)}`);
     return "unknown";
   }
+}
+
+function pendingKey(id: string, { owner }: SessionClient): string {
+  return JSON.stringify([owner ?? null, id]);
 }

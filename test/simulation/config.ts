@@ -1,7 +1,9 @@
 /**
  * The configuration and the addresses of a simulation.
  */
+import { AUDIENCE, ISSUER } from "./identity-provider.ts";
 import { SECRET_PATTERN } from "./llm-provider.ts";
+import { TOKEN_HOST } from "./token-client.ts";
 
 export const CONFIG_FILE = "/gateway/config.yaml";
 export const PORT = 8080;
@@ -20,6 +22,7 @@ export const ADDRESSES = {
   "llm-one.test": "10.0.3.1",
   "llm-two.test": "10.0.3.2",
   "redis.test": "10.0.4.1",
+  "idp.test": "10.0.4.2",
 };
 
 /** The name of the Kubernetes controller's Service. */
@@ -93,6 +96,12 @@ routes:
           groups:
             - providers: [{ provider: { openAICompatible: { baseUrl: "http://llm-one.test/v1" } }, timeouts: { firstByte: 20s, idle: 30s } }]
             - providers: [{ provider: { openAICompatible: { baseUrl: "http://llm-two.test/v1" } }, timeouts: { firstByte: 20s, idle: 30s } }]
+  - name: secure
+    hostnames: [${TOKEN_HOST}]
+    policies:
+      jwtAuth: { issuer: ${ISSUER}, audiences: [${AUDIENCE}], jwks: { url: "http://idp.test/keys" } }
+      ${changed}
+    backends: [{ host: "one.test:80" }]
   - name: http
     policies:
       timeout: { requestTimeout: 30s }

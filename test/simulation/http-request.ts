@@ -18,11 +18,9 @@ export async function requestText(
   body = "",
   received: (bytes: Buffer) => void = () => undefined,
 ): Promise<TextResponse | Stop> {
-  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  const lines = Object.entries({ host: "a.test", ...headers }).map(([name, value]) => `${name}: ${value}\r\n`);
   const length = body === "" ? "" : `content-length: ${Buffer.byteLength(body)}\r\n`;
-  const failed = await peer.write(
-    `${method} ${path} HTTP/1.1\r\nhost: a.test\r\n${lines.join("")}${length}\r\n${body}`,
-  );
+  const failed = await peer.write(`${method} ${path} HTTP/1.1\r\n${lines.join("")}${length}\r\n${body}`);
   if (failed !== undefined) return failed;
   const head = await readHead(peer);
   if (typeof head === "string") return head;

@@ -113,7 +113,7 @@ function simulateTime(scheduler: Scheduler): void {
   closeModule("timers/promises", timersPromises);
 
   const now = (): number =>
-    START_MS + Math.floor(scheduler.nowMs) + (scheduler.process === OUTSIDE ? 0 : scheduler.clockErrorMs);
+    START_MS + Math.floor(scheduler.nowMs + (scheduler.process === OUTSIDE ? 0 : scheduler.clockErrorMs));
   const RealDate = Date;
   globalThis.Date = new Proxy(RealDate, {
     construct: (target, args, newTarget) => Reflect.construct(target, args.length === 0 ? [now()] : args, newTarget),

@@ -1,5 +1,6 @@
 /**
  * Runs one simulation in this process and prints its result as JSON: `node main.js --seed 7 --hours 1 --clients 100`.
+ * Empty lines before it show progress.
  * With `--replay`, prints every event up to the first broken invariant.
  */
 import fs from "node:fs";
@@ -25,6 +26,7 @@ const result = await simulate(
     hours: Number(values.hours),
     firstClient: Number(values["first-client"]),
     clients: Number(values.clients),
+    progress: () => (values.replay ? 0 : writeSync(1, "\n")),
     timeline: values.replay ? (line) => writeSync(1, `${line}\n`) : undefined,
   },
   runLater,

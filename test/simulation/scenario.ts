@@ -22,6 +22,7 @@ import { Files } from "./files.ts";
 import { Gateways, loadCode, loadController, pidOf } from "./gateways.ts";
 import { HttpBackend } from "./http-backend.ts";
 import { HttpClient } from "./http-client.ts";
+import { IdentityProvider } from "./identity-provider.ts";
 import { isolate, realWork, seal } from "./isolate.ts";
 import { LlmClient } from "./llm-client.ts";
 import { LlmProvider } from "./llm-provider.ts";
@@ -34,6 +35,7 @@ import { Requests } from "./requests.ts";
 import { Scheduler } from "./scheduler.ts";
 import { Seeded } from "./seeded.ts";
 import { StdioServer } from "./stdio-server.ts";
+import { TokenClient } from "./token-client.ts";
 
 export interface Options {
   readonly seed: number;
@@ -41,6 +43,8 @@ export interface Options {
   /** The clients from this number on, up to `clients`. */
   readonly firstClient: number;
   readonly clients: number;
+  /** Called now and then. */
+  progress(): void;
   /** Receives every event as a line. */
   readonly timeline: ((line: string) => void) | undefined;
 }
@@ -68,6 +72,8 @@ const RECOVERY_MS = 30_000;
 const QUIET_MS = 30 * 60_000;
 /** The durations of an iteration of the gateway's event loop, which depend on its load. */
 const ITERATIONS_MS = [0.001, 1, 10];
+const UNDISTURBED = [ADDRESSES["redis.test"], ADDRESSES["idp.test"]];
+const PROGRESS_STEPS = 20_000;
 /** Average time between two visits of a client. */
 const PAUSE_MS = 120_000;
 
@@ -94,8 +100,8 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     random: random.part("gateway"),
     addressOf,
     pidOf,
-    // The scenario itself disturbs Redis, to know when spending may be lost.
-    faultsTo: (address) => (address === ADDRESSES["redis.test"] ? NO_FAULTS : faults),
+    // Redis and the identity provider fail only when the scenario says so, to know what may be lost.
+    faultsTo: (address) => (UNDISTURBED.includes(address) ? NO_FAULTS : faults),
     resolve: (name) => ({ delayMs: names.exponential(2), addresses: addressesOf(name) }),
   });
   const kills = store === "memory" ? 0 : Math.min(MOST_KILLS, Math.ceil(hours));
@@ -172,8 +178,9 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     broken: breaks,
   };
 
-  function clientOf(index: number): { run(): Promise<void> } {
+  function clientOf(index: number, provider: IdentityProvider): { run(): Promise<void> } {
     const own = random.part(`client ${index}`);
+    if (index % 8 === 4) return new TokenClient(index, own, report, provider);
     if (index % 4 === 1) return new McpClient(index, own, report);
     if (index % 4 === 3) return new LlmClient(index, own, report, LLM_BUDGET);
     return new HttpClient(index, own, report);
@@ -248,7 +255,9 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
   async function run(): Promise<void> {
     const address = (name: keyof typeof ADDRESSES): string => ADDRESSES[name];
     const partOf = (name: keyof typeof ADDRESSES): Seeded => random.part(address(name));
+    const provider = new IdentityProvider(address("idp.test"), partOf("idp.test"), report);
     const backends = [
+      provider,
       new HttpBackend(address("one.test"), 80, partOf("one.test"), report),
       new HttpBackend(address("two.test"), 80, partOf("two.test"), report),
       new McpServer(address("tools.test"), 80, partOf("tools.test"), report),
@@ -262,7 +271,8 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
       ? new Cluster(random.part("cluster"), controllerCode, { scheduler, network, note, broken: breaks })
       : undefined;
     const following = cluster?.run(hours * 3_600_000);
-    const running = Array.from({ length: clients - firstClient }, (_, i) => clientOf(firstClient + i).run());
+    const running = Array.from({ length: clients - firstClient }, (_, i) => clientOf(firstClient + i, provider).run());
+    void provider.run(() => isOver);
     const operating = [reload(random.part("reloads")), operate(random.part("operations"), redis)];
     await sleep(scheduler, hours * 3_600_000 - scheduler.nowMs);
     isOver = true;
@@ -288,8 +298,11 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
         .finally(() => {
           isDone = true;
         });
-      if (!scheduler.runUntil(() => isDone || broken !== undefined))
-        breaks("the simulation ends", "nothing is left to do");
+      const isEnded = (): boolean => {
+        if (scheduler.steps % PROGRESS_STEPS === 0) options.progress();
+        return isDone || broken !== undefined;
+      };
+      if (!scheduler.runUntil(isEnded)) breaks("the simulation ends", "nothing is left to do");
       resolve({
         seed,
         digest: digest.digest("hex").slice(0, 16),
