@@ -214,6 +214,7 @@ export const REQUEST_LIMITS = {
       "entries of `directResponse.conditional`",
       "the configuration is rejected",
     ],
+    ["MAX_TTL_MS", "policies/backend-auth/jwt-sign.ts", "`jwtSign.ttl`", "the configuration is rejected"],
     [
       "MAX_KEPT_TOKENS",
       "policies/backend-auth/oauth-tokens.ts",

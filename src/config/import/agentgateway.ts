@@ -641,9 +641,17 @@ function withLocation(value: unknown, at: string, conversion: Conversion): unkno
   const { key, oauthTokenExchange, crossAppAccess, ...others } = withCloudNames(asObject(value));
   if (isObject(oauthTokenExchange)) return { ...others, oauth: oauthOf(oauthTokenExchange, at, conversion) };
   if (isObject(crossAppAccess)) return { ...others, crossAppAccess: crossAppOf(crossAppAccess, at, conversion) };
-  if (!isObject(key) || key.value === undefined) return defined({ key, ...others });
-  const header = asObject(key.location).header;
-  return { ...others, key: key.value, ...(header === undefined ? {} : { header }) };
+  if (isObject(others.jwtSign)) {
+    const { location, ...jwtSign } = others.jwtSign;
+    // The loader rejects a location that is not a header, and the route is closed.
+    return hasPlace(location) ? { ...others, jwtSign, ...asObject(location) } : value;
+  }
+  if (!isObject(key) || key.value === undefined || !hasPlace(key.location)) return defined({ key, ...others });
+  return { ...others, key: key.value, ...asObject(key.location) };
+}
+
+function hasPlace(location: unknown): boolean {
+  return location === undefined || (isObject(location) && Object.keys(location).join() === "header");
 }
 
 /** Keeps a limit that cannot be converted unchanged, so that validation rejects it. */

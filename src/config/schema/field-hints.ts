@@ -139,7 +139,7 @@ export const FOREIGN_WORDS: readonly ForeignWord[] = [
   ...unsupported(["a2a"], "write a backend `a2a`"),
   ...unsupported(["tlsRoutes", "routeGroups", "workloads"]),
   ...unsupported(["frontendPolicies"], "`gwctl import agentgateway` converts it to `config`"),
-  ...unsupported(["oidc", "networkAuthorization", "jwtSign", "tokenExchange"]),
+  ...unsupported(["oidc", "networkAuthorization", "tokenExchange"]),
   ...unsupported(["openapi", "conditional", "tunnelProtocol", "hbone", "evictionPolicy"]),
   ...unsupported(["inferenceRouting", "sessionAffinity", "agentCore"]),
 

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { generateKeyPairSync } from "node:crypto";
 import { test } from "node:test";
+import { jwtVerify } from "jose";
 import { anExchange, testEnv } from "../../../test/support/exchange.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { type Answer, createFakeFetch } from "../../../test/support/identity/fake-fetch.ts";
@@ -185,6 +187,28 @@ for (const [name, answer, status] of failures)
     });
   });
 
+test("the gateway's client can authenticate with a signed JWT", async () => {
+  const { privateKey, publicKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
+  const clientKey = privateKey.export({ type: "pkcs8", format: "pem" });
+  const client = { clientId: "gateway", clientAuth: "privateKeyJwt", clientKey, clientKeyId: "k" };
+  const { fake, clock, send, form } = setUp({ oauth: { tokenUrl: URL, ...client } });
+  await send();
+  const { client_id, client_secret, client_assertion_type, client_assertion } = form();
+  assert.deepEqual([client_id, client_secret], ["gateway", undefined]);
+  assert.equal(client_assertion_type, "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
+  assert.equal(fake.requests[0]?.headers?.authorization, undefined);
+  const { payload, protectedHeader } = await jwtVerify(String(client_assertion), publicKey, {
+    currentDate: new Date(clock.now()),
+    issuer: "gateway",
+    subject: "gateway",
+    audience: URL,
+  });
+  assert.equal(protectedHeader.kid, "k");
+  assert.equal(Number(payload.exp) - Number(payload.iat), 60);
+  await send(withToken("b"));
+  assert.notEqual(form(1).client_assertion, client_assertion, "the ID of each assertion differs");
+});
+
 test("a description that names a known cause is explained, and its text is left out", async () => {
   const description = "Client is not within the token audience client-token";
   const answer = { status: 403, body: { error: "access_denied", error_description: description } };
@@ -209,6 +233,9 @@ for (const config of [
   { oauth: {} },
   { oauth: { tokenUrl: "nowhere" } },
   { oauth: { tokenUrl: URL, clientSecret: "s" } },
+  { oauth: { tokenUrl: URL, clientId: "c", clientAuth: "privateKeyJwt" } },
+  { oauth: { tokenUrl: URL, clientId: "c", clientKey: "k" } },
+  { oauth: { tokenUrl: URL, clientId: "c", clientSecret: "s", clientAuth: "privateKeyJwt", clientKey: "k" } },
   { oauth: { tokenUrl: URL, grant: "password" } },
   { oauth: { tokenUrl: URL }, key: "k" },
   { crossAppAccess: { audience: "a" } },

@@ -2,14 +2,16 @@
  * Obtains access tokens for backends: token exchange (RFC 8693), JWT bearer grants (RFC 7523), client credentials, and
  * identity assertion grants (Cross App Access), which combine the first two.
  */
-import { hash } from "node:crypto";
+import { hash, randomUUID } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
+import type { CompileEnv } from "../../core/policy.ts";
 import { secret, serverUrl } from "../../core/schema.ts";
-import type { Fetch } from "../../http/fetch.ts";
 import { providerFault } from "../../identity/providers/provider-faults.ts";
+import type { SignJwt } from "../../identity/tokens/sign-jwt.ts";
 import { parseMembers } from "../../json/json.ts";
+import { signerOf, signingKeySchema } from "./jwt-sign.ts";
 
 const TIMEOUT_MS = 5_000;
 const MAX_TOKEN_RESPONSE_BYTES = 64 * 1024;
@@ -19,6 +21,8 @@ const MAX_KEPT_TOKEN_BYTES = 16 * 1024 * 1024;
 const EARLY_MS = 15_000;
 /** Limits how long a token is reused, because the client's permission may have been revoked. */
 const MAX_KEPT_MS = 300_000;
+/** The server accepts the gateway's assertion only for this time. */
+const ASSERTION_SECONDS = 60;
 /** Applies if the server does not name a lifetime. */
 const DEFAULT_LIFETIME_MS = 60_000;
 
@@ -38,9 +42,15 @@ const tokenEndpoint = {
     .describe("The gateway's client ID. Default: none, for endpoints without client authentication."),
   clientSecret: secret().optional().describe("The client secret, if the client has one."),
   clientAuth: z
-    .enum(["basic", "post"])
+    .enum(["basic", "post", "privateKeyJwt"])
     .default("basic")
-    .describe("Sends the secret in the authorization header (`basic`) or in the body (`post`). Default: basic."),
+    .describe(
+      "Sends the secret in the authorization header (`basic`) or in the body (`post`), or a JWT that `clientKey` signs (`privateKeyJwt`, RFC 7523). Default: basic.",
+    ),
+  clientKey: signingKeySchema
+    .optional()
+    .describe("With `privateKeyJwt`: the private key in PEM (RSA, EC, or Ed25519), or `{file}`."),
+  clientKeyId: z.string().min(1).optional().describe("With `privateKeyJwt`: the ID of the key in the JWT's header."),
 };
 
 const targets = {
@@ -55,9 +65,25 @@ const subjectTokenType = z
   .enum(["access_token", "jwt", "id_token"])
   .describe("The type of the client's token, as sent to the server.");
 
-const hasClient = (value: { clientId?: string | undefined; clientSecret?: string | undefined }): boolean =>
-  value.clientSecret === undefined || value.clientId !== undefined;
-const NO_CLIENT = { path: ["clientSecret"], message: "set `clientId` too" };
+interface ClientFields {
+  readonly clientId?: string | undefined;
+  readonly clientSecret?: string | undefined;
+  readonly clientAuth: string;
+  readonly clientKey?: unknown;
+}
+
+function checkClient(value: ClientFields, context: z.core.$RefinementCtx<ClientFields>): void {
+  const { clientId, clientSecret, clientAuth, clientKey } = value;
+  const problem = (field: string, message: string): void =>
+    void context.issues.push({ code: "custom", path: [field], message, input: value });
+  if (clientSecret !== undefined && clientId === undefined) problem("clientSecret", "set `clientId` too");
+  if (clientAuth !== "privateKeyJwt") {
+    if (clientKey !== undefined) problem("clientKey", "set `clientAuth: privateKeyJwt` too");
+    return;
+  }
+  if (clientId === undefined || clientKey === undefined) problem("clientAuth", "set `clientId` and `clientKey` too");
+  if (clientSecret !== undefined) problem("clientSecret", "`clientKey` replaces the secret");
+}
 
 export const oauthSchema = z
   .strictObject({
@@ -79,9 +105,9 @@ export const oauthSchema = z
       .optional()
       .describe("Further parameters of the token request, for example `requested_token_use: on_behalf_of`."),
   })
-  .refine(hasClient, NO_CLIENT);
+  .superRefine(checkClient);
 
-const endpoint = z.strictObject(tokenEndpoint).refine(hasClient, NO_CLIENT);
+const endpoint = z.strictObject(tokenEndpoint).superRefine(checkClient);
 
 export const crossAppAccessSchema = z.strictObject({
   identityProvider: endpoint.describe(
@@ -113,9 +139,13 @@ interface Obtained {
   readonly untilMs: number;
 }
 
-export interface TokenEnv {
-  readonly fetch: Fetch;
-  readonly clock: Clock;
+export type TokenEnv = Pick<CompileEnv, "fetch" | "clock" | "readFile">;
+
+/** Returns the texts of all private keys, which may be in files. */
+export function clientKeys(endpoints: readonly Partial<Endpoint>[], env: Pick<CompileEnv, "readFile">): string[] {
+  return endpoints.flatMap(({ clientKey: key }) =>
+    key === undefined ? [] : [typeof key === "string" ? key : env.readFile(key.file)],
+  );
 }
 
 export function oauthTokens(config: z.output<typeof oauthSchema>, env: TokenEnv): BackendTokens {
@@ -130,18 +160,18 @@ export function oauthTokens(config: z.output<typeof oauthSchema>, env: TokenEnv)
     jwtBearer: (subject) => [...bearerForm(subject), ...common],
     clientCredentials: () => [["grant_type", "client_credentials"], ...common],
   };
-  return keptTokens(grant === "clientCredentials", env, (subject) => requestToken(config, forms[grant](subject), env));
+  const request = tokenServer(config, env);
+  return keptTokens(grant === "clientCredentials", env, (subject) => request(forms[grant](subject)));
 }
 
 export function crossAppTokens(config: z.output<typeof crossAppAccessSchema>, env: TokenEnv): BackendTokens {
   const { identityProvider, resourceServer, audience, resources = [], scopes, subjectTokenType: type } = config;
+  const requestAssertion = tokenServer(identityProvider, env);
+  const requestToken = tokenServer(resourceServer, env);
   return keptTokens(false, env, async (subject) => {
-    const assertion = await requestToken(
-      identityProvider,
-      [...exchangeForm(subject, type, "id-jag"), ["audience", audience], ...wanted(resources, scopes)],
-      env,
-    );
-    return requestToken(resourceServer, [...bearerForm(assertion.token), ...wanted([], scopes)], env);
+    const target: Form = [["audience", audience], ...wanted(resources, scopes)];
+    const assertion = await requestAssertion([...exchangeForm(subject, type, "id-jag"), ...target]);
+    return requestToken([...bearerForm(assertion.token), ...wanted([], scopes)]);
   });
 }
 
@@ -209,13 +239,35 @@ function expiryMs(token: string): number {
   return typeof claims?.exp === "number" ? claims.exp * 1000 : Infinity;
 }
 
-async function requestToken(server: Endpoint, form: Form, { fetch, clock }: TokenEnv): Promise<Obtained> {
-  const { clientId, clientSecret, clientAuth, tokenUrl: url } = server;
-  const body = new URLSearchParams(form.map(([name, value]) => [name, value]));
-  const headers: Record<string, string> = {
-    "content-type": "application/x-www-form-urlencoded",
-    accept: "application/json",
+/** Returns a function that sends a token request with the gateway's client. */
+function tokenServer(server: Endpoint, { fetch, clock, readFile }: TokenEnv): (form: Form) => Promise<Obtained> {
+  const { tokenUrl: url, clientKey, clientKeyId: kid } = server;
+  const sign = clientKey === undefined ? undefined : signerOf("clientKey", clientKey, { kid }, { readFile });
+  return async (form) => {
+    const body = new URLSearchParams(form.map(([name, value]) => [name, value]));
+    const headers: Record<string, string> = {
+      "content-type": "application/x-www-form-urlencoded",
+      accept: "application/json",
+    };
+    if (sign !== undefined) addAssertion(body, server, sign, clock);
+    else addClient(headers, body, server);
+    const response = await fetch({
+      url,
+      method: "POST",
+      headers,
+      body: Buffer.from(body.toString()),
+      timeoutMs: TIMEOUT_MS,
+      maxBytes: MAX_TOKEN_RESPONSE_BYTES,
+    });
+    return readToken(response.status, response.body.toString("utf8"), new URL(url).host, clock.now());
   };
+}
+
+function addClient(
+  headers: Record<string, string>,
+  body: URLSearchParams,
+  { clientId, clientSecret, clientAuth }: Endpoint,
+): void {
   if (clientId !== undefined && clientSecret !== undefined && clientAuth === "basic") {
     const pair = `${encodeURIComponent(clientId)}:${encodeURIComponent(clientSecret)}`;
     headers.authorization = `Basic ${Buffer.from(pair).toString("base64")}`;
@@ -223,15 +275,15 @@ async function requestToken(server: Endpoint, form: Form, { fetch, clock }: Toke
     body.set("client_id", clientId);
     if (clientSecret !== undefined) body.set("client_secret", clientSecret);
   }
-  const response = await fetch({
-    url,
-    method: "POST",
-    headers,
-    body: Buffer.from(body.toString()),
-    timeoutMs: TIMEOUT_MS,
-    maxBytes: MAX_TOKEN_RESPONSE_BYTES,
-  });
-  return readToken(response.status, response.body.toString("utf8"), new URL(url).host, clock.now());
+}
+
+/** Authenticates the client with a signed JWT (RFC 7523, section 2.2). */
+function addAssertion(body: URLSearchParams, { clientId = "", tokenUrl }: Endpoint, sign: SignJwt, clock: Clock): void {
+  const iat = Math.floor(clock.now() / 1000);
+  const claims = { iss: clientId, sub: clientId, aud: tokenUrl, jti: randomUUID(), iat, exp: iat + ASSERTION_SECONDS };
+  body.set("client_id", clientId);
+  body.set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
+  body.set("client_assertion", sign(claims));
 }
 
 function readToken(status: number, text: string, host: string, nowMs: number): Obtained {

@@ -22,8 +22,10 @@ import {
   SIGNATURE_HEADERS,
 } from "../../identity/cloud/cloud-credentials.ts";
 import { CredentialError, type Renewable } from "../../identity/cloud/renewable.ts";
+import { jwtSignSchema, signedJwts } from "./jwt-sign.ts";
 import {
   type BackendTokens,
+  clientKeys,
   crossAppAccessSchema,
   crossAppTokens,
   oauthSchema,
@@ -64,6 +66,9 @@ export const backendAuth = definePolicy({
         .describe(
           "Sends a token of the backend's authorization server, which the gateway gets with an identity assertion of the user's identity provider.",
         ),
+      jwtSign: jwtSignSchema
+        .optional()
+        .describe("Sends a JWT that the gateway signs with its own private key, a new one every second."),
       aws: awsSignatureAuth.optional(),
       google: googleAuth.optional(),
       azure: azureAuth({
@@ -77,23 +82,30 @@ export const backendAuth = definePolicy({
           prefix: z.string().optional().describe("The prefix of the key."),
         })
         .optional()
-        .describe("With `key`: the header. Default: `authorization: Bearer`."),
+        .describe("With `key` and `jwtSign`: the header. Default: `authorization: Bearer`."),
     }),
-    ["passthrough", "key", "oauth", "crossAppAccess", "aws", "google", "azure"],
+    ["passthrough", "key", "oauth", "crossAppAccess", "jwtSign", "aws", "google", "azure"],
   ),
 
   compile(config, env) {
-    const { key, header, oauth, crossAppAccess, aws, google, azure } = config;
+    const { key, header, oauth, crossAppAccess, jwtSign, aws, google, azure } = config;
     const owner = { name: env.owner, area: AREA };
     if (aws !== undefined) return signRequests(aws, env);
     if (google !== undefined) return sendCloudToken(googleToken(google, owner, env));
     if (azure !== undefined) return sendCloudToken(entraToken(azure, owner, env));
-    if (oauth !== undefined) return sendToken(oauth, (tokenEnv) => oauthTokens(oauth, tokenEnv), env);
-    if (crossAppAccess !== undefined)
-      return sendToken(crossAppAccess, (tokenEnv) => crossAppTokens(crossAppAccess, tokenEnv), env);
-    if (key === undefined) return { request: forwardCredential };
+    if (oauth !== undefined) {
+      const definition = [oauth, clientKeys([oauth], env)];
+      return sendToken(definition, (tokenEnv) => oauthTokens(oauth, tokenEnv), env);
+    }
+    if (crossAppAccess !== undefined) {
+      const { identityProvider, resourceServer } = crossAppAccess;
+      const definition = [crossAppAccess, clientKeys([identityProvider, resourceServer], env)];
+      return sendToken(definition, (tokenEnv) => crossAppTokens(crossAppAccess, tokenEnv), env);
+    }
     const name = header?.name ?? "authorization";
     const prefix = header ? (header.prefix ?? "") : "Bearer ";
+    if (jwtSign !== undefined) return sendSignedJwt(signedJwts(jwtSign, env), name, prefix);
+    if (key === undefined) return { request: forwardCredential };
     const value = prefix + (typeof key === "string" ? key : env.readFile(key.file).trim());
     if (value === prefix) throw new ConfigError(undefined, "key", "the key is empty");
     if (!isHeaderValue(value))
@@ -114,10 +126,9 @@ function forwardCredential(exchange: Exchange): undefined {
   return undefined;
 }
 
-/** The tokens survive a reload that does not change the policy. */
-function sendToken(config: unknown, open: (env: TokenEnv) => BackendTokens, env: CompileEnv): Hooks {
-  const { fetch, clock } = env;
-  const tokens = env.acquire(`backendAuth tokens ${env.owner}`, config, () => open({ fetch, clock }));
+/** The tokens survive a reload that does not change the policy or its keys. */
+function sendToken(definition: unknown, open: (env: TokenEnv) => BackendTokens, env: CompileEnv): Hooks {
+  const tokens = env.acquire(`backendAuth tokens ${env.owner}`, definition, () => open(env));
   const logger = env.logger.for("policies");
   return {
     sends: true,
@@ -140,6 +151,16 @@ function sendToken(config: unknown, open: (env: TokenEnv) => BackendTokens, env:
           throw tokenError(error);
         },
       );
+    },
+  };
+}
+
+function sendSignedJwt(jwtFor: (exchange: Exchange) => string, name: string, prefix: string): Hooks {
+  return {
+    credentials: { headers: [name] },
+    request(exchange) {
+      send(exchange, name, prefix + jwtFor(exchange));
+      return undefined;
     },
   };
 }

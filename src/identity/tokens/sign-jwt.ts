@@ -1,0 +1,57 @@
+/**
+ * Signs JWTs with a private key of the gateway, for servers that verify the gateway with its public key.
+ */
+import { createPrivateKey, type KeyObject, sign } from "node:crypto";
+
+export const SIGNING_ALGORITHMS = ["RS256", "RS384", "RS512", "ES256", "ES384", "EdDSA"] as const;
+export type SigningAlgorithm = (typeof SIGNING_ALGORITHMS)[number];
+
+export interface JwtSignerOptions {
+  /** Default: the algorithm that fits the key, RS256 for RSA. */
+  readonly alg?: SigningAlgorithm | undefined;
+  readonly kid?: string | undefined;
+}
+
+export type SignJwt = (claims: Readonly<Record<string, unknown>>) => string;
+
+const MIN_RSA_BITS = 2048;
+const CURVES: Readonly<Record<string, SigningAlgorithm>> = { prime256v1: "ES256", secp384r1: "ES384" };
+
+/** Throws an Error without the key if the text is not a private key in PEM that fits the algorithm. */
+export function createJwtSigner(pem: string, { alg, kid }: JwtSignerOptions = {}): SignJwt {
+  const key = parseKey(pem);
+  const fitting = algorithmsOf(key);
+  const [first] = fitting;
+  if (first === undefined)
+    throw new Error("the key must be RSA with at least 2048 bits, EC with P-256 or P-384, or Ed25519");
+  if (alg !== undefined && !fitting.includes(alg))
+    throw new Error(`the key does not fit ${alg}: use ${fitting.join(", ")}`);
+  const used = alg ?? first;
+  const digest = used === "EdDSA" ? undefined : `sha${used.slice(2)}`;
+  const header = encode({ alg: used, typ: "JWT", ...(kid === undefined ? {} : { kid }) });
+  return (claims) => {
+    const signed = `${header}.${encode(claims)}`;
+    const signature = sign(digest, Buffer.from(signed), { key, dsaEncoding: "ieee-p1363" });
+    return `${signed}.${signature.toString("base64url")}`;
+  };
+}
+
+function parseKey(pem: string): KeyObject {
+  try {
+    return createPrivateKey(pem);
+  } catch {
+    // The original error may quote the key, so it is discarded.
+    throw new Error("the key is not an unencrypted private key in PEM");
+  }
+}
+
+function algorithmsOf({ asymmetricKeyType: type, asymmetricKeyDetails: details }: KeyObject): SigningAlgorithm[] {
+  if (type === "rsa") return (details?.modulusLength ?? 0) < MIN_RSA_BITS ? [] : ["RS256", "RS384", "RS512"];
+  if (type === "ed25519") return ["EdDSA"];
+  const curve = type === "ec" ? CURVES[details?.namedCurve ?? ""] : undefined;
+  return curve === undefined ? [] : [curve];
+}
+
+function encode(value: object): string {
+  return Buffer.from(JSON.stringify(value)).toString("base64url");
+}
