@@ -3,6 +3,7 @@
  * client credentials, the failures of both, and the browser login.
  */
 import assert from "node:assert/strict";
+import { generateKeyPairSync } from "node:crypto";
 import { after, before, type TestContext, test } from "node:test";
 import { startBackend, type TestBackend } from "../support/backend.ts";
 import { openBrowser } from "../support/identity/browser.ts";
@@ -19,6 +20,9 @@ import { gatewayFor } from "../support/scenario.ts";
 const SECRET = "s e+c/r%et:ü";
 const ALICE = { username: "alice", password: "alice-password" };
 
+const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+const PUBLIC_JWK = { ...publicKey.export({ format: "jwk" }), kid: "signing-key", use: "sig", alg: "ES256" };
+
 const audience = (client: string) => ({
   name: `audience-${client}`,
   protocol: "openid-connect",
@@ -31,10 +35,21 @@ const REALM = {
   realm: "shop",
   enabled: true,
   clients: [
-    { ...app, clientId: "app", protocolMappers: [audience("gateway"), audience("no-exchange")] },
+    { ...app, clientId: "app", protocolMappers: [audience("gateway"), audience("no-exchange"), audience("signing")] },
     { ...app, clientId: "app-of-others" },
     { ...gatewayClient, clientId: "gateway", attributes: { "standard.token.exchange.enabled": "true" } },
     { ...gatewayClient, clientId: "no-exchange" },
+    {
+      clientId: "signing",
+      clientAuthenticatorType: "client-jwt",
+      protocolMappers: [audience("shop")],
+      attributes: {
+        "standard.token.exchange.enabled": "true",
+        "use.jwks.string": "true",
+        "jwks.string": JSON.stringify({ keys: [PUBLIC_JWK] }),
+        "token.endpoint.auth.signing.alg": "ES256",
+      },
+    },
     { clientId: "shop", bearerOnly: true },
     { clientId: "pages", secret: SECRET, redirectUris: ["*"] },
   ],
@@ -133,6 +148,17 @@ for (const clientAuth of ["basic", "post"]) {
     assert.equal((await send()).status, 401);
   });
 }
+
+test("the gateway's client authenticates with a signed JWT", options, async (t) => {
+  const client = { clientId: "signing", clientSecret: undefined, clientAuth: "privateKeyJwt" };
+  const clientKey = privateKey.export({ type: "pkcs8", format: "pem" });
+  const { send } = await exchanging(t, { ...client, clientKey, clientKeyId: "signing-key" });
+  const { status, sent = "" } = await send(await aliceToken());
+  assert.deepEqual([status, claims(sent).azp], [200, "signing"]);
+  const other = generateKeyPairSync("ec", { namedCurve: "P-256" }).privateKey.export({ type: "pkcs8", format: "pem" });
+  const wrong = await exchanging(t, { ...client, clientKey: other, clientKeyId: "signing-key" });
+  assert.equal((await wrong.send(await aliceToken())).status, 503);
+});
 
 test("client credentials give the gateway a token of its own", options, async (t) => {
   const { send } = await exchanging(t, { grant: "clientCredentials", audiences: undefined });

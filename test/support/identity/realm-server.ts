@@ -4,6 +4,7 @@
  */
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
+import type { Socket } from "node:net";
 import { join } from "node:path";
 import { freePort } from "../free-port.ts";
 
@@ -48,6 +49,14 @@ export async function startRealmServer(folder: string = home): Promise<RealmServ
     server.once("error", reject);
     server.once("exit", () => reject(new Error(`Keycloak ended: ${text}`)));
   });
+  // The server does not keep this process alive, and ends with it, also if a test fails before it closes the server.
+  const end = (): void => {
+    if (server.exitCode === null && server.signalCode === null && server.pid !== undefined)
+      process.kill(-server.pid, "SIGKILL");
+  };
+  process.once("exit", end);
+  server.unref();
+  (server.stdout as Socket).unref();
   const url = `http://127.0.0.1:${port}`;
 
   const admin = async (method: string, path: string, body?: unknown): Promise<unknown> => {
@@ -69,7 +78,9 @@ export async function startRealmServer(folder: string = home): Promise<RealmServ
     admin,
     createRealm: async (realm) => void (await admin("POST", "", realm)),
     async close() {
-      if (server.exitCode === null && server.pid !== undefined) process.kill(-server.pid, "SIGKILL");
+      process.off("exit", end);
+      server.ref();
+      end();
       await ended;
     },
   };
