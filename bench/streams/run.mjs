@@ -25,6 +25,8 @@ const ADDRESSES = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"];
 const WARM_UP = 500;
 const SETTLE_MS = 4000;
 const NEW_STREAMS = 500;
+/** A program that does not accept all streams must not stop the run. */
+const MAX_MS = 75_000;
 /** Files that a process needs beside its connections. */
 const SPARE_FILES = 500;
 
@@ -64,8 +66,11 @@ async function compareStreams(programs, quick) {
       };
       await withContestants(selected, async ([contestant]) => {
         if (contestant === undefined) return;
-        const measured = await measureStreams(contestant, count, quick);
-        const { name } = contestant;
+        const { name, died } = contestant;
+        const measured = await Promise.race([measureStreams(contestant, count, quick), died, deadline()]).catch(
+          (error) => console.log(`  ${name} is missing: ${error.message}`),
+        );
+        if (measured === undefined) return;
         for (const [i, value] of measured.values.entries()) rows[i].values[name] = value;
         if (measured.closed > 0) rows[0].errors[name] = measured.closed;
         console.log(
@@ -164,6 +169,12 @@ async function compareIdle(programs, quick) {
   } finally {
     await backend.stop();
   }
+}
+
+function deadline() {
+  return delay(MAX_MS).then(() => {
+    throw new Error(`not finished after ${MAX_MS / 1000} s`);
+  });
 }
 
 function delay(ms) {
