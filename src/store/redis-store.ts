@@ -78,6 +78,11 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
     }
   }
 
+  /** Redis gets the remaining time, because its clock may differ. An entry without time left is not stored. */
+  function lifetime({ expiresAtMs }: { readonly expiresAtMs?: number } = {}): number | undefined {
+    return expiresAtMs === undefined ? undefined : Math.max(0, Math.ceil(expiresAtMs - clock.now()));
+  }
+
   await redis
     .connect()
     .catch((error: Error) => markUnavailable(problem === NOT_YET ? error.message : (problem ?? error.message)));
@@ -99,25 +104,26 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
     },
     async set(key, value, options) {
       checkEntry(key, value);
-      const expiresAtMs = options?.expiresAtMs;
-      if (expiresAtMs === undefined) await run(() => redis.set(prefix + key, value));
-      else await run(() => redis.set(prefix + key, value, "PXAT", atLeastOne(expiresAtMs)));
+      const lifetimeMs = lifetime(options);
+      if (lifetimeMs === undefined) await run(() => redis.set(prefix + key, value));
+      else if (lifetimeMs === 0) await run(() => redis.del(prefix + key));
+      else await run(() => redis.set(prefix + key, value, "PX", lifetimeMs));
     },
     async delete(key) {
       return (await run(() => redis.del(prefix + key))) === 1;
     },
     async replace(key, expected, value, options) {
       checkEntry(key, value);
-      const expiry = String(options?.expiresAtMs === undefined ? 0 : atLeastOne(options.expiresAtMs));
+      const lifetimeMs = String(lifetime(options) ?? "");
       const given = expected === undefined ? "0" : "1";
-      return (await run(() => scripts.gatewayReplace(prefix + key, given, expected ?? "", value, expiry))) === 1;
+      return (await run(() => scripts.gatewayReplace(prefix + key, given, expected ?? "", value, lifetimeMs))) === 1;
     },
     async add(key, amount, options) {
       checkEntry(key);
       checkAmount(amount);
-      const expiry = String(options?.expiresAtMs === undefined ? 0 : atLeastOne(options.expiresAtMs));
+      const lifetimeMs = String(lifetime(options) ?? "");
       const limit = options?.limit === undefined ? "" : String(options.limit);
-      const [isAdded, total] = await run(() => scripts.gatewayAdd(prefix + key, String(amount), limit, expiry));
+      const [isAdded, total] = await run(() => scripts.gatewayAdd(prefix + key, String(amount), limit, lifetimeMs));
       return { isAdded: isAdded === 1, total: Number(total) };
     },
     async list(keyPrefix, cursor = "0") {
@@ -141,17 +147,12 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
   };
 }
 
-/** Redis rejects expiry times below 1. */
-function atLeastOne(expiresAtMs: number): number {
-  return Math.max(1, Math.floor(expiresAtMs));
-}
-
 function escapeGlob(text: string): string {
   return text.replace(/[\\*?[\]^-]/g, "\\$&");
 }
 
 /**
- * Expects the counter in KEYS, and the amount, the limit or "", and the expiry or 0 in ARGV. Returns whether the
+ * Expects the counter in KEYS, and the amount, the limit or "", and the lifetime or "" in ARGV. Returns whether the
  * amount was added, and the total.
  */
 export const ADD = `
@@ -171,14 +172,14 @@ if amount > 0 and ARGV[2] ~= '' and total > tonumber(ARGV[2]) then
 end
 if total ~= before then
   if current then redis.call('SET', KEYS[1], text, 'KEEPTTL')
-  elseif ARGV[3] ~= '0' then redis.call('SET', KEYS[1], text, 'PXAT', ARGV[3])
-  else redis.call('SET', KEYS[1], text) end
+  elseif ARGV[3] == '' then redis.call('SET', KEYS[1], text)
+  elseif ARGV[3] ~= '0' then redis.call('SET', KEYS[1], text, 'PX', ARGV[3]) end
 end
 return {1, text}
 `;
 
 /**
- * Expects the key in KEYS, and 1 if a value is expected, that value, the new value, and the expiry or 0 in ARGV.
+ * Expects the key in KEYS, and 1 if a value is expected, that value, the new value, and the lifetime or "" in ARGV.
  * Returns 1 if the value was set.
  */
 export const REPLACE = `
@@ -186,7 +187,8 @@ local current = redis.call('GET', KEYS[1])
 if ARGV[1] == '1' then
   if current ~= ARGV[2] then return 0 end
 elseif current then return 0 end
-if ARGV[4] ~= '0' then redis.call('SET', KEYS[1], ARGV[3], 'PXAT', ARGV[4])
-else redis.call('SET', KEYS[1], ARGV[3]) end
+if ARGV[4] == '' then redis.call('SET', KEYS[1], ARGV[3])
+elseif ARGV[4] ~= '0' then redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4])
+else redis.call('DEL', KEYS[1]) end
 return 1
 `;

@@ -4,6 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Redis } from "ioredis";
 import { systemClock } from "../../src/base/clock.ts";
 import { silentLogger } from "../../src/observe/log/logger.ts";
 import { openRedisStore } from "../../src/store/redis-store.ts";
@@ -50,6 +51,27 @@ test("a Redis that does not answer: refused after the time limit", { skip }, asy
     ),
   );
 });
+
+for (const minutes of [-10, 10])
+  test(`entries live as long as intended if the clock of the gateway is off by ${minutes} minutes`, {
+    skip,
+  }, async (t) => {
+    const server = await startRedis();
+    t.after(server.close);
+    const now = (): number => Date.now() + minutes * 60_000;
+    const clock = { ...systemClock, now };
+    const store = await openRedisStore({ url: server.url, prefix: "", timeoutMs: 600_000 }, silentLogger, clock);
+    t.after(store.close);
+    await store.set("set", "1", { expiresAtMs: now() + 60_000 });
+    await store.add("added", 1, { expiresAtMs: now() + 60_000 });
+    await store.replace("replaced", undefined, "1", { expiresAtMs: now() + 60_000 });
+    const redis = new Redis(server.url);
+    t.after(() => redis.disconnect());
+    for (const key of ["set", "added", "replaced"]) {
+      const lifetimeMs = await redis.pttl(key);
+      assert.ok(lifetimeMs > 0 && lifetimeMs <= 60_000, `${key}: ${lifetimeMs}`);
+    }
+  });
 
 test("a wrong password is told", { skip }, async (t) => {
   const server = await startRedis("--requirepass", "right");

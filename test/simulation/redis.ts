@@ -114,7 +114,7 @@ export class Redis {
       case "MGET":
         return written(args.map((one) => this.#get(one) ?? null));
       case "SET":
-        this.#set(key, value, option === "PXAT" ? Number(expiry) : Number.POSITIVE_INFINITY);
+        this.#set(key, value, option === "PX" ? expiry : "");
         return written({ status: "OK" });
       case "DEL":
         return written(args.filter((one) => this.#get(one) !== undefined && this.#entries.delete(one)).length);
@@ -151,7 +151,9 @@ export class Redis {
     return undefined;
   }
 
-  #set(key: string, value: string, expiresAtMs: number): void {
+  /** `lifetime` is in milliseconds, or empty. */
+  #set(key: string, value: string, lifetime = ""): void {
+    const expiresAtMs = lifetime === "" ? Number.POSITIVE_INFINITY : Date.now() + Number(lifetime);
     this.#entries.set(key, { value, expiresAtMs });
   }
 
@@ -173,7 +175,7 @@ export class Redis {
     throw new RedisError("ERR unknown script");
   }
 
-  #add(key: string, [amountText, limit = "", expiry = "0"]: readonly string[]): Reply {
+  #add(key: string, [amountText, limit = "", lifetime]: readonly string[]): Reply {
     const current = this.#get(key);
     if (current !== undefined && !/^\d+$/.test(current)) throw new RedisError("NOTCOUNTER");
     const before = Number(current ?? 0);
@@ -181,15 +183,17 @@ export class Redis {
     const total = Math.max(0, before + amount);
     if (total > Number.MAX_SAFE_INTEGER) throw new RedisError("TOOLARGE");
     if (amount > 0 && limit !== "" && total > Number(limit)) return [0, String(before)];
-    const expiresAtMs = expiry === "0" ? Number.POSITIVE_INFINITY : Number(expiry);
-    if (total !== before) this.#set(key, String(total), this.#entries.get(key)?.expiresAtMs ?? expiresAtMs);
+    const entry = this.#entries.get(key);
+    if (total !== before && entry !== undefined) this.#entries.set(key, { ...entry, value: String(total) });
+    else if (total !== before && lifetime !== "0") this.#set(key, String(total), lifetime);
     return [1, String(total)];
   }
 
-  #replace(key: string, [isExpected, expected, value = "", expiry = "0"]: readonly string[]): Reply {
+  #replace(key: string, [isExpected, expected, value = "", lifetime]: readonly string[]): Reply {
     const current = this.#get(key);
     if (isExpected === "1" ? current !== expected : current !== undefined) return 0;
-    this.#set(key, value, expiry === "0" ? Number.POSITIVE_INFINITY : Number(expiry));
+    if (lifetime === "0") this.#entries.delete(key);
+    else this.#set(key, value, lifetime);
     return 1;
   }
 }
