@@ -188,6 +188,7 @@ export interface ExpressionPlace {
 export const EXPRESSION_PLACES: readonly ExpressionPlace[] = [
   { policy: "authorization", at: ["rules", "*"], moment: "access" },
   { policy: "authorization", at: ["rules", "*", "*"], moment: "access" },
+  { policy: "backendAuth", at: ["jwtSign", "expressions", "*"], moment: "request" },
   { policy: "delay", at: ["duration"], moment: "request" },
   { policy: "directResponse", at: ["bodyExpression"], moment: "request" },
   { policy: "directResponse", at: ["conditional", "*", "condition"], moment: "request" },

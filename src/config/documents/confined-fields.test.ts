@@ -159,7 +159,7 @@ const SPOKEN_FOR: readonly [pattern: RegExp, by: "fetch" | "pool" | "gRPC" | "na
   // CEL sources, names of headers and of keys of a bucket.
   [/matchExpressions\[\]\.key$/, "name"],
   [/(local\[\]|limits\[\]|entries\[\]|cache)\.key$/, "name"],
-  [/(accessKeyId|awsAccessKeyId|keyHash)$/, "name"],
+  [/(accessKeyId|awsAccessKeyId|clientKeyId|keyHash)$/, "name"],
 ];
 const SOUNDS =
   /(url|host|hosts\[\]|issuer|server|servers\[\]|address|endpoint|jwks|inline|authority|hostname|file|path|cmd|args|cwd|socket|profile|region|tenantid|projectid|resourcename|project|override|prefix|full|resource|key|keyid|keyhash|secret|token|password|webhook|uri|root|cert|service\.name)$/i;

@@ -102,7 +102,9 @@ test("a choice between fields is a rule, or the plain keyword where a field has 
   const traffic = specOf(gatewayPolicyCrd(policies)).properties?.traffic?.properties ?? {};
   assert.deepEqual(
     traffic.backendAuth?.oneOf,
-    ["passthrough", "key", "oauth", "crossAppAccess", "aws", "google", "azure"].map((field) => ({ required: [field] })),
+    ["passthrough", "key", "oauth", "crossAppAccess", "jwtSign", "aws", "google", "azure"].map((field) => ({
+      required: [field],
+    })),
   );
   assert.deepEqual(traffic.urlRewrite?.properties?.path?.["x-kubernetes-validations"], [
     {
