@@ -26,6 +26,10 @@ export async function loadTests(entry, files) {
     taken.set(name, (taken.get(name) ?? 0) + now - since);
     since = now;
   };
+  let allLoaded;
+  const loading = new Promise((resolve) => {
+    allLoaded = resolve;
+  });
   for (const { name, url } of files) {
     // Loaded one after another, because registrations belong to the suite in which loading began.
     await new Promise((loaded) => {
@@ -36,7 +40,11 @@ export async function loadTests(entry, files) {
           note(name);
         };
         // Hooks run in their order: the file's own ones come between these two.
-        before(() => note("(starting Node and loading the files)"));
+        before(async () => {
+          // Tests can load modules with `require`, which fails for modules that an import has not loaded completely.
+          await loading;
+          note("(starting Node and loading the files)");
+        });
         after(() => {
           awake = setTimeout(() => undefined, CLOSING_MS);
         });
@@ -54,6 +62,7 @@ export async function loadTests(entry, files) {
       });
     });
   }
+  allLoaded();
   process.on("exit", () => {
     note("(ending)");
     noteCpu(fileURLToPath(entry), taken);

@@ -26,12 +26,36 @@ test("a start loads only code that every configuration needs", () => {
   assert.ok(code.length < MAX_CODE, `${code.length} characters of code are loaded at the start`);
 });
 
-/** Returns the text of the file that runs the gateway, and of all files that it imports statically. */
+test("code on demand shares no file with an import() that can run at the same time", () => {
+  // `require` fails for a file that an `import()` has not loaded completely. These end before a configuration is loaded again.
+  const atStart = /^(?:cluster|telemetry)-/;
+  const started = filesOf(runFile());
+  const onDemand = namesIn(started, /require\d*\("\.\/([\w.-]+\.js)"\)/g);
+  assert.ok(onDemand.length >= 5);
+  const loaded = new Map([...started, ...onDemand.flatMap((name) => [...filesOf(name)])]);
+  for (const imported of namesIn(loaded, /import\("\.\/([\w.-]+\.js)"\)/g)) {
+    if (atStart.test(imported)) continue;
+    const files = filesOf(imported);
+    for (const name of onDemand)
+      for (const file of filesOf(name).keys())
+        assert.ok(started.has(file) || !files.has(file), `${name} and ${imported} share ${file}`);
+  }
+});
+
 function loadedAtStart(): string {
+  return [...filesOf(runFile()).values()].join("\n");
+}
+
+function runFile(): string {
   const run = readdirSync(dist).find((name) => /^run-\w+\.js$/.test(name));
   assert.ok(run !== undefined, "dist is not built");
+  return run;
+}
+
+/** Returns the texts of the file and of all files that it imports statically. */
+function filesOf(first: string): Map<string, string> {
   const texts = new Map<string, string>();
-  const waiting = [run];
+  const waiting = [first];
   for (let name = waiting.pop(); name !== undefined; name = waiting.pop()) {
     if (texts.has(name)) continue;
     const text = readFileSync(join(dist, name), "utf8");
@@ -39,5 +63,9 @@ function loadedAtStart(): string {
     for (const [, imported] of text.matchAll(/^(?:import|export) ?(?:[^"';]*from )?"\.\/([\w.-]+\.js)";$/gm))
       waiting.push(imported as string);
   }
-  return [...texts.values()].join("\n");
+  return texts;
+}
+
+function namesIn(texts: ReadonlyMap<string, string>, pattern: RegExp): string[] {
+  return [...texts.values()].flatMap((text) => Array.from(text.matchAll(pattern), ([, name]) => name as string));
 }
