@@ -65,7 +65,6 @@ binds:
   const [policy] = loaded.config.routes[0]?.policies ?? [];
   assert.deepEqual(policy?.config, { key: "a$HOME-${HOME}" });
   assert.deepEqual(problemsOf("binds: [{ port: $PORT, listeners: [] }]"), [
-    "c.yaml:1:1: this configuration of agentgateway cannot be loaded: convert it with `gwctl import <file>` and check the result",
     "c.yaml:1:1: gateways.default.port: environment variable not found: PORT",
   ]);
 });

@@ -16,6 +16,7 @@ import { type ConfigTest, testsDocument } from "../schema/tests-schema.ts";
 import { type Environment, withoutVariableNames } from "../text/env.ts";
 import {
   MAX_FILE_BYTES,
+  MISSING_VARIABLE,
   parseSourceInSteps,
   type SourceDocument,
   type SourceOptions,
@@ -173,8 +174,12 @@ function* loadForeignInSteps(
   const source = sources.find(({ file }) => file === standalone.file);
   const foreign = source && foreignFormat().convertForeign(standalone, source.text);
   if (source === undefined || foreign === undefined) return undefined;
-  const refuse = (problems: readonly ConfigError[]): Loaded | undefined =>
-    foreign.isCertain ? { ok: false, problems: [foreignFormat().notLoadable(standalone), ...problems] } : undefined;
+  const refuse = (problems: readonly ConfigError[]): Loaded | undefined => {
+    if (!foreign.isCertain) return undefined;
+    // A conversion does not help if only variables are missing.
+    const isConverted = problems.every(({ message }) => message.startsWith(MISSING_VARIABLE));
+    return { ok: false, problems: isConverted ? problems : [foreignFormat().notLoadable(standalone), ...problems] };
+  };
   if (foreign.problems.length > 0) return refuse(foreign.problems);
   yield;
   const at = standalone.position([]) ?? { file: source.file, line: 1, column: 1 };

@@ -33,6 +33,8 @@ import {
 import { keyOf, type Path, pathOf, pathText, startOf } from "./value-path.ts";
 
 export const MAX_FILE_BYTES = 8 * 1024 * 1024;
+/** The start of the message about a variable that is not set. */
+export const MISSING_VARIABLE = "environment variable not found";
 
 /** Limits the time of the parser. */
 const MAX_LINES = 200_000;
@@ -347,7 +349,7 @@ function resolveScalar(
   if (unset !== undefined && resolved.missing.length > 0) unset.push({ path: path(), names: resolved.missing });
   else
     for (const name of resolved.missing)
-      problems.push(new ConfigError(at(startOf(node)), pathText(path()), `environment variable not found: ${name}`));
+      problems.push(new ConfigError(at(startOf(node)), pathText(path()), `${MISSING_VARIABLE}: ${name}`));
   // A plain scalar is typed after the replacement, so `port: ${PORT}` is a number.
   node.value = node.type === Scalar.PLAIN ? retyped(resolved.text, document) : resolved.text;
   return resolved;
