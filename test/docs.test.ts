@@ -145,7 +145,7 @@ test("the policy in docs/internals/adding-a-policy.md is the one in test/example
   );
 });
 
-test("every metric that the dashboard and the alert rules name is in the reference", async () => {
+test("every metric that the dashboards and the alert rules name is in the reference", async () => {
   const { alertRules, dashboardQueries, metricsIn } = (await import(
     pathToFileURL(join(root, "scripts/dashboards/queries.mjs")).href
   )) as {
@@ -157,8 +157,11 @@ test("every metric that the dashboard and the alert rules name is in the referen
   const queries = [
     ...alertRules(parse(read("deploy/prometheus/alerts.yaml"))),
     ...dashboardQueries(JSON.parse(read("deploy/grafana/dashboard.json"))),
+    ...dashboardQueries(JSON.parse(read("deploy/grafana/controller.json"))),
   ];
   const named = new Set(queries.flatMap(({ expr }) => metricsIn(expr)));
+  for (const [, name = ""] of page.matchAll(/^\| `(gateway_controller_\w+)` \|/gm))
+    assert.ok(named.has(name), `${name} is in no dashboard`);
   assert.ok(queries.length >= 50 && named.size >= 30, `${queries.length} queries, ${named.size} metrics`);
   assert.deepEqual(
     [...named].filter((name) => !page.includes(`| \`${name}\` |`)),
