@@ -17,7 +17,7 @@ interface BackendTokens {
   tokenByAddress: ReadonlyMap<string, string>;
 }
 
-/** Stands for a backend that does not select between addresses. */
+/** A backend that does not select between addresses has one token, for the whole backend. */
 const WHOLE: readonly string[] = [""];
 
 export class ServerTokens {
@@ -51,7 +51,7 @@ export class ServerTokens {
     return undefined;
   }
 
-  /** Returns undefined if the server is not one of the route any more. */
+  /** Returns undefined if the route no longer has this server. */
   tokenOf(index: number, address: string | undefined): string | undefined {
     const backend = this.#backends[index];
     if (backend === undefined) return undefined;
