@@ -1,36 +1,13 @@
-/**
- * `extProc` with a processor that uses the gRPC implementation of another language: Python's grpcio. Set `GRPC_PYTHON` to
- * the interpreter of an environment with the packages grpcio and grpcio-tools.
- */
+/** `extProc` with a processor that uses the gRPC implementation of another language. */
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
-import { createInterface } from "node:readline";
 import { test } from "node:test";
+import { skipWithoutGrpc, startPython } from "../support/python-grpc.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
 
-const python = process.env.GRPC_PYTHON ?? "python3";
-const hasGrpc = spawnSync(python, ["-c", "import grpc, grpc_tools"]).status === 0;
-
 test("a processor in Python changes headers, replaces bodies, and rejects", {
-  skip: hasGrpc ? false : "set GRPC_PYTHON to a Python with grpcio and grpcio-tools",
+  skip: skipWithoutGrpc,
 }, async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), "gateway-ext-proc-"));
-  const child = spawn(python, ["processor.py", folder], {
-    cwd: resolve("test/support/ext-proc"),
-    stdio: ["ignore", "pipe", "inherit"],
-    env: { ...process.env, PYTHONDONTWRITEBYTECODE: "1" },
-  });
-  const ended = once(child, "close");
-  t.after(async () => {
-    child.kill("SIGKILL");
-    await ended;
-    rmSync(folder, { recursive: true, force: true });
-  });
-  const [line] = (await once(createInterface({ input: child.stdout }), "line")) as [string];
+  const line = await startPython(t, "test/support/ext-proc/processor.py");
   const backend = await backendFor(t, async (request, response) => {
     let text = "";
     for await (const part of request) text += String(part);
