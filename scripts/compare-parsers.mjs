@@ -23,7 +23,7 @@ const folder = mkdtempSync(join(root, "build-compare-"));
 const outfile = join(folder, "compare.mjs");
 await build({
   stdin: {
-    contents: ["compare-parsers", "node-requests", "read-requests", "request-bytes"]
+    contents: ["compare-parsers", "node-requests", "read-requests", "request-bytes", "../random"]
       .map((name) => `export * from ${JSON.stringify(support(`${name}.ts`))};`)
       .join("\n"),
     resolveDir: root,

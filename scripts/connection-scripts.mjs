@@ -10,9 +10,9 @@ import { parseArgs } from "node:util";
 import { startBackend } from "./connection-scripts/backend.mjs";
 import { checkAnswers } from "./connection-scripts/check.mjs";
 import { KINDS, LAST } from "./connection-scripts/kinds.mjs";
-import { randomOf } from "./connection-scripts/random.mjs";
 import { runGateway } from "./connection-scripts/run-gateway.mjs";
 import { watchStarvation } from "./connection-scripts/starved.mjs";
+import { randomOf } from "./random.mjs";
 
 const MAX_MESSAGES = 6;
 const MAX_SHOWN = 10;

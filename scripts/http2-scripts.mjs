@@ -9,8 +9,8 @@ import { parseArgs } from "node:util";
 import { startBackend } from "./connection-scripts/backend.mjs";
 import { FLAG, frame, frameReader, number, opening, TYPE } from "./connection-scripts/http2-frames.mjs";
 import { HTTP2_KINDS, messageOf } from "./connection-scripts/http2-kinds.mjs";
-import { randomOf } from "./connection-scripts/random.mjs";
 import { runGateway } from "./connection-scripts/run-gateway.mjs";
+import { randomOf } from "./random.mjs";
 
 const MAX_MESSAGES = 8;
 const MAX_SHOWN = 10;

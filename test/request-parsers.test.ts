@@ -6,7 +6,8 @@ import { test } from "node:test";
 import { compareReadings, STRICTER } from "./support/http1/compare-parsers.ts";
 import { nodeReader } from "./support/http1/node-requests.ts";
 import { readRequests } from "./support/http1/read-requests.ts";
-import { randomFrom, requestBytes } from "./support/http1/request-bytes.ts";
+import { requestBytes } from "./support/http1/request-bytes.ts";
+import { randomFrom } from "./support/random.ts";
 
 const CASES = 2_000;
 

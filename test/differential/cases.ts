@@ -2,8 +2,9 @@
  * Requests close to those that the rules of the differential test deny, in other spellings. A new source of spellings
  * (headers, bodies) is one more function here.
  */
-import type { Random } from "../fuzz/random.ts";
+
 import { respelled } from "../support/path-spellings.ts";
+import type { Random } from "../support/random.ts";
 import type { BackendName, Reading } from "./backends.ts";
 
 export interface DifferentialCase {

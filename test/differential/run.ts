@@ -5,8 +5,8 @@
  * that the gateway refuses as malformed or ambiguous has no verdict.
  */
 import { connect, type Socket } from "node:net";
-import { Random } from "../fuzz/random.ts";
 import { startGateway } from "../support/gateway.ts";
+import { Random } from "../support/random.ts";
 import { type BackendName, openReportingBackend, type Reading, type ReportingBackend } from "./backends.ts";
 import { bytesOf, type DifferentialCase, differentialCase, KNOWN, RULES } from "./cases.ts";
 

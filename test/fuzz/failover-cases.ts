@@ -2,6 +2,7 @@
  * The cases of the failover fuzz, by a seed: which targets are asked, how each of them answers or fails, and what the
  * client does meanwhile.
  */
+
 import type { ProviderCall, Script } from "../support/llm/faulty-provider.ts";
 import {
   type AnswerPlan,
@@ -10,6 +11,7 @@ import {
   type Family,
   tooLongBytes,
 } from "../support/llm/provider-answers.ts";
+import { randomFrom } from "../support/random.ts";
 
 const FAMILIES: readonly Family[] = ["openAI", "anthropic"];
 export const WORDS = ["alpha", "bravo", "charlie", "delta"];
@@ -39,17 +41,6 @@ export interface Case {
   onCall: () => void;
   /** Only the time limit, or nothing more, can bring it on. */
   isStuck: boolean;
-}
-
-/** Mulberry32: small, and the same everywhere. */
-function randomFrom(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }
 
 export class Dice {

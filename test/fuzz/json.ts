@@ -2,7 +2,7 @@
  * JSON texts, mostly valid and often nasty: escapes in names, repeated members, numbers beyond a double, white space
  * everywhere, broken ends.
  */
-import type { Random } from "./random.ts";
+import type { Random } from "../support/random.ts";
 
 const NUMBERS = [
   "0",

@@ -3,7 +3,7 @@
  * another case, numbers become extreme, lists lose and double elements. The names of an object stay: they are the form
  * of the target's cases.
  */
-import type { Random } from "./random.ts";
+import type { Random } from "../support/random.ts";
 import type { Case } from "./target.ts";
 
 const NUMBERS = [0, 1, -1, 2, 127, 255, 256, 65_535, 65_536, 2 ** 31, 2 ** 32, 2 ** 53, 1e21, 0.5, -0.5, 1e-7];

@@ -2,7 +2,7 @@
  * The ways in which bytes may arrive: whole, byte by byte, and cut at places that the bytes themselves choose. Whatever
  * reads a stream must say the same of all of them.
  */
-import { Random, seedOf } from "./random.ts";
+import { Random, seedOf } from "../support/random.ts";
 
 /** A byte at a time costs as much as all else together: always for short inputs, now and then for longer ones. */
 const MAX_ALWAYS_DRIPPED_BYTES = 48;

@@ -2,8 +2,9 @@
  * Runs one target: seeds first, then cases that are generated or mutated from those that reached something new. Ends at
  * the first finding, which is made smaller. Everything follows from the seed, as long as it is the count that ends it.
  */
+
+import { Random } from "../support/random.ts";
 import { mutate } from "./mutate.ts";
-import { Random } from "./random.ts";
 import { shrink } from "./shrink.ts";
 import { type Case, Finding, type Target } from "./target.ts";
 

@@ -2,7 +2,7 @@
  * What is fuzzed: something that makes cases and an oracle that judges them. An oracle compares with a second reading
  * of the same input (a reference, another chunking, the way back); "it does not throw" alone is not enough.
  */
-import type { Random } from "./random.ts";
+import type { Random } from "../support/random.ts";
 
 /** JSON in which bytes may stand; so a case can be written to a file, read and made smaller without its target. */
 export type Case = null | boolean | number | string | Buffer | readonly Case[] | { readonly [name: string]: Case };

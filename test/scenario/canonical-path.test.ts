@@ -4,8 +4,8 @@
  */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { Random } from "../fuzz/random.ts";
 import { respelled } from "../support/path-spellings.ts";
+import { Random } from "../support/random.ts";
 import { rawRequest, requestText } from "../support/raw-client.ts";
 import { backendFor, behindGateway, gatewayFor } from "../support/scenario.ts";
 import { messagesOf, traceOf } from "../support/trace.ts";

@@ -11,6 +11,7 @@ import { openDryConfig } from "../../src/config/dry-config.ts";
 import { createDryRunner } from "../../src/pipeline/dry-run/dry-run.ts";
 import { eventually } from "../support/eventually.ts";
 import { createSigningKey, keySetOf, signToken } from "../support/identity/tokens.ts";
+import { randomFrom } from "../support/random.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
 
 const ISSUER = "https://id.example.com";
@@ -29,17 +30,6 @@ const RULES = [
   'request.path.startsWith("/r1")',
   "1",
 ];
-
-/** mulberry32 */
-function randomFrom(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 test("a dry run has the verdict of a real gateway, over random rules and requests", async (t) => {
   const seed = 20260728;

@@ -8,6 +8,7 @@ import { runGwctl } from "../../src/cli/gwctl.ts";
 import { openDryConfig } from "../../src/config/dry-config.ts";
 import { createDryRunner, type DryRunner } from "../../src/pipeline/dry-run/dry-run.ts";
 import { createSigningKey, keySetOf } from "../support/identity/tokens.ts";
+import { randomFrom } from "../support/random.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
 
 /** Sets of rules, with eight requests each. `SHADOW_CASES=2500 npm test -- test/scenario/shadow` takes 20,000 requests. */
@@ -25,17 +26,6 @@ const RULES = [
   'has(mcp.tool) && mcp.tool.name != "write"',
   "1",
 ];
-
-/** mulberry32 */
-function randomFrom(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 test("shadow verdicts equal enforced verdicts, over random rules and requests", async (t) => {
   const random = randomFrom(SEED);

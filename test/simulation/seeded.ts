@@ -2,7 +2,7 @@
  * The random numbers of a simulation. Every part draws from a stream of its own, named after it, so that a part that
  * draws more or is left out does not change the choices of the others.
  */
-import { Random, seedOf } from "../fuzz/random.ts";
+import { Random, seedOf } from "../support/random.ts";
 
 export class Seeded extends Random {
   readonly #seed: number;

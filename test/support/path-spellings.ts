@@ -1,7 +1,7 @@
 /**
  * Generates other spellings of a path that are equal for RFC 3986 and for servers that merge slashes.
  */
-import type { Random } from "../fuzz/random.ts";
+import type { Random } from "./random.ts";
 
 const UNRESERVED = /[A-Za-z0-9._~-]/;
 

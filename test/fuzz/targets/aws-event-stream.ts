@@ -4,8 +4,8 @@
  */
 import { crc32 } from "node:zlib";
 import { createEventStreamReader } from "../../../src/llm/encoding/aws-event-stream.ts";
+import type { Random } from "../../support/random.ts";
 import { waysToArrive } from "../pieces.ts";
-import type { Random } from "../random.ts";
 import { defineTarget, expectSame, refusalOf } from "../target.ts";
 
 const MAX_BYTES = 2_000;

@@ -4,7 +4,7 @@
  */
 import { compileExpression, ExpressionError } from "../../../src/cel/expression.ts";
 import { plainAttributes } from "../../../src/cel/values/attribute-source.ts";
-import { Random } from "../random.ts";
+import { Random } from "../../support/random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
 
 /** Text, or a number from which an expression with a known value is made. */

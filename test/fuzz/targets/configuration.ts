@@ -4,7 +4,7 @@
  */
 import { loadConfig } from "../../../src/config/load/load.ts";
 import { parseSource } from "../../../src/config/text/yaml-source.ts";
-import type { Random } from "../random.ts";
+import type { Random } from "../../support/random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";
 
 type Input = { readonly text: string; readonly values: readonly string[] };

@@ -24,8 +24,8 @@ import type { Served } from "../../../src/pipeline/phases/pipeline-env.ts";
 import { createRouteTable } from "../../../src/pipeline/route/match-route.ts";
 import { type FakeClock, fakeClock } from "../../support/fake-clock.ts";
 import { MemorySocket } from "../../support/memory-socket.ts";
+import type { Random } from "../../support/random.ts";
 import { Http2Client } from "../http2-client.ts";
-import type { Random } from "../random.ts";
 import { defineTarget, expect } from "../target.ts";
 
 const MINUTE_MS = 60_000;

@@ -6,8 +6,8 @@ import type { ResourceDocument } from "../../../src/config/documents/documents.t
 import { translateResources } from "../../../src/config/documents/translate.ts";
 import { configSchema } from "../../../src/config/schema/schema.ts";
 import { policies } from "../../../src/policies/index.ts";
+import type { Random } from "../../support/random.ts";
 import { isRecord, parsed, randomJson } from "../json.ts";
-import type { Random } from "../random.ts";
 import { defineTarget, expect } from "../target.ts";
 
 /** The documents, as JSON texts. */

@@ -9,7 +9,7 @@ import type { SseEvent } from "../../../src/http/sse.ts";
 import { GuardRejection } from "../../../src/llm/guards/guarded-text.ts";
 import { createStreamGuard, streamTexts } from "../../../src/llm/guards/stream-guard.ts";
 import { compileTextGuard } from "../../../src/llm/guards/text-guard.ts";
-import type { Random } from "../random.ts";
+import type { Random } from "../../support/random.ts";
 import { type Case, defineTarget, expect, refusalOf } from "../target.ts";
 
 type Json = Readonly<Record<string, unknown>>;

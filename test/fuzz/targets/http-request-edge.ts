@@ -6,8 +6,8 @@ import { GatewayError } from "../../../src/core/errors.ts";
 import { type ParsedRequest, RequestError } from "../../../src/http/h1/parse-request-head.ts";
 import { RequestParser } from "../../../src/http/h1/request-parser.ts";
 import { type Head, readHead } from "../../../src/pipeline/listen/edge.ts";
+import type { Random } from "../../support/random.ts";
 import { type NodeMessage, readWithNode } from "../node-parser.ts";
-import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
 
 type Input = { readonly isTrusted: boolean; readonly bytes: Buffer };

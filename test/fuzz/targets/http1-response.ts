@@ -4,9 +4,9 @@
  */
 import { ResponseError } from "../../../src/http/h1/parse-response-head.ts";
 import { ResponseParser } from "../../../src/http/h1/response-parser.ts";
+import type { Random } from "../../support/random.ts";
 import { readWithNode } from "../node-parser.ts";
 import { waysToArrive } from "../pieces.ts";
-import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
 
 /** Node reads smaller heads than we do. */

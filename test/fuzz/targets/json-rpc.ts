@@ -14,8 +14,8 @@ import {
 } from "../../../src/mcp/aggregation/names.ts";
 import { JsonRpcProblem, messageId, parseClientMessages, withId } from "../../../src/mcp/protocol/json-rpc.ts";
 import { parseServerText } from "../../../src/mcp/transports/server-messages.ts";
+import type { Random } from "../../support/random.ts";
 import { isRecord, parsed, randomJson, randomObject, writtenName } from "../json.ts";
-import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
 
 const NAMES = [

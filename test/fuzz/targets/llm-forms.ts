@@ -3,7 +3,7 @@
  * taken for another model by a server that is less strict about line ends, quotes and heads.
  */
 import { scanForm } from "../../../src/llm/request/read-request.ts";
-import type { Random } from "../random.ts";
+import type { Random } from "../../support/random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";
 
 type Input = { readonly type: string; readonly body: Buffer };

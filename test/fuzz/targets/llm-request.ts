@@ -6,8 +6,8 @@
 import { spliceBytes } from "../../../src/json/json-scanner.ts";
 import { readSkeleton } from "../../../src/json/skeleton.ts";
 import { scanRequest } from "../../../src/llm/request/read-request.ts";
+import type { Random } from "../../support/random.ts";
 import { isRecord, parsed, randomObject } from "../json.ts";
-import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";
 
 const NAMES = ["model", "stream", "stream_options", "messages", "content", "url", "x", ""];

@@ -6,7 +6,7 @@
 import { parseRegistration } from "../../../src/identity/login/login-endpoints.ts";
 import { parseForm, requireUnique, serializeForm } from "../../../src/identity/providers/oauth-form.ts";
 import { OAuthRequestError } from "../../../src/identity/providers/provider.ts";
-import type { Random } from "../random.ts";
+import type { Random } from "../../support/random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
 
 type Input = { readonly form: string; readonly body: Buffer };

@@ -4,7 +4,7 @@
  */
 import { isIPv4, isIPv6 } from "node:net";
 import { formatProxyHeader, readProxyHeader } from "../../../src/http/proxy-protocol.ts";
-import type { Random } from "../random.ts";
+import type { Random } from "../../support/random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";
 
 const LEAST_ADDRESS_BYTES: Readonly<Record<number, number>> = { 0: 0, 17: 12, 33: 36, 49: 216 };

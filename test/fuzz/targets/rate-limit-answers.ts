@@ -5,7 +5,7 @@
 
 import { parseServiceResponse, withoutVendorHeader } from "../../../src/policies/rate-limit/global-limit.ts";
 import type { RlsHeader, RlsResponse } from "../../../src/policies/rate-limit/rls-client.ts";
-import type { Random } from "../random.ts";
+import type { Random } from "../../support/random.ts";
 import { type Case, defineTarget, expect } from "../target.ts";
 
 type Header = { readonly key: string; readonly value: string; readonly raw: Buffer };

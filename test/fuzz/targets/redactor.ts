@@ -16,7 +16,7 @@ import {
   redactUrl,
   withoutSecrets,
 } from "../../../src/observe/trace/redact.ts";
-import type { Random } from "../random.ts";
+import type { Random } from "../../support/random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";
 
 type Input = {

@@ -11,7 +11,7 @@ import {
   pathSegment,
 } from "../../../src/http/request-path.ts";
 import { respelled } from "../../support/path-spellings.ts";
-import { Random } from "../random.ts";
+import { Random } from "../../support/random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";
 
 type Input = { readonly path: string; readonly value: string; readonly seed: number };

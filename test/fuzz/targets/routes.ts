@@ -8,7 +8,7 @@ import type { Route, RouteMatch } from "../../../src/core/topology.ts";
 import { HeaderList } from "../../../src/http/headers.ts";
 import { canonicalPath } from "../../../src/http/request-path.ts";
 import { createRouteTable } from "../../../src/pipeline/route/match-route.ts";
-import type { Random } from "../random.ts";
+import type { Random } from "../../support/random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";
 
 type Written = {

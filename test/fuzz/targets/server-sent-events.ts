@@ -6,8 +6,8 @@ import { createSseParser, encodeSseEvent, type SseEvent, SseTooLarge } from "../
 import { usageEventAt } from "../../../src/llm/usage/event-content.ts";
 import { createUsageHider } from "../../../src/llm/usage/hide-usage.ts";
 import { createUsageReader } from "../../../src/llm/usage/response-usage.ts";
+import type { Random } from "../../support/random.ts";
 import { waysToArrive } from "../pieces.ts";
-import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
 
 const MAX_BYTES = 4_000;

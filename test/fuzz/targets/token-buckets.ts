@@ -5,8 +5,8 @@
 
 import { readUsage, usedTokens } from "../../../src/llm/usage/usage.ts";
 import { advanced, type Bucket, BucketStore, debited, NO_SLOT } from "../../../src/policies/rate-limit/bucket-store.ts";
+import type { Random } from "../../support/random.ts";
 import { isRecord, parsed } from "../json.ts";
-import type { Random } from "../random.ts";
 import { type Case, defineTarget, expect, expectSame } from "../target.ts";
 
 type Step = { readonly waitMs: number; readonly key: string; readonly amount: number };

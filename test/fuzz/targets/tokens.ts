@@ -8,7 +8,7 @@ import type { Clock } from "../../../src/base/clock.ts";
 import { createInlineKeySet } from "../../../src/identity/keys/key-set.ts";
 import { createTokenVerifier } from "../../../src/identity/keys/token-verifier.ts";
 import { readKeySet } from "../../../src/identity/keys/verification-key.ts";
-import type { Random } from "../random.ts";
+import type { Random } from "../../support/random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
 
 /** The token is made from the case when it runs, so that a case can be read and no key has to be kept. */

@@ -10,8 +10,8 @@ import { translationBetween } from "../../../src/llm/dialects/translate.ts";
 import type { Format } from "../../../src/llm/request/dialect.ts";
 import { readUsage } from "../../../src/llm/usage/usage.ts";
 import { context } from "../../support/llm/translate.ts";
+import type { Random } from "../../support/random.ts";
 import { isRecord, parsed, randomJson } from "../json.ts";
-import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
 
 type Input = {

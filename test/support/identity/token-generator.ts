@@ -3,6 +3,7 @@
  * one or two defects.
  */
 import { createHmac, sign } from "node:crypto";
+import { randomFrom } from "../random.ts";
 import { createSigningKey, encode, publicJwk, type SigningKey, START_MS, signToken } from "./tokens.ts";
 
 export interface GeneratedToken {
@@ -60,17 +61,6 @@ export function keySets(): { keys: Record<string, unknown>[] }[] {
     // Two keys of one name.
     { keys: [publicJwk(twin), publicJwk(ec256), publicJwk(rsa, { key_ops: ["verify"] })] },
   ];
-}
-
-/** A number from 0 to 1 each time, the same ones for the same seed (mulberry32). */
-export function randomFrom(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
-  };
 }
 
 interface Draft {

@@ -4,9 +4,10 @@
  * uncaught.
  */
 import assert from "node:assert/strict";
+import { randomFrom } from "../random.ts";
 import { type Json, LEGACY_HEADERS, readAnswer } from "./client.ts";
 import { modernRequest } from "./modern-client.ts";
-import { pick, randomOf } from "./mutate.ts";
+import { pick } from "./mutate.ts";
 import { ANY_METHOD, LISTS_OF_TOOLS, OVER_HTTP } from "./nonsense-cases.ts";
 import { type Script, type ScriptedServer, type Step, startScripted, type Transport } from "./scripted-server.ts";
 import { serveMcp } from "./serve-backend.ts";
@@ -54,7 +55,7 @@ export async function fuzzNonsense({ seed, count, concurrency = 4, report }: Fuz
 }
 
 async function runOnce(seed: number): Promise<void> {
-  const random = randomOf(seed);
+  const random = randomFrom(seed);
   const isModern = random() < 0.5;
   const isPrefixed = random() < 0.8;
   const servers: ScriptedServer[] = [];

@@ -1,17 +1,7 @@
 /**
- * A seeded random number generator, and functions that corrupt a valid message byte by byte.
+ * Functions that corrupt a valid message byte by byte.
  */
-
-/** Numbers in [0, 1) that depend on the seed alone (mulberry32). */
-export function randomOf(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
+import { randomFrom } from "../random.ts";
 
 export function pick<T>(random: () => number, from: readonly T[]): T {
   return from[Math.floor(random() * from.length)] as T;
@@ -26,7 +16,7 @@ const WORDS = [
 
 /** The text with a few random changes. */
 export function mutated(text: string, seed: number): Buffer {
-  const random = randomOf(seed);
+  const random = randomFrom(seed);
   let bytes = Buffer.from(text);
   const changes = 1 + Math.floor(random() * 3);
   for (let i = 0; i < changes; i++) {

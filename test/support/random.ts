@@ -1,7 +1,23 @@
 /**
- * The random numbers of a fuzz run: seeded, so that a run can be repeated, and cheap, because a run draws billions.
- * Never for secrets.
+ * Random numbers that depend only on a seed, so that a test can be repeated. They are cheap, because a fuzz run draws
+ * billions, and must not be used for secrets.
  */
+
+/** Returns a function that returns numbers from 0 to below 1 (mulberry32). */
+export function randomFrom(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    return mixed(state) / 2 ** 32;
+  };
+}
+
+function mixed(state: number): number {
+  let bits = Math.imul(state ^ (state >>> 15), state | 1);
+  bits ^= bits + Math.imul(bits ^ (bits >>> 7), bits | 61);
+  return (bits ^ (bits >>> 14)) >>> 0;
+}
+
 export class Random {
   #state: number;
 
@@ -10,13 +26,10 @@ export class Random {
     this.#state = Math.imul(seed ^ 0x9e3779b9, 0x85ebca6b) >>> 0;
   }
 
-  /** 0 … 2^32 - 1 (mulberry32). */
+  /** 0 … 2^32 - 1. */
   next(): number {
     this.#state = (this.#state + 0x6d2b79f5) >>> 0;
-    let t = this.#state;
-    t = Math.imul(t ^ (t >>> 15), t | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return (t ^ (t >>> 14)) >>> 0;
+    return mixed(this.#state);
   }
 
   /** 0 … below - 1. */
