@@ -125,6 +125,21 @@ for (const [at, { name, stdio, target, round }] of WAYS.entries()) {
   });
 }
 
+for (const limits of [
+  { maxChildren: 1, maxChildrenPerClient: 1 },
+  { maxChildren: 9, maxChildrenPerClient: 1 },
+])
+  test(`a session starts after one whose child is still ending: ${JSON.stringify(limits)}`, onLinux, async (t) => {
+    const slow = shell(`sh ${MINI}; sleep 0.3`);
+    const gateway = await gatewayFor(t, mcpConfig([{ name: "one", stdio: slow }], limits));
+    for (let round = 0; round < ROUNDS; round++) {
+      const client = clientOf(gateway);
+      assert.equal((await client.initialize()).status, 200);
+      assert.match((await clientOf(gateway).initialize()).message.error.message, /limit of 1 child processes/);
+      assert.equal(await client.delete(), 204);
+    }
+  });
+
 /** As the gateway counts them. */
 async function placesTaken(gateway: TestGateway): Promise<number> {
   const { tasks } = (await (await fetch(`${gateway.adminUrl}/debug/tasks`)).json()) as { tasks: readonly Reported[] };

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
+import { Random } from "../../../test/support/random.ts";
 import { type EvictIdle, ProcessLimiter, type ProcessSlot } from "./process-pool.ts";
 
 function gate(
@@ -189,14 +190,113 @@ test("children that wait to be started, and spares that were taken, count as the
   assert.ok(it.hasShare("greedy") && it.hasShare("other"));
 });
 
-test("a client over its share makes room by its own sessions only", () => {
+test("a client over its share makes room by its own sessions only, and waits until a process exits", () => {
   const asked: [string | undefined, boolean][] = [];
   const { slots, enter } = gate({ maxChildren: 4, maxChildrenPerClient: 1, maxConcurrentStarts: 9 }, (...args) => {
     asked.push(args);
+    slots[0]?.ending();
     return true;
   });
   enter("one");
   enter("one");
   assert.deepEqual(asked, [["one", true]]);
+  assert.equal(slots.length, 1);
+  slots[0]?.released();
   assert.equal(slots.length, 2);
+});
+
+test("at a limit, a request waits for a process that is ending, and only one request for each", () => {
+  for (const maxChildrenPerClient of [2, 9]) {
+    const { it, slots, refusals, enter } = gate({ maxChildren: 2, maxChildrenPerClient, maxConcurrentStarts: 9 });
+    enter("one");
+    enter("one");
+    slots[0]?.ending();
+    slots[0]?.ending();
+    enter("one");
+    assert.deepEqual(refusals, []);
+    enter("one");
+    assert.equal(refusals.length, 1);
+    slots[0]?.released();
+    assert.equal(slots.length, 3);
+    assert.equal(it.running, 2);
+  }
+});
+
+test("a request that waits for its client's processes does not delay other clients", () => {
+  const { slots, enter } = gate({ maxChildren: 4, maxChildrenPerClient: 1, maxConcurrentStarts: 1 });
+  enter("one");
+  slots[0]?.ending();
+  enter("one");
+  enter("two");
+  slots[0]?.started();
+  assert.equal(slots.length, 2);
+  slots[1]?.started();
+  slots[0]?.released();
+  assert.equal(slots.length, 3);
+});
+
+test("limits hold, and nobody waits without a reason, in every order of events", () => {
+  for (let seed = 1; seed <= 200; seed++) {
+    const numbers = new Random(seed);
+    const random = (below: number): number => numbers.int(below);
+    const limits = {
+      maxChildren: 1 + random(6),
+      maxChildrenPerClient: 1 + random(4),
+      maxConcurrentStarts: 1 + random(3),
+    };
+    const live: { client: string; slot: ProcessSlot; isStarting: boolean; isEnding: boolean }[] = [];
+    const queue: string[] = [];
+    const it = new ProcessLimiter(limits, fakeClock(), (client, isOwn) => {
+      const idle = live.find((one) => !one.isEnding && (!isOwn || one.client === client));
+      if (idle === undefined || random(2) === 0) return false;
+      idle.isEnding = true;
+      idle.slot.ending();
+      return true;
+    });
+    const runningOf = (client: string): number => live.filter((one) => one.client === client).length;
+    const release = (one: (typeof live)[number]): void => {
+      live.splice(live.indexOf(one), 1);
+      one.slot.released();
+    };
+    for (let step = 0; step < 300; step++) {
+      const one = live[random(live.length + 1)];
+      const event = random(4);
+      if (event === 0 || one === undefined) {
+        const client = "abc"[random(3)] as string;
+        let isQueued = false;
+        it.enter(
+          client,
+          (slot) => {
+            if (isQueued) queue.splice(queue.indexOf(client), 1);
+            live.push({ client, slot, isStarting: true, isEnding: false });
+            isQueued = false;
+          },
+          () => {
+            if (isQueued) queue.splice(queue.indexOf(client), 1);
+          },
+        );
+        isQueued = it.waiting > queue.length;
+        if (isQueued) queue.push(client);
+      } else if (event === 1) {
+        one.isStarting = false;
+        one.slot.started();
+      } else if (event === 2) {
+        one.isEnding = true;
+        one.slot.ending();
+      } else release(one);
+      const told = `seed ${seed}, step ${step}`;
+      assert.equal(it.running, live.length, told);
+      assert.equal(it.waiting, queue.length, told);
+      assert.ok(live.length <= limits.maxChildren, told);
+      for (const client of "abc") assert.ok(runningOf(client) <= limits.maxChildrenPerClient, told);
+      const isFree =
+        live.length < limits.maxChildren &&
+        live.filter(({ isStarting }) => isStarting).length < limits.maxConcurrentStarts;
+      if (isFree)
+        for (const client of queue) assert.equal(runningOf(client), limits.maxChildrenPerClient, `${told}: ${client}`);
+    }
+    while (live[0] !== undefined) release(live[0]);
+    assert.deepEqual([it.running, it.waiting], [0, 0]);
+    for (const client of "abc") assert.ok(it.hasShare(client));
+  }
 });

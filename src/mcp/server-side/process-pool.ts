@@ -19,6 +19,8 @@ export interface ProcessSlot {
   /** Reports that the process is ready or has failed, so that the next process may start. */
   started(): void;
   assignTo(client: string | undefined): void;
+  /** Reports that the process was told to exit, so that a request may wait for its slot. */
+  ending(): void;
   released(): void;
 }
 
@@ -28,20 +30,30 @@ interface Waiting {
   start(slot: ProcessSlot): void;
   reject(reason: string): void;
   timer: Timer;
-  /** True if a process was evicted for this entry, so it is not rejected while all slots are taken. */
+  /** True if this entry waits for the slot of an ending process, so it is not rejected while all slots are taken. */
   hasReservation: boolean;
 }
 
-/** Frees a process slot and returns false if none can be freed. `isOwn` restricts the search to this client. */
+interface ClientCounts {
+  running: number;
+  /** These processes are also running. */
+  ending: number;
+  waiting: number;
+}
+
+/** Ends an idle process and returns false if there is none. `isOwn` restricts the search to this client. */
 export type EvictIdle = (client: string | undefined, isOwn: boolean) => boolean;
+
+const NO_PROCESSES: Readonly<ClientCounts> = { running: 0, ending: 0, waiting: 0 };
 
 export class ProcessLimiter {
   limits: ProcessLimits;
   readonly #clock: Clock;
   readonly #makeRoom: EvictIdle;
   readonly #waiting: Waiting[] = [];
-  readonly #counts = new Map<string, number>();
+  readonly #clients = new Map<string, ClientCounts>();
   #running = 0;
+  #ending = 0;
   #starting = 0;
 
   constructor(limits: ProcessLimits, clock: Clock, makeRoom: EvictIdle) {
@@ -59,22 +71,20 @@ export class ProcessLimiter {
   }
 
   /**
-   * Calls `start` immediately or when a slot is free. Calls `reject` if a limit is reached and no slot can be freed,
-   * the queue is full, or the wait times out. Returns a function that removes the request from the queue.
+   * Calls `start` immediately or when a slot is free. Calls `reject` if a limit is reached and no process is ending or
+   * can be ended, the queue is full, or the wait times out. Returns a function that removes the request from the queue.
    */
   enter(client: string | undefined, start: (slot: ProcessSlot) => void, reject: (reason: string) => void): () => void {
-    // The client may exceed its limit by one until the process of the evicted session exits.
-    if (!this.hasShare(client) && !this.#makeRoom(client, true)) {
+    if (!this.#hasShareSoon(client) && !this.#makeRoom(client, true)) {
       reject(`the limit of ${this.limits.maxChildrenPerClient} child processes per client is reached`);
       return () => undefined;
     }
-    if (this.#hasFreeSlot()) {
-      this.#count(client, 1);
+    if (this.#hasFreeSlot() && this.#mayRun(client)) {
       start(this.#take(client));
       return () => undefined;
     }
     const isFull = this.#isFull();
-    if (isFull && !this.#makeRoom(client, false)) {
+    if (isFull && !this.#canReserve(client)) {
       reject(this.#limitReached());
       return () => undefined;
     }
@@ -82,7 +92,7 @@ export class ProcessLimiter {
       reject("too many child processes wait to be started");
       return () => undefined;
     }
-    this.#count(client, 1);
+    this.#count(client, "waiting", 1);
     const waiting: Waiting = {
       client,
       start,
@@ -98,7 +108,7 @@ export class ProcessLimiter {
       const at = this.#waiting.indexOf(waiting);
       if (at < 0) return;
       this.#waiting.splice(at, 1);
-      this.#count(client, -1);
+      this.#count(client, "waiting", -1);
     };
     this.#waiting.push(waiting);
     return leave;
@@ -110,18 +120,31 @@ export class ProcessLimiter {
   }
 
   hasShare(client: string | undefined): boolean {
-    return client === undefined || this.#countOf(client) < this.limits.maxChildrenPerClient;
+    const { running, waiting } = this.#countsOf(client);
+    return running + waiting < this.limits.maxChildrenPerClient;
   }
 
-  #countOf(client: string): number {
-    return this.#counts.get(client) ?? 0;
+  /** True if the client has a share when its ending processes have exited. */
+  #hasShareSoon(client: string | undefined): boolean {
+    const { running, ending, waiting } = this.#countsOf(client);
+    return running - ending + waiting < this.limits.maxChildrenPerClient;
   }
 
-  #count(client: string | undefined, change: 1 | -1): void {
+  #mayRun(client: string | undefined): boolean {
+    return this.#countsOf(client).running < this.limits.maxChildrenPerClient;
+  }
+
+  /** Returns zeros for servers that all clients share. */
+  #countsOf(client: string | undefined): Readonly<ClientCounts> {
+    return (client === undefined ? undefined : this.#clients.get(client)) ?? NO_PROCESSES;
+  }
+
+  #count(client: string | undefined, what: keyof ClientCounts, change: 1 | -1): void {
     if (client === undefined) return;
-    const count = this.#countOf(client) + change;
-    if (count > 0) this.#counts.set(client, count);
-    else this.#counts.delete(client);
+    const counts = this.#clients.get(client) ?? { ...NO_PROCESSES };
+    counts[what] += change;
+    if (counts.running + counts.waiting === 0) this.#clients.delete(client);
+    else this.#clients.set(client, counts);
   }
 
   #isFull(): boolean {
@@ -132,6 +155,12 @@ export class ProcessLimiter {
     return `the limit of ${this.limits.maxChildren} child processes is reached`;
   }
 
+  /** True if a process is ending whose slot nobody waits for yet, or an idle process could be ended. */
+  #canReserve(client: string | undefined): boolean {
+    const reserved = this.#waiting.filter(({ hasReservation }) => hasReservation).length;
+    return reserved < this.#ending || this.#makeRoom(client, false);
+  }
+
   #hasFreeSlot(): boolean {
     return !this.#isFull() && this.#starting < this.limits.maxConcurrentStarts;
   }
@@ -139,8 +168,10 @@ export class ProcessLimiter {
   #take(client: string | undefined): ProcessSlot {
     this.#running += 1;
     this.#starting += 1;
+    this.#count(client, "running", 1);
     let isStarting = true;
     let isRunning = true;
+    let isEnding = false;
     let owner = client;
     const started = (): void => {
       if (!isStarting) return;
@@ -151,14 +182,26 @@ export class ProcessLimiter {
     return {
       started,
       assignTo: (next) => {
+        if (!isRunning) return;
         owner = next;
-        if (isRunning) this.#count(owner, 1);
+        this.#count(owner, "running", 1);
+        if (isEnding) this.#count(owner, "ending", 1);
+      },
+      ending: () => {
+        if (isEnding || !isRunning) return;
+        isEnding = true;
+        this.#ending += 1;
+        this.#count(owner, "ending", 1);
       },
       released: () => {
         if (!isRunning) return;
         isRunning = false;
+        if (isEnding) {
+          this.#ending -= 1;
+          this.#count(owner, "ending", -1);
+        }
         this.#running -= 1;
-        this.#count(owner, -1);
+        this.#count(owner, "running", -1);
         started();
         this.#next();
       },
@@ -167,9 +210,11 @@ export class ProcessLimiter {
 
   #next(): void {
     while (this.#hasFreeSlot()) {
-      const next = this.#waiting.shift();
-      if (next === undefined) return;
+      const at = this.#waiting.findIndex(({ client }) => this.#mayRun(client));
+      const [next] = at < 0 ? [] : this.#waiting.splice(at, 1);
+      if (next === undefined) break;
       next.timer.cancel();
+      this.#count(next.client, "waiting", -1);
       next.start(this.#take(next.client));
     }
     if (this.#isFull()) this.#rejectQueued();
@@ -182,14 +227,14 @@ export class ProcessLimiter {
   #rejectQueued(): void {
     for (const one of [...this.#waiting]) {
       if (one.hasReservation) continue;
-      if (this.#makeRoom(one.client, false)) {
+      if (this.#canReserve(one.client)) {
         one.hasReservation = true;
         continue;
       }
       const at = this.#waiting.indexOf(one);
       if (at < 0) continue;
       this.#waiting.splice(at, 1);
-      this.#count(one.client, -1);
+      this.#count(one.client, "waiting", -1);
       one.timer.cancel();
       one.reject(this.#limitReached());
     }
@@ -214,7 +259,7 @@ export class SpareProcesses {
   readonly #count: number;
   readonly #limiter: ProcessLimiter;
   readonly #clock: Clock;
-  readonly #open: (handlers: ChannelHandlers, gone: () => void) => Channel;
+  readonly #open: (handlers: ChannelHandlers, slot: ProcessSlot) => Channel;
   readonly #spares: Spare[] = [];
   #isClosed = false;
 
@@ -222,7 +267,7 @@ export class SpareProcesses {
     count: number,
     limiter: ProcessLimiter,
     clock: Clock,
-    open: (handlers: ChannelHandlers, gone: () => void) => Channel,
+    open: (handlers: ChannelHandlers, slot: ProcessSlot) => Channel,
   ) {
     this.#count = count;
     this.#limiter = limiter;
@@ -281,7 +326,7 @@ export class SpareProcesses {
       },
     };
     const spare: Spare = {
-      channel: this.#open(handlers, () => slot.released()),
+      channel: this.#open(handlers, slot),
       slot,
       timer: this.#clock.after(START_MS, () => slot.started()),
       adopted: undefined,

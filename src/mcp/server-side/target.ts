@@ -21,7 +21,7 @@ import { openSseChannel } from "../transports/sse-transport.ts";
 import { childEnvironment, childSecrets, type Environment, openStdioChannel } from "../transports/stdio-transport.ts";
 import type { Channel, ChannelHandlers } from "../transports/transport.ts";
 import { ParamHeaders } from "./param-headers.ts";
-import { type ProcessLimiter, SpareProcesses } from "./process-pool.ts";
+import { type ProcessLimiter, type ProcessSlot, SpareProcesses } from "./process-pool.ts";
 import { ServerFailures } from "./server-state.ts";
 import type { McpConfig, TargetConfig } from "./target-config.ts";
 
@@ -68,8 +68,8 @@ export class Target implements RoutedTarget {
     this.#secrets = config.stdio ? childSecrets(options.environment, config.stdio) : [];
     const { stdio, spares } = config;
     if (stdio && spares)
-      this.#spares = new SpareProcesses(spares, options.limiter, options.clock, (handlers, gone) =>
-        this.#child(stdio, handlers, gone),
+      this.#spares = new SpareProcesses(spares, options.limiter, options.clock, (handlers, slot) =>
+        this.#child(stdio, handlers, slot),
       );
   }
 
@@ -145,13 +145,10 @@ export class Target implements RoutedTarget {
     return this.#options.limiter.enter(
       client,
       (slot) =>
-        opened(
-          this.#child(stdio, handlers, () => slot.released()),
-          () => {
-            slot.started();
-            this.#spares?.fill();
-          },
-        ),
+        opened(this.#child(stdio, handlers, slot), () => {
+          slot.started();
+          this.#spares?.fill();
+        }),
       (reason) => refused(reason, "overloaded"),
     );
   }
@@ -168,7 +165,7 @@ export class Target implements RoutedTarget {
     return this.#spares?.drop() === true;
   }
 
-  #child(stdio: NonNullable<TargetConfig["stdio"]>, handlers: ChannelHandlers, gone: () => void): Channel {
+  #child(stdio: NonNullable<TargetConfig["stdio"]>, handlers: ChannelHandlers, slot: ProcessSlot): Channel {
     const { clock, logger } = this.#options;
     const options = {
       name: this.name,
@@ -183,7 +180,7 @@ export class Target implements RoutedTarget {
       clock,
       logger,
     };
-    return openStdioChannel(options, handlers, gone);
+    return openStdioChannel(options, handlers, slot);
   }
 
   #openApi(config: OpenApiConfig): OpenApi {

@@ -22,7 +22,13 @@ import { withoutSecrets } from "../../observe/trace/redact.ts";
 import { type ParsedMessages, parseServerTextInSteps, reportBroken } from "./server-messages.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "./transport.ts";
 
-export function openStdioChannel(options: StdioProcessOptions, handlers: ChannelHandlers, gone: () => void): Channel {
+/** Hears that the process was told to exit, and that it has exited. */
+export interface ProcessEnd {
+  ending(): void;
+  released(): void;
+}
+
+export function openStdioChannel(options: StdioProcessOptions, handlers: ChannelHandlers, end: ProcessEnd): Channel {
   const logger: Logger = options.logger;
   const shown = (text: string): string => withoutSecrets(text, options.secrets);
   let isClosed = false;
@@ -77,8 +83,9 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
     },
   });
   const stop = async (): Promise<void> => {
+    end.ending();
     await child.stop();
-    gone();
+    end.released();
   };
   return {
     address,
