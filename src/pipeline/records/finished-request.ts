@@ -1,82 +1,139 @@
 /**
- * Keeps a finished request in memory, as references to fields of the exchange, without bodies. Views are built on
- * demand.
+ * Keeps a finished request in memory, as its fields without bodies. Views are built on demand.
  */
-import type { Exchange, ShadowDenial } from "../../core/exchange.ts";
+import { Buffer } from "node:buffer";
+import type { Exchange, ShadowDenial, Step } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import { requestSubject } from "../../core/principal.ts";
 import type { LlmAttributes, RequestAttributes } from "../../core/request-attributes.ts";
 import { requestState, type SnapshotSource } from "../../core/snapshot.ts";
+import type { Source } from "../../core/source.ts";
 import { HeaderList } from "../../http/headers.ts";
 import type { JsonObject } from "../../observe/trace/events.ts";
 import { type Redaction, redactUrl, shortSessionId } from "../../observe/trace/redact.ts";
 import type { RequestRecord } from "../../observe/trace/request-record.ts";
 
-export interface FinishedRequest {
-  readonly seq: number;
-  readonly exchange: Pick<
-    Exchange,
-    "id" | "listener" | "source" | "route" | "attributes" | "steps" | "failure" | "startedAt" | "originalHost"
-  > & { readonly shadowDenials: readonly ShadowDenial[] | undefined };
-  /** `dropHeaders` replaces the headers of older successful requests. */
-  readonly request: SnapshotSource["request"] & { headers: HeaderList };
-  responseHeaders: HeaderList | undefined;
-  readonly credentialQuery: readonly string[] | undefined;
-  readonly secrets: readonly string[] | undefined;
-  readonly outcome: Outcome;
-  readonly answeredBy: "upstream" | "gateway" | null;
-  readonly upstreamMs: number | null;
-  readonly durationMs: number;
+const NO_HEADERS = new HeaderList();
+const NO_STEPS: readonly Step[] = [];
+const SHARED_STRINGS = 1_000;
+
+type KeptAttributes = { [K in keyof Required<RequestAttributes>]: RequestAttributes[K] | undefined };
+
+/**
+ * The list of recent requests reuses these objects, because each collection of the young generation would copy new ones.
+ */
+export class FinishedRequest implements KeptAttributes {
+  seq = 0;
+  id = "";
+  listener = "";
+  route: string | undefined = undefined;
+  source: Source | undefined = undefined;
+  startedAt = Number.NaN;
+  durationMs = Number.NaN;
+  /** NaN if no backend responded. */
+  upstreamMs = Number.NaN;
+  method = "";
+  scheme: SnapshotSource["request"]["scheme"] = "http";
+  host = "";
+  path = "";
+  rawPath = "";
+  query = "";
+  version: SnapshotSource["request"]["version"] = "1.1";
+  headers = NO_HEADERS;
+  responseHeaders: HeaderList | undefined = undefined;
+  credentialQuery: readonly string[] | undefined = undefined;
+  secrets: readonly string[] | undefined = undefined;
+  status: number | undefined = undefined;
+  end: Outcome["end"] = "complete";
+  responseBytes = 0;
+  answeredBy: "upstream" | "gateway" | null = null;
+  steps = NO_STEPS;
+  failure: Exchange["failure"] = undefined;
+  shadowDenials: readonly ShadowDenial[] | undefined = undefined;
+  jwt: RequestAttributes["jwt"] | undefined = undefined;
+  apiKey: RequestAttributes["apiKey"] | undefined = undefined;
+  basicAuth: RequestAttributes["basicAuth"] | undefined = undefined;
+  extauthz: RequestAttributes["extauthz"] | undefined = undefined;
+  llm: RequestAttributes["llm"] | undefined = undefined;
+  mcp: RequestAttributes["mcp"] | undefined = undefined;
+  a2a: RequestAttributes["a2a"] | undefined = undefined;
+  backend: RequestAttributes["backend"] | undefined = undefined;
+
+  /** Replaces all fields. `share` returns the string to keep instead of an equal one. */
+  set(seq: number, exchange: Exchange, outcome: Outcome, durationMs: number, share: (text: string) => string): void {
+    const { arrived, attributes, upstream, credentials, response } = exchange;
+    this.seq = seq;
+    this.id = exchange.id;
+    this.listener = exchange.listener;
+    this.route = exchange.route;
+    this.source = exchange.source;
+    this.startedAt = exchange.startedAt;
+    this.durationMs = durationMs;
+    this.upstreamMs =
+      upstream.startedMs === undefined || upstream.headMs === undefined
+        ? Number.NaN
+        : upstream.headMs - upstream.startedMs;
+    this.method = share(arrived.method);
+    this.scheme = arrived.scheme;
+    this.host = share(exchange.originalHost);
+    this.path = share(exchange.originalPath);
+    this.rawPath = share(arrived.rawPath);
+    this.query = share(exchange.originalQuery);
+    this.version = arrived.version;
+    this.headers = arrived.headers;
+    this.responseHeaders = outcome.status === undefined ? undefined : response?.headers;
+    this.credentialQuery = credentials.query;
+    this.secrets = credentials.secrets;
+    this.status = outcome.status;
+    this.end = outcome.end;
+    this.responseBytes = outcome.responseBytes;
+    this.answeredBy = outcome.status === undefined ? null : (response?.source ?? null);
+    this.steps = exchange.steps.length === 0 ? NO_STEPS : exchange.steps;
+    this.failure = exchange.failure;
+    this.shadowDenials = exchange.shadow.denials;
+    this.jwt = attributes.jwt;
+    this.apiKey = attributes.apiKey;
+    this.basicAuth = attributes.basicAuth;
+    this.extauthz = attributes.extauthz;
+    // The original object may reference the whole body.
+    this.llm = attributes.llm && withoutText(attributes.llm);
+    this.mcp = attributes.mcp;
+    this.a2a = attributes.a2a;
+    this.backend = attributes.backend;
+  }
+
+  get attributes(): RequestAttributes {
+    const { jwt, apiKey, basicAuth, extauthz, llm, mcp, a2a, backend } = this;
+    return defined({ jwt, apiKey, basicAuth, extauthz, llm, mcp, a2a, backend } satisfies KeptAttributes);
+  }
+
+  get hasFailed(): boolean {
+    return hasFailed(this, this);
+  }
+
+  /** Headers are most of a request's size. Failed requests keep them. */
+  dropHeaders(): void {
+    if (this.hasFailed) return;
+    this.headers = NO_HEADERS;
+    this.responseHeaders = undefined;
+    this.secrets = undefined;
+  }
 }
 
-export function finishedRequest(
-  seq: number,
-  exchange: Exchange,
-  outcome: Outcome,
-  durationMs: number,
-): FinishedRequest {
-  const { arrived, originalPath, originalQuery } = exchange;
-  const { id, listener, source, route, attributes, steps, failure, startedAt, originalHost } = exchange;
-  const { startedMs: upstreamStartedMs, headMs: upstreamHeadMs } = exchange.upstream;
-  return {
-    seq,
-    exchange: {
-      id,
-      listener,
-      source,
-      route,
-      attributes: withoutBody(attributes),
-      steps,
-      failure,
-      startedAt,
-      originalHost,
-      shadowDenials: exchange.shadow.denials,
-    },
-    // Copying the fields avoids a reference to the whole body.
-    request: {
-      method: arrived.method,
-      scheme: arrived.scheme,
-      host: originalHost,
-      path: originalPath,
-      rawPath: arrived.rawPath,
-      query: originalQuery,
-      version: arrived.version,
-      headers: arrived.headers,
-    },
-    responseHeaders: outcome.status === undefined ? undefined : exchange.response?.headers,
-    credentialQuery: exchange.credentials.query,
-    secrets: exchange.credentials.secrets,
-    outcome,
-    answeredBy: outcome.status === undefined ? null : (exchange.response?.source ?? null),
-    upstreamMs:
-      upstreamStartedMs === undefined || upstreamHeadMs === undefined ? null : upstreamHeadMs - upstreamStartedMs,
-    durationMs,
+/**
+ * Returns a function that returns the same string for equal strings. The parser slices its strings from the head of the
+ * request, so that each of them would keep the head in memory.
+ */
+export function createStringSharing(): (text: string) => string {
+  const known = new Map<string, string>();
+  return (text) => {
+    const shared = known.get(text);
+    if (shared !== undefined) return shared;
+    if (known.size >= SHARED_STRINGS) known.clear();
+    const copy = Buffer.from(text).toString();
+    known.set(copy, copy);
+    return copy;
   };
-}
-
-/** Copies the LLM attributes, because the original object may reference the whole body. */
-function withoutBody(attributes: RequestAttributes): RequestAttributes {
-  return attributes.llm === undefined ? attributes : { ...attributes, llm: withoutText(attributes.llm) };
 }
 
 /** The prompt and the completion are for the access log and spans. They can be large and are not kept. */
@@ -84,68 +141,67 @@ export function withoutText({ prompt: _prompt, completion: _completion, ...llm }
   return llm;
 }
 
-export function hasFailed(exchange: Pick<Exchange, "failure">, outcome: Outcome): boolean {
+export function hasFailed(exchange: Pick<Exchange, "failure">, outcome: Pick<Outcome, "end" | "status">): boolean {
   return exchange.failure !== undefined || outcome.end !== "complete" || (outcome.status ?? 0) >= 400;
 }
 
 /** Returns the attributes under the names that CEL expressions use. `headers` is absent if they are no longer kept. */
 export function finishedState(one: FinishedRequest, redaction: Redaction): JsonObject {
-  const { exchange, request, responseHeaders, credentialQuery, secrets, outcome } = one;
+  const { source, attributes, startedAt, headers, responseHeaders, secrets, status } = one;
   const state = requestState(
     {
-      request,
-      source: exchange.source,
-      attributes: exchange.attributes,
-      startedAt: exchange.startedAt,
-      credentials: { query: credentialQuery, secrets },
+      request: one,
+      source: source as Source,
+      attributes,
+      startedAt,
+      credentials: { query: one.credentialQuery, secrets },
     },
     redaction,
   );
   const { headers: requestHeaders, ...requestFields } = state.request as JsonObject;
   // A response may echo credentials of the request.
-  const hidden = [...redaction.secrets(request.headers.pairs), ...(secrets ?? [])];
+  const hidden = [...redaction.secrets(headers.pairs), ...(secrets ?? [])];
   return {
     ...state,
-    request: { ...requestFields, ...(request.headers === NO_HEADERS ? {} : { headers: requestHeaders }) },
-    ...(outcome.status === undefined
+    request: { ...requestFields, ...(headers === NO_HEADERS ? {} : { headers: requestHeaders }) },
+    ...(status === undefined
       ? {}
       : {
           response: {
-            code: outcome.status,
+            code: status,
             ...(responseHeaders ? { headers: redaction.headers(responseHeaders.pairs, hidden) } : {}),
           },
         }),
     proxy: {
-      listener: { name: exchange.listener },
-      ...(exchange.route === undefined ? {} : { route: { name: exchange.route } }),
+      listener: { name: one.listener },
+      ...(one.route === undefined ? {} : { route: { name: one.route } }),
     },
   };
 }
 
 export function toRequestRecord(one: FinishedRequest): RequestRecord {
-  const { exchange, request, outcome } = one;
-  const { attributes, failure, shadowDenials } = exchange;
+  const { failure, shadowDenials, mcp, llm } = one;
   return {
     seq: one.seq,
-    id: exchange.id,
-    time: new Date(exchange.startedAt).toISOString(),
+    id: one.id,
+    time: new Date(one.startedAt).toISOString(),
     durationMs: round(one.durationMs),
-    listener: exchange.listener,
-    route: exchange.route ?? null,
-    backend: attributes.backend?.name ?? null,
-    method: request.method,
-    host: request.host,
-    path: request.path,
-    source: exchange.source,
-    status: outcome.status ?? null,
+    listener: one.listener,
+    route: one.route ?? null,
+    backend: one.backend?.name ?? null,
+    method: one.method,
+    host: one.host,
+    path: one.path,
+    source: one.source as Source,
+    status: one.status ?? null,
     answeredBy: one.answeredBy,
-    end: outcome.end,
-    responseBytes: outcome.responseBytes,
-    upstreamMs: one.upstreamMs === null ? null : round(one.upstreamMs),
-    subject: requestSubject(attributes),
-    ...(attributes.mcp ? { mcp: mcpFields(attributes.mcp) } : {}),
-    ...(attributes.llm ? { llm: llmFields(attributes.llm) } : {}),
-    steps: exchange.steps,
+    end: one.end,
+    responseBytes: one.responseBytes,
+    upstreamMs: Number.isNaN(one.upstreamMs) ? null : round(one.upstreamMs),
+    subject: requestSubject(one.attributes),
+    ...(mcp ? { mcp: mcpFields(mcp) } : {}),
+    ...(llm ? { llm: llmFields(llm) } : {}),
+    steps: one.steps,
     ...(failure
       ? {
           failure: {
@@ -191,13 +247,4 @@ function defined<T extends Record<string, unknown>>(fields: T): Defined<T> {
 
 function round(ms: number): number {
   return Math.round(ms * 1000) / 1000;
-}
-
-const NO_HEADERS = new HeaderList();
-
-/** Headers are most of a record's size. Failed requests keep them. */
-export function dropHeaders(one: FinishedRequest): void {
-  if (hasFailed(one.exchange, one.outcome)) return;
-  one.request.headers = NO_HEADERS;
-  one.responseHeaders = undefined;
 }

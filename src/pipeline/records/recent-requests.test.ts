@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anExchange, type ExchangeParts } from "../../../test/support/exchange.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
+import { collectGarbage } from "../../base/heap-pressure.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import { HeaderList } from "../../http/headers.ts";
@@ -46,6 +47,61 @@ test("keeps a bounded number and drops the oldest", () => {
   assert.equal(all.length, RECENT_REQUESTS);
   assert.equal(all[0]?.path, `/${RECENT_REQUESTS + 9}`);
   assert.equal(all.at(-1)?.path, "/10");
+});
+
+test("a request that takes the place of an older one shows no fields of it", () => {
+  const recent = recentRequests();
+  const failed: Outcome = { status: undefined, end: "failed", responseBytes: 3 };
+  for (let i = 0; i < RECENT_REQUESTS; i++) {
+    const exchange = anExchange({
+      path: "/old",
+      query: "api_key=old",
+      headers: { "x-old": "old" },
+      jwt: { sub: "old" },
+      apiKey: { name: "old" },
+      basicAuth: { username: "old" },
+      extauthz: { old: "old" },
+      llm: { requestModel: "old" },
+      mcp: { methodName: "old" },
+      a2a: { method: "old" },
+      backend: { name: "old", type: "static", protocol: "http" },
+    });
+    exchange.route = "old";
+    exchange.upstream.startedMs = 1;
+    exchange.upstream.headMs = 2;
+    exchange.steps.push({ phase: "route", policy: "old", verdict: "passed", micros: 1 });
+    exchange.credentials.query = ["api_key"];
+    exchange.failure = { code: "overloaded", source: "gateway", message: "old", detail: "old" };
+    exchange.deniedInShadow("old", "old");
+    recent.begin(exchange);
+    recent.settled(exchange, failed, 5);
+  }
+  const older = recent.list({ limit: 1 });
+  const shown = JSON.stringify(older);
+  for (let i = 0; i < RECENT_REQUESTS; i++) pass(recent);
+  const alone = recentRequests();
+  pass(alone);
+  const first = alone.list({ limit: 1 })[0];
+  assert.deepEqual(recent.list({ limit: RECENT_REQUESTS }).at(-1), { ...first, seq: RECENT_REQUESTS });
+  assert.doesNotMatch(JSON.stringify(recent.find("test")), /old/);
+  assert.equal(JSON.stringify(older), shown);
+});
+
+test("strings of a request do not keep the head that they were sliced from", () => {
+  const recent = recentRequests();
+  const headBytes = 200_000;
+  collectGarbage();
+  const before = process.memoryUsage().heapUsed;
+  for (let i = 0; i < RECENT_REQUESTS; i++) {
+    const head = Buffer.alloc(headBytes, `/some/path/${i} query-of-request-${i} some-host-${i}.test `).toString(
+      "latin1",
+    );
+    const [path = "", query = "", host = ""] = head.slice(0, 80).split(" ");
+    pass(recent, { path, query, host });
+  }
+  collectGarbage();
+  assert.ok(process.memoryUsage().heapUsed - before < (RECENT_REQUESTS * headBytes) / 10);
+  assert.equal(recent.list({ limit: 1 })[0]?.path, `/some/path/${RECENT_REQUESTS - 1}`);
 });
 
 test("shows the client's path even if a policy rewrote it", () => {

@@ -12,9 +12,8 @@ import type { Redaction } from "../../observe/trace/redact.ts";
 import type { RequestDetail, RequestRecord } from "../../observe/trace/request-record.ts";
 import { bothWatchers, createTrace, type Trace, type TraceWatcher } from "../../observe/trace/trace.ts";
 import {
-  dropHeaders,
-  type FinishedRequest,
-  finishedRequest,
+  createStringSharing,
+  FinishedRequest,
   finishedState,
   hasFailed,
   toRequestRecord,
@@ -60,7 +59,9 @@ export interface InFlightReport {
 
 export function createRecentRequests(options: RecentRequestsOptions): RecentRequests {
   const { clock, redaction, kept } = options;
+  /** Once the ring is full, each request overwrites the oldest one, so the objects must not be returned to callers. */
   const ring: FinishedRequest[] = [];
+  const share = createStringSharing();
   const inFlight = new LinkedList<Exchange>();
   const recordings = new Map<Exchange, TraceRecording>();
   const followers = new Set<(record: RequestRecord) => void>();
@@ -93,10 +94,10 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
         recordings.delete(exchange);
         return;
       }
-      const one = finishedRequest(options.nextSeq?.() ?? count, exchange, outcome, durationMs);
-      ring[count % RECENT_REQUESTS] = one;
-      const old = ring[(count - WITH_HEADERS) % RECENT_REQUESTS];
-      if (count >= WITH_HEADERS && old !== undefined) dropHeaders(old);
+      if (ring.length < RECENT_REQUESTS) ring.push(new FinishedRequest());
+      const one = ring[count % RECENT_REQUESTS] as FinishedRequest;
+      one.set(options.nextSeq?.() ?? count, exchange, outcome, durationMs, share);
+      if (count >= WITH_HEADERS) ring[(count - WITH_HEADERS) % RECENT_REQUESTS]?.dropHeaders();
       count += 1;
       if (exchange.trace !== undefined) endTrace(exchange, exchange.trace, outcome);
       if (kept) keepIfFailed(exchange, outcome);
@@ -118,10 +119,10 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
     find(id) {
       const details: RequestDetail[] = [];
       for (const one of finished()) {
-        if (one.exchange.id !== id) continue;
+        if (one.id !== id) continue;
         const record = toRequestRecord(one);
         // At most one trace is kept per id, that of the newest failed request.
-        const trace = details.length === 0 && hasFailed(one.exchange, one.outcome) ? kept?.find(id) : undefined;
+        const trace = details.length === 0 && one.hasFailed ? kept?.find(id) : undefined;
         details.push({
           ...record,
           story: explainRequest(record),
