@@ -8,12 +8,12 @@ import { urlLabel } from "../../base/url-label.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
 import { duration, exactlyOneOf, headerName, headerValue, serverUrl } from "../../core/schema.ts";
+import { compileServiceGuard, guardServices } from "../../llm/guard-config.ts";
 import { createGuardWebhook } from "../../llm/guards/guard-webhook.ts";
 import { hasGuards, noteUnreadRules } from "../../llm/guards/prompt-rules.ts";
 import { compileTextGuard } from "../../llm/guards/text-guard.ts";
 import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
 import type { PromptRules, TextGuard, WebhookGuard } from "../../llm/request/llm-call.ts";
-import { compileServiceGuard, guardServices } from "./guard-services.ts";
 
 const message = z.strictObject({
   role: z.enum(["system", "developer", "user", "assistant"]).describe("The role of the message."),

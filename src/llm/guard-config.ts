@@ -2,11 +2,11 @@
  * Defines the configuration of guards that call a moderation service, and their credentials.
  */
 import { z } from "zod";
-import { urlLabel } from "../../base/url-label.ts";
-import type { CompileEnv } from "../../core/policy.ts";
-import { duration, serverUrl } from "../../core/schema.ts";
-import { createAwsSigner } from "../../identity/cloud/aws.ts";
-import { addKey, authSchema, BEDROCK, compileCredential } from "../../llm/credentials/credential.ts";
+import { urlLabel } from "../base/url-label.ts";
+import type { CompileEnv } from "../core/policy.ts";
+import { duration, serverUrl } from "../core/schema.ts";
+import { createAwsSigner } from "../identity/cloud/aws.ts";
+import { addKey, authSchema, BEDROCK, compileCredential } from "./credentials/credential.ts";
 import {
   azureContentSafety,
   bedrockGuardrails,
@@ -15,8 +15,8 @@ import {
   type GuardServiceSettings,
   googleModelArmor,
   openAiModeration,
-} from "../../llm/guards/guard-services.ts";
-import type { WebhookGuard } from "../../llm/request/llm-call.ts";
+} from "./guards/guard-services.ts";
+import type { WebhookGuard } from "./request/llm-call.ts";
 
 const DEFAULT_TIMEOUT_MS = 5_000;
 const AZURE_API_VERSION = "2024-09-01";
