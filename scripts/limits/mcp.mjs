@@ -115,6 +115,12 @@ export const MCP_LIMITS = {
     ["MAX_COMPARED_LINES", "mcp/tools/tool-lock.ts", "lines that are compared one by one", "compared as a whole"],
     ["MAX_LOOKED_AT_CHARS", "mcp/tools/quarantine.ts", "a tool's texts", "suspicious"],
     ["MAX_GUARDED_CHARS", "mcp/tools/result-guard.ts", "texts of a guarded message", "the message is rejected"],
+    [
+      "MAX_WAITING_MESSAGES",
+      "mcp/tools/external-guard.ts",
+      "notifications and requests of a server that wait for an external guard, per call",
+      "further ones are dropped or rejected",
+    ],
     ["MAX_SEARCHED_PAGES", "mcp/aggregation/tool-search.ts", "pages of a list that is searched", "cut"],
     ["MAX_SEARCHED_TOOLS", "mcp/aggregation/tool-search.ts", "tools that are searched", "the rest is not found"],
     [

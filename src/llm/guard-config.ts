@@ -1,11 +1,13 @@
 /**
- * Defines the configuration of guards that call a moderation service, and their credentials.
+ * Defines the configuration of guards: patterns, webhooks, and moderation services with their credentials. LLM prompts
+ * and responses and the results of MCP tools use the same guards.
  */
 import { z } from "zod";
 import { urlLabel } from "../base/url-label.ts";
 import type { CompileEnv } from "../core/policy.ts";
-import { duration, serverUrl } from "../core/schema.ts";
+import { duration, exactlyOneOf, headerName, headerValue, serverUrl } from "../core/schema.ts";
 import { createAwsSigner } from "../identity/cloud/aws.ts";
+import type { Counter, Family } from "../observe/log/metrics.ts";
 import { addKey, authSchema, BEDROCK, compileCredential } from "./credentials/credential.ts";
 import {
   azureContentSafety,
@@ -16,9 +18,10 @@ import {
   googleModelArmor,
   openAiModeration,
 } from "./guards/guard-services.ts";
-import type { WebhookGuard } from "./request/llm-call.ts";
+import { createGuardWebhook, type GuardWebhook } from "./guards/guard-webhook.ts";
 
 const DEFAULT_TIMEOUT_MS = 5_000;
+const DEFAULT_WEBHOOK_TIMEOUT_MS = 2_000;
 const AZURE_API_VERSION = "2024-09-01";
 
 const call = {
@@ -26,16 +29,36 @@ const call = {
   failureMode: z
     .enum(["closed", "open"])
     .default("closed")
-    .describe(
-      "What happens if the service fails: `closed` rejects with 503, `open` lets the text pass. Default: closed.",
-    ),
+    .describe("What happens if the service fails: `closed` rejects the text, `open` lets it pass. Default: closed."),
 };
 
 const resourceName = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._:/-]{0,254}$/, "expected a name or identifier");
 const credential = (standard: string) =>
   authSchema.optional().describe(`The credential for the service. Default: ${standard}.`);
 
-export const guardServices = {
+const guardRule = exactlyOneOf(
+  z.strictObject({
+    builtin: z.enum(["ssn", "creditCard", "phoneNumber", "email", "caSin"]).optional().describe("A built-in pattern."),
+    pattern: z.string().min(1).max(4096).optional().describe("A regular expression in RE2 syntax."),
+  }),
+  ["builtin", "pattern"],
+);
+
+/** `what` names the text that a match rejects. */
+function regexGuard(what: string) {
+  return z
+    .strictObject({
+      action: z
+        .enum(["mask", "reject"])
+        .default("mask")
+        .describe(`Mask matches, or reject the whole ${what}. Default: mask.`),
+      rules: z.array(guardRule).min(1).describe("The patterns."),
+    })
+    .optional()
+    .describe("Regular expressions, matched in linear time.");
+}
+
+const guardServices = {
   openAIModeration: z
     .strictObject({
       auth: authSchema.describe("The credential for the OpenAI API, for example `{ key }`."),
@@ -104,7 +127,7 @@ export const guardServices = {
       detectJailbreak: z
         .strictObject({})
         .optional()
-        .describe("Rejects requests that attack the model (Prompt Shields)."),
+        .describe("Rejects requests and results of MCP tools that attack the model (Prompt Shields)."),
       auth: credential("`{ azure: {} }`, the default Azure credentials"),
       ...call,
     })
@@ -116,8 +139,75 @@ export const guardServices = {
     .describe("Azure AI Content Safety: rejects harmful texts and attacks."),
 };
 
-const shape = z.strictObject(guardServices);
-export type GuardServicesConfig = z.output<typeof shape>;
+const externalGuards = {
+  webhook: z
+    .strictObject({
+      url: serverUrl().describe("Receives the text as a POST request and responds with pass, mask, or reject."),
+      headers: z
+        .record(headerName(), headerValue().meta({ secret: true }))
+        .default({})
+        .describe("Headers of these requests, for example a token."),
+      timeout: duration().default(DEFAULT_WEBHOOK_TIMEOUT_MS).describe("How long it may take. Default: 2s."),
+      failureMode: z
+        .enum(["closed", "open"])
+        .default("closed")
+        .describe(
+          "What happens if the guard fails or times out: `closed` rejects the text, `open` lets it pass. Default: closed.",
+        ),
+    })
+    .optional()
+    .describe("Your own guard, called over HTTP."),
+  ...guardServices,
+};
+
+/** `what` names the text that the guard checks. `rejection` is the schema of the response to a rejected text. */
+export function guardSchema<Rejection extends z.ZodType>(what: string, rejection: Rejection) {
+  return exactlyOneOf(
+    z.strictObject({
+      mode: z
+        .enum(["enforce", "shadow"])
+        .optional()
+        .describe(
+          "`shadow`: records what the guard would mask or reject (`gwctl shadow report`), but changes nothing. Default: enforce.",
+        ),
+      regex: regexGuard(what),
+      ...externalGuards,
+      rejection,
+    }),
+    ["regex", ...Object.keys(externalGuards)],
+  ).refine(({ mode, regex }) => mode !== "shadow" || regex !== undefined, {
+    path: ["mode"],
+    message: "`shadow` can only be used with `regex`",
+  });
+}
+
+const serviceShape = z.strictObject(guardServices);
+type GuardServicesConfig = z.output<typeof serviceShape>;
+const externalShape = z.strictObject(externalGuards);
+export type ExternalGuardConfig = z.output<typeof externalShape>;
+
+type GuardFailed = (service: string, failureMode: string, reason: string) => void;
+
+/** `failures` has one label, the URL of the guard. */
+export function reportGuardFailures(area: "llm" | "mcp", failures: Family<Counter>, env: CompileEnv): GuardFailed {
+  return (url, failureMode, reason) => {
+    failures.labels(url).add();
+    env.logger.for(area).warn("guard failed", { url, reason, failureMode });
+  };
+}
+
+/** Returns undefined if the guard calls neither a webhook nor a service. */
+export function compileExternalGuard(
+  { webhook, ...services }: ExternalGuardConfig,
+  rejection: { readonly status: number; readonly message: string },
+  env: CompileEnv,
+  failed: GuardFailed,
+): GuardWebhook | undefined {
+  if (webhook === undefined) return compileServiceGuard(services, rejection, env, failed);
+  const { url, headers, timeout: timeoutMs, failureMode } = webhook;
+  const settings = { url, headers, timeoutMs, failureMode, rejection };
+  return createGuardWebhook(settings, env.fetch, (reason) => failed(urlLabel(url), failureMode, reason));
+}
 
 interface Chosen {
   readonly service: GuardService;
@@ -127,13 +217,12 @@ interface Chosen {
   readonly failureMode: "closed" | "open";
 }
 
-/** Returns undefined if the guard calls no service. */
-export function compileServiceGuard(
+function compileServiceGuard(
   config: GuardServicesConfig,
   rejection: { readonly status: number; readonly message: string },
   env: CompileEnv,
-  failed: (service: string, failureMode: string, reason: string) => void,
-): WebhookGuard | undefined {
+  failed: GuardFailed,
+): GuardWebhook | undefined {
   const chosen = chooseService(config, env);
   if (chosen === undefined) return undefined;
   const { service, label, authorize, timeout: timeoutMs, failureMode } = chosen;

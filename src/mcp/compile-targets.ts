@@ -7,6 +7,7 @@ import type { BackendEnv } from "../core/backend.ts";
 import type { SignRequest } from "../core/signed-request.ts";
 import { createAwsSigner } from "../identity/cloud/aws.ts";
 import { awsKeys } from "../identity/cloud/cloud-credentials.ts";
+import { compileExternalGuard, reportGuardFailures } from "../llm/guard-config.ts";
 import { GuardRejection, guardParts } from "../llm/guards/guarded-text.ts";
 import { compileTextGuard } from "../llm/guards/text-guard.ts";
 import type { TextGuard } from "../llm/request/llm-call.ts";
@@ -20,6 +21,7 @@ import type { McpConfig, ResultGuardConfig } from "./server-side/target-config.t
 import { MAX_LOCK_BYTES, parseToolLocks, type ToolLock } from "./tools/tool-lock.ts";
 import {
   compileToolSettings,
+  type ExternalGuards,
   type ResultGuard,
   type ResultWatch,
   type ToolSettings,
@@ -41,6 +43,7 @@ export function compileToolSettingsByTarget(config: McpConfig, env: BackendEnv):
           tools,
           lock: locks?.(name),
           guard: compileResultGuard(tools?.resultGuard?.filter(({ mode }) => mode !== "shadow")),
+          external: compileExternalGuards(tools?.resultGuard, env),
           watch: compileResultWatch(tools?.resultGuard?.filter(({ mode }) => mode === "shadow")),
           key: "",
           cel: (source) => env.cel(source),
@@ -50,8 +53,8 @@ export function compileToolSettingsByTarget(config: McpConfig, env: BackendEnv):
 }
 
 export function compileResultGuard(configs: readonly ResultGuardConfig[] = []): ResultGuard | undefined {
-  if (configs.length === 0) return undefined;
   const guards = compiledGuards(configs);
+  if (guards.length === 0) return undefined;
   return {
     refusal: guards[0]?.action === "reject" ? guards[0].rejection.message : DEFAULT_REFUSAL,
     *checked(parts) {
@@ -66,8 +69,8 @@ export function compileResultGuard(configs: readonly ResultGuardConfig[] = []): 
 }
 
 export function compileResultWatch(configs: readonly ResultGuardConfig[] = []): ResultWatch | undefined {
-  if (configs.length === 0) return undefined;
   const guards = compiledGuards(configs);
+  if (guards.length === 0) return undefined;
   return {
     unread: guards.map(({ name }) => ({ rule: name, action: "reject" })),
     *found(parts) {
@@ -80,11 +83,32 @@ export function compileResultWatch(configs: readonly ResultGuardConfig[] = []): 
 }
 
 function compiledGuards(configs: readonly ResultGuardConfig[]): readonly TextGuard[] {
-  const guards = configs.map(({ regex, rejection }) => {
-    const message = rejection?.body ?? DEFAULT_REFUSAL;
-    return compileTextGuard(regex.action, regex.rules, { status: 403, message });
-  });
+  const guards = configs.flatMap(({ regex, rejection }) =>
+    regex === undefined ? [] : compileTextGuard(regex.action, regex.rules, rejectionOf(rejection)),
+  );
   return [...guards.filter(({ action }) => action === "reject"), ...guards.filter(({ action }) => action === "mask")];
+}
+
+function compileExternalGuards(
+  configs: readonly ResultGuardConfig[] = [],
+  env: BackendEnv,
+): ExternalGuards | undefined {
+  const failures = env.metrics.counter(
+    "gateway_mcp_guard_failures_total",
+    "Calls of guards for MCP results without a verdict.",
+    ["url"],
+  );
+  const failed = reportGuardFailures("mcp", failures, env);
+  const guards = configs.flatMap(
+    ({ rejection, mode: _mode, regex: _regex, ...external }) =>
+      compileExternalGuard(external, rejectionOf(rejection), env, failed) ?? [],
+  );
+  return guards.length === 0 ? undefined : { guards, refusal: DEFAULT_REFUSAL };
+}
+
+/** A tool result has no status of its own, so the status is not used. */
+function rejectionOf(rejection: ResultGuardConfig["rejection"]): { status: number; message: string } {
+  return { status: 403, message: rejection?.body ?? DEFAULT_REFUSAL };
 }
 
 function readLocks(path: string, env: BackendEnv): (target: string) => ToolLock {

@@ -11,7 +11,7 @@ import type { McpAttributes } from "../core/request-attributes.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import type { Names } from "./aggregation/names.ts";
 import { addressedItem } from "./protocol/access.ts";
-import type { RoutedTarget, ShadowReporter } from "./protocol/call.ts";
+import type { GuardReporter, RoutedTarget, ShadowReporter } from "./protocol/call.ts";
 import type { ClientMessage, ClientRequest } from "./protocol/json-rpc.ts";
 import type { McpMetrics } from "./server-side/mcp-metrics.ts";
 import type { CallOutcome, CallReport } from "./session/call-outcome.ts";
@@ -44,6 +44,15 @@ export class RequestReport implements CallReport {
     if (this.#isOldTransport) exchange.shadow.isPending = true;
     // Rate limits counted the call before a guard could reject its result.
     return (detail, rule) => exchange.deniedInShadow("mcp", detail, { rule, isCounted: true });
+  }
+
+  get guarded(): GuardReporter {
+    const { trace } = this.#exchange;
+    return (result) =>
+      trace?.point(
+        { type: "policyEvent", kind: "resultGuard", details: { result } },
+        result === "rejected" ? "warn" : "info",
+      );
   }
 
   ended(

@@ -1,6 +1,7 @@
 /**
  * `resultGuard` through a running gateway: a secret in every message of a server that a client or its model reads, with
- * guards that mask and guards that reject, on a route with one target and on a route with two.
+ * guards that mask and guards that reject, by patterns and by a webhook, on a route with one target and on a route with
+ * two.
  */
 import assert from "node:assert/strict";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -75,7 +76,18 @@ const CALLS: Readonly<Record<string, Reply>> = {
   },
 };
 
+const GUARDS = {
+  mask: { action: "mask", isExternal: false },
+  reject: { action: "reject", isExternal: false },
+  "mask-webhook": { action: "mask", isExternal: true },
+  "reject-webhook": { action: "reject", isExternal: true },
+} as const;
+type Guard = keyof typeof GUARDS;
+
 let backend: TestBackend;
+let webhook: TestBackend;
+/** The texts that the webhook received. */
+const checked: string[] = [];
 let gateway: TestGateway;
 let reply: Reply = {};
 
@@ -121,19 +133,43 @@ function serve(request: IncomingMessage, response: ServerResponse): void {
   });
 }
 
+function judge(request: IncomingMessage, response: ServerResponse): void {
+  let body = "";
+  request.on("data", (chunk) => {
+    body += chunk;
+  });
+  request.on("end", () => {
+    const { texts } = JSON.parse(body) as { texts: string[] };
+    checked.push(...texts);
+    const masked = texts.map((text) => text.replace(/secret-\d+/g, "<masked>"));
+    const isFound = masked.some((text, i) => text !== texts[i]);
+    const found = request.url === "/mask" ? { action: "mask", texts: masked } : { action: "reject" };
+    response.writeHead(200, { "content-type": "application/json" });
+    response.end(JSON.stringify(isFound ? found : { action: "pass" }));
+  });
+}
+
 before(async () => {
   backend = await startBackend(serve);
-  const target = (name: string, action: string): object => ({
+  webhook = await startBackend(judge);
+  const target = (name: string, { action, isExternal }: (typeof GUARDS)[Guard]): object => ({
     name,
     mcp: { url: `http://${backend.host}/mcp` },
     tools: {
-      resultGuard: [{ regex: { action, rules: [{ pattern: "(?i)secret-\\d+" }] }, rejection: { body: "not for you" } }],
+      resultGuard: [
+        {
+          ...(isExternal
+            ? { webhook: { url: `http://${webhook.host}/${action}`, timeout: "60s" } }
+            : { regex: { action, rules: [{ pattern: "(?i)secret-\\d+" }] } }),
+          rejection: { body: "not for you" },
+        },
+      ],
     },
   });
-  const routes = ["mask", "reject"].flatMap((action) =>
+  const routes = Object.entries(GUARDS).flatMap(([name, guard]) =>
     [1, 2].map((count) => ({
-      matches: [{ path: { exact: `/${action}${count}` } }],
-      backends: [{ mcp: { targets: Array.from({ length: count }, (_, i) => target(`t${i}`, action)) } }],
+      matches: [{ path: { exact: `/${name}${count}` } }],
+      backends: [{ mcp: { targets: Array.from({ length: count }, (_, i) => target(`t${i}`, guard)) } }],
     })),
   );
   gateway = await startGateway(JSON.stringify({ gateways: { default: { port: 0, address: "127.0.0.1" } }, routes }));
@@ -141,10 +177,11 @@ before(async () => {
 after(async () => {
   await gateway?.close();
   await backend?.close();
+  await webhook?.close();
 });
 
-async function connect(action: string, count: number): Promise<{ client: RawClient; opened: Json; prefix: string }> {
-  const client = rawClient(`${gateway.url()}/${action}${count}`);
+async function connect(guard: Guard, count: number): Promise<{ client: RawClient; opened: Json; prefix: string }> {
+  const client = rawClient(`${gateway.url()}/${guard}${count}`);
   const { text } = await client.initialize({ capabilities: { sampling: {}, elicitation: {} } });
   return { client, opened: text, prefix: count === 1 ? "" : "t0_" };
 }
@@ -154,10 +191,17 @@ function readable(text: string): string {
   return `${text}\n${text.replace(/[A-Za-z0-9+/]{16,}={0,2}/g, (one) => Buffer.from(one, "base64").toString())}`;
 }
 
-for (const action of ["mask", "reject"])
+for (const guard of Object.keys(GUARDS) as Guard[])
   for (const count of [1, 2]) {
-    test(`${action}, ${count} target(s): what a server says of itself and lists passes the guard [M27]`, async () => {
-      const { client, opened } = await connect(action, count);
+    const { action, isExternal } = GUARDS[guard];
+    test(`${guard}, ${count} target(s): lists and what a server says of itself pass patterns only [M27]`, async () => {
+      checked.length = 0;
+      const { client, opened } = await connect(guard, count);
+      if (isExternal) {
+        assert.match(JSON.stringify(await client.request("tools/list")), /uses secret-123/);
+        assert.deepEqual(checked, []);
+        return;
+      }
       assert.doesNotMatch(opened, /secret-1/);
       assert.match(opened, action === "mask" ? /Use <masked> for everything/ : /not for you/);
       for (const method of Object.keys(LISTS)) {
@@ -168,8 +212,8 @@ for (const action of ["mask", "reject"])
       }
     });
 
-    test(`${action}, ${count} target(s): everything about a call passes the guard [M27]`, async () => {
-      const { client, prefix } = await connect(action, count);
+    test(`${guard}, ${count} target(s): everything about a call passes the guard [M27]`, async () => {
+      const { client, prefix } = await connect(guard, count);
       for (const [what, next] of Object.entries(CALLS)) {
         reply = next;
         const params = { name: `${prefix}call`, arguments: {}, _meta: { progressToken: "t" } };
@@ -182,8 +226,8 @@ for (const action of ["mask", "reject"])
       }
     });
 
-    test(`${action}, ${count} target(s): prompts, resources and completions pass the guard [M27]`, async () => {
-      const { client, prefix } = await connect(action, count);
+    test(`${guard}, ${count} target(s): prompts, resources and completions pass the guard [M27]`, async () => {
+      const { client, prefix } = await connect(guard, count);
       const requests: readonly [string, Json][] = [
         ["prompts/get", { name: `${prefix}p` }],
         ["resources/read", { uri: count === 1 ? "file:///a" : "t0+file:///a" }],
@@ -199,8 +243,8 @@ for (const action of ["mask", "reject"])
       }
     });
 
-    test(`${action}, ${count} target(s): questions of a server to the client pass the guard [M27]`, async () => {
-      const { client, prefix } = await connect(action, count);
+    test(`${guard}, ${count} target(s): questions of a server to the client pass the guard [M27]`, async () => {
+      const { client, prefix } = await connect(guard, count);
       for (const [method, params] of [
         [
           "sampling/createMessage",

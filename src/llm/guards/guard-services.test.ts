@@ -9,16 +9,18 @@ import {
   googleModelArmor,
   openAiModeration,
 } from "./guard-services.ts";
+import type { GuardInput } from "./guard-webhook.ts";
 
 const REJECTION = { status: 403, message: "no" };
 
 interface Options {
   readonly failureMode?: "closed" | "open";
   readonly direction?: "request" | "response";
+  readonly mcp?: GuardInput["mcp"];
 }
 
 function setUp(service: GuardService, answers: Readonly<Record<string, Answer | Answer[]>>, options: Options = {}) {
-  const { failureMode = "closed", direction = "request" } = options;
+  const { failureMode = "closed", direction = "request", mcp } = options;
   const fake = createFakeFetch();
   for (const [url, answer] of Object.entries(answers)) {
     const list = Array.isArray(answer) ? [...answer] : undefined;
@@ -41,7 +43,7 @@ function setUp(service: GuardService, answers: Readonly<Record<string, Answer | 
     failures,
     requests: fake.requests,
     sent: (index = 0): unknown => JSON.parse(String(fake.requests[index]?.body)),
-    check: (...texts: string[]) => guard.check({ direction, model: "m", texts }),
+    check: (...texts: string[]) => guard.check({ direction, model: "m", texts, mcp }),
   };
 }
 
@@ -159,6 +161,20 @@ test("Azure Content Safety rejects from the threshold, on blocklists, and attack
   await assert.rejects(setUp(azure, answers(severity(0), true)).check("a"), rejects);
   const response = setUp(azure, answers(severity(0), true), { direction: "response" });
   assert.deepEqual(await response.check("a"), ["a"]);
+});
+
+test("Azure checks the output of MCP servers as a document", async () => {
+  const analysis = (attackDetected: boolean) => ({
+    [azureUrl("analyze")]: severity(0),
+    [azureUrl("shieldPrompt")]: { body: { documentsAnalysis: [{ attackDetected }] } },
+  });
+  const mcp = { target: "files", method: "tools/call", tool: "read" };
+  const clean = setUp(azure, analysis(false), { direction: "response", mcp });
+  assert.deepEqual(await clean.check("a"), ["a"]);
+  assert.deepEqual(clean.sent(1), { userPrompt: "", documents: ["a"] });
+  await assert.rejects(setUp(azure, analysis(true), { direction: "response", mcp }).check("a"), rejects);
+  const prompt = { [azureUrl("analyze")]: severity(0), [azureUrl("shieldPrompt")]: shield(false) };
+  await assert.rejects(setUp(azure, prompt, { direction: "response", mcp }).check("a"), unavailable);
 });
 
 test("Azure gets long texts in overlapping pieces", async () => {

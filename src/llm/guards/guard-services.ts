@@ -183,7 +183,9 @@ const analyzed = z.object({
   categoriesAnalysis: z.array(z.object({ category: z.string(), severity: z.int() })),
   blocklistsMatch: z.array(z.unknown()).default([]),
 });
-const shielded = z.object({ userPromptAnalysis: z.object({ attackDetected: z.boolean() }) });
+const attack = z.object({ attackDetected: z.boolean() });
+const shielded = z.object({ userPromptAnalysis: attack });
+const shieldedDocument = z.object({ documentsAnalysis: z.tuple([attack]) });
 
 export interface AzureContentSafety {
   readonly endpoint: string;
@@ -194,12 +196,24 @@ export interface AzureContentSafety {
   readonly detectsJailbreak: boolean;
 }
 
-/** Calls `text:analyze` and, for requests, `text:shieldPrompt` of Azure AI Content Safety. */
+/**
+ * Calls `text:analyze` of Azure AI Content Safety and, for requests and the output of MCP servers, `text:shieldPrompt`.
+ * A server's output is a document, because it can attack the model, but the user did not write it.
+ */
 export function azureContentSafety(config: AzureContentSafety): GuardService {
   const { severityThreshold: threshold, blocklistNames } = config;
   const url = (name: string): string =>
     `${config.endpoint}/contentsafety/text:${name}?api-version=${config.apiVersion}`;
-  return async ({ texts, direction }, post) => {
+  const isAttack = async (text: string, isDocument: boolean, post: Post): Promise<boolean> => {
+    if (!isDocument) {
+      const verdict = await post(url("shieldPrompt"), { userPrompt: text, documents: [] });
+      return shielded.parse(verdict).userPromptAnalysis.attackDetected;
+    }
+    const verdict = await post(url("shieldPrompt"), { userPrompt: "", documents: [text] });
+    return shieldedDocument.parse(verdict).documentsAnalysis[0].attackDetected;
+  };
+  return async ({ texts, direction, mcp }, post) => {
+    const isDocument = direction === "response" && mcp !== undefined;
     for (const text of pieces(texts.join("\n"), MAX_AZURE_CHARACTERS)) {
       if (threshold !== undefined) {
         const { categoriesAnalysis, blocklistsMatch } = analyzed.parse(
@@ -208,12 +222,8 @@ export function azureContentSafety(config: AzureContentSafety): GuardService {
         const category = categoriesAnalysis.find(({ severity }) => severity >= threshold);
         if (category !== undefined || blocklistsMatch.length > 0) return undefined;
       }
-      if (config.detectsJailbreak && direction === "request") {
-        const { userPromptAnalysis } = shielded.parse(
-          await post(url("shieldPrompt"), { userPrompt: text, documents: [] }),
-        );
-        if (userPromptAnalysis.attackDetected) return undefined;
-      }
+      if (config.detectsJailbreak && (direction === "request" || isDocument))
+        if (await isAttack(text, isDocument, post)) return undefined;
     }
     return texts;
   };

@@ -17,6 +17,15 @@ export interface GuardInput {
   readonly direction: "request" | "response";
   readonly model: string | undefined;
   readonly texts: readonly string[];
+  /** Present if the texts come from an MCP server instead of a model. */
+  readonly mcp?: GuardedMcpMessage | undefined;
+}
+
+export interface GuardedMcpMessage {
+  readonly target: string;
+  readonly method: string;
+  /** The name that clients see, if the message belongs to a tool call. */
+  readonly tool: string | undefined;
 }
 
 export interface WebhookSettings {

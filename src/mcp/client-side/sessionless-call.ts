@@ -16,6 +16,7 @@ import {
   type CallHandle,
   type Failure,
   failureHeaders,
+  type GuardReporter,
   mapResult,
   type Question,
   type RoutedTarget,
@@ -114,6 +115,10 @@ export class SessionlessCall implements Call, BackendRun, Heartbeat {
 
   get watched(): ShadowReporter {
     return this.#env.report.watched;
+  }
+
+  get guarded(): GuardReporter {
+    return this.#env.report.guarded;
   }
 
   routed(target: RoutedTarget): void {

@@ -43,11 +43,15 @@ export interface RoutedTarget {
 
 export type ShadowReporter = (detail: string, rule: string) => void;
 
+/** Reports that an external guard changed or rejected a message. */
+export type GuardReporter = (result: "masked" | "rejected") => void;
+
 export interface Call {
   readonly request: ClientRequest;
   readonly headers?: HeaderList | undefined;
   readonly caller?: CelAttributes | undefined;
   readonly watched?: ShadowReporter | undefined;
+  readonly guarded?: GuardReporter | undefined;
   readonly wire?: WireTap | undefined;
   routed?(target: RoutedTarget): void;
   notified(message: ServerMessage): void;
@@ -139,6 +143,7 @@ export function mapResult(call: Call, change: (message: ServerMessage) => Server
     headers: call.headers,
     caller: call.caller,
     watched: call.watched,
+    guarded: call.guarded,
     wire: call.wire,
     routed: (target) => call.routed?.(target),
     notified: (message) => call.notified(message),

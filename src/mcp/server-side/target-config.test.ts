@@ -26,7 +26,13 @@ test("the defaults", () => {
   });
 });
 
+const guarded = (guard: object): object => ({ targets: [{ name: "a", stdio, tools: { resultGuard: [guard] } }] });
+const webhook = { url: "http://guard/check" };
+
 const refused = [
+  { name: "a result guard of no kind", config: guarded({}) },
+  { name: "a result guard of two kinds", config: guarded({ webhook, regex: { rules: [{ builtin: "email" }] } }) },
+  { name: "a webhook in shadow mode", config: guarded({ webhook, mode: "shadow" }) },
   { name: "no targets", config: { targets: [] } },
   { name: "a target of no kind", config: { targets: [{ name: "a" }] } },
   { name: "a target of two kinds", config: { targets: [{ name: "a", stdio, mcp: { url: "http://x/mcp" } }] } },

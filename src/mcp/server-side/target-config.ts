@@ -16,6 +16,7 @@ import {
 } from "../../core/schema.ts";
 import { isSameHeader } from "../../http/header-rules.ts";
 import { awsSignatureAuth, SIGNATURE_HEADERS } from "../../identity/cloud/cloud-credentials.ts";
+import { guardSchema } from "../../llm/guard-config.ts";
 import { type OpenApiConfig, openApiSchema } from "../openapi/openapi-config.ts";
 import { forwardedHeaderName } from "../transports/forwarded-header.ts";
 
@@ -134,35 +135,13 @@ const override = z.strictObject({
   timeout: duration().optional().describe("The total time that a call may take."),
 });
 
-const guardRule = exactlyOneOf(
-  z.strictObject({
-    builtin: z.enum(["ssn", "creditCard", "phoneNumber", "email", "caSin"]).optional().describe("A built-in pattern."),
-    pattern: z.string().min(1).max(4096).optional().describe("A regular expression in RE2 syntax."),
-  }),
-  ["builtin", "pattern"],
-);
-
-const resultGuard = z.strictObject({
-  mode: z
-    .enum(["enforce", "shadow"])
-    .optional()
-    .describe(
-      "`shadow`: the gateway records what the guard would mask or reject (`gwctl shadow report`), but changes nothing. Default: enforce.",
-    ),
-  regex: z
-    .strictObject({
-      action: z
-        .enum(["mask", "reject"])
-        .default("mask")
-        .describe("Mask matches, or reject the whole result. Default: mask."),
-      rules: z.array(guardRule).min(1).describe("The patterns."),
-    })
-    .describe("Regular expressions, matched in linear time."),
-  rejection: z
+const resultGuard = guardSchema(
+  "result",
+  z
     .strictObject({ body: z.string().min(1).describe("The text that clients get instead of the result.") })
     .optional()
     .describe("The response to a rejected result."),
-});
+);
 
 export type ResultGuardConfig = z.output<typeof resultGuard>;
 

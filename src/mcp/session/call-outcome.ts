@@ -10,7 +10,13 @@ import type { CelAttributes } from "../../core/cel-attributes.ts";
 import type { McpOutcome } from "../../core/request-attributes.ts";
 import { elements, find, findInSteps, lineBytesInSteps, member, occursInSteps, slice } from "../../json/json-text.ts";
 import type { Span } from "../../json/syntax.ts";
-import { type Failure, type RoutedTarget, type ShadowReporter, serverFailure } from "../protocol/call.ts";
+import {
+  type Failure,
+  type GuardReporter,
+  type RoutedTarget,
+  type ShadowReporter,
+  serverFailure,
+} from "../protocol/call.ts";
 import { type ClientRequest, INVALID_PARAMS, INVALID_REQUEST, type ServerMessage } from "../protocol/json-rpc.ts";
 
 /** A longer reason is truncated and not decoded. */
@@ -29,6 +35,7 @@ export interface CallOutcome {
 export interface CallReport {
   readonly caller: CelAttributes;
   readonly watched: ShadowReporter;
+  readonly guarded: GuardReporter;
   ended(request: ClientRequest, target: RoutedTarget | undefined, outcome: CallOutcome, answer?: string): void;
 }
 

@@ -11,6 +11,7 @@ import {
   type Call,
   type CallHandle,
   type Failure,
+  type GuardReporter,
   isChallenge,
   type Question,
   type RoutedTarget,
@@ -82,6 +83,10 @@ export class SessionCall implements Call, Linked<SessionCall> {
 
   get watched(): ShadowReporter {
     return this.#report.watched;
+  }
+
+  get guarded(): GuardReporter {
+    return this.#report.guarded;
   }
 
   routed(target: RoutedTarget): void {

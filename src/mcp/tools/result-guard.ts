@@ -7,6 +7,7 @@ import { decodeText, isBinary, SAMPLED_CHARACTERS } from "../../base/encoded-tex
 import type { Steps } from "../../base/sliced-work.ts";
 import { elementsInSteps, findInSteps, slice, splice } from "../../json/json-text.ts";
 import { type Edit, keyAt, type Span, skipSpace, stringEnd } from "../../json/syntax.ts";
+import { spreadText } from "../../llm/guards/guarded-text.ts";
 import { LISTS } from "../protocol/access.ts";
 import {
   asServerMessage,
@@ -38,6 +39,15 @@ const ENCODED: ReadonlySet<string> = new Set(["data", "blob"]);
  */
 const OPAQUE: ReadonlySet<string> = new Set(["nextCursor", "progressToken", "requestState", "resultType", "taskId"]);
 
+/** Names and values of the protocol, which occur in most messages and contain no text. External guards omit them. */
+const PROTOCOL_WORDS: ReadonlySet<string> = new Set([
+  ...["", "content", "type", "text", "image", "audio", "resource", "resource_link", "data", "blob", "mimeType", "uri"],
+  ...["structuredContent", "isError", "annotations", "audience", "user", "assistant", "priority", "lastModified"],
+  ...["_meta", "messages", "role", "description", "contents", "completion", "values", "total", "hasMore"],
+  ...["code", "message", "progressToken", "progress", "level", "logger", "requestId", "reason"],
+  ...["task", "taskId", "status", "statusMessage", "createdAt", "lastUpdatedAt", "ttl", "pollInterval", "resultType"],
+]);
+
 /** Only these members of a server description are checked, because users and models read them. */
 const DESCRIBED = ["instructions", "serverInfo", "_meta"];
 const DESCRIPTIONS: ReadonlySet<string> = new Set(["initialize", "server/discover"]);
@@ -58,9 +68,8 @@ export function* guardedMessage(
   const body = yield* findInSteps(shown.text, 0, bodyMember(shown));
   if (!body) return shown;
   const checked = yield* checkedSpans(shown.text, [body], guard);
-  if (checked === undefined) return rejected(message, guard.refusal, method);
-  if (checked === "too large")
-    return rejected(message, `${guard.refusal} (the result is too large to be checked)`, method);
+  if (checked === undefined) return rejectedMessage(message, guard.refusal, method);
+  if (checked === "too large") return tooLargeMessage(message, guard.refusal, method);
   return checked.length === 0 ? shown : edited(shown, checked);
 }
 
@@ -82,6 +91,40 @@ export function* watchedMessage(message: ServerMessage, watch: ResultWatch): Ste
   return rejecting.length > 0 ? rejecting : findings;
 }
 
+export type FoundTexts = MessageTexts | "nothing" | "too large";
+
+export interface MessageTexts {
+  readonly texts: readonly string[];
+  /** Returns the message with these texts, which must have the same length and order. */
+  replaced(texts: readonly string[]): ServerMessage;
+}
+
+/**
+ * Finds the texts for external guards. Lists and server descriptions contain none, because every session reads them
+ * again and the lock file pins them.
+ */
+export function* messageTexts(message: ServerMessage, method: string): Steps<FoundTexts> {
+  if (message.kind === "result" && (DESCRIPTIONS.has(method) || LISTS[method] !== undefined)) return "nothing";
+  const body = yield* findInSteps(message.text, 0, bodyMember(message));
+  const found = body ? yield* readRuns(message.text, [body]) : [];
+  if (found === "too large") return found;
+  const runs = found.filter((run) => run.some(({ text }) => !PROTOCOL_WORDS.has(text)));
+  if (runs.length === 0) return "nothing";
+  return {
+    texts: runs.map((run) => run.map(({ text }) => text).join("")),
+    replaced(texts) {
+      const edits = runs.flatMap((run, i) => {
+        const parts = spreadText(
+          run.map(({ text }) => text),
+          texts[i] ?? "",
+        );
+        return run.flatMap((one, at) => (parts[at] === one.text ? [] : [createEdit(one, parts[at] ?? "")]));
+      });
+      return edits.length === 0 ? message : edited(message, inOrder(edits));
+    },
+  };
+}
+
 export function refusedAnswer(refusal: string): ServerMessage {
   return asServerMessage(errorText("0", INTERNAL_ERROR, refusal));
 }
@@ -90,7 +133,12 @@ function bodyMember({ kind }: ServerMessage): string {
   return kind === "result" || kind === "error" ? kind : "params";
 }
 
-function rejected(message: ServerMessage, refusal: string, method: string): ServerMessage | undefined {
+export function tooLargeMessage(message: ServerMessage, refusal: string, method: string): ServerMessage | undefined {
+  return rejectedMessage(message, `${refusal} (the result is too large to be checked)`, method);
+}
+
+/** Returns undefined for notifications and requests. */
+export function rejectedMessage(message: ServerMessage, refusal: string, method: string): ServerMessage | undefined {
   if (message.kind === "notification" || message.kind === "request") return undefined;
   if (message.kind === "error" || method !== "tools/call") return refusedAnswer(refusal);
   const result = { content: [{ type: "text", text: refusal }], isError: true };

@@ -8,6 +8,7 @@ import type { Steps } from "../../base/sliced-work.ts";
 import type { AttributeSource, Expression } from "../../cel/expression.ts";
 import { elements, find, insertMembers, member, slice, splice, withMembers } from "../../json/json-text.ts";
 import { type Edit, foldCase, type Span } from "../../json/syntax.ts";
+import type { GuardWebhook } from "../../llm/guards/guard-webhook.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { type ClientRequest, editedRequest } from "../protocol/json-rpc.ts";
 import type { Target } from "../server-side/target.ts";
@@ -27,6 +28,12 @@ export interface ResultGuard {
   readonly refusal: string;
 }
 
+export interface ExternalGuards {
+  readonly guards: readonly GuardWebhook[];
+  /** The text for messages that cannot be checked. */
+  readonly refusal: string;
+}
+
 export interface ResultWatch {
   /** Returns the rules and actions that the guards would apply, but never the text. */
   found(parts: readonly string[]): Steps<readonly WatchFinding[]>;
@@ -43,6 +50,8 @@ export interface ToolSettings {
   readonly lock: ToolLock | undefined;
   readonly guard: ResultGuard | undefined;
   readonly watch: ResultWatch | undefined;
+  /** Checks messages after `guard` and before `watch`. */
+  readonly external: ExternalGuards | undefined;
   called(shown: string): OfferedTool | undefined;
   /** Returns the name under which clients see the server's tool, or undefined if the tool is hidden. */
   shownName(name: string): string | undefined;
@@ -61,11 +70,13 @@ export interface ToolSettingsInput {
   readonly lock: ToolLock | undefined;
   readonly guard: ResultGuard | undefined;
   readonly watch: ResultWatch | undefined;
+  readonly external: ExternalGuards | undefined;
   readonly key: string;
   cel(source: string): Expression;
 }
 
-export function compileToolSettings({ tools = {}, lock, guard, watch, key, cel }: ToolSettingsInput): ToolSettings {
+export function compileToolSettings(input: ToolSettingsInput): ToolSettings {
+  const { tools = {}, lock, guard, watch, external, key, cel } = input;
   const overrides = lookupTable(
     Object.fromEntries(
       Object.entries(tools.override ?? {}).map(([name, one]): [string, CompiledOverride] => [
@@ -108,6 +119,7 @@ export function compileToolSettings({ tools = {}, lock, guard, watch, key, cel }
     lock,
     guard,
     watch,
+    external,
     called,
     shownName,
     listed(text, item, name) {

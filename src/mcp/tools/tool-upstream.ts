@@ -3,7 +3,7 @@
  * its definition was compared with the accepted one.
  */
 import type { Clock } from "../../base/clock.ts";
-import { finish, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
+import { finish, type Steps } from "../../base/sliced-work.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { elementsInSteps, find, findInSteps, memberOf, slice } from "../../json/json-text.ts";
 import type { Span } from "../../json/syntax.ts";
@@ -18,7 +18,6 @@ import {
   type Question,
   refuseQuestion,
   runMessageSteps,
-  type ShadowReporter,
   serverFailure,
 } from "../protocol/call.ts";
 import {
@@ -28,7 +27,6 @@ import {
   type ClientNotification,
   type ClientRequest,
   editedRequest,
-  INTERNAL_ERROR,
   INVALID_PARAMS,
   resultText,
   type ServerMessage,
@@ -39,10 +37,12 @@ import { copyEnvelope } from "../server-side/modern-envelope.ts";
 import type { ConnectionLoss } from "../server-side/server-connection.ts";
 import type { Target } from "../server-side/target.ts";
 import type { OpenOutcome, ServerAbout, Upstream, UpstreamListener } from "../server-side/upstream.ts";
+import { GuardQueue, type PendingChecks } from "./external-guard.ts";
+import { checkedCall, passNotification, passQuestion } from "./message-checks.ts";
 import type { Quarantine } from "./quarantine.ts";
-import { guardedMessage, refusedAnswer, watchedMessage } from "./result-guard.ts";
+import { guardedMessage, refusedAnswer } from "./result-guard.ts";
 import { INSTRUCTIONS_ENTRY, instructionsDefinition } from "./tool-lock.ts";
-import { filledRequest, type OfferedTool, type ResultGuard, type ToolSettings } from "./tool-settings.ts";
+import { filledRequest, type OfferedTool, type ToolSettings } from "./tool-settings.ts";
 
 /** Limits the pages that the gateway reads to compare the tools with the lock file. */
 const MAX_LIST_PAGES = 50;
@@ -71,11 +71,16 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   #accepted: { readonly names: Set<string>; readonly atMs: number } | undefined = undefined;
   #shown: { readonly of: ServerAbout; readonly about: ServerAbout } | undefined = undefined;
   #changes = 0;
+  readonly #checks: PendingChecks = { pending: 0 };
+  /** Checks the messages that belong to no call. */
+  readonly #queue: GuardQueue | undefined;
 
   constructor(env: ToolUpstreamOptions, user: UpstreamListener, make: (user: UpstreamListener) => Upstream) {
     this.#env = env;
     this.#user = user;
     this.inner = make(this);
+    const { external } = env.settings;
+    this.#queue = external && new GuardQueue(external, this.target.name, this.#checks);
   }
 
   get target(): Target {
@@ -87,7 +92,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   }
 
   get pendingCalls(): number {
-    return this.inner.pendingCalls;
+    return this.inner.pendingCalls + this.#checks.pending;
   }
 
   get isBackingOff(): boolean {
@@ -106,9 +111,22 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     this.inner.open((outcome) => done(this.#shownOutcome(outcome)), wire);
   }
 
-  call(asked: Call): CallHandle {
-    const { method, params } = asked.request;
-    const call = checkedCall(asked, this.#env.settings);
+  call(call: Call): CallHandle {
+    const { settings } = this.#env;
+    const { external } = settings;
+    if (external === undefined) return this.#start(checkedCall(call, settings));
+    const queue = new GuardQueue(external, this.target.name, this.#checks);
+    const running = this.#start(checkedCall(call, settings, queue));
+    return {
+      cancel: (reason) => {
+        queue.close();
+        running.cancel(reason);
+      },
+    };
+  }
+
+  #start(call: Call): CallHandle {
+    const { method, params } = call.request;
     if (method === "tools/list")
       return this.inner.call(mapResultInSlices(call, (message) => this.#shownList(call.request, message)));
     if (method === "server/discover") return this.inner.call(mapResult(call, (message) => this.#pinnedAnswer(message)));
@@ -160,6 +178,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   }
 
   close(): Promise<void> {
+    this.#queue?.close();
     return this.inner.close();
   }
 
@@ -169,13 +188,15 @@ export class ToolUpstream implements Upstream, UpstreamListener {
 
   notified(_inner: Upstream, message: ServerMessage): void {
     if (message.method === "notifications/tools/list_changed") this.#forget();
-    const passed = checkedNow(message, this.#env.settings);
-    if (passed) this.#user.notified(this, passed);
+    passNotification(message, { settings: this.#env.settings, queue: this.#queue }, (passed) =>
+      this.#user.notified(this, passed),
+    );
   }
 
   asked(_inner: Upstream, question: Question): void {
-    const passed = checkedQuestion(question, this.#env.settings);
-    if (passed) this.#user.asked(this, passed);
+    passQuestion(question, { settings: this.#env.settings, queue: this.#queue }, (passed) =>
+      this.#user.asked(this, passed),
+    );
   }
 
   canDeliverQuestions(): boolean {
@@ -370,88 +391,6 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     if (tool.timeoutMs === undefined) return this.inner.call(renamed);
     return timedCall(renamed, { timeoutMs: tool.timeoutMs, shown, clock: this.#env.clock, upstream: this.inner });
   }
-}
-
-type Guards = Pick<ToolSettings, "guard" | "watch">;
-
-/** Guards in shadow mode check messages after the enforced guards. */
-export function checkedCall(call: Call, guards: Guards): Call {
-  const { guard, watch } = guards;
-  if (guard === undefined && watch === undefined) return call;
-  const { method } = call.request;
-  const reportFinding = call.watched;
-  return {
-    ...mapResult(call, (message) => message),
-    notified(message) {
-      const passed = checkedNow(message, guards, reportFinding);
-      if (passed) call.notified(passed);
-    },
-    asked(question) {
-      const passed = checkedQuestion(question, guards, reportFinding);
-      if (passed) call.asked(passed);
-    },
-    answered: (message) =>
-      runMessageSteps(
-        message,
-        function* () {
-          const passed =
-            guard === undefined
-              ? message
-              : ((yield* guardedMessage(message, guard, method)) ?? refusedAnswer(guard.refusal));
-          if (watch && reportFinding) report(yield* watchedMessage(passed, watch), reportFinding);
-          return passed;
-        },
-        (passed) => call.answered(passed),
-        (failure) => call.failed(failure),
-      ),
-  };
-}
-
-/** Checks a notification or request synchronously to keep the order. Returns undefined if it must not pass. */
-export function checkedNow(
-  message: ServerMessage,
-  { guard, watch }: Guards,
-  reportFinding?: ShadowReporter,
-): ServerMessage | undefined {
-  const isLarge = message.text.length > SLICED_BYTES;
-  if (guard !== undefined && isLarge) return undefined;
-  const passed = guard === undefined ? message : finish(guardedMessage(message, guard, message.method ?? ""));
-  if (passed && watch && reportFinding && !isLarge) report(finish(watchedMessage(passed, watch)), reportFinding);
-  return passed;
-}
-
-/** Sends an error to the server if its request is rejected. */
-export function checkedQuestion(
-  question: Question,
-  guards: Guards,
-  reportFinding?: ShadowReporter,
-): Question | undefined {
-  const passed = checkedNow(question.message, guards, reportFinding);
-  if (passed === question.message) return question;
-  if (passed === undefined) {
-    question.answer(refusalMember(guards.guard));
-    return undefined;
-  }
-  const shown: Question = {
-    message: passed,
-    method: question.method,
-    answer: (outcome, wire) => question.answer(outcome, wire),
-    withdrawn: undefined,
-  };
-  question.withdrawn = (reason) => shown.withdrawn?.(reason);
-  return shown;
-}
-
-function refusalMember(guard: ResultGuard | undefined): string {
-  return `"error":${JSON.stringify({ code: INTERNAL_ERROR, message: guard?.refusal ?? "" })}`;
-}
-
-function report(
-  findings: readonly { readonly rule: string; readonly action: string }[],
-  reportFinding: ShadowReporter,
-): void {
-  for (const { rule, action } of findings)
-    reportFinding(`a result guard would ${action} what matches \`${rule}\``, `resultGuard: ${rule}`);
 }
 
 export interface TimedCall {

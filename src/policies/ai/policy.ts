@@ -4,12 +4,9 @@
  * implements the dialects, applies them.
  */
 import { z } from "zod";
-import { urlLabel } from "../../base/url-label.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
-import { duration, exactlyOneOf, headerName, headerValue, serverUrl } from "../../core/schema.ts";
-import { compileServiceGuard, guardServices } from "../../llm/guard-config.ts";
-import { createGuardWebhook } from "../../llm/guards/guard-webhook.ts";
+import { compileExternalGuard, guardSchema, reportGuardFailures } from "../../llm/guard-config.ts";
 import { hasGuards, noteUnreadRules } from "../../llm/guards/prompt-rules.ts";
 import { compileTextGuard } from "../../llm/guards/text-guard.ts";
 import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
@@ -20,71 +17,22 @@ const message = z.strictObject({
   content: z.string().min(1).describe("The text."),
 });
 
-const rule = exactlyOneOf(
-  z.strictObject({
-    builtin: z.enum(["ssn", "creditCard", "phoneNumber", "email", "caSin"]).optional().describe("A built-in pattern."),
-    pattern: z.string().min(1).max(4096).optional().describe("A regular expression in RE2 syntax."),
-  }),
-  ["builtin", "pattern"],
-);
-
 const DEFAULT_CACHED_MINIMUM = 1_024;
 
-const DEFAULT_WEBHOOK_TIMEOUT_MS = 2_000;
-
-const guard = exactlyOneOf(
-  z.strictObject({
-    mode: z
-      .enum(["enforce", "shadow"])
-      .optional()
-      .describe(
-        "`shadow`: records what the guard would mask or reject (`gwctl shadow report`), but changes nothing. Default: enforce.",
-      ),
-    regex: z
-      .strictObject({
-        action: z
-          .enum(["mask", "reject"])
-          .default("mask")
-          .describe("Mask matches, or reject the whole message. Default: mask."),
-        rules: z.array(rule).min(1).describe("The patterns."),
-      })
-      .optional()
-      .describe("Regular expressions, matched in linear time."),
-    webhook: z
-      .strictObject({
-        url: serverUrl().describe("Receives the text as a POST request and responds with pass, mask, or reject."),
-        headers: z
-          .record(headerName(), headerValue().meta({ secret: true }))
-          .default({})
-          .describe("Headers of these requests, for example a token."),
-        timeout: duration().default(DEFAULT_WEBHOOK_TIMEOUT_MS).describe("How long it may take. Default: 2s."),
-        failureMode: z
-          .enum(["closed", "open"])
-          .default("closed")
-          .describe(
-            "What happens if the guard fails or times out: `closed` rejects with 503, `open` lets the text pass. Default: closed.",
-          ),
-      })
-      .optional()
-      .describe("Your own guard, called over HTTP."),
-    ...guardServices,
-    rejection: z
-      .strictObject({
-        status: z.int().min(400).max(599).default(403).describe("The response status. Default: 403."),
-        body: z
-          .string()
-          .min(1)
-          .default("The request was rejected due to inappropriate content")
-          .describe("The response message."),
-      })
-      .optional()
-      .describe("The response for rejected requests."),
-  }),
-  ["regex", "webhook", ...Object.keys(guardServices)],
-).refine(({ mode, regex }) => mode !== "shadow" || regex !== undefined, {
-  path: ["mode"],
-  message: "`shadow` can only be used with `regex`",
-});
+const guard = guardSchema(
+  "message",
+  z
+    .strictObject({
+      status: z.int().min(400).max(599).default(403).describe("The response status. Default: 403."),
+      body: z
+        .string()
+        .min(1)
+        .default("The request was rejected due to inappropriate content")
+        .describe("The response message."),
+    })
+    .optional()
+    .describe("The response for rejected requests."),
+);
 
 const DEFAULT_REJECTION = { status: 403, body: "The request was rejected due to inappropriate content" };
 
@@ -195,22 +143,11 @@ function compileWebhooks(
   configs: readonly GuardConfig[] | undefined,
   env: CompileEnv,
 ): readonly WebhookGuard[] | undefined {
-  const failures = env.metrics.counter("gateway_llm_guard_failures_total", "Webhook guard calls without a verdict.", [
-    "url",
-  ]);
-  const fail = (url: string, failureMode: string, reason: string): void => {
-    failures.labels(url).add();
-    env.logger.for("llm").warn("guard webhook failed", { url, reason, failureMode });
-  };
-  const guards = configs?.flatMap(({ webhook, rejection, mode: _mode, regex: _regex, ...services }) => {
-    if (webhook === undefined) {
-      const own = rejection ?? DEFAULT_REJECTION;
-      return compileServiceGuard(services, { status: own.status, message: own.body }, env, fail) ?? [];
-    }
-    const { url, headers, timeout: timeoutMs, failureMode } = webhook;
+  const failures = env.metrics.counter("gateway_llm_guard_failures_total", "Guard calls without a verdict.", ["url"]);
+  const failed = reportGuardFailures("llm", failures, env);
+  const guards = configs?.flatMap(({ rejection, mode: _mode, regex: _regex, ...external }) => {
     const { status, body } = rejection ?? DEFAULT_REJECTION;
-    const settings = { url, headers, timeoutMs, failureMode, rejection: { status, message: body } };
-    return [createGuardWebhook(settings, env.fetch, (reason) => fail(urlLabel(url), failureMode, reason))];
+    return compileExternalGuard(external, { status, message: body }, env, failed) ?? [];
   });
   return guards?.length === 0 ? undefined : guards;
 }
