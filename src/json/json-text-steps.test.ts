@@ -3,6 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { finish } from "../base/sliced-work.ts";
 import {
+  eachObjectInSteps,
   elements,
   elementsInSteps,
   find,
@@ -57,6 +58,34 @@ test("elements and members in steps equal those found at once, for any JSON, and
   const { value, pauses } = counted(elementsInSteps(long, 0));
   assert.deepEqual(value, elements(long, 0));
   assert.ok(pauses >= long.length / 64 / 1024 - 2);
+});
+
+test("reading objects in one pass finds the same elements and members, for any JSON, and large ones pause", () => {
+  const read = (text: string) => {
+    const found: unknown[] = [];
+    const { value: end, pauses } = counted(
+      eachObjectInSteps(text, 0, (start, end, own) => found.push({ start, end, own: [...own] })),
+    );
+    return { found, end, pauses };
+  };
+  const expected = (text: string) =>
+    elements(text, 0).map((span) => ({
+      ...span,
+      own: members(text, span.start).map(({ key, start, end }) => ({ key, start, end })),
+    }));
+  fc.assert(
+    fc.property(fc.array(fc.json(), { maxLength: 6 }), fc.boolean(), (all, isSpaced) => {
+      const space = isSpaced ? " \n" : "";
+      const list = `[${space}${all.join(`${space},${space}`)}${space}]`;
+      const { found, end } = read(`${list} ,1]`);
+      assert.deepEqual(found, expected(list));
+      assert.equal(end, list.length);
+    }),
+  );
+  const long = `[${`{"name":"a","of":[{}]},`.repeat(20_000)}{"b":"${"x".repeat(70_000)}","c":[${"{},".repeat(60_000)}1]},2]`;
+  const { found, pauses } = read(long);
+  assert.deepEqual(found, expected(long));
+  assert.ok(pauses >= long.length / 64 / 1024 - 3);
 });
 
 function spanOf(span: { readonly start: number; readonly end: number } | undefined) {

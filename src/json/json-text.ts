@@ -196,19 +196,33 @@ export function* memberOf(text: string, object: Span, key: string): Steps<Span |
 }
 
 function* memberInSteps(text: string, at: number, wanted: string): Steps<Span | undefined> {
-  return (yield* membersInSteps(text, at, wanted)).find(({ key }) => key === wanted);
+  return (yield* membersInSteps(text, at, { wanted })).find(({ key }) => key === wanted);
 }
 
-/** Stops after the member `wanted`, if given. */
-export function* membersInSteps(text: string, at: number, wanted?: string): Steps<(Span & { readonly key: string })[]> {
-  const found: (Span & { readonly key: string })[] = [];
+export interface KeyedSpan extends Span {
+  readonly key: string;
+}
+
+export interface MemberReading {
+  /** Reading stops after this member. */
+  readonly wanted?: string;
+  /** Reads a value and returns the offset after it, or returns undefined to skip the value. */
+  readValue?(key: string, start: number): Steps<number | undefined>;
+}
+
+export function* membersInSteps(
+  text: string,
+  at: number,
+  { wanted, readValue }: MemberReading = {},
+): Steps<KeyedSpan[]> {
+  const found: KeyedSpan[] = [];
   if (text.charCodeAt(at) !== OPEN_BRACE) return found;
   let i = skipSpace(text, at + 1);
   while (text.charCodeAt(i) === QUOTE) {
     const keyEnd = stringEnd(text, i);
     const key = keyAt(text, i, keyEnd);
     const start = skipSpace(text, skipSpace(text, keyEnd) + 1);
-    const near = valueEnd(text, start, start + STEP_CHARS);
+    const near = (readValue && (yield* readValue(key, start))) ?? valueEnd(text, start, start + STEP_CHARS);
     const end = near < 0 ? yield* valueEndInSteps(text, start) : near;
     found.push({ key, start, end });
     if (key === wanted) break;
@@ -217,6 +231,51 @@ export function* membersInSteps(text: string, at: number, wanted?: string): Step
     if (found.length % STEP_MEMBERS === 0) yield;
   }
   return found;
+}
+
+/**
+ * Calls `take` for each element of the array at `at`, in one pass over elements and members. `members` is empty if the
+ * element is not an object, and is reused after the call. Returns the offset after the array.
+ */
+export function* eachObjectInSteps(
+  text: string,
+  at: number,
+  take: (start: number, end: number, members: readonly KeyedSpan[]) => void,
+): Steps<number> {
+  const own: KeyedSpan[] = [];
+  let i = skipSpace(text, at + 1);
+  let pauseAt = i + STEP_CHARS;
+  while (i < text.length && text.charCodeAt(i) !== CLOSE_BRACKET) {
+    own.length = 0;
+    const isObject = text.charCodeAt(i) === OPEN_BRACE;
+    const near = isObject ? objectEnd(text, i, own, i + STEP_CHARS) : valueEnd(text, i, i + STEP_CHARS);
+    const end = near < 0 ? yield* valueEndInSteps(text, i) : near;
+    if (end === i) break;
+    take(i, end, near < 0 ? yield* membersInSteps(text, i) : own);
+    i = skipSpace(text, end);
+    if (text.charCodeAt(i) !== COMMA) break;
+    i = skipSpace(text, i + 1);
+    if (i < pauseAt) continue;
+    pauseAt = i + STEP_CHARS;
+    yield;
+  }
+  return i + 1;
+}
+
+/** Adds the members to `into` and returns the offset after the object, or -1 if reading stops at `until`. */
+function objectEnd(text: string, at: number, into: KeyedSpan[], until: number): number {
+  let i = skipSpace(text, at + 1);
+  while (text.charCodeAt(i) === QUOTE) {
+    const keyEnd = stringEnd(text, i);
+    const start = skipSpace(text, skipSpace(text, keyEnd) + 1);
+    const end = valueEnd(text, start, until);
+    if (end < 0 || end > until) return -1;
+    into.push({ key: keyAt(text, i, keyEnd), start, end });
+    i = skipSpace(text, end);
+    if (text.charCodeAt(i) !== COMMA) break;
+    i = skipSpace(text, i + 1);
+  }
+  return i + 1;
 }
 
 function* valueEndInSteps(text: string, at: number): Steps<number> {

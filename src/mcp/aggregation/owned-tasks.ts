@@ -145,7 +145,7 @@ function ownList(call: Call, isOwn: (taskId: string) => boolean): Call {
       if (isPlain && isOwn(JSON.parse(slice(text, id)) as string)) kept.push(slice(text, item));
       yield;
     }
-    return yield* buildListResult(message, "tasks", kept);
+    return yield* buildListResult(message, { member: "tasks", key: "taskId" }, kept);
   });
 }
 

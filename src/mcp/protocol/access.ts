@@ -6,9 +6,11 @@
 import { lookupTable } from "../../base/lookup-table.ts";
 import type { Steps } from "../../base/sliced-work.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
-import { elementsInSteps, findInSteps, memberOf, membersInSteps, slice } from "../../json/json-text.ts";
+import { slice } from "../../json/json-text.ts";
+import { keyAt } from "../../json/syntax.ts";
 import { type Call, type Failure, mapResultInSlices } from "./call.ts";
 import { asResult, type ClientRequest, INVALID_PARAMS, METHOD_NOT_FOUND, type ServerMessage } from "./json-rpc.ts";
+import { type ListMembers, readListContent } from "./list-content.ts";
 import { isRequestMethod } from "./message-rules.ts";
 
 export type NamedKind = "tool" | "prompt" | "resource";
@@ -98,15 +100,15 @@ export function* filterList(
 ): Steps<ServerMessage> {
   const { text } = message;
   const list = LISTS[method];
-  const span = list && message.kind === "result" ? yield* findInSteps(text, 0, "result", list.member) : undefined;
-  if (!list || !span) return message;
+  if (!list || message.kind !== "result") return message;
+  const { members, items = [] } = yield* readListContent(message, list);
+  if (!members.some(({ key }) => key === list.member)) return message;
   const kept: string[] = [];
-  for (const item of yield* elementsInSteps(text, span.start)) {
-    const name = yield* memberOf(text, item, list.key);
-    if (name !== undefined && isKept(String(JSON.parse(slice(text, name))))) kept.push(slice(text, item));
+  for (const item of items) {
+    if (item.nameEnd > 0 && isKept(keyAt(text, item.nameStart, item.nameEnd))) kept.push(slice(text, item));
     yield;
   }
-  return yield* buildListResult(message, list.member, kept);
+  return yield* buildListResult(message, list, kept);
 }
 
 const LIST_SCALARS: ReadonlySet<string> = new Set(["nextCursor", "resultType", "ttlMs", "cacheScope"]);
@@ -117,13 +119,13 @@ const LIST_SCALARS: ReadonlySet<string> = new Set(["nextCursor", "resultType", "
  */
 export function* buildListResult(
   message: ServerMessage,
-  member: string,
+  list: ListMembers,
   items: readonly string[],
 ): Steps<ServerMessage> {
   const { text } = message;
-  const result = yield* findInSteps(text, 0, "result");
-  const parts = [`"${member}":[${items.join(",")}]`];
-  for (const one of result ? yield* membersInSteps(text, result.start) : [])
+  const { members } = yield* readListContent(message, list);
+  const parts = [`"${list.member}":[${items.join(",")}]`];
+  for (const one of members)
     if (LIST_SCALARS.has(one.key) && !"[{".includes(text[one.start] ?? ""))
       parts.push(`"${one.key}":${slice(text, one)}`);
   return asResult(`{${parts.join(",")}}`);

@@ -43,6 +43,10 @@ const REMOVED: ReadonlySet<string> = new Set(["resources/subscribe", "resources/
 
 const NOTIFICATION_PREFIX = "notifications/";
 
+interface Keyed {
+  readonly key: string;
+}
+
 interface Keys {
   readonly exact: ReadonlySet<string>;
   readonly withoutCase: ReadonlyMap<string, string>;
@@ -78,18 +82,18 @@ export function serverKeyProblem(key: string): string | undefined {
   return ambiguousKeyProblem(TOP_KEYS, [key]);
 }
 
-export function listKeyProblem(member: string, keys: readonly string[]): string | undefined {
+export function listKeyProblem(member: string, members: Iterable<Keyed>): string | undefined {
   let known = listKeys.get(member);
   if (known === undefined) {
     known = createKeys(member, ...LIST_KEYS);
     listKeys.set(member, known);
   }
-  return ambiguousKeyProblem(known, keys);
+  return ambiguousMemberProblem(known, members);
 }
 const listKeys = new Map<string, Keys>();
 
-export function itemKeyProblem(keys: Iterable<string>): string | undefined {
-  return ambiguousKeyProblem(ITEM_KEYS, keys);
+export function itemKeyProblem(members: Iterable<Keyed>): string | undefined {
+  return ambiguousMemberProblem(ITEM_KEYS, members);
 }
 
 export function aboutKeyProblem(keys: Iterable<string>): string | undefined {
@@ -178,11 +182,24 @@ function textProblem(where: string, value: unknown): string | undefined {
 
 function ambiguousKeyProblem(known: Keys, keys: Iterable<string>): string | undefined {
   for (const key of keys) {
-    if (known.exact.has(key)) continue;
-    const meant = known.withoutCase.get(foldCase(key));
-    if (meant !== undefined) return `the key ${JSON.stringify(key)} must be written "${meant}"`;
+    const problem = keyProblem(known, key);
+    if (problem !== undefined) return problem;
   }
   return undefined;
+}
+
+function ambiguousMemberProblem(known: Keys, members: Iterable<Keyed>): string | undefined {
+  for (const { key } of members) {
+    const problem = keyProblem(known, key);
+    if (problem !== undefined) return problem;
+  }
+  return undefined;
+}
+
+function keyProblem(known: Keys, key: string): string | undefined {
+  if (known.exact.has(key)) return undefined;
+  const meant = known.withoutCase.get(foldCase(key));
+  return meant && `the key ${JSON.stringify(key)} must be written "${meant}"`;
 }
 
 function createKeys(...keys: readonly string[]): Keys {

@@ -5,8 +5,8 @@
 import type { Clock } from "../../base/clock.ts";
 import { finish, type Steps } from "../../base/sliced-work.ts";
 import type { WireTap } from "../../core/wire.ts";
-import { elementsInSteps, find, findInSteps, memberOf, slice } from "../../json/json-text.ts";
-import type { Span } from "../../json/syntax.ts";
+import { find, slice } from "../../json/json-text.ts";
+import { keyAt, type Span } from "../../json/syntax.ts";
 import { buildListResult, unknownName } from "../protocol/access.ts";
 import {
   type Call,
@@ -32,6 +32,7 @@ import {
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
 import { listProblem } from "../protocol/list-check.ts";
+import { type ListItem, type ListMembers, readListContent } from "../protocol/list-content.ts";
 import { SERVER_INFO } from "../protocol/protocol-version.ts";
 import { copyEnvelope } from "../server-side/modern-envelope.ts";
 import type { ConnectionLoss } from "../server-side/server-connection.ts";
@@ -48,6 +49,7 @@ import { filledRequest, type OfferedTool, type ToolSettings } from "./tool-setti
 const MAX_LIST_PAGES = 50;
 /** A server may change without a notification, so its list is compared again after this time. */
 const COMPARED_MS = 60_000;
+const TOOL_LIST: ListMembers = { member: "tools", key: "name" };
 
 /**
  * With pinned instructions, only these members of the server description and the server information in `_meta` pass.
@@ -271,21 +273,21 @@ export class ToolUpstream implements Upstream, UpstreamListener {
 
   *#shownList(request: ClientRequest, message: ServerMessage): Steps<ServerMessage> {
     const { text } = message;
-    const list = yield* findInSteps(text, 0, "result", "tools");
-    if (!list || (yield* listProblem(request, message, this.target.name))) return message;
+    const { items } = yield* readListContent(message, TOOL_LIST);
+    if (!items || (yield* listProblem(request, message, this.target.name))) return message;
     const kept: string[] = [];
-    yield* this.#eachPassing(text, list, (name, item) => {
+    yield* this.#eachPassing(text, items, (name, item) => {
       const listed = this.#env.settings.listed(text, item, name);
       if (listed !== undefined) kept.push(listed);
     });
-    return yield* buildListResult(message, "tools", kept);
+    return yield* buildListResult(message, TOOL_LIST, kept);
   }
 
-  *#eachPassing(text: string, list: Span, take: (name: string, item: Span) => void): Steps<void> {
-    for (const item of yield* elementsInSteps(text, list.start)) {
-      const name = yield* memberOf(text, item, "name");
-      const own = name && String(JSON.parse(slice(text, name)));
-      if (own !== undefined && this.#passes(own, slice(text, item))) take(own, item);
+  /** The list must be valid. */
+  *#eachPassing(text: string, items: readonly ListItem[], take: (name: string, item: Span) => void): Steps<void> {
+    for (const item of items) {
+      const name = keyAt(text, item.nameStart, item.nameEnd);
+      if (this.#passes(name, slice(text, item))) take(name, item);
       yield;
     }
   }
@@ -350,11 +352,11 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   ): Steps<{ readonly failure?: Failure; readonly next?: string }> {
     const { text } = message;
     const problem = yield* listProblem(request, message, this.target.name);
-    const list = message.kind === "result" ? yield* findInSteps(text, 0, "result", "tools") : undefined;
-    if (problem || !list)
+    const { members, items } = yield* readListContent(message, TOOL_LIST);
+    if (problem || !items)
       return { failure: problem ?? serverFailure(`target "${this.target.name}" does not list its tools`) };
-    yield* this.#eachPassing(text, list, (name) => void names.add(name));
-    const next = yield* findInSteps(text, 0, "result", "nextCursor");
+    yield* this.#eachPassing(text, items, (name) => void names.add(name));
+    const next = members.find(({ key }) => key === "nextCursor");
     const value = next && (JSON.parse(slice(text, next)) as unknown);
     return typeof value === "string" ? { next: value } : {};
   }
