@@ -149,7 +149,7 @@ const SPOKEN_FOR: readonly [pattern: RegExp, by: "fetch" | "pool" | "gRPC" | "na
   [/^host$|hostOverride$|baseUrl$/, "pool"],
   // Parts of the names of a provider's own hosts.
   [/(region|Region|resourceName|azureResourceName|vertexProject|projectId|tenantId)$/, "pool"],
-  [/(pathOverride|pathPrefix|path\.full|path\.prefix|extAuthz\.path)$/, "name"],
+  [/(pathOverride|pathPrefix|path\.full|path\.prefix|extAuthz\.path|formats\[\]\.path)$/, "name"],
   [/(resourceMetadata\.(resource|authorizationServers\[\])|exchange\.resource)$/, "name"],
   [/(urlRewrite|requestRedirect)\.authority$/, "name"],
   [/oidc\.(redirectUri|logoutPath|authorizationEndpoint)$/, "name"],

@@ -17,6 +17,7 @@ import {
 import { parseAddress } from "../../http/backend-address.ts";
 import { pathFault } from "../../http/request-path.ts";
 import { apiKeySchema, authSchema } from "../credentials/credential.ts";
+import { CUSTOM_FORMATS, MODEL_PLACEHOLDER } from "../providers/custom.ts";
 import { PRESETS } from "../providers/openai.ts";
 import { failoverOn } from "./failover-rules.ts";
 import { cooldown } from "./health.ts";
@@ -25,6 +26,17 @@ import { perMinute } from "./quota.ts";
 const model = z.string().min(1).max(256).optional().describe("The model to use. Default: the client's.");
 
 const region = z.string().regex(/^[a-z0-9-]+$/, "expected a region such as us-east-1");
+
+const UNSAFE_PATH = "no server would accept this path: it has a dot segment, a backslash or a bad percent encoding";
+
+/** The query of `pathOverride` may contain any characters, so only the path is checked. */
+function isSafePath(path: string): boolean {
+  return pathFault(path.split("?", 1)[0] ?? "") === undefined;
+}
+
+function withoutPlaceholder(path: string): string {
+  return path.replaceAll(MODEL_PLACEHOLDER, "m");
+}
 
 const PROVIDERS = {
   openAI: z.strictObject({ model }).optional().describe("OpenAI."),
@@ -86,6 +98,56 @@ const PROVIDERS = {
     })
     .optional()
     .describe("Any server with an OpenAI-compatible API."),
+  custom: z
+    .strictObject({
+      model,
+      baseUrl: serverUrl().describe("The base URL of the server, for example https://llm.internal/api."),
+      name: z
+        .string()
+        .min(1)
+        .optional()
+        .describe("The provider's name in logs, metrics, and price catalogs. Default: the host."),
+      keyHeader: z
+        .enum(["authorization", "x-api-key", "api-key", "x-goog-api-key"])
+        .default("authorization")
+        .describe("The header for the key. `authorization` sends it as a bearer token. Default: authorization."),
+      streamUsage: z
+        .boolean()
+        .default(true)
+        .describe("Whether the server supports `stream_options.include_usage` of chat completions. Default: true."),
+      formats: z
+        .array(
+          z.strictObject({
+            type: z
+              .enum(Object.keys(CUSTOM_FORMATS) as (keyof typeof CUSTOM_FORMATS)[])
+              .describe(
+                "The API: `completions` (OpenAI chat completions), `messages` (Anthropic), `responses` or `embeddings` (OpenAI).",
+              ),
+            path: z
+              .string()
+              .regex(/^\/[^?#]*[^/?#]$/, "expected a path without a query and without a slash at its end")
+              .refine((path) => isSafePath(withoutPlaceholder(path)), UNSAFE_PATH)
+              .refine(
+                (path) => !/[{}]/.test(withoutPlaceholder(path)),
+                "`{model}` is the only placeholder that a path can have",
+              )
+              .optional()
+              .describe(
+                "The path below `baseUrl`. `{model}` is replaced by the model. Default: the path of the API, for example `/chat/completions`.",
+              ),
+          }),
+        )
+        .min(1)
+        .refine(
+          (formats) => new Set(formats.map(({ type }) => type)).size === formats.length,
+          "each `type` can occur only once",
+        )
+        .describe(
+          "The APIs of the server. Other conversations are translated to the first of `completions` and `messages` in this list.",
+        ),
+    })
+    .optional()
+    .describe("A server with the APIs and paths that you define."),
   demo: z
     .strictObject({
       model,
@@ -105,13 +167,6 @@ const address = markAddress(
     { what: "a unix socket", isLocal: (text) => /^unix:/i.test(String(text)) },
   ),
 ).optional();
-
-const UNSAFE_PATH = "no server would accept this path: it has a dot segment, a backslash or a bad percent encoding";
-
-/** The query of `pathOverride` may contain any characters, so only the path is checked. */
-function isSafePath(path: string): boolean {
-  return pathFault(path.split("?", 1)[0] ?? "") === undefined;
-}
 
 const overrides = {
   hostOverride: address.describe("Sends the call to this `host:port` instead; plain HTTP unless `backendTLS` is set."),

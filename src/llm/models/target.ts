@@ -13,6 +13,7 @@ import { type AuthConfig, addKey, BEDROCK, type Credential, compileCredential } 
 import { anthropic } from "../providers/anthropic.ts";
 import { azure } from "../providers/azure.ts";
 import { bedrock } from "../providers/bedrock.ts";
+import { customProvider } from "../providers/custom.ts";
 import { createDemoUpstream, demoProvider, type Upstream } from "../providers/demo.ts";
 import { gemini } from "../providers/gemini.ts";
 import { chatVariantFor, openAi, openAiCompatible } from "../providers/openai.ts";
@@ -83,10 +84,10 @@ export function openTarget(options: TargetOptions, env: BackendEnv): Target {
   const region = config.bedrock?.region ?? "us-east-1";
   const credential = compileCredential(options.auth, options.name, region, env);
   if (credential.kind === "aws" && provider.credential !== "aws") throw new Error("`auth.aws` is only for bedrock");
-  if (options.auth?.google && !(config.vertex || config.gemini || config.openAICompatible))
-    throw new Error("`auth.google` is only for vertex, gemini and compatible servers");
-  if (options.auth?.azure && !(config.azure || config.openAICompatible || config.anthropic))
-    throw new Error("`auth.azure` is only for azure, anthropic and compatible servers");
+  if (options.auth?.google && !(config.vertex || config.gemini || config.openAICompatible || config.custom))
+    throw new Error("`auth.google` is only for vertex, gemini, custom and compatible servers");
+  if (options.auth?.azure && !(config.azure || config.openAICompatible || config.anthropic || config.custom))
+    throw new Error("`auth.azure` is only for azure, anthropic, custom and compatible servers");
   const model = options.model ?? Object.values(config).find((settings) => settings !== undefined)?.model;
   const defaultPort = address.protocol === "https" ? 443 : 80;
   const bracketed = address.host.includes(":") ? `[${address.host}]` : address.host;
@@ -133,6 +134,7 @@ function createProvider(config: ProviderConfig): Provider {
   if (config.vertex) return vertex(config.vertex);
   if (config.bedrock) return bedrock(config.bedrock.region);
   if (config.azure) return azure({ ...config.azure, apiVersion: config.azure.apiVersion });
+  if (config.custom) return customProvider(config.custom);
   if (config.openAICompatible) {
     const { baseUrl, name, streamUsage, responses } = config.openAICompatible;
     const known = name ?? new URL(baseUrl).hostname;

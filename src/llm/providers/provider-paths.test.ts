@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { ModelNameError, type Provider } from "../request/provider.ts";
 import { azure } from "./azure.ts";
 import { bedrock } from "./bedrock.ts";
+import { customProvider } from "./custom.ts";
 import { gemini } from "./gemini.ts";
 import { vertex } from "./vertex.ts";
 
@@ -13,6 +14,16 @@ const PROVIDERS: readonly [provider: Provider, before: string, mayHaveSlashes: b
   [vertex({ projectId: "p", region: "us" }), "/v1/projects/p/locations/us/publishers/", false],
   [bedrock("us"), "/model/", true],
   [azure({ resourceName: "r", resourceType: "openAI", apiVersion: "2024-10-21" }), "/openai/deployments/", false],
+  [
+    customProvider({
+      baseUrl: "http://x.test/api",
+      keyHeader: "authorization",
+      streamUsage: true,
+      formats: [{ type: "completions", path: "/models/{model}/chat" }],
+    }),
+    "/api/models/",
+    false,
+  ],
 ];
 
 const PIECES = [
