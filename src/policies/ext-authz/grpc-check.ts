@@ -3,11 +3,12 @@
  * when a client is opened.
  */
 
-import type { Client, MethodDefinition, ServiceError } from "@grpc/grpc-js";
+import type { Client, MethodDefinition } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { checkHeaderCount, mayChange, toHeaderChanges, utf8Text } from "../../core/service-headers.ts";
 import { openGrpcClient } from "../../http/client/grpc-client.ts";
+import { callUnary } from "../../http/client/grpc-unary.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
 import { type CheckRequest, type CheckResponse, type MapEntry, PROTOCOL, SERVICE_NAME } from "./check-protocol.ts";
@@ -30,23 +31,7 @@ export function openCheckClient(host: string, clock: Clock, isConfined = false):
   return {
     async check(request, timeoutMs) {
       const { client, method } = await opening;
-      return new Promise((resolve, reject) => {
-        const timer = clock.after(timeoutMs, () => {
-          reject(new Error(`no response within ${timeoutMs} ms`));
-          call.cancel();
-        });
-        const call = client.makeUnaryRequest(
-          method.path,
-          method.requestSerialize,
-          method.responseDeserialize,
-          request,
-          (error: ServiceError | null, response?: CheckResponse) => {
-            timer.cancel();
-            if (error || !response) reject(error ?? new Error("an empty response"));
-            else resolve(response);
-          },
-        );
-      });
+      return callUnary(client, method, request, { clock, timeoutMs });
     },
     close: () => void opening.then(({ client }) => client.close()).catch(() => undefined),
   };
