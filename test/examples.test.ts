@@ -14,6 +14,9 @@ import { startApp } from "../src/app/app.ts";
 import type { App } from "../src/app/app-options.ts";
 import { systemClock } from "../src/base/clock.ts";
 import { startProcessor } from "./support/ext-proc/service.ts";
+import { rawClient } from "./support/mcp/client.ts";
+import { startToolsServer } from "./support/mcp/tools-server.ts";
+import { PASS, rejected, startPolicyService } from "./support/mcp-guardrails/service.ts";
 import { rawRequest, requestText } from "./support/raw-client.ts";
 import { backendFor } from "./support/scenario.ts";
 import { certificates } from "./support/tls/certificates.ts";
@@ -211,6 +214,24 @@ test("ext-proc: the processor gets bodies, and without it requests are rejected"
   assert.ok(processor.received.some(({ kind, body }) => kind === "requestBody" && body === "ping"));
   await processor.close();
   assert.equal((await fetch(example.url())).status, 503);
+});
+
+test("mcp-guardrails: the service checks calls and lists, and without it both are rejected", async (t) => {
+  const server = await startToolsServer([{ name: "echo", inputSchema: { type: "object" } }]);
+  t.after(() => server.close());
+  const service = await startPolicyService(({ phase }) => (phase === "request" ? PASS : rejected("no")));
+  t.after(() => service.close());
+  const example = await run(t, "mcp-guardrails", { SERVER: server.url, PROCESSOR: service.host });
+  const client = rawClient(`${example.url()}/mcp`);
+  await client.initialize();
+  assert.equal((await client.call("echo")).error.message, "no");
+  assert.equal((await client.request("tools/list")).error.message, "no");
+  assert.deepEqual(
+    service.received.map(({ phase, method }) => `${phase} ${method}`),
+    ["request tools/call", "response tools/call", "response tools/list"],
+  );
+  await service.close();
+  assert.equal((await client.call("echo")).error.code, -32603);
 });
 
 test("forward-proxy: known hosts are reached with the password, and others are not", async (t) => {

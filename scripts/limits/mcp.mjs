@@ -73,6 +73,30 @@ export const MCP_LIMITS = {
       "400 with -32602 or -32600",
     ],
     ["MAX_PARAM_CHARS", "mcp/protocol/message-rules.ts", "a cursor or another text in `params`", "400 with -32602"],
+    [
+      "MAX_PROCESSORS",
+      "policies/mcp-guardrails/policy.ts",
+      "`processors` of `mcpGuardrails`",
+      "the configuration is rejected",
+    ],
+    [
+      "MAX_BODY_BYTES",
+      "policies/mcp-guardrails/processor-client.ts",
+      "parameters or a result for a service of `mcpGuardrails`, or from it",
+      "the service counts as failed",
+    ],
+    [
+      "MAX_HEADER_BYTES",
+      "policies/mcp-guardrails/processor-client.ts",
+      "a message of a service of `mcpGuardrails`, beside parameters or a result",
+      "the service counts as failed",
+    ],
+    [
+      "MAX_REASON_CHARS",
+      "policies/mcp-guardrails/processor-client.ts",
+      "the reason of a service of `mcpGuardrails` for a rejection",
+      "it is cut off",
+    ],
     ["MAX_QUERY_CHARS", "mcp/aggregation/tool-search.ts", "`query` of `find_tools`", "the tool returns an error"],
     [
       "MAX_READ_ARGUMENTS",

@@ -243,7 +243,7 @@ export const REQUEST_LIMITS = {
     [
       "MAX_CHANGED_HEADERS",
       "core/service-headers.ts",
-      "headers that a service of `extAuthz` or `extProc` sets, removes, or adds to a response",
+      "headers that a service of `extAuthz`, `extProc`, or `mcpGuardrails` sets, removes, or adds to a response",
       "the service counts as failed",
     ],
     [
@@ -292,7 +292,7 @@ export const REQUEST_LIMITS = {
     [
       "MAX_RECONNECT_MS",
       "http/client/grpc-client.ts",
-      "the pause between connection attempts of `extAuthz` and `extProc`",
+      "the pause between connection attempts of `extAuthz`, `extProc`, and `mcpGuardrails`",
       "the pause does not grow further",
     ],
     ["MAX_CACHED_VERDICTS", "policies/ext-authz/policy.ts", "verdicts that `extAuthz` remembers", "the oldest go"],

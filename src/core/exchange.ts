@@ -15,6 +15,7 @@ import type { Trace } from "../observe/trace/trace.ts";
 import { CelAttributes } from "./cel-attributes.ts";
 import type { ErrorSource, FailureCode, GatewayError } from "./errors.ts";
 import type { CalledTool } from "./mcp-arguments.ts";
+import type { McpGuardrails } from "./mcp-guardrails.ts";
 import { clientKey } from "./principal.ts";
 import type { Reply } from "./reply.ts";
 import type { McpAccess, McpAttributes, ModelAccess, RequestAttributes } from "./request-attributes.ts";
@@ -200,6 +201,8 @@ class ExchangeShadow {
 class ExchangeMcp {
   /** MCP authorization policies set this field. If it is undefined, everything is allowed. */
   access: McpAccess | undefined = undefined;
+  /** Guardrail policies set this field. If it is undefined, no processor gets the messages. */
+  guardrails: McpGuardrails | undefined = undefined;
   /** True if a rule reads the messages. */
   isJudged = false;
   /**

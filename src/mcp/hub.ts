@@ -6,6 +6,7 @@ import { createIdSource } from "../base/ids.ts";
 import type { Task } from "../base/tasks.ts";
 import type { BackendRun, ResponseReceiver } from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
+import type { McpGuardrails } from "../core/mcp-guardrails.ts";
 import { requestSubject } from "../core/principal.ts";
 import type { WireTap } from "../core/wire.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -174,7 +175,7 @@ export class Hub {
     const params = find(request.text, 0, "params");
     const session = this.sessions.create(this.clientOf(exchange), params ? slice(request.text, params) : "{}");
     const router = this.#routers.legacy(session, request, exchange.request.headers);
-    return session.open(router, request, sink, report, exchange.isWatched ? sink : undefined);
+    return session.open(router, request, sink, report, exchange.isWatched ? sink : undefined, exchange.mcp.guardrails);
   }
 
   openStream(exchange: Exchange, sink: ResponseReceiver): BackendRun {
@@ -188,8 +189,9 @@ export class Hub {
     headers: HeaderList,
     report: CallReport,
     wire: WireTap | undefined,
+    guardrails: McpGuardrails | undefined,
   ): void {
-    session.openOnStream(this.#routers.legacy(session, request, headers), request, report, wire);
+    session.openOnStream(this.#routers.legacy(session, request, headers), request, report, wire, guardrails);
   }
 
   serveModern(request: ClientRequest, exchange: Exchange, sink: ResponseReceiver, report: CallReport): BackendRun {

@@ -156,7 +156,8 @@ function createBackend(
 
   function understand(exchange: Exchange, text: string): undefined | Promise<void> {
     const parsed = readMessages(exchange, text);
-    if (exchange.mcp.access !== undefined || exchange.mcp.isJudged) checkNotifications(parsed);
+    const { access, guardrails, isJudged } = exchange.mcp;
+    if (access !== undefined || guardrails !== undefined || isJudged) checkNotifications(parsed);
     // With tool search, the attributes describe the called tool instead of `call_tool`.
     note(exchange, config.toolMode === "all" ? parsed : unwrapped(parsed));
     const toAction = (): ClientAction => {
@@ -314,7 +315,8 @@ export function runAction(
   const report = new RequestReport(reports, exchange, call, action.kind === "streamMessage");
   // A relayed login challenge must be in the response head, so the head is sent later.
   const primeAfterMs = call instanceof RelayedCall ? KEEP_ALIVE_MS : undefined;
-  const context = { access: exchange.mcp.access, headers: forwarded, report, wire, primeAfterMs };
+  const { access, guardrails } = exchange.mcp;
+  const context = { access, guardrails, headers: forwarded, report, wire, primeAfterMs };
   switch (action.kind) {
     case "initialize":
       return hub.initialize(action.request, exchange, call, report);
@@ -336,7 +338,7 @@ export function runAction(
     case "streamMessage":
       if (action.message.kind !== "request") pass(action.session, action.message, wire);
       else if (action.message.method === "initialize")
-        hub.initializeStream(action.session, action.message, headers, report, wire);
+        hub.initializeStream(action.session, action.message, headers, report, wire, guardrails);
       else action.session.requestOnStream(action.message, context);
       return empty(call, 202);
     case "modern":

@@ -20,6 +20,7 @@ import { extProc } from "./ext-proc/policy.ts";
 import { jwtAuth } from "./jwt-auth/policy.ts";
 import { mcpAuthentication } from "./mcp-authentication/policy.ts";
 import { mcpAuthorization } from "./mcp-authorization/policy.ts";
+import { mcpGuardrails } from "./mcp-guardrails/policy.ts";
 import { oidc } from "./oidc/policy.ts";
 import { rateLimit } from "./rate-limit/policy.ts";
 import { requestHeaderModifier } from "./request-header-modifier/policy.ts";
@@ -47,6 +48,7 @@ export const accessPolicies: readonly PolicyDefinition[] = [
   authorization, // reads the results of the policies above, so `jwt.*` is verified or absent
   extAuthz, // calls the service only for requests that the rules admit
   mcpAuthorization, // decides which MCP items are visible; the backend applies it to each name
+  mcpGuardrails, // collects processors, and copies the headers before the gateway adds credentials; the backend calls them
   budgets, // runs at admission, before a rate limit service, which cannot refund
   rateLimit, // runs at admission, so a request rejected earlier is not charged
 ];

@@ -11,6 +11,7 @@ import { ISSUER, KEYS_FILE, token } from "../support/identity/known-issuer.ts";
 import { startUpstream } from "../support/llm/upstream.ts";
 import { rawClient } from "../support/mcp/client.ts";
 import { startRecordingServer } from "../support/mcp/recording-server.ts";
+import { mutated, rejected, startPolicyService } from "../support/mcp-guardrails/service.ts";
 
 /** One bind with one listener. */
 const bind = (routes: string): string => `
@@ -455,4 +456,33 @@ test("a passed-through token is the one that the policy verified", async (t) => 
   assert.equal(response.status, 200);
   await response.text();
   assert.equal(server.received[0]?.headers.authorization, authorization);
+});
+
+test("MCP guardrails reject requests with status 200, and change lists", async (t) => {
+  const server = await startRecordingServer("legacy");
+  t.after(() => server.close());
+  const service = await startPolicyService(({ phase, body }) =>
+    phase === "request" ? rejected("denied") : mutated({ tools: body.tools.slice(0, 1) }),
+  );
+  t.after(() => service.close());
+  const { gateway } = await serving(
+    t,
+    bind(`
+    - policies:
+        mcpGuardrails:
+          processors:
+          - kind: remote
+            host: ${service.host}
+            methods: { "tools/call": request, "*/list": response }
+            failureMode: failClosed
+      backends:
+      - mcp: { targets: [{ name: one, mcp: { host: "${server.url}" } }] }`),
+  );
+  const client = rawClient(`${gateway.url()}/mcp`);
+  await client.initialize();
+  assert.equal((await client.request("tools/list")).result.tools.length, 1);
+  const call = { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "echo" } };
+  const { status, message } = await client.post(call);
+  assert.deepEqual([status, message.error], [200, { code: -32001, message: "denied" }]);
+  assert.ok(!server.received.some(({ body }) => body.includes("tools/call")));
 });

@@ -131,6 +131,17 @@ const ROWS: Readonly<Record<string, (port: number) => Row>> = {
   }),
   "ext-authz-host": (port) => ({ policy: { traffic: { extAuthz: { host: `127.0.0.1:${port}`, timeout: "30s" } } } }),
   "ext-proc-host": (port) => ({ policy: { traffic: { extProc: { host: `127.0.0.1:${port}`, timeout: "30s" } } } }),
+  "mcp-guardrails-host": (port) => ({
+    policy: {
+      backend: {
+        mcp: {
+          guardrails: { processors: [{ host: `127.0.0.1:${port}`, timeout: "30s", methods: { initialize: "full" } }] },
+        },
+      },
+    },
+    backend: { mcp: { targets: [{ name: "a", mcp: { url: "http://mcp.invalid/mcp" } }] } },
+    body: initialize,
+  }),
   "ext-authz-address": (port) => ({ policy: { traffic: { extAuthz: { host: `127.0.0.1:${port}`, timeout: "30s" } } } }),
   "rate-limit": (port) => ({ policy: { traffic: { rateLimit: globalLimit(`127.0.0.1:${port}`) } } }),
   "rate-limit-address": (port) => ({ policy: { traffic: { rateLimit: globalLimit(`127.0.0.1:${port}`) } } }),

@@ -204,6 +204,12 @@ const IDLE: readonly Idle[] = [
     message: "these rules are for MCP servers, and no MCP backend is reached from here",
   },
   {
+    policy: "mcpGuardrails",
+    backends: ["mcp"],
+    places: () => [[]],
+    message: "these services get MCP messages, and no MCP backend is reached from here",
+  },
+  {
     policy: "backendAuth",
     backends: ["host", "service", "dynamic", "a2a"],
     places: (config) => ((config as { readonly aws?: unknown }).aws === undefined ? [] : [["aws"]]),

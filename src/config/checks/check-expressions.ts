@@ -206,6 +206,7 @@ export const EXPRESSION_PLACES: readonly ExpressionPlace[] = [
   { policy: "retry", at: ["precondition"], moment: "request" },
   { policy: "mcpAuthorization", at: ["rules", "*"], moment: "item" },
   { policy: "mcpAuthorization", at: ["rules", "*", "*"], moment: "item" },
+  { policy: "mcpGuardrails", at: ["processors", "*", "metadata", "*"], moment: "item" },
   {
     policy: "rateLimit",
     at: ["local", "*", "key"],

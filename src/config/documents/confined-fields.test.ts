@@ -135,6 +135,7 @@ const SPOKEN_FOR: readonly [pattern: RegExp, by: "fetch" | "pool" | "gRPC" | "na
   [/extAuthz\.url$/, "fetch"],
   [/extAuthz\.host$/, "gRPC"],
   [/extProc\.host$/, "gRPC"],
+  [/guardrails\.processors\[\]\.host$/, "gRPC"],
   [/rateLimit\.global\.host$/, "gRPC"],
   [/webhook\.url$/, "fetch"],
   [/clientMetadataHosts\[\]$/, "fetch"],

@@ -25,6 +25,7 @@ const FIELDS = lookupTable<readonly string[]>({
   basicAuth: ["traffic", "basicAuthentication"],
   mcpAuthentication: ["backend", "mcp", "authentication"],
   mcpAuthorization: ["backend", "mcp", "authorization"],
+  mcpGuardrails: ["backend", "mcp", "guardrails"],
 });
 
 const TIMEOUTS = z.strictObject({

@@ -5,6 +5,7 @@ import { externalAuthorization } from "./agentgateway-authorization.ts";
 import { withAgentCore, withCloudNames } from "./agentgateway-cloud.ts";
 import { guardsOf } from "./agentgateway-guards.ts";
 import { llmOf } from "./agentgateway-llm.ts";
+import { mcpGuardrailsOf } from "./agentgateway-mcp-guardrails.ts";
 import { crossAppOf, oauthOf } from "./agentgateway-oauth.ts";
 import { processOf } from "./agentgateway-process.ts";
 import { addTunnelRoutes, isConnectBind, isTcpListener, tcpListener, tcpRouteOf } from "./agentgateway-tcp.ts";
@@ -529,6 +530,7 @@ const SAME_NAME: Readonly<Record<string, Convert>> = {
   cors: (value, at, conversion) => withoutUselessCredentials(value, at, conversion),
   directResponse: (value) => withLiteralHeaders(value),
   extAuthz: (value) => externalAuthorization(value),
+  mcpGuardrails: (value, at, conversion) => mcpGuardrailsOf(value, at, conversion),
 };
 
 export function convertPolicies(policies: Values, at: string, conversion: Conversion): Values {

@@ -99,6 +99,11 @@ const PROTECTING: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
   apiKey: someOf({ mode: oneOf("strict"), keys: oneOf([{ key: "k-1234567890" }]) }),
   basicAuth: someOf({ htpasswd: oneOf({ file: "x" }), realm: oneOf("r") }),
   extAuthz: someOf({ host: oneOf("localhost:1"), protocol: oneOf({ http: { path: '"/check"' } }, { grpc: {} }) }),
+  mcpGuardrails: someOf({
+    processors: list(
+      someOf({ kind: oneOf("remote"), host: oneOf("localhost:1"), methods: oneOf({ "tools/call": "full" }) }),
+    ),
+  }),
   localRateLimit: list(someOf({ maxTokens: oneOf(1, 10), tokensPerFill: oneOf(1), fillInterval: oneOf("1s", "7s") })),
   remoteRateLimit: someOf({ host: oneOf("localhost:1"), domain: oneOf("d"), descriptors: oneOf([]) }),
   csrf: someOf({ additionalOrigins: oneOf([]) }),

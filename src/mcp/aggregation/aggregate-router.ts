@@ -3,10 +3,11 @@
  * fail (`failClosed`).
  */
 import type { Clock } from "../../base/clock.ts";
+import type { McpGuardrails } from "../../core/mcp-guardrails.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { Logger } from "../../observe/log/logger.ts";
-import { accessProblem, addressedItem, LISTS, unknownMethod, unknownName } from "../protocol/access.ts";
+import { accessProblem, addressedItem, LISTS, type Named, unknownMethod, unknownName } from "../protocol/access.ts";
 import {
   type Call,
   type CallHandle,
@@ -18,6 +19,7 @@ import {
   runMessageSteps,
   serverFailure,
 } from "../protocol/call.ts";
+import { runGuarded } from "../protocol/guarded-call.ts";
 import {
   asResult,
   asServerMessage,
@@ -88,7 +90,16 @@ export class AggregateRouter implements Router {
     this.#missing.open(this.upstreams, (outcomes) => done(this.#opened(outcomes)), wire);
   }
 
-  run(call: Call, access: McpAccess | undefined): CallHandle {
+  run(call: Call, access: McpAccess | undefined, guardrails: McpGuardrails | undefined): CallHandle {
+    const { method } = call.request;
+    const isRemoved = this.#options.protocol === "modern" && REMOVED_METHODS.has(method);
+    // The processors get the name that the target uses.
+    if (!isRemoved && addressedItem(call.request)) return this.#named(call, access, guardrails);
+    const services = this.upstreams.map(({ target }) => target.name);
+    return runGuarded(call, guardrails, services, (own) => this.#run(own, access));
+  }
+
+  #run(call: Call, access: McpAccess | undefined): CallHandle {
     const { method } = call.request;
     if (this.#options.protocol === "modern") {
       if (method === "server/discover") return this.#discover(call);
@@ -96,7 +107,6 @@ export class AggregateRouter implements Router {
       if (REMOVED_METHODS.has(method)) return this.#fail(call, unknownMethod(method));
     }
     if (Object.hasOwn(LISTS, method)) return this.#missing.waitForAll(() => this.#list(call, access));
-    if (addressedItem(call.request)) return this.#named(call, access);
     if (method === "ping") return this.#answer(call, "{}");
     if (method === "logging/setLevel") return this.#all(call, (about) => about.capabilities.logging !== undefined);
     call.failed({
@@ -185,22 +195,42 @@ export class AggregateRouter implements Router {
     });
   }
 
-  #named(call: Call, access: McpAccess | undefined): CallHandle {
+  #named(call: Call, access: McpAccess | undefined, guardrails: McpGuardrails | undefined): CallHandle {
     const about = addressedItem(call.request) as NonNullable<ReturnType<typeof addressedItem>>;
     const { names } = this;
-    if (!names.isPrefixed) return this.#index.run(call, about, (upstream) => this.#allowed(call, access, upstream));
+    if (!names.isPrefixed) {
+      const mayAsk = (upstream: Upstream): boolean => this.#allowed(call, access, upstream);
+      return this.#index.run(call, about, mayAsk, (upstream, sent) =>
+        runGuarded(sent, guardrails, [upstream.target.name], (own) => {
+          const isChanged = own.request !== sent.request;
+          const problem = isChanged && access && accessProblem(own.request, access, upstream.target.name, about.name);
+          return problem ? this.#fail(own, problem) : upstream.call(own);
+        }),
+      );
+    }
     const inward = names.inward(about.kind, about.name);
     const upstream = inward && this.upstreams.find((one) => one.target.name === inward.target);
     if (!inward || !upstream) return this.#fail(call, unknownName(about.kind, about.name));
     call.routed?.(upstream.target);
     const request = renamedRequest(call.request, inward.name);
-    const problem = access && accessProblem(request, access, inward.target, about.name);
-    if (problem) return this.#fail(call, problem);
-    if (this.#missing.has(upstream)) return this.#missing.wait(upstream, () => this.#named(call, access));
     const renamed = mapResultInSlices({ ...delegate(call), request }, (message) =>
       renamedResult(message, request.method, names, inward.target),
     );
-    return upstream.call(renamed);
+    return runGuarded(renamed, guardrails, [inward.target], (own) =>
+      this.#sendNamed(own, access, inward.target, about),
+    );
+  }
+
+  /** `about` is the item as the client named it. */
+  #sendNamed(call: Call, access: McpAccess | undefined, target: string, about: Named): CallHandle {
+    // A reload may have replaced the upstream while the call waited.
+    const upstream = this.upstreams.find((one) => one.target.name === target);
+    if (!upstream) return this.#fail(call, unknownName(about.kind, about.name));
+    const problem = access && accessProblem(call.request, access, target, about.name);
+    if (problem) return this.#fail(call, problem);
+    if (this.#missing.has(upstream))
+      return this.#missing.wait(upstream, () => this.#sendNamed(call, access, target, about));
+    return upstream.call(call);
   }
 
   #allowed(call: Call, access: McpAccess | undefined, upstream: Upstream): boolean {

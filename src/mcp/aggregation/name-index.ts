@@ -15,6 +15,9 @@ import { requestAll, type TargetResponse, totalChars } from "./merge-responses.t
 
 const MAX_PAGES = 20;
 
+/** Sends the call to the target that was found. */
+export type Send = (upstream: Upstream, call: Call) => CallHandle;
+
 export class NameIndex {
   readonly #present: () => readonly Upstream[];
   readonly #owners = new Map<string, Upstream>();
@@ -33,13 +36,13 @@ export class NameIndex {
     this.#complete.clear();
   }
 
-  run(call: Call, about: Named, mayAsk: (upstream: Upstream) => boolean): CallHandle {
+  run(call: Call, about: Named, mayAsk: (upstream: Upstream) => boolean, send: Send): CallHandle {
     const only = this.#upstreams.length === 1 ? this.#upstreams[0] : undefined;
     if (only && mayAsk(only)) {
       call.routed?.(only.target);
-      return only.call(call);
+      return send(only, call);
     }
-    if (about.kind === "resource") return this.#inTurn(call, about, this.#upstreams.filter(mayAsk));
+    if (about.kind === "resource") return this.#inTurn(call, about, this.#upstreams.filter(mayAsk), send);
     const method = about.kind === "tool" ? "tools/list" : "prompts/list";
     const running: { current: CallHandle } = { current: NO_CALL };
     this.#load(
@@ -52,7 +55,7 @@ export class NameIndex {
         const owner = this.#owners.get(`${method} ${about.name}`);
         if (owner) call.routed?.(owner.target);
         if (!owner) call.failed(unknownName(about.kind, about.name));
-        else if (mayAsk(owner)) running.current = owner.call(call);
+        else if (mayAsk(owner)) running.current = send(owner, call);
         else call.failed(deniedName(about, owner.target.name));
       },
     );
@@ -117,7 +120,7 @@ export class NameIndex {
   }
 
   /** Tries the targets in order until one returns a result. */
-  #inTurn(call: Call, about: Named, upstreams: readonly Upstream[]): CallHandle {
+  #inTurn(call: Call, about: Named, upstreams: readonly Upstream[], send: Send): CallHandle {
     const [first, ...rest] = upstreams;
     if (!first) {
       call.failed(unknownName(about.kind, about.name));
@@ -125,7 +128,7 @@ export class NameIndex {
     }
     const running: { current: CallHandle } = { current: NO_CALL };
     call.routed?.(first.target);
-    running.current = first.call({
+    running.current = send(first, {
       request: call.request,
       headers: call.headers,
       wire: call.wire,
@@ -133,11 +136,12 @@ export class NameIndex {
       asked: (question) => call.asked(question),
       answered: (message) => {
         if (message.kind === "result" || rest.length === 0) call.answered(message);
-        else running.current = this.#inTurn(call, about, rest);
+        else running.current = this.#inTurn(call, about, rest, send);
       },
       failed: (failure) => {
-        if (rest.length === 0) call.failed(failure);
-        else running.current = this.#inTurn(call, about, rest);
+        // A rejected request must not reach another target.
+        if (rest.length === 0 || failure.error === "authorization_denied") call.failed(failure);
+        else running.current = this.#inTurn(call, about, rest, send);
       },
     });
     return { cancel: (reason) => running.current.cancel(reason) };

@@ -3,6 +3,7 @@
  * prefix.
  */
 import type { ResponseReceiver } from "../../core/backend.ts";
+import type { McpGuardrails } from "../../core/mcp-guardrails.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { HeaderList } from "../../http/headers.ts";
@@ -14,9 +15,17 @@ import {
   failureHeaders,
   mapResult,
   NO_CALL,
+  refuseQuestion,
   serverFailure,
 } from "../protocol/call.ts";
-import { type ClientNotification, errorText, type ServerMessage, withId } from "../protocol/json-rpc.ts";
+import { runGuarded } from "../protocol/guarded-call.ts";
+import {
+  type ClientNotification,
+  type ClientRequest,
+  errorText,
+  type ServerMessage,
+  withId,
+} from "../protocol/json-rpc.ts";
 import { checkedList } from "../protocol/list-check.ts";
 import type { ClientTasks } from "../replicas/task-records.ts";
 import { permittedSubscription } from "../server-side/subscription-filter.ts";
@@ -40,7 +49,7 @@ export interface Router {
   readonly upstreams: readonly Upstream[];
   readonly names: Names;
   open(done: (outcome: RouterOutcome) => void, wire?: WireTap): void;
-  run(call: Call, access: McpAccess | undefined): CallHandle;
+  run(call: Call, access: McpAccess | undefined, guardrails: McpGuardrails | undefined): CallHandle;
   notify(message: ClientNotification, wire?: WireTap): void;
   /**
    * Returns a server's notification with the names that clients use, or undefined if the client must not receive it.
@@ -69,9 +78,14 @@ export class SingleRouter implements Router {
     upstream.open((outcome) => done(routerOutcome(upstream, outcome)), wire);
   }
 
-  run(call: Call, access: McpAccess | undefined): CallHandle {
+  run(call: Call, access: McpAccess | undefined, guardrails: McpGuardrails | undefined): CallHandle {
+    const { target } = this.#upstream;
+    call.routed?.(target);
+    return runGuarded(call, guardrails, [target.name], (own) => this.#run(own, access));
+  }
+
+  #run(call: Call, access: McpAccess | undefined): CallHandle {
     const upstream = this.#upstream;
-    call.routed?.(upstream.target);
     // The shared connection rejects tasks, so none need to be recorded.
     if (upstream.target.config.shared === true) return this.#send(call, access, upstream);
     if (call.request.method === "tools/call")
@@ -110,6 +124,33 @@ export class SingleRouter implements Router {
   }
 }
 
+/** Opens the servers for `initialize`, which the processors of `mcpGuardrails` can reject or change the result of. */
+export function openGuarded(
+  router: Router,
+  request: ClientRequest,
+  guardrails: McpGuardrails | undefined,
+  done: (outcome: RouterOutcome) => void,
+  wire: WireTap | undefined,
+): void {
+  let version = "";
+  const call: Call = {
+    request,
+    notified: () => undefined,
+    asked: refuseQuestion,
+    answered: (answer) => done({ ok: true, answer, version }),
+    failed: (failure) => done(serverRefusal(failure)),
+  };
+  const services = router.upstreams.map(({ target }) => target.name);
+  runGuarded(call, guardrails, services, (guarded) => {
+    router.open((outcome) => {
+      if (!outcome.ok) return done(outcome);
+      version = outcome.version;
+      guarded.answered(outcome.answer);
+    }, wire);
+    return NO_CALL;
+  });
+}
+
 export function routerOutcome(upstream: Upstream, outcome: OpenOutcome): RouterOutcome {
   if (outcome.ok) return { ok: true, answer: outcome.answer, version: outcome.about.protocolVersion };
   if (outcome.answer) {
@@ -122,7 +163,7 @@ export function routerOutcome(upstream: Upstream, outcome: OpenOutcome): RouterO
 }
 
 export function serverRefusal(failure: Failure): RouterOutcome {
-  return refusal(failure.message, failure, (id) => errorText(id, failure.code, failure.message));
+  return refusal(failure.message, failure, (id) => errorText(id, failure.code, failure.message, failure.data));
 }
 
 function refusal(reason: string, failure: Failure, text: (id: string) => string): RouterOutcome {

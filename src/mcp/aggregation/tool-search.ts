@@ -2,10 +2,12 @@
  * Implements tool search (`toolMode: search`). Clients see three tools that find, describe, and call the others.
  */
 import type { Steps } from "../../base/sliced-work.ts";
+import type { McpGuardrails } from "../../core/mcp-guardrails.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { elementsInSteps, find, findInSteps, member, slice, withMembers } from "../../json/json-text.ts";
 import { type Call, type CallHandle, NO_CALL, refuseQuestion, runMessageSteps, runSteps } from "../protocol/call.ts";
+import { runGuarded } from "../protocol/guarded-call.ts";
 import {
   asClientRequest,
   asServerMessage,
@@ -59,9 +61,12 @@ export class SearchRouter implements Router {
     this.#inner.open(done, wire);
   }
 
-  run(call: Call, access: McpAccess | undefined): CallHandle {
+  run(call: Call, access: McpAccess | undefined, guardrails: McpGuardrails | undefined): CallHandle {
     const { method, params } = call.request;
-    if (method === "tools/list") return this.#answer(call, `{"tools":${SEARCH_TOOLS_JSON}}`);
+    if (method === "tools/list") {
+      const services = this.upstreams.map(({ target }) => target.name);
+      return runGuarded(call, guardrails, services, (own) => this.#answer(own, `{"tools":${SEARCH_TOOLS_JSON}}`));
+    }
     if (method === "tools/call") {
       const args = (params.arguments ?? {}) as Readonly<Record<string, unknown>>;
       if (params.name === FIND_TOOLS && typeof args.query === "string" && args.query.length > MAX_QUERY_CHARS)
@@ -70,17 +75,17 @@ export class SearchRouter implements Router {
           `\`query\` is longer than ${MAX_QUERY_CHARS} characters: say in a few words what you want to do`,
           true,
         );
-      if (params.name === FIND_TOOLS) return this.#listed(call, access, (found) => foundText(found, args));
+      if (params.name === FIND_TOOLS) return this.#listed(call, access, guardrails, (found) => foundText(found, args));
       if (params.name === DESCRIBE_TOOL && isName(args.name)) {
         const { name } = args;
-        return this.#listed(call, access, (found) => describedText(found, name));
+        return this.#listed(call, access, guardrails, (found) => describedText(found, name));
       }
       if (params.name === DESCRIBE_TOOL)
         return this.#respond(call, "`name` must be the name of a tool that find_tools named", true);
       if (params.name === CALL_TOOL)
         return this.#respond(call, "`name` must be the name of a tool that find_tools named", true);
     }
-    return this.#inner.run(call, access);
+    return this.#inner.run(call, access, guardrails);
   }
 
   notify(message: ClientNotification, wire?: WireTap): void {
@@ -100,6 +105,7 @@ export class SearchRouter implements Router {
   #listed(
     call: Call,
     access: McpAccess | undefined,
+    guardrails: McpGuardrails | undefined,
     toText: (found: FoundTools) => Steps<{ text: string; isError: boolean }>,
   ): CallHandle {
     const running: { current: CallHandle; isCancelled: boolean } = { current: NO_CALL, isCancelled: false };
@@ -141,6 +147,7 @@ export class SearchRouter implements Router {
           },
         },
         access,
+        guardrails,
       );
     };
     readPage(undefined, 1);

@@ -325,6 +325,7 @@ export function runSessionless(
   });
   group.count(1);
   sessions.startHeartbeat(call);
-  call.running = group.run(isStateless ? statelessCall(call, sent) : call, exchange.mcp.access);
+  const { access, guardrails } = exchange.mcp;
+  call.running = group.run(isStateless ? statelessCall(call, sent) : call, access, guardrails);
   return call;
 }

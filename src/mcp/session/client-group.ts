@@ -5,6 +5,7 @@
 
 import { createHash } from "node:crypto";
 import type { Exchange } from "../../core/exchange.ts";
+import type { McpGuardrails } from "../../core/mcp-guardrails.ts";
 import { shownPrincipal } from "../../core/principal.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
 import type { Router } from "../aggregation/router.ts";
@@ -22,6 +23,7 @@ const REMOVED = "its servers were removed from the configuration";
 interface Waiting {
   readonly call: Call;
   readonly access: McpAccess | undefined;
+  readonly guardrails: McpGuardrails | undefined;
   running: CallHandle | undefined;
   isCancelled: boolean;
 }
@@ -63,7 +65,7 @@ export class ClientGroup implements UpstreamListener, UpstreamHolder {
       if (outcome.ok) {
         this.#state = "open";
         opened();
-        for (const one of waiting) if (!one.isCancelled) one.running = router.run(one.call, one.access);
+        for (const one of waiting) if (!one.isCancelled) one.running = router.run(one.call, one.access, one.guardrails);
         return;
       }
       this.end(outcome.reason);
@@ -72,14 +74,14 @@ export class ClientGroup implements UpstreamListener, UpstreamHolder {
     });
   }
 
-  run(call: Call, access: McpAccess | undefined): CallHandle {
+  run(call: Call, access: McpAccess | undefined, guardrails: McpGuardrails | undefined): CallHandle {
     this.lastUsedMs = this.#env.nowMs();
-    if (this.#state === "open" && this.#router) return this.#router.run(call, access);
+    if (this.#state === "open" && this.#router) return this.#router.run(call, access, guardrails);
     if (this.#state === "ended") {
       call.failed(serverFailure("the server was stopped", "overloaded"));
       return NO_CALL;
     }
-    const waiting: Waiting = { call, access, running: undefined, isCancelled: false };
+    const waiting: Waiting = { call, access, guardrails, running: undefined, isCancelled: false };
     this.#waiting.push(waiting);
     return {
       cancel: (reason) => {

@@ -4,6 +4,7 @@
 
 import type { Linked } from "../../base/linked-list.ts";
 import type { CelAttributes } from "../../core/cel-attributes.ts";
+import type { McpGuardrails } from "../../core/mcp-guardrails.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
@@ -41,6 +42,7 @@ export interface CallContext {
   /** The delay before the head of a slow response is sent. */
   readonly primeAfterMs?: number | undefined;
   readonly access: McpAccess | undefined;
+  readonly guardrails: McpGuardrails | undefined;
   readonly headers: HeaderList | undefined;
   readonly report: CallReport;
   readonly wire: WireTap | undefined;

@@ -5,12 +5,12 @@
 import { LinkedList } from "../../base/linked-list.ts";
 import type { MemoryAccount } from "../../base/memory-budget.ts";
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
+import type { McpGuardrails } from "../../core/mcp-guardrails.ts";
 import { shownPrincipal } from "../../core/principal.ts";
-import type { McpAccess } from "../../core/request-attributes.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { find, slice } from "../../json/json-text.ts";
 import type { Names } from "../aggregation/names.ts";
-import type { Router, RouterOutcome, TargetChange } from "../aggregation/router.ts";
+import { openGuarded, type Router, type RouterOutcome, type TargetChange } from "../aggregation/router.ts";
 import { type Failure, type Question, refuseQuestion } from "../protocol/call.ts";
 import {
   asServerMessage,
@@ -152,6 +152,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     sink: ResponseReceiver,
     report: CallReport,
     wire: WireTap | undefined,
+    guardrails: McpGuardrails | undefined,
   ): BackendRun {
     this.#clientInfo = clientInfoIn(request);
     // The head is sent with the outcome, or after `KEEP_ALIVE_MS`.
@@ -166,7 +167,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
         outcome.refuse(sink, request.id);
       }
     };
-    this.#startServers(router, done, wire, true);
+    this.#startServers(router, done, true, (opened) => openGuarded(router, request, guardrails, opened, wire));
     return {
       abort: () => {
         stream.abort();
@@ -179,20 +180,27 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     };
   }
 
-  openOnStream(router: Router, request: ClientRequest, report: CallReport, wire: WireTap | undefined): void {
+  openOnStream(
+    router: Router,
+    request: ClientRequest,
+    report: CallReport,
+    wire: WireTap | undefined,
+    guardrails: McpGuardrails | undefined,
+  ): void {
     this.#clientInfo = clientInfoIn(request);
     const done = (outcome: RouterOutcome): void => {
       report.ended(request, undefined, outcome.ok ? SUCCEEDED : failureOutcome(outcome.failure));
       this.general.event(outcome.ok ? withId(outcome.answer, request.id) : outcome.text(request.id));
     };
-    this.#startServers(router, done, wire, true);
+    this.#startServers(router, done, true, (opened) => openGuarded(router, request, guardrails, opened, wire));
   }
 
   /** Repeats the handshake of a session from its record. Resolves with undefined on success. */
   resume(router: Router, request: ClientRequest): Promise<Failure | undefined> {
     this.#clientInfo = clientInfoIn(request);
     return new Promise((resolve) => {
-      this.#startServers(router, (outcome) => resolve(outcome.ok ? undefined : outcome.failure), undefined, false);
+      const done = (outcome: RouterOutcome): void => resolve(outcome.ok ? undefined : outcome.failure);
+      this.#startServers(router, done, false, (opened) => router.open(opened));
     });
   }
 
@@ -212,7 +220,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   /** Runs a request of the HTTP+SSE transport, which sends the response on its only event stream. */
   requestOnStream(request: ClientRequest, context: CallContext): void {
     this.#used();
-    this.#start(new SessionCall(request, this, this.general, ENDLESS, context), context.access);
+    this.#start(new SessionCall(request, this, this.general, ENDLESS, context), context);
   }
 
   request(requests: readonly ClientRequest[], sink: ResponseReceiver, context: CallContext): BackendRun {
@@ -220,7 +228,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     const stream = this.createStream(context.primeAfterMs, requests.length === 1 ? requests[0]?.id : undefined);
     stream.attach(sink);
     const group = { left: requests.length };
-    for (const request of requests) this.#start(new SessionCall(request, this, stream, group, context), context.access);
+    for (const request of requests) this.#start(new SessionCall(request, this, stream, group, context), context);
     return stream;
   }
 
@@ -409,8 +417,8 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   #startServers(
     router: Router,
     done: (outcome: RouterOutcome) => void,
-    wire: WireTap | undefined,
     isForGood: boolean,
+    open: (opened: (outcome: RouterOutcome) => void) => void,
   ): void {
     const opened = (outcome: RouterOutcome): void => {
       if (this.#state !== "opening") return;
@@ -426,18 +434,18 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
       else this.#host.sessionOpened(this);
     };
     this.#router = router;
-    router.open((outcome) => {
+    open((outcome) => {
       if (outcome.ok && this.#isResumed) void this.#restoreSettings().then(() => opened(outcome));
       else opened(outcome);
-    }, wire);
+    });
   }
 
-  #start(call: SessionCall, access: McpAccess | undefined): void {
+  #start(call: SessionCall, { access, guardrails }: CallContext): void {
     this.#calls.add(call);
     // The client may have sent `notifications/initialized` to another replica.
     if (this.peers.isShared && call.request.method !== "ping") this.#initializeServers();
     this.#isParked = false;
-    if (this.#router) call.running = this.#router.run(this.peers.replicateSetting(call), access);
+    if (this.#router) call.running = this.#router.run(this.peers.replicateSetting(call), access, guardrails);
     else
       call.failed({ code: INVALID_REQUEST, status: 400, message: "Invalid Request: the session is not initialized" });
   }
@@ -471,6 +479,8 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
       const done = (): void => resolve();
       this.#router.run(
         { request, notified: () => undefined, asked: refuseQuestion, answered: done, failed: done },
+        // The request was checked when the client sent it.
+        undefined,
         undefined,
       );
     });

@@ -60,12 +60,13 @@ export async function onStage(
   layout: Layout,
   run: (stage: Stage) => Promise<void>,
   rules: unknown[] = RULES,
+  policies: object = { mcpAuthorization: { rules } },
 ): Promise<void> {
   const servers = await Promise.all(layout.eras.map((era) => startRecordingServer(era)));
   const targets = servers.map(({ url }, i) => ({ name: `t${i}`, mcp: { url } }));
   const settings = layout.prefixMode === undefined ? {} : { prefixMode: layout.prefixMode };
-  const policies = rules.length === 0 ? {} : { policies: { mcpAuthorization: { rules } } };
-  const gateway = await startGateway(mcpConfig(targets, settings, policies));
+  const route = rules.length === 0 ? {} : { policies };
+  const gateway = await startGateway(mcpConfig(targets, settings, route));
   try {
     const url = `${gateway.url()}/mcp`;
     const client = rawClient(url);

@@ -1,0 +1,103 @@
+/**
+ * Implements a client for services that inspect MCP messages over agentgateway's gRPC protocol.
+ */
+import type { MethodDefinition } from "@grpc/grpc-js";
+import type { Clock } from "../../base/clock.ts";
+import { checkHeaderCount, type HeaderChange, headerChange, mayChange } from "../../core/service-headers.ts";
+import { openGrpcClient } from "../../http/client/grpc-client.ts";
+import { callUnary } from "../../http/client/grpc-unary.ts";
+import { PROTOCOL, SERVICE_NAME, type WireRequest, type WireResponse, type WireResult } from "./protocol.ts";
+
+/** Limits parameters and results, in both directions. */
+export const MAX_BODY_BYTES = 32 * 1024 * 1024;
+/** Leaves room for headers and an error beside a body. */
+const MAX_HEADER_BYTES = 256 * 1024;
+const MAX_REASON_CHARS = 1_000;
+
+export interface GuardrailClient {
+  /** The functions reject if the service does not send a response within the timeout. */
+  checkRequest(request: WireRequest, timeoutMs: number): Promise<WireResult>;
+  checkResponse(response: WireResponse, timeoutMs: number): Promise<WireResult>;
+  close(): void;
+}
+
+/** With `isConfined`, the address comes from a cluster resource and must not be a local address. */
+export function openGuardrailClient(host: string, clock: Clock, isConfined: boolean): GuardrailClient {
+  const opening = openGrpcClient(host, PROTOCOL, SERVICE_NAME, {
+    isConfined,
+    maxResponseBytes: MAX_BODY_BYTES + MAX_HEADER_BYTES,
+  });
+  // Each call reports the failure. Without a call, the unhandled rejection would be logged as a defect.
+  opening.catch(() => undefined);
+  return {
+    async checkRequest(request, timeoutMs) {
+      const { client, service } = await opening;
+      const method = service.CheckRequest as MethodDefinition<WireRequest, WireResult>;
+      return callUnary(client, method, request, { clock, timeoutMs });
+    },
+    async checkResponse(response, timeoutMs) {
+      const { client, service } = await opening;
+      const method = service.CheckResponse as MethodDefinition<WireResponse, WireResult>;
+      return callUnary(client, method, response, { clock, timeoutMs });
+    },
+    close: () => void opening.then(({ client }) => client.close()).catch(() => undefined),
+  };
+}
+
+/** For dry runs, which open no connections. */
+export const NO_CLIENT: GuardrailClient = {
+  checkRequest: () => Promise.reject(new Error("a dry run does not call the processor")),
+  checkResponse: () => Promise.reject(new Error("a dry run does not call the processor")),
+  close: () => undefined,
+};
+
+export type Decision =
+  | { readonly kind: "rejected"; readonly code: number; readonly message: string; readonly data: unknown }
+  | {
+      readonly kind: "passed" | "changed";
+      /** The new parameters or result as JSON. */
+      readonly body: string | undefined;
+      readonly set: readonly HeaderChange[];
+      readonly remove: readonly string[];
+    };
+
+/** The JSON-RPC codes by the code of the service's error: unknown, permission denied, resource exhausted, invalid. */
+const CODES: readonly number[] = [-32603, -32001, -32003, -32600];
+
+/** Throws if the result has no decision, or a change that the gateway cannot apply. */
+export function parseResult({ pass, mutated, error, headerMutation }: WireResult): Decision {
+  if (error)
+    return {
+      kind: "rejected",
+      code: CODES[error.code] ?? -32603,
+      message: error.reason.slice(0, MAX_REASON_CHARS) || "rejected by an MCP guardrail",
+      data: parsedJson(error.mcpError),
+    };
+  if (!pass && !mutated) throw new Error("a result without a decision");
+  const { set = [], remove = [] } = headerMutation ?? {};
+  checkHeaderCount([...set, ...remove]);
+  return {
+    kind: mutated ? "changed" : "passed",
+    body: mutated && objectText(mutated),
+    set: set.flatMap(({ key, value }) => headerChange(key, Buffer.from(value).toString("latin1"), "replace") ?? []),
+    remove: remove.map((name) => name.toLowerCase()).filter(mayChange),
+  };
+}
+
+function objectText(bytes: Uint8Array): string {
+  const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  const value = JSON.parse(text) as unknown;
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    throw new Error("a change that is not a JSON object");
+  return text;
+}
+
+/** Returns undefined for invalid JSON, because the rejection itself must not be lost. */
+function parsedJson(bytes: Uint8Array | undefined): unknown {
+  if (bytes === undefined) return undefined;
+  try {
+    return JSON.parse(Buffer.from(bytes).toString("utf8"));
+  } catch {
+    return undefined;
+  }
+}
