@@ -2,9 +2,8 @@
  * Defines the database interface of the history, which SQLite and PostgreSQL implement. Statements use features of
  * both: `$1` parameters, `ON CONFLICT`, and `RETURNING`.
  */
-import type { RowValue } from "./history-row.ts";
-import type { RowBatch } from "./row-batch.ts";
-import type { RowGroups } from "./row-groups.ts";
+import type { HistoryRow, RowValue } from "./history-row.ts";
+import type { GroupedRows } from "./row-groups.ts";
 
 export type ResultRow = Readonly<Record<string, unknown>>;
 
@@ -12,15 +11,29 @@ export interface Sql {
   all(statement: string, parameters?: readonly RowValue[]): Promise<ResultRow[]>;
 }
 
-/** Selects the rows of requests by subject or by time. */
-export type RowSelection = { readonly subject: string } | { readonly beforeMs: number };
-
-/** Changes the rows of requests in a transaction. */
+/** Runs in a transaction. */
 export interface RowSql extends Sql {
   /** Inserts the rows that are not stored yet, and resolves with their indexes in the batch. */
-  insertRows(batch: RowBatch, groups: RowGroups): Promise<readonly number[]>;
-  /** Deletes up to `limit` rows, and resolves with their number. */
-  deleteRows(selection: RowSelection, limit: number): Promise<number>;
+  insertRows(rows: GroupedRows): Promise<readonly number[]>;
+}
+
+/** Reads and deletes the rows of requests. Deletions use small transactions, so that writes are not delayed for long. */
+export interface RowStore {
+  /** Resolves with the newest rows before the time, newest first. */
+  before(beforeMs: number, limit: number): Promise<HistoryRow[]>;
+  /** Resolves with the newest rows that have the request ID, newest first. */
+  withRequestId(id: string, limit: number): Promise<HistoryRow[]>;
+  stored(): Promise<StoredRows>;
+  /** Resolves with the number of deleted rows. */
+  deleteSubject(subject: string): Promise<number>;
+  /** Deletes some expired rows. Resolves with false if nothing was left to do. */
+  expire(beforeMs: number): Promise<boolean>;
+}
+
+export interface StoredRows {
+  readonly rows: number;
+  readonly firstMs: number | undefined;
+  readonly lastMs: number | undefined;
 }
 
 export interface HistoryEngine {
@@ -29,10 +42,7 @@ export interface HistoryEngine {
   readonly reader: Sql;
   /** Runs the work in one transaction, and rolls it back if the work rejects. Transactions run one at a time. */
   transaction<Result>(work: (sql: RowSql) => Promise<Result>): Promise<Result>;
-  /** The table with one row per request, whose columns include `time` and `id`. */
-  readonly rowTable: string;
-  /** A condition that selects rows of `gateway_requests` with the request ID `$1`. */
-  readonly requestIdCondition: string;
+  readonly rows: RowStore;
   /** Frees disk space after rows were deleted, unless the database does so by itself. */
   reclaim(): Promise<void>;
   close(): Promise<void>;

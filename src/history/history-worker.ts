@@ -16,12 +16,14 @@ import type {
   ToHistoryThread,
 } from "./messages.ts";
 import { migrate } from "./migrations.ts";
-import { deleteSubject, readSpending, requestsBefore, requestsWithId } from "./request-query.ts";
+import { deleteSubject, readSpending } from "./request-query.ts";
 import { Spool } from "./spool.ts";
 import { readUsage } from "./usage-query.ts";
 import { HistoryWriter, type WriterOptions } from "./writer.ts";
 
 const STATE_EVERY_MS = 1_000;
+/** Clients can choose request IDs, so an ID can occur many times. */
+const ROWS_OF_ONE_ID = 20;
 
 if (parentPort !== null) run(workerData as HistoryThreadData, (message) => parentPort?.postMessage(message));
 
@@ -104,15 +106,12 @@ async function answerQuestion(
     case "usage":
       return readUsage(engine.reader, question.query);
     case "before":
-      return requestsBefore(engine.reader, question.beforeMs, question.limit);
+      return engine.rows.before(question.beforeMs, question.limit);
     case "id":
-      return requestsWithId(engine, question.id);
+      return engine.rows.withRequestId(question.id, ROWS_OF_ONE_ID);
     case "stored": {
-      const [found] = await engine.reader.all(
-        `SELECT COUNT(*) AS n, MIN(time) AS first, MAX(time) AS last FROM ${engine.rowTable}`,
-      );
-      const at = (ms: unknown): string | null => (ms === null || ms === undefined ? null : timeText(Number(ms)));
-      return { rows: Number(found?.n ?? 0), oldest: at(found?.first), newest: at(found?.last) };
+      const { rows, firstMs, lastMs } = await engine.rows.stored();
+      return { rows, oldest: timeText(firstMs), newest: timeText(lastMs) };
     }
     case "spending":
       return readSpending(engine.reader);
@@ -121,6 +120,6 @@ async function answerQuestion(
   }
 }
 
-function timeText(ms: number): string {
-  return new Date(ms).toISOString();
+function timeText(ms: number | undefined): string | null {
+  return ms === undefined ? null : new Date(ms).toISOString();
 }

@@ -6,7 +6,7 @@ import { type HistoryEngine, NewerSchema, type RowSql, type Sql } from "./engine
 import { COLUMNS, type RowValues } from "./history-row.ts";
 import { batchOf } from "./row-batch.ts";
 import { groupRows } from "./row-groups.ts";
-import { SQLITE_ROW_TABLES } from "./sqlite-rows.ts";
+import { SQLITE_ROW_TABLES, SQLITE_ROW_VIEW } from "./sqlite-rows.ts";
 
 /** Absent dimensions are empty strings, because NULL values would not be unique in a key. */
 export const DIMENSIONS = ["team", "key", "user_name", "route", "model", "provider", "server", "tool"] as const;
@@ -96,30 +96,36 @@ export const MIGRATIONS: Readonly<Record<HistoryEngine["kind"], readonly Migrati
   postgres: COMMON,
   sqlite: [
     ...COMMON,
-    [
-      "ALTER TABLE gateway_requests RENAME TO gateway_requests_2",
-      ...SQLITE_ROW_TABLES,
-      copyRows,
-      "DROP TABLE gateway_requests_2",
-    ],
+    // Version 3 is not needed to migrate from an earlier one.
+    [],
+    [moveRows],
   ],
 };
 
-const COPIED_AT_ONCE = 1_000;
+const MOVED_AT_ONCE = 1_000;
 
-async function copyRows(sql: RowSql): Promise<void> {
+/** Moves the rows of `gateway_requests`, which is a table in version 2 and a view in version 3, to blocks. */
+async function moveRows(sql: RowSql): Promise<void> {
+  for (const table of SQLITE_ROW_TABLES) await sql.all(table);
   let last: readonly [time: number, id: string] = [Number.MIN_SAFE_INTEGER, ""];
   for (;;) {
     const found = await sql.all(
-      `SELECT ${COLUMNS.join(", ")} FROM gateway_requests_2 WHERE (time, id) > ($1, $2) ORDER BY time, id LIMIT ${COPIED_AT_ONCE}`,
+      `SELECT ${COLUMNS.join(", ")} FROM gateway_requests WHERE (time, id) > ($1, $2) ORDER BY time, id LIMIT ${MOVED_AT_ONCE}`,
       last,
     );
     const end = found.at(-1);
-    if (end === undefined) return;
+    if (end === undefined) break;
     const batch = batchOf(found.map((row) => COLUMNS.map((name) => row[name]) as RowValues));
-    await sql.insertRows(batch, groupRows(batch));
+    await sql.insertRows(groupRows(batch));
     last = [Number(end.time), String(end.id)];
   }
+  const [old] = await sql.all("SELECT type FROM sqlite_master WHERE name = 'gateway_requests'");
+  const dropped =
+    old?.type === "view"
+      ? ["VIEW gateway_requests", "TABLE gateway_rows", "TABLE gateway_attributes"]
+      : ["TABLE gateway_requests"];
+  for (const name of dropped) await sql.all(`DROP ${name}`);
+  await sql.all(SQLITE_ROW_VIEW);
 }
 
 /** This PostgreSQL lock serializes the migrations of replicas that start at the same time. */

@@ -3,17 +3,19 @@
  * writer. Every statement has a time limit.
  */
 import pg from "pg";
+import { type HistoryEngine, oneAtATime, type ResultRow, type RowSql, UnstorableRow } from "./engine.ts";
 import {
-  type HistoryEngine,
-  oneAtATime,
-  type ResultRow,
-  type RowSelection,
-  type RowSql,
-  UnstorableRow,
-} from "./engine.ts";
-import { COLUMN_INDEX, type COLUMNS, IS_NUMBER, OWN_COLUMNS, type RowValue, SHARED_COLUMNS } from "./history-row.ts";
-import { batchTexts, type RowBatch, valueAt } from "./row-batch.ts";
-import type { RowGroups } from "./row-groups.ts";
+  COLUMN_INDEX,
+  COLUMNS,
+  type HistoryRow,
+  IS_NUMBER,
+  OWN_COLUMNS,
+  type RowValue,
+  SHARED_COLUMNS,
+} from "./history-row.ts";
+import { ROWS_PER_STEP } from "./request-query.ts";
+import { valueAt } from "./row-batch.ts";
+import type { GroupedRows } from "./row-groups.ts";
 
 const CONNECT_LIMIT_MS = 3_000;
 const WRITE_LIMIT_MS = 5_000;
@@ -47,8 +49,7 @@ export async function openPostgresEngine(url: string, lost: (error: Error) => vo
 
   const sql: RowSql = {
     all: (statement, parameters) => run(writer, statement, parameters),
-    insertRows: (batch, groups) => insertRows(writer, batch, groups),
-    deleteRows: (selection, limit) => deleteRows(writer, selection, limit),
+    insertRows: (batch) => insertRows(writer, batch),
   };
 
   async function transact<Result>(work: (sql: RowSql) => Promise<Result>): Promise<Result> {
@@ -64,12 +65,41 @@ export async function openPostgresEngine(url: string, lost: (error: Error) => vo
     }
   }
 
+  const read = (statement: string, parameters?: readonly RowValue[]): Promise<ResultRow[]> =>
+    inReader(async () => run(await reader(), statement, parameters));
+  const transaction: HistoryEngine["transaction"] = (work) => inWriter(() => transact(work));
+  /** Deletes up to `ROWS_PER_STEP` rows, and resolves with their number. */
+  const deleteSome = (condition: string, value: RowValue): Promise<number> =>
+    transaction(async (sql) => (await sql.all(deleteStatement(condition), [value])).length);
+
   return {
     kind: "postgres",
-    reader: { all: (statement, parameters) => inReader(async () => run(await reader(), statement, parameters)) },
-    rowTable: "gateway_requests",
-    requestIdCondition: "request_id = $1",
-    transaction: (work) => inWriter(() => transact(work)),
+    reader: { all: read },
+    rows: {
+      before: (beforeMs, limit) =>
+        read(`SELECT ${ALL} FROM gateway_requests WHERE time < $1 ORDER BY time DESC, id DESC LIMIT ${limit}`, [
+          beforeMs,
+        ]) as unknown as Promise<HistoryRow[]>,
+      withRequestId: (id, limit) =>
+        read(`SELECT ${ALL} FROM gateway_requests WHERE request_id = $1 ORDER BY time DESC LIMIT ${limit}`, [
+          id,
+        ]) as unknown as Promise<HistoryRow[]>,
+      async stored() {
+        const [found] = await read("SELECT COUNT(*) AS n, MIN(time) AS first, MAX(time) AS last FROM gateway_requests");
+        const { n = 0, first, last } = found as Record<string, number | null>;
+        return { rows: n ?? 0, firstMs: first ?? undefined, lastMs: last ?? undefined };
+      },
+      async deleteSubject(subject) {
+        let deleted = 0;
+        for (;;) {
+          const step = await deleteSome("subject = $1", subject);
+          deleted += step;
+          if (step < ROWS_PER_STEP) return deleted;
+        }
+      },
+      expire: async (beforeMs) => (await deleteSome("time < $1", beforeMs)) >= ROWS_PER_STEP,
+    },
+    transaction,
     // PostgreSQL reclaims space by itself.
     reclaim: async () => undefined,
     async close() {
@@ -108,12 +138,11 @@ JOIN unnest(${["int[]", ...SHARED_COLUMNS.map(arrayType)].map((type, i) => `$${O
 USING (group_index)
 ON CONFLICT (time, id) DO NOTHING RETURNING id`;
 
-async function insertRows(client: pg.Client, batch: RowBatch, groups: RowGroups): Promise<readonly number[]> {
-  const texts = batchTexts(batch);
-  const { firstRows, groupOfRow } = groups;
+async function insertRows(client: pg.Client, batch: GroupedRows): Promise<readonly number[]> {
+  const { firstRows, groupOfRow } = batch;
   const all = Array.from(groupOfRow, (_, row) => row);
   const column = (name: (typeof COLUMNS)[number], rows: readonly number[]): RowValue[] =>
-    rows.map((row) => valueAt(batch, texts, row, COLUMN_INDEX[name]));
+    rows.map((row) => valueAt(batch, row, COLUMN_INDEX[name]));
   const added = await run(client, INSERT_ROWS, [
     [...groupOfRow],
     ...OWN_COLUMNS.map((name) => column(name, all)),
@@ -125,15 +154,10 @@ async function insertRows(client: pg.Client, batch: RowBatch, groups: RowGroups)
   return added.map(({ id }) => byId.get(String(id)) as number);
 }
 
-async function deleteRows(client: pg.Client, selection: RowSelection, limit: number): Promise<number> {
-  const [condition, value] =
-    "subject" in selection ? ["subject = $1", selection.subject] : ["time < $1", selection.beforeMs];
-  const deleted = await run(
-    client,
-    `DELETE FROM gateway_requests WHERE ctid IN (SELECT ctid FROM gateway_requests WHERE ${condition} LIMIT ${limit}) RETURNING 1 AS one`,
-    [value],
-  );
-  return deleted.length;
+const ALL = COLUMNS.join(", ");
+
+function deleteStatement(condition: string): string {
+  return `DELETE FROM gateway_requests WHERE ctid IN (SELECT ctid FROM gateway_requests WHERE ${condition} LIMIT ${ROWS_PER_STEP}) RETURNING 1 AS one`;
 }
 
 async function run(client: pg.Client, statement: string, parameters: readonly unknown[] = []): Promise<ResultRow[]> {

@@ -118,20 +118,24 @@ export function batchOf(rows: readonly RowValues[]): RowBatch {
   return builder.take();
 }
 
-export function batchTexts({ texts }: RowBatch): readonly string[] {
-  return texts.split("\n");
+/** A batch whose texts have been separated. */
+export interface OpenBatch extends Omit<RowBatch, "texts"> {
+  readonly texts: readonly string[];
 }
 
-/** `texts` contains the texts of the batch. */
-export function valueAt({ values }: RowBatch, texts: readonly string[], row: number, column: number): RowValue {
+export function openBatch({ rows, values, texts }: RowBatch): OpenBatch {
+  return { rows, values, texts: texts.split("\n") };
+}
+
+export function valueAt({ values, texts }: OpenBatch, row: number, column: number): RowValue {
   const value = values[row * WIDTH + column] as number;
   if (!IS_NUMBER[column]) return texts[value] as string;
   return Number.isNaN(value) ? null : value;
 }
 
 export function batchRows(batch: RowBatch): RowValues[] {
-  const texts = batchTexts(batch);
-  return Array.from({ length: batch.rows }, (_, row) => COLUMNS.map((_, i) => valueAt(batch, texts, row, i)));
+  const open = openBatch(batch);
+  return Array.from({ length: batch.rows }, (_, row) => COLUMNS.map((_, i) => valueAt(open, row, i)));
 }
 
 /** Newlines separate texts, and PostgreSQL cannot store NUL characters. */

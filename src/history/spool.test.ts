@@ -33,10 +33,10 @@ test("rows are read in order and removed with their file", (t) => {
   spool.append("a\nb");
   spool.append("c");
   const oldest = spool.oldest();
-  assert.equal(oldest?.text, "a\nb\nc\n");
+  assert.deepEqual(oldest?.batches, ["a\nb", "c"]);
   spool.append("d");
   oldest?.remove();
-  assert.equal(spool.oldest()?.text, "d\n");
+  assert.deepEqual(spool.oldest()?.batches, ["d"]);
   spool.oldest()?.remove();
   assert.ok(spool.isEmpty);
   assert.equal(spool.bytes, 0);
@@ -45,12 +45,12 @@ test("rows are read in order and removed with their file", (t) => {
 });
 
 test("the oldest rows are dropped if the files are too large", (t) => {
-  const { spool, dropped } = aSpool(t, { maxBytes: 10 });
+  const { spool, dropped } = aSpool(t, { maxBytes: 12 });
   spool.append("one\ntwo");
-  assert.equal(spool.oldest()?.text, "one\ntwo\n");
+  assert.deepEqual(spool.oldest()?.batches, ["one\ntwo"]);
   spool.append("three");
   assert.equal(dropped(), 2);
-  assert.equal(spool.oldest()?.text, "three\n");
+  assert.deepEqual(spool.oldest()?.batches, ["three"]);
 });
 
 test("the files of another process are taken over when it has exited", (t) => {
@@ -61,7 +61,7 @@ test("the files of another process are taken over when it has exited", (t) => {
   assert.ok(second.spool.isEmpty);
   first.spool.close();
   second.spool.adopt();
-  assert.equal(second.spool.oldest()?.text, "a\n");
+  assert.deepEqual(second.spool.oldest()?.batches, ["a"]);
   second.spool.oldest()?.remove();
   assert.deepEqual(readdirSync(first.folder), []);
 });
@@ -73,8 +73,10 @@ test("a line that was cut off is skipped", (t) => {
   spool.append(JSON.stringify(COLUMNS.map((_, i) => (IS_NUMBER[i] ? null : "a"))));
   const [own = ""] = readdirSync(folder);
   const [file = ""] = readdirSync(join(folder, own)).filter((name) => name.endsWith(".rows"));
-  appendFileSync(join(folder, own, file), '["cut o');
-  assert.deepEqual(parseRows(spool.oldest()?.text ?? ""), []);
+  appendFileSync(join(folder, own, file), '\n["cut o');
+  const batches = spool.oldest()?.batches ?? [];
+  assert.equal(batches.length, 3);
+  assert.deepEqual(batches.flatMap(parseRows), []);
 });
 
 test("a row of an earlier version has no charges", () => {

@@ -1,7 +1,7 @@
 /**
- * Keeps rows in files while the database is unavailable. Each process appends to files in its own folder, which a lock
- * protects. A later process takes over the folders of processes that have exited. A file is deleted after its rows are
- * stored, so a row can be read more than once. If the spool is full, the oldest file is deleted.
+ * Keeps batches of rows in files while the database is unavailable. Each process appends to files in its own folder, which a lock
+ * protects. A later process takes over the folders of processes that have exited. A file is deleted after its batches are
+ * stored, so a batch can be read more than once. If the spool is full, the oldest file is deleted.
  */
 import { randomUUID } from "node:crypto";
 import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, statSync, writeSync } from "node:fs";
@@ -11,6 +11,7 @@ import { type FolderLock, takeFolderLock } from "../store/folder-lock.ts";
 
 const FILE_BYTES = 4 * 1024 * 1024;
 const EXTENSION = ".rows";
+const SEPARATOR = "\n\n";
 
 export interface SpoolOptions {
   readonly folder: string;
@@ -67,9 +68,10 @@ export class Spool {
     }
   }
 
-  /** Throws if the file cannot be written. `text` consists of whole lines without the last line break. */
-  append(text: string): void {
-    const bytes = Buffer.from(`${text}\n`);
+  /** Throws if the file cannot be written. `batch` consists of one line per row. */
+  append(batch: string): void {
+    // The empty line also separates the batch from an earlier one that was cut off.
+    const bytes = Buffer.from(`${SEPARATOR}${batch}`);
     const { fd, file } = this.#openFile();
     let written = 0;
     try {
@@ -81,12 +83,15 @@ export class Spool {
     this.#trim();
   }
 
-  /** Returns the rows of the oldest file. The caller must remove the file after storing them. */
-  oldest(): { readonly text: string; remove(): void } | undefined {
+  /** Returns the batches of the oldest file. The caller must remove the file after storing them. */
+  oldest(): { readonly batches: readonly string[]; remove(): void } | undefined {
     const [file] = this.#files;
     if (file === undefined) return undefined;
     if (this.#current?.file === file) this.#closeFile();
-    return { text: readFileSync(file.path, "utf8"), remove: () => this.#remove(file) };
+    const batches = readFileSync(file.path, "utf8")
+      .split(SEPARATOR)
+      .filter((batch) => batch !== "");
+    return { batches, remove: () => this.#remove(file) };
   }
 
   close(): void {
@@ -117,7 +122,7 @@ export class Spool {
     while (this.bytes > this.#options.maxBytes) {
       const oldest = this.oldest();
       if (oldest === undefined) return;
-      this.#options.dropped(oldest.text.split("\n").length - 1);
+      this.#options.dropped(oldest.batches.reduce((sum, batch) => sum + batch.split("\n").length, 0));
       oldest.remove();
     }
   }

@@ -10,7 +10,7 @@ import type { Clock } from "../base/clock.ts";
 import { takeFolderLock } from "../store/folder-lock.ts";
 import { type HistoryEngine, oneAtATime, type ResultRow, type RowSql } from "./engine.ts";
 import type { RowValue } from "./history-row.ts";
-import { SQLITE_REQUEST_ID, SqliteRows } from "./sqlite-rows.ts";
+import { SqliteRows } from "./sqlite-rows.ts";
 
 const FILE = "history.db";
 /** Limits the cache of prepared statements. */
@@ -67,11 +67,10 @@ function createEngine(database: Database, release: () => void): HistoryEngine {
     return made;
   }
 
-  const rows = new SqliteRows(prepared);
+  const rows = new SqliteRows(prepared, (work) => inOrder(() => transact(async () => work())));
   const sql: RowSql = {
     all: async (statement, parameters = []) => prepared(statement).all(parameters as RowValue[]) as ResultRow[],
-    insertRows: async (batch, groups) => rows.insert(batch, groups),
-    deleteRows: async (selection, limit) => rows.delete(selection, limit),
+    insertRows: async (batch) => rows.insert(batch),
   };
 
   async function transact<Result>(work: (sql: RowSql) => Promise<Result>): Promise<Result> {
@@ -82,7 +81,6 @@ function createEngine(database: Database, release: () => void): HistoryEngine {
       return result;
     } catch (error) {
       if (database.inTransaction) database.exec("ROLLBACK");
-      rows.forget();
       throw error;
     }
   }
@@ -90,8 +88,7 @@ function createEngine(database: Database, release: () => void): HistoryEngine {
   return {
     kind: "sqlite",
     reader: sql,
-    rowTable: "gateway_rows",
-    requestIdCondition: SQLITE_REQUEST_ID,
+    rows,
     transaction: (work) => inOrder(() => transact(work)),
     async reclaim() {
       database.exec(`PRAGMA incremental_vacuum(${RECLAIMED_PAGES})`);

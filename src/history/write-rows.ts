@@ -5,8 +5,8 @@
 import type { HistoryEngine, Sql } from "./engine.ts";
 import { COLUMN_INDEX, COLUMNS, parseCharges, type RowValue, type RowValues } from "./history-row.ts";
 import { DIMENSIONS, SUMS } from "./migrations.ts";
-import { batchOf, batchTexts, type RowBatch } from "./row-batch.ts";
-import { groupRows, hourOf, type RowGroups } from "./row-groups.ts";
+import { batchOf, type RowBatch } from "./row-batch.ts";
+import { type GroupedRows, groupRows, hourOf } from "./row-groups.ts";
 
 const WIDTH = COLUMNS.length;
 /** Both databases limit the parameters of a statement: 32766 in SQLite, 65535 in PostgreSQL. */
@@ -32,12 +32,11 @@ export function writeRows(engine: HistoryEngine, rows: readonly RowValues[]): Pr
 
 /** Resolves with the number of rows that were not stored before. */
 export function writeBatch(engine: HistoryEngine, batch: RowBatch): Promise<number> {
-  const groups = groupRows(batch);
-  const texts = batchTexts(batch);
+  const rows = groupRows(batch);
   return engine.transaction(async (sql) => {
-    const added = await sql.insertRows(batch, groups);
-    await addUsage(sql, batch, texts, sumsByGroup(batch, groups, added));
-    await addSpending(sql, batch, texts, added);
+    const added = await sql.insertRows(rows);
+    await addUsage(sql, rows, sumsByGroup(rows, added));
+    await addSpending(sql, rows, added);
     return added.length;
   });
 }
@@ -48,10 +47,10 @@ interface GroupSums {
   readonly sums: number[];
 }
 
-function sumsByGroup({ values }: RowBatch, groups: RowGroups, rows: readonly number[]): GroupSums[] {
-  const all = groups.firstRows.map((row) => ({ row, sums: SUMS.map(() => 0) }));
+function sumsByGroup({ values, firstRows, groupOfRow }: GroupedRows, rows: readonly number[]): GroupSums[] {
+  const all = firstRows.map((row) => ({ row, sums: SUMS.map(() => 0) }));
   for (const row of rows) {
-    const { sums } = all[groups.groupOfRow[row] as number] as GroupSums;
+    const { sums } = all[groupOfRow[row] as number] as GroupSums;
     sums[0] = (sums[0] as number) + 1;
     for (let i = 0; i < AMOUNT_INDEXES.length; i++)
       sums[FIRST_AMOUNT + i] =
@@ -61,14 +60,14 @@ function sumsByGroup({ values }: RowBatch, groups: RowGroups, rows: readonly num
 }
 
 /** Adds the sums of groups with the same hour and dimensions, and then adds them to the stored usage. */
-async function addUsage(sql: Sql, batch: RowBatch, texts: readonly string[], groups: readonly GroupSums[]) {
+async function addUsage(sql: Sql, { values, texts }: GroupedRows, groups: readonly GroupSums[]) {
   const entries = new Map<string, RowValue[]>();
   for (const { row, sums } of groups) {
     const at = row * WIDTH;
-    const text = (index: number): string => texts[batch.values[at + index] as number] as string;
+    const text = (index: number): string => texts[values[at + index] as number] as string;
     const result = RESULTS.indexOf(text(COLUMN_INDEX.result));
     if (result >= 0) sums[1 + result] = sums[0] as number;
-    const dimensions = [hourOf(batch.values[at + COLUMN_INDEX.time] as number), ...DIMENSION_INDEXES.map(text)];
+    const dimensions = [hourOf(values[at + COLUMN_INDEX.time] as number), ...DIMENSION_INDEXES.map(text)];
     const key = dimensions.join("\n");
     const known = entries.get(key);
     if (known === undefined) entries.set(key, [...dimensions, ...sums]);
@@ -80,13 +79,13 @@ async function addUsage(sql: Sql, batch: RowBatch, texts: readonly string[], gro
   await insert(
     sql,
     INSERT_USAGE,
-    sorted.map(([, values]) => values),
+    sorted.map(([, entry]) => entry),
     USAGE_CONFLICT,
   );
 }
 
 /** Adds the amounts that budgets charged to the sums per account. */
-async function addSpending(sql: Sql, { values }: RowBatch, texts: readonly string[], rows: readonly number[]) {
+async function addSpending(sql: Sql, { values, texts }: GroupedRows, rows: readonly number[]) {
   const sums = new Map<string, [amount: number, time: number]>();
   for (const row of rows) {
     const charges = texts[values[row * WIDTH + COLUMN_INDEX.charges] as number] as string;

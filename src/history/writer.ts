@@ -4,7 +4,7 @@
  */
 import { type Clock, type Timer, wait } from "../base/clock.ts";
 import { type HistoryEngine, NewerSchema, UnstorableRow } from "./engine.ts";
-import { parseRows, type RowValues, rowLines } from "./history-row.ts";
+import { parseRows, rowLines } from "./history-row.ts";
 import { expireSome, type Retention } from "./request-query.ts";
 import { batchOf, batchRows, type RowBatch } from "./row-batch.ts";
 import type { Spool } from "./spool.ts";
@@ -14,7 +14,6 @@ const RECONNECT_MS = 1_000;
 const EXPIRE_EVERY_MS = 60_000;
 /** A batch that is not stored after this time is also spooled, so that it survives a crash. */
 const SLOW_WRITE_MS = 300;
-const ROWS_PER_TRANSACTION = 1_000;
 
 export interface WriterCounts {
   written: number;
@@ -149,10 +148,12 @@ export class HistoryWriter {
     void engine.close().catch(() => undefined);
   }
 
-  async #writeSpooled(engine: HistoryEngine, rows: readonly RowValues[]): Promise<number> {
+  async #writeSpooled(engine: HistoryEngine, batches: readonly string[]): Promise<number> {
     let added = 0;
-    for (let at = 0; at < rows.length; at += ROWS_PER_TRANSACTION)
-      added += await this.#writeStorable(engine, batchOf(rows.slice(at, at + ROWS_PER_TRANSACTION)));
+    for (const batch of batches) {
+      const rows = parseRows(batch);
+      if (rows.length > 0) added += await this.#writeStorable(engine, batchOf(rows));
+    }
     return added;
   }
 
@@ -204,7 +205,7 @@ export class HistoryWriter {
         if (oldest === undefined) return;
         this.#isBusy = true;
         try {
-          counts.written += await this.#writeSpooled(engine, parseRows(oldest.text));
+          counts.written += await this.#writeSpooled(engine, oldest.batches);
           oldest.remove();
         } catch (error) {
           this.#lost(engine, error as Error);

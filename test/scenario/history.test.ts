@@ -196,13 +196,14 @@ routes: [{ name: web, policies: { directResponse: { status: 418, body: no } } }]
     assert.equal((await fetch(`${second.adminUrl}/debug/requests?id=other`)).status, 404);
   });
 
-  test(`${name}: writing a row again changes nothing`, { skip }, async (t) => {
+  test(`${name}: writing a batch again changes nothing`, { skip }, async (t) => {
     const engine = await openedDatabase(t, kind);
     const rows = Array.from({ length: 250 }, (_, i) =>
       aRow({ id: `r${i}`, time: NOW, input_tokens: 2, team: `t${i % 3}` }),
     );
     assert.equal(await writeRows(engine, rows), 250);
-    assert.equal(await writeRows(engine, [...rows.slice(100), aRow({ id: "new", time: NOW })]), 1);
+    assert.equal(await writeRows(engine, rows), 0);
+    assert.equal(await writeRows(engine, [aRow({ id: "new", time: NOW })]), 1);
     const { total } = await readUsage(engine.reader, ALL);
     assert.deepEqual([total.requests, total.inputTokens, total.ok], [251, 500, 251]);
   });
@@ -314,7 +315,7 @@ routes: [{ name: web, policies: { directResponse: { status: 418, body: no } } }]
     await migrate(engine);
     assert.equal(await schemaVersion(engine.reader), MIGRATIONS[engine.kind].length);
     const charges = JSON.stringify([["all/tokens/month/2026-11/-", 12]]);
-    await writeRows(engine, [aRow({ id: "1", time: NOW, charges }), aRow({ id: "2", time: NOW, charges })]);
+    for (const id of ["1", "2"]) await writeRows(engine, [aRow({ id, time: NOW, charges })]);
     assert.deepEqual(await engine.reader.all("SELECT id, team, charges FROM gateway_requests ORDER BY id"), [
       { id: "1", team: "red", charges: "" },
       { id: "2", team: "", charges },
