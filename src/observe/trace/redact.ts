@@ -511,11 +511,7 @@ function credentialCopies(value: string): string[] {
 }
 
 const SECRET_SEPARATORS = /[\s=;,"]+/;
-const SPACE = 0x20;
-const LAST_ASCII = 0x7f;
-const IS_SECRET_SEPARATOR = Array.from({ length: LAST_ASCII + 1 }, (_, code) =>
-  SECRET_SEPARATORS.test(String.fromCharCode(code)),
-);
+const EACH_SEPARATOR = new RegExp(SECRET_SEPARATORS, "g");
 
 function secretsIn(value: string): string[] {
   const space = value.indexOf(" ");
@@ -526,19 +522,18 @@ function secretsIn(value: string): string[] {
 
 /**
  * Returns false if none of `secretsIn` has at most `chars` characters. It is called for every request, so it does not
- * split the value. Values with other characters than ASCII are not examined.
+ * split the value.
  */
 function hasSecretWithin(value: string, chars: number): boolean {
   const space = value.indexOf(" ");
   if ((space < 0 ? value : value.slice(space + 1).trim()).length <= chars) return true;
-  for (let start = 0, at = 0; at <= value.length; at++) {
-    const code = at < value.length ? value.charCodeAt(at) : SPACE;
-    if (code > LAST_ASCII) return true;
-    if (!IS_SECRET_SEPARATOR[code]) continue;
-    if (at - start >= MIN_SCRUBBED_PART_CHARS && at - start <= chars) return true;
-    start = at + 1;
+  for (let start = 0; ; start = EACH_SEPARATOR.lastIndex) {
+    EACH_SEPARATOR.lastIndex = start;
+    const separator = EACH_SEPARATOR.exec(value);
+    const partChars = (separator?.index ?? value.length) - start;
+    if (partChars >= MIN_SCRUBBED_PART_CHARS && partChars <= chars) return true;
+    if (separator === null) return false;
   }
-  return false;
 }
 
 function decodeSafely(text: string): string {
