@@ -66,8 +66,12 @@ const MEMORY = {
   storeBytes: 32 * MIB,
   cacheBytes: 16 * MIB,
 };
+/** Closing sessions, child processes, and other resources takes up to this long. */
+const CLOSE_LIMIT_MS = 8_000;
 /** The drain, the limit for closing resources, and the last connections. */
-const SHUTDOWN_LIMIT_MS = DRAIN_MS + 8_000 + 5_000;
+const SHUTDOWN_LIMIT_MS = DRAIN_MS + CLOSE_LIMIT_MS + 5_000;
+/** The drain ends this long after the last connection, at the latest. */
+const DRAIN_END_MS = 1_000;
 /** A process that has ended is checked after this time. */
 const ENDED_MS = 60_000;
 const MESSAGE_MS = 0.1;
@@ -169,10 +173,20 @@ export class Gateways {
     const stoppedMs = scheduler.nowMs;
     const late = scheduler.after(SHUTDOWN_LIMIT_MS, () => broken("the shutdown ends in time", "it has not"));
     const stopped = this.#processes();
-    await Promise.all(stopped.map((one) => this.#in(one, () => one.app?.stop() ?? Promise.resolve())));
+    await Promise.all(stopped.map((one) => this.#stopOne(one)));
     scheduler.cancel(late);
     note(`stopped after ${(scheduler.nowMs - stoppedMs).toFixed(3)}`);
     await Promise.all(stopped.map((one) => this.#checkEnded(one)));
+  }
+
+  async #stopOne(stopped: GatewayProcess): Promise<void> {
+    const { scheduler, network, broken } = this.#report;
+    const stoppedMs = scheduler.nowMs;
+    await this.#in(stopped, () => stopped.app?.stop() ?? Promise.resolve());
+    const lastMs = Math.max(stoppedMs, network.lastClosedMs(stopped.name));
+    const tookMs = scheduler.nowMs - lastMs;
+    if (tookMs > CLOSE_LIMIT_MS + DRAIN_END_MS)
+      broken("the shutdown does not wait without connections", `${stopped.name} took ${tookMs.toFixed()} ms`);
   }
 
   #processes(): GatewayProcess[] {

@@ -121,6 +121,8 @@ interface Call {
 
 const PATIENCE_MS = 300_000;
 const ANSWER_MS = 60_000;
+/** The gateway closes a connection within this time after it ends the session, also on a slow network. */
+const UNANSWERED_MS = 60_000;
 /** Without faults, responses and cancellations of clients arrive sooner, also through another gateway. */
 const LATE_MS = 5_000;
 export const TOOL = { name: "echo", description: "Returns bytes.", inputSchema: { type: "object" } };
@@ -174,7 +176,7 @@ export class McpServer {
     if (method === "GET") return this.#resume(peer, head.headers.get("last-event-id"));
     if (method === "DELETE") {
       this.#sessions.delete(session ?? "");
-      return this.#send(peer, 200, "");
+      return this.#random.chance(0.1) ? this.#waitForClose(peer) : this.#send(peer, 200, "");
     }
     const message = JSON.parse(body) as Message;
     // A restart loses the sessions of the server.
@@ -190,6 +192,14 @@ export class McpServer {
     if (message.method === "tools/call" && order !== undefined) return this.#call(peer, message, order, session ?? "");
     const error = { code: -32601, message: "Method not found" };
     return this.#send(peer, 200, JSON.stringify({ jsonrpc: "2.0", id: message.id, error }));
+  }
+
+  /** Does not respond to the end of a session. The gateway must not keep the connection. */
+  async #waitForClose(peer: Peer): Promise<false> {
+    peer.limitMs = UNANSWERED_MS;
+    if ((await peer.read()) === "silent" && !peer.side.isBlackhole)
+      this.#report.broken("an unanswered end of a session closes its connection", peer.side.label);
+    return false;
   }
 
   #initialize(peer: Peer, message: Message): Promise<boolean> {

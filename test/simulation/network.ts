@@ -81,6 +81,8 @@ export class Side {
   events: SideEvents = { data: () => undefined, end: () => undefined, failed: () => undefined };
   /** Set by `join`. */
   peer: Side = this;
+  /** The process has accepted this connection. */
+  isAccepted = false;
   readonly #network: Network;
   readonly #random: Seeded;
   readonly #conditions: Conditions;
@@ -313,6 +315,8 @@ export class Network {
   readonly #random: Seeded;
   readonly #listening: ListeningSocket[] = [];
   readonly #open = new Set<Side>();
+  /** When a process last closed a connection that it had accepted. */
+  readonly #closedMs = new Map<string, number>();
   /** By the address that connects. */
   readonly #connections = new Map<string, number>();
   #nextPort = 30_000;
@@ -329,8 +333,16 @@ export class Network {
   }
 
   note(side: Side, event: string, bytes?: number): void {
-    if (event === "close" || event === "abort") this.#open.delete(side);
+    if (event === "close" || event === "abort") {
+      this.#open.delete(side);
+      if (side.isAccepted) this.#closedMs.set(side.process, this.scheduler.nowMs);
+    }
     this.onNote(side, event, bytes);
+  }
+
+  /** When a process closed the last connection that it had accepted. */
+  lastClosedMs(process: string): number {
+    return this.#closedMs.get(process) ?? 0;
   }
 
   /** The sides that a process has open. */
@@ -432,6 +444,7 @@ export class Network {
       return;
     }
     server.process = listener.process;
+    server.isAccepted = true;
     if (this.scheduler.enter(listener.process)) listener.accept(server);
   }
 
