@@ -28,6 +28,8 @@ const { values: flags } = parseArgs({
 });
 /** A fault that is not found within this time counts as not found. */
 const MUTATION_CPU_MS = 15 * 60_000;
+/** Each process runs several copies of the gateway's code, so most of it never gets to the optimizing compiler. */
+const NODE_FLAGS = ["--no-deprecation", "--always-sparkplug"];
 /** A run shows progress more often than this, also on a busy machine. */
 const HANG_MS = 180_000;
 const out = join(root, `build-simulation-${process.pid}`);
@@ -133,6 +135,7 @@ async function findMutations() {
 
 async function replay() {
   await bundle(out);
+  NODE_FLAGS.push("--enable-source-maps");
   await run(out, ["--replay", ...argsOf(firstSeed, allClients())], "inherit");
 }
 
@@ -165,14 +168,10 @@ function replayCommand(seed, [first, end]) {
 }
 
 function run(folder, args, stdout) {
-  const child = spawn(
-    process.execPath,
-    ["--enable-source-maps", "--no-deprecation", join(folder, "main.js"), ...args],
-    {
-      cwd: root,
-      stdio: ["ignore", stdout, "inherit"],
-    },
-  );
+  const child = spawn(process.execPath, [...NODE_FLAGS, join(folder, "main.js"), ...args], {
+    cwd: root,
+    stdio: ["ignore", stdout, "inherit"],
+  });
   let output = "";
   child.stdout?.on("data", (text) => {
     output += text;

@@ -80,7 +80,9 @@ function createHandle(scheduler: Scheduler, local: string, remote: string) {
       return 0;
     },
     onwrite(request: Request, buffers: Buffer[]) {
-      side?.write(Buffer.concat(buffers), (error) => {
+      const [first] = buffers;
+      const bytes = first !== undefined && buffers.length === 1 ? first : Buffer.concat(buffers);
+      side?.write(bytes, (error) => {
         if (!isClosed) handle.finishWrite(request, error === undefined ? 0 : errnoOf(error));
       });
       return 0;
