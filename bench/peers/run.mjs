@@ -38,11 +38,12 @@ async function comparePrograms(group, programs, workloads, quick) {
     programs: programs.filter(({ serves }) => serves.includes(of)),
     values: { of, backendPort: backend.port },
     configure: (program, place) => program.configure(place),
+    async prepare(contestant) {
+      if (of === "mcp") contestant.sessions = [await openSession(contestant.port)];
+    },
   };
   try {
     return await withContestants(selected, async (contestants) => {
-      if (of === "mcp")
-        for (const contestant of contestants) contestant.sessions = [await openSession(contestant.port)];
       const rows = [];
       for (const { title, run, perRound, warmUp } of workloads) {
         const result = await compare({

@@ -10,6 +10,7 @@ import { gateways, present } from "../peers/programs.mjs";
 import { quantile } from "../support/compare.mjs";
 import { withContestants } from "../support/contestants.mjs";
 import { cpuMicros, residentBytes } from "../support/cpu.mjs";
+import { withDeadline } from "../support/deadline.mjs";
 import { idleConnections } from "../support/idle-connections.mjs";
 import { httpRequest } from "../support/load.mjs";
 import { freePort, start } from "../support/process.mjs";
@@ -67,9 +68,10 @@ async function compareStreams(programs, quick) {
       await withContestants(selected, async ([contestant]) => {
         if (contestant === undefined) return;
         const { name, died } = contestant;
-        const measured = await Promise.race([measureStreams(contestant, count, quick), died, deadline()]).catch(
-          (error) => console.log(`  ${name} is missing: ${error.message}`),
-        );
+        const measured = await Promise.race([
+          withDeadline(measureStreams(contestant, count, quick), MAX_MS),
+          died,
+        ]).catch((error) => console.log(`  ${name} is missing: ${error.message}`));
         if (measured === undefined) return;
         for (const [i, value] of measured.values.entries()) rows[i].values[name] = value;
         if (measured.closed > 0) rows[0].errors[name] = measured.closed;
@@ -169,12 +171,6 @@ async function compareIdle(programs, quick) {
   } finally {
     await backend.stop();
   }
-}
-
-function deadline() {
-  return delay(MAX_MS).then(() => {
-    throw new Error(`not finished after ${MAX_MS / 1000} s`);
-  });
 }
 
 function delay(ms) {

@@ -3,34 +3,49 @@
  * machine affect all of them. The result is the median of CPU microseconds per request of the proxy's process.
  */
 import { cpuMicros } from "./cpu.mjs";
+import { withDeadline } from "./deadline.mjs";
 
 /** Of the rounds, how many count as quiet. */
 const QUIET = 0.2;
 const LEAST_ROUNDS = 3;
+const MAX_RUN_MS = 60_000;
 
-/** Rows that take longer than `maxMs` have fewer rounds, but at least LEAST_ROUNDS. */
+/**
+ * Rows that take longer than `maxMs` have fewer rounds, but at least LEAST_ROUNDS. With `maxMs`, a program that ends or
+ * does not finish a run in time is missing in the row.
+ */
 export async function compare(options) {
   const { contestants, warmUp, rounds, perRound, run: load, baseline, title, cpu = cpuMicros, maxMs } = options;
   const startedMs = performance.now();
   const isLate = () => maxMs !== undefined && performance.now() - startedMs > maxMs;
-  const run = (contestant, count) =>
-    Promise.race([load(contestant, count), contestant.died ?? new Promise(() => undefined)]);
+  const missing = new Set();
+  const run = async (contestant, count) => {
+    const work = Promise.race([load(contestant, count), contestant.died ?? new Promise(() => undefined)]);
+    if (maxMs === undefined) return work;
+    return withDeadline(work, MAX_RUN_MS).catch((error) => {
+      missing.add(contestant);
+      console.log(`${contestant.name} is missing in "${title}": ${error.message}`);
+    });
+  };
   for (const contestant of contestants)
     await run(contestant, Math.ceil(warmUp * (contestant.program?.warmUpShare ?? 1)));
   const samples = new Map(contestants.map(({ name }) => [name, []]));
   const errors = new Map(contestants.map(({ name }) => [name, 0]));
   for (let round = 0; round < rounds && (round < LEAST_ROUNDS || !isLate()); round++) {
-    for (const contestant of contestants) {
+    for (const contestant of contestants.filter((one) => !missing.has(one))) {
       // A short run first: connections and caches are warm when the measured one begins.
       await run(contestant, Math.ceil(perRound / 10));
+      if (missing.has(contestant)) continue;
       const before = cpu(contestant.pid);
       const failed = await run(contestant, perRound);
+      if (missing.has(contestant)) continue;
       errors.set(contestant.name, errors.get(contestant.name) + failed);
       samples.get(contestant.name).push((cpu(contestant.pid) - before) / perRound);
     }
   }
-  const baseSamples = samples.get(baseline);
-  const rows = contestants.map(({ name }) => {
+  const compared = contestants.filter((one) => !missing.has(one));
+  const baseSamples = compared.some(({ name }) => name === baseline) ? samples.get(baseline) : undefined;
+  const rows = compared.map(({ name }) => {
     const all = samples.get(name);
     // Beside the baseline of the same round: what disturbed the machine for a while disturbed both.
     const paired = baseSamples && median(all.map((micros, round) => micros / baseSamples[round]));

@@ -33,10 +33,10 @@ async function compareScenario(scenario, programs, quick) {
     programs,
     values: started.ports,
     configure: (program, place) => configure[program.kind ?? program.name]?.(place, program),
+    prepare,
   };
   try {
     return await withContestants(selected, async (contestants) => {
-      for (const contestant of contestants) await prepare?.(contestant);
       const result = await compare({
         title,
         contestants,
