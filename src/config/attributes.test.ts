@@ -11,6 +11,7 @@ const FACTS: Required<RequestAttributes> = {
   jwt: { iss: "i", sub: "s", aud: "a", exp: 1, "<claim>": 1 },
   apiKey: { user_id: "u", "<name>": 1 },
   extauthz: { "<name>": 1 },
+  mcpGuardrails: { "<name>": 1 },
   basicAuth: { username: "u" },
   llm: {
     requestModel: "m",

@@ -34,6 +34,7 @@ export interface ReadableExchange {
     readonly apiKey?: object;
     readonly basicAuth?: object;
     readonly extauthz?: object;
+    readonly mcpGuardrails?: object;
     readonly llm?: object;
     readonly mcp?: { readonly tool?: object };
     readonly a2a?: object;
@@ -121,6 +122,10 @@ export class CelAttributes extends AttributeSource {
 
   get extauthz(): object | undefined {
     return this.#exchange.attributes.extauthz;
+  }
+
+  get mcpGuardrails(): object | undefined {
+    return this.#exchange.attributes.mcpGuardrails;
   }
 
   get llm(): object | undefined {

@@ -203,6 +203,8 @@ class ExchangeMcp {
   access: McpAccess | undefined = undefined;
   /** Guardrail policies set this field. If it is undefined, no processor gets the messages. */
   guardrails: McpGuardrails | undefined = undefined;
+  /** True if the body is a batch, whose messages share the attributes of the request. */
+  isBatch = false;
   /** True if a rule reads the messages. */
   isJudged = false;
   /**

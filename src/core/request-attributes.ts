@@ -92,6 +92,7 @@ export interface RequestAttributes {
   apiKey?: Readonly<Record<string, unknown>>;
   basicAuth?: { readonly username: string };
   extauthz?: Readonly<Record<string, unknown>>;
+  mcpGuardrails?: Readonly<Record<string, unknown>>;
   llm?: LlmAttributes;
   mcp?: McpAttributes;
   a2a?: A2aAttributes;

@@ -156,17 +156,22 @@ function buildResponseState(
 
 /** Copies the attributes, because they keep changing while an event is queued. */
 function attributesState(attributes: RequestAttributes): JsonObject {
-  const { jwt, apiKey, basicAuth, extauthz, mcp, llm, a2a, backend } = attributes;
+  const { jwt, apiKey, basicAuth, extauthz, mcpGuardrails, mcp, llm, a2a, backend } = attributes;
   return {
     ...(jwt ? { jwt: withoutSecret(jwt, "rawToken") } : {}),
     ...(apiKey ? { apiKey: withoutSecret(apiKey, "key") } : {}),
     ...(basicAuth ? { basicAuth: { username: basicAuth.username } } : {}),
-    ...(extauthz ? { extauthz: JSON.parse(redactJson(JSON.stringify(extauthz))) as JsonObject } : {}),
+    ...(extauthz ? { extauthz: withoutSecrets(extauthz) } : {}),
+    ...(mcpGuardrails ? { mcpGuardrails: withoutSecrets(mcpGuardrails) } : {}),
     ...(mcp ? { mcp: withShortSession(mcp) } : {}),
     ...(llm ? { llm: { ...llm } } : {}),
     ...(a2a ? { a2a: { ...a2a } } : {}),
     ...(backend ? { backend } : {}),
   };
+}
+
+function withoutSecrets(values: object): JsonObject {
+  return JSON.parse(redactJson(JSON.stringify(values))) as JsonObject;
 }
 
 function withoutSecret(attributes: JsonObject, field: string): JsonObject {

@@ -119,6 +119,7 @@ function createBackend(
     const names = hub.sessions.sessionNames(sessionId) ?? hub.names;
     const attributes = mcpAttributes(message, sessionId, names);
     exchange.attributes.mcp = attributes;
+    exchange.mcp.isBatch = parsed !== undefined && isBatch(parsed);
     exchange.mcp.calledTool = calledTool(message, attributes);
     if ((exchange.mcp.isJudged || exchange.mcp.isWatched) && parsed !== undefined && isBatch(parsed))
       exchange.mcp.batch = parsed.map((one) => {

@@ -403,3 +403,30 @@ test("the trace and the metrics show each decision, without contents", async (t)
   assert.match(metrics, /gateway_mcp_guardrails_total\{owner="route tools",result="passed"\} 1/);
   assert.match(metrics, /gateway_mcp_guardrails_total\{owner="route tools",result="rejected"\} 1/);
 });
+
+test("rules read the values that a service returns, except in batches", async (t) => {
+  const fields = {
+    level: { numberValue: 2 },
+    who: {
+      structValue: { fields: { roles: { listValue: { values: [{ stringValue: "dev" }, { boolValue: true }] } } } },
+    },
+    none: { nullValue: "NULL_VALUE" },
+  };
+  const service = await serviceFor(t, ({ body }) =>
+    body?.name === "echo" ? { pass: {}, metadata: { fields } } : PASS,
+  );
+  const rule = 'mcpGuardrails.level < 3 && mcpGuardrails.who.roles == ["dev", true] && mcpGuardrails.none == null';
+  const policies = { ...guarded(service, { "tools/call": "request" }), mcpAuthorization: { rules: [rule] } };
+  const { client, url, server } = await setUp(t, policies);
+  assert.equal((await client.call("echo", { x: 1 })).result.content[0].text, '{"x":1}');
+  assert.match((await client.call("other")).error.message, /Unknown tool/);
+  fields.level.numberValue = 3;
+  assert.match((await client.call("echo")).error.message, /Unknown tool/);
+  fields.level.numberValue = 2;
+  const old = rawClient(url);
+  old.version = "2025-03-26";
+  await old.initialize();
+  const batch = ["echo", "other"].map((name, id) => ({ jsonrpc: "2.0", id, method: "tools/call", params: { name } }));
+  assert.ok((await old.post(batch)).messages.every(({ error }) => error !== undefined));
+  assert.equal(server.calls.length, 1);
+});

@@ -17,6 +17,7 @@ const PLACEHOLDERS: Readonly<Record<string, string>> = {
   "jwt.<claim>": "jwt.roles",
   "apiKey.<name>": "apiKey.team",
   "extauthz.<name>": "extauthz.plan",
+  "mcpGuardrails.<name>": "mcpGuardrails.level",
   "mcp.tool.arguments.<name>": "mcp.tool.arguments.query",
 };
 const NOT_KEPT: Readonly<Record<string, RegExp>> = {
@@ -46,6 +47,7 @@ function finishedRequests(count = 1, status = 200) {
       apiKey: { user_id: "ada", team: "research" },
       basicAuth: { username: "ada" },
       extauthz: { plan: "free", password: "s3cret" },
+      mcpGuardrails: { level: 3, token: "s3cret" },
       llm: {
         provider: "demo",
         requestModel: "small",
@@ -104,7 +106,7 @@ test("every documented attribute of a finished request can be read, with its typ
 
 test("attributes of finished requests contain no credentials", async () => {
   const evaluate = finishedRequests();
-  for (const name of ["request", "response", "extauthz", "mcp"]) {
+  for (const name of ["request", "response", "extauthz", "mcpGuardrails", "mcp"]) {
     const { value } = await evaluate(`toJson(${name})`);
     assert.doesNotMatch(String(value), /s3cret/, name);
   }

@@ -169,6 +169,18 @@ export const ATTRIBUTES: readonly Attribute[] = [
     ],
   },
   {
+    name: "mcpGuardrails",
+    doc: "Values that services of `mcpGuardrails` returned.",
+    fields: [
+      field(
+        "mcpGuardrails.<name>",
+        "dyn",
+        "A value of the `metadata` that a service returned for the request. The last service wins.",
+        "MCP requests that a service of `mcpGuardrails` let pass, except batches",
+      ),
+    ],
+  },
+  {
     name: "llm",
     doc: "A call to a language model.",
     fields: [

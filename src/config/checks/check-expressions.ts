@@ -129,6 +129,12 @@ const AVAILABILITY: readonly Availability[] = [
   { path: "apiKey", setBy: ["apiKey"], reason: "no policy here checks API keys; add `apiKey`" },
   { path: "basicAuth", setBy: ["basicAuth"], reason: "no policy here checks passwords; add `basicAuth`" },
   { path: "extauthz", setBy: ["extAuthz"], reason: "no policy here calls an authorization service; add `extAuthz`" },
+  {
+    path: "mcpGuardrails",
+    neverAt: ["access", "requestLimit", "tokenLimit", "request"],
+    reason: "the services of `mcpGuardrails` get messages after this; use it in `mcpAuthorization` or in logs",
+  },
+  { path: "mcpGuardrails", setBy: ["mcpGuardrails"], reason: "no policy here calls a service; add `mcpGuardrails`" },
   { path: "llm", backends: ["ai"], reason: "no LLM backend is reached from here" },
   { path: "mcp", backends: ["mcp"], reason: "no MCP backend is reached from here" },
   { path: "a2a", backends: ["a2a"], reason: "no A2A agent is reached from here" },

@@ -54,6 +54,7 @@ export class FinishedRequest implements KeptAttributes {
   apiKey: RequestAttributes["apiKey"] | undefined = undefined;
   basicAuth: RequestAttributes["basicAuth"] | undefined = undefined;
   extauthz: RequestAttributes["extauthz"] | undefined = undefined;
+  mcpGuardrails: RequestAttributes["mcpGuardrails"] | undefined = undefined;
   llm: RequestAttributes["llm"] | undefined = undefined;
   mcp: RequestAttributes["mcp"] | undefined = undefined;
   a2a: RequestAttributes["a2a"] | undefined = undefined;
@@ -95,6 +96,7 @@ export class FinishedRequest implements KeptAttributes {
     this.apiKey = attributes.apiKey;
     this.basicAuth = attributes.basicAuth;
     this.extauthz = attributes.extauthz;
+    this.mcpGuardrails = attributes.mcpGuardrails;
     // The original object may reference the whole body.
     this.llm = attributes.llm && withoutText(attributes.llm);
     this.mcp = attributes.mcp;
@@ -103,8 +105,9 @@ export class FinishedRequest implements KeptAttributes {
   }
 
   get attributes(): RequestAttributes {
-    const { jwt, apiKey, basicAuth, extauthz, llm, mcp, a2a, backend } = this;
-    return defined({ jwt, apiKey, basicAuth, extauthz, llm, mcp, a2a, backend } satisfies KeptAttributes);
+    const { jwt, apiKey, basicAuth, extauthz, mcpGuardrails, llm, mcp, a2a, backend } = this;
+    const kept: KeptAttributes = { jwt, apiKey, basicAuth, extauthz, mcpGuardrails, llm, mcp, a2a, backend };
+    return defined(kept);
   }
 
   get hasFailed(): boolean {

@@ -61,6 +61,7 @@ test("a request that takes the place of an older one shows no fields of it", () 
       apiKey: { name: "old" },
       basicAuth: { username: "old" },
       extauthz: { old: "old" },
+      mcpGuardrails: { old: "old" },
       llm: { requestModel: "old" },
       mcp: { methodName: "old" },
       a2a: { method: "old" },

@@ -217,7 +217,8 @@ class ExchangeGuardrails implements McpGuardrails {
         set: decision.set.map(({ name }) => name),
         removed: [...decision.remove],
       });
-      const { set, remove } = decision;
+      const { set, remove, metadata } = decision;
+      if (metadata !== undefined) this.#expose(metadata);
       if (set.length > 0 || remove.length > 0)
         changed((sent) => {
           applyHeaders(sent, set);
@@ -253,6 +254,12 @@ class ExchangeGuardrails implements McpGuardrails {
       return result.ok ? [[name, result.value]] : [];
     });
     return toWireStruct(values);
+  }
+
+  /** A rule for one message of a batch must not read the values of another message. */
+  #expose(metadata: Readonly<Record<string, unknown>>): void {
+    const { attributes, mcp } = this.#exchange;
+    if (!mcp.isBatch) attributes.mcpGuardrails = { ...attributes.mcpGuardrails, ...metadata };
   }
 
   #rejected(

@@ -6,7 +6,14 @@ import type { Clock } from "../../base/clock.ts";
 import { checkHeaderCount, type HeaderChange, headerChange, mayChange } from "../../core/service-headers.ts";
 import { openGrpcClient } from "../../http/client/grpc-client.ts";
 import { callUnary } from "../../http/client/grpc-unary.ts";
-import { PROTOCOL, SERVICE_NAME, type WireRequest, type WireResponse, type WireResult } from "./protocol.ts";
+import {
+  fromWireStruct,
+  PROTOCOL,
+  SERVICE_NAME,
+  type WireRequest,
+  type WireResponse,
+  type WireResult,
+} from "./protocol.ts";
 
 /** Limits parameters and results, in both directions. */
 export const MAX_BODY_BYTES = 32 * 1024 * 1024;
@@ -59,13 +66,14 @@ export type Decision =
       readonly body: string | undefined;
       readonly set: readonly HeaderChange[];
       readonly remove: readonly string[];
+      readonly metadata: Readonly<Record<string, unknown>> | undefined;
     };
 
 /** The JSON-RPC codes by the code of the service's error: unknown, permission denied, resource exhausted, invalid. */
 const CODES: readonly number[] = [-32603, -32001, -32003, -32600];
 
 /** Throws if the result has no decision, or a change that the gateway cannot apply. */
-export function parseResult({ pass, mutated, error, headerMutation }: WireResult): Decision {
+export function parseResult({ pass, mutated, error, headerMutation, metadata }: WireResult): Decision {
   if (error)
     return {
       kind: "rejected",
@@ -81,6 +89,7 @@ export function parseResult({ pass, mutated, error, headerMutation }: WireResult
     body: mutated && objectText(mutated),
     set: set.flatMap(({ key, value }) => headerChange(key, Buffer.from(value).toString("latin1"), "replace") ?? []),
     remove: remove.map((name) => name.toLowerCase()).filter(mayChange),
+    metadata: metadata ? fromWireStruct(metadata) : undefined,
   };
 }
 

@@ -24,6 +24,18 @@ export type WireValue =
   | { readonly structValue: WireStruct }
   | { readonly listValue: { readonly values: readonly WireValue[] } };
 
+interface AnyWireValue {
+  readonly numberValue?: number;
+  readonly stringValue?: string;
+  readonly boolValue?: boolean;
+  readonly structValue?: ReceivedStruct;
+  readonly listValue?: { readonly values: readonly AnyWireValue[] };
+}
+
+export interface ReceivedStruct {
+  readonly fields: readonly { readonly key: string; readonly value: AnyWireValue | null }[];
+}
+
 interface WireCheck {
   readonly serviceNames: readonly string[];
   readonly method: string;
@@ -45,6 +57,8 @@ export interface WireResult {
   readonly error?: { readonly code: number; readonly reason: string; readonly mcpError?: Uint8Array };
   /** Only in results of requests. */
   readonly headerMutation?: { readonly set: readonly WireHeader[]; readonly remove: readonly string[] } | null;
+  /** Only in results of requests. */
+  readonly metadata?: ReceivedStruct | null;
 }
 
 const field = (type: string, id: number) => ({ type, id });
@@ -81,7 +95,10 @@ const MESSAGES = {
     metadataContext: field("Struct", 3),
     mcpResponse: field("bytes", 4),
   }),
-  McpRequestResult: choice("result", RESULTS, { headerMutation: field("HeaderMutation", 4) }),
+  McpRequestResult: choice("result", RESULTS, {
+    headerMutation: field("HeaderMutation", 4),
+    metadata: field("Struct", 5),
+  }),
   McpResponseResult: choice("result", RESULTS),
   HeaderMutation: message({ set: list("McpHeader", 1), remove: list("string", 2) }),
   McpHeader: message({ key: field("string", 1), value: field("bytes", 2) }),
@@ -120,4 +137,14 @@ function toWireValue(value: CelOutput): WireValue {
   if (typeof value === "boolean") return { boolValue: value };
   if (Array.isArray(value)) return { listValue: { values: value.map(toWireValue) } };
   return { structValue: toWireStruct(Object.entries(value)) };
+}
+
+export function fromWireStruct({ fields }: ReceivedStruct): Record<string, unknown> {
+  return Object.fromEntries(fields.map(({ key, value }) => [key, value === null ? null : fromWireValue(value)]));
+}
+
+function fromWireValue({ numberValue, stringValue, boolValue, structValue, listValue }: AnyWireValue): unknown {
+  if (structValue) return fromWireStruct(structValue);
+  if (listValue) return listValue.values.map(fromWireValue);
+  return numberValue ?? stringValue ?? boolValue ?? null;
 }
