@@ -304,9 +304,10 @@ test("a resumed response is the checked one", async (t) => {
 
 test("unknown methods do not reach a server unless a service gets them", async (t) => {
   const service = await serviceFor(t);
-  const { client } = await setUp(t, guarded(service, { "tools/call": "full", "custom/*": "request" }));
+  const { client, server } = await setUp(t, guarded(service, { "tools/call": "full", "custom/*": "request" }));
+  const before = server.headers.length;
   assert.equal((await client.request("TOOLS/CALL", { name: "echo" })).error.message, "Method not found: TOOLS/CALL");
-  assert.deepEqual(seen(service), []);
+  assert.deepEqual([seen(service), server.headers.length], [[], before]);
   await client.request("custom/run", { name: "x" });
   assert.deepEqual(seen(service), ["request custom/run one x"]);
   assert.equal((await client.post({ jsonrpc: "2.0", method: "custom/run", params: {} })).status, 400);
