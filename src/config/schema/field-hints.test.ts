@@ -14,6 +14,12 @@ function saidOf(text: string, field: string): string | undefined {
 
 const hints: [name: string, text: string, field: string, message: string][] = [
   [
+    "an error inside an object where a name is allowed too",
+    "llm: { models: [{ name: a, provider: { custom: { baseUrl: 'http://x.test' } } }] }",
+    "llm.models[0].provider.custom.formats",
+    "required field is missing",
+  ],
+  [
     "servers as clients have them",
     "mcpServers: { a: { command: x } }",
     "mcpServers",
@@ -208,6 +214,14 @@ const shapes: typeof hints = [
 for (const [name, text, field, message] of [...hints, ...shapes]) {
   test(`says what is meant by ${name}`, () => assert.equal(saidOf(text, field), message));
 }
+
+test("a provider that is only a name gets advice about settings and shared providers", () => {
+  const said = (provider: string): string | undefined =>
+    saidOf(`llm: { models: [{ name: a, provider: ${provider} }] }`, "llm.models[0].provider");
+  assert.match(said("internal") ?? "", /; for an entry in `providers`, write `{ reference: NAME }`$/);
+  assert.match(said("custom") ?? "", /; `custom` needs settings, so write `{ custom: { … } }`$/);
+  assert.match(said("opnAI") ?? "", /did you mean "openAI"\?; /);
+});
 
 test("an unknown field is one error, without the list of fields that are missing", () => {
   const loaded = loadConfig(

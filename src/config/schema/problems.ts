@@ -108,8 +108,9 @@ function unionProblems(
   root: unknown,
 ): ConfigError[] {
   const path = [...base, ...(issue.path as (string | number)[])];
+  const value = valueAt(root, issue.path as Path);
   const rightType = issue.errors.filter(
-    (branch) => !branch.some((one) => one.code === "invalid_type" && one.path.length === 0),
+    (branch) => !branch.some((one) => one.path.length === 0 && isOfOtherType(one, value)),
   );
   const branches = rightType.length > 0 ? rightType : issue.errors;
   const best = branches.reduce<readonly Issue[] | undefined>(
@@ -135,6 +136,12 @@ function unionProblems(
   );
 }
 
+/** A list of allowed strings fits no object, so its error would hide the error inside the object. */
+function isOfOtherType(issue: Issue, value: unknown): boolean {
+  if (issue.code === "invalid_type") return true;
+  return issue.code === "invalid_value" && issue.values.every((one) => typeof one !== typeof value);
+}
+
 function messageOf(issue: Issue, value: unknown, schemas: readonly z.ZodType[]): string {
   if (issue.code === "invalid_type") {
     if (value === undefined) return "required field is missing";
@@ -151,7 +158,9 @@ function messageOf(issue: Issue, value: unknown, schemas: readonly z.ZodType[]):
     const values = issue.values.map(String);
     const hint = typeof value === "string" ? suggestion(value, values) : "";
     if (value === undefined) return "required field is missing";
-    return `expected ${values.map((one) => JSON.stringify(one)).join(" or ")}${hint}`;
+    // A schema can add its own advice.
+    const advice = issue.message.startsWith("Invalid ") ? "" : `; ${issue.message}`;
+    return `expected ${values.map((one) => JSON.stringify(one)).join(" or ")}${hint}${advice}`;
   }
   if (issue.code === "too_small" && issue.origin === "array") return "must not be empty";
   if (issue.code === "too_small" && issue.origin === "string") return "must not be empty";

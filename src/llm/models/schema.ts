@@ -212,17 +212,24 @@ export const targetSchema = z.strictObject({
   weight: z.int().min(1).max(10_000).default(1).describe("The share of calls within its group. Default: 1."),
 });
 
-export const providerName = z.enum([
-  "openAI",
-  "openai",
-  "anthropic",
-  "gemini",
-  "vertex",
-  "bedrock",
-  "azure",
-  "demo",
+const PROVIDER_NAMES = [
+  ...(["openAI", "openai", "anthropic", "gemini", "vertex", "bedrock", "azure", "demo"] as const),
   ...(Object.keys(PRESETS) as (keyof typeof PRESETS)[]),
-]);
+];
+
+export const providerName = z.enum(PROVIDER_NAMES, { error: ({ input }) => settingsAdvice(input) });
+
+/** A model can also refer to a shared provider. */
+const modelProviderName = z.enum(PROVIDER_NAMES, {
+  error: ({ input }) =>
+    settingsAdvice(input) ??
+    (typeof input === "string" ? "for an entry in `providers`, write `{ reference: NAME }`" : undefined),
+});
+
+function settingsAdvice(input: unknown): string | undefined {
+  if (typeof input !== "string" || !Object.hasOwn(PROVIDERS, input)) return undefined;
+  return `\`${input}\` needs settings, so write \`{ ${input}: { … } }\``;
+}
 
 const modelPattern = z
   .string()
@@ -294,7 +301,7 @@ export const modelSchema = z.strictObject({
     .default("public")
     .describe("`internal`: clients cannot request the model; only virtual models use it. Default: public."),
   provider: z
-    .union([providerName, modelProvider])
+    .union([modelProviderName, modelProvider])
     .describe("A provider's name, the object as under `ai.provider`, or `{reference}` to an entry in `providers`."),
   params: modelParams,
 });
