@@ -22,6 +22,7 @@ import { MAX_LOCK_BYTES, parseToolLocks, type ToolLock } from "./tools/tool-lock
 import {
   compileToolSettings,
   type ExternalGuards,
+  type MessageGuards,
   type ResultGuard,
   type ResultWatch,
   type ToolSettings,
@@ -30,6 +31,7 @@ import {
 } from "./tools/tool-settings.ts";
 
 const DEFAULT_REFUSAL = "The result was rejected due to inappropriate content";
+const ARGUMENTS_REFUSAL = "The arguments were rejected due to inappropriate content";
 
 export function compileToolSettingsByTarget(config: McpConfig, env: BackendEnv): ToolSettingsByTarget {
   const { toolsLock } = config;
@@ -42,9 +44,8 @@ export function compileToolSettingsByTarget(config: McpConfig, env: BackendEnv):
         compileToolSettings({
           tools,
           lock: locks?.(name),
-          guard: compileResultGuard(tools?.resultGuard?.filter(({ mode }) => mode !== "shadow")),
-          external: compileExternalGuards(tools?.resultGuard, env),
-          watch: compileResultWatch(tools?.resultGuard?.filter(({ mode }) => mode === "shadow")),
+          resultGuards: compileGuards(tools?.resultGuard, env),
+          argumentGuards: tools?.argumentGuard && compileGuards(tools.argumentGuard, env, ARGUMENTS_REFUSAL),
           key: "",
           cel: (source) => env.cel(source),
         }),
@@ -52,11 +53,28 @@ export function compileToolSettingsByTarget(config: McpConfig, env: BackendEnv):
   return toolSettings;
 }
 
-export function compileResultGuard(configs: readonly ResultGuardConfig[] = []): ResultGuard | undefined {
-  const guards = compiledGuards(configs);
+/** `refusal` is the text for rejected messages if a guard has no text of its own. */
+function compileGuards(
+  configs: readonly ResultGuardConfig[] = [],
+  env: BackendEnv,
+  refusal = DEFAULT_REFUSAL,
+): MessageGuards {
+  const enforced = configs.filter(({ mode }) => mode !== "shadow");
+  return {
+    guard: compileResultGuard(enforced, refusal),
+    external: compileExternalGuards(enforced, env, refusal),
+    watch: compileResultWatch(configs.filter(({ mode }) => mode === "shadow")),
+  };
+}
+
+export function compileResultGuard(
+  configs: readonly ResultGuardConfig[],
+  refusal = DEFAULT_REFUSAL,
+): ResultGuard | undefined {
+  const guards = compiledGuards(configs, refusal);
   if (guards.length === 0) return undefined;
   return {
-    refusal: guards[0]?.action === "reject" ? guards[0].rejection.message : DEFAULT_REFUSAL,
+    refusal: guards[0]?.action === "reject" ? guards[0].rejection.message : refusal,
     *checked(parts) {
       try {
         return yield* guardParts(parts, guards);
@@ -68,7 +86,7 @@ export function compileResultGuard(configs: readonly ResultGuardConfig[] = []): 
   };
 }
 
-export function compileResultWatch(configs: readonly ResultGuardConfig[] = []): ResultWatch | undefined {
+export function compileResultWatch(configs: readonly ResultGuardConfig[]): ResultWatch | undefined {
   const guards = compiledGuards(configs);
   if (guards.length === 0) return undefined;
   return {
@@ -82,33 +100,34 @@ export function compileResultWatch(configs: readonly ResultGuardConfig[] = []): 
   };
 }
 
-function compiledGuards(configs: readonly ResultGuardConfig[]): readonly TextGuard[] {
+function compiledGuards(configs: readonly ResultGuardConfig[], refusal = DEFAULT_REFUSAL): readonly TextGuard[] {
   const guards = configs.flatMap(({ regex, rejection }) =>
-    regex === undefined ? [] : compileTextGuard(regex.action, regex.rules, rejectionOf(rejection)),
+    regex === undefined ? [] : compileTextGuard(regex.action, regex.rules, rejectionOf(rejection, refusal)),
   );
   return [...guards.filter(({ action }) => action === "reject"), ...guards.filter(({ action }) => action === "mask")];
 }
 
 function compileExternalGuards(
-  configs: readonly ResultGuardConfig[] = [],
+  configs: readonly ResultGuardConfig[],
   env: BackendEnv,
+  refusal: string,
 ): ExternalGuards | undefined {
   const failures = env.metrics.counter(
     "gateway_mcp_guard_failures_total",
-    "Calls of guards for MCP results without a verdict.",
+    "Calls of guards for MCP tools without a verdict.",
     ["url"],
   );
   const failed = reportGuardFailures("mcp", failures, env);
   const guards = configs.flatMap(
     ({ rejection, mode: _mode, regex: _regex, ...external }) =>
-      compileExternalGuard(external, rejectionOf(rejection), env, failed) ?? [],
+      compileExternalGuard(external, rejectionOf(rejection, refusal), env, failed) ?? [],
   );
-  return guards.length === 0 ? undefined : { guards, refusal: DEFAULT_REFUSAL };
+  return guards.length === 0 ? undefined : { guards, refusal };
 }
 
-/** A tool result has no status of its own, so the status is not used. */
-function rejectionOf(rejection: ResultGuardConfig["rejection"]): { status: number; message: string } {
-  return { status: 403, message: rejection?.body ?? DEFAULT_REFUSAL };
+/** A tool result and a JSON-RPC error have no status of their own, so the status is not used. */
+function rejectionOf(rejection: ResultGuardConfig["rejection"], refusal: string): { status: number; message: string } {
+  return { status: 403, message: rejection?.body ?? refusal };
 }
 
 function readLocks(path: string, env: BackendEnv): (target: string) => ToolLock {

@@ -48,11 +48,10 @@ export class RequestReport implements CallReport {
 
   get guarded(): GuardReporter {
     const { trace } = this.#exchange;
-    return (result) =>
-      trace?.point(
-        { type: "policyEvent", kind: "resultGuard", details: { result } },
-        result === "rejected" ? "warn" : "info",
-      );
+    return (result, guard) => {
+      const severity = result === "rejected" ? "warn" : "info";
+      trace?.point({ type: "policyEvent", kind: guard, details: { result } }, severity);
+    };
   }
 
   ended(

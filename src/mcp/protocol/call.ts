@@ -43,8 +43,8 @@ export interface RoutedTarget {
 
 export type ShadowReporter = (detail: string, rule: string) => void;
 
-/** Reports that an external guard changed or rejected a message. */
-export type GuardReporter = (result: "masked" | "rejected") => void;
+/** Reports that a guard changed or rejected a message. */
+export type GuardReporter = (result: "masked" | "rejected", guard: "argumentGuard" | "resultGuard") => void;
 
 export interface Call {
   readonly request: ClientRequest;

@@ -143,6 +143,14 @@ const resultGuard = guardSchema(
     .describe("The response to a rejected result."),
 );
 
+const argumentGuard = guardSchema(
+  "call",
+  z
+    .strictObject({ body: z.string().min(1).describe("The message of the error that clients get.") })
+    .optional()
+    .describe("The response to a rejected call."),
+);
+
 export type ResultGuardConfig = z.output<typeof resultGuard>;
 
 const patterns = z.array(z.string().min(1).max(128));
@@ -155,6 +163,11 @@ export const toolsSchema = z
       .record(z.string().min(1), override)
       .optional()
       .describe("Changes to individual tools, by the server's tool names."),
+    argumentGuard: z
+      .array(argumentGuard)
+      .min(1)
+      .optional()
+      .describe("Masks or rejects text in the arguments of tool calls, before the server receives them."),
     resultGuard: z
       .array(resultGuard)
       .min(1)

@@ -8,7 +8,7 @@ import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced
 import { checkAll } from "../../llm/guards/guard-webhook.ts";
 import { GuardRejection } from "../../llm/guards/guarded-text.ts";
 import type { GuardReporter } from "../protocol/call.ts";
-import type { ServerMessage } from "../protocol/json-rpc.ts";
+import { edited, type ServerMessage } from "../protocol/json-rpc.ts";
 import { type FoundTexts, messageTexts, rejectedMessage, tooLargeMessage } from "./result-guard.ts";
 import type { ExternalGuards } from "./tool-settings.ts";
 
@@ -95,12 +95,13 @@ export class GuardQueue {
       else {
         const mcp = { target: this.#target, method, tool };
         const texts = await checkAll(guards, { direction: "response", model: undefined, texts: found.texts, mcp });
-        passed = texts === found.texts ? message : found.replaced(texts);
-        if (passed !== message) report?.("masked");
+        const edits = texts === found.texts ? [] : found.edits(texts);
+        passed = edits.length === 0 ? message : edited(message, edits);
+        if (passed !== message) report?.("masked", "resultGuard");
       }
     } catch (error) {
       if (!(error instanceof GuardRejection)) surface(error);
-      report?.("rejected");
+      report?.("rejected", "resultGuard");
       passed = rejectedMessage(message, error instanceof GuardRejection ? error.message : refusal, method);
     }
     return this.#isClosed ? undefined : passed;

@@ -15,22 +15,20 @@ import {
 import { INTERNAL_ERROR, type ServerMessage } from "../protocol/json-rpc.ts";
 import type { GuardQueue } from "./external-guard.ts";
 import { guardedMessage, refusedAnswer, watchedMessage } from "./result-guard.ts";
-import type { ToolSettings } from "./tool-settings.ts";
-
-type Guards = Pick<ToolSettings, "guard" | "watch" | "external">;
+import type { MessageGuards } from "./tool-settings.ts";
 
 export interface MessageChecks {
-  readonly settings: Guards;
+  readonly guards: MessageGuards;
   readonly queue: GuardQueue | undefined;
   /** Undefined for messages that belong to no call. */
   readonly call?: Call | undefined;
 }
 
-export function checkedCall(call: Call, settings: Guards, queue?: GuardQueue): Call {
-  const { guard } = settings;
-  if (guard === undefined && settings.watch === undefined && queue === undefined) return call;
+export function checkedCall(call: Call, guards: MessageGuards, queue?: GuardQueue): Call {
+  const { guard } = guards;
+  if (guard === undefined && guards.watch === undefined && queue === undefined) return call;
   const { method } = call.request;
-  const checks: MessageChecks = { settings, queue, call };
+  const checks: MessageChecks = { guards, queue, call };
   const failed = (failure: Failure): void => {
     if (queue) queue.afterwards(() => call.failed(failure));
     else call.failed(failure);
@@ -76,7 +74,7 @@ function externallyChecked(
 
 function watchedAnswer(
   message: ServerMessage,
-  { settings: { watch }, call }: MessageChecks,
+  { guards: { watch }, call }: MessageChecks,
   done: () => void,
   failed: (failure: Failure) => void,
 ): void {
@@ -97,13 +95,13 @@ function watchedAnswer(
 }
 
 /** Applies the patterns immediately, because the order of messages must not change. */
-function guardedNow(message: ServerMessage, { guard, external }: Guards): ServerMessage | undefined {
+function guardedNow(message: ServerMessage, { guard, external }: MessageGuards): ServerMessage | undefined {
   if (guard === undefined && external === undefined) return message;
   if (message.text.length > SLICED_BYTES) return undefined;
   return guard === undefined ? message : finish(guardedMessage(message, guard, message.method ?? ""));
 }
 
-function watchNow(message: ServerMessage, { settings: { watch }, call }: MessageChecks): void {
+function watchNow(message: ServerMessage, { guards: { watch }, call }: MessageChecks): void {
   const reportFinding = call?.watched;
   if (watch && reportFinding && message.text.length <= SLICED_BYTES)
     report(finish(watchedMessage(message, watch)), reportFinding);
@@ -114,7 +112,7 @@ export function passNotification(
   checks: MessageChecks,
   deliver: (passed: ServerMessage) => void,
 ): void {
-  const guarded = guardedNow(message, checks.settings);
+  const guarded = guardedNow(message, checks.guards);
   if (guarded === undefined) return;
   externallyChecked(guarded, message.method ?? "", checks, (passed) => {
     if (passed === undefined) return;
@@ -125,12 +123,12 @@ export function passNotification(
 
 /** Sends an error to the server if its request is rejected. */
 export function passQuestion(question: Question, checks: MessageChecks, deliver: (passed: Question) => void): void {
-  const guarded = guardedNow(question.message, checks.settings);
+  const guarded = guardedNow(question.message, checks.guards);
   let isWithdrawn = false;
   const finishCheck = (passed: ServerMessage | undefined): void => {
     if (isWithdrawn) return;
     question.withdrawn = undefined;
-    if (passed === undefined) question.answer(refusalMember(checks.settings));
+    if (passed === undefined) question.answer(refusalMember(checks.guards));
     else {
       watchNow(passed, checks);
       deliver(passed === question.message ? question : changedQuestion(question, passed));
@@ -157,7 +155,7 @@ function changedQuestion(question: Question, message: ServerMessage): Question {
   return shown;
 }
 
-function refusalMember({ guard, external }: Guards): string {
+function refusalMember({ guard, external }: MessageGuards): string {
   return `"error":${JSON.stringify({ code: INTERNAL_ERROR, message: guard?.refusal ?? external?.refusal ?? "" })}`;
 }
 

@@ -78,12 +78,16 @@ export function* guardedMessage(
  * masks are omitted.
  */
 export function* watchedMessage(message: ServerMessage, watch: ResultWatch): Steps<WatchFinding[]> {
+  const body = yield* findInSteps(message.text, 0, bodyMember(message));
+  return yield* watchedSpans(message.text, body ? [body] : [], watch);
+}
+
+export function* watchedSpans(text: string, spans: readonly Span[], watch: ResultWatch): Steps<WatchFinding[]> {
   const found = new Map<string, WatchFinding>();
   const add = (findings: readonly WatchFinding[]): void => {
     for (const one of findings) found.set(`${one.action} ${one.rule}`, one);
   };
-  const body = yield* findInSteps(message.text, 0, bodyMember(message));
-  const runs = body ? yield* readRuns(message.text, [body]) : [];
+  const runs = yield* readRuns(text, spans);
   if (runs === "too large") add(watch.unread);
   else for (const run of runs) add(yield* watch.found(run.map(({ text }) => text)));
   const findings = [...found.values()];
@@ -91,12 +95,12 @@ export function* watchedMessage(message: ServerMessage, watch: ResultWatch): Ste
   return rejecting.length > 0 ? rejecting : findings;
 }
 
-export type FoundTexts = MessageTexts | "nothing" | "too large";
+export type FoundTexts = SpanTexts | "nothing" | "too large";
 
-export interface MessageTexts {
+export interface SpanTexts {
   readonly texts: readonly string[];
-  /** Returns the message with these texts, which must have the same length and order. */
-  replaced(texts: readonly string[]): ServerMessage;
+  /** Returns the edits that put these texts in place. They must have the same length and order. */
+  edits(texts: readonly string[]): Edit[];
 }
 
 /**
@@ -106,21 +110,25 @@ export interface MessageTexts {
 export function* messageTexts(message: ServerMessage, method: string): Steps<FoundTexts> {
   if (message.kind === "result" && (DESCRIPTIONS.has(method) || LISTS[method] !== undefined)) return "nothing";
   const body = yield* findInSteps(message.text, 0, bodyMember(message));
-  const found = body ? yield* readRuns(message.text, [body]) : [];
+  return body ? yield* spanTexts(message.text, [body]) : "nothing";
+}
+
+export function* spanTexts(text: string, spans: readonly Span[]): Steps<FoundTexts> {
+  const found = yield* readRuns(text, spans);
   if (found === "too large") return found;
-  const runs = found.filter((run) => run.some(({ text }) => !PROTOCOL_WORDS.has(text)));
+  const runs = found.filter((run) => run.some((one) => !PROTOCOL_WORDS.has(one.text)));
   if (runs.length === 0) return "nothing";
   return {
-    texts: runs.map((run) => run.map(({ text }) => text).join("")),
-    replaced(texts) {
+    texts: runs.map((run) => run.map((one) => one.text).join("")),
+    edits(texts) {
       const edits = runs.flatMap((run, i) => {
         const parts = spreadText(
-          run.map(({ text }) => text),
+          run.map((one) => one.text),
           texts[i] ?? "",
         );
         return run.flatMap((one, at) => (parts[at] === one.text ? [] : [createEdit(one, parts[at] ?? "")]));
       });
-      return edits.length === 0 ? message : edited(message, inOrder(edits));
+      return inOrder(edits);
     },
   };
 }
@@ -192,7 +200,7 @@ function emptyLike({ text }: ServerMessage, { start }: Span): string {
  * Returns the edits that mask matches, `too large` if the text cannot be checked, or undefined if the guard rejects a
  * string.
  */
-function* checkedSpans(
+export function* checkedSpans(
   text: string,
   spans: readonly Span[],
   guard: ResultGuard,

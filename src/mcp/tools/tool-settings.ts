@@ -45,13 +45,18 @@ export interface WatchFinding {
   readonly action: "mask" | "reject";
 }
 
-export interface ToolSettings {
-  readonly fingerprint: string;
-  readonly lock: ToolLock | undefined;
+export interface MessageGuards {
   readonly guard: ResultGuard | undefined;
   readonly watch: ResultWatch | undefined;
   /** Checks messages after `guard` and before `watch`. */
   readonly external: ExternalGuards | undefined;
+}
+
+export interface ToolSettings {
+  readonly fingerprint: string;
+  readonly lock: ToolLock | undefined;
+  readonly resultGuards: MessageGuards;
+  readonly argumentGuards: MessageGuards | undefined;
   called(shown: string): OfferedTool | undefined;
   /** Returns the name under which clients see the server's tool, or undefined if the tool is hidden. */
   shownName(name: string): string | undefined;
@@ -68,15 +73,14 @@ interface CompiledOverride extends OfferedTool {
 export interface ToolSettingsInput {
   readonly tools: ToolsConfig | undefined;
   readonly lock: ToolLock | undefined;
-  readonly guard: ResultGuard | undefined;
-  readonly watch: ResultWatch | undefined;
-  readonly external: ExternalGuards | undefined;
+  readonly resultGuards: MessageGuards;
+  readonly argumentGuards: MessageGuards | undefined;
   readonly key: string;
   cel(source: string): Expression;
 }
 
 export function compileToolSettings(input: ToolSettingsInput): ToolSettings {
-  const { tools = {}, lock, guard, watch, external, key, cel } = input;
+  const { tools = {}, lock, resultGuards, argumentGuards, key, cel } = input;
   const overrides = lookupTable(
     Object.fromEntries(
       Object.entries(tools.override ?? {}).map(([name, one]): [string, CompiledOverride] => [
@@ -117,9 +121,8 @@ export function compileToolSettings(input: ToolSettingsInput): ToolSettings {
   return {
     fingerprint: JSON.stringify([tools, lock?.fingerprint ?? null, key]),
     lock,
-    guard,
-    watch,
-    external,
+    resultGuards,
+    argumentGuards,
     called,
     shownName,
     listed(text, item, name) {

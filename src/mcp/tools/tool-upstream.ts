@@ -38,6 +38,7 @@ import { copyEnvelope } from "../server-side/modern-envelope.ts";
 import type { ConnectionLoss } from "../server-side/server-connection.ts";
 import type { Target } from "../server-side/target.ts";
 import type { OpenOutcome, ServerAbout, Upstream, UpstreamListener } from "../server-side/upstream.ts";
+import { guardArguments } from "./argument-guard.ts";
 import { GuardQueue, type PendingChecks } from "./external-guard.ts";
 import { checkedCall, passNotification, passQuestion } from "./message-checks.ts";
 import type { Quarantine } from "./quarantine.ts";
@@ -81,7 +82,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     this.#env = env;
     this.#user = user;
     this.inner = make(this);
-    const { external } = env.settings;
+    const { external } = env.settings.resultGuards;
     this.#queue = external && new GuardQueue(external, this.target.name, this.#checks);
   }
 
@@ -114,11 +115,11 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   }
 
   call(call: Call): CallHandle {
-    const { settings } = this.#env;
-    const { external } = settings;
-    if (external === undefined) return this.#start(checkedCall(call, settings));
+    const { resultGuards } = this.#env.settings;
+    const { external } = resultGuards;
+    if (external === undefined) return this.#start(checkedCall(call, resultGuards));
     const queue = new GuardQueue(external, this.target.name, this.#checks);
-    const running = this.#start(checkedCall(call, settings, queue));
+    const running = this.#start(checkedCall(call, resultGuards, queue));
     return {
       cancel: (reason) => {
         queue.close();
@@ -190,13 +191,13 @@ export class ToolUpstream implements Upstream, UpstreamListener {
 
   notified(_inner: Upstream, message: ServerMessage): void {
     if (message.method === "notifications/tools/list_changed") this.#forget();
-    passNotification(message, { settings: this.#env.settings, queue: this.#queue }, (passed) =>
+    passNotification(message, { guards: this.#env.settings.resultGuards, queue: this.#queue }, (passed) =>
       this.#user.notified(this, passed),
     );
   }
 
   asked(_inner: Upstream, question: Question): void {
-    passQuestion(question, { settings: this.#env.settings, queue: this.#queue }, (passed) =>
+    passQuestion(question, { guards: this.#env.settings.resultGuards, queue: this.#queue }, (passed) =>
       this.#user.asked(this, passed),
     );
   }
@@ -216,7 +217,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   }
 
   #shownOutcome(outcome: OpenOutcome): OpenOutcome {
-    const { guard } = this.#env.settings;
+    const { guard } = this.#env.settings.resultGuards;
     if (outcome.answer === undefined) return outcome;
     const pinned = this.#pinnedAnswer(outcome.answer);
     const answer =
@@ -236,7 +237,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   }
 
   #guardedAbout(about: ServerAbout): ServerAbout {
-    const { guard } = this.#env.settings;
+    const { guard } = this.#env.settings.resultGuards;
     if (guard === undefined) return about;
     const { instructions, serverInfo } = about;
     const described = { instructions, serverInfo };
@@ -362,6 +363,14 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   }
 
   #run(call: Call, tool: OfferedTool, shown: string): CallHandle {
+    const { argumentGuards } = this.#env.settings;
+    if (argumentGuards === undefined) return this.#send(call, tool, shown);
+    return guardArguments(call, argumentGuards, this.target.name, this.#checks, (checked) =>
+      this.#send(checked, tool, shown),
+    );
+  }
+
+  #send(call: Call, tool: OfferedTool, shown: string): CallHandle {
     const filled = filledRequest(call.request, tool.arguments, call.caller);
     if (filled.misspelled !== undefined) {
       call.failed({
