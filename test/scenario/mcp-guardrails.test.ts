@@ -4,6 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
+import { ServerCredentials } from "@grpc/grpc-js";
 import fc from "fast-check";
 import { eventually } from "../support/eventually.ts";
 import { assertNothingForbidden, LAYOUTS, onStage, PERMITTED, RULES, SEED } from "../support/mcp/authorization.ts";
@@ -24,6 +25,7 @@ import {
   startPolicyService,
 } from "../support/mcp-guardrails/service.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
+import { certificates } from "../support/tls/certificates.ts";
 
 const TOOLS = ["echo", "other"].map((name) => ({ name, inputSchema: { type: "object" } }));
 
@@ -429,5 +431,28 @@ test("rules read the values that a service returns, except in batches", async (t
   await old.initialize();
   const batch = ["echo", "other"].map((name, id) => ({ jsonrpc: "2.0", id, method: "tools/call", params: { name } }));
   assert.ok((await old.post(batch)).messages.every(({ error }) => error !== undefined));
+  assert.equal(server.calls.length, 1);
+});
+
+test("a service with TLS needs a trusted certificate with the expected name", async (t) => {
+  const { key, cert } = certificates.server;
+  const pair = [{ private_key: Buffer.from(key), cert_chain: Buffer.from(cert) }];
+  const service = await startPolicyService(undefined, ServerCredentials.createSsl(null, pair));
+  t.after(() => service.close());
+  const server = await toolsFor(t);
+  const root = "ca.pem";
+  for (const [tls, code] of [
+    [{ root, hostname: "backend.test" }, undefined],
+    [{ root, hostname: "other.test" }, -32603],
+    [{ hostname: "backend.test" }, -32603],
+  ] as const) {
+    const policies = guarded(service, { "tools/call": "request" }, { tls });
+    const gateway = await gatewayFor(t, mcpConfig([{ name: "one", mcp: { url: server.url } }], {}, { policies }), {
+      files: { [root]: certificates.root },
+    });
+    const client = rawClient(`${gateway.url()}/mcp`);
+    await client.initialize();
+    assert.equal((await client.call("echo")).error?.code, code, JSON.stringify(tls));
+  }
   assert.equal(server.calls.length, 1);
 });

@@ -154,7 +154,7 @@ const SPOKEN_FOR: readonly [pattern: RegExp, by: "fetch" | "pool" | "gRPC" | "na
   [/(resourceMetadata\.(resource|authorizationServers\[\])|exchange\.resource)$/, "name"],
   [/(urlRewrite|requestRedirect)\.authority$/, "name"],
   [/oidc\.(redirectUri|logoutPath|authorizationEndpoint)$/, "name"],
-  [/backendTLS\.hostname$/, "name"],
+  [/(backendTLS|processors\[\]\.tls)\.hostname$/, "name"],
   [/allowedHosts\[\]$/, "name"],
   [/requestMirror\[\]\.service\.name$/, "name"],
   // CEL sources, names of headers and of keys of a bucket.

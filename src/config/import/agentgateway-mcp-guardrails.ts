@@ -2,7 +2,7 @@
  * Converts agentgateway's MCP guardrails. Fields without a counterpart stay as they are, so that the loader rejects
  * them and their route is closed.
  */
-import { asList, asObject, type Conversion, defined, type Values } from "./conversion.ts";
+import { asList, asObject, type Conversion, defined, isObject, type Values } from "./conversion.ts";
 
 const FAILURE_MODES: Readonly<Record<string, string>> = { failOpen: "open", failClosed: "closed" };
 /** agentgateway has no timeout for these calls. */
@@ -15,13 +15,16 @@ export function mcpGuardrailsOf(value: unknown, at: string, conversion: Conversi
 }
 
 function processorOf({ kind, failureMode, requestHeaders, policies, ...others }: Values): Values {
+  const { backendTLS, ...otherPolicies } = asObject(policies);
+  const rest = isObject(backendTLS) ? otherPolicies : asObject(policies);
   return defined({
     ...others,
+    tls: isObject(backendTLS) ? backendTLS : undefined,
     kind: kind === "remote" ? undefined : kind,
     timeout: TIMEOUT,
     failureMode: typeof failureMode === "string" ? (FAILURE_MODES[failureMode] ?? failureMode) : failureMode,
     requestHeaders: requestHeaders === undefined ? undefined : withoutEmptyLists(asObject(requestHeaders)),
-    policies: Object.keys(asObject(policies)).length === 0 ? undefined : policies,
+    policies: Object.keys(rest).length === 0 ? undefined : rest,
   });
 }
 

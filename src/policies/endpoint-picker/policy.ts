@@ -14,8 +14,8 @@ import { type Answer, Processing } from "../../core/ext-proc/processing.ts";
 import type { WireStruct } from "../../core/ext-proc/protocol.ts";
 import { definePolicy, type Hooks } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
-import { duration, filePath, markAddress } from "../../core/schema.ts";
-import { checkCertificates } from "../../http/certificates.ts";
+import { duration, markAddress } from "../../core/schema.ts";
+import { readServiceTls, serviceTls } from "../../core/service-tls.ts";
 import { NO_PICKER, openPickerClients, type PickerClients } from "./picker-clients.ts";
 
 const DEFAULT_TIMEOUT_MS = 30_000;
@@ -41,21 +41,6 @@ const MODES: Modes = {
   responseBody: "fullDuplexStreamed",
 };
 
-const tlsSchema = z.strictObject({
-  root: filePath().optional().describe("A PEM file with trusted certificates, instead of the system's."),
-  hostname: z.string().min(1).max(253).optional().describe("The expected name in the certificate. Default: the host."),
-  subjectAltNames: z
-    .array(z.string().min(1))
-    .min(1)
-    .max(16)
-    .optional()
-    .describe("DNS names or URIs, at least one of which the certificate must contain. Replaces `hostname`."),
-  insecure: z
-    .boolean()
-    .optional()
-    .describe("Accepts any certificate, for example the one that a picker generates when it starts."),
-});
-
 const schema = z
   .strictObject({
     host: markAddress(z.string().regex(HOST_AND_PORT, "expected host:port of the picker's gRPC address"))
@@ -67,7 +52,7 @@ const schema = z
       .max(400)
       .optional()
       .describe("In a cluster, `namespace/name:port` of the picker's Service, instead of `host`."),
-    tls: tlsSchema.optional().describe("Uses TLS to the picker. Default: no TLS."),
+    tls: serviceTls.optional().describe("Uses TLS to the picker. Default: no TLS."),
     failureMode: z
       .enum(["closed", "open"])
       .default("closed")
@@ -119,7 +104,10 @@ export const endpointPicker = definePolicy({
     const clients = env.acquire<PickerClients>(
       `endpoint picker ${name} ${maxBodyBytes}`,
       { tls, isConfined },
-      () => (env.isDry ? NO_PICKER : openPickerClients(env.clock, { maxBodyBytes, isConfined, tls: tlsOptions() })),
+      () =>
+        env.isDry
+          ? NO_PICKER
+          : openPickerClients(env.clock, { maxBodyBytes, isConfined, tls: readServiceTls(tls, env) }),
       (closing) => closing.close(),
     );
     const count = env.metrics.counter("gateway_endpoint_picks_total", "Requests to endpoint pickers.", [
@@ -129,18 +117,6 @@ export const endpointPicker = definePolicy({
     const logger = env.logger.for("policies");
     const picks = new WeakMap<Exchange, Pick>();
     let loggedAtMs = Number.NEGATIVE_INFINITY;
-
-    function tlsOptions() {
-      if (tls === undefined) return undefined;
-      const ca = tls.root === undefined ? undefined : env.readFile(tls.root);
-      checkCertificates({ ca });
-      return {
-        ...(ca === undefined ? {} : { ca }),
-        ...(tls.hostname === undefined ? {} : { servername: tls.hostname }),
-        ...(tls.subjectAltNames === undefined ? {} : { names: tls.subjectAltNames }),
-        ...(tls.insecure === undefined ? {} : { insecure: tls.insecure }),
-      };
-    }
 
     const addresses = (): readonly string[] => (host === undefined ? (env.endpoints?.addresses(name) ?? []) : [host]);
 

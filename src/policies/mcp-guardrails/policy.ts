@@ -10,6 +10,7 @@ import type { McpCheck, McpGuardrails, McpRejection, McpVerdict } from "../../co
 import { type CompileEnv, definePolicy, type Hooks } from "../../core/policy.ts";
 import { celSource, duration, markAddress } from "../../core/schema.ts";
 import { applyHeaders } from "../../core/service-headers.ts";
+import { readServiceTls, serviceTls } from "../../core/service-tls.ts";
 import { MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
@@ -51,6 +52,7 @@ const processorSchema = z.strictObject({
     .describe(
       'The methods that the service gets, for example `{"tools/call": full, "*/list": response}`: `request` sends the parameters, `response` the result, `full` both. Keys can be `prefix*`, `*suffix`, or `*`; the most specific key applies.',
     ),
+  tls: serviceTls.optional().describe("Uses TLS to the service. Default: no TLS."),
   timeout: duration().default(DEFAULT_TIMEOUT_MS).describe("How long each message waits for the service. Default: 1s."),
   failureMode: z
     .enum(["closed", "open"])
@@ -120,10 +122,11 @@ export const mcpGuardrails = definePolicy({
 function compileProcessor(config: Processor["config"], env: CompileEnv): Processor {
   const { host, failureMode } = config;
   const isConfined = env.isConfined === true;
+  const tls = readServiceTls(config.tls, env);
   const client = env.acquire(
-    `mcpGuardrails service ${host}`,
-    { isConfined },
-    () => (env.isDry ? NO_CLIENT : openGuardrailClient(host, env.clock, isConfined)),
+    `mcpGuardrails service ${host} ${JSON.stringify(config.tls ?? {})}`,
+    { isConfined, tls },
+    () => (env.isDry ? NO_CLIENT : openGuardrailClient(host, env.clock, isConfined, tls)),
     (closing: GuardrailClient) => closing.close(),
   );
   const counter = env.metrics.counter("gateway_mcp_guardrails_total", "Messages to services of mcpGuardrails.", [

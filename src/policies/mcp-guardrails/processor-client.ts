@@ -6,6 +6,7 @@ import type { Clock } from "../../base/clock.ts";
 import { checkHeaderCount, type HeaderChange, headerChange, mayChange } from "../../core/service-headers.ts";
 import { openGrpcClient } from "../../http/client/grpc-client.ts";
 import { callUnary } from "../../http/client/grpc-unary.ts";
+import type { TlsOptions } from "../../http/http-client.ts";
 import {
   fromWireStruct,
   PROTOCOL,
@@ -29,10 +30,16 @@ export interface GuardrailClient {
 }
 
 /** With `isConfined`, the address comes from a cluster resource and must not be a local address. */
-export function openGuardrailClient(host: string, clock: Clock, isConfined: boolean): GuardrailClient {
+export function openGuardrailClient(
+  host: string,
+  clock: Clock,
+  isConfined: boolean,
+  tls: TlsOptions | undefined,
+): GuardrailClient {
   const opening = openGrpcClient(host, PROTOCOL, SERVICE_NAME, {
     isConfined,
     maxResponseBytes: MAX_BODY_BYTES + MAX_HEADER_BYTES,
+    tls,
   });
   // Each call reports the failure. Without a call, the unhandled rejection would be logged as a defect.
   opening.catch(() => undefined);

@@ -52,7 +52,10 @@ interface WireCheck {
   readonly headers?: readonly { readonly key: string; readonly value: Buffer }[];
 }
 
-export async function startPolicyService(answer: PolicyService["answer"] = () => PASS): Promise<PolicyService> {
+export async function startPolicyService(
+  answer: PolicyService["answer"] = () => PASS,
+  credentials = ServerCredentials.createInsecure(),
+): Promise<PolicyService> {
   const definition = loadSync(resolve("test/support/mcp-guardrails/ext_mcp.proto"), { defaults: true });
   const packages = loadPackageDefinition(definition) as unknown as {
     agentgateway: { dev: { ext_mcp: GrpcObject } };
@@ -85,9 +88,7 @@ export async function startPolicyService(answer: PolicyService["answer"] = () =>
     };
   server.addService(service, { checkRequest: handle("request"), checkResponse: handle("response") });
   const port = await new Promise<number>((done, fail) => {
-    server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) =>
-      error ? fail(error) : done(bound),
-    );
+    server.bindAsync("127.0.0.1:0", credentials, (error, bound) => (error ? fail(error) : done(bound)));
   });
   return Object.assign(started, { host: `127.0.0.1:${port}` });
 }
