@@ -123,9 +123,9 @@ export interface BedrockGuardrail {
 }
 
 /**
- * Calls `ApplyGuardrail` of Amazon Bedrock. If the guardrail only anonymizes, each text is masked by itself, because the
- * outputs of a call do not name the text that they replace. The masked texts are then checked together, because a
- * finding can be split over several texts. Any other intervention blocks the call.
+ * Calls `ApplyGuardrail` of Amazon Bedrock. If the guardrail only anonymizes, the texts are halved until each finding is
+ * in a text by itself, because the outputs of a call do not name the text that they replace. The masked texts are then
+ * checked together, because a finding can be split over several texts. Any other intervention blocks the call.
  */
 export function bedrockGuardrails(config: BedrockGuardrail): GuardService {
   const id = encodeURIComponent(config.guardrailIdentifier);
@@ -134,20 +134,23 @@ export function bedrockGuardrails(config: BedrockGuardrail): GuardService {
     const source = direction === "request" ? "INPUT" : "OUTPUT";
     const apply = async (list: readonly string[]): Promise<z.output<typeof applied>> =>
       applied.parse(await post(url, { source, content: list.map((text) => ({ text: { text } })) }));
-    const nonEmpty = (list: readonly string[]): string[] => list.filter((text) => text !== "");
-    const { action, assessments } = await apply(nonEmpty(texts));
-    if (action === "NONE") return texts;
-    if (!isMasked(assessments)) return undefined;
-    const checked: string[] = [];
-    for (const text of texts) {
-      const own = text === "" ? undefined : await apply([text]);
-      const [output] = own?.outputs ?? [];
-      if (own === undefined || own.action === "NONE") checked.push(text);
-      else if (output !== undefined && own.outputs.length === 1 && isMasked(own.assessments)) checked.push(output.text);
-      else return undefined;
-    }
-    const masked = nonEmpty(checked);
-    return masked.length < 2 || (await apply(masked)).action === "NONE" ? checked : undefined;
+    const masked = async (list: readonly string[]): Promise<readonly string[] | undefined> => {
+      const nonEmpty = list.filter((text) => text !== "");
+      if (nonEmpty.length === 0) return list;
+      const { action, assessments, outputs } = await apply(nonEmpty);
+      if (action === "NONE") return list;
+      if (!isMasked(assessments)) return undefined;
+      const [output] = outputs;
+      if (list.length === 1) return output !== undefined && outputs.length === 1 ? [output.text] : undefined;
+      const middle = Math.ceil(list.length / 2);
+      const first = await masked(list.slice(0, middle));
+      const second = first && (await masked(list.slice(middle)));
+      return second && [...first, ...second];
+    };
+    const checked = await masked(texts);
+    if (checked === undefined || checked === texts) return checked;
+    const together = checked.filter((text) => text !== "");
+    return together.length < 2 || (await apply(together)).action === "NONE" ? checked : undefined;
   };
 }
 
