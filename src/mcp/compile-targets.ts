@@ -217,8 +217,8 @@ export function serverLogins(config: McpConfig, env: BackendEnv): ReadonlyMap<st
 
 export function requestSigners(config: McpConfig, env: BackendEnv): ReadonlyMap<string, SignRequest> {
   const signers = new Map<string, SignRequest>();
-  for (const { name, mcp, sse } of config.targets) {
-    const aws = (mcp ?? sse)?.aws;
+  for (const { name, mcp, sse, openapi } of config.targets) {
+    const aws = (mcp ?? sse)?.aws ?? openapi?.auth?.aws;
     if (aws === undefined) continue;
     const keys = awsKeys(aws, { name: `${env.name}/${name}`, area: "mcp" }, aws.region, env);
     signers.set(name, createAwsSigner(keys, aws, env.clock));

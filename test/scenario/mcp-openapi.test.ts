@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { stringify } from "yaml";
+import { expectedSignature } from "../support/aws-signature.ts";
 import { type Json, type RawClient, rawClient } from "../support/mcp/client.ts";
 import { mcpConfig, oddTarget } from "../support/mcp/gateway-config.ts";
 import { modernPost } from "../support/mcp/modern-client.ts";
@@ -205,3 +206,31 @@ for (const [what, spec, openapi, problem] of [
   test(`${what} stops the load`, async (t) => {
     await assert.rejects(setUp(t, openapi, [], spec), problem);
   });
+
+test("every request to an API at AWS is signed as it is sent", async (t) => {
+  const secretAccessKey = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
+  const aws = { region: "us-east-1", service: "execute-api", accessKeyId: "AKIDEXAMPLE", secretAccessKey };
+  const { client, received } = await setUp(t, { auth: { aws } });
+  assert.equal((await client.call("getPet", { petId: "é 1" })).result.isError, undefined);
+  assert.equal((await client.call("createPet", { body: { name: "Rex" } })).result.isError, undefined);
+  assert.equal(received.length, 2);
+  for (const request of received) {
+    const sent = /Signature=(\w+)/.exec(String(request.headers.authorization))?.[1];
+    const expected = expectedSignature(
+      request as Parameters<typeof expectedSignature>[0],
+      secretAccessKey,
+      "execute-api",
+    );
+    assert.equal(sent, expected, request.url);
+    assert.equal(request.headers["x-api-key"], "k3y");
+  }
+});
+
+test("a signed API without keys, or with another source of the signature's headers, cannot be called", async (t) => {
+  const aws = { region: "us-east-1", service: "execute-api", profile: "missing" };
+  const { client, received } = await setUp(t, { auth: { aws } });
+  const { error } = await client.call("getPet", { petId: 1 });
+  assert.match(error.message, /could not be called/);
+  assert.equal(received.length, 0);
+  await assert.rejects(setUp(t, { auth: { aws }, forwardHeaders: ["authorization"] }), /the signature sets the header/);
+});

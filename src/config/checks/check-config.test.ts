@@ -166,7 +166,7 @@ test("a policy that signs requests has no effect on MCP servers", () => {
   const aws = "backendAuth: { aws: { region: us-east-1, service: a } }";
   assert.deepEqual(warningsOf(route(HOST, aws)), []);
   assert.deepEqual(warningsOf(route(MCP, `${KEYS}, ${aws}`)), [
-    "routes[0].policies.backendAuth.aws: backendAuth has no effect here: it signs requests to HTTP backends: set `aws` of the MCP server, or `auth` of the LLM provider",
+    "routes[0].policies.backendAuth.aws: backendAuth has no effect here: it signs requests to HTTP backends: set `aws` of the MCP server, or `auth` of the OpenAPI target or LLM provider",
   ]);
 });
 

@@ -213,7 +213,8 @@ const IDLE: readonly Idle[] = [
     policy: "backendAuth",
     backends: ["host", "service", "dynamic", "a2a"],
     places: (config) => ((config as { readonly aws?: unknown }).aws === undefined ? [] : [["aws"]]),
-    message: "it signs requests to HTTP backends: set `aws` of the MCP server, or `auth` of the LLM provider",
+    message:
+      "it signs requests to HTTP backends: set `aws` of the MCP server, or `auth` of the OpenAPI target or LLM provider",
   },
   {
     policy: "ai",

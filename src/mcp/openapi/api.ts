@@ -3,11 +3,13 @@
  */
 
 import type { Clock } from "../../base/clock.ts";
+import type { SignRequest } from "../../core/signed-request.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";
 import type { Fetch } from "../../http/fetch.ts";
 import { HeaderList } from "../../http/headers.ts";
 import type { HttpCall, HttpPool, TlsOptions } from "../../http/http-client.ts";
+import { SIGNATURE_HEADERS } from "../../identity/cloud/cloud-credentials.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { withoutSecrets } from "../../observe/trace/redact.ts";
 import { type OpenApiDocument, parseOpenApi } from "./document.ts";
@@ -26,6 +28,8 @@ export interface ApiOptions {
   readonly fetch: Fetch;
   readonly tls: TlsOptions | undefined;
   readonly isConfined?: boolean | undefined;
+  /** Signs every request in its final form. Returns undefined if requests are not signed. */
+  signer(): SignRequest | undefined;
   maxMessageBytes(): number;
 }
 
@@ -33,6 +37,13 @@ export interface ApiHandler {
   answered(status: number, headers: HeaderList, body: Buffer): void;
   /** The reason completes the sentence "target x …". */
   failed(reason: string): void;
+}
+
+interface OutgoingCall {
+  readonly method: string;
+  readonly path: string;
+  readonly headers: HeaderList;
+  readonly body: Buffer | undefined;
 }
 
 export interface LoadedApi {
@@ -100,15 +111,54 @@ export class OpenApi {
     }
     if (auth?.header) headers.set(auth.header.name, auth.header.value);
     const outgoing = { method: request.method, path: this.#path(request.path), headers, body: request.body };
-    wire?.attempt(this.address, {
-      over: "http",
-      scheme: this.#server.protocol === "https:" ? "https" : "http",
-      request: outgoing,
-      hiddenHeaders: [...Object.keys(this.#config.headers), ...(auth?.header ? [auth.header.name] : [])],
-      hiddenQuery: auth?.query ? [auth.query.name] : [],
-      isReported: true,
-    });
-    return this.#read(outgoing, wire, handler);
+    const start = (): HttpCall => {
+      wire?.attempt(this.address, {
+        over: "http",
+        scheme: this.#scheme,
+        request: outgoing,
+        hiddenHeaders: [...Object.keys(this.#config.headers), ...(auth?.header ? [auth.header.name] : [])],
+        hiddenQuery: auth?.query ? [auth.query.name] : [],
+        isReported: true,
+      });
+      return this.#read(outgoing, wire, handler);
+    };
+    const sign = this.#env.signer();
+    return sign === undefined ? start() : this.#signed(outgoing, sign, start, handler);
+  }
+
+  get #scheme(): "http" | "https" {
+    return this.#server.protocol === "https:" ? "https" : "http";
+  }
+
+  #signed(outgoing: OutgoingCall, sign: SignRequest, start: () => HttpCall, handler: ApiHandler): HttpCall {
+    for (const name of SIGNATURE_HEADERS) outgoing.headers.delete(name);
+    const { hostname } = this.#server;
+    const running: { call: HttpCall | undefined; isOver: boolean } = { call: undefined, isOver: false };
+    sign({
+      ...outgoing,
+      protocol: this.#scheme,
+      hostname: hostname.replace(/^\[|\]$/g, ""),
+      port: Number(this.address.slice(hostname.length + 1)),
+      body: outgoing.body === undefined ? [] : [outgoing.body],
+    }).then(
+      () => {
+        if (!running.isOver) running.call = start();
+      },
+      (error: Error) => {
+        if (!running.isOver) handler.failed(`could not be called: ${error.message}`);
+        running.isOver = true;
+      },
+    );
+    return {
+      get isOver() {
+        return running.isOver || running.call?.isOver === true;
+      },
+      abort: () => {
+        running.isOver = true;
+        running.call?.abort();
+      },
+      resume: () => running.call?.resume(),
+    };
   }
 
   close(): void {
@@ -123,11 +173,7 @@ export class OpenApi {
     return `${base}${path}${path.includes("?") ? "&" : "?"}${key}`;
   }
 
-  #read(
-    outgoing: { method: string; path: string; headers: HeaderList; body: Buffer | undefined },
-    wire: WireTap | undefined,
-    handler: ApiHandler,
-  ): HttpCall {
+  #read(outgoing: OutgoingCall, wire: WireTap | undefined, handler: ApiHandler): HttpCall {
     const limit = this.#env.maxMessageBytes();
     const chunks: Buffer[] = [];
     let bytes = 0;
@@ -137,6 +183,8 @@ export class OpenApi {
       head: (code, headers) => {
         status = code;
         answered = headers;
+        // The next call uses the corrected time.
+        this.#env.signer()?.correctClock(code, headers);
         wire?.received(code, headers, this.address);
       },
       data: (chunk) => {
@@ -173,7 +221,11 @@ export class OpenApi {
   #reserved(): { in: "header" | "query"; name: string }[] {
     const { auth, headers } = this.#config;
     return [
-      ...[...Object.keys(headers), ...(auth?.header ? [auth.header.name] : [])].map((name) => ({
+      ...[
+        ...Object.keys(headers),
+        ...(auth?.header ? [auth.header.name] : []),
+        ...(auth?.aws ? SIGNATURE_HEADERS : []),
+      ].map((name) => ({
         in: "header" as const,
         name,
       })),

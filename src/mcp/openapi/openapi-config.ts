@@ -4,6 +4,8 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
 import { exactlyOneOf, filePath, headerName, headerValue, secret, serverUrl } from "../../core/schema.ts";
+import { isSameHeader } from "../../http/header-rules.ts";
+import { awsSignatureAuth, SIGNATURE_HEADERS } from "../../identity/cloud/cloud-credentials.ts";
 import { forwardedHeaderName } from "../transports/forwarded-header.ts";
 import { type OpenApiDocument, parseOpenApi } from "./document.ts";
 
@@ -24,8 +26,9 @@ const auth = exactlyOneOf(
       .strictObject({ name: z.string().min(1), value: secret() })
       .optional()
       .describe("A key in the query string."),
+    aws: awsSignatureAuth.optional(),
   }),
-  ["bearer", "basic", "header", "query"],
+  ["bearer", "basic", "header", "query", "aws"],
 );
 
 const selection = z.array(z.string().min(1).max(256));
@@ -52,7 +55,16 @@ export const openApiSchema = exactlyOneOf(
     exclude: selection.optional().describe("Operations that do not become tools, even if `include` matches them."),
   }),
   ["file", "url"],
-).superRefine(({ url, server }, context) => {
+).superRefine(({ url, server, auth: own, headers, forwardHeaders }, context) => {
+  const twice = [...Object.keys(headers), ...forwardHeaders].find((name) =>
+    SIGNATURE_HEADERS.some((other) => isSameHeader(other, name)),
+  );
+  if (own?.aws !== undefined && twice !== undefined)
+    context.addIssue({
+      code: "custom",
+      path: ["auth", "aws"],
+      message: `the signature sets the header "${twice}", so no other setting may`,
+    });
   // A fetched description must not decide where credentials are sent.
   if (url !== undefined && server === undefined)
     context.addIssue({

@@ -192,6 +192,7 @@ export class Target implements RoutedTarget {
       fetch,
       tls,
       isConfined,
+      signer: () => this.#options.signer(this.name),
       maxMessageBytes: () => this.#options.sizes().maxMessageBytes,
     });
     return this.#api;
