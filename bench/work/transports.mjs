@@ -22,7 +22,12 @@ const HTTP2 = {
   backends: { backendPort: [BACKEND] },
   configure: {
     gateway: (place) => gatewayRoute({ port: place.port, backend: hostOf(place) }),
-    agentgateway: (place) => agentgatewayRoute({ port: place.port, backend: hostOf(place) }),
+    // By default, it sends requests to the backend with the client's HTTP version.
+    agentgateway: (place) =>
+      agentgatewayRoute({
+        port: place.port,
+        backend: { ...hostOf(place), policies: { http: { version: "HTTP/1.1" } } },
+      }),
     envoy: (place, program) => program.configure({ of: "http", ...place }),
     nginx: (place, program) =>
       program.configure(place).replace(`listen 127.0.0.1:${place.port}`, `listen 127.0.0.1:${place.port} http2`),
