@@ -4,16 +4,7 @@
 import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import { VERSION } from "../../base/version.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
-import {
-  elementsInSteps,
-  find,
-  findInSteps,
-  insertMembers,
-  member,
-  removeMembers,
-  slice,
-} from "../../json/json-text.ts";
-import type { Span } from "../../json/syntax.ts";
+import { find, insertMembers, member, removeMembers, slice } from "../../json/json-text.ts";
 import { LISTS } from "../protocol/access.ts";
 import {
   type Call,
@@ -26,6 +17,7 @@ import {
 } from "../protocol/call.ts";
 import { type ClientRequest, editedRequest, INVALID_PARAMS, type ServerMessage } from "../protocol/json-rpc.ts";
 import { listProblem } from "../protocol/list-check.ts";
+import { itemName, type ListItem, type ListMembers, readListContent } from "../protocol/list-content.ts";
 import type { ServerAbout, Upstream } from "../server-side/upstream.ts";
 import { type Names, renamedItem } from "./names.ts";
 
@@ -162,10 +154,10 @@ export interface ListPage {
   readonly failed: ReadonlyMap<string, string>;
 }
 
-export function* mergePages(
-  method: string,
+function* mergePages(
+  list: ListMembers,
   outcomes: readonly TargetResponse[],
-  item: (text: string, span: Span, outcome: TargetResponse) => string | undefined,
+  show: (text: string, item: ListItem, outcome: TargetResponse) => string | undefined,
 ): Steps<ListPage> {
   const items: string[] = [];
   const cursors: Record<string, string> = {};
@@ -177,13 +169,13 @@ export function* mergePages(
       continue;
     }
     const { text } = outcome.result;
-    const list = yield* findInSteps(text, 0, "result", LISTS[method]?.member ?? "");
-    for (const span of list ? yield* elementsInSteps(text, list.start) : []) {
-      const made = item(text, span, outcome);
-      if (made !== undefined) items.push(made);
+    const content = yield* readListContent(outcome.result, list);
+    for (const item of content.items ?? []) {
+      const shown = show(text, item, outcome);
+      if (shown !== undefined) items.push(shown);
       yield;
     }
-    const cursor = yield* findInSteps(text, 0, "result", "nextCursor");
+    const cursor = content.members.find(({ key }) => key === "nextCursor");
     const value = cursor && (JSON.parse(slice(text, cursor)) as unknown);
     if (typeof value === "string") cursors[name] = value;
   }
@@ -231,13 +223,13 @@ export function mergedList(call: Call, access: McpAccess | undefined, env: Merge
   }
   const { parts, skipped } = selectTargets(env, request, list.member, cursors);
   const seen = new Set<string>();
-  const shown = (text: string, span: Span, { upstream }: TargetResponse): string | undefined => {
-    const name = itemName(text, span, list.key);
+  const show = (text: string, item: ListItem, { upstream }: TargetResponse): string | undefined => {
+    const name = itemName(text, item);
     if (access?.allows(list.kind, name, upstream.target.name) === false) return undefined;
     // Without prefixes, the first target that has a name takes precedence.
     if (!names.isPrefixed && seen.has(name)) return undefined;
     seen.add(name);
-    return renamedItem(text, span, request.method, names, upstream.target.name);
+    return renamedItem(text, item, request.method, names, upstream.target.name);
   };
   const answer = (page: ListPage): void => {
     if (page.failed.size > 0 && (page.failed.size === env.upstreams.length || env.failureMode === "failClosed")) {
@@ -251,7 +243,7 @@ export function mergedList(call: Call, access: McpAccess | undefined, env: Merge
   return requestAll(call, parts, (outcomes) =>
     runSteps(
       totalChars(outcomes) > SLICED_BYTES,
-      () => mergePages(request.method, [...outcomes, ...skipped], shown),
+      () => mergePages(list, [...outcomes, ...skipped], show),
       answer,
       (failure) => call.failed(failure),
     ),
@@ -307,12 +299,6 @@ function withCursor(request: ClientRequest, cursor: string | undefined): ClientR
         removeMembers(request.text, params.start, (key) => key === "cursor"),
       )
     : request;
-}
-
-function itemName(text: string, item: Span, key: string): string {
-  const span = member(text, item.start, key);
-  const value = span && (JSON.parse(slice(text, span)) as unknown);
-  return typeof value === "string" ? value : "";
 }
 
 function allFailed(failed: ReadonlyMap<string, string>): Failure {

@@ -4,11 +4,12 @@
  */
 
 import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
-import { elementsInSteps, findInSteps, memberOf, slice } from "../../json/json-text.ts";
+import { slice } from "../../json/json-text.ts";
 import type { Named } from "../protocol/access.ts";
 import { deniedName, LISTS, unknownName } from "../protocol/access.ts";
 import { type Call, type CallHandle, NO_CALL, refuseQuestion, runSteps } from "../protocol/call.ts";
 import { asClientRequest } from "../protocol/json-rpc.ts";
+import { itemName, readListContent } from "../protocol/list-content.ts";
 import { copyEnvelope } from "../server-side/modern-envelope.ts";
 import type { Upstream } from "../server-side/upstream.ts";
 import { requestAll, type TargetResponse, totalChars } from "./merge-responses.ts";
@@ -103,16 +104,15 @@ export class NameIndex {
     for (const { upstream, result } of outcomes) {
       if (!result) continue;
       const { text } = result;
-      const items = yield* findInSteps(text, 0, "result", list.member);
-      for (const item of items ? yield* elementsInSteps(text, items.start) : []) {
-        const name = yield* memberOf(text, item, list.key);
-        const key = `${method} ${name ? String(JSON.parse(slice(text, name))) : ""}`;
+      const { members, items = [] } = yield* readListContent(result, list);
+      for (const item of items) {
+        const key = `${method} ${itemName(text, item)}`;
         const known = this.#owners.get(key);
         if (!known || this.#upstreams.indexOf(upstream) < this.#upstreams.indexOf(known))
           this.#owners.set(key, upstream);
         yield;
       }
-      const cursor = yield* findInSteps(text, 0, "result", "nextCursor");
+      const cursor = members.find(({ key }) => key === "nextCursor");
       const value = cursor && (JSON.parse(slice(text, cursor)) as unknown);
       if (typeof value === "string") more.push({ upstream, cursor: value });
     }

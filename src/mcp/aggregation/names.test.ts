@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { finish } from "../../base/sliced-work.ts";
-import { elements, find } from "../../json/json-text.ts";
-import { asClientRequest, asServerMessage } from "../protocol/json-rpc.ts";
+import { find } from "../../json/json-text.ts";
+import { asClientRequest, asResult, asServerMessage } from "../protocol/json-rpc.ts";
+import { readListContent } from "../protocol/list-content.ts";
 import { createNames, renamedItem, renamedNotification, renamedRequest, renamedResult } from "./names.ts";
 
 const names = createNames(["files", "web"], "conditional");
@@ -56,13 +57,14 @@ test("a completion names its prompt or resource deeper", () => {
 });
 
 test("an item of a list gets the client's name, and big numbers in its schema survive", () => {
-  const text =
-    '[{"inputSchema":{"maximum":9223372036854775807},"name":"read","_meta":{"ui":{"resourceUri":"ui://panel"}}}]';
-  const [item] = elements(text, 0);
-  assert.ok(item);
+  const message = asResult(
+    '{"tools":[{"inputSchema":{"maximum":9223372036854775807},"name":"read","_meta":{"ui":{"resourceUri":"ui://panel"},"ui/resourceUri":"ui://old"}}]}',
+  );
+  const { items } = finish(readListContent(message, { member: "tools", key: "name" }));
+  assert.ok(items?.[0]);
   assert.equal(
-    renamedItem(text, item, "tools/list", names, "files"),
-    '{"inputSchema":{"maximum":9223372036854775807},"name":"files_read","_meta":{"ui":{"resourceUri":"ui://files+panel"}}}',
+    renamedItem(message.text, items[0], "tools/list", names, "files"),
+    '{"inputSchema":{"maximum":9223372036854775807},"name":"files_read","_meta":{"ui":{"resourceUri":"ui://files+panel"},"ui/resourceUri":"ui://files+old"}}',
   );
 });
 

@@ -10,6 +10,7 @@ import { elementsInSteps, find, findInSteps, member, memberOf, slice, splice } f
 import type { Edit, Span } from "../../json/syntax.ts";
 import { LISTS, type NamedKind } from "../protocol/access.ts";
 import { type ClientRequest, edited, editedRequest, type ServerMessage } from "../protocol/json-rpc.ts";
+import type { ListItem } from "../protocol/list-content.ts";
 import { NAMED_BY, REFERENCES } from "../protocol/message-rules.ts";
 
 export interface Names {
@@ -60,19 +61,19 @@ export function renamedRequest(request: ClientRequest, name: string): ClientRequ
   return editedRequest(request, [{ ...span, text: JSON.stringify(name) }], { ...params, ...renamed });
 }
 
-export function renamedItem(text: string, item: Span, method: string, names: Names, target: string): string {
+/** A tool may refer to its UI resource with one of these members of `_meta`. */
+const UI_RESOURCES = [["ui", "resourceUri"], ["ui/resourceUri"]];
+
+export function renamedItem(text: string, item: ListItem, method: string, names: Names, target: string): string {
   const list = LISTS[method];
-  const span = list && member(text, item.start, list.key);
-  if (!list || !span || !names.isPrefixed) return slice(text, item);
-  const edits = [renaming(text, span, list.kind, names, target)];
-  // A tool may refer to its UI resource.
-  for (const path of [
-    ["_meta", "ui", "resourceUri"],
-    ["_meta", "ui/resourceUri"],
-  ]) {
-    const uri = method === "tools/list" ? find(text, item.start, ...path) : undefined;
-    if (uri) edits.push(renaming(text, uri, "resource", names, target));
-  }
+  if (!list || item.nameEnd === 0 || !names.isPrefixed) return slice(text, item);
+  const edits = [renaming(text, { start: item.nameStart, end: item.nameEnd }, list.kind, names, target)];
+  const meta = method === "tools/list" ? member(text, item.start, "_meta") : undefined;
+  if (meta)
+    for (const path of UI_RESOURCES) {
+      const uri = find(text, meta.start, ...path);
+      if (uri) edits.push(renaming(text, uri, "resource", names, target));
+    }
   return splice(
     slice(text, item),
     edits.map((edit) => ({ ...edit, start: edit.start - item.start, end: edit.end - item.start })),

@@ -7,10 +7,9 @@ import { lookupTable } from "../../base/lookup-table.ts";
 import type { Steps } from "../../base/sliced-work.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
 import { slice } from "../../json/json-text.ts";
-import { keyAt } from "../../json/syntax.ts";
 import { type Call, type Failure, mapResultInSlices } from "./call.ts";
 import { asResult, type ClientRequest, INVALID_PARAMS, METHOD_NOT_FOUND, type ServerMessage } from "./json-rpc.ts";
-import { type ListMembers, readListContent } from "./list-content.ts";
+import { itemName, type ListMembers, readListContent } from "./list-content.ts";
 import { isRequestMethod } from "./message-rules.ts";
 
 export type NamedKind = "tool" | "prompt" | "resource";
@@ -105,7 +104,7 @@ export function* filterList(
   if (!members.some(({ key }) => key === list.member)) return message;
   const kept: string[] = [];
   for (const item of items) {
-    if (item.nameEnd > 0 && isKept(keyAt(text, item.nameStart, item.nameEnd))) kept.push(slice(text, item));
+    if (item.nameEnd > 0 && isKept(itemName(text, item))) kept.push(slice(text, item));
     yield;
   }
   return yield* buildListResult(message, list, kept);

@@ -4,7 +4,7 @@
  */
 import type { Steps } from "../../base/sliced-work.ts";
 import { eachObjectInSteps, type KeyedSpan, membersInSteps } from "../../json/json-text.ts";
-import { QUOTE, type Span, skipSpace } from "../../json/syntax.ts";
+import { keyAt, QUOTE, type Span, skipSpace } from "../../json/syntax.ts";
 import type { ServerMessage } from "./json-rpc.ts";
 import { itemKeyProblem } from "./message-rules.ts";
 
@@ -30,6 +30,11 @@ export interface ListItem extends Span {
   /** The offsets of the name, with its quotes. Both are 0 if the item has no name that is a string. */
   readonly nameStart: number;
   readonly nameEnd: number;
+}
+
+/** Returns an empty string if the item has no name. */
+export function itemName(text: string, { nameStart, nameEnd }: ListItem): string {
+  return nameEnd === 0 ? "" : keyAt(text, nameStart, nameEnd);
 }
 
 /** Messages do not change, so the offsets are read once for all steps that a message passes. */

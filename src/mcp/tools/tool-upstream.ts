@@ -6,7 +6,7 @@ import type { Clock } from "../../base/clock.ts";
 import { finish, type Steps } from "../../base/sliced-work.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { find, slice } from "../../json/json-text.ts";
-import { keyAt, type Span } from "../../json/syntax.ts";
+import type { Span } from "../../json/syntax.ts";
 import { buildListResult, unknownName } from "../protocol/access.ts";
 import {
   type Call,
@@ -32,7 +32,7 @@ import {
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
 import { listProblem } from "../protocol/list-check.ts";
-import { type ListItem, type ListMembers, readListContent } from "../protocol/list-content.ts";
+import { itemName, type ListItem, type ListMembers, readListContent } from "../protocol/list-content.ts";
 import { SERVER_INFO } from "../protocol/protocol-version.ts";
 import { copyEnvelope } from "../server-side/modern-envelope.ts";
 import type { ConnectionLoss } from "../server-side/server-connection.ts";
@@ -287,7 +287,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   /** The list must be valid. */
   *#eachPassing(text: string, items: readonly ListItem[], take: (name: string, item: Span) => void): Steps<void> {
     for (const item of items) {
-      const name = keyAt(text, item.nameStart, item.nameEnd);
+      const name = itemName(text, item);
       if (this.#passes(name, slice(text, item))) take(name, item);
       yield;
     }

@@ -12,7 +12,14 @@ import {
   renamedRequest,
   renamedResult,
 } from "../../../src/mcp/aggregation/names.ts";
-import { JsonRpcProblem, messageId, parseClientMessages, withId } from "../../../src/mcp/protocol/json-rpc.ts";
+import {
+  asResult,
+  JsonRpcProblem,
+  messageId,
+  parseClientMessages,
+  withId,
+} from "../../../src/mcp/protocol/json-rpc.ts";
+import { readListContent } from "../../../src/mcp/protocol/list-content.ts";
 import { parseServerText } from "../../../src/mcp/transports/server-messages.ts";
 import type { Random } from "../../support/random.ts";
 import { isRecord, parsed, randomJson, randomObject, writtenName } from "../json.ts";
@@ -149,12 +156,16 @@ function checkText(text: string): void {
     ),
   )?.value;
   expectSame(removed, rest, "with members less");
-  if (typeof json.value.name === "string")
-    expectSame(
-      parsed(renamedItem(text, { start: 0, end: text.length }, "tools/list", names, "one")) !== undefined,
-      true,
-      "a renamed item",
-    );
+  if (typeof json.value.name === "string") {
+    const list = asResult(`{"tools":[${text}]}`);
+    const { items = [] } = finish(readListContent(list, { member: "tools", key: "name" }));
+    expectSame(items.length, 1, "the items of a list");
+    for (const item of items)
+      expect(
+        parsed(renamedItem(list.text, item, "tools/list", names, "one")) !== undefined,
+        "a renamed item is no JSON",
+      );
+  }
 }
 
 export const jsonRpc = defineTarget<string>({
