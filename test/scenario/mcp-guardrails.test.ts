@@ -13,7 +13,7 @@ import { confusedMessage } from "../support/mcp/confused-messages.ts";
 import { mcpConfig, oddTarget } from "../support/mcp/gateway-config.ts";
 import { modernPost } from "../support/mcp/modern-client.ts";
 import { PETSTORE } from "../support/mcp/petstore.ts";
-import { SECRET } from "../support/mcp/recording-server.ts";
+import { SECRET, startRecordingServer } from "../support/mcp/recording-server.ts";
 import { startTaskServer } from "../support/mcp/task-server.ts";
 import { startToolsServer, type ToolsServer } from "../support/mcp/tools-server.ts";
 import {
@@ -326,16 +326,18 @@ const FAILURES: Readonly<Record<string, PolicyService["answer"]>> = {
   }),
 };
 
-for (const [name, answer] of Object.entries(FAILURES)) {
-  test(`${name} of the service rejects the message, unless failureMode is open`, async (t) => {
-    for (const failureMode of ["closed", "open"]) {
-      const service = await serviceFor(t, answer);
-      const { client, server } = await setUp(t, guarded(service, { "tools/call": "request" }, { failureMode }));
+for (const failureMode of ["closed", "open"]) {
+  const effect = failureMode === "open" ? "lets the message pass" : "rejects the message";
+  test(`failureMode ${failureMode}: a response that is no decision ${effect}`, async (t) => {
+    const service = await serviceFor(t);
+    const { client, server } = await setUp(t, guarded(service, { "tools/call": "request" }, { failureMode }));
+    for (const [name, answer] of Object.entries(FAILURES)) {
+      service.answer = answer;
       const { result, error } = await client.call("echo", { x: 1 });
-      assert.equal(server.calls.length, failureMode === "open" ? 1 : 0);
-      if (failureMode === "open") assert.equal(result.content[0].text, '{"x":1}');
-      else assert.deepEqual(error, { code: -32603, message: "the MCP guardrail service is not available" });
+      if (failureMode === "open") assert.equal(result.content[0].text, '{"x":1}', name);
+      else assert.deepEqual(error, { code: -32603, message: "the MCP guardrail service is not available" }, name);
     }
+    assert.equal(server.calls.length, failureMode === "open" ? Object.keys(FAILURES).length : 0);
   });
 }
 
@@ -347,13 +349,29 @@ test("a service that does not respond in time, or cannot be reached, rejects res
   assert.equal((await client.call("echo")).error.code, -32603);
 });
 
-test("parameters that a client could not send are rejected, in each failure mode", async (t) => {
+test("parameters that a client could not send are rejected, also with failureMode open", async (t) => {
+  const service = await serviceFor(t);
+  const { client, server } = await setUp(t, guarded(service, { "tools/call": "request" }, { failureMode: "open" }));
   for (const params of [{ name: 1 }, { Name: "other", name: "echo" }, {}]) {
-    const service = await serviceFor(t, () => mutated(params));
-    const { client, server } = await setUp(t, guarded(service, { "tools/call": "request" }, { failureMode: "open" }));
+    service.answer = () => mutated(params);
     assert.equal((await client.call("echo")).error.code, -32603, JSON.stringify(params));
-    assert.deepEqual(server.calls, []);
   }
+  assert.deepEqual(server.calls, []);
+});
+
+test("the parameters of subscriptions cannot change, because other replicas repeat them", async (t) => {
+  const service = await serviceFor(t, () => mutated({ uri: "file:///other" }));
+  const server = await startRecordingServer("legacy");
+  t.after(() => server.close());
+  const policies = guarded(service, { "resources/*": "request" });
+  const gateway = await gatewayFor(t, mcpConfig([{ name: "one", mcp: { url: server.url } }], {}, { policies }));
+  const client = rawClient(`${gateway.url()}/mcp`);
+  await client.initialize();
+  const subscribe = (): Promise<Json> => client.request("resources/subscribe", { uri: "file:///open" });
+  assert.equal((await subscribe()).error.code, -32603);
+  assert.ok(!server.received.some(({ body }) => body.includes("resources/subscribe")));
+  service.answer = () => PASS;
+  assert.ok((await subscribe()).result);
 });
 
 test("a call that the client cancels during a check does not reach the server", async (t) => {
