@@ -2,10 +2,10 @@
  * Implements the thread that owns the history database. It receives batches of rows and questions from the main thread,
  * so that the database and the spool do not delay requests.
  */
-import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { parentPort, workerData } from "node:worker_threads";
 import { systemClock } from "../base/clock.ts";
+import { removeOwnLock } from "../store/folder-lock.ts";
 import { type HistoryEngine, NewerSchema } from "./engine.ts";
 import type {
   FromHistoryThread,
@@ -30,12 +30,14 @@ if (parentPort !== null) run(workerData as HistoryThreadData, (message) => paren
 function run(data: HistoryThreadData, send: (message: FromHistoryThread) => void): void {
   const counts = { written: 0, spooled: 0, dropped: 0 };
   const log: WriterOptions["log"] = (level, message, fields) => send({ kind: "log", level, message, fields });
-  // The lock of the thread that died names this process, so it would count as held.
-  if (data.isReplacement) rmSync(join(data.folder, "lock"), { force: true });
+  const { isReplacement } = data;
+  // The locks of the thread that died name this process, so they would count as held.
+  if (isReplacement) removeOwnLock(data.folder);
   const spool = new Spool({
     folder: join(data.folder, "spool"),
     maxBytes: data.maxSpoolBytes,
     clock: systemClock,
+    isReplacement,
     dropped(rows) {
       counts.dropped += rows;
       log("error", "history rows dropped", { rows, reason: "the spool is full" });

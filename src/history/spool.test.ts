@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { appendFileSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { appendFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
@@ -7,11 +7,12 @@ import { fakeClock } from "../../test/support/fake-clock.ts";
 import { COLUMN_INDEX, COLUMNS, IS_NUMBER, parseRows } from "./history-row.ts";
 import { Spool } from "./spool.ts";
 
-function aSpool(t: TestContext, { folder = newFolder(t), maxBytes = 1_000_000 } = {}) {
+function aSpool(t: TestContext, { folder = newFolder(t), maxBytes = 1_000_000, isReplacement = false } = {}) {
   let dropped = 0;
   const options = {
     folder,
     maxBytes,
+    isReplacement,
     clock: fakeClock(),
     dropped: (rows: number) => {
       dropped += rows;
@@ -64,6 +65,20 @@ test("the files of another process are taken over when it has exited", (t) => {
   assert.deepEqual(second.spool.oldest()?.batches, ["a"]);
   second.spool.oldest()?.remove();
   assert.deepEqual(readdirSync(first.folder), []);
+});
+
+test("the files of a thread that died are taken over by its replacement, and those of a running process are not", (t) => {
+  const first = aSpool(t);
+  first.spool.append("a");
+  const other = join(first.folder, "other");
+  mkdirSync(other);
+  // The file is new, so its owner is considered alive.
+  const lock = JSON.stringify({ pid: 1, started: "0", place: "another machine" });
+  writeFileSync(join(other, "lock"), lock);
+  const second = aSpool(t, { folder: first.folder, isReplacement: true });
+  second.spool.adopt();
+  assert.deepEqual(second.spool.oldest()?.batches, ["a"]);
+  assert.equal(readFileSync(join(other, "lock"), "utf8"), lock);
 });
 
 test("a line that was cut off is skipped", (t) => {

@@ -7,7 +7,7 @@ import { randomUUID } from "node:crypto";
 import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, statSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock } from "../base/clock.ts";
-import { type FolderLock, takeFolderLock } from "../store/folder-lock.ts";
+import { type FolderLock, removeOwnLock, takeFolderLock } from "../store/folder-lock.ts";
 
 const FILE_BYTES = 4 * 1024 * 1024;
 const EXTENSION = ".rows";
@@ -17,6 +17,8 @@ export interface SpoolOptions {
   readonly folder: string;
   readonly maxBytes: number;
   readonly clock: Clock;
+  /** True if another thread of this process has died and may have left rows. */
+  readonly isReplacement: boolean;
   /** Reports rows that were deleted because the spool is full. */
   dropped(rows: number): void;
 }
@@ -39,6 +41,7 @@ export class Spool {
   constructor(options: SpoolOptions) {
     this.#options = options;
     this.#own = join(options.folder, randomUUID());
+    if (options.isReplacement) for (const name of listFolder(options.folder)) removeOwnLock(join(options.folder, name));
   }
 
   get bytes(): number {

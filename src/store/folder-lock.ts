@@ -56,6 +56,14 @@ export function takeFolderLock(folder: string, clock: Clock): FolderLock {
   throw new Error(`${folder} is in use: several processes try to take it`);
 }
 
+/** Removes the lock that a thread of this process has left when it died. */
+export function removeOwnLock(folder: string): void {
+  const file = join(folder, FILE);
+  const holder = parse(read(file) ?? "");
+  const isOwn = holder?.pid === process.pid && holder.place === processNamespace();
+  if (isOwn && holder.started === (processStartTime(process.pid) ?? "")) rmSync(file, { force: true });
+}
+
 function hold(file: string, text: string, clock: Clock): FolderLock {
   const isHeld = (): boolean => {
     try {

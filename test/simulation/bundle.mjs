@@ -1,5 +1,6 @@
 /**
- * Bundles the simulation, and the gateway and the controller as separate files. `mutation` is one of `mutations.mjs`.
+ * Bundles the simulation, and the gateway, the controller, and the history thread as separate files. `mutation` is one
+ * of `mutations.mjs`.
  */
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -11,17 +12,30 @@ const folder = dirname(fileURLToPath(import.meta.url));
 const root = join(folder, "../..");
 
 export function bundle(outdir, mutation) {
-  return build({
-    entryPoints: ["main.ts", "gateway.ts", "controller.ts"].map((name) => join(folder, name)),
+  const options = {
     outdir,
     bundle: true,
     platform: "node",
-    format: "esm",
-    packages: "external",
     sourcemap: true,
     logLevel: "error",
     plugins: [...(mutation ? [mutate(mutation)] : []), inlineOnDemand],
-  });
+  };
+  return Promise.all([
+    build({
+      ...options,
+      entryPoints: ["main.ts", "gateway.ts", "controller.ts"].map((name) => join(folder, name)),
+      format: "esm",
+      packages: "external",
+    }),
+    // Threads are started after the module loader is closed, so this file is a function that contains its packages.
+    build({
+      ...options,
+      entryPoints: [join(root, "src/history/history-worker.ts")],
+      format: "cjs",
+      outExtension: { ".js": ".cjs" },
+      external: ["pg-native", "pg-cloudflare", "node-sqlite3-wasm"],
+    }),
+  ]);
 }
 
 function mutate({ also, ...first }) {

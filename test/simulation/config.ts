@@ -8,6 +8,9 @@ import { TOKEN_HOST } from "./token-client.ts";
 export const CONFIG_FILE = "/gateway/config.yaml";
 export const PORT = 8080;
 export const REDIS_PORT = 6379;
+export const POSTGRES_PORT = 5432;
+/** Each replica has a folder below, for rows of the request history that wait for the database. */
+export const HISTORY_FOLDER = "/gateway/history";
 export const DRAIN_MS = 10_000;
 /** The program of the MCP server that the gateway runs as a child process. */
 export const STDIO_SERVER = "stdio-server";
@@ -23,6 +26,7 @@ export const ADDRESSES = {
   "llm-two.test": "10.0.3.2",
   "redis.test": "10.0.4.1",
   "idp.test": "10.0.4.2",
+  "postgres.test": "10.0.4.3",
 };
 
 /** The name of the Kubernetes controller's Service. */
@@ -42,7 +46,7 @@ qJktAPJFPRW/OQ==
 -----END CERTIFICATE-----
 `;
 
-const NETWORKS: Readonly<Record<string, number>> = { gateway: 0, controller: 5, plane: 6 };
+const NETWORKS: Readonly<Record<string, number>> = { gateway: 0, thread: 0, controller: 5, plane: 6 };
 
 /** The address of a simulated process, for example of `gateway 0.1`. */
 export function addressOf(process: string): string {
@@ -58,8 +62,11 @@ const STORES: Readonly<Record<StoreKind, string>> = {
   redis: `{ redis: "redis://redis.test:${REDIS_PORT}" }`,
 };
 
+/** The replica's number comes from its environment. */
+const HISTORY = `history: { postgres: "postgres://gateway@postgres.test:${POSTGRES_PORT}/gateway", folder: "${HISTORY_FOLDER}/\${REPLICA}" }`;
+
 /** Each version of the configuration changes the routes of all kinds of backends. */
-export function configOf(version: number, store: StoreKind): string {
+export function configOf(version: number, store: StoreKind, hasHistory: boolean): string {
   const changed = `responseHeaderModifier: { set: { x-version: "${version}" } }`;
   return `
 config:
@@ -67,6 +74,7 @@ config:
   adminAddr: "off"
   logging: { format: json }
   store: ${STORES[store]}
+  ${hasHistory ? HISTORY : ""}
 gateways: { default: { port: ${PORT} } }
 routes:
   - name: mcp

@@ -15,6 +15,8 @@ const DISK_MS = 2;
 /** Files are only appended, so a flushed length says what a power failure keeps. */
 interface File {
   bytes: Buffer;
+  /** Starts with `bytes` and has space for more, after the first write. */
+  storage?: Buffer;
   flushedBytes: number;
   mtimeMs: number;
 }
@@ -66,9 +68,9 @@ export class Files {
 
   #open(path: string, flags: string): File {
     const known = this.#files.get(path);
-    if (flags === "wx" && known !== undefined) throw systemError("open", "EEXIST");
+    if (flags.endsWith("x") && known !== undefined) throw systemError("open", "EEXIST");
     if (flags === "r" || (flags === "a" && known !== undefined)) return this.#find(path, "open");
-    const file = { bytes: Buffer.alloc(0), flushedBytes: 0, mtimeMs: Date.now() };
+    const file: File = { bytes: Buffer.alloc(0), flushedBytes: 0, mtimeMs: Date.now() };
     this.#files.set(path, file);
     return file;
   }
@@ -77,7 +79,14 @@ export class Files {
   #append(file: File, bytes: Buffer): number {
     const taken = this.isFull ? this.#random.int(Math.min(2, bytes.length)) : bytes.length;
     if (taken === 0 && bytes.length > 0) throw systemError("write", "ENOSPC");
-    file.bytes = Buffer.concat([file.bytes, bytes.subarray(0, taken)]);
+    const before = file.bytes;
+    const size = before.length + taken;
+    if (file.storage === undefined || file.storage.length < size) {
+      file.storage = Buffer.alloc(2 * size);
+      before.copy(file.storage);
+    }
+    bytes.copy(file.storage, before.length, 0, taken);
+    file.bytes = file.storage.subarray(0, size);
     return taken;
   }
 
@@ -87,9 +96,20 @@ export class Files {
     this.#files.set(to, file);
   }
 
+  /** The files in a folder and its subfolders, by path. */
+  contents(folder: string): Map<string, string> {
+    const inside = [...this.#files].filter(([path]) => path.startsWith(`${folder}/`));
+    return new Map(inside.map(([path, { bytes }]) => [path, bytes.toString()]));
+  }
+
   #names(folder: string): string[] {
     const prefix = `${folder}/`;
-    return [...this.#files.keys()].filter((path) => path.startsWith(prefix)).map((path) => path.slice(prefix.length));
+    const paths = [...this.#files.keys()].filter((path) => path.startsWith(prefix));
+    return [...new Set(paths.map((path) => path.slice(prefix.length).split("/", 1)[0] ?? ""))];
+  }
+
+  #remove(path: string): void {
+    for (const name of this.#files.keys()) if (name === path || name.startsWith(`${path}/`)) this.#files.delete(name);
   }
 
   #flushNames(folder: string): void {
@@ -138,10 +158,11 @@ export class Files {
         this.#opened.set(this.#nextFd, this.#open(String(path), String(flags)));
         return this.#nextFd;
       },
-      writeSync: (fd: number, text: string) => this.#append(opened(fd), Buffer.from(text)),
+      writeSync: (fd: number, data: Buffer | string, offset = 0) =>
+        this.#append(opened(fd), Buffer.from(data as string).subarray(offset)),
       closeSync: (fd: number) => void this.#opened.delete(fd),
       renameSync: (from: unknown, to: unknown) => this.#rename(String(from), String(to)),
-      rmSync: (path: unknown) => void this.#files.delete(String(path)),
+      rmSync: (path: unknown) => this.#remove(String(path)),
       utimesSync: (path: unknown, _atime: unknown, mtime: number) => {
         this.#find(String(path), "utime").mtimeMs = mtime * 1000;
       },

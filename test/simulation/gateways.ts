@@ -15,6 +15,7 @@ import type { Network } from "./network.ts";
 import { sleep } from "./peer.ts";
 import { OUTSIDE, type Scheduler } from "./scheduler.ts";
 import type { Seeded } from "./seeded.ts";
+import type { Threads } from "./threads.ts";
 
 /**
  * Loads copies of the gateway's code, each with its own variables. The module loader reads files, so all copies are
@@ -38,6 +39,7 @@ export interface GatewaysReport {
   readonly scheduler: Scheduler;
   readonly network: Network;
   readonly children: Children;
+  readonly threads: Threads;
   readonly output: LogOutput;
   note(line: string): void;
   /** The configuration file is valid. */
@@ -206,7 +208,7 @@ export class Gateways {
     const { startApp, clock } = started.code;
     started.app = await startApp({
       sources: [CONFIG_FILE],
-      environment: {},
+      environment: { REPLICA: String(started.replica) },
       clock,
       output: this.#report.output,
       version: "0.0.0-simulation",
@@ -256,7 +258,7 @@ export class Gateways {
   }
 
   async #checkEnded(ended: GatewayProcess): Promise<void> {
-    const { scheduler, network, children, broken } = this.#report;
+    const { scheduler, network, children, threads, broken } = this.#report;
     const { name, code, replica } = ended;
     const next = this.#running[replica];
     if (next === ended) this.#running[replica] = undefined;
@@ -265,6 +267,7 @@ export class Gateways {
     for (const account of code.accounts()) broken("memory accounts are empty after the shutdown", account);
     for (const { label } of network.openSides(name)) broken("the shutdown closes all connections", label);
     for (const pid of children.of(name)) broken("the shutdown ends all children", `${name} has ${pid}`);
+    for (const thread of threads.of(name)) broken("the shutdown ends all threads", thread);
     const waiting = scheduler.pending(name);
     if (waiting > 0) broken("the shutdown stops all timers", `${waiting} tasks of ${name} wait`);
     this.#reuse(ended);
@@ -274,6 +277,7 @@ export class Gateways {
     this.#pids.delete(pidOf(name));
     this.#report.scheduler.end(name);
     this.#report.network.end(name);
+    this.#report.threads.end(name);
   }
 
   /** A process that was shut down has no state left in its variables. */

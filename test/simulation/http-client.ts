@@ -29,6 +29,8 @@ export interface ClientReport {
   sent(nonce: string, method: string): void;
   /** A client has received the head of a response. */
   answered(nonce: string, status: number): void;
+  /** An LLM client has received a complete response with this many tokens. */
+  spent(address: string, tokens: number): void;
   broken(invariant: string, detail: string): void;
 }
 

@@ -23,6 +23,7 @@ import type { Faults, Network } from "./network.ts";
 import { OUTSIDE, type Scheduler, type Task } from "./scheduler.ts";
 import type { Seeded } from "./seeded.ts";
 import { simulateSockets, systemError } from "./sockets.ts";
+import type { Threads } from "./threads.ts";
 
 /** The simulation starts at this wall-clock time: 2026-01-01T12:00:00Z. */
 export const START_MS = Date.UTC(2026, 0, 1, 12);
@@ -178,13 +179,13 @@ function simulateNames({ scheduler, resolve }: Outside) {
 const PURE = /^(?:Stats|Dirent|constants|.*_.*|Agent|.*Response|.*Message|validate.*|METHODS|STATUS_CODES)$/;
 
 /** Closes everything else. The module loader does not work afterwards. */
-export async function seal(files: Files, children: Children): Promise<void> {
-  const [http, http2, https, tls, workers, zlib] = await Promise.all([
+export async function seal(files: Files, children: Children, threads: Threads): Promise<void> {
+  const [http, http2, https, tls, zlib] = await Promise.all([
     import("node:http"),
     import("node:http2"),
     import("node:https"),
     import("node:tls"),
-    import("node:worker_threads"),
+
     import("node:zlib"),
   ]);
   for (const [name, module] of Object.entries({ fs, dgram, "fs/promises": fsPromises, child_process: childProcess }))
@@ -198,7 +199,7 @@ export async function seal(files: Files, children: Children): Promise<void> {
   }
   Object.assign(http2.default, { connect: closed("http2.connect"), createServer: closed("http2.createServer") });
   simulateTls(http.default, https.default, tls.default);
-  Object.assign(workers.default, { Worker: closed("Worker") });
+  threads.replaceClass();
   for (const name of Object.keys(zlib.default))
     if (/^[a-z]/.test(name) && !/Sync$|^c(?:rc32|odes|onstants)/.test(name))
       replace(zlib.default, name, `zlib.${name}`);

@@ -157,8 +157,11 @@ export class LlmClient {
       if (index === 0 && !isFailed && text.replace(MASK, "").length !== wantedBytes)
         this.#report.broken("responses are complete", `${nonce}: ${text.length} of ${wantedBytes} bytes`);
     }
-    if (!isFailed) this.#spending.push({ fromMs: sentMs, toMs: nowMs, tokens: PROMPT_TOKENS + wantedBytes });
-    else if (this.#report.mustSucceed(sentMs))
+    const tokens = PROMPT_TOKENS + wantedBytes;
+    if (!isFailed) {
+      this.#spending.push({ fromMs: sentMs, toMs: nowMs, tokens });
+      this.#report.spent(this.#address, tokens);
+    } else if (this.#report.mustSucceed(sentMs))
       this.#report.broken("requests succeed", `${nonce}: the stream ended early`);
   }
 

@@ -24,6 +24,7 @@ import { isolate, realWork, seal } from "./isolate.ts";
 import { Network, NO_FAULTS } from "./network.ts";
 import { Scheduler } from "./scheduler.ts";
 import { Seeded } from "./seeded.ts";
+import { Threads } from "./threads.ts";
 
 const { writeSync } = fs;
 const { setImmediate: realImmediate } = globalThis;
@@ -39,7 +40,7 @@ isolate({
   faultsTo: () => NO_FAULTS,
   resolve: () => ({ delayMs: 1, addresses: [] }),
 });
-await seal(new Files(network, new Seeded(1, "files")), new Children(network, {}));
+await seal(new Files(network, new Seeded(1, "files")), new Children(network, {}), new Threads(network, ""));
 
 const events: string[] = [];
 const result = {

@@ -60,6 +60,9 @@ export class Requests {
     for (const request of this.#open.values()) if (request.records === 0) request.isLost = true;
   };
 
+  /** The status that the client received. */
+  readonly statusOf = (nonce: string): number | undefined => this.#open.get(nonce)?.status;
+
   checkEnd(): void {
     for (const [nonce, { method, status, arrivals, records, isLost }] of this.#open) {
       // The access log of MCP and LLM requests does not name the exchange, nor does that of an incomplete head (408).

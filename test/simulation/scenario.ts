@@ -11,8 +11,10 @@ import {
   CONFIG_FILE,
   CONTROLLER_NAME,
   configOf,
+  HISTORY_FOLDER,
   LLM_BUDGET,
   PORT,
+  POSTGRES_PORT,
   REDIS_PORT,
   STDIO_SERVER,
   type StoreKind,
@@ -20,6 +22,7 @@ import {
 } from "./config.ts";
 import { Files } from "./files.ts";
 import { Gateways, loadCode, loadController, pidOf } from "./gateways.ts";
+import { HistoryCheck } from "./history-check.ts";
 import { HttpBackend } from "./http-backend.ts";
 import { HttpClient } from "./http-client.ts";
 import { IdentityProvider } from "./identity-provider.ts";
@@ -30,11 +33,13 @@ import { McpClient } from "./mcp-client.ts";
 import { McpServer } from "./mcp-server.ts";
 import { type Faults, Network, NO_FAULTS } from "./network.ts";
 import { sleep } from "./peer.ts";
+import { Postgres } from "./postgres.ts";
 import { Redis } from "./redis.ts";
 import { Requests } from "./requests.ts";
 import { Scheduler } from "./scheduler.ts";
 import { Seeded } from "./seeded.ts";
 import { StdioServer } from "./stdio-server.ts";
+import { loadThreadCode, Threads } from "./threads.ts";
 import { TokenClient } from "./token-client.ts";
 
 export interface Options {
@@ -64,6 +69,8 @@ export interface Result {
 const RELOAD_MS = 20 * 60_000;
 /** Average time between two upgrades or failures of a gateway or of Redis. */
 const OPERATION_MS = 8 * 60_000;
+/** Average time between two failures of the database of the request history. */
+const DATABASE_FAILURE_MS = 20 * 60_000;
 const MOST_KILLS = 3;
 const MOST_CLOCK_ERROR_MS = 5 * 60_000;
 /** After a failure, everything works again within this time. */
@@ -72,7 +79,7 @@ const RECOVERY_MS = 30_000;
 const QUIET_MS = 30 * 60_000;
 /** The durations of an iteration of the gateway's event loop, which depend on its load. */
 const ITERATIONS_MS = [0.001, 1, 10];
-const UNDISTURBED = [ADDRESSES["redis.test"], ADDRESSES["idp.test"]];
+const UNDISTURBED = [ADDRESSES["redis.test"], ADDRESSES["idp.test"], ADDRESSES["postgres.test"]];
 const PROGRESS_STEPS = 20_000;
 const HASHED_CHARS = 65_536;
 /** Average time between two visits of a client. */
@@ -88,6 +95,7 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
   const replicas = store === "redis" ? 2 : 1;
   const faults = isCalm ? NO_FAULTS : someFaults(random.part("faults"));
   const hasCluster = random.part("has cluster").chance(0.5);
+  const hasHistory = random.part("has history").chance(0.3);
   const names = random.part("names");
   const replicaNames = random.part("replica names");
   const addressesOf = (name: string): string[] => {
@@ -101,7 +109,7 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     random: random.part("gateway"),
     addressOf,
     pidOf,
-    // Redis and the identity provider fail only when the scenario says so, to know what may be lost.
+    // These servers fail only when the scenario says so, to know what may be lost.
     faultsTo: (address) => (UNDISTURBED.includes(address) ? NO_FAULTS : faults),
     resolve: (name) => ({ delayMs: names.exponential(2), addresses: addressesOf(name) }),
   });
@@ -110,12 +118,13 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
   const controllerCode = await loadController();
   const digest = crypto.createHash("sha256");
   const files = new Files(network, random.part("files"));
-  files.write(CONFIG_FILE, configOf(0, store));
+  files.write(CONFIG_FILE, configOf(0, store, hasHistory));
   files.write(TOKEN_FILE, "token");
   const children = new Children(network, {
     [STDIO_SERVER]: (child) => void new StdioServer(child, random.part(child.stdin.label), report).run(),
   });
-  await seal(files, children);
+  const threads = new Threads(network, await loadThreadCode());
+  await seal(files, children, threads);
 
   let broken: string | undefined;
   /** Events that are not in the digest yet. Many small updates would be slow. */
@@ -139,12 +148,17 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
   process.on("unhandledRejection", (error) => breaks("no rejection is unhandled", stackOf(error)));
 
   const requests = new Requests(breaks);
+  const database = hasHistory
+    ? new Postgres(ADDRESSES["postgres.test"], POSTGRES_PORT, network, random.part("postgres"), breaks)
+    : undefined;
+  const history = database && new HistoryCheck(database, breaks);
   const output = {
     write(line: string) {
       if (line.includes('"started"')) return;
       note(`log ${line.trimEnd()}`);
       if (line.includes('"unexpected error"')) breaks("no exception is uncaught", line.trimEnd());
       requests.logged(line);
+      history?.logged(line, scheduler.nowMs);
     },
     dropped: () => 0,
     flushSync: () => undefined,
@@ -153,10 +167,14 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     scheduler,
     network,
     children,
+    threads,
     output,
     note,
     isValid: () => isValid,
-    killed: requests.killed,
+    killed() {
+      requests.killed();
+      history?.killed(scheduler.nowMs);
+    },
     broken: breaks,
   });
   let isOver = false;
@@ -182,6 +200,7 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     sent: requests.sent,
     answered: requests.answered,
     arrived: requests.arrived,
+    spent: (address: string, tokens: number) => history?.spent(address, tokens),
     broken: breaks,
   };
 
@@ -207,11 +226,11 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
   async function reload(own: Seeded): Promise<void> {
     await nowAndThen(own, RELOAD_MS, async (version) => {
       isValid = !own.chance(0.2);
-      files.write(CONFIG_FILE, isValid ? configOf(version, store) : "routes: 7");
+      files.write(CONFIG_FILE, isValid ? configOf(version, store, hasHistory) : "routes: 7");
     });
     // A gateway that is killed at the end can start again.
     isValid = true;
-    files.write(CONFIG_FILE, configOf(0, store));
+    files.write(CONFIG_FILE, configOf(0, store, hasHistory));
   }
 
   /** Upgrades, kills, and restarts gateways, and disturbs their store. */
@@ -224,7 +243,10 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
       folder: [
         kill,
         () => {
-          if (gateways.canReplace) files.failPower();
+          if (gateways.canReplace) {
+            files.failPower();
+            history?.powerFailed(scheduler.nowMs);
+          }
           return kill();
         },
         async () => {
@@ -249,6 +271,35 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
       const fail = own.pick(failures[store]);
       return isUpgrade || fail === undefined ? gateways.upgrade(own.int(replicas)) : failFor(fail);
     });
+  }
+
+  /** Disturbs the database of the request history and the threads that write to it. Requests are not affected. */
+  function disturbDatabase(own: Seeded, postgres: Postgres): Promise<void> {
+    const crash = (): void => threads.crash((names) => own.pick(names));
+    const wait = (meanMs: number): Promise<void> =>
+      sleep(scheduler, Math.min(own.exponential(meanMs), Math.max(0, hours * 3_600_000 - scheduler.nowMs)));
+    const failures = [
+      async () => {
+        postgres.stop();
+        const meanMs = own.pick([1_000, 60_000, 1_800_000]);
+        await wait(meanMs);
+        if (own.chance(0.3)) crash();
+        await wait(meanMs);
+        postgres.start();
+      },
+      async () => {
+        postgres.slowDown(own.pick([100, 3_000]));
+        await wait(60_000);
+        postgres.slowDown();
+      },
+      async () => {
+        const stalledMs = own.exponential(10_000);
+        postgres.stall(stalledMs);
+        await sleep(scheduler, stalledMs);
+      },
+      async () => crash(),
+    ];
+    return nowAndThen(own, DATABASE_FAILURE_MS, () => own.pick(failures)());
   }
 
   async function failFor(fail: () => Promise<void>): Promise<void> {
@@ -281,6 +332,7 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     const running = Array.from({ length: clients - firstClient }, (_, i) => clientOf(firstClient + i, provider).run());
     void provider.run(() => isOver);
     const operating = [reload(random.part("reloads")), operate(random.part("operations"), redis)];
+    if (database) operating.push(disturbDatabase(random.part("database failures"), database));
     await sleep(scheduler, hours * 3_600_000 - scheduler.nowMs);
     isOver = true;
     await Promise.all(operating);
@@ -294,6 +346,8 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     await Promise.all([...running, following?.then(() => cluster?.stop())]);
     for (const backend of backends) backend.close();
     requests.checkEnd();
+    history?.checkEnd([...files.contents(HISTORY_FOLDER).values()].join("\n"), isCalm, requests.statusOf);
+    database?.stop();
     for (const work of realWork()) breaks("nothing happens outside of the simulation", work);
   }
 

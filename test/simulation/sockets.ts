@@ -151,33 +151,51 @@ export function simulateSockets(
   lookup: Lookup,
 ) {
   const { scheduler } = network;
-  net.connect = net.createConnection = function connect(options: ConnectOptions): net.Socket {
+  const handles = new WeakMap<net.Socket, ReturnType<typeof createHandle>>();
+  const { Socket } = net;
+  const createSocket = (options: ConnectOptions): net.Socket => {
+    const address = addressOf(scheduler.process);
+    const ours = createHandle(network.scheduler, address, options.host ?? "");
+    const socket = new Socket({ ...options, handle: ours.handle, manualStart: true } as object);
+    handles.set(socket, ours);
+    return socket;
+  };
+  net.Socket = new Proxy(Socket, {
+    construct: (target, [options = {}], newTarget) =>
+      "handle" in options ? Reflect.construct(target, [options], newTarget) : createSocket(options),
+  });
+  const connectTo = (options: ConnectOptions) => createSocket(options).connect(options as net.SocketConnectOpts);
+  net.connect = net.createConnection = connectTo as typeof net.connect;
+
+  Socket.prototype.connect = function connect(this: OpenSocket, ...args: unknown[]): net.Socket {
+    const [first, second] = args;
+    const options = (typeof first === "object" ? first : { port: first, host: second }) as ConnectOptions;
     const { host = "127.0.0.1", port = 0 } = options;
     const address = addressOf(scheduler.process);
-    const ours = createHandle(network.scheduler, address, host);
-    const socket = new net.Socket({ ...options, handle: ours.handle, manualStart: true } as object) as OpenSocket;
-    socket.connecting = true;
+    const ours = handles.get(this);
+    if (ours === undefined) throw new Error("this socket is not simulated");
+    this.connecting = true;
     const open = (at: string): void =>
       network.connect(address, at, port, faultsTo(at), (error, side) => {
-        if (socket.destroyed) side?.abort();
-        else if (side === undefined) socket.destroy(systemError("connect", error ?? "ECONNREFUSED"));
+        if (this.destroyed) side?.abort();
+        else if (side === undefined) this.destroy(systemError("connect", error ?? "ECONNREFUSED"));
         else {
-          ours.connectTo(side, socket);
-          socket.connecting = false;
-          socket.emit("connect");
-          socket.emit("ready");
-          if (socket.readable && !socket.isPaused()) socket.read(0);
+          ours.connectTo(side, this);
+          this.connecting = false;
+          this.emit("connect");
+          this.emit("ready");
+          if (this.readable && !this.isPaused()) this.read(0);
         }
       });
     if (net.isIP(host) !== 0) open(host);
     else
       (options.lookup ?? lookup)(host, { all: true }, (error, [first]) => {
-        if (socket.destroyed) return;
-        if (error || first === undefined) socket.destroy(error ?? systemError("getaddrinfo", "ENOTFOUND"));
+        if (this.destroyed) return;
+        if (error || first === undefined) this.destroy(error ?? systemError("getaddrinfo", "ENOTFOUND"));
         else open(first.address);
       });
-    return socket;
-  } as typeof net.connect;
+    return this;
+  } as typeof Socket.prototype.connect;
 
   net.Server.prototype.listen = function listen(this: OpenServer, ...args: unknown[]): net.Server {
     const [first, second] = args;
