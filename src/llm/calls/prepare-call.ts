@@ -23,6 +23,11 @@ import { modelNotFound, rejection } from "./rejections.ts";
 
 const NO_BYTES = Buffer.alloc(0);
 const NO_NAMES: readonly string[] = [];
+/**
+ * The tokens of smaller bodies are counted when a limit, a budget, or a rule first reads them, which takes about a
+ * millisecond at most. Those of larger bodies are counted in steps, because that reader would block the event loop.
+ */
+const COUNTED_LATER_BYTES = 128 * 1024;
 /** These methods define no meaning for a body, so a provider may interpret it differently than the gateway. */
 const BODILESS: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "DELETE"]);
 
@@ -204,10 +209,8 @@ function* understand(
     others,
   );
   if (dialect.free) attributes.makeFree();
-  if (bytes.length > SLICED_BYTES) {
-    yield* attributes.count();
-    if (isJudged) yield* attributes.findModels();
-  }
+  if (bytes.length > COUNTED_LATER_BYTES) yield* attributes.count();
+  if (bytes.length > SLICED_BYTES && isJudged) yield* attributes.findModels();
   exchange.attributes.llm = attributes;
   const problem = scan.hasAlternatives
     ? alternativeProblem(LlmRequestAttributes.modelsOf(attributes).slice(1), table)
