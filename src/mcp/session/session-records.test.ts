@@ -1,6 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fitsInside } from "./session-records.ts";
+import { fakeClock } from "../../../test/support/fake-clock.ts";
+import { silentLogger } from "../../observe/log/logger.ts";
+import { createMemoryStore } from "../../store/memory-store.ts";
+import { type Store, StoreUnavailable } from "../../store/store.ts";
+import { fitsInside, SessionRecords } from "./session-records.ts";
 
 const MAX_PARAMS_BYTES = 256 * 1024;
 
@@ -9,4 +13,35 @@ test("parameters fit into a session id up to a number of bytes, which is the lim
   assert.equal(fitsInside("x".repeat(MAX_PARAMS_BYTES + 1)), false);
   assert.equal(fitsInside("é".repeat(MAX_PARAMS_BYTES / 2)), true);
   assert.equal(fitsInside("é".repeat(MAX_PARAMS_BYTES / 2 + 1)), false);
+});
+
+test("a session that began while Redis was unavailable is recorded later, and ends when its record is deleted", async () => {
+  const clock = fakeClock();
+  const memory = createMemoryStore(clock);
+  let isAvailable = false;
+  const store: Store = {
+    ...memory,
+    kind: "redis",
+    set: (key, value, options) =>
+      isAvailable ? memory.set(key, value, options) : Promise.reject(new StoreUnavailable("connect ECONNREFUSED")),
+  };
+  const key = { sign: () => "s".repeat(22), isSignature: () => true, isGiven: false };
+  const records = new SessionRecords({
+    backend: "b",
+    clock,
+    logger: silentLogger,
+    store,
+    key,
+    idleTtlMs: () => 60_000,
+  });
+  const { id, record } = records.issue("0".repeat(32), "{}", undefined);
+  records.begin(record);
+  await new Promise(setImmediate);
+  isAvailable = true;
+  assert.equal(await records.touch(record, 0, false), true);
+  assert.deepEqual(await records.find(id, undefined), { record, params: "{}" });
+  assert.equal(await records.touch(record, 0, false), true);
+  records.end(record);
+  await new Promise(setImmediate);
+  assert.equal(await records.touch(record, 0, false), false);
 });

@@ -41,6 +41,8 @@ export interface SessionRecordsOptions {
 export class SessionRecords {
   readonly #env: SessionRecordsOptions;
   readonly #store: Store;
+  /** The records of sessions that began while the store was unavailable. */
+  readonly #unstored = new WeakSet<SessionRecord>();
   readonly answers: ForwardedAnswers;
   readonly replication: SessionReplication;
 
@@ -64,20 +66,28 @@ export class SessionRecords {
     return { id: sessionId(key, identity, { backend, owner }), record: { name, value: isInside ? ALIVE : params } };
   }
 
-  begin({ name, value }: SessionRecord): void {
-    this.#quietly(this.#store.set(name, value, this.#expiry(0)));
+  begin(record: SessionRecord): void {
+    const { name, value } = record;
+    this.#quietly(
+      this.#store.set(name, value, this.#expiry(0)).catch((error: unknown) => {
+        this.#unstored.add(record);
+        throw error;
+      }),
+    );
   }
 
   /**
    * Extends the record of a session that was used `agoMs` ago. Resolves with false if Redis no longer has the record.
    */
-  async touch({ name, value }: SessionRecord, agoMs: number, hasSettings: boolean): Promise<boolean> {
+  async touch(record: SessionRecord, agoMs: number, hasSettings: boolean): Promise<boolean> {
+    const { name, value } = record;
     try {
       if (hasSettings) this.replication.settings.touch(name, this.#expiry(agoMs).expiresAtMs);
       if (await this.#store.replace(name, value, value, this.#expiry(agoMs))) return true;
-      if (this.#store.kind === "redis") return false;
-      // Other stores may have lost the record.
+      if (this.#store.kind === "redis" && !this.#unstored.has(record)) return false;
+      // Other stores may have lost the record, and Redis does not have it if it was unavailable at the start.
       await this.#store.set(name, value, this.#expiry(agoMs));
+      this.#unstored.delete(record);
       return true;
     } catch {
       return true;
