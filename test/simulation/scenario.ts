@@ -23,6 +23,7 @@ import {
 import { Files } from "./files.ts";
 import { Gateways, loadCode, loadController, pidOf } from "./gateways.ts";
 import { HistoryCheck } from "./history-check.ts";
+import { HostileClient } from "./hostile-client.ts";
 import { HttpBackend } from "./http-backend.ts";
 import { HttpClient } from "./http-client.ts";
 import { IdentityProvider } from "./identity-provider.ts";
@@ -80,6 +81,7 @@ const QUIET_MS = 30 * 60_000;
 /** The durations of an iteration of the gateway's event loop, which depend on its load. */
 const ITERATIONS_MS = [0.001, 1, 10];
 const UNDISTURBED = [ADDRESSES["redis.test"], ADDRESSES["idp.test"], ADDRESSES["postgres.test"]];
+const HOSTILE_ADDRESS = "10.9.0.1";
 const PROGRESS_STEPS = 20_000;
 const HASHED_CHARS = 65_536;
 /** Average time between two visits of a client. */
@@ -330,6 +332,7 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
       : undefined;
     const following = cluster?.run(hours * 3_600_000);
     const running = Array.from({ length: clients - firstClient }, (_, i) => clientOf(firstClient + i, provider).run());
+    running.push(new HostileClient(HOSTILE_ADDRESS, random.part("hostile client"), report).run());
     void provider.run(() => isOver);
     const operating = [reload(random.part("reloads")), operate(random.part("operations"), redis)];
     if (database) operating.push(disturbDatabase(random.part("database failures"), database));
