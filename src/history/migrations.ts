@@ -7,26 +7,7 @@ import { COLUMNS, type RowValues } from "./history-row.ts";
 import { batchOf } from "./row-batch.ts";
 import { groupRows } from "./row-groups.ts";
 import { SQLITE_ROW_TABLES, SQLITE_ROW_VIEW } from "./sqlite-rows.ts";
-
-/** Absent dimensions are empty strings, because NULL values would not be unique in a key. */
-export const DIMENSIONS = ["team", "key", "user_name", "route", "model", "provider", "server", "tool"] as const;
-
-/** These columns of `gateway_usage` are sums over the requests of an hour. */
-export const SUMS = [
-  "requests",
-  "ok",
-  "rejected",
-  "failed",
-  "aborted",
-  "input_tokens",
-  "output_tokens",
-  "cached_tokens",
-  "cache_write_tokens",
-  "reasoning_tokens",
-  "cost_nano",
-  "duration_us",
-  "response_bytes",
-] as const;
+import { DIMENSIONS, SUMS } from "./usage-columns.ts";
 
 const REQUESTS = `CREATE TABLE gateway_requests (
   id TEXT NOT NULL,

@@ -3,7 +3,7 @@
  */
 import type { HistoryEngine, Sql } from "./engine.ts";
 import type { Charge } from "./history-row.ts";
-import { DIMENSIONS, SUMS } from "./migrations.ts";
+import { DIMENSIONS, SUMS } from "./usage-columns.ts";
 
 /** Rows are deleted in transactions of at most this many, so that writes are not delayed for long. */
 export const ROWS_PER_STEP = 1_000;

@@ -3,8 +3,8 @@
  */
 import type { ResultRow, Sql } from "./engine.ts";
 import type { RowValue } from "./history-row.ts";
-import { SUMS } from "./migrations.ts";
 import { HOUR_MS } from "./row-groups.ts";
+import { SUMS } from "./usage-columns.ts";
 
 /** Maps the names in requests and responses to columns. */
 export const USAGE_DIMENSIONS = {

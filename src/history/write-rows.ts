@@ -4,9 +4,9 @@
  */
 import type { HistoryEngine, Sql } from "./engine.ts";
 import { COLUMN_INDEX, COLUMNS, parseCharges, type RowValue, type RowValues } from "./history-row.ts";
-import { DIMENSIONS, SUMS } from "./migrations.ts";
 import { batchOf, type RowBatch } from "./row-batch.ts";
 import { type GroupedRows, groupRows, hourOf } from "./row-groups.ts";
+import { DIMENSIONS, SUMS } from "./usage-columns.ts";
 
 const WIDTH = COLUMNS.length;
 /** Both databases limit the parameters of a statement: 32766 in SQLite, 65535 in PostgreSQL. */
