@@ -11,7 +11,7 @@ import type { Spool } from "./spool.ts";
 import { writeBatch } from "./write-rows.ts";
 
 const RECONNECT_MS = 1_000;
-const EXPIRE_EVERY_MS = 60_000;
+const TIDY_EVERY_MS = 60_000;
 /** A batch that is not stored after this time is also spooled, so that it survives a crash. */
 const SLOW_WRITE_MS = 300;
 
@@ -53,7 +53,7 @@ export class HistoryWriter {
     const { clock } = this.#options;
     this.#timers = [
       clock.every(RECONNECT_MS, () => void this.#connect().catch(() => undefined)),
-      clock.every(EXPIRE_EVERY_MS, () => void this.#expire()),
+      clock.every(TIDY_EVERY_MS, () => this.#tidy()),
     ];
     await this.#connect();
     void this.#expire();
@@ -216,6 +216,18 @@ export class HistoryWriter {
     } finally {
       this.#isDraining = false;
     }
+  }
+
+  #tidy(): void {
+    if (this.#engine === undefined) return;
+    try {
+      // A process that was replaced may have exited in the meantime.
+      this.#options.spool.adopt();
+    } catch (error) {
+      this.#options.log("warn", "cannot take over history rows", { reason: (error as Error).message });
+    }
+    void this.#drain();
+    void this.#expire();
   }
 
   async #expire(): Promise<void> {
