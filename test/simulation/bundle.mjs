@@ -1,5 +1,5 @@
 /**
- * Bundles the simulation, and the gateway, the controller, and the history thread as separate files. `mutation` is one
+ * Bundles the simulation, and the gateway, the controller, and the threads as separate files. `mutation` is one
  * of `mutations.mjs`.
  */
 import { readFileSync } from "node:fs";
@@ -30,8 +30,10 @@ export function bundle(outdir, mutation) {
     // Threads are started after the module loader is closed, so this file is a function that contains its packages.
     build({
       ...options,
-      entryPoints: [join(root, "src/history/history-worker.ts")],
+      entryPoints: [join(root, "src/history/history-worker.ts"), join(folder, "thread.ts")],
+      entryNames: "[name]",
       format: "cjs",
+      define: { "import.meta.url": '"file:///gateway/thread.js"' },
       outExtension: { ".js": ".cjs" },
       external: ["pg-native", "pg-cloudflare", "node-sqlite3-wasm"],
     }),

@@ -91,10 +91,10 @@ export class Children {
     this.#programs = programs;
   }
 
-  /** The children of a process that run. */
-  of(parent: string): number[] {
+  /** The children of these processes that run. */
+  of(isMeant: (parent: string) => boolean): number[] {
     return [...this.#running.values()]
-      .filter((child) => child.isRunning && child.parent === parent)
+      .filter((child) => child.isRunning && isMeant(child.parent))
       .map(({ pid }) => pid);
   }
 

@@ -2,6 +2,7 @@
  * The configuration and the addresses of a simulation.
  */
 import { AUDIENCE, ISSUER } from "./identity-provider.ts";
+import { LIMIT, LIMIT_KEY, LIMITED_HOST } from "./limit-client.ts";
 import { SECRET_PATTERN } from "./llm-provider.ts";
 import { TOKEN_HOST } from "./token-client.ts";
 
@@ -54,6 +55,10 @@ export function addressOf(process: string): string {
   return `10.0.${NETWORKS[kind]}.${1 + Number(number)}`;
 }
 
+export function pidOf(process: string): number {
+  return Number(/\.(\d+)$/.exec(process)?.[1] ?? 0);
+}
+
 export type StoreKind = "memory" | "folder" | "redis";
 
 const STORES: Readonly<Record<StoreKind, string>> = {
@@ -66,12 +71,13 @@ const STORES: Readonly<Record<StoreKind, string>> = {
 const HISTORY = `history: { postgres: "postgres://gateway@postgres.test:${POSTGRES_PORT}/gateway", folder: "${HISTORY_FOLDER}/\${REPLICA}" }`;
 
 /** Each version of the configuration changes the routes of all kinds of backends. */
-export function configOf(version: number, store: StoreKind, hasHistory: boolean): string {
+export function configOf(version: number, store: StoreKind, hasHistory: boolean, workers: number): string {
   const changed = `responseHeaderModifier: { set: { x-version: "${version}" } }`;
   return `
 config:
   drainTimeout: ${DRAIN_MS / 1000}s
   adminAddr: "off"
+  workers: ${workers}
   logging: { format: json }
   store: ${STORES[store]}
   ${hasHistory ? HISTORY : ""}
@@ -110,6 +116,12 @@ routes:
       jwtAuth: { issuer: ${ISSUER}, audiences: [${AUDIENCE}], jwks: { url: "http://idp.test/keys" } }
       ${changed}
     backends: [{ host: "one.test:80" }]
+  - name: limited
+    hostnames: [${LIMITED_HOST}]
+    policies:
+      rateLimit: { local: [{ requests: ${LIMIT}, unit: Hours, key: 'request.headers["${LIMIT_KEY}"]' }] }
+      ${changed}
+    backends: [{ host: "two.test:80" }]
   - name: http
     policies:
       timeout: { requestTimeout: 30s }

@@ -3,6 +3,7 @@
  * `/proc` that gateways read. A file keeps what was written when a process is killed, but a power failure may lose what
  * was not flushed.
  */
+import { pidOf } from "./config.ts";
 import type { Network } from "./network.ts";
 import { OUTSIDE } from "./scheduler.ts";
 import type { Seeded } from "./seeded.ts";
@@ -118,8 +119,13 @@ export class Files {
     for (const [path, file] of this.#files) if (isInside(path)) this.#flushedNames.set(path, file);
   }
 
+  /** The listening sockets of the running process and its threads. */
+  #listeners() {
+    return this.#network.openListeners((name) => pidOf(name) === process.pid);
+  }
+
   #proc(path: string): string | undefined {
-    const sockets = this.#network.openListeners(this.#network.scheduler.process);
+    const sockets = this.#listeners();
     const row = (fd: number, port: number): string => `0: 0:${port.toString(16)} 0:0 ${LISTENING} 0 0 0 0 0 ${fd}`;
     if (path === "/proc/self/net/tcp") return ["header", ...sockets.map(({ fd, port }) => row(fd, port))].join("\n");
     if (path === "/proc/self/net/tcp6") return "header";
@@ -143,7 +149,7 @@ export class Files {
       },
       readdirSync: (path: unknown) => {
         if (path !== "/proc/self/fd") return this.#names(String(path));
-        return this.#network.openListeners(this.#network.scheduler.process).map(({ fd }) => String(fd));
+        return this.#listeners().map(({ fd }) => String(fd));
       },
       readlinkSync: (path: unknown) => `socket:[${String(path).replace("/proc/self/fd/", "")}]`,
       statSync: (path: unknown, options?: { throwIfNoEntry?: boolean }) => {

@@ -2,20 +2,21 @@
  * The gateway processes of a simulation: replicas that are upgraded in place, killed, restarted, and shut down. Checks
  * that a process that has ended left nothing open.
  */
+import { Worker } from "node:worker_threads";
 import type { App } from "../../src/app/app-options.ts";
 import type { FromPredecessor, FromSuccessor, HandedSocket } from "../../src/app/upgrade/messages.ts";
 import type { ParentChannel, Predecessor } from "../../src/app/upgrade/predecessor.ts";
 import type { Successor, SuccessorEvents } from "../../src/app/upgrade/successor.ts";
 import type { LogOutput } from "../../src/observe/log/log-output.ts";
 import type { Children } from "./children.ts";
-import { CONFIG_FILE, DRAIN_MS } from "./config.ts";
+import { CONFIG_FILE, DRAIN_MS, pidOf } from "./config.ts";
 import type { ControllerCode } from "./controller.ts";
 import type { GatewayCode } from "./gateway.ts";
 import type { Network } from "./network.ts";
 import { sleep } from "./peer.ts";
 import { OUTSIDE, type Scheduler } from "./scheduler.ts";
 import type { Seeded } from "./seeded.ts";
-import type { Threads } from "./threads.ts";
+import { SERVING_THREAD, type Threads } from "./threads.ts";
 
 /**
  * Loads copies of the gateway's code, each with its own variables. The module loader reads files, so all copies are
@@ -167,7 +168,10 @@ export class Gateways {
 
   /** The memory accounts of running processes that are not empty. */
   accounts(): string[] {
-    return this.#processes().flatMap(({ name, code }) => code.accounts().map((text) => `${name}: ${text}`));
+    return this.#processes().flatMap(({ name, code }) => [
+      ...code.accounts().map((text) => `${name}: ${text}`),
+      ...this.#report.threads.accounts(name),
+    ]);
   }
 
   async stop(): Promise<void> {
@@ -185,7 +189,10 @@ export class Gateways {
     const { scheduler, network, broken } = this.#report;
     const stoppedMs = scheduler.nowMs;
     await this.#in(stopped, () => stopped.app?.stop() ?? Promise.resolve());
-    const lastMs = Math.max(stoppedMs, network.lastClosedMs(stopped.name));
+    const lastMs = Math.max(
+      stoppedMs,
+      network.lastClosedMs((name) => pidOf(name) === pidOf(stopped.name)),
+    );
     const tookMs = scheduler.nowMs - lastMs;
     if (tookMs > CLOSE_LIMIT_MS + DRAIN_END_MS)
       broken("the shutdown does not wait without connections", `${stopped.name} took ${tookMs.toFixed()} ms`);
@@ -217,6 +224,7 @@ export class Gateways {
       memoryLimits: MEMORY,
       predecessor,
       startSuccessor: (sockets, events) => this.#startSuccessor(started, sockets, events),
+      startThread: (workerData) => new Worker(new URL(`./${SERVING_THREAD}`, import.meta.url), { workerData }),
     });
   }
 
@@ -265,8 +273,10 @@ export class Gateways {
     else if (next !== undefined) for (const closed of next.onParentEnd) scheduler.after(MESSAGE_MS, closed, next.name);
     await sleep(scheduler, ENDED_MS);
     for (const account of code.accounts()) broken("memory accounts are empty after the shutdown", account);
+    for (const account of threads.left) broken("memory accounts of threads are empty after the shutdown", account);
     for (const { label } of network.openSides(name)) broken("the shutdown closes all connections", label);
-    for (const pid of children.of(name)) broken("the shutdown ends all children", `${name} has ${pid}`);
+    for (const pid of children.of((one) => pidOf(one) === pidOf(name)))
+      broken("the shutdown ends all children", `${name} has ${pid}`);
     for (const thread of threads.of(name)) broken("the shutdown ends all threads", thread);
     const waiting = scheduler.pending(name);
     if (waiting > 0) broken("the shutdown stops all timers", `${waiting} tasks of ${name} wait`);
@@ -299,8 +309,4 @@ export class Gateways {
       scheduler.after(0, enter, name);
     });
   }
-}
-
-export function pidOf(process: string): number {
-  return Number(/\.(\d+)$/.exec(process)?.[1] ?? 0);
 }

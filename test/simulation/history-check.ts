@@ -53,8 +53,9 @@ export class HistoryCheck {
     this.#spent.set(address, { tokens: sum.tokens + tokens, responses: sum.responses + 1 });
   }
 
-  killed(nowMs: number): void {
-    for (const record of this.#records.values()) if (record.loggedMs >= nowMs - LOST_MS) record.mayBeLost = true;
+  /** A process was killed, or a thread crashed at this time. */
+  killed(killedMs: number): void {
+    for (const record of this.#records.values()) if (record.loggedMs >= killedMs - LOST_MS) record.mayBeLost = true;
   }
 
   /** Rows that wait in files are not flushed, so they may be lost. */
@@ -82,7 +83,7 @@ export class HistoryCheck {
       }
       if (status !== textOf(record.status) || Number(row.input_tokens) + Number(row.output_tokens) !== record.tokens)
         this.#broken("the history agrees with the access log", JSON.stringify(row));
-      const nonce = /^\/([ct]\d+-\d+)\//.exec(path ?? "")?.[1];
+      const nonce = /^\/([clt]\d+-\d+)\//.exec(path ?? "")?.[1];
       if (nonce === undefined) continue;
       if (nonces.has(nonce)) this.#broken("the history has no duplicates", nonce);
       nonces.add(nonce);

@@ -19,12 +19,15 @@ export interface ClientReport {
   /** No part of the simulation fails. */
   readonly isCalm: boolean;
   isOver(): boolean;
-  /** Nothing explains that a request fails now, if it was sent at `sentMs`. */
-  mustSucceed(sentMs?: number): boolean;
+  /**
+   * Nothing explains that a request fails now, if it was sent at `sentMs`. With `thread`, crashes of other threads
+   * explain nothing.
+   */
+  mustSucceed(sentMs?: number, thread?: string): boolean;
   /** A gateway was upgraded since this time, which closes WebSockets. */
   upgradedSince(ms: number): boolean;
-  /** A gateway or its store failed in this time, so that spending may be lost. */
-  failedBetween(fromMs: number, toMs: number): boolean;
+  /** A gateway, its store, or a thread failed in this time, so that spending may be lost. */
+  failedBetween(fromMs: number, toMs: number, thread?: string): boolean;
   /** A client has sent a request completely, unless it aborts it. */
   sent(nonce: string, method: string): void;
   /** A client has received the head of a response. */
@@ -170,13 +173,14 @@ export class HttpClient {
     const { nonce, responseBytes } = order;
     const random = this.#random;
     const head = await readHead(peer);
-    if (typeof head === "string") return this.#ended(nonce, head, "no response", sentMs);
+    if (typeof head === "string") return this.#ended(peer, nonce, head, "no response", sentMs);
     const status = Number(head.first.split(" ")[1]);
     this.#report.answered(nonce, status);
     const ofBackend = head.headers.get("x-nonce");
     if (ofBackend !== undefined && ofBackend !== nonce)
       this.#report.broken("responses stay apart", `${nonce} got the head of ${ofBackend}`);
-    if (ofBackend === undefined && (this.#report.mustSucceed(sentMs) || !GATEWAY_ERRORS.has(status)))
+    const mustSucceed = this.#report.mustSucceed(sentMs, peer.side.peer.process);
+    if (ofBackend === undefined && (mustSucceed || !GATEWAY_ERRORS.has(status)))
       this.#report.broken("requests succeed", `${nonce} got ${head.first}`);
     const check = new ContentCheck(nonce);
     const isSlow = random.chance(0.05);
@@ -186,7 +190,7 @@ export class HttpClient {
     };
     const stop = method === "HEAD" ? undefined : await readBody(peer, head, received, true);
     if (check.isWrong) this.#report.broken("responses stay apart", `${nonce} got other bytes`);
-    if (stop !== undefined) return this.#ended(nonce, stop, `${check.bytes} of ${responseBytes} bytes`, sentMs);
+    if (stop !== undefined) return this.#ended(peer, nonce, stop, `${check.bytes} of ${responseBytes} bytes`, sentMs);
     const expected = method === "HEAD" ? 0 : responseBytes;
     // Without a length, a response that the backend did not finish cannot be distinguished from a complete one.
     const hasLength = order.framing !== "close" || this.#report.mustSucceed(sentMs);
@@ -195,8 +199,10 @@ export class HttpClient {
     return head.headers.get("connection") !== "close";
   }
 
-  #ended(nonce: string, stop: Stop, what: string, sentMs: number): false {
-    if (this.#report.mustSucceed(sentMs)) this.#report.broken("requests succeed", `${nonce}: ${what}, ${stop}`);
+  /** A connection that a slow reader uses may have ended before the request was sent. */
+  #ended({ side }: Peer, nonce: string, stop: Stop, what: string, sentMs: number): false {
+    if (this.#report.mustSucceed(Math.min(sentMs, side.endedMs), side.peer.process))
+      this.#report.broken("requests succeed", `${nonce}: ${what}, ${stop}`);
     return false;
   }
 
@@ -207,7 +213,7 @@ export class HttpClient {
     const { nonce } = order;
     const sentMs = this.#report.scheduler.nowMs;
     const cut = (stop: Stop, what: string): void => {
-      if (!this.#report.upgradedSince(sentMs)) this.#ended(nonce, stop, what, sentMs);
+      if (!this.#report.upgradedSince(sentMs)) this.#ended(peer, nonce, stop, what, sentMs);
     };
     this.#report.sent(nonce, "GET");
     await peer.write(
@@ -217,7 +223,7 @@ export class HttpClient {
     // The connection closes at about the time of the backend's response.
     if (random.chance(0.3)) return sleep(this.#report.scheduler, order.delayMs + random.between(0, 60));
     const head = await readHead(peer);
-    if (typeof head === "string") return void this.#ended(nonce, head, "no response", sentMs);
+    if (typeof head === "string") return void this.#ended(peer, nonce, head, "no response", sentMs);
     const status = Number(head.first.split(" ")[1]);
     this.#report.answered(nonce, status);
     if (status !== 101) {

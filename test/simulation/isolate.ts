@@ -13,10 +13,12 @@ import fs from "node:fs";
 import fsPromises from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
 import net from "node:net";
+import os from "node:os";
 import { performance } from "node:perf_hooks";
 import { setDefaultHighWaterMark } from "node:stream";
 import timers from "node:timers";
 import timersPromises from "node:timers/promises";
+import v8 from "node:v8";
 import type { Children } from "./children.ts";
 import type { Files } from "./files.ts";
 import type { Faults, Network } from "./network.ts";
@@ -27,6 +29,8 @@ import type { Threads } from "./threads.ts";
 
 /** The simulation starts at this wall-clock time: 2026-01-01T12:00:00Z. */
 export const START_MS = Date.UTC(2026, 0, 1, 12);
+
+const MEMORY_BYTES = 512 * 1024 * 1024;
 
 export interface Outside {
   readonly scheduler: Scheduler;
@@ -46,11 +50,27 @@ export function isolate(outside: Outside): void {
   const pid = (): number => outside.pidOf(outside.scheduler.process);
   Object.defineProperty(process, "pid", { get: pid, configurable: true });
   simulateChance(outside.random);
+  fixMachine();
   const lookup = simulateNames(outside);
   simulateSockets(outside.network, outside.addressOf, outside.faultsTo, lookup);
   // The defaults of Node 20 and of later versions.
   setDefaultHighWaterMark(false, outside.random.pick([16, 64]) * 1024);
   syncBuiltinESMExports();
+}
+
+/** The memory and the version of Node do not depend on the machine. Node 20 has no ports that threads share. */
+function fixMachine(): void {
+  const usage = { rss: 0, heapTotal: 0, heapUsed: 0, external: 0, arrayBuffers: 0 };
+  Object.assign(process, { memoryUsage: () => usage, constrainedMemory: () => MEMORY_BYTES });
+  Object.assign(v8, {
+    getHeapStatistics: () => ({ used_heap_size: 0, heap_size_limit: MEMORY_BYTES }),
+    getHeapSpaceStatistics: () => [],
+  });
+  Object.assign(os, { totalmem: () => 2 * MEMORY_BYTES });
+  const versions = { ...process.versions, node: "24.0.0" };
+  Object.defineProperty(process, "versions", { value: versions, configurable: true });
+  // Each thread has a listener for the end of the process.
+  process.setMaxListeners(0);
 }
 
 type Callback = (...args: unknown[]) => void;
@@ -199,7 +219,7 @@ export async function seal(files: Files, children: Children, threads: Threads): 
   }
   Object.assign(http2.default, { connect: closed("http2.connect"), createServer: closed("http2.createServer") });
   simulateTls(http.default, https.default, tls.default);
-  threads.replaceClass();
+  threads.replaceClasses();
   for (const name of Object.keys(zlib.default))
     if (/^[a-z]/.test(name) && !/Sync$|^c(?:rc32|odes|onstants)/.test(name))
       replace(zlib.default, name, `zlib.${name}`);

@@ -233,6 +233,7 @@ export class McpClient {
   }
 
   #failed(what: string, response: TextResponse | Ended, sentMs?: number): void {
+    if (response === "silent" && this.#report.isCalm) this.#report.broken("requests end", what);
     const isStop = typeof response === "string";
     if (this.#report.mustSucceed(sentMs) || !(isStop || DOCUMENTED.has(response.status)))
       this.#report.broken("requests succeed", `${what}: ${isStop ? response : `${response.status} ${response.body}`}`);

@@ -81,6 +81,8 @@ export class Side {
   events: SideEvents = { data: () => undefined, end: () => undefined, failed: () => undefined };
   /** Set by `join`. */
   peer: Side = this;
+  /** When the end of the peer's direction arrived, also if the bytes before it are not read yet. */
+  endedMs = Number.POSITIVE_INFINITY;
   /** The process has accepted this connection. */
   isAccepted = false;
   readonly #network: Network;
@@ -192,10 +194,11 @@ export class Side {
     this.#received.length = 0;
     this.#receivedBytes = 0;
     const writes = this.#writes.splice(0);
-    if (!this.#network.scheduler.enter(this.process)) return;
-    if (writes.length > 0) this.#failureIsSeen = true;
-    for (const { done } of writes) done(error);
-    if (!this.#isClosed && this.#isReading) this.#flush();
+    this.#network.scheduler.within(this.process, () => {
+      if (writes.length > 0) this.#failureIsSeen = true;
+      for (const { done } of writes) done(error);
+      if (!this.#isClosed && this.#isReading) this.#flush();
+    });
   }
 
   /** Sends as much as fits the peer's window. */
@@ -258,6 +261,7 @@ export class Side {
       if (bytes !== undefined) this.#resetPeer();
       return;
     }
+    if (bytes === undefined) this.endedMs = this.#network.scheduler.nowMs;
     this.#received.push({ bytes });
     this.#receivedBytes += bytes?.length ?? 0;
     if (this.#isReading) this.#flush();
@@ -274,7 +278,10 @@ export class Side {
 
   /** Continues in the process of this side. */
   #flush(): void {
-    if (!this.#network.scheduler.enter(this.process)) return;
+    this.#network.scheduler.within(this.process, () => this.#read());
+  }
+
+  #read(): void {
     const hadBytes = this.#receivedBytes;
     while (this.#isReading && !this.#isClosed) {
       if (this.#failure !== undefined) {
@@ -304,6 +311,8 @@ interface ListeningSocket {
   readonly fd: number;
   readonly address: string;
   readonly port: number;
+  /** Other sockets may use the same address (`SO_REUSEPORT`). Each connection belongs to one of them. */
+  readonly isShared: boolean;
   readonly listeners: Listener[];
 }
 
@@ -340,9 +349,9 @@ export class Network {
     this.onNote(side, event, bytes);
   }
 
-  /** When a process closed the last connection that it had accepted. */
-  lastClosedMs(process: string): number {
-    return this.#closedMs.get(process) ?? 0;
+  /** When one of these processes closed the last connection that it had accepted. */
+  lastClosedMs(isMeant: (process: string) => boolean): number {
+    return Math.max(0, ...[...this.#closedMs].filter(([process]) => isMeant(process)).map(([, ms]) => ms));
   }
 
   /** The sides that a process has open. */
@@ -350,14 +359,14 @@ export class Network {
     return [...this.#open].filter((side) => side.process === process);
   }
 
-  /** The listening sockets that a process has open. */
-  openListeners(process: string): ListeningSocket[] {
-    return this.#listening.filter(({ listeners }) => listeners.some((one) => one.process === process));
+  /** The listening sockets that one of these processes has open. */
+  openListeners(isMeant: (process: string) => boolean): ListeningSocket[] {
+    return this.#listening.filter(({ listeners }) => listeners.some((one) => isMeant(one.process)));
   }
 
   /** Closes all sockets of a process, as the operating system does when the process ends. */
   end(process: string): void {
-    for (const { listeners } of this.openListeners(process))
+    for (const { listeners } of this.openListeners((one) => one === process))
       for (const listener of listeners.filter((one) => one.process === process)) this.unlisten(listener);
     for (const side of this.openSides(process)) side.close();
   }
@@ -367,11 +376,11 @@ export class Network {
     return this.#nextPort;
   }
 
-  /** Returns false if the address is in use. */
-  listen(address: string, port: number, listener: Listener): boolean {
-    if (this.#find(address, port) !== undefined) return false;
+  /** Returns false if the address is in use, unless all its sockets are shared. */
+  listen(address: string, port: number, listener: Listener, isShared = false): boolean {
+    if (this.#find(address, port).some((socket) => !isShared || !socket.isShared)) return false;
     this.#nextFd += 1;
-    this.#listening.push({ fd: this.#nextFd, address, port, listeners: [listener] });
+    this.#listening.push({ fd: this.#nextFd, address, port, isShared, listeners: [listener] });
     return true;
   }
 
@@ -390,8 +399,8 @@ export class Network {
     }
   }
 
-  #find(address: string, port: number): ListeningSocket | undefined {
-    return this.#listening.find((one) => one.address === address && one.port === port);
+  #find(address: string, port: number): ListeningSocket[] {
+    return this.#listening.filter((one) => one.address === address && one.port === port);
   }
 
   connect(
@@ -417,8 +426,9 @@ export class Network {
     const { process } = this.scheduler;
     if (random.chance(faults.ignore)) return;
     const establish = (): void => {
-      if (this.#find(address, port) === undefined || random.chance(faults.refuse)) {
-        if (this.scheduler.enter(process)) done("ECONNREFUSED", undefined);
+      const socket = random.part("socket").pick(this.#find(address, port));
+      if (socket === undefined || random.chance(faults.refuse)) {
+        this.scheduler.within(process, () => done("ECONNREFUSED", undefined));
         return;
       }
       const client = new Side(this, `${label}c`, from, this.freePort(), process, random.part("client"), conditions);
@@ -428,24 +438,23 @@ export class Network {
       this.#open.add(client).add(server);
       this.note(client, "open");
       this.#plan(random, faults, client, conditions);
-      this.scheduler.after(conditions.baseMs, () => this.#accept(server, random), OUTSIDE);
-      if (this.scheduler.enter(process)) done(undefined, client);
+      this.scheduler.after(conditions.baseMs, () => this.#accept(server, socket, random), OUTSIDE);
+      if (this.scheduler.enter(process)) this.scheduler.within(process, () => done(undefined, client));
       else client.close();
     };
     this.scheduler.after(conditions.baseMs, establish, OUTSIDE);
   }
 
   /** Connections that wait when the last process closes its socket are reset. */
-  #accept(server: Side, random: Seeded): void {
-    const listeners = this.#find(server.address, server.port)?.listeners ?? [];
-    const listener = random.pick(listeners);
+  #accept(server: Side, socket: ListeningSocket, random: Seeded): void {
+    const listener = random.pick(socket.listeners);
     if (listener === undefined) {
       server.abort();
       return;
     }
     server.process = listener.process;
     server.isAccepted = true;
-    if (this.scheduler.enter(listener.process)) listener.accept(server);
+    this.scheduler.within(listener.process, () => listener.accept(server));
   }
 
   /** A pipe between the running process and a child. */

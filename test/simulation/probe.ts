@@ -18,6 +18,7 @@ import timersPromises from "node:timers/promises";
 import tls from "node:tls";
 import { Worker } from "node:worker_threads";
 import zlib from "node:zlib";
+import { Channels, NOT_SLOW } from "./channel.ts";
 import { Children } from "./children.ts";
 import { Files } from "./files.ts";
 import { isolate, realWork, seal } from "./isolate.ts";
@@ -40,7 +41,12 @@ isolate({
   faultsTo: () => NO_FAULTS,
   resolve: () => ({ delayMs: 1, addresses: [] }),
 });
-await seal(new Files(network, new Seeded(1, "files")), new Children(network, {}), new Threads(network, ""));
+const channels = new Channels(scheduler, new Seeded(1, "channels"), NOT_SLOW);
+await seal(
+  new Files(network, new Seeded(1, "files")),
+  new Children(network, {}),
+  new Threads(network, channels, new Seeded(1, "threads"), new Map()),
+);
 
 const events: string[] = [];
 const result = {

@@ -48,7 +48,7 @@ export class Requests {
   };
 
   logged(line: string): void {
-    const nonce = /"path":"\/([ct]\d+-\d+)\//.exec(line)?.[1];
+    const nonce = /"path":"\/([clt]\d+-\d+)\//.exec(line)?.[1];
     const request = nonce === undefined ? undefined : this.#open.get(nonce);
     if (request === undefined) return;
     request.records += 1;

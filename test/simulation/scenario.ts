@@ -3,6 +3,7 @@
  * on the way and returns the first that was broken, with a digest of everything that happened.
  */
 import crypto from "node:crypto";
+import { Channels, NOT_SLOW, type SlowMessages } from "./channel.ts";
 import { Children } from "./children.ts";
 import { Cluster, CONTROLLERS } from "./cluster.ts";
 import {
@@ -15,19 +16,21 @@ import {
   LLM_BUDGET,
   PORT,
   POSTGRES_PORT,
+  pidOf,
   REDIS_PORT,
   STDIO_SERVER,
   type StoreKind,
   TOKEN_FILE,
 } from "./config.ts";
 import { Files } from "./files.ts";
-import { Gateways, loadCode, loadController, pidOf } from "./gateways.ts";
+import { Gateways, loadCode, loadController } from "./gateways.ts";
 import { HistoryCheck } from "./history-check.ts";
 import { HostileClient } from "./hostile-client.ts";
 import { HttpBackend } from "./http-backend.ts";
 import { HttpClient } from "./http-client.ts";
 import { IdentityProvider } from "./identity-provider.ts";
 import { isolate, realWork, seal } from "./isolate.ts";
+import { LimitClient } from "./limit-client.ts";
 import { LlmClient } from "./llm-client.ts";
 import { LlmProvider } from "./llm-provider.ts";
 import { McpClient } from "./mcp-client.ts";
@@ -37,10 +40,10 @@ import { sleep } from "./peer.ts";
 import { Postgres } from "./postgres.ts";
 import { Redis } from "./redis.ts";
 import { Requests } from "./requests.ts";
-import { Scheduler } from "./scheduler.ts";
+import { OUTSIDE, Scheduler } from "./scheduler.ts";
 import { Seeded } from "./seeded.ts";
 import { StdioServer } from "./stdio-server.ts";
-import { loadThreadCode, Threads } from "./threads.ts";
+import { HISTORY_THREAD, loadThreadCode, SERVING_THREAD, Threads } from "./threads.ts";
 import { TokenClient } from "./token-client.ts";
 
 export interface Options {
@@ -66,16 +69,26 @@ export interface Result {
   readonly statuses: Readonly<Record<string, number>>;
 }
 
+/** The time in which a gateway, its store, or only a thread did not work. */
+interface Failure {
+  readonly fromMs: number;
+  toMs: number;
+  readonly thread: string | undefined;
+}
+
 /** Average time between two changes of the configuration. */
 const RELOAD_MS = 20 * 60_000;
 /** Average time between two upgrades or failures of a gateway or of Redis. */
 const OPERATION_MS = 8 * 60_000;
+/** Average time between two failures of threads that serve requests. */
+const THREAD_FAILURE_MS = 5 * 60_000;
+const LONGEST_HANG_MS = 60_000;
 /** Average time between two failures of the database of the request history. */
 const DATABASE_FAILURE_MS = 20 * 60_000;
 const MOST_KILLS = 3;
 const MOST_CLOCK_ERROR_MS = 5 * 60_000;
-/** After a failure, everything works again within this time. */
-const RECOVERY_MS = 30_000;
+/** After a failure, everything works again within this time. Sessions that began without Redis are stored after 30 s. */
+const RECOVERY_MS = 40_000;
 /** All time limits of clients, backends, and the gateway have passed after this time. */
 const QUIET_MS = 30 * 60_000;
 /** The durations of an iteration of the gateway's event loop, which depend on its load. */
@@ -98,6 +111,7 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
   const faults = isCalm ? NO_FAULTS : someFaults(random.part("faults"));
   const hasCluster = random.part("has cluster").chance(0.5);
   const hasHistory = random.part("has history").chance(0.3);
+  const workers = random.part("serving threads").chance(0.2) ? 2 : 1;
   const names = random.part("names");
   const replicaNames = random.part("replica names");
   const addressesOf = (name: string): string[] => {
@@ -120,12 +134,17 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
   const controllerCode = await loadController();
   const digest = crypto.createHash("sha256");
   const files = new Files(network, random.part("files"));
-  files.write(CONFIG_FILE, configOf(0, store, hasHistory));
+  files.write(CONFIG_FILE, configOf(0, store, hasHistory, workers));
   files.write(TOKEN_FILE, "token");
   const children = new Children(network, {
     [STDIO_SERVER]: (child) => void new StdioServer(child, random.part(child.stdin.label), report).run(),
   });
-  const threads = new Threads(network, await loadThreadCode());
+  const channels = new Channels(
+    scheduler,
+    random.part("channels"),
+    workers > 1 && !isCalm ? slowMessages(random.part("slow messages")) : NOT_SLOW,
+  );
+  const threads = new Threads(network, channels, random.part("threads"), await loadThreadCode());
   await seal(files, children, threads);
 
   let broken: string | undefined;
@@ -155,12 +174,15 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     : undefined;
   const history = database && new HistoryCheck(database, breaks);
   const output = {
-    write(line: string) {
-      if (line.includes('"started"')) return;
-      note(`log ${line.trimEnd()}`);
-      if (line.includes('"unexpected error"')) breaks("no exception is uncaught", line.trimEnd());
-      requests.logged(line);
-      history?.logged(line, scheduler.nowMs);
+    // A thread sends several lines at once.
+    write(lines: string) {
+      for (const line of lines.trimEnd().split("\n")) {
+        if (line.includes('"started"')) continue;
+        note(`log ${line}`);
+        if (line.includes('"unexpected error"')) breaks("no exception is uncaught", line);
+        requests.logged(line);
+        history?.logged(line, scheduler.nowMs);
+      }
     },
     dropped: () => 0,
     flushSync: () => undefined,
@@ -184,9 +206,12 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
   let isValid = true;
   files.isRunning = gateways.isRunning;
   /** When a gateway or its store failed. */
-  const failures: { readonly fromMs: number; toMs: number }[] = [];
-  const failedBetween = (fromMs: number, toMs: number): boolean =>
-    failures.some((failure) => failure.fromMs <= toMs && failure.toMs >= fromMs);
+  const failures: Failure[] = [];
+  /** No thread has accepted a connection whose process is `OUTSIDE`. */
+  const failedBetween = (fromMs: number, toMs: number, thread = OUTSIDE): boolean =>
+    failures
+      .filter((failure) => failure.thread === undefined || thread === OUTSIDE || failure.thread === thread)
+      .some((failure) => failure.fromMs <= toMs && failure.toMs >= fromMs);
   const report = {
     scheduler,
     network,
@@ -195,8 +220,8 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     gateways: Array.from({ length: replicas }, (_, i) => ({ address: addressOf(`gateway ${i}`), port: PORT })),
     pauseMs: PAUSE_MS,
     isOver: () => isOver,
-    mustSucceed: (sentMs = scheduler.nowMs) =>
-      isCalm && !gateways.mayHaveCut(sentMs) && !failedBetween(sentMs, scheduler.nowMs),
+    mustSucceed: (sentMs = scheduler.nowMs, thread?: string) =>
+      isCalm && !gateways.mayHaveCut(sentMs) && !failedBetween(sentMs, scheduler.nowMs, thread),
     upgradedSince: gateways.upgradedSince,
     failedBetween,
     sent: requests.sent,
@@ -228,11 +253,11 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
   async function reload(own: Seeded): Promise<void> {
     await nowAndThen(own, RELOAD_MS, async (version) => {
       isValid = !own.chance(0.2);
-      files.write(CONFIG_FILE, isValid ? configOf(version, store, hasHistory) : "routes: 7");
+      files.write(CONFIG_FILE, isValid ? configOf(version, store, hasHistory, workers) : "routes: 7");
     });
     // A gateway that is killed at the end can start again.
     isValid = true;
-    files.write(CONFIG_FILE, configOf(0, store, hasHistory));
+    files.write(CONFIG_FILE, configOf(0, store, hasHistory, workers));
   }
 
   /** Upgrades, kills, and restarts gateways, and disturbs their store. */
@@ -275,9 +300,32 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     });
   }
 
+  /** Threads crash and hang, also during upgrades and other failures. A thread that hangs for 30 s is replaced. */
+  function disturbThreads(own: Seeded): Promise<void> {
+    return nowAndThen(own, THREAD_FAILURE_MS, async () => {
+      const name = own.pick(threads.running(SERVING_THREAD));
+      if (name === undefined) return;
+      const failedMs = scheduler.nowMs;
+      const hungMs = own.chance(0.5) ? own.size(100, LONGEST_HANG_MS) : 0;
+      note(`${name} ${hungMs > 0 ? `hangs for ${hungMs}` : "crashes"}`);
+      const fail = async (): Promise<void> => {
+        if (hungMs === 0) threads.crash(name);
+        else scheduler.pause(name, hungMs);
+        await sleep(scheduler, hungMs);
+      };
+      await failFor(fail, name);
+      // Messages that the thread sent before have arrived.
+      requests.killed();
+      history?.killed(failedMs);
+      if (threads.running(SERVING_THREAD).includes(name)) return;
+      for (const pid of children.of((parent) => parent === name))
+        breaks("the children of a crashed thread end", `${name} has ${pid}`);
+    });
+  }
+
   /** Disturbs the database of the request history and the threads that write to it. Requests are not affected. */
   function disturbDatabase(own: Seeded, postgres: Postgres): Promise<void> {
-    const crash = (): void => threads.crash((names) => own.pick(names));
+    const crash = (): void => threads.crash(own.pick(threads.running(HISTORY_THREAD)));
     const wait = (meanMs: number): Promise<void> =>
       sleep(scheduler, Math.min(own.exponential(meanMs), Math.max(0, hours * 3_600_000 - scheduler.nowMs)));
     const failures = [
@@ -304,8 +352,8 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     return nowAndThen(own, DATABASE_FAILURE_MS, () => own.pick(failures)());
   }
 
-  async function failFor(fail: () => Promise<void>): Promise<void> {
-    const failure = { fromMs: scheduler.nowMs, toMs: Number.POSITIVE_INFINITY };
+  async function failFor(fail: () => Promise<void>, thread?: string): Promise<void> {
+    const failure: Failure = { fromMs: scheduler.nowMs, toMs: Number.POSITIVE_INFINITY, thread };
     failures.push(failure);
     await fail();
     await sleep(scheduler, RECOVERY_MS);
@@ -333,8 +381,10 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     const following = cluster?.run(hours * 3_600_000);
     const running = Array.from({ length: clients - firstClient }, (_, i) => clientOf(firstClient + i, provider).run());
     running.push(new HostileClient(HOSTILE_ADDRESS, random.part("hostile client"), report).run());
+    running.push(new LimitClient(random.part("limit client"), report).run());
     void provider.run(() => isOver);
     const operating = [reload(random.part("reloads")), operate(random.part("operations"), redis)];
+    if (workers > 1) operating.push(disturbThreads(random.part("thread failures")));
     if (database) operating.push(disturbDatabase(random.part("database failures"), database));
     await sleep(scheduler, hours * 3_600_000 - scheduler.nowMs);
     isOver = true;
@@ -392,6 +442,10 @@ function someFaults(random: Seeded): Faults {
     ignore: some(0.01),
     smallWindow: some(0.3),
   };
+}
+
+function slowMessages(random: Seeded): SlowMessages {
+  return random.chance(0.5) ? { share: random.between(0, 0.2), meanMs: random.size(1, 1_000) } : NOT_SLOW;
 }
 
 function stackOf(error: unknown): string {

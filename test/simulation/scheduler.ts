@@ -11,7 +11,8 @@ import { Seeded } from "./seeded.ts";
 export const OUTSIDE = "";
 
 export interface Task {
-  readonly atMs: number;
+  /** Later if its process is paused. */
+  atMs: number;
   readonly sequence: number;
   readonly process: string;
   /** Undefined after it has run or was canceled. */
@@ -42,6 +43,8 @@ export class Scheduler {
   #sequence = 0;
   #lastImmediateMs = 0;
   readonly #ended = new Set<string>();
+  /** When a process that is or was paused continues. */
+  readonly #paused = new Map<string, number>();
 
   constructor(seed: number) {
     this.#random = new Seeded(seed, "scheduler");
@@ -62,6 +65,21 @@ export class Scheduler {
   enter(process: string): boolean {
     this.process = process;
     return !this.#ended.has(process);
+  }
+
+  /** The rest of the current task runs in this process: now, after its pause, or not at all if it has ended. */
+  within(process: string, run: () => void): void {
+    if (this.isPaused(process)) this.at(this.#resumesMs(process), run, process);
+    else if (this.enter(process)) run();
+  }
+
+  /** A process runs no task for some time, as if its event loop were blocked. */
+  pause(process: string, ms: number): void {
+    this.#paused.set(process, this.nowMs + ms);
+  }
+
+  isPaused(process: string): boolean {
+    return this.#resumesMs(process) > this.nowMs;
   }
 
   /** Discards the tasks of a process. */
@@ -91,6 +109,12 @@ export class Scheduler {
       const task = this.#pop();
       if (task === undefined) return false;
       const { run } = task;
+      const resumesMs = this.#resumesMs(task.process);
+      if (resumesMs > task.atMs && run !== undefined) {
+        task.atMs = resumesMs;
+        this.#push(task);
+        continue;
+      }
       if (run === undefined || !this.enter(task.process)) continue;
       task.run = undefined;
       this.nowMs = Math.max(this.nowMs, task.atMs);
@@ -103,6 +127,10 @@ export class Scheduler {
       this.#runJobs();
     }
     return true;
+  }
+
+  #resumesMs(process: string): number {
+    return this.#paused.size === 0 ? 0 : (this.#paused.get(process) ?? 0);
   }
 
   #runJobs(): void {

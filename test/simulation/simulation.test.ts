@@ -16,6 +16,8 @@ const SEEDS = [
   { seed: 2, minutes: 5 },
   // The old process of an upgrade did not close its in-memory store.
   { seed: 4, minutes: 5 },
+  // Worker threads.
+  { seed: 9, minutes: 5 },
 ];
 
 const folder = fileURLToPath(new URL(".", import.meta.url));

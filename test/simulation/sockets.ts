@@ -134,6 +134,7 @@ interface ListenOptions {
   readonly port?: number;
   /** The descriptor of a listening socket that another process has handed over. */
   readonly fd?: number;
+  readonly reusePort?: boolean;
 }
 
 interface TimedSocket extends net.Socket {
@@ -208,7 +209,7 @@ export function simulateSockets(
     const listener: Listener = { process: scheduler.process, accept: acceptInto(this, scheduler) };
     const open = (): { address: string; port: number } | undefined => {
       if (options.fd !== undefined) return network.share(options.fd, listener);
-      return network.listen(own.address, own.port, listener) ? own : undefined;
+      return network.listen(own.address, own.port, listener, options.reusePort) ? own : undefined;
     };
     scheduler.after(0, () => {
       const opened = open();
