@@ -8,6 +8,12 @@ export const LLM_LIMITS = {
     ["ai.maxBodyBytes", "a request body", "413 `request_too_large`"],
     ["ai.maxTreeBytes", "a request body besides images, where the text must be read", "413 `request_too_large`"],
     [
+      "MAX_TRANSFORMED_BYTES",
+      "policies/ai/policy.ts",
+      "a request body whose fields `ai.transformations` compute",
+      "413",
+    ],
+    [
       "MAX_TREE_TOKENS",
       "json/skeleton.ts",
       "commas, colons and brackets of a request that is translated or changed",

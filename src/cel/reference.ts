@@ -166,6 +166,8 @@ export const FUNCTION_GROUPS: readonly FunctionGroup[] = [
     functions: [
       entry("math.least", "The smallest of the arguments or of a list.", "math.least(number, ...) -> number"),
       entry("math.greatest", "The largest of the arguments or of a list.", "math.greatest(number, ...) -> number"),
+      entry("min", "The same as `math.least`.", "min(number, ...) -> number"),
+      entry("max", "The same as `math.greatest`.", "max(number, ...) -> number"),
       entry("math.abs", "The absolute value.", "math.abs(number) -> number"),
       entry("math.sign", "The sign of the number: -1, 0, or 1.", "math.sign(number) -> number"),
       entry("math.ceil", "The number rounded up.", "math.ceil(double) -> double"),

@@ -46,6 +46,7 @@ test("every field of the reference can be read", () => {
   Object.assign(exchange.attributes, FACTS, { mcp: { ...FACTS.mcp, tool: call } });
   Object.assign(exchange.source, { identity: "CN=client" });
   exchange.route = "r";
+  exchange.llmRequest = { "<name>": 1 };
   if (exchange.response) exchange.response.body = Buffer.from("b");
   for (const { path } of ATTRIBUTES.flatMap(({ fields }) => fields)) {
     const source = path.replace(/\.(<\w+>)$/, '["$1"]');

@@ -41,6 +41,7 @@ export interface ReadableExchange {
     readonly backend?: object;
   };
   readonly mcp: { readonly calledTool: CalledTool | undefined };
+  readonly llmRequest?: object | undefined;
   readonly listener: string;
   readonly route: string | undefined;
   readonly trace: Trace | undefined;
@@ -130,6 +131,10 @@ export class CelAttributes extends AttributeSource {
 
   get llm(): object | undefined {
     return this.#exchange.attributes.llm;
+  }
+
+  get llmRequest(): object | undefined {
+    return this.#exchange.llmRequest;
   }
 
   get mcp(): object | undefined {

@@ -270,6 +270,8 @@ export class Exchange implements Linked<Exchange> {
   readonly limits = new ExchangeLimits();
   readonly shadow = new ExchangeShadow();
   readonly mcp = new ExchangeMcp();
+  /** The parsed body of an LLM request, only while `ai.transformations` are evaluated. */
+  llmRequest: object | undefined = undefined;
   readonly upstream = new ExchangeUpstream();
   /** True if a CORS policy allows the Origin header. The value is undefined if the policy or the header is missing. */
   originAllowed: boolean | undefined = undefined;

@@ -16,7 +16,7 @@ before(async () => {
   gateway = await startGateway(
     `
 config: { logging: { format: json } }
-gateways: { default: { port: 0 }, claude: { port: 0 }, guarded: { port: 0 }, refusing: { port: 0 }, costs: { port: 0 } }
+gateways: { default: { port: 0 }, computed: { port: 0 }, claude: { port: 0 }, guarded: { port: 0 }, refusing: { port: 0 }, costs: { port: 0 } }
 routes:
   - name: edits
     gateways: default
@@ -27,6 +27,18 @@ routes:
         overrides: { max_tokens: 100 }
         prompts: { prepend: [{ role: system, content: Be kind. }], append: [{ role: user, content: Answer in French. }] }
         modelAliases: { gpt: gpt-real, "old-*": "new-*" }
+  - name: computed
+    gateways: computed
+    ${backend("openAI")}
+    policies:
+      ai:
+        defaults: { max_tokens: 7 }
+        overrides: { seed: 1 }
+        transformations:
+          max_tokens: min(llmRequest.max_tokens, 50)
+          seed: llmRequest.seed + 1
+          user: request.headers["x-user"]
+          metadata: '{"words": llmRequest.messages[0].content.split(" ").size(), "model": llm.requestModel}'
   - name: claude
     gateways: claude
     ${backend("anthropic")}
@@ -140,4 +152,29 @@ test("the cost of a call is in the log, cached tokens at their own price", async
 test("a model without a price has no cost", async () => {
   await ask("costs", say("Hi"), "cost-2");
   assert.equal((JSON.parse(await gateway.logged("cost-2")) as Record<string, unknown>)["llm.cost"], undefined);
+});
+
+test("fields of the body are computed from the request, and a field whose expression fails is removed", async () => {
+  const sent = async (body: object, headers = {}): Promise<Record<string, unknown>> => {
+    const response = await fetch(`${gateway.url("computed")}/v1/chat/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json", ...headers },
+      body: JSON.stringify(body),
+    });
+    assert.equal(response.status, 200);
+    return upstream.last().body;
+  };
+  const long = `two ${"w".repeat(100_000)}`;
+  const full = await sent(say(long, { max_tokens: 900, seed: 41, user: "forged" }), { "x-user": "ada" });
+  const { max_tokens: limit, seed, user, metadata, messages } = full;
+  assert.deepEqual([limit, seed, user], [50, 42, "ada"]);
+  assert.deepEqual(metadata, { words: 2, model: "m" });
+  assert.deepEqual(messages, [{ role: "user", content: long }]);
+  const bare = await sent(say("a b c", { user: "forged" }));
+  assert.deepEqual([bare.max_tokens, "seed" in bare, "user" in bare], [7, false, false]);
+});
+
+test("a body that is too large for expressions is rejected", async () => {
+  const response = await ask("computed", say("w".repeat(3 * 1024 * 1024)));
+  assert.equal(response.status, 413);
 });

@@ -119,6 +119,8 @@ export function rewrite(root: Node, { budget, refuse }: RewriteOptions): Node {
         return coalesce(args, 0);
       case "math.least":
       case "math.greatest":
+      case "min":
+      case "max":
         if (args.length > 1) return withCall(node, call, [listNode(args)], call.target);
         break;
       case "_+_":

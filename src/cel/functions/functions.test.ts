@@ -64,6 +64,8 @@ const cases: { source: string; value: unknown }[] = [
   { source: "random() >= 0.0 && random() < 1.0", value: true },
   // Numbers.
   { source: "math.least(3, 1, 2)", value: 1 },
+  { source: "min(3, 1, 2)", value: 1 },
+  { source: "max([3, 1.5])", value: 3 },
   { source: "math.least([3, 1.5])", value: 1.5 },
   { source: "math.least(jwt.zero)", value: 0 },
   { source: "math.greatest(1, 2u)", value: 2 },

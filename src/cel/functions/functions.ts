@@ -47,6 +47,8 @@ const SPECIAL: readonly (readonly [name: string, signature: Signature])[] = [
   ["coalesce", { ...functionWith(), atLeast: 1 }],
   ["math.least", { ...functionWith(), atLeast: 1 }],
   ["math.greatest", { ...functionWith(), atLeast: 1 }],
+  ["min", { ...functionWith(), atLeast: 1 }],
+  ["max", { ...functionWith(), atLeast: 1 }],
   ["matches", { asFunction: new Set([2]), asMethod: new Set([1]) }],
   ["regexReplace", { asFunction: new Set([3]), asMethod: new Set([2]) }],
 ];

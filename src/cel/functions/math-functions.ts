@@ -19,8 +19,9 @@ const MIN_INT = -(2n ** 63n);
 type Numeric = bigint | number | CelUint;
 
 export const mathFunctions: CelFunc[] = [
-  celFunc("math.least", [DYN], DYN, (list) => extreme(list, "least", (a, b) => a < b)),
-  celFunc("math.greatest", [DYN], DYN, (list) => extreme(list, "greatest", (a, b) => a > b)),
+  // agentgateway's names are the short ones.
+  ...["math.least", "min"].map((name) => celFunc(name, [DYN], DYN, (list) => extreme(list, name, (a, b) => a < b))),
+  ...["math.greatest", "max"].map((name) => celFunc(name, [DYN], DYN, (list) => extreme(list, name, (a, b) => a > b))),
 
   celFunc("math.ceil", [DOUBLE], DOUBLE, Math.ceil),
   celFunc("math.floor", [DOUBLE], DOUBLE, Math.floor),
@@ -47,10 +48,10 @@ function extreme(
 ): CelValue {
   let best: Numeric | undefined;
   for (const item of isCelList(numbers) ? numbers : [numbers]) {
-    if (!isNumeric(item)) throw new Error(`math.${name}: not a number`);
+    if (!isNumeric(item)) throw new Error(`${name}: not a number`);
     if (best === undefined || isBetter(plain(item), plain(best))) best = item;
   }
-  if (best === undefined) throw new Error(`math.${name}: the list is empty`);
+  if (best === undefined) throw new Error(`${name}: the list is empty`);
   return best;
 }
 

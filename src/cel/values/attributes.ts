@@ -181,6 +181,11 @@ export const ATTRIBUTES: readonly Attribute[] = [
     ],
   },
   {
+    name: "llmRequest",
+    doc: "The body of the client's LLM request.",
+    fields: [field("llmRequest.<name>", "dyn", "A member of the body, as the client sent it.", "`ai.transformations`")],
+  },
+  {
     name: "llm",
     doc: "A call to a language model.",
     fields: [

@@ -105,7 +105,7 @@ interface Availability {
   readonly reason: string;
 }
 
-const BEFORE_RESPONSE: readonly Moment[] = ["access", "requestLimit", "tokenLimit", "request", "item"];
+const BEFORE_RESPONSE: readonly Moment[] = ["access", "requestLimit", "tokenLimit", "llmRequest", "request", "item"];
 const ONLY_THE_RESPONSE = "only the response tells it, and this runs before the request is sent";
 const USAGE = [
   "responseModel",
@@ -131,10 +131,15 @@ const AVAILABILITY: readonly Availability[] = [
   { path: "extauthz", setBy: ["extAuthz"], reason: "no policy here calls an authorization service; add `extAuthz`" },
   {
     path: "mcpGuardrails",
-    neverAt: ["access", "requestLimit", "tokenLimit", "request"],
+    neverAt: ["access", "requestLimit", "tokenLimit", "llmRequest", "request"],
     reason: "the services of `mcpGuardrails` get messages after this; use it in `mcpAuthorization` or in logs",
   },
   { path: "mcpGuardrails", setBy: ["mcpGuardrails"], reason: "no policy here calls a service; add `mcpGuardrails`" },
+  {
+    path: "llmRequest",
+    neverAt: ["access", "requestLimit", "tokenLimit", "request", "response", "item"],
+    reason: "only `ai.transformations` read the body this way; use `json(request.body)`",
+  },
   { path: "llm", backends: ["ai"], reason: "no LLM backend is reached from here" },
   { path: "mcp", backends: ["mcp"], reason: "no MCP backend is reached from here" },
   { path: "a2a", backends: ["a2a"], reason: "no A2A agent is reached from here" },
@@ -177,10 +182,10 @@ function isWithin(path: string, parent: string): boolean {
 
 /**
  * `access` is authentication and authorization, `requestLimit` is admission, and `tokenLimit` runs after the body was
- * parsed as an LLM request. `request` and `response` are transformations, and `item` runs for each tool, prompt, and
+ * parsed as an LLM request, as does `llmRequest`, which computes fields of its body. `request` and `response` are transformations, and `item` runs for each tool, prompt, and
  * resource of an MCP server.
  */
-export type Moment = "access" | "requestLimit" | "tokenLimit" | "request" | "response" | "item";
+export type Moment = "access" | "requestLimit" | "tokenLimit" | "llmRequest" | "request" | "response" | "item";
 
 export interface ExpressionPlace {
   readonly policy: string;
@@ -192,6 +197,7 @@ export interface ExpressionPlace {
 }
 
 export const EXPRESSION_PLACES: readonly ExpressionPlace[] = [
+  { policy: "ai", at: ["transformations", "*"], moment: "llmRequest" },
   { policy: "authorization", at: ["rules", "*"], moment: "access" },
   { policy: "authorization", at: ["rules", "*", "*"], moment: "access" },
   { policy: "backendAuth", at: ["jwtSign", "expressions", "*"], moment: "request" },

@@ -14,7 +14,7 @@ export function llmOf(llm: Values, convertPolicies: ConvertPolicies, conversion:
   const models = asList(llm.models).map((one, index) => {
     const own = withProvider(asObject(one), shared);
     const { auth, ...model } = modelPolicies(
-      withoutTransformation(own, `llm.models[${index}]`, conversion),
+      withoutModelTransformation(own, `llm.models[${index}]`, conversion),
       convertPolicies,
       conversion,
     );
@@ -67,28 +67,26 @@ function withProvider(model: Values, shared: ReadonlyMap<string, Values>): Value
 
 const STRIPPED = /^\s*llmRequest\.model\.stripPrefix\((["'])([^"'\\]*)\1\)\s*$/;
 
-/** Converts a `stripPrefix` of the prefix in the model's name to `params.model: "*"`. */
-function withoutTransformation(model: Values, at: string, conversion: Conversion): Values {
-  const { transformation, ...others } = model;
-  if (transformation === undefined) return model;
-  const prefix = STRIPPED.exec(String(asObject(transformation).model))?.[2];
-  const isStripped = prefix !== undefined && model.name === `${prefix}*`;
-  leaveOutOthers(
-    conversion,
-    `${at}.transformation.`,
-    asObject(transformation),
-    isStripped ? ["model"] : [],
-    "there is no counterpart",
-  );
-  if (!isStripped) return others;
-  return { ...others, params: { ...asObject(model.params), model: "*" } };
+/** Converts a `stripPrefix` of the prefix in the model's name to `params.model: "*"`. Other fields stay. */
+function withoutModelTransformation(model: Values, at: string, conversion: Conversion): Values {
+  const { model: written, ...fields } = asObject(model.transformation);
+  if (written === undefined) return model;
+  const { transformation: _transformation, ...others } = model;
+  const kept = Object.keys(fields).length === 0 ? others : { ...others, transformation: fields };
+  const prefix = STRIPPED.exec(String(written))?.[2];
+  if (prefix !== undefined && model.name === `${prefix}*`)
+    return { ...kept, params: { ...asObject(model.params), model: "*" } };
+  leaveOutOthers(conversion, `${at}.transformation.`, { model: written }, [], "there is no counterpart");
+  return kept;
 }
 
 /** Moves the fields of a model that are policies in this gateway to `policies`. */
 function modelPolicies(model: Values, convertPolicies: ConvertPolicies, conversion: Conversion): Values {
-  const { authorization, defaults, overrides, guardrails, promptCaching, requestHeaders, responseHeaders, ...rest } =
+  const { authorization, defaults, overrides, guardrails, promptCaching, requestHeaders, responseHeaders, ...others } =
     model;
-  const ai = present({ defaults, overrides, promptGuard: guardrails, promptCaching: cachingOf(promptCaching) });
+  const { transformation: transformations, ...rest } = others;
+  const caching = cachingOf(promptCaching);
+  const ai = present({ defaults, overrides, transformations, promptGuard: guardrails, promptCaching: caching });
   const policies = present({
     authorization,
     ai: Object.keys(ai).length === 0 ? undefined : ai,

@@ -1,6 +1,6 @@
 /**
- * Applies `ai` policies to a request in the client's dialect: first defaults and overrides, then added messages, then
- * guards.
+ * Applies `ai` policies to a request in the client's dialect: first overrides, computed fields, and defaults, then added
+ * messages, then guards.
  */
 
 import type { Steps } from "../../base/sliced-work.ts";
@@ -39,15 +39,16 @@ export function hasGuards({ requestGuards, responseGuards, requestWebhooks, resp
 }
 
 export function editsRequest(rules: PromptRules): boolean {
-  return [rules.defaults, rules.overrides, rules.prepend, rules.append, rules.requestGuards].some(
-    (rule) => rule !== undefined,
-  );
+  const { defaults, overrides, computed, prepend, append, requestGuards } = rules;
+  return [defaults, overrides, computed, prepend, append, requestGuards].some((rule) => rule !== undefined);
 }
 
 /** For `resolve`, see `PlaceOptions`. Throws `GuardRejection` if a guard rejects the request. */
 export function* applyRules(body: Members, format: Format, rules: PromptRules, resolve?: Resolve): Steps<Members> {
   let edited = yield* withoutNulls(body);
-  if (rules.defaults || rules.overrides) edited = { ...rules.defaults, ...edited, ...rules.overrides };
+  if (rules.overrides) edited = { ...edited, ...rules.overrides };
+  if (rules.computed) edited = withComputed(edited, rules.computed);
+  if (rules.defaults) edited = { ...rules.defaults, ...edited };
   if (rules.prepend) edited = addMessages(edited, format, rules.prepend, "before");
   if (rules.append) edited = addMessages(edited, format, rules.append, "after");
   const { requestGuards: guards } = rules;
@@ -75,6 +76,11 @@ function* withoutNulls(body: Members): Steps<Members> {
   const members = Object.fromEntries(present);
   yield;
   return members;
+}
+
+function withComputed(body: Members, computed: ReadonlyMap<string, unknown>): Members {
+  const kept = Object.entries(body).filter(([name]) => !computed.has(name));
+  return Object.fromEntries([...kept, ...[...computed].filter(([, value]) => value !== undefined)]);
 }
 
 function addMessages(

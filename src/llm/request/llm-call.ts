@@ -26,6 +26,8 @@ export type Quote = (inputTokens: number, outputTokens: number) => number | unde
 export interface PromptRules {
   readonly defaults?: Members | undefined;
   readonly overrides?: Members | undefined;
+  /** The values that expressions returned for fields. A field is removed if its expression failed. */
+  readonly computed?: ReadonlyMap<string, unknown> | undefined;
   readonly prepend?: readonly PromptMessage[] | undefined;
   readonly append?: readonly PromptMessage[] | undefined;
   readonly aliases?: ((model: string) => string | undefined) | undefined;

@@ -1,16 +1,20 @@
 /**
- * `ai`: sets defaults and overrides for LLM request fields, adds prompt messages, resolves model aliases, marks prompts
+ * `ai`: sets fields of LLM requests to defaults, fixed values, or computed values, adds prompt messages, resolves model aliases, marks prompts
  * for caching, and guards request and response content. The policy only collects the rules. The `ai` backend, which
  * implements the dialects, applies them.
  */
 import { z } from "zod";
+import type { Expression } from "../../cel/expression.ts";
+import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
+import { celSource } from "../../core/schema.ts";
+import { parseMembers } from "../../json/json.ts";
 import { compileExternalGuard, guardSchema, reportGuardFailures } from "../../llm/guard-config.ts";
 import { hasGuards, noteUnreadRules } from "../../llm/guards/prompt-rules.ts";
 import { compileTextGuard } from "../../llm/guards/text-guard.ts";
 import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
-import type { PromptRules, TextGuard, WebhookGuard } from "../../llm/request/llm-call.ts";
+import type { LlmCall, PromptRules, TextGuard, WebhookGuard } from "../../llm/request/llm-call.ts";
 
 const message = z.strictObject({
   role: z.enum(["system", "developer", "user", "assistant"]).describe("The role of the message."),
@@ -18,6 +22,7 @@ const message = z.strictObject({
 });
 
 const DEFAULT_CACHED_MINIMUM = 1_024;
+const MAX_TRANSFORMED_BYTES = 2 * 1024 * 1024;
 
 const guard = guardSchema(
   "message",
@@ -46,6 +51,16 @@ export const ai = definePolicy({
       .optional()
       .describe("Request body fields to set if the client omits them."),
     overrides: z.record(z.string(), z.unknown()).optional().describe("Request body fields to set always."),
+    transformations: z
+      .record(
+        z.string().refine((name) => name !== "model", "use `modelAliases`, because policies were chosen by the model"),
+        celSource(),
+      )
+      .refine((fields) => Object.keys(fields).length > 0, "name at least one field")
+      .optional()
+      .describe(
+        "Request body fields to set from CEL expressions, which read the client's body as `llmRequest`, for example `max_tokens: min(llmRequest.max_tokens, 1000)`. If an expression fails, its field is removed.",
+      ),
     prompts: z
       .strictObject({
         prepend: z.array(message).min(1).optional().describe("Messages before the client's."),
@@ -101,6 +116,9 @@ export const ai = definePolicy({
       requestWebhooks: compileWebhooks(config.promptGuard?.request, env),
       responseWebhooks: compileWebhooks(config.promptGuard?.response, env),
     };
+    const computed = Object.entries(config.transformations ?? {}).map(
+      ([name, source]) => [name, env.cel(source)] as const,
+    );
     const isGuarded = hasGuards(rules) || rules.watchedResponses !== undefined;
     return {
       // Stored responses and WebSockets carry the same content as calls, so the backend also needs the guards for those
@@ -114,12 +132,38 @@ export const ai = definePolicy({
           }
         : {}),
       llmRequest(exchange) {
-        LlmRequestAttributes.callOf(exchange)?.rules.push(rules);
+        const call = LlmRequestAttributes.callOf(exchange);
+        if (computed.length === 0) call?.rules.push(rules);
+        else if (call) call.rules.push({ ...rules, computed: computeFields(computed, call, exchange) });
         return undefined;
       },
     };
   },
 });
+
+/** Throws `GatewayError` if the body is too large for expressions. */
+function computeFields(
+  fields: readonly (readonly [name: string, value: Expression])[],
+  { bytes, scan }: LlmCall,
+  exchange: Exchange,
+): ReadonlyMap<string, unknown> | undefined {
+  if (scan.isForm) return undefined;
+  if (bytes.length > MAX_TRANSFORMED_BYTES)
+    throw new GatewayError("body_too_large", {
+      detail: `a request of more than ${MAX_TRANSFORMED_BYTES} bytes cannot pass ai.transformations`,
+    });
+  exchange.llmRequest = parseMembers(bytes.toString());
+  try {
+    return new Map(
+      fields.map(([name, expression]) => {
+        const result = expression.evaluate(exchange.celAttributes);
+        return [name, result.ok ? result.value : undefined];
+      }),
+    );
+  } finally {
+    exchange.llmRequest = undefined;
+  }
+}
 
 type GuardConfig = z.output<typeof guard>;
 
