@@ -525,6 +525,7 @@ const SAME_NAME: Readonly<Record<string, Convert>> = {
   backendAuth: (value, at, conversion) => withLocation(value, at, conversion),
   requestMirror: (value) => withShare(value),
   ai: (value, at, conversion) => withoutFormats(value, at, conversion),
+  apiKey: (value) => withModels(value),
   basicAuth: (value) => withCredentialLocation(value),
   oidc: (value, at, conversion) => withClient(value, at, conversion),
   cors: (value, at, conversion) => withoutUselessCredentials(value, at, conversion),
@@ -551,6 +552,16 @@ export function convertPolicies(policies: Values, at: string, conversion: Conver
 function withRules(value: unknown): unknown {
   const rules = asList(asObject(value).rules).map((rule) => (typeof rule === "string" ? { allow: rule } : rule));
   return { ...asObject(value), rules };
+}
+
+function withModels(value: unknown): unknown {
+  const { keys, ...others } = asObject(value);
+  if (!Array.isArray(keys)) return value;
+  const renamed = keys.map((entry) => {
+    const { allowedModels, ...key } = asObject(entry);
+    return allowedModels === undefined ? entry : { ...key, models: allowedModels };
+  });
+  return { ...others, keys: renamed };
 }
 
 function withProvider(value: unknown): unknown {
