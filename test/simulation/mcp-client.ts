@@ -29,6 +29,8 @@ const MOST_THOUGHT_MS = 2_000;
 /** A resumed stream has a response this long after the server had to send it. */
 const RESUME_MS = 60_000;
 const MOST_RESUMES = 20;
+/** Larger than the windows between threads. */
+const LARGEST_BYTES = 1_000_000;
 /** A session that its server has lost, or that could not be opened again, is 404. */
 const DOCUMENTED = new Set([404, 408, 429, 502, 503, 504]);
 
@@ -124,7 +126,8 @@ export class McpClient {
     const order: McpOrder = {
       client: this.#name,
       nonce,
-      bytes: random.size(1, random.chance(0.05) ? 300_000 : 5_000),
+      input: contentOf(nonce, 0, random.chance(0.05) ? random.size(1, LARGEST_BYTES) : 0).toString(),
+      bytes: random.size(1, random.chance(0.05) ? LARGEST_BYTES : 5_000),
       delayMs: Math.round(random.exponential(random.chance(0.1) ? 20_000 : 100)),
       progress: random.chance(0.4) ? 1 + random.int(5) : 0,
       asks: !this.#isModern && random.chance(0.1),

@@ -13,6 +13,8 @@ import type { Seeded } from "./seeded.ts";
 export interface McpOrder {
   readonly client: string;
   readonly nonce: string;
+  /** Bytes of the call, as many as the client wants to send. */
+  readonly input: string;
   readonly bytes: number;
   readonly delayMs: number;
   /** Progress notifications before the result; with at least one, the response is an event stream. */
@@ -119,6 +121,11 @@ interface Call {
   readonly isResumable: boolean;
 }
 
+/** The input of a call belongs to it and is complete. */
+export function hasOwnInput({ nonce, input }: McpOrder): boolean {
+  return input === contentOf(nonce, 0, input.length).toString();
+}
+
 const PATIENCE_MS = 300_000;
 const ANSWER_MS = 60_000;
 /** The gateway closes a connection within this time after it ends the session, also on a slow network. */
@@ -213,6 +220,7 @@ export class McpServer {
     const { client, nonce, bytes, delayMs, progress, asks, cancelMs, breaks } = order;
     const arrivedMs = this.#report.scheduler.nowMs;
     this.#report.arrived(nonce);
+    if (!hasOwnInput(order)) this.#report.broken("calls stay apart", `${nonce} has another input`);
     const owner = this.#sessions.get(session) ?? client;
     if (owner !== client) this.#report.broken("sessions stay apart", `${session} of ${owner} got a call of ${client}`);
     if (this.#sessions.has(session)) this.#sessions.set(session, owner);

@@ -1,6 +1,6 @@
 /**
  * Faults to put into the gateway, one at a time, to check that the simulation finds them (`npm run simulate -- --mutate`):
- * ten fixes are reverted, and ten faults are deliberate. `find` must occur once in the file.
+ * ten fixes are reverted, ten faults are deliberate, and three are in the code of worker threads. `find` must occur once in the file.
  */
 export const MUTATIONS = [
   // Reverted fixes.
@@ -145,5 +145,24 @@ export const MUTATIONS = [
     file: "src/pipeline/phases/attempt.ts",
     find: '"PUT", "DELETE"]);',
     replace: '"PUT", "DELETE", "POST"]);',
+  },
+  // Worker threads.
+  {
+    name: "requests that were forwarded to a thread that died get no response",
+    file: "src/app/threads/forwarding.ts",
+    find: "    for (const request of this.#forwarded.values()) this.contain(() => request.lost(), ignore);\n",
+    replace: "",
+  },
+  {
+    name: "a replaced thread is not connected to the other threads",
+    file: "src/app/threads/thread-pool.ts",
+    find: "        for (const [other, peer] of running) connect(number, thread, other, peer);\n        requireSuccess",
+    replace: "        requireSuccess",
+  },
+  {
+    name: "the window of a forwarded request body is not opened again",
+    file: "src/app/threads/forwarding.ts",
+    find: '      this.#link.send({ kind: "read", id: this.#id, bytes: this.#read });\n',
+    replace: "",
   },
 ];

@@ -5,7 +5,7 @@
 import type { Child } from "./children.ts";
 import type { BackendReport } from "./http-backend.ts";
 import type { McpOrder, Message } from "./mcp-server.ts";
-import { Cancellations, INITIALIZED, Questions, TOOL } from "./mcp-server.ts";
+import { Cancellations, hasOwnInput, INITIALIZED, Questions, TOOL } from "./mcp-server.ts";
 import { contentOf, Peer, sleep } from "./peer.ts";
 import type { Seeded } from "./seeded.ts";
 
@@ -72,6 +72,7 @@ export class StdioServer {
     const arrivedMs = scheduler.nowMs;
     const token = params?._meta?.progressToken;
     arrived(nonce);
+    if (!hasOwnInput(order)) broken("calls stay apart", `${nonce} has another input`);
     this.#client ??= client;
     if (this.#client !== client)
       broken("sessions stay apart", `a process of ${this.#client} got the call ${nonce} of ${client}`);
