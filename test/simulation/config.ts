@@ -23,6 +23,7 @@ export const ADDRESSES = {
   "one.test": "10.0.1.1",
   "two.test": "10.0.1.2",
   "tools.test": "10.0.2.1",
+  "modern-tools.test": "10.0.2.2",
   "llm-one.test": "10.0.3.1",
   "llm-two.test": "10.0.3.2",
   "redis.test": "10.0.4.1",
@@ -90,6 +91,13 @@ routes:
       - mcp:
           sessionIdleTtl: 15m
           targets: [{ name: tools, mcp: { url: "http://tools.test/mcp" } }]
+  - name: modern
+    matches: [{ path: { pathPrefix: /modern } }]
+    policies: { ${changed} }
+    backends:
+      - mcp:
+          sessionIdleTtl: 15m
+          targets: [{ name: modern, mcp: { url: "http://modern-tools.test/mcp" } }]
   - name: stdio
     matches: [{ path: { pathPrefix: /stdio } }]
     policies: { ${changed} }

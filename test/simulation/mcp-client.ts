@@ -1,12 +1,14 @@
 /**
  * An MCP client. With the protocol 2025-06-18, it opens a session, calls the tool, also several times at once and over
  * new connections, and ends the session or leaves it. It cancels some calls, and closes the stream of others and resumes
- * it. With 2026-07-28, it only calls the tool. It checks that every call gets exactly its own messages.
+ * it. With 2026-07-28, it has no session, and closes the stream of a call to cancel it. Clients of both versions use
+ * servers of both. It checks that every call gets exactly its own messages.
  */
 
 import type { ClientReport } from "./http-client.ts";
 import { eventData, requestText, type TextResponse } from "./http-request.ts";
-import type { McpOrder } from "./mcp-server.ts";
+import { type McpOrder, TOOL } from "./mcp-server.ts";
+import { MODERN, modernMeta } from "./modern-mcp-server.ts";
 import { contentOf, Peer, type Stop, sleep } from "./peer.ts";
 import type { Seeded } from "./seeded.ts";
 
@@ -15,14 +17,7 @@ const PATIENCE_MS = 400_000;
 const IDLE_MS = 240_000;
 /** A server that the gateway runs as a child process. */
 const STDIO = "/stdio";
-const PATHS = ["/mcp", STDIO];
-const MODERN = "2026-07-28";
-const MODERN_META = {
-  "io.modelcontextprotocol/protocolVersion": MODERN,
-  "io.modelcontextprotocol/clientInfo": { name: "simulated", version: "1" },
-  "io.modelcontextprotocol/clientCapabilities": {},
-};
-const MODERN_HEADERS = { "mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "echo" };
+const PATHS = ["/mcp", STDIO, "/modern"];
 const HEADERS = { "content-type": "application/json", accept: "application/json, text/event-stream" };
 /** A client gives the input that a server requests within this time. */
 const MOST_THOUGHT_MS = 2_000;
@@ -31,6 +26,8 @@ const RESUME_MS = 60_000;
 const MOST_RESUMES = 20;
 /** Larger than the windows between threads. */
 const LARGEST_BYTES = 1_000_000;
+/** A child process does not name the call for which it requires input, so a call may be retried for several others. */
+const MOST_RETRIES = 10;
 /** A session that its server has lost, or that could not be opened again, is 404. */
 const DOCUMENTED = new Set([404, 408, 429, 502, 503, 504]);
 
@@ -38,8 +35,21 @@ interface Answer {
   readonly id?: string;
   readonly method?: string;
   readonly params?: { readonly progressToken?: string; readonly progress?: number; readonly message?: string };
-  readonly result?: { readonly content?: readonly { readonly text?: string }[] };
+  readonly result?: {
+    readonly content?: readonly { readonly text?: string }[];
+    readonly tools?: readonly { readonly name?: string }[];
+    readonly supportedVersions?: readonly string[];
+    /** Only with 2026-07-28. */
+    readonly resultType?: string;
+    readonly inputRequests?: Readonly<Record<string, Answer>>;
+    readonly requestState?: string;
+  };
   readonly error?: { readonly message?: string };
+}
+
+interface CallParams {
+  readonly name?: string;
+  readonly _meta?: object;
 }
 
 /** The client closes the connection within a response. */
@@ -72,6 +82,7 @@ export class McpClient {
     while (!this.#report.isOver()) {
       await sleep(scheduler, this.#random.exponential(pauseMs));
       if (this.#report.isOver()) return;
+      this.#isLost = false;
       await (this.#isModern ? this.#callSeveralTimes() : this.#useSession());
     }
   }
@@ -79,7 +90,6 @@ export class McpClient {
   async #useSession(): Promise<void> {
     const random = this.#random;
     this.#session = undefined;
-    this.#isLost = false;
     const opened = await this.#post({
       jsonrpc: "2.0",
       id: "init",
@@ -111,6 +121,7 @@ export class McpClient {
 
   async #callSeveralTimes(): Promise<void> {
     const random = this.#random;
+    if (random.chance(0.3)) await this.#look(random.chance(0.5) && this.#isModern ? "server/discover" : "tools/list");
     for (let rounds = 1 + random.int(5); rounds > 0 && !this.#isLost; rounds--) {
       const calls = random.chance(0.3) ? 3 : 1;
       await Promise.all(Array.from({ length: calls }, () => this.#call(calls === 1)));
@@ -130,7 +141,7 @@ export class McpClient {
       bytes: random.size(1, random.chance(0.05) ? LARGEST_BYTES : 5_000),
       delayMs: Math.round(random.exponential(random.chance(0.1) ? 20_000 : 100)),
       progress: random.chance(0.4) ? 1 + random.int(5) : 0,
-      asks: !this.#isModern && random.chance(0.1),
+      asks: random.chance(0.1),
       cancelMs: random.chance(0.05) ? Math.round(random.exponential(2_000)) : undefined,
       breaks: !isCalm && random.chance(0.03),
     };
@@ -145,16 +156,50 @@ export class McpClient {
       stream.add(bytes);
       if (stream.messages.length >= cutAfter && stream.lastId !== undefined) throw new Cut();
     };
-    const _meta = { progressToken: nonce, ...(this.#isModern ? MODERN_META : {}) };
-    const params = { name: "echo", arguments: order, _meta };
-    const call = { jsonrpc: "2.0", id: nonce, method: "tools/call", params };
-    const calling = this.#send("POST", JSON.stringify(call), received, this.#isModern ? order.cancelMs : undefined);
+    const params = { name: TOOL.name, arguments: order, _meta: { progressToken: nonce } };
+    const cutMs = this.#isModern ? order.cancelMs : undefined;
+    const calling = this.#request(nonce, "tools/call", params, received, cutMs);
     if (order.cancelMs !== undefined) return this.#cancel(order, calling, sentMs);
     const response = await calling;
     if (response === "cut") return this.#resume(order, stream, sentMs);
     if (typeof response === "string" || response.status !== 200) return this.#failed(nonce, response, sentMs);
-    const isStream = response.headers.get("content-type")?.startsWith("text/event-stream") === true;
-    this.#check(order, isStream ? stream.messages : [JSON.parse(response.body) as Answer], sentMs);
+    await this.#finish(order, params, messagesOf(response), sentMs);
+  }
+
+  /** Retries a call with the input that its server requires, through any gateway, until it has a result. */
+  async #finish(order: McpOrder, params: CallParams, first: readonly Answer[], sentMs: number): Promise<void> {
+    const { nonce } = order;
+    let messages = first;
+    let id = nonce;
+    for (let retries = 1; retries <= MOST_RETRIES; retries++) {
+      const { id: answeredId, result } = messages.at(-1) ?? {};
+      if (!this.#isModern || result?.resultType !== "input_required") break;
+      if (answeredId !== id) this.#report.broken("responses stay apart", `${id} got the response of ${answeredId}`);
+      const requests = Object.entries(result.inputRequests ?? {});
+      for (const [, request] of requests) this.#checkRequest(nonce, request.params?.message ?? "");
+      await this.#think();
+      const inputResponses = Object.fromEntries(requests.map(([key, request]) => [key, inputOf(request)]));
+      const retry = { ...params, inputResponses, requestState: result.requestState };
+      id = `${nonce}/${retries}`;
+      const response = await this.#request(id, "tools/call", retry);
+      if (typeof response === "string" || response.status !== 200) return this.#failed(id, response, sentMs);
+      messages = [...messages.slice(0, -1), ...messagesOf(response)];
+    }
+    this.#check(order, messages, sentMs, id);
+  }
+
+  /** Requests a description of the server. */
+  async #look(method: "server/discover" | "tools/list"): Promise<void> {
+    const sentMs = this.#report.scheduler.nowMs;
+    const id = `${this.#name}-look`;
+    const response = await this.#request(id, method, {});
+    if (typeof response === "string" || response.status !== 200) return this.#failed(method, response, sentMs);
+    const answer = messagesOf(response).find(({ method: notified }) => notified === undefined);
+    if (answer?.result === undefined) return this.#failed(method, "end", sentMs);
+    const { tools = [], supportedVersions = [], resultType } = answer.result;
+    const isRight = method === "tools/list" ? tools[0]?.name === TOOL.name : supportedVersions.includes(MODERN);
+    if (answer.id !== id || !isRight || (this.#isModern && resultType !== "complete"))
+      this.#report.broken("responses stay apart", `${this.#name}: ${response.body}`);
   }
 
   /** A canceled call ends without a response. */
@@ -196,25 +241,32 @@ export class McpClient {
   }
 
   /** Gives the server the input that it requests, through any gateway. */
-  #respond(nonce: string, { id, method, params }: Answer): void {
-    if (method !== "elicitation/create") return;
-    const asked = params?.message ?? "";
+  #respond(nonce: string, message: Answer): void {
+    if (message.method !== "elicitation/create") return;
+    this.#checkRequest(nonce, message.params?.message ?? "");
+    void this.#give(message);
+  }
+
+  #checkRequest(nonce: string, asked: string): void {
     // A child process does not name the call for which it sends a request.
     const isOwn = this.#path === STDIO ? asked.startsWith(`${this.#name}-`) : asked === nonce;
     if (!isOwn) this.#report.broken("requests of servers stay apart", `${nonce} got the request of ${asked}`);
-    void this.#give(id, asked);
   }
 
-  async #give(id: string | undefined, asked: string): Promise<void> {
-    await sleep(this.#report.scheduler, Math.min(MOST_THOUGHT_MS, this.#random.exponential(MOST_THOUGHT_MS / 2)));
+  #think(): Promise<void> {
+    return sleep(this.#report.scheduler, Math.min(MOST_THOUGHT_MS, this.#random.exponential(MOST_THOUGHT_MS / 2)));
+  }
+
+  async #give(request: Answer): Promise<void> {
+    const { id } = request;
+    await this.#think();
     const sentMs = this.#report.scheduler.nowMs;
-    const result = { action: "accept", content: { nonce: asked } };
-    const response = await this.#post({ jsonrpc: "2.0", id, result });
+    const response = await this.#post({ jsonrpc: "2.0", id, result: inputOf(request) });
     const isAccepted = typeof response !== "string" && response.status === 202;
     if (!isAccepted) this.#failed(`the response to ${id}`, response, sentMs);
   }
 
-  #check({ nonce, bytes }: McpOrder, messages: readonly Answer[], sentMs: number): void {
+  #check({ nonce, bytes }: McpOrder, messages: readonly Answer[], sentMs: number, id = nonce): void {
     const answers = messages.filter(({ method }) => method === undefined);
     const [answer] = answers;
     // A shutdown ends a stream early; the client can resume it.
@@ -223,16 +275,24 @@ export class McpClient {
       return;
     }
     if (answers.length > 1) this.#report.broken("a call has one response", `${nonce} got ${answers.length}`);
-    if (answer.id !== nonce) this.#report.broken("responses stay apart", `${nonce} got the response of ${answer.id}`);
-    const progress = messages.filter(({ method }) => method === "notifications/progress");
-    for (const [i, { params }] of progress.entries())
-      if (params?.message !== nonce || params.progressToken !== nonce || params.progress !== i + 1)
-        this.#report.broken("notifications stay apart", `${nonce} got ${JSON.stringify(params)} as number ${i + 1}`);
+    if (answer.id !== id) this.#report.broken("responses stay apart", `${id} got the response of ${answer.id}`);
+    let last = 0;
+    for (const { params } of messages.filter(({ method }) => method === "notifications/progress")) {
+      const { message, progressToken, progress = 0 } = params ?? {};
+      // Notifications are dropped while a call waits for its retry.
+      const isNext = id === nonce ? progress === last + 1 : progress > last;
+      if (message !== nonce || progressToken !== nonce || !isNext)
+        this.#report.broken("notifications stay apart", `${nonce} got ${JSON.stringify(params)} after number ${last}`);
+      last = progress;
+    }
     if (answer.error !== undefined) {
       if (this.#report.mustSucceed(sentMs))
         this.#report.broken("requests succeed", `${nonce}: ${answer.error.message}`);
-    } else if (answer.result?.content?.[0]?.text !== contentOf(nonce, 0, bytes).toString())
-      this.#report.broken("responses stay apart", `${nonce} got another text`);
+    } else if (
+      answer.result?.content?.[0]?.text !== contentOf(nonce, 0, bytes).toString() ||
+      (this.#isModern && answer.result.resultType !== "complete")
+    )
+      this.#report.broken("responses stay apart", `${nonce} got another result`);
   }
 
   #failed(what: string, response: TextResponse | Ended, sentMs?: number): void {
@@ -246,6 +306,21 @@ export class McpClient {
 
   #post(message: object): Promise<TextResponse | Ended> {
     return this.#send("POST", JSON.stringify(message));
+  }
+
+  #request(
+    id: string,
+    method: string,
+    params: CallParams,
+    received?: (bytes: Buffer) => void,
+    cutMs?: number,
+  ): Promise<TextResponse | Ended> {
+    const { name } = params;
+    const named = name === undefined ? {} : { "mcp-name": name, "mcp-param-client": this.#name };
+    const headers = { "mcp-protocol-version": MODERN, "mcp-method": method, ...named };
+    const _meta = { ...params._meta, ...(this.#isModern ? modernMeta(this.#name) : {}) };
+    const message = { jsonrpc: "2.0", id, method, params: { ...params, _meta } };
+    return this.#send("POST", JSON.stringify(message), received, cutMs, this.#isModern ? headers : {});
   }
 
   /** Sends a request over a new connection, which the client closes after `cutMs`. */
@@ -262,7 +337,7 @@ export class McpClient {
     if (side === undefined) return "ECONNREFUSED";
     const peer = new Peer(side, scheduler, PATIENCE_MS);
     const session = this.#session === undefined ? {} : { "mcp-session-id": this.#session };
-    const headers = { ...HEADERS, ...(this.#isModern ? MODERN_HEADERS : session), ...more };
+    const headers = { ...HEADERS, ...session, ...more };
     const response = requestText(peer, method, this.#path, headers, body, received);
     const cut = new Promise<"cut">((resolve) => {
       if (cutMs !== undefined) scheduler.after(cutMs, () => resolve("cut"));
@@ -277,6 +352,16 @@ export class McpClient {
       else side.abort();
     }
   }
+}
+
+function messagesOf({ headers, body }: TextResponse): Answer[] {
+  const isStream = headers.get("content-type")?.startsWith("text/event-stream") === true;
+  return (isStream ? eventData(body) : [body]).map((text) => JSON.parse(text) as Answer);
+}
+
+/** The input that a server requests names its call. */
+function inputOf({ params }: Answer): object {
+  return { action: "accept", content: { nonce: params?.message ?? "" } };
 }
 
 /** The messages of an event stream, which may come over several connections. */

@@ -4,9 +4,8 @@
  * that each of its sessions serves one client, that a call arrives once, and that the cancellation of a call arrives.
  */
 import type { BackendReport } from "./http-backend.ts";
-import type { Side } from "./network.ts";
-import { chunk, contentOf, type Head, Peer, readBody, readHead, sleep } from "./peer.ts";
-import { OUTSIDE } from "./scheduler.ts";
+import { endEvents, McpEndpoint, sendEvent, sendResponse, startEvents } from "./mcp-endpoint.ts";
+import { contentOf, type Head, type Peer, sleep } from "./peer.ts";
 import type { Seeded } from "./seeded.ts";
 
 /** The arguments of the tool. */
@@ -37,9 +36,9 @@ export class Questions {
   }
 
   /** The request to send for this call. */
-  request(nonce: string): object {
+  request(nonce: string): { readonly id: string; readonly method: string; readonly params: object } {
     const params = { message: nonce, requestedSchema: { type: "object", properties: {} } };
-    return { jsonrpc: "2.0", id: `ask-${nonce}`, method: "elicitation/create", params };
+    return { id: `ask-${nonce}`, method: "elicitation/create", params };
   }
 
   /** Resolves when the client has responded, or after a time limit. The call arrived at `arrivedMs`. */
@@ -126,12 +125,11 @@ export function hasOwnInput({ nonce, input }: McpOrder): boolean {
   return input === contentOf(nonce, 0, input.length).toString();
 }
 
-const PATIENCE_MS = 300_000;
 const ANSWER_MS = 60_000;
 /** The gateway closes a connection within this time after it ends the session, also on a slow network. */
 const UNANSWERED_MS = 60_000;
 /** Without faults, responses and cancellations of clients arrive sooner, also through another gateway. */
-const LATE_MS = 5_000;
+export const LATE_MS = 5_000;
 export const TOOL = { name: "echo", description: "Returns bytes.", inputSchema: { type: "object" } };
 export const INITIALIZED = {
   protocolVersion: "2025-06-18",
@@ -149,32 +147,18 @@ export class McpServer {
   /** The client of each session, undefined until its first call. */
   #sessions = new Map<string, string | undefined>();
   #count = 0;
-  readonly #open = new Set<Side>();
+  readonly #endpoint: McpEndpoint;
 
   constructor(address: string, port: number, random: Seeded, report: BackendReport) {
     this.#report = report;
     this.#random = random;
     this.#questions = new Questions(report);
     this.#cancellations = new Cancellations(report);
-    report.network.listen(address, port, { process: OUTSIDE, accept: (side) => void this.#serve(side) });
+    this.#endpoint = new McpEndpoint(address, port, report, (peer, head, body) => this.#respond(peer, head, body));
   }
 
   close(): void {
-    for (const side of this.#open) side.close();
-  }
-
-  async #serve(side: Side): Promise<void> {
-    const peer = new Peer(side, this.#report.scheduler, PATIENCE_MS);
-    this.#open.add(side);
-    for (;;) {
-      const head = await readHead(peer);
-      if (typeof head === "string") break;
-      const chunks: Buffer[] = [];
-      const stop = await readBody(peer, head, (bytes) => void chunks.push(bytes), false);
-      if (stop !== undefined || !(await this.#respond(peer, head, Buffer.concat(chunks).toString()))) break;
-    }
-    this.#open.delete(side);
-    side.close();
+    this.#endpoint.close();
   }
 
   async #respond(peer: Peer, head: Head, body: string): Promise<boolean> {
@@ -183,22 +167,22 @@ export class McpServer {
     if (method === "GET") return this.#resume(peer, head.headers.get("last-event-id"));
     if (method === "DELETE") {
       this.#sessions.delete(session ?? "");
-      return this.#random.chance(0.1) ? this.#waitForClose(peer) : this.#send(peer, 200, "");
+      return this.#random.chance(0.1) ? this.#waitForClose(peer) : sendResponse(peer, 200);
     }
     const message = JSON.parse(body) as Message;
     // A restart loses the sessions of the server.
     if (!this.#report.isCalm && this.#random.chance(0.002)) this.#sessions = new Map();
     if (message.method === "initialize") return this.#initialize(peer, message);
-    if (session !== undefined && !this.#sessions.has(session)) return this.#send(peer, 404, "");
+    if (session !== undefined && !this.#sessions.has(session)) return sendResponse(peer, 404);
     if (message.method === undefined) this.#questions.received(message);
     this.#cancellations.received(session ?? "", message);
-    if (message.id === undefined || message.method === undefined) return this.#send(peer, 202, "");
-    if (message.method === "ping") return this.#result(peer, message, {});
-    if (message.method === "tools/list") return this.#result(peer, message, { tools: [TOOL] });
+    if (message.id === undefined || message.method === undefined) return sendResponse(peer, 202);
+    if (message.method === "ping") return sendResponse(peer, 200, { id: message.id, result: {} });
+    if (message.method === "tools/list") return sendResponse(peer, 200, { id: message.id, result: { tools: [TOOL] } });
     const order = message.params?.arguments;
     if (message.method === "tools/call" && order !== undefined) return this.#call(peer, message, order, session ?? "");
     const error = { code: -32601, message: "Method not found" };
-    return this.#send(peer, 200, JSON.stringify({ jsonrpc: "2.0", id: message.id, error }));
+    return sendResponse(peer, 200, { id: message.id, error });
   }
 
   /** Does not respond to the end of a session. The gateway must not keep the connection. */
@@ -213,7 +197,7 @@ export class McpServer {
     this.#count += 1;
     const session = `s${this.#count}`;
     this.#sessions.set(session, undefined);
-    return this.#result(peer, message, INITIALIZED, `mcp-session-id: ${session}\r\n`);
+    return sendResponse(peer, 200, { id: message.id, result: INITIALIZED }, `mcp-session-id: ${session}\r\n`);
   }
 
   async #call(peer: Peer, message: Message, order: McpOrder, session: string): Promise<boolean> {
@@ -231,7 +215,7 @@ export class McpServer {
     await sleep(this.#report.scheduler, delayMs);
     if (breaks) return false;
     const result = { content: [{ type: "text", text: contentOf(nonce, 0, bytes).toString() }] };
-    if (progress === 0 && !asks) return this.#result(peer, message, result);
+    if (progress === 0 && !asks) return sendResponse(peer, 200, { id: message.id, result });
     return this.#stream(peer, { message, order, arrivedMs, isResumable: this.#random.chance(0.5) }, 0);
   }
 
@@ -239,49 +223,31 @@ export class McpServer {
   async #stream(peer: Peer, call: Call, from: number): Promise<boolean> {
     const { message, order, arrivedMs, isResumable } = call;
     const { nonce, bytes, progress, asks } = order;
-    const head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
-    if ((await peer.write(head)) !== undefined) return false;
+    if (!(await startEvents(peer))) return false;
     const progressToken = message.params?._meta?.progressToken;
     const id = (number: number): string => (isResumable ? `id: ${nonce}/${number}\nretry: 100\n` : "");
     for (let i = from; i < progress; i++) {
       const params = { progressToken, progress: i + 1, message: nonce };
-      if (!(await this.#event(peer, { jsonrpc: "2.0", method: "notifications/progress", params }, id(i)))) return false;
+      if (!(await sendEvent(peer, { method: "notifications/progress", params }, id(i)))) return false;
       await sleep(this.#report.scheduler, this.#random.exponential(200));
       if (!isResumable || this.#random.chance(0.8)) continue;
       this.#resumable.set(nonce, call);
-      return (await peer.write("0\r\n\r\n")) === undefined;
+      return endEvents(peer);
     }
     if (asks) {
-      if (!(await this.#event(peer, this.#questions.request(nonce)))) return false;
+      if (!(await sendEvent(peer, this.#questions.request(nonce)))) return false;
       await this.#questions.answer(nonce, arrivedMs);
     }
     const result = { content: [{ type: "text", text: contentOf(nonce, 0, bytes).toString() }] };
-    if (!(await this.#event(peer, { jsonrpc: "2.0", id: message.id, result }, id(progress)))) return false;
-    return (await peer.write("0\r\n\r\n")) === undefined;
+    if (!(await sendEvent(peer, { id: message.id, result }, id(progress)))) return false;
+    return endEvents(peer);
   }
 
   async #resume(peer: Peer, lastEventId = ""): Promise<boolean> {
     const [nonce = "", number] = lastEventId.split("/");
     const call = this.#resumable.get(nonce);
-    if (call === undefined) return this.#send(peer, 405, "");
+    if (call === undefined) return sendResponse(peer, 405);
     this.#resumable.delete(nonce);
     return this.#stream(peer, call, Number(number) + 1);
-  }
-
-  async #event(peer: Peer, message: object, id = ""): Promise<boolean> {
-    return (await peer.write(chunk(Buffer.from(`${id}data: ${JSON.stringify(message)}\n\n`)))) === undefined;
-  }
-
-  #result(peer: Peer, { id }: Message, result: object, headers = ""): Promise<boolean> {
-    return this.#send(peer, 200, JSON.stringify({ jsonrpc: "2.0", id, result }), headers);
-  }
-
-  async #send(peer: Peer, status: number, body: string, headers = ""): Promise<boolean> {
-    const type = body === "" ? "" : "content-type: application/json\r\n";
-    const length = Buffer.byteLength(body);
-    const failed = await peer.write(
-      `HTTP/1.1 ${status} OK\r\n${type}${headers}content-length: ${length}\r\n\r\n${body}`,
-    );
-    return failed === undefined;
   }
 }

@@ -35,6 +35,7 @@ import { LlmClient } from "./llm-client.ts";
 import { LlmProvider } from "./llm-provider.ts";
 import { McpClient } from "./mcp-client.ts";
 import { McpServer } from "./mcp-server.ts";
+import { ModernMcpServer } from "./modern-mcp-server.ts";
 import { type Faults, Network, NO_FAULTS } from "./network.ts";
 import { sleep } from "./peer.ts";
 import { Postgres } from "./postgres.ts";
@@ -369,6 +370,7 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
       new HttpBackend(address("one.test"), 80, partOf("one.test"), report),
       new HttpBackend(address("two.test"), 80, partOf("two.test"), report),
       new McpServer(address("tools.test"), 80, partOf("tools.test"), report),
+      new ModernMcpServer(address("modern-tools.test"), 80, partOf("modern-tools.test"), report),
       new LlmProvider("one", address("llm-one.test"), partOf("llm-one.test"), report),
       new LlmProvider("two", address("llm-two.test"), partOf("llm-two.test"), report),
     ];
