@@ -10,6 +10,7 @@ import { eventually } from "../../test/support/eventually.ts";
 import { fakeClock } from "../../test/support/fake-clock.ts";
 import { fixturePath, stdioFixture } from "../../test/support/mcp/fixture.ts";
 import { modernCall, modernPost, modernStream } from "../../test/support/mcp/modern-client.ts";
+import { startScripted } from "../../test/support/mcp/scripted-server.ts";
 import { serveMcp } from "../../test/support/mcp/serve-backend.ts";
 
 for (const [flag, name, waitMs] of [
@@ -61,6 +62,17 @@ test("a server of both eras that starts slowly is not restarted and gets no lega
   assert.deepEqual(messages.slice(0, 2), ["server/discover", "ping"]);
   assert.ok(!messages.includes("initialize"));
   assert.equal(lines.filter((line) => line === "started").length, 1);
+});
+
+test("a modern server that is unavailable at first is probed again", async (t) => {
+  const unavailable = [{ status: 503 }];
+  const steps = { "server/discover": [unavailable], initialize: [unavailable, unavailable] };
+  const late = await startScripted("http", { name: "late", era: "modern", steps });
+  t.after(() => late.close());
+  const several = await serveMcp({ targets: [{ name: "odd", stdio: stdioFixture("odd-server") }, late.target] });
+  t.after(() => several.close());
+  assert.equal(await modernCall(several.url, "odd_echo", { message: "x" }), "x");
+  assert.equal(await modernCall(several.url, "late_echo"), "echo of late");
 });
 
 test("several servers look like one to modern clients too", async () => {

@@ -163,7 +163,8 @@ export class ModernUpstream implements Upstream, ConnectionListener {
   }
 
   handshake(io: Handshake): void {
-    if (this.target.speaksModern === false || this.#skipProbe) this.#initialize(io);
+    const { speaksModern } = this.target;
+    if (speaksModern === false || (speaksModern === undefined && this.#skipProbe)) this.#initialize(io);
     else this.#probe(io);
   }
 
@@ -185,12 +186,14 @@ export class ModernUpstream implements Upstream, ConnectionListener {
       this.#connection.connect();
       return;
     }
-    // A legacy server may exit on an unknown request, so the gateway retries without the probe.
     const isRefused = loss.error === "overloaded" || typeof loss.error === "object";
-    if (this.target.speaksModern === undefined && !this.#skipProbe && this.#opened && !isRefused) {
-      this.#skipProbe = true;
-      this.#connection.connect();
-      return;
+    if (this.target.speaksModern === undefined && !isRefused) {
+      // A legacy server may exit on an unknown request, and any server may be unavailable, so attempts alternate.
+      this.#skipProbe = !this.#skipProbe;
+      if (this.#skipProbe && this.#opened) {
+        this.#connection.connect();
+        return;
+      }
     }
     this.target.failures.add(loss.reason, loss.stderr);
     this.#legacy?.endSubscriptions();
