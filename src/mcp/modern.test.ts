@@ -102,6 +102,20 @@ test("a request of the server becomes input_required, and the retry continues th
   assert.equal(again.message.error.code, -32602);
 });
 
+test("a retry continues its call after a reload changed the servers, and its process ends then", async (t) => {
+  const own = await serveMcp({ targets: [{ name: "odd", stdio: stdioFixture("odd-server") }] });
+  t.after(() => own.close());
+  const options = { capabilities: { sampling: {} } };
+  const args = { name: "ask", arguments: { params: { maxTokens: 5 } } };
+  const { message } = await modernPost(own.url, "tools/call", args, options);
+  own.hub.sessions.change({ targets: own.hub.targets, names: own.hub.names });
+  const { requestState } = message.result;
+  const retry = { ...args, requestState, inputResponses: { input_1: { n: 7 } } };
+  const last = await modernPost(own.url, "tools/call", retry, options);
+  assert.equal(last.message.result.content[0].text, '{"n":7}');
+  await eventually("only the new process is left", () => own.hub.children === 1);
+});
+
 test("invented or foreign request state is rejected", async () => {
   const args = { name: "ask", arguments: {} };
   served.attributes = { jwt: { iss: "i", sub: "alice" } };

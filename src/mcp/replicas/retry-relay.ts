@@ -46,7 +46,7 @@ export interface RetryRelays {
 
 /** The channel name is derived from the owner and the target, so the token of another user matches no call. */
 export function createRetryRelays(env: RetryRelayOptions, backend: string): RetryRelays {
-  const suspended = new Set<SuspendedCallListener>();
+  const suspended = new Map<string, SuspendedCallListener>();
   const relay = (target: { readonly name: string }, owner: string): RetryRelay => {
     const callChannel = (token: string): string =>
       `turn/${createHash("sha256")
@@ -54,14 +54,17 @@ export function createRetryRelays(env: RetryRelayOptions, backend: string): Retr
         .digest("hex")}`;
     return {
       wait(token, resume) {
-        const listener = new SuspendedCallListener(env.bus, callChannel(token), resume, () =>
-          suspended.delete(listener),
-        );
-        suspended.add(listener);
+        const channel = callChannel(token);
+        const listener = new SuspendedCallListener(env.bus, channel, resume, () => suspended.delete(channel));
+        suspended.set(channel, listener);
         return listener;
       },
       resume(token, call) {
-        if (env.bus.isThere) return new RelayedRetry(env, callChannel(token), call);
+        const channel = callChannel(token);
+        // After a reload, the client has another group, and the call waits in the earlier one.
+        const local = suspended.get(channel);
+        if (local) return local.resume(call);
+        if (env.bus.isThere) return new RelayedRetry(env, channel, call);
         call.failed(UNKNOWN_STATE);
         return NO_CALL;
       },
@@ -78,14 +81,14 @@ export function createRetryRelays(env: RetryRelayOptions, backend: string): Retr
 class SuspendedCallListener {
   readonly #bus: ReplicaBus;
   readonly #channel: BusChannel | undefined;
-  readonly #resume: (call: Call) => CallHandle;
+  readonly resume: (call: Call) => CallHandle;
   readonly #ended: () => void;
   #running: CallHandle | undefined = undefined;
   #isTaken = false;
 
   constructor(bus: ReplicaBus, channel: string, resume: (call: Call) => CallHandle, ended: () => void) {
     this.#bus = bus;
-    this.#resume = resume;
+    this.resume = resume;
     this.#ended = ended;
     this.#channel = bus.listen(channel, (message) => this.#received(message));
   }
@@ -115,7 +118,7 @@ class SuspendedCallListener {
       const isTooLarge = (message.text?.length ?? 0) > MAX_RELAYED_CHARS;
       void this.#bus.send(reply, isTooLarge ? failed(serverFailure("the response is too large")) : message);
     };
-    this.#running = this.#resume({
+    this.#running = this.resume({
       request,
       notified: (message) => {
         if (message.text.length <= MAX_RELAYED_CHARS)

@@ -38,6 +38,7 @@ export class ClientGroup implements UpstreamListener, UpstreamHolder {
   #waiting: Waiting[] = [];
   #underWay = 0;
   #isRetiring = false;
+  #keepsSuspended = false;
 
   constructor(owner: string, client: string, env: ClientGroupHost) {
     this.owner = owner;
@@ -94,17 +95,27 @@ export class ClientGroup implements UpstreamListener, UpstreamHolder {
   count(change: 1 | -1): void {
     this.#underWay += change;
     this.lastUsedMs = this.#env.nowMs();
-    if (this.#isRetiring && this.#underWay === 0) this.end(REMOVED);
+    this.#endIfRetired();
   }
 
-  /** Ends the group after its running requests. The caller must not send new ones. */
-  retire(): void {
+  /**
+   * Ends the group after its running requests and, with `keepsSuspended`, the calls that wait for input. The caller must
+   * not send new ones.
+   */
+  retire(keepsSuspended: boolean): void {
     this.#isRetiring = true;
-    if (this.#underWay === 0) this.end(REMOVED);
+    this.#keepsSuspended = keepsSuspended;
+    this.#endIfRetired();
   }
 
   sweep(nowMs: number): void {
     for (const upstream of this.upstreams) upstream.sweep(nowMs);
+    this.#endIfRetired();
+  }
+
+  #endIfRetired(): void {
+    if (!this.#isRetiring || this.#underWay > 0) return;
+    if (!this.#keepsSuspended || this.#state === "opening" || this.isIdle) this.end(REMOVED);
   }
 
   end(reason: string): void {

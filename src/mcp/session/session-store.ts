@@ -264,12 +264,13 @@ export class SessionStore implements SessionHost {
   change(change: TargetChange): void {
     this.#change = change;
     for (const session of [...this.#sessions.values()]) this.#changeSession(session, change);
-    this.#retireGroups();
+    this.#retireGroups(true);
   }
 
   retire(): void {
     for (const session of [...this.#sessions.values()]) session.retire();
-    this.#retireGroups();
+    // No retry can arrive at a backend that was removed.
+    this.#retireGroups(false);
   }
 
   get busy(): number {
@@ -305,10 +306,10 @@ export class SessionStore implements SessionHost {
     for (const upstream of session.change(change)) this.#drain.add(upstream);
   }
 
-  #retireGroups(): void {
+  #retireGroups(keepsSuspended: boolean): void {
     const groups = new Set(this.#groups.values());
     this.#groups.clear();
-    for (const group of groups) group.retire();
+    for (const group of groups) group.retire(keepsSuspended);
     // Ends subscriptions, which would otherwise keep their retired groups open.
     this.#heartbeats.each((one) => one.drain?.());
   }
