@@ -239,6 +239,12 @@ export const MCP_LIMITS = {
       "the session gives the server up",
     ],
     [
+      "MAX_WAITING_CANCELLATION_CHARS",
+      "mcp/session/session.ts",
+      "cancellations from other replicas that wait until a session is resumed",
+      "they are dropped",
+    ],
+    [
       "MAX_BACKOFF_MS",
       "mcp/server-side/server-connection.ts",
       "pause between two attempts to connect",

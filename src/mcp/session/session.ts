@@ -36,6 +36,8 @@ import { SessionStreams, type StreamSession } from "./session-streams.ts";
 
 /** Ends a session with one server after this many consecutive failed restarts. */
 const MAX_FAILED_STARTS = 3;
+/** Limits the cancellations from other replicas that wait until the session is resumed. Others are dropped. */
+const MAX_WAITING_CANCELLATION_CHARS = 64 * 1024;
 /** Limits how long restoring its settings delays a resumed session. */
 const RESTORE_MS = 5_000;
 const REMOVED = "its servers were removed from the configuration";
@@ -94,6 +96,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   #clientInfo: ClientInfo | undefined = undefined;
   #callCount = 0;
   #errorCount = 0;
+  #waitingCancellations: ClientNotification[] = [];
 
   constructor(
     { id, record, eventsBefore }: SessionOrigin,
@@ -388,7 +391,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   }
 
   remoteNotification(message: ClientNotification): void {
-    if (message.method === CANCELED) this.#cancel(message);
+    if (message.method === CANCELED) this.#cancelOrWait(message);
     else if (message.method === INITIALIZED) this.#initializeServers();
     else this.#notifyServers(message, undefined);
   }
@@ -427,6 +430,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
         this.version = outcome.version;
         this.#used();
         void this.joinReplicas();
+        this.#cancelWaiting();
       }
       done(outcome);
       if (!outcome.ok) this.end(outcome.reason, isForGood);
@@ -456,6 +460,23 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     const call = this.#calls.find(({ request }) => request.id === id);
     call?.cancel(typeof params.reason === "string" ? params.reason : undefined);
     return call !== undefined;
+  }
+
+  /** The canceled call may wait until this session is resumed. It starts before the next event-loop iteration then. */
+  #cancelOrWait(message: ClientNotification): void {
+    const waiting = this.#waitingCancellations;
+    const chars = waiting.reduce((sum, { text }) => sum + text.length, message.text.length);
+    if (this.#state !== "opening") this.#cancel(message);
+    else if (chars <= MAX_WAITING_CANCELLATION_CHARS) waiting.push(message);
+  }
+
+  #cancelWaiting(): void {
+    const waiting = this.#waitingCancellations;
+    if (waiting.length === 0) return;
+    this.#waitingCancellations = [];
+    setImmediate(() => {
+      for (const message of waiting) this.#cancel(message);
+    });
   }
 
   #notifyServers(message: ClientNotification, wire: WireTap | undefined): void {
