@@ -177,8 +177,22 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
     });
   }
 
-  async function orderAll(threads: readonly Thread[], order: Order): Promise<Report[]> {
-    return Promise.all(threads.map(async (thread) => requireSuccess(await thread.order(order))));
+  /**
+   * The first thread that runs checks that all ports can be bound, and selects the port number for port 0. Returns the
+   * threads that have not applied the configuration yet.
+   */
+  async function commitFirst(threads: readonly Thread[]) {
+    const known = serving?.ports ?? new Map<string, number>();
+    for (const [index, thread] of threads.entries()) {
+      try {
+        const { ports = known } = requireSuccess(await thread.order({ kind: "commit", ports: known }));
+        return { ports, others: threads.slice(index + 1) };
+      } catch (error) {
+        // A thread that ended is replaced with the new configuration, except at the start.
+        if (serving === undefined || !(error instanceof ThreadEnded)) throw error;
+      }
+    }
+    throw new Error("no thread is running");
   }
 
   /** Returns the threads that are prepared. A thread that ended is replaced with the new configuration. */
@@ -242,13 +256,10 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
     let threads = [...running.values()];
     const snapshot: Snapshot = { texts: parts.texts(), memory: memory.all() };
     let ports: ReadonlyMap<string, number>;
+    let others: readonly Thread[];
     try {
       threads = await prepareAll(threads, snapshot);
-      const [first] = threads;
-      if (first === undefined) throw new Error("no thread is running");
-      // The first thread checks that all ports can be bound, and selects the port number for port 0.
-      const [report] = await orderAll([first], { kind: "commit", ports: serving?.ports ?? new Map() });
-      ports = report?.ports ?? new Map();
+      ({ ports, others } = await commitFirst(threads));
     } catch (error) {
       await Promise.allSettled(threads.map((thread) => thread.order({ kind: "discard" })));
       throw error;
@@ -256,7 +267,7 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
     serving = { snapshot, ports, listeners };
     // The first thread already serves the configuration, so a thread that cannot apply it is replaced.
     await Promise.all(
-      threads.slice(1).map(async (thread) => {
+      others.map(async (thread) => {
         const problem = await thread.order({ kind: "commit", ports }).then(problemOf, String);
         if (problem === undefined) return;
         logger.error("worker thread failed to apply the configuration; replacing it", { reason: problem });
