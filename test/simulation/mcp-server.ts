@@ -71,6 +71,8 @@ export class Questions {
 export class Cancellations {
   readonly #report: BackendReport;
   readonly #waiting = new Map<string, () => void>();
+  /** A cancellation may arrive before its call, over another connection. */
+  readonly #early = new Set<string>();
 
   constructor(report: BackendReport) {
     this.#report = report;
@@ -81,6 +83,7 @@ export class Cancellations {
     const { scheduler, mustSucceed, broken } = this.#report;
     const arrivedMs = scheduler.nowMs;
     const key = `${session} ${id}`;
+    if (this.#early.delete(key)) return;
     await new Promise<void>((resolve) => {
       const late = scheduler.after(cancelMs + LATE_MS, () => {
         if (mustSucceed(arrivedMs)) broken("cancellations reach the server", nonce);
@@ -95,7 +98,11 @@ export class Cancellations {
   }
 
   received(session: string, { method, params }: Message): void {
-    if (method === "notifications/cancelled") this.#waiting.get(`${session} ${params?.requestId}`)?.();
+    if (method !== "notifications/cancelled") return;
+    const key = `${session} ${params?.requestId}`;
+    const cancel = this.#waiting.get(key);
+    if (cancel === undefined) this.#early.add(key);
+    else cancel();
   }
 }
 
