@@ -123,6 +123,27 @@ test("a deleted subject leaves no trace in blocks, and others keep their rows", 
   assert.deepEqual((await storedRows(engine)).at(-1), later);
 });
 
+test("a deletion ends while rows of its subject arrive, and merges hide no rows from it", async (t) => {
+  const engine = await open(t);
+  const of = (id: string, subject: string): RowValues => aRow({ id, time: NOW, subject });
+  for (let i = 0; i < 100; i++) await writeRows(engine, [of(`old${i}`, i % 2 === 0 ? "ada" : "bob")]);
+  let isDone = false;
+  const deleting = engine.rows.deleteSubject("ada").then((deleted) => {
+    isDone = true;
+    return deleted;
+  });
+  let arrived = 0;
+  for (; arrived < 1_000 && !isDone; arrived++) {
+    await expireSome(engine, RETENTION, NOW);
+    await writeRows(engine, [of(`new${arrived}`, "ada")]);
+  }
+  assert.ok(arrived < 1_000);
+  assert.equal(await deleting, 50);
+  const left = (await storedRows(engine)).map((row) => String(row[COLUMN_INDEX.id]));
+  assert.equal(left.filter((id) => id.startsWith("old")).length, 50);
+  assert.equal(left.filter((id) => id.startsWith("new")).length, arrived);
+});
+
 test("rows whose block has expired are deleted", async (t) => {
   const engine = await open(t);
   const rows = [0, 1, 2].map((hours) => aRow({ id: String(hours), time: NOW + hours * HOUR_MS + 5, route: "chat" }));

@@ -84,6 +84,8 @@ type Transaction = <Result>(work: () => Result) => Promise<Result>;
 export class SqliteRows implements RowStore {
   readonly #prepared: (statement: string) => Statement;
   readonly #transaction: Transaction;
+  /** While a deletion is running, blocks are not merged, because that would hide their rows from it. */
+  #deletions = 0;
 
   constructor(prepared: (statement: string) => Statement, transaction: Transaction) {
     this.#prepared = prepared;
@@ -133,24 +135,25 @@ export class SqliteRows implements RowStore {
   }
 
   async deleteSubject(subject: string): Promise<number> {
+    const blocks = this.#all<StoredBlock>(
+      "SELECT number FROM gateway_blocks WHERE instr(shared, ?) > 0",
+      json(subject),
+    );
     let deleted = 0;
-    // Blocks may be merged between two transactions, so the search is repeated until it finds no row.
-    for (;;) {
-      const before = deleted;
-      const blocks = this.#all<StoredBlock>(
-        "SELECT number FROM gateway_blocks WHERE instr(shared, ?) > 0",
-        json(subject),
-      );
+    this.#deletions += 1;
+    try {
       for (const { number } of blocks) deleted += await this.#transaction(() => this.#deleteFrom(number, subject));
-      if (deleted === before) return deleted;
+    } finally {
+      this.#deletions -= 1;
     }
+    return deleted;
   }
 
   /** Deletes blocks whose rows have all expired, and merges small ones. */
   expire(beforeMs: number): Promise<boolean> {
     return this.#transaction(() => {
       this.#prepared(DELETE_BATCHES).run();
-      return this.#prepared(DELETE_EXPIRED).run([beforeMs]).changes > 0 || this.#merge();
+      return this.#prepared(DELETE_EXPIRED).run([beforeMs]).changes > 0 || (this.#deletions === 0 && this.#merge());
     });
   }
 
