@@ -372,6 +372,40 @@ test("whatever others hold, stall or send slowly, a message of a fair server arr
   );
 });
 
+test("held messages stay within the limit, and their release resumes messages that wait", () => {
+  fc.assert(
+    fc.property(fc.array(fc.record({ bytes: fc.integer({ min: 1, max: 60 }), isRelease: fc.boolean() })), (steps) => {
+      const pool = new MessagePool(100, fakeClock());
+      const server = pool.server();
+      const held: { bytes: number; release: () => void }[] = [];
+      const heldBytes = (): number => held.reduce((sum, { bytes }) => sum + bytes, 0);
+      for (const { bytes, isRelease } of steps) {
+        if (isRelease) {
+          held.shift()?.release();
+          continue;
+        }
+        const isOnlyOne = held.length === 0;
+        const release = server.hold(bytes);
+        if (release !== undefined) held.push({ bytes: bytes * 3, release });
+        assert.equal(release !== undefined, isOnlyOne || heldBytes() + (release ? 0 : bytes * 3) <= 100);
+        assert.equal(pool.usedBytes, heldBytes());
+      }
+      if (held.length === 0) return;
+      let isResumed = false;
+      const oldest = server.open({ resume: assert.fail, reject: assert.fail });
+      const waiting = server.open({ resume: () => (isResumed = true), reject: assert.fail });
+      const mayRead = waiting.resize(34);
+      assert.equal(mayRead, heldBytes() + 102 <= 100);
+      for (const { release } of held) release();
+      oldest.release();
+      assert.equal(isResumed, true);
+      waiting.release();
+      assert.equal(pool.usedBytes, 0);
+    }),
+    RUNS,
+  );
+});
+
 test("a stalled message is rejected after 10 s, only while another waits, and never once it was received", async () => {
   for (const isReceived of [false, true]) {
     const clock = fakeClock();

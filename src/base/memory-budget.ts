@@ -520,6 +520,7 @@ export class MessagePool {
   readonly limitBytes: number;
   readonly #clock: Clock;
   #usedBytes = 0;
+  #heldBytes = 0;
   readonly #reservations = new Set<MessageReservation>();
   readonly #servers = new Set<ServerMessages>();
   #waiting = 0;
@@ -567,6 +568,24 @@ export class MessagePool {
     server.reservations -= 1;
     if (server.reservations === 0) this.#servers.delete(server);
     this.#resumeWaiting();
+  }
+
+  /** Charges a complete message while another service checks it. Returns false if there is no room for it. */
+  hold(server: ServerMessages, bytes: number): boolean {
+    if (this.#heldBytes > 0 && this.#heldBytes + bytes > this.limitBytes) return false;
+    this.#addHeld(server, bytes);
+    return true;
+  }
+
+  releaseHeld(server: ServerMessages, bytes: number): void {
+    this.#addHeld(server, -bytes);
+    this.#resumeWaiting();
+  }
+
+  #addHeld(server: ServerMessages, bytes: number): void {
+    this.#heldBytes += bytes;
+    server.bytes += bytes;
+    this.#usedBytes += bytes;
   }
 
   #charge(reservation: MessageReservation, bytes: number): void {
@@ -679,6 +698,15 @@ export class ServerMessages {
     const reservation = new MessageReservation(this.#pool, this, handlers);
     this.#pool.add(reservation);
     return reservation;
+  }
+
+  /**
+   * Holds a complete message while another service checks it. The result releases it and must be called once. It is
+   * undefined if too many messages wait, so that this one must be rejected.
+   */
+  hold(messageBytes: number): (() => void) | undefined {
+    const bytes = messageBytes * MESSAGE_COPIES;
+    return this.#pool.hold(this, bytes) ? () => this.#pool.releaseHeld(this, bytes) : undefined;
   }
 }
 

@@ -167,7 +167,7 @@ export const ROW_GROUPS: readonly RowGroup[] = [
       M16: "The response cache never answers one credential with the answer of another.",
       M25: "Response guards read every string that a client gets, per choice, part and channel, whatever stands between the pieces.",
       M26: "Request guards read every string that is not structural, joined over the parts of a message.",
-      M27: "Result guards read everything that an MCP server sends: results, errors, notifications, requests, lists, instructions.",
+      M27: "Result guards read everything that an MCP server sends: results, errors, notifications, requests, and, with patterns, lists and instructions.",
     },
   },
   {

@@ -95,8 +95,8 @@ export class AggregateRouter implements Router {
     const isRemoved = this.#options.protocol === "modern" && REMOVED_METHODS.has(method);
     // The processors get the name that the target uses.
     if (!isRemoved && addressedItem(call.request)) return this.#named(call, access, guardrails);
-    const services = this.upstreams.map(({ target }) => target.name);
-    return runGuarded(call, guardrails, services, (own) => this.#run(own, access));
+    const targets = this.upstreams.map(({ target }) => target);
+    return runGuarded(call, guardrails, targets, (own) => this.#run(own, access));
   }
 
   #run(call: Call, access: McpAccess | undefined): CallHandle {
@@ -201,7 +201,7 @@ export class AggregateRouter implements Router {
     if (!names.isPrefixed) {
       const mayAsk = (upstream: Upstream): boolean => this.#allowed(call, access, upstream);
       return this.#index.run(call, about, mayAsk, (upstream, sent) =>
-        runGuarded(sent, guardrails, [upstream.target.name], (own) => {
+        runGuarded(sent, guardrails, [upstream.target], (own) => {
           const isChanged = own.request !== sent.request;
           const problem = isChanged && access && accessProblem(own.request, access, upstream.target.name, about.name);
           return problem ? this.#fail(own, problem) : upstream.call(own);
@@ -216,7 +216,7 @@ export class AggregateRouter implements Router {
     const renamed = mapResultInSlices({ ...delegate(call), request }, (message) =>
       renamedResult(message, request.method, names, inward.target),
     );
-    return runGuarded(renamed, guardrails, [inward.target], (own) =>
+    return runGuarded(renamed, guardrails, [upstream.target], (own) =>
       this.#sendNamed(own, access, inward.target, about),
     );
   }

@@ -81,7 +81,7 @@ export class SingleRouter implements Router {
   run(call: Call, access: McpAccess | undefined, guardrails: McpGuardrails | undefined): CallHandle {
     const { target } = this.#upstream;
     call.routed?.(target);
-    return runGuarded(call, guardrails, [target.name], (own) => this.#run(own, access));
+    return runGuarded(call, guardrails, [target], (own) => this.#run(own, access));
   }
 
   #run(call: Call, access: McpAccess | undefined): CallHandle {
@@ -140,8 +140,8 @@ export function openGuarded(
     answered: (answer) => done({ ok: true, answer, version }),
     failed: (failure) => done(serverRefusal(failure)),
   };
-  const services = router.upstreams.map(({ target }) => target.name);
-  runGuarded(call, guardrails, services, (guarded) => {
+  const targets = router.upstreams.map(({ target }) => target);
+  runGuarded(call, guardrails, targets, (guarded) => {
     router.open((outcome) => {
       if (!outcome.ok) return done(outcome);
       version = outcome.version;

@@ -64,8 +64,8 @@ export class SearchRouter implements Router {
   run(call: Call, access: McpAccess | undefined, guardrails: McpGuardrails | undefined): CallHandle {
     const { method, params } = call.request;
     if (method === "tools/list") {
-      const services = this.upstreams.map(({ target }) => target.name);
-      return runGuarded(call, guardrails, services, (own) => this.#answer(own, `{"tools":${SEARCH_TOOLS_JSON}}`));
+      const targets = this.upstreams.map(({ target }) => target);
+      return runGuarded(call, guardrails, targets, (own) => this.#answer(own, `{"tools":${SEARCH_TOOLS_JSON}}`));
     }
     if (method === "tools/call") {
       const args = (params.arguments ?? {}) as Readonly<Record<string, unknown>>;

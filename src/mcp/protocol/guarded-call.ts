@@ -3,6 +3,7 @@
  * request and before the client gets the result. Errors of servers are not sent.
  */
 import { surface } from "../../base/errors.ts";
+import type { ServerMessages } from "../../base/memory-budget.ts";
 import type { McpGuardrails, McpRejection, McpVerdict } from "../../core/mcp-guardrails.ts";
 import { find, findInSteps, slice, withMembers } from "../../json/json-text.ts";
 import { LISTS, unknownMethod } from "./access.ts";
@@ -39,14 +40,19 @@ const FIXED_PARAMS: ReadonlySet<string> = new Set(["resources/subscribe", "resou
 /** The gateway reads these members of `_meta`, so they stay as the client sent them. */
 const KEPT_META = [PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, "progressToken"];
 
+export interface GuardedTarget {
+  readonly name: string;
+  readonly messages: ServerMessages;
+}
+
 /**
- * Calls `run` when the processors let the request pass, with the request that they may have changed. `services` are the
- * names of the targets. Without processors for the method, it calls `run` immediately with the same call.
+ * Calls `run` when the processors let the request pass, with the request that they may have changed. `targets` get the
+ * request. Without processors for the method, it calls `run` immediately with the same call.
  */
 export function runGuarded(
   call: Call,
   guardrails: McpGuardrails | undefined,
-  services: readonly string[],
+  targets: readonly GuardedTarget[],
   run: (call: Call) => CallHandle,
 ): CallHandle {
   if (guardrails === undefined) return run(call);
@@ -61,7 +67,9 @@ export function runGuarded(
     return NO_CALL;
   }
   const running: Running = { current: NO_CALL, isCancelled: false };
-  const guarded = checksResponse ? guardedResult(call, guardrails, services, running) : call;
+  const services = targets.map(({ name }) => name);
+  const hold = (bytes: number) => (targets[0] === undefined ? () => undefined : targets[0].messages.hold(bytes));
+  const guarded = checksResponse ? guardedResult(call, guardrails, services, running, hold) : call;
   if (!checksRequest) running.current = run(guarded);
   else {
     const body = WITHOUT_PARAMS.has(method) ? undefined : paramsText(request);
@@ -84,12 +92,22 @@ interface Running {
 
 type Passed = Exclude<McpVerdict, { rejection: McpRejection }>;
 
-function guardedResult(call: Call, guardrails: McpGuardrails, services: readonly string[], running: Running): Call {
+function guardedResult(
+  call: Call,
+  guardrails: McpGuardrails,
+  services: readonly string[],
+  running: Running,
+  hold: ServerMessages["hold"],
+): Call {
   const { method } = call.request;
-  const check = (message: ServerMessage, body: string): void =>
-    afterVerdict(guardrails.checkResponse({ method, services, body }), call, running, (verdict) =>
-      call.answered(verdict.body === undefined ? message : asResult(verdict.body)),
-    );
+  const check = (message: ServerMessage, body: string): void => {
+    const release = hold(message.text.length);
+    if (release === undefined) call.failed(unavailable("there is no memory for another result that waits for it"));
+    else
+      afterVerdict(guardrails.checkResponse({ method, services, body }).finally(release), call, running, (verdict) =>
+        call.answered(verdict.body === undefined ? message : asResult(verdict.body)),
+      );
+  };
   return {
     ...mapResult(call, (message) => message),
     answered(message) {
@@ -120,9 +138,12 @@ function afterVerdict(
     .catch((error: unknown) => {
       if (!(error instanceof JsonRpcProblem)) surface(error);
       if (running.isCancelled) return;
-      const detail = `the parameters that a service of mcpGuardrails sent are invalid: ${String(error)}`;
-      call.failed({ ...serverFailure("the MCP guardrail service is not available"), detail });
+      call.failed(unavailable(`the parameters that a service of mcpGuardrails sent are invalid: ${String(error)}`));
     });
+}
+
+function unavailable(detail: string): Failure {
+  return { ...serverFailure("the MCP guardrail service is not available"), detail };
 }
 
 /** Status 200, because SDKs hide the body of a response with an error status. */

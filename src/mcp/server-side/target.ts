@@ -56,13 +56,13 @@ export class Target implements RoutedTarget {
   readonly failures: ServerFailures;
   #server: RemoteServer | undefined = undefined;
   #api: OpenApi | undefined = undefined;
-  readonly #messages: ServerMessages;
+  readonly messages: ServerMessages;
   readonly #spares: SpareProcesses | undefined;
 
   constructor(config: TargetConfig, options: TargetOptions) {
     this.config = config;
     this.#options = options;
-    this.#messages = options.messages.server();
+    this.messages = options.messages.server();
     this.failures = new ServerFailures(options.clock);
     this.#childEnv = config.stdio ? childEnvironment(options.environment, config.stdio) : {};
     this.#secrets = config.stdio ? childSecrets(options.environment, config.stdio) : [];
@@ -176,7 +176,7 @@ export class Target implements RoutedTarget {
       secrets: this.#secrets,
       maxLineBytes: this.#options.sizes().maxMessageBytes,
       maxWriteBytes: this.#options.sizes().maxRequestBytes,
-      messages: this.#messages,
+      messages: this.messages,
       clock,
       logger,
     };
@@ -208,7 +208,7 @@ export class Target implements RoutedTarget {
         isConfined: this.#options.isConfined,
         signer: () => this.#options.signer(this.name),
         maxMessageBytes: () => this.#options.sizes().maxMessageBytes,
-        messages: this.#messages,
+        messages: this.messages,
       },
       this.#options.tls,
     );

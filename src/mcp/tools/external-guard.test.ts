@@ -1,10 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { fakeClock } from "../../../test/support/fake-clock.ts";
+import { MessagePool } from "../../base/memory-budget.ts";
 import { nextTurn } from "../../base/sliced-work.ts";
 import type { GuardInput, GuardWebhook } from "../../llm/guards/guard-webhook.ts";
 import { GuardRejection } from "../../llm/guards/guarded-text.ts";
 import { asServerMessage, notificationText, resultText, type ServerMessage } from "../protocol/json-rpc.ts";
 import { GuardQueue } from "./external-guard.ts";
+
+const MIB = 1024 * 1024;
 
 interface Pending {
   readonly input: GuardInput;
@@ -13,7 +17,7 @@ interface Pending {
   reject(message: string): void;
 }
 
-function setUp() {
+function setUp({ pool = new MessagePool(MIB, fakeClock()) } = {}) {
   const asked: Pending[] = [];
   const guard: GuardWebhook = {
     check: (input) =>
@@ -27,7 +31,7 @@ function setUp() {
       }),
   };
   const checks = { pending: 0 };
-  const queue = new GuardQueue({ guards: [guard], refusal: "no" }, "files", checks);
+  const queue = new GuardQueue({ guards: [guard], refusal: "no" }, { name: "files", messages: pool.server() }, checks);
   const delivered: (string | undefined)[] = [];
   const reports: string[] = [];
   return {
@@ -129,4 +133,33 @@ test("a closed queue delivers nothing and calls no guard", async () => {
   check(progress());
   assert.deepEqual(delivered, [undefined, undefined, undefined]);
   assert.deepEqual([asked.length, checks.pending], [1, 0]);
+});
+
+test("a result is rejected if the results that wait for guards of all servers need too much memory", async () => {
+  const pool = new MessagePool(1_000, fakeClock());
+  const [one, other] = [setUp({ pool }), setUp({ pool })];
+  const large = result(text("x".repeat(200)));
+  one.check(large);
+  other.check(large);
+  assert.deepEqual([one.delivered.length, other.reports], [0, ["rejected"]]);
+  assert.match(other.delivered[0] ?? "", /"text":"no"}],"isError":true/);
+  await nextTurn();
+  one.asked[0]?.pass();
+  await nextTurn();
+  assert.deepEqual([one.delivered, pool.usedBytes], [[large.text], 0]);
+  other.check(large);
+  other.queue.close();
+  await nextTurn();
+  other.asked[0]?.pass();
+  await nextTurn();
+  assert.deepEqual([other.asked.length, other.delivered[1], pool.usedBytes], [0, undefined, 0]);
+});
+
+test("a result that is larger than the limit is checked if no other one waits", async () => {
+  const { asked, check, delivered } = setUp({ pool: new MessagePool(1, fakeClock()) });
+  check(result(text("one")));
+  await nextTurn();
+  asked[0]?.pass();
+  await nextTurn();
+  assert.deepEqual(delivered, [result(text("one")).text]);
 });

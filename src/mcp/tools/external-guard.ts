@@ -9,10 +9,11 @@ import { checkAll } from "../../llm/guards/guard-webhook.ts";
 import { GuardRejection } from "../../llm/guards/guarded-text.ts";
 import type { GuardReporter } from "../protocol/call.ts";
 import { edited, type ServerMessage } from "../protocol/json-rpc.ts";
+import type { Target } from "../server-side/target.ts";
 import { type FoundTexts, messageTexts, rejectedMessage, tooLargeMessage } from "./result-guard.ts";
 import type { ExternalGuards } from "./tool-settings.ts";
 
-/** Limits the memory that a server can occupy while a guard is slow. */
+/** More notifications and requests of a server are dropped while a guard is slow. */
 const MAX_WAITING_MESSAGES = 64;
 
 export interface CheckOptions {
@@ -33,13 +34,13 @@ type Deliver = (message: ServerMessage | undefined) => void;
 /** Runs the checks of one call, or of one connection, one after the other. */
 export class GuardQueue {
   readonly #env: ExternalGuards;
-  readonly #target: string;
+  readonly #target: Pick<Target, "name" | "messages">;
   #last: Promise<void> = Promise.resolve();
   readonly #checks: PendingChecks;
   #waiting = 0;
   #isClosed = false;
 
-  constructor(env: ExternalGuards, target: string, checks: PendingChecks) {
+  constructor(env: ExternalGuards, target: Pick<Target, "name" | "messages">, checks: PendingChecks) {
     this.#env = env;
     this.#target = target;
     this.#checks = checks;
@@ -50,9 +51,21 @@ export class GuardQueue {
     const isAnswer = message.kind === "result" || message.kind === "error";
     const isLarge = message.text.length > SLICED_BYTES;
     const found = isLarge ? undefined : finish(messageTexts(message, options.method));
-    if (found === "nothing") this.afterwards(() => deliver(this.#isClosed ? undefined : message));
-    else if (!isAnswer && this.#waiting >= MAX_WAITING_MESSAGES) deliver(undefined);
-    else this.#enqueue(async () => deliver(await this.#checked(message, found, options)));
+    if (found === "nothing" && this.#waiting === 0) deliver(this.#isClosed ? undefined : message);
+    else if (found !== "nothing" && !isAnswer && this.#waiting >= MAX_WAITING_MESSAGES) deliver(undefined);
+    else {
+      const release = this.#target.messages.hold(message.text.length);
+      if (release) this.#enqueue(async () => deliver(await this.#checked(message, found, options)), release);
+      else {
+        const rejected = this.#rejected(message, this.#env.refusal, options);
+        this.afterwards(() => deliver(this.#isClosed ? undefined : rejected));
+      }
+    }
+  }
+
+  #rejected(message: ServerMessage, reason: string, { method, report }: CheckOptions): ServerMessage | undefined {
+    report?.("rejected", "resultGuard");
+    return rejectedMessage(message, reason, method);
   }
 
   /** Runs the action after the pending checks. */
@@ -66,7 +79,7 @@ export class GuardQueue {
     this.#isClosed = true;
   }
 
-  #enqueue(work: () => Promise<void>): void {
+  #enqueue(work: () => Promise<void>, release?: () => void): void {
     this.#waiting += 1;
     this.#checks.pending += 1;
     this.#last = this.#last
@@ -75,14 +88,16 @@ export class GuardQueue {
       .finally(() => {
         this.#waiting -= 1;
         this.#checks.pending -= 1;
+        release?.();
       });
   }
 
   async #checked(
     message: ServerMessage,
     known: FoundTexts | undefined,
-    { method, tool, report }: CheckOptions,
+    options: CheckOptions,
   ): Promise<ServerMessage | undefined> {
+    const { method, tool, report } = options;
     const { guards, refusal } = this.#env;
     const run = <T>(steps: Steps<T>): T | Promise<T> =>
       message.text.length > SLICED_BYTES ? runInSlices(steps, () => false) : finish(steps);
@@ -93,7 +108,7 @@ export class GuardQueue {
       if (found === "nothing") passed = message;
       else if (found === "too large") passed = tooLargeMessage(message, refusal, method);
       else {
-        const mcp = { target: this.#target, method, tool };
+        const mcp = { target: this.#target.name, method, tool };
         const texts = await checkAll(guards, { direction: "response", model: undefined, texts: found.texts, mcp });
         const edits = texts === found.texts ? [] : found.edits(texts);
         passed = edits.length === 0 ? message : edited(message, edits);
@@ -101,8 +116,7 @@ export class GuardQueue {
       }
     } catch (error) {
       if (!(error instanceof GuardRejection)) surface(error);
-      report?.("rejected", "resultGuard");
-      passed = rejectedMessage(message, error instanceof GuardRejection ? error.message : refusal, method);
+      passed = this.#rejected(message, error instanceof GuardRejection ? error.message : refusal, options);
     }
     return this.#isClosed ? undefined : passed;
   }

@@ -83,7 +83,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     this.#user = user;
     this.inner = make(this);
     const { external } = env.settings.resultGuards;
-    this.#queue = external && new GuardQueue(external, this.target.name, this.#checks);
+    this.#queue = external && new GuardQueue(external, this.target, this.#checks);
   }
 
   get target(): Target {
@@ -118,7 +118,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     const { resultGuards } = this.#env.settings;
     const { external } = resultGuards;
     if (external === undefined) return this.#start(checkedCall(call, resultGuards));
-    const queue = new GuardQueue(external, this.target.name, this.#checks);
+    const queue = new GuardQueue(external, this.target, this.#checks);
     const running = this.#start(checkedCall(call, resultGuards, queue));
     return {
       cancel: (reason) => {
