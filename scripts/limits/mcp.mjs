@@ -334,6 +334,12 @@ export const MCP_LIMITS = {
       "messages that an HTTP+SSE server has not accepted yet",
       "calls fail",
     ],
+    [
+      "MAX_QUESTION_MS",
+      "mcp/session/client-questions.ts",
+      "how long a server's request waits for the response of a client with a session",
+      "the request is canceled; error -32603 to the server, or to the client if the server uses 2026-07-28",
+    ],
     ["MAX_ROUNDS", "mcp/server-side/legacy-client-bridge.ts", "rounds of questions in one call", "the call fails"],
     ["MAX_RESOURCES", "mcp/server-side/subscription-filter.ts", "resources of one subscription", "the rest is ignored"],
     [

@@ -181,6 +181,8 @@ class Rounds implements CallHandle {
   readonly #call: Call;
   readonly #server: ModernServer;
   readonly #prepare: (request: ClientRequest) => ClientRequest;
+  /** The questions that the client has not answered yet. */
+  readonly #open = new Set<Question>();
   #running: CallHandle | undefined = undefined;
   #rounds = 0;
   #isOver = false;
@@ -193,8 +195,14 @@ class Rounds implements CallHandle {
   }
 
   cancel(reason: string | undefined): void {
-    this.#isOver = true;
+    this.#end();
     this.#running?.cancel(reason);
+  }
+
+  #end(): void {
+    this.#isOver = true;
+    for (const question of this.#open) question.withdrawn?.(undefined);
+    this.#open.clear();
   }
 
   #send(request: ClientRequest): void {
@@ -271,16 +279,21 @@ class Rounds implements CallHandle {
   #question(text: string, at: number, answer: (outcome: string) => void): Question {
     const method = readMethod(text, at) ?? "";
     const params = find(text, at, "params");
-    return {
+    const question: Question = {
       method,
       message: asServerMessage(requestText("0", method, params ? slice(text, params) : "{}")),
       withdrawn: undefined,
-      answer,
+      answer: (outcome) => {
+        this.#open.delete(question);
+        answer(outcome);
+      },
     };
+    this.#open.add(question);
+    return question;
   }
 
   #refused(outcome: string): void {
-    this.#isOver = true;
+    this.#end();
     this.#call.answered(asServerMessage(`{"jsonrpc":"2.0","id":0,${outcome}}`));
   }
 }

@@ -11,7 +11,7 @@ import type { SigningKey } from "../../store/signing-key.ts";
 import { type Store, storeNamespace } from "../../store/store.ts";
 import { Vault } from "../logins/vault.ts";
 import type { Question } from "../protocol/call.ts";
-import { type ClientResponse, notificationText, withId } from "../protocol/json-rpc.ts";
+import { type ClientResponse, INTERNAL_ERROR, notificationText, withId } from "../protocol/json-rpc.ts";
 
 /**
  * Ids start at a random multiple of this number, below 2^53, so that a response is unlikely to match a question from
@@ -19,11 +19,20 @@ import { type ClientResponse, notificationText, withId } from "../protocol/json-
  */
 const IDS_PER_SESSION = 2_000_000;
 const ID_BASES = 2 ** 32;
+/** A client may need the input of a user, but a call must not wait for a client that is gone. */
+const MAX_QUESTION_MS = 3_600_000;
+const EXPIRED = `"error":{"code":${INTERNAL_ERROR},"message":"The client did not respond within ${MAX_QUESTION_MS / 1000} s"}`;
+
+interface OpenQuestion {
+  readonly question: Question;
+  readonly askedMs: number;
+}
 
 export class ClientQuestions implements Waiting {
   readonly record: Recorded | undefined;
   readonly #forwarded: ForwardedAnswers;
-  #open: Map<string, Question> | undefined = undefined;
+  /** The questions are in the order in which they were sent. */
+  #open: Map<string, OpenQuestion> | undefined = undefined;
   #nextId = 0;
   #isClosed = false;
 
@@ -36,7 +45,7 @@ export class ClientQuestions implements Waiting {
     return this.#open === undefined ? [] : [...this.#open.keys()];
   }
 
-  ask(question: Question, stream: { event(json: string): void }): void {
+  ask(question: Question, stream: { event(json: string): void }, nowMs: number): void {
     if (this.#isClosed) {
       question.answer('"error":{"code":-32603,"message":"The client is gone"}');
       return;
@@ -44,7 +53,7 @@ export class ClientQuestions implements Waiting {
     if (this.#nextId === 0) this.#nextId = randomInt(ID_BASES) * IDS_PER_SESSION + 1;
     const id = String(this.#nextId++);
     this.#open ??= new Map();
-    this.#open.set(id, question);
+    this.#open.set(id, { question, askedMs: nowMs });
     question.withdrawn = (reason) => {
       if (!this.#open?.delete(id)) return;
       const params = reason === undefined ? `{"requestId":${id}}` : `{"requestId":${id},"reason":${reason}}`;
@@ -61,10 +70,20 @@ export class ClientQuestions implements Waiting {
 
   /** Delivers a response. Unsolicited and duplicate responses are dropped. */
   deliverResponse(response: Answer, wire?: WireTap): void {
-    const question = this.#open?.get(response.id);
+    const open = this.#open?.get(response.id);
     this.#open?.delete(response.id);
     const outcome = members(response.text, 0).find(({ key }) => key === "result" || key === "error");
-    if (question && outcome) question.answer(`"${outcome.key}":${slice(response.text, outcome)}`, wire);
+    if (open && outcome) open.question.answer(`"${outcome.key}":${slice(response.text, outcome)}`, wire);
+  }
+
+  /** Withdraws the questions that the client has not answered in time, and responds to their servers with an error. */
+  sweep(nowMs: number): void {
+    if (this.#open === undefined) return;
+    for (const { question, askedMs } of [...this.#open.values()]) {
+      if (nowMs - askedMs < MAX_QUESTION_MS) return;
+      question.withdrawn?.('"timeout"');
+      question.answer(EXPIRED);
+    }
   }
 
   close(): void {

@@ -265,6 +265,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
 
   sweep(nowMs: number): void {
     this.#streams.sweep(nowMs);
+    this.#questions.sweep(nowMs);
     for (const upstream of this.upstreams) upstream.sweep(nowMs);
     const { parkAfterMs } = this.#host;
     if (parkAfterMs > 0 && nowMs - this.lastUsedMs >= parkAfterMs) this.#park();
@@ -335,7 +336,8 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
    * on that stream.
    */
   ask(question: Question, stream: EventStream): void {
-    this.#questions.ask(question, stream.isConnected || !this.general.isConnected ? stream : this.general);
+    const chosen = stream.isConnected || !this.general.isConnected ? stream : this.general;
+    this.#questions.ask(question, chosen, this.nowMs);
   }
 
   notified(upstream: Upstream, message: ServerMessage): void {
@@ -351,7 +353,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   }
 
   asked(_upstream: Upstream, question: Question): void {
-    this.#questions.ask(question, { event: (text) => this.#streams.send(text) });
+    this.#questions.ask(question, { event: (text) => this.#streams.send(text) }, this.nowMs);
   }
 
   canDeliverQuestions(): boolean {
