@@ -92,6 +92,8 @@ const MOST_CLOCK_ERROR_MS = 5 * 60_000;
 const RECOVERY_MS = 40_000;
 /** All time limits of clients, backends, and the gateway have passed after this time. */
 const QUIET_MS = 30 * 60_000;
+/** The run ends within this time after its last fault. The longest limit of the gateway is an hour, for one call. */
+const ENDING_MS = 3 * 3_600_000;
 /** The durations of an iteration of the gateway's event loop, which depend on its load. */
 const ITERATIONS_MS = [0.001, 1, 10];
 const UNDISTURBED = [ADDRESSES["redis.test"], ADDRESSES["idp.test"], ADDRESSES["postgres.test"]];
@@ -361,6 +363,14 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     failure.toMs = scheduler.nowMs;
   }
 
+  /** The actors that run. */
+  const acting = new Set<string>();
+  async function untilEnd(actor: string, ended: Promise<void>): Promise<void> {
+    acting.add(actor);
+    await ended;
+    acting.delete(actor);
+  }
+
   async function run(): Promise<void> {
     const address = (name: keyof typeof ADDRESSES): string => ADDRESSES[name];
     const partOf = (name: keyof typeof ADDRESSES): Seeded => random.part(address(name));
@@ -381,9 +391,12 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
       ? new Cluster(random.part("cluster"), controllerCode, { scheduler, network, note, broken: breaks })
       : undefined;
     const following = cluster?.run(hours * 3_600_000);
-    const running = Array.from({ length: clients - firstClient }, (_, i) => clientOf(firstClient + i, provider).run());
-    running.push(new HostileClient(HOSTILE_ADDRESS, random.part("hostile client"), report).run());
-    running.push(new LimitClient(random.part("limit client"), report).run());
+    const running = Array.from({ length: clients - firstClient }, (_, i) =>
+      untilEnd(`client ${firstClient + i}`, clientOf(firstClient + i, provider).run()),
+    );
+    const hostile = new HostileClient(HOSTILE_ADDRESS, random.part("hostile client"), report);
+    running.push(untilEnd("the hostile client", hostile.run()));
+    running.push(untilEnd("the limit client", new LimitClient(random.part("limit client"), report).run()));
     void provider.run(() => isOver);
     const operating = [reload(random.part("reloads")), operate(random.part("operations"), redis)];
     if (workers > 1) operating.push(disturbThreads(random.part("thread failures")));
@@ -414,8 +427,10 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
         .finally(() => {
           isDone = true;
         });
+      const latestEndMs = hours * 3_600_000 + ENDING_MS;
       const isEnded = (): boolean => {
         if (scheduler.steps % PROGRESS_STEPS === 0) options.progress();
+        if (!isDone && scheduler.nowMs > latestEndMs) breaks("the simulation ends", [...acting].join(", "));
         return isDone || broken !== undefined;
       };
       if (!scheduler.runUntil(isEnded)) breaks("the simulation ends", "nothing is left to do");
