@@ -91,6 +91,12 @@ export interface LimitReading {
   readonly share: number;
 }
 
+export interface BudgetReading {
+  /** The share is the remaining amount divided by the limit, from 0 to 1. */
+  readonly share: number;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
 export interface SpentAmount {
   /** Names the counter by its key in the store. */
   readonly account: string;
@@ -181,6 +187,10 @@ class ExchangeLimits {
   charges: ChargeTaken[] | undefined = undefined;
   /** The limits settle these charges when the tokens have been counted. */
   tokenCharges: ChargeTaken[] | undefined = undefined;
+  /** The budgets settle these charges when the cost is known. */
+  budgetCharges: ChargeTaken[] | undefined = undefined;
+  /** Several scopes can add readings. The response headers show the reading with the smallest remaining share. */
+  budgetReadings: BudgetReading[] | undefined = undefined;
   spent: SpentAmount[] | undefined = undefined;
 }
 

@@ -2,8 +2,8 @@
  * Charges one LLM call to its budgets. An estimate is reserved in the store before the call and corrected at the end.
  */
 import { GatewayError } from "../../core/errors.ts";
-import type { Exchange } from "../../core/exchange.ts";
-import type { Charge, Outcome } from "../../core/policy.ts";
+import type { BudgetReading, Exchange } from "../../core/exchange.ts";
+import type { Charge, Hooks, Outcome } from "../../core/policy.ts";
 import type { LlmAttributes } from "../../core/request-attributes.ts";
 import { LlmRequestAttributes } from "../request/llm-attributes.ts";
 import type { Quote } from "../request/llm-call.ts";
@@ -19,7 +19,6 @@ import {
 } from "./budget.ts";
 import type { Webhook } from "./budget-alerts.ts";
 import type { BudgetBooks } from "./ledger.ts";
-import type { StreamProgress } from "./stream-progress.ts";
 
 /** All amounts are integers in the budget's stored unit. */
 export interface Claim {
@@ -52,6 +51,10 @@ export class BudgetCharge implements Charge {
     this.#exchange = exchange;
     this.#taken = claims.map(() => 0);
     this.#written = claims.map(() => 0);
+  }
+
+  isFor(settings: ChargeSettings): boolean {
+    return this.#settings === settings;
   }
 
   /** Budgets have no local counters. */
@@ -107,7 +110,8 @@ export class BudgetCharge implements Charge {
       const reading = createReading(account, total, nowMs());
       if (isAdded) {
         this.#taken[index] = amount;
-        recordReading(this.#exchange, reading);
+        this.#exchange.limits.budgetReadings ??= [];
+        this.#exchange.limits.budgetReadings.push(reading);
         return undefined;
       }
       books.refused(account);
@@ -130,6 +134,35 @@ export class BudgetCharge implements Charge {
       if (total !== undefined && mayAlert) books.alerts.check(account, total, webhook);
     });
   }
+}
+
+export interface ChargeHooks extends Required<Pick<Hooks, "settle" | "response">> {
+  charge(exchange: Exchange, claims: readonly Claim[]): BudgetCharge;
+}
+
+/** Returns the hooks of one policy. Each policy needs its own `settings`, because they identify its charges. */
+export function createChargeHooks(settings: ChargeSettings): ChargeHooks {
+  const isOwn = (charge: object): boolean => charge instanceof BudgetCharge && charge.isFor(settings);
+  // Each attempt may add a charge.
+  const chargeOf = ({ limits }: Exchange): BudgetCharge | undefined =>
+    limits.budgetCharges?.findLast(isOwn) as BudgetCharge | undefined;
+  return {
+    charge(exchange, claims) {
+      const charge = new BudgetCharge(settings, claims, exchange);
+      exchange.limits.budgetCharges ??= [];
+      exchange.limits.budgetCharges.push(charge);
+      return charge;
+    },
+    settle(exchange, outcome) {
+      const charge = chargeOf(exchange);
+      if (charge !== undefined) settleCharge(charge, exchange, outcome);
+    },
+    response(exchange) {
+      const charge = chargeOf(exchange);
+      if (charge !== undefined) watchStream(charge, settings, exchange);
+      writeBudgetHeaders(exchange);
+    },
+  };
 }
 
 export interface AppliedBudget {
@@ -163,7 +196,7 @@ export function createClaims(
   });
 }
 
-export function settleCharge(charge: BudgetCharge, exchange: Exchange, outcome: Outcome): void {
+function settleCharge(charge: BudgetCharge, exchange: Exchange, outcome: Outcome): void {
   const { llm } = exchange.attributes;
   const used = usedTokens(llm, outcome);
   const quote = LlmRequestAttributes.callOf(exchange)?.quote ?? UNKNOWN;
@@ -179,7 +212,7 @@ export function settleCharge(charge: BudgetCharge, exchange: Exchange, outcome: 
   });
 }
 
-export function watchStream(progress: StreamProgress, charge: BudgetCharge, { response }: Exchange): void {
+function watchStream(charge: BudgetCharge, { books: { progress } }: ChargeSettings, { response }: Exchange): void {
   if (response?.source !== "upstream" || response.status >= 300) return;
   if (response.headers.get("content-type")?.startsWith("text/event-stream") !== true) return;
   const observer = progress.watch((tokens) => charge.progressed(tokens));
@@ -195,17 +228,9 @@ function unpricedModel(llm: LlmAttributes | undefined): GatewayError {
   });
 }
 
-export interface BudgetReading {
-  readonly share: number;
-  readonly headers: Readonly<Record<string, string>>;
-}
-
 const NAMES = ["x-budget-name", "x-budget-unit", "x-budget-limit", "x-budget-remaining", "x-budget-reset"] as const;
 
-/** Several scopes can add readings. The response headers show the reading with the smallest remaining share. */
-const readings = new WeakMap<Exchange, BudgetReading[]>();
-
-export function createReading({ budget, period }: Account, total: number, nowMs: number): BudgetReading {
+function createReading({ budget, period }: Account, total: number, nowMs: number): BudgetReading {
   const remaining = Math.max(0, budget.limit - total);
   return {
     share: remaining / budget.limit,
@@ -219,14 +244,8 @@ export function createReading({ budget, period }: Account, total: number, nowMs:
   };
 }
 
-export function recordReading(exchange: Exchange, reading: BudgetReading): void {
-  const known = readings.get(exchange);
-  if (known === undefined) readings.set(exchange, [reading]);
-  else known.push(reading);
-}
-
-export function budgetExceeded(exchange: Exchange, account: Account, reading: BudgetReading): GatewayError {
-  readings.set(exchange, [reading]);
+function budgetExceeded(exchange: Exchange, account: Account, reading: BudgetReading): GatewayError {
+  exchange.limits.budgetReadings = [reading];
   const { budget, period, owner } = account;
   const limit = `${formatAmount(budget.unit, budget.limit)} ${displayUnit(budget.unit)} per ${budget.per}`;
   return new GatewayError("budget_exceeded", {
@@ -236,11 +255,9 @@ export function budgetExceeded(exchange: Exchange, account: Account, reading: Bu
   });
 }
 
-export function writeBudgetHeaders(exchange: Exchange): void {
-  const { response } = exchange;
+function writeBudgetHeaders({ response, limits: { budgetReadings: known } }: Exchange): void {
   if (response === undefined) return;
   const { headers } = response;
-  const known = readings.get(exchange);
   if (known === undefined) {
     if (response.source === "upstream") for (const name of NAMES) headers.delete(name);
     return;

@@ -100,8 +100,14 @@ export function secondsLeft({ endMs }: Period, nowMs: number): number {
   return Math.max(1, Math.ceil((endMs - nowMs) / 1000));
 }
 
+/** Formats only the date, because `toISOString` also formats the time and takes several times as long. */
 function isoDay(atMs: number): string {
-  return new Date(atMs).toISOString().slice(0, "2026-11-15".length);
+  const at = new Date(atMs);
+  return `${at.getUTCFullYear()}-${twoDigits(at.getUTCMonth() + 1)}-${twoDigits(at.getUTCDate())}`;
+}
+
+function twoDigits(value: number): string {
+  return value < 10 ? `0${value}` : String(value);
 }
 
 export type BudgetUnit = "cost" | "tokens";

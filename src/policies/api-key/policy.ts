@@ -31,13 +31,7 @@ import {
   storedKeyIdentity,
 } from "../../identity/passwords/stored-keys.ts";
 import { accountFor, type Budget, fromStoredAmount, toStoredAmount } from "../../llm/budgets/budget.ts";
-import {
-  BudgetCharge,
-  createClaims,
-  settleCharge,
-  watchStream,
-  writeBudgetHeaders,
-} from "../../llm/budgets/budget-charge.ts";
+import { createChargeHooks, createClaims } from "../../llm/budgets/budget-charge.ts";
 import { budgetBooks } from "../../llm/budgets/ledger.ts";
 import { detectDialect } from "../../llm/request/dialect.ts";
 import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
@@ -260,26 +254,21 @@ export function keyBudgetHooks(
   keyOf: (exchange: Exchange) => SpendingKey | undefined,
 ): Pick<Hooks, "llmRequest" | "settle" | "response"> {
   const books = budgetBooks(env);
-  const charges = new WeakMap<Exchange, BudgetCharge>();
-  const settings = { books, failureMode: "closed", webhook: undefined, nowMs: () => env.clock.now() } as const;
+  const { charge, settle, response } = createChargeHooks({
+    books,
+    failureMode: "closed",
+    webhook: undefined,
+    nowMs: () => env.clock.now(),
+  });
   return {
     llmRequest(exchange): Charge | undefined {
       const key = keyOf(exchange);
       if (key?.budget === undefined) return undefined;
       const wanted = [{ budget: toBudget(key.budget), key: key.id }];
-      const charge = new BudgetCharge(settings, createClaims(wanted, exchange, "refuse", env.clock.now()), exchange);
-      charges.set(exchange, charge);
-      return charge;
+      return charge(exchange, createClaims(wanted, exchange, "refuse", env.clock.now()));
     },
-    settle(exchange, outcome) {
-      const charge = charges.get(exchange);
-      if (charge !== undefined) settleCharge(charge, exchange, outcome);
-    },
-    response(exchange) {
-      const charge = charges.get(exchange);
-      if (charge !== undefined) watchStream(books.progress, charge, exchange);
-      writeBudgetHeaders(exchange);
-    },
+    settle,
+    response,
   };
 }
 

@@ -7,16 +7,10 @@ import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
 import { keyOf, mayBeSecret } from "../../cel/limit-key.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { type Charge, definePolicy, type Hooks, type Outcome } from "../../core/policy.ts";
+import { type Charge, definePolicy, type Hooks } from "../../core/policy.ts";
 import { celSource, exactlyOneOf, headerName, headerValue, serverUrl } from "../../core/schema.ts";
 import { type Budget, MAX_BUDGET_TOKENS, MAX_COST, toStoredAmount } from "../../llm/budgets/budget.ts";
-import {
-  BudgetCharge,
-  createClaims,
-  settleCharge,
-  watchStream,
-  writeBudgetHeaders,
-} from "../../llm/budgets/budget-charge.ts";
+import { createChargeHooks, createClaims } from "../../llm/budgets/budget-charge.ts";
 import { budgetView } from "../../llm/budgets/budget-view.ts";
 import { budgetBooks } from "../../llm/budgets/ledger.ts";
 import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
@@ -115,9 +109,13 @@ export const budgets = definePolicy({
       key: limit.key === undefined ? undefined : env.cel(limit.key),
     }));
     const readsModel = rules.some(({ key }) => key?.attributes.has("llm") === true);
-    const charges = new WeakMap<Exchange, BudgetCharge>();
     const { failureMode, webhook } = config;
-    const settings = { books, failureMode, webhook, nowMs: () => env.clock.now() };
+    const { charge, settle, response } = createChargeHooks({
+      books,
+      failureMode,
+      webhook,
+      nowMs: () => env.clock.now(),
+    });
     for (const { budget } of rules)
       env.acquire(
         `budget view ${env.owner} ${budget.name}`,
@@ -134,20 +132,7 @@ export const budgets = definePolicy({
       if (readsModel) LlmRequestAttributes.requireOneModel(exchange.attributes.llm);
       const nowMs = env.clock.now();
       const wanted = rules.map(({ budget, key }) => ({ budget, key: key && storedKey(key, exchange) }));
-      const charge = new BudgetCharge(settings, createClaims(wanted, exchange, config.unpriced, nowMs), exchange);
-      charges.set(exchange, charge);
-      return charge;
-    }
-
-    function settle(exchange: Exchange, outcome: Outcome): undefined {
-      const charge = charges.get(exchange);
-      if (charge !== undefined) settleCharge(charge, exchange, outcome);
-    }
-
-    function response(exchange: Exchange): undefined {
-      const charge = charges.get(exchange);
-      if (charge !== undefined) watchStream(books.progress, charge, exchange);
-      writeBudgetHeaders(exchange);
+      return charge(exchange, createClaims(wanted, exchange, config.unpriced, nowMs));
     }
 
     return { llmRequest, settle, response, sight: { tokens: true, model: readsModel } };
