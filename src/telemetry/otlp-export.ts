@@ -21,7 +21,8 @@ import {
 } from "@opentelemetry/otlp-transformer";
 import type { Clock, Timer } from "../base/clock.ts";
 import type { OtlpSettings } from "./settings.ts";
-import type { ReadableLogRecord, ReadableSpan, ResourceMetrics } from "./signals.ts";
+import { type ReadableLogRecord, type Resource, type ResourceMetrics, SCOPE } from "./signals.ts";
+import { createTraceRequests } from "./span-encoder.ts";
 
 interface Sender<Payload> {
   send(payload: Payload): Promise<void>;
@@ -29,16 +30,22 @@ interface Sender<Payload> {
 }
 
 interface OtlpSenders {
-  readonly spans: Sender<ReadableSpan[]>;
+  /** Spans are encoded by `encodeSpan`. */
+  readonly spans: Sender<Buffer[]>;
   readonly logs: Sender<ReadableLogRecord[]>;
   readonly metrics: Sender<ResourceMetrics>;
 }
 
 const CONCURRENT = 1;
 
-export function createOtlpSenders(settings: OtlpSettings): OtlpSenders {
+export function createOtlpSenders(settings: OtlpSettings, resource: Resource): OtlpSenders {
+  const spanSerializer = {
+    serializeRequest: createTraceRequests(resource.attributes, SCOPE.name),
+    deserializeResponse: ProtobufTraceSerializer.deserializeResponse,
+  };
+  const spanHelper = { name: TraceExporterMetricsHelper.name, countItems: (spans: readonly Buffer[]) => spans.length };
   return {
-    spans: createSender(settings, "trace", "traces", ProtobufTraceSerializer, TraceExporterMetricsHelper),
+    spans: createSender(settings, "trace", "traces", spanSerializer, spanHelper),
     logs: createSender(settings, "logs", "logs", ProtobufLogsSerializer, LogsExporterMetricsHelper),
     metrics: createSender(settings, "metrics", "metrics", ProtobufMetricsSerializer, MetricsExporterMetricsHelper),
   };

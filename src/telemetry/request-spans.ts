@@ -35,16 +35,13 @@ import type { LlmAttributes, McpAttributes } from "../core/request-attributes.ts
 import { type Redaction, redactUrl, shortSessionId } from "../observe/trace/redact.ts";
 import type { RecordedAttempt, RecordedPhase, RequestSpans } from "../observe/trace/request-spans.ts";
 import type { AddedAttributes, SpanAttributes } from "./added-attributes.ts";
-import { type Attributes, hrTime, type ReadableSpan, type Resource, SCOPE, spanContext } from "./signals.ts";
+import type { Attributes } from "./signals.ts";
+import { SPAN_KIND, type Span } from "./span-encoder.ts";
 
-const KIND = { internal: 0, server: 1, client: 2 } as const;
-const UNSET = { code: 0 } as const;
-const ERROR = 2;
 const MESSAGE_CHARS = 500;
 
 interface SpanListEnv {
   readonly redaction: Redaction;
-  readonly resource: Resource;
   readonly added: SpanAttributes | undefined;
   readonly removed: ReadonlySet<string>;
   newSpanId(): string;
@@ -52,7 +49,7 @@ interface SpanListEnv {
 
 interface SpanPart {
   readonly name: string;
-  readonly kind: 0 | 1 | 2;
+  readonly kind: Span["kind"];
   readonly spanId: string;
   readonly parentId: string | undefined;
   readonly startMs: number;
@@ -62,18 +59,18 @@ interface SpanPart {
 }
 
 export function requestSpanList(
-  { redaction, resource, newSpanId, added, removed }: SpanListEnv,
+  { redaction, newSpanId, added, removed }: SpanListEnv,
   exchange: Exchange,
   noted: RequestSpans,
   outcome: Outcome,
   endMs: number,
-): ReadableSpan[] {
+): Span[] {
   const toEpoch = exchange.startedAt - exchange.startedMs;
   const scrub = (text: string): string =>
     redaction.scrub(text, exchange.arrived.headers.pairs, exchange.credentials.secrets).slice(0, MESSAGE_CHARS);
-  const finish = (part: SpanPart): ReadableSpan => {
+  const finish = (part: SpanPart): Span => {
     for (const name of removed) delete part.attributes[name];
-    return asReadable(part, noted, resource, toEpoch, scrub);
+    return toSpan(part, noted, toEpoch, scrub);
   };
   const request = requestPart(exchange, noted, outcome, endMs, redaction);
   const call = describeCall(exchange, outcome, noted.isDetailed ? {} : request.attributes);
@@ -87,7 +84,7 @@ export function requestSpanList(
   const hasCall = call !== undefined && callId !== undefined && callStartMs !== undefined;
   if (hasCall)
     spans.push(
-      finish({ ...call, kind: KIND.client, spanId: callId, parentId: noted.spanId, startMs: callStartMs, endMs }),
+      finish({ ...call, kind: SPAN_KIND.client, spanId: callId, parentId: noted.spanId, startMs: callStartMs, endMs }),
     );
   noted.attempts.forEach((attempt, i) => {
     spans.push(finish(attemptPart(exchange, attempt, i, hasCall ? callId : noted.spanId, endMs)));
@@ -95,13 +92,13 @@ export function requestSpanList(
   return spans;
 }
 
-function withAdded(span: ReadableSpan, added: AddedAttributes | undefined): ReadableSpan {
+function withAdded(span: Span, added: AddedAttributes | undefined): Span {
   if (added === undefined) return span;
   return {
     ...span,
     name: added.name ?? span.name,
     attributes: { ...span.attributes, ...added.attributes },
-    droppedAttributesCount: added.omitted,
+    droppedAttributes: added.omitted,
   };
 }
 
@@ -118,7 +115,7 @@ function requestPart(
   const hasFailed = (outcome.status ?? 0) >= 500 || outcome.end === "failed";
   return {
     name: `${arrived.method === "" ? "HTTP" : arrived.method}${exchange.route === undefined ? "" : ` ${exchange.route}`}`,
-    kind: KIND.server,
+    kind: SPAN_KIND.server,
     spanId: noted.spanId,
     parentId: noted.parentId,
     startMs: exchange.startedMs,
@@ -140,7 +137,7 @@ function phasePart(
   const refused = ran.find(({ verdict }) => verdict === "refused");
   return {
     name: `${phase} policies`,
-    kind: KIND.internal,
+    kind: SPAN_KIND.internal,
     spanId,
     parentId: noted.spanId,
     startMs,
@@ -197,7 +194,7 @@ function attemptPart(
   if (index > 0) attributes["http.request.resend_count"] = index;
   return {
     name: target.startsWith("stdio:") || target.startsWith("internal:") ? target : request.method,
-    kind: KIND.client,
+    kind: SPAN_KIND.client,
     spanId,
     parentId,
     startMs,
@@ -207,36 +204,26 @@ function attemptPart(
   };
 }
 
-function asReadable(
-  part: SpanPart,
-  noted: RequestSpans,
-  resource: Resource,
+function toSpan(
+  { name, kind, spanId, parentId, startMs, endMs, attributes, error }: SpanPart,
+  { traceId, tracestate, parentId: clientSpanId }: RequestSpans,
   toEpoch: number,
   scrub: (text: string) => string,
-): ReadableSpan {
-  const { error, parentId, spanId, startMs, endMs } = part;
-  const context = spanContext(noted.traceId, spanId, noted.tracestate);
-  const isRemote = parentId !== undefined && parentId === noted.parentId;
-  const span = {
-    name: part.name,
-    kind: part.kind,
-    spanContext: () => context,
-    startTime: hrTime(startMs + toEpoch),
-    endTime: hrTime(Math.max(startMs, endMs) + toEpoch),
-    duration: hrTime(Math.max(0, endMs - startMs)),
-    status: error === undefined ? UNSET : { code: ERROR, message: scrub(error) },
-    attributes: part.attributes,
-    links: [],
-    events: [],
-    ended: true,
-    resource,
-    instrumentationScope: SCOPE,
-    droppedAttributesCount: 0,
-    droppedEventsCount: 0,
-    droppedLinksCount: 0,
-    parentSpanContext: parentId === undefined ? undefined : spanContext(noted.traceId, parentId, undefined, isRemote),
+): Span {
+  return {
+    traceId,
+    spanId,
+    tracestate,
+    parentId,
+    isParentRemote: parentId !== undefined && parentId === clientSpanId,
+    name,
+    kind,
+    startEpochMs: startMs + toEpoch,
+    endEpochMs: Math.max(startMs, endMs) + toEpoch,
+    attributes,
+    droppedAttributes: 0,
+    error: error === undefined ? undefined : scrub(error),
   };
-  return span as ReadableSpan;
 }
 
 // Span attributes follow the semantic conventions for HTTP, generative AI, and MCP.

@@ -1,5 +1,5 @@
 /**
- * Converts spans, metrics, and log records to the input of the official OpenTelemetry serializers. Only types are
+ * Converts metrics and log records to the input of the official OpenTelemetry serializers. Only types are
  * imported from the packages, so that this file loads none of them.
  */
 import type {
@@ -15,13 +15,12 @@ type Serialized<Serializer extends { serializeRequest(request: never): unknown }
   Serializer["serializeRequest"]
 >[0];
 
-export type ReadableSpan = Serialized<typeof ProtobufTraceSerializer>[number];
+type ReadableSpan = Serialized<typeof ProtobufTraceSerializer>[number];
 export type ReadableLogRecord = Serialized<typeof ProtobufLogsSerializer>[number];
 export type ResourceMetrics = Serialized<typeof ProtobufMetricsSerializer>;
 export type Resource = ReadableSpan["resource"];
 export type Attributes = ReadableSpan["attributes"];
 type HrTime = ReadableSpan["startTime"];
-type SpanContext = ReturnType<ReadableSpan["spanContext"]>;
 
 export const SCOPE = { name: "gateway" } as const;
 
@@ -35,21 +34,6 @@ export function createResource(attributes: Readonly<Record<string, string>>): Re
     getRawAttributes: () => Object.entries(attributes),
   };
   return resource;
-}
-
-export function spanContext(traceId: string, spanId: string, tracestate?: string, isRemote = false): SpanContext {
-  if (tracestate === undefined) return { traceId, spanId, traceFlags: SAMPLED, isRemote };
-  return { traceId, spanId, traceFlags: SAMPLED, isRemote, traceState: readOnlyState(tracestate) };
-}
-
-function readOnlyState(text: string): NonNullable<SpanContext["traceState"]> {
-  const state: NonNullable<SpanContext["traceState"]> = {
-    get: () => undefined,
-    set: () => state,
-    unset: () => state,
-    serialize: () => text,
-  };
-  return state;
 }
 
 export function hrTime(epochMs: number): HrTime {
@@ -83,7 +67,9 @@ export function logExport({ level, name, epochMs, fields, spans }: LogEntry, res
     resource,
     instrumentationScope: SCOPE,
     droppedAttributesCount: 0,
-    ...(spans === undefined ? {} : { spanContext: spanContext(spans.traceId, spans.spanId) }),
+    ...(spans === undefined
+      ? {}
+      : { spanContext: { traceId: spans.traceId, spanId: spans.spanId, traceFlags: SAMPLED, isRemote: false } }),
   };
 }
 

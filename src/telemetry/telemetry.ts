@@ -15,18 +15,13 @@ import type { SpanAttributes } from "./added-attributes.ts";
 import { createExportQueue, createOtlpSenders, type ExportQueue } from "./otlp-export.ts";
 import { requestSpanList } from "./request-spans.ts";
 import type { OtlpSettings, Signal } from "./settings.ts";
-import {
-  createResource,
-  hrTime,
-  type LogEntry,
-  logExport,
-  metricExport,
-  type ReadableLogRecord,
-  type ReadableSpan,
-} from "./signals.ts";
+import { createResource, hrTime, type LogEntry, logExport, metricExport, type ReadableLogRecord } from "./signals.ts";
+import { encodeSpan } from "./span-encoder.ts";
 
 const SPAN_BYTES = 8;
-/** The memory of a span or log record without its attributes. */
+/** The memory of a waiting span in addition to its bytes. */
+const BUFFER_BYTES = 128;
+/** The memory of a log record without its attributes. */
 const RECORD_BYTES = 1_024;
 /** Characters of Latin-1 texts need one byte, others two. */
 const CHAR_BYTES = 2;
@@ -60,7 +55,6 @@ export interface Telemetry {
 
 export function openTelemetry(settings: OtlpSettings, env: TelemetryEnv): Telemetry {
   const { clock, ids, redaction } = env;
-  const senders = createOtlpSenders(settings);
   const resource = createResource({
     "service.name": "gateway",
     "service.version": env.version,
@@ -69,11 +63,12 @@ export function openTelemetry(settings: OtlpSettings, env: TelemetryEnv): Teleme
     "telemetry.sdk.language": "nodejs",
     ...settings.resource,
   });
+  const senders = createOtlpSenders(settings, resource);
   const count = createCounters(env);
   const startTime = hrTime(clock.now());
-  const spans: ExportQueue<ReadableSpan> = createExportQueue({
+  const spans: ExportQueue<Buffer> = createExportQueue({
     clock,
-    bytesOf: recordBytes,
+    bytesOf: ({ length }) => BUFFER_BYTES + length,
     send: senders.spans.send,
     ...count("traces"),
   });
@@ -86,7 +81,6 @@ export function openTelemetry(settings: OtlpSettings, env: TelemetryEnv): Teleme
   const newSpanId = (): string => ids.hex(SPAN_BYTES);
   const spanEnv = {
     redaction,
-    resource,
     newSpanId,
     added: env.spanAttributes,
     removed: new Set(settings.removeAttributes),
@@ -125,7 +119,8 @@ export function openTelemetry(settings: OtlpSettings, env: TelemetryEnv): Teleme
     settled(exchange, outcome) {
       const { spans: noted } = exchange.records;
       if (noted === undefined) return;
-      for (const span of requestSpanList(spanEnv, exchange, noted, outcome, clock.monotonicMs())) spans.add(span);
+      for (const span of requestSpanList(spanEnv, exchange, noted, outcome, clock.monotonicMs()))
+        spans.add(encodeSpan(span));
     },
     log: settings.signals.includes("logs") ? (entry) => logs.add(logExport(entry, resource)) : undefined,
     async close(limitMs) {
@@ -209,7 +204,7 @@ export function createSampling(
   };
 }
 
-function recordBytes({ attributes }: ReadableSpan | ReadableLogRecord): number {
+function recordBytes({ attributes }: ReadableLogRecord): number {
   let chars = 0;
   for (const [name, value] of Object.entries(attributes)) {
     chars += name.length;
