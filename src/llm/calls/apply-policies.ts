@@ -5,6 +5,7 @@
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Members } from "../../json/json.ts";
+import { isLossless } from "../../json/lossless.ts";
 import { type Skeleton, skeletonSteps } from "../../json/skeleton.ts";
 import { hasCacheMarks } from "../canonical/prompt-cache.ts";
 import { checkAll } from "../guards/guard-webhook.ts";
@@ -95,6 +96,7 @@ function* edit(llm: LlmCall, rules: PromptRules, env: PlanOptions): Steps<LlmCal
   try {
     if (rules.requestGuards) rejectTokenNumbers(tree.value);
     const value = yield* applyRules(tree.value, llm.dialect.format, rules, tree.resolve);
+    if (value === tree.value && (yield* isLossless(llm.bytes, value))) return llm;
     return yield* rewritten(llm, tree, value, "a prompt policy");
   } catch (error) {
     if (!(error instanceof GuardRejection)) throw error;
@@ -121,7 +123,7 @@ export async function applyWebhooks(
   const { texts } = found;
   try {
     const checked = await checkAll(rules.requestWebhooks, { direction: "request", model, texts });
-    if (checked === texts) return policed;
+    if (checked === texts && (await run(isLossless(llm.bytes, tree.value)))) return policed;
     return { ...policed, llm: await run(rewritten(llm, tree, found.replaced(checked), "a guard")) };
   } catch (error) {
     if (!(error instanceof GuardRejection)) throw error;

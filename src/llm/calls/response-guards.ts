@@ -9,6 +9,7 @@ import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { createSseParser, encodeSseEvent, type SseEvent, type SseParser, SseTooLarge } from "../../http/sse.ts";
+import { isLossless } from "../../json/lossless.ts";
 import { parseMembersInSteps, stringifyInSteps } from "../../json/parse-in-steps.ts";
 import { isEncoded } from "../encoding/decode-response.ts";
 import { EventTooComplex } from "../encoding/stream-events.ts";
@@ -182,6 +183,7 @@ export class GuardedResponse extends ResponseFilter {
     if (body !== undefined) {
       const guarded = yield* new BodyTexts(body, { direction: "response" }).guarded(this.#guards);
       headers.set("content-type", "application/json");
+      if (guarded === body && (yield* isLossless(bytes, body))) return bytes;
       return Buffer.from(yield* stringifyInSteps(guarded));
     }
     if (this.#status < 400) return undefined;
@@ -317,7 +319,8 @@ export class WebhookGuardedResponse extends ResponseFilter {
     const found = new BodyTexts(body, { direction: "response" });
     const checked = await this.#check(found.texts);
     const shown = found.replaced(checked);
-    return shown === body ? bytes : Buffer.from(await this.#run(stringifyInSteps(shown)));
+    if (shown === body && (await this.#run(isLossless(bytes, body)))) return bytes;
+    return Buffer.from(await this.#run(stringifyInSteps(shown)));
   }
 
   async #checkText(bytes: Buffer): Promise<Buffer | undefined> {

@@ -12,6 +12,7 @@ import { BodyTexts, type Resolve } from "./text-places.ts";
 
 /** Merges rules that are ordered from the outermost scope to the innermost. Inner fields replace outer fields. */
 export function mergeRules(rules: readonly PromptRules[]): PromptRules {
+  if (rules.length === 1) return rules[0] as PromptRules;
   const merged: Record<string, unknown> = {};
   for (const one of rules)
     for (const [name, value] of Object.entries(one)) if (value !== undefined) merged[name] = value;
@@ -69,9 +70,8 @@ export function hasTokenNumbers({ prompt, input }: Members): boolean {
 
 /** A `null` member counts as absent. */
 function* withoutNulls(body: Members): Steps<Members> {
-  const entries = Object.entries(body);
-  const present = entries.filter(([, value]) => value !== null);
-  if (present.length === entries.length) return body;
+  if (!Object.values(body).includes(null)) return body;
+  const present = Object.entries(body).filter(([, value]) => value !== null);
   yield;
   const members = Object.fromEntries(present);
   yield;

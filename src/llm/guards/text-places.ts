@@ -114,7 +114,12 @@ class Walk {
     const own = isFree ? undefined : (value.mimeType ?? value.mime_type ?? value.media_type ?? value.format);
     const mediaType = typeof own === "string" ? own : place.mediaType;
     let changed: Record<string, unknown> | undefined;
-    for (const [name, member] of Object.entries(value)) {
+    for (const name of Object.keys(value)) {
+      const member = value[name];
+      if (!isFree && !mayHaveText(name, member)) {
+        if (changed !== undefined) putMember(changed, unusedName(changed, name), member);
+        continue;
+      }
       const below = `${path}.${name.includes(".") || name.includes("~") ? escaped(name) : name}`;
       const shown = isFree
         ? this.#visit(name, { path: `${below}#`, run: `${below}#`, name, holder: value, isFree })
@@ -189,6 +194,12 @@ class Walk {
     if (mapped !== text) return mapped;
     return decoded === undefined || inside === undefined || inside === decoded.text ? value : decoded.encode(inside);
   }
+}
+
+/** Quickly rules out members without texts, such as numbers and identifiers. */
+function mayHaveText(name: string, member: unknown): boolean {
+  if (typeof member === "string") return !isStructural(name, member);
+  return (typeof member === "object" && member !== null) || WITHHELD_MEMBERS.has(name);
 }
 
 function plain(text: string): string {
