@@ -101,7 +101,7 @@ const HOSTILE_ADDRESS = "10.9.0.1";
 const PROGRESS_STEPS = 20_000;
 const HASHED_CHARS = 65_536;
 /** Average time between two visits of a client. */
-const PAUSE_MS = 120_000;
+const PAUSE_MS = 300_000;
 
 export async function simulate(options: Options, runLater: (run: () => void) => void): Promise<Result> {
   const { seed, hours, firstClient, clients, timeline } = options;
