@@ -6,6 +6,7 @@ import { readFileSync, writeSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { setFlagsFromString } from "node:v8";
 import { VERSION } from "../base/version.ts";
+import { limitYoungGeneration } from "./young-generation.ts";
 
 const HELP = `Usage: gateway [-f <path>]... [options]
        gateway ctl <command>     (the same as gwctl <command>)
@@ -82,6 +83,7 @@ async function main(): Promise<void> {
   // V8 would otherwise allocate per-request objects in the old generation, where they retain whole requests until the
   // next full collection (ADR 11).
   setFlagsFromString("--no-allocation-site-pretenuring");
+  limitYoungGeneration();
   const { enableCompileCache } = await import("./compile-cache.ts");
   enableCompileCache();
   const { run } = await import("./run.ts");

@@ -27,6 +27,7 @@ import { describeDefect } from "../observe/log/unexpected-errors.ts";
 import type { ClusterFlags } from "./cluster.ts";
 import { flushCompileCache } from "./compile-cache.ts";
 import { demoProgram } from "./demo-program.ts";
+import { releaseYoungGeneration } from "./young-generation.ts";
 
 const LAST_LINES_MS = 1_000;
 /** The file is next to the program in the bundle, or in the single executable. */
@@ -165,6 +166,7 @@ async function serve(
     print(1, firstSteps(app, isDefault, isNpmStart(common.environment) ? "npm start --" : "gateway"));
   }
   flushCompileCache();
+  releaseYoungGeneration();
   await app.stopped;
   // A stalled reader must not delay the exit.
   await Promise.race([output.flushed(), wait(systemClock, LAST_LINES_MS)]);

@@ -72,3 +72,15 @@ routes: [{ backends: [{ ai: { provider: { demo: {} } } }] }]
   const answer = await fetch(`${url}/v1/chat/completions`, { method: "POST", headers, body });
   assert.equal(answer.status, 200);
 });
+
+test("the bundle starts with a small young generation", async (t) => {
+  const { gateway } = await started(
+    t,
+    "gateways: { default: { port: 0 } }\nroutes: [{ policies: { directResponse: {} } }]",
+  );
+  const memory = (await (await fetch(`${await gateway.adminUrl()}/memory`)).json()) as {
+    heap: { spaces: { name: string; sizeBytes: number }[] };
+  };
+  const young = memory.heap.spaces.find(({ name }) => name === "new_space");
+  assert.ok(young !== undefined && young.sizeBytes <= 4 * 1024 * 1024, JSON.stringify(young));
+});
