@@ -2,11 +2,12 @@
  * What a resolved `sync` promises while the journal is replaced, and after a sync of the disk has failed.
  */
 import assert from "node:assert/strict";
-import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fakeClock } from "../../test/support/fake-clock.ts";
+import { Random } from "../../test/support/random.ts";
 import { silentLogger } from "../observe/log/logger.ts";
 import { openFolderStore } from "./folder-store.ts";
 import { JournalFile } from "./journal.ts";
@@ -77,6 +78,46 @@ test("after a failed sync, a sync writes a snapshot instead of trusting the disk
   await store.close();
   const again = await openFolderStore(folder, { clock: fakeClock(), logger: silentLogger });
   assert.deepEqual([await again.get("budget/a"), await again.get("budget/b")], ["1", "2"]);
+  await again.close();
+});
+
+test("the changes of one turn are written once per key, and all that resolved is read again", async (t) => {
+  const { store, folder } = await folderStore(t);
+  const random = new Random(38);
+  const keys = ["budgets/a", "budgets/b", "sessions/c", "d"];
+  let batches = 0;
+  for (let turn = 0; turn < 40; turn++) {
+    const changes: Promise<unknown>[] = [];
+    for (let i = random.int(8); i >= 0; i--) {
+      const key = random.pick(keys);
+      if (key.startsWith("budgets/")) changes.push(store.add(key, random.int(5)));
+      else if (random.oneIn(3)) changes.push(store.delete(key));
+      else changes.push(store.set(key, `${turn} ${i} é`));
+    }
+    await Promise.all(changes);
+    batches += 1;
+  }
+  const lines = readFileSync(join(folder, "journal.1"), "utf8").trim().split("\n");
+  assert.ok(lines.length <= batches * keys.length, `${lines.length} lines`);
+  const expected = await Promise.all(keys.map((key) => store.get(key)));
+  await store.close();
+  const again = await openFolderStore(folder, { clock: fakeClock(), logger: silentLogger });
+  assert.deepEqual(await Promise.all(keys.map((key) => again.get(key))), expected);
+  await again.close();
+});
+
+test("changes that could not be written are written later, with the last value of each key", async (t) => {
+  const { store, folder } = await folderStore(t);
+  const { append } = JournalFile.prototype;
+  let failures = 1;
+  t.mock.method(JournalFile.prototype, "append", async function (this: JournalFile, text: string) {
+    if (failures-- > 0) throw new Error("ENOSPC: no space left on device");
+    await append.call(this, text);
+  });
+  await assert.rejects(Promise.all([store.add("budgets/a", 1), store.add("budgets/b", 5), store.add("budgets/a", 2)]));
+  await store.close();
+  const again = await openFolderStore(folder, { clock: fakeClock(), logger: silentLogger });
+  assert.deepEqual([await again.get("budgets/a"), await again.get("budgets/b")], ["3", "5"]);
   await again.close();
 });
 

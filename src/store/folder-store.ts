@@ -26,7 +26,8 @@ export interface FolderStoreEnv {
 export async function openFolderStore(folder: string, { clock, logger, limits }: FolderStoreEnv): Promise<Store> {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   const lock = takeFolderLock(folder, clock);
-  let waiting: string[] = [];
+  /** Only the last change of a key is written, because each line of the journal sets its key. */
+  let waiting = new Map<string, Change>();
   let waitingBytes = 0;
   let writing: Promise<void> | undefined;
   let isUnsynced = false;
@@ -44,9 +45,10 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
     if (isClosed) throw new StoreUnavailable("it is closed");
     if (problem !== undefined && waitingBytes > 0) throw new StoreUnavailable(problem);
     if (waitingBytes > MAX_WAITING_BYTES) throw new StoreUnavailable("the disk is too slow");
-    const line = journalLine(change);
-    waiting.push(line);
-    waitingBytes += Buffer.byteLength(line);
+    const [key] = change;
+    const before = waiting.get(key);
+    waiting.set(key, change);
+    waitingBytes += lineBytes(change) - (before === undefined ? 0 : lineBytes(before));
     void write();
   };
   const table = new Table(clock, record, limits);
@@ -83,17 +85,18 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
   async function writeAll(): Promise<void> {
     // Batches all changes of this event-loop iteration.
     await new Promise((resolve) => setImmediate(resolve));
-    while (waiting.length > 0) {
-      const lines = waiting;
-      waiting = [];
+    while (waiting.size > 0) {
+      const batch = waiting;
+      waiting = new Map();
       try {
         if (!lock.isHeld()) throw new Error(LOST_FOLDER);
-        await journal.append(lines.join(""));
-        waitingBytes = waiting.reduce((bytes, line) => bytes + Buffer.byteLength(line), 0);
+        await journal.append(journalText(batch));
+        waitingBytes = bytesOf(waiting);
         isUnsynced = true;
         recovered();
       } catch (error) {
-        waiting = [...lines, ...waiting];
+        waiting = new Map([...batch, ...waiting]);
+        waitingBytes = bytesOf(waiting);
         failed(error);
         return;
       }
@@ -107,7 +110,7 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
     syncing?.cancel();
     syncing = undefined;
     await write();
-    if (waiting.length > 0) throw new StoreUnavailable(problem ?? "it could not be written");
+    if (waiting.size > 0) throw new StoreUnavailable(problem ?? "it could not be written");
     if (!isUnsynced) return;
     isUnsynced = false;
     try {
@@ -161,9 +164,9 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
   /** Resolves when the operating system has the change, so that `kill -9` does not lose it. */
   async function written<Result>(change: () => Result): Promise<Result> {
     const result = change();
-    if (waiting.length > 0) await write();
+    if (waiting.size > 0) await write();
     // The change is in memory, and is written once the disk accepts it.
-    if (waiting.length > 0) throw new StoreUnavailable(problem ?? "it could not be written", { isUncertain: true });
+    if (waiting.size > 0) throw new StoreUnavailable(problem ?? "it could not be written", { isUncertain: true });
     return result;
   }
 
@@ -211,6 +214,18 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
     },
     dropCache: () => table.dropCache(),
   };
+}
+
+function journalText(changes: ReadonlyMap<string, Change>): string {
+  let text = "";
+  for (const change of changes.values()) text += journalLine(change);
+  return text;
+}
+
+function bytesOf(changes: ReadonlyMap<string, Change>): number {
+  let bytes = 0;
+  for (const change of changes.values()) bytes += lineBytes(change);
+  return bytes;
 }
 
 /** The size is approximate, because escapes and characters beyond ASCII are not counted. */
