@@ -16,7 +16,8 @@ const COMMON =
   "openai-organization openai-processing-ms openai-version origin pragma priority proxy-authorization proxy-connection range referer " +
   "referrer-policy retry-after sec-fetch-dest sec-fetch-mode sec-fetch-site server server-timing set-cookie " +
   "strict-transport-security te traceparent tracestate trailer transfer-encoding upgrade upgrade-insecure-requests user-agent vary via " +
-  "www-authenticate x-api-key x-content-type-options x-forwarded-for x-forwarded-host x-forwarded-port x-forwarded-proto x-frame-options " +
+  "www-authenticate x-api-key x-budget-limit x-budget-name x-budget-remaining x-budget-reset x-budget-unit x-content-type-options " +
+  "x-forwarded-for x-forwarded-host x-forwarded-port x-forwarded-proto x-frame-options " +
   "x-gateway-error x-powered-by x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset x-real-ip x-request-id x-requested-with";
 
 /** Maps common names in lowercase and in the spelling of `Content-Type` to lowercase. */

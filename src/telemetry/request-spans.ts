@@ -82,10 +82,23 @@ export function requestSpanList(
   }
   const { callId, callStartMs } = noted;
   const hasCall = call !== undefined && callId !== undefined && callStartMs !== undefined;
-  if (hasCall)
+  if (hasCall) {
+    const { name, attributes, error } = call;
+    const { spanId: parentId } = noted;
+    // A spread of `call` takes several microseconds here.
     spans.push(
-      finish({ ...call, kind: SPAN_KIND.client, spanId: callId, parentId: noted.spanId, startMs: callStartMs, endMs }),
+      finish({
+        name,
+        kind: SPAN_KIND.client,
+        spanId: callId,
+        parentId,
+        startMs: callStartMs,
+        endMs,
+        attributes,
+        error,
+      }),
     );
+  }
   noted.attempts.forEach((attempt, i) => {
     spans.push(finish(attemptPart(exchange, attempt, i, hasCall ? callId : noted.spanId, endMs)));
   });

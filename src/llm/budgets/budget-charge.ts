@@ -263,5 +263,5 @@ function writeBudgetHeaders({ response, limits: { budgetReadings: known } }: Exc
     return;
   }
   const smallest = known.reduce((least, one) => (one.share < least.share ? one : least));
-  for (const [name, value] of Object.entries(smallest.headers)) headers.set(name, value);
+  for (const name of NAMES) headers.set(name, smallest.headers[name] as string);
 }
