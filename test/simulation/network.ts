@@ -50,6 +50,9 @@ export interface SideEvents {
 const RETRANSMISSION_LIMIT_MS = 15 * 60_000;
 /** The capacity of a pipe of Linux. */
 const PIPE_BYTES = 65_536;
+const LARGEST_WINDOW_BYTES = 262_144;
+/** After this many pieces, a side sends larger ones. */
+const MOST_SMALL_PIECES = 50;
 /** Faults of a connection happen within this time after it was opened, and half of them in the first second. */
 const FAULT_WINDOW_MS = 60_000;
 
@@ -100,6 +103,7 @@ export class Side {
   readonly #writes: PendingWrite[] = [];
   #endWanted = false;
   #inFlightBytes = 0;
+  #pieces = 0;
   #lastArrivalMs = 0;
   #isRetransmitting = false;
 
@@ -208,9 +212,13 @@ export class Side {
     for (;;) {
       const [write] = this.#writes;
       if (write === undefined) break;
-      const roomBytes = windowBytes - this.#inFlightBytes - peer.#receivedBytes;
+      // Windows grow, and long bodies have only some small pieces: they would take most of the time of a run.
+      const isLong = this.#pieces > MOST_SMALL_PIECES;
+      const roomBytes = (isLong ? LARGEST_WINDOW_BYTES : windowBytes) - this.#inFlightBytes - peer.#receivedBytes;
       if (roomBytes <= 0) return;
-      const pieceBytes = Math.min(roomBytes, write.bytes.length, isSplit ? this.#random.size(1, 4096) : 65_536);
+      const isSmall = isSplit && (!isLong || this.#random.chance(0.2));
+      const pieceBytes = Math.min(roomBytes, write.bytes.length, isSmall ? this.#random.size(1, 4096) : 65_536);
+      this.#pieces += 1;
       const piece = write.bytes.subarray(0, pieceBytes);
       write.bytes = write.bytes.subarray(pieceBytes);
       if (piece.length > 0) this.#sendPiece(piece);
@@ -419,7 +427,7 @@ export class Network {
       baseMs: isSlow ? random.between(0, faults.slowMs) : random.between(0.05, 2),
       jitterMs: isSlow ? random.between(0, faults.slowMs) : random.between(0, 1),
       isSplit: random.chance(faults.split),
-      windowBytes: random.chance(faults.smallWindow) ? random.size(16, 4096) : random.size(4096, 262_144),
+      windowBytes: random.chance(faults.smallWindow) ? random.size(16, 4096) : random.size(4096, LARGEST_WINDOW_BYTES),
       isBlackhole: false,
     };
     const label = `${from}>${address}:${port}#${connection}`;
