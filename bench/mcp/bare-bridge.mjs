@@ -1,6 +1,6 @@
 /**
  * The baseline for MCP: a minimal bridge from streamable HTTP to stdio, with one child process per session and
- * without checks or limits.
+ * without checks or limits. It removes some tools from lists, as rules about tools do.
  */
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
@@ -8,6 +8,7 @@ import { createServer } from "node:http";
 
 const [port, command, ...args] = process.argv.slice(2);
 const sessions = new Map();
+const IS_SHOWN = /^(echo|tool1)/;
 
 createServer((req, res) => {
   const chunks = [];
@@ -35,10 +36,13 @@ function open() {
     rest = lines.pop();
     for (const line of lines) {
       const message = JSON.parse(line);
+      const { tools } = message.result ?? {};
+      if (tools !== undefined) message.result.tools = tools.filter(({ name }) => IS_SHOWN.test(name));
+      const text = tools === undefined ? line : JSON.stringify(message);
       const waiting = session.waiting.get(message.id);
       session.waiting.delete(message.id);
       waiting?.res.writeHead(200, { "content-type": "text/event-stream", "mcp-session-id": waiting.id });
-      waiting?.res.end(`event: message\ndata: ${line}\n\n`);
+      waiting?.res.end(`event: message\ndata: ${text}\n\n`);
     }
   });
   return session;

@@ -4,13 +4,16 @@
  * requests as plain HTTP. Each program has one worker thread. The limits on open connections allow 10,000 streams.
  */
 import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { nodeVersion } from "../support/node-version.mjs";
 import { ECHO, gatewayConfig } from "../support/workloads.mjs";
 
 const PLAIN = ["http", "llm"];
-const GATEWAY = join(dirname(fileURLToPath(import.meta.url)), "../../dist/gateway.js");
+const here = dirname(fileURLToPath(import.meta.url));
+const GATEWAY = join(here, "../../dist/gateway.js");
+const RELAY = join(here, "../http/bare-relay.mjs");
 
 /** `configure` returns the configuration's text, `args` the command line for its file. */
 export const PROGRAMS = [
@@ -97,20 +100,44 @@ export function present() {
  * BENCH_NODES="node --max-semi-space-size=64".
  */
 export function gateways() {
-  const nodes = [process.execPath, ...(process.env.BENCH_NODES ?? "").split(":").filter((path) => path !== "")];
-  return nodes.map((node) => {
+  return nodes().map(({ command, flags, version }) => ({
+    name: ["gateway, Node", version.split(".")[0], ...flags].join(" "),
+    kind: "gateway",
+    command,
+    release: ["this build, Node", version, ...flags].join(" "),
+    serves: ["http", "llm", "mcp"],
+    configure: ({ of, port, backendPort }) => gatewayConfig(of, port, backendPort),
+    args: (file) => [...flags, GATEWAY, "-f", file],
+  }));
+}
+
+function nodes() {
+  const listed = (process.env.BENCH_NODES ?? "").split(":").filter((path) => path !== "");
+  return [process.execPath, ...listed].map((node) => {
     const [command, ...flags] = node.split(" ");
-    const version = nodeVersion(command);
-    return {
-      name: ["gateway, Node", version.split(".")[0], ...flags].join(" "),
-      kind: "gateway",
-      command,
-      release: ["this build, Node", version, ...flags].join(" "),
-      serves: ["http", "llm", "mcp"],
-      configure: ({ of, port, backendPort }) => gatewayConfig(of, port, backendPort),
-      args: (file) => [...flags, GATEWAY, "-f", file],
-    };
+    return { command, flags, version: nodeVersion(command) };
   });
+}
+
+/**
+ * Minimal programs that show the least that Node.js can do, on the same versions as the gateway: a relay of bytes, or
+ * the program that a row of `work` names.
+ */
+export function bareNodes() {
+  return nodes().map(({ command, flags, version }) => ({
+    name: ["bare Node", version.split(".")[0], ...flags].join(" "),
+    kind: "bare",
+    command,
+    release: ["minimal program of each row, Node", version, ...flags].join(" "),
+    serves: PLAIN,
+    configure: ({ port, backendPort }) => bareProgram(RELAY, port, backendPort),
+    args: (file) => [...flags, ...JSON.parse(readFileSync(file, "utf8"))],
+  }));
+}
+
+/** The configuration of a minimal program is its command line. */
+export function bareProgram(script, ...args) {
+  return JSON.stringify([script, ...args.map(String)]);
 }
 
 /**

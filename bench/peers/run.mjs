@@ -7,12 +7,15 @@ import { openSession } from "../mcp/calls.mjs";
 import { compare, rowOf } from "../support/compare.mjs";
 import { withContestants } from "../support/contestants.mjs";
 import { GROUPS, startBackend, workloadsOf } from "../support/workloads.mjs";
-import { gateways, other, present } from "./programs.mjs";
+import { bareNodes, gateways, other, present } from "./programs.mjs";
 
 /** A report of 20 minutes has about 20 such rows. */
 const MAX_ROW_MS = 35_000;
 
-export async function benchPeers({ quick = false, programs = [...present(), ...other(), ...gateways()] } = {}) {
+export async function benchPeers({
+  quick = false,
+  programs = [...present(), ...other(), ...bareNodes(), ...gateways()],
+} = {}) {
   const rows = [];
   for (const group of GROUPS) {
     const workloads = workloadsOf(group);

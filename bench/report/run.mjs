@@ -7,7 +7,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { gateways, PROGRAMS, present } from "../peers/programs.mjs";
+import { bareNodes, gateways, PROGRAMS, present } from "../peers/programs.mjs";
 import { benchPeers } from "../peers/run.mjs";
 import { benchStreams } from "../streams/run.mjs";
 import { benchTail } from "../tail/run.mjs";
@@ -26,7 +26,7 @@ const SECTIONS = [
     title: "CPU time per operation",
     unit: "µs",
     decimals: 0,
-    text: "CPU time of the proxy process per operation, the median of interleaved rounds. nginx, haproxy, and Envoy forward chat requests as plain HTTP; agentgateway and the gateway parse them and count tokens.",
+    text: "CPU time of the proxy process per operation, the median of interleaved rounds. nginx, haproxy, and Envoy forward chat requests as plain HTTP; agentgateway and the gateway parse them and count tokens. Bare Node copies bytes between sockets.",
     measure: benchPeers,
   },
   {
@@ -34,7 +34,7 @@ const SECTIONS = [
     title: "CPU time with several features",
     unit: "µs",
     decimals: 0,
-    text: "CPU time of the proxy process per operation, as above. agentgateway has no history and no budgets, so its chat row has a token limit instead.",
+    text: "CPU time of the proxy process per operation, as above. agentgateway has no history and no budgets, so its chat row has a token limit instead. Bare Node is a minimal program for the row, without authentication, rules, or limits.",
     measure: benchWork,
   },
   {
@@ -76,7 +76,7 @@ function save(folder, data) {
 /** Saves the data after each section, so that an interrupted run leaves a report of what it has measured. */
 async function measure(quick, folder) {
   const startedMs = performance.now();
-  const programs = [...present(), ...gateways()];
+  const programs = [...present(), ...bareNodes(), ...gateways()];
   const names = programs.map(({ name }) => name);
   const data = {
     date: new Date().toISOString().slice(0, 10),

@@ -4,10 +4,13 @@
 import { generateKeyPairSync, sign } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { makeCalls, openSession } from "../mcp/calls.mjs";
+import { bareProgram } from "../peers/programs.mjs";
 import { ECHO } from "../support/workloads.mjs";
 import { agentgatewayRoute, gatewayRoute } from "./config.mjs";
 
+const BRIDGE = fileURLToPath(new URL("../mcp/bare-bridge.mjs", import.meta.url));
 const TOOLS = 200;
 const ISSUER = "https://id.example";
 const AUDIENCE = "bench";
@@ -48,6 +51,7 @@ const shared = {
   configure: {
     gateway: (place) => gatewayRoute(routeOf(place)),
     agentgateway: (place) => agentgatewayRoute(routeOf(place)),
+    bare: ({ port }) => bareProgram(BRIDGE, port, ...ECHO, TOOLS),
   },
   async prepare(contestant) {
     contestant.sessions = [await openSession(contestant.port, headers)];

@@ -2,7 +2,7 @@
  * Compares programs on rows with several features at once: CPU microseconds per operation. Programs without a feature
  * have no value in its row.
  */
-import { gateways, present } from "../peers/programs.mjs";
+import { bareNodes, gateways, present } from "../peers/programs.mjs";
 import { compare, rowOf } from "../support/compare.mjs";
 import { withContestants } from "../support/contestants.mjs";
 import { freePort, start } from "../support/process.mjs";
@@ -14,7 +14,7 @@ import { TRANSPORTS } from "./transports.mjs";
 /** A report of 20 minutes has about 20 such rows. */
 const MAX_ROW_MS = 35_000;
 
-export async function benchWork({ quick = false, programs = [...present(), ...gateways()] } = {}) {
+export async function benchWork({ quick = false, programs = [...present(), ...bareNodes(), ...gateways()] } = {}) {
   const rows = [];
   for (const scenario of [...MCP_ACCESS, ...CHATS, ...TRANSPORTS].filter(({ title }) => isWanted(title))) {
     try {

@@ -7,10 +7,13 @@ import { connect as connectHttp2 } from "node:http2";
 import { join } from "node:path";
 import { connect as connectTls } from "node:tls";
 import { fileURLToPath } from "node:url";
+import { bareProgram } from "../peers/programs.mjs";
 import { httpRequest } from "../support/load.mjs";
 import { agentgatewayRoute, gatewayRoute } from "./config.mjs";
 
 const BACKEND = fileURLToPath(new URL("../http/backend.mjs", import.meta.url));
+const BARE_HTTP2 = fileURLToPath(new URL("../bare/http2.mjs", import.meta.url));
+const BARE_TLS = fileURLToPath(new URL("../bare/tls.mjs", import.meta.url));
 const HTTP2_CONNECTIONS = 4;
 const HTTP2_STREAMS = 8;
 const TLS_CONNECTIONS = 8;
@@ -22,6 +25,7 @@ const HTTP2 = {
   backends: { backendPort: [BACKEND] },
   configure: {
     gateway: (place) => gatewayRoute({ port: place.port, backend: hostOf(place) }),
+    bare: ({ port, backendPort }) => bareProgram(BARE_HTTP2, port, backendPort),
     // By default, it sends requests to the backend with the client's HTTP version.
     agentgateway: (place) =>
       agentgatewayRoute({
@@ -98,6 +102,10 @@ const TLS = {
         backend: hostOf(place),
         listener: { protocol: "HTTPS", tls: { cert, key } },
       });
+    },
+    bare: (place) => {
+      const { cert, key } = tlsOf(place);
+      return bareProgram(BARE_TLS, place.port, place.backendPort, cert, key);
     },
     agentgateway: (place) => {
       const { cert, key } = tlsOf(place);
