@@ -30,6 +30,13 @@ const clause = fc.oneof(
     .tuple(text, fc.constantFrom("startsWith", "endsWith", "contains"), text)
     .map(([a, name, b]) => `${a}.${name}(${b})`),
   fc.tuple(text, group).map(([a, b]) => `${a} in ${b}`),
+  fc
+    .tuple(
+      text,
+      fc.constantFrom("<", "<=", ">", ">="),
+      fc.constantFrom("0", "1", "-2", "9007199254740993", "1.5", '"a"'),
+    )
+    .map(([a, op, b]) => `${a} ${op} ${b}`),
   fc.constantFrom("has(jwt.sub)", "true", "jwt.sub.size() > 1", "1 == 1"),
 );
 const rule = fc.letrec<{ any: string }>((tie) => ({
@@ -43,7 +50,22 @@ const rule = fc.letrec<{ any: string }>((tie) => ({
 
 const value = fc.oneof(
   { weight: 5, arbitrary: fc.constantFrom("", "a", "ab", "/v1/x", "admin", "é") },
-  fc.constantFrom<unknown>(null, 1, 2.5, true, ["a", "admin"], ["a", 1], [], { a: "b" }, new Date(0), "x".repeat(5000)),
+  fc.constantFrom<unknown>(
+    null,
+    1,
+    0,
+    -0,
+    -2,
+    2 ** 60,
+    2.5,
+    true,
+    ["a", "admin"],
+    ["a", 1],
+    [],
+    { a: "b" },
+    new Date(0),
+    "x".repeat(5000),
+  ),
   fc.constant(Array.from({ length: 200 }, () => "a")),
 );
 const claims = fc.record({ sub: value, roles: value, a: fc.record({ b: value }), extra: value }, { requiredKeys: [] });
@@ -111,14 +133,28 @@ const usual: [source: string, answer: boolean][] = [
   ['"sub" in jwt', true],
   ['jwt["sub"].startsWith("al") && !jwt.sub.endsWith("x")', true],
   ['jwt.sub == "bob" || jwt.sub.contains("lic")', true],
+  ["jwt.level > 3", false],
+  ["jwt.level >= 3 && jwt.level <= 3", true],
 ];
 for (const [source, answer] of usual) {
   test(`answered without the library: ${source}`, () => {
-    assert.equal(answerOf(source, { jwt: { sub: "alice", realm_access: { roles: ["user", "admin"] } } }), answer);
+    assert.equal(
+      answerOf(source, { jwt: { sub: "alice", level: 3, realm_access: { roles: ["user", "admin"] } } }),
+      answer,
+    );
   });
 }
 
-const left = ['jwt.none == "a"', "jwt.sub == 1", 'jwt.sub.matches("a")', "has(jwt.sub)", "1 in [1]", "jwt.sub"];
+const left = [
+  "jwt.sub > 1",
+  "1 < jwt.sub",
+  'jwt.none == "a"',
+  "jwt.sub == 1",
+  'jwt.sub.matches("a")',
+  "has(jwt.sub)",
+  "1 in [1]",
+  "jwt.sub",
+];
 for (const source of left) {
   test(`left to the library: ${source}`, () => {
     assert.equal(answerOf(source, { jwt: { sub: "alice" } }), undefined);

@@ -1,9 +1,9 @@
 /**
  * Provides a fast path for common rules: comparisons of string attributes with constants or with each other (`==`,
- * `!=`, `in`, `startsWith`, `endsWith`, `contains`), combined with `&&`, `||`, and `!`. If a field is missing, has
- * another type, or is too long, the rule returns undefined.
+ * `!=`, `in`, `startsWith`, `endsWith`, `contains`) and of attributes with int constants (`<`, `<=`, `>`, `>=`),
+ * combined with `&&`, `||`, and `!`. If a field is missing, has another type, or is too long, the rule returns undefined.
  */
-import { type CelList, type CelMap, isCelList, isCelMap } from "@bufbuild/cel";
+import { type CelList, type CelMap, isCelError, isCelList, isCelMap } from "@bufbuild/cel";
 import { AND, INDEX, type Node, OR, stringConstant } from "./syntax/syntax-tree.ts";
 import type { AttributeSource } from "./values/attribute-source.ts";
 import { toCel } from "./values/values.ts";
@@ -13,6 +13,7 @@ export type QuickRule = (source: AttributeSource) => boolean | undefined;
 
 type Reader = (source: AttributeSource) => unknown;
 type TextTest = (text: string, other: string) => boolean;
+type OrderTest = (number: number, constant: number) => boolean;
 
 const TEXT_CHARS = 4096;
 const LIST_ITEMS = 100;
@@ -21,6 +22,13 @@ const METHODS: ReadonlyMap<string, TextTest> = new Map<string, TextTest>([
   ["startsWith", (text, other) => text.startsWith(other)],
   ["endsWith", (text, other) => text.endsWith(other)],
   ["contains", (text, other) => text.includes(other)],
+]);
+
+const ORDERS: ReadonlyMap<string, OrderTest> = new Map<string, OrderTest>([
+  ["_<_", (number, constant) => number < constant],
+  ["_<=_", (number, constant) => number <= constant],
+  ["_>_", (number, constant) => number > constant],
+  ["_>=_", (number, constant) => number >= constant],
 ]);
 
 export function quickRule(node: Node): QuickRule | undefined {
@@ -42,7 +50,7 @@ export function quickRule(node: Node): QuickRule | undefined {
     case "@in":
       return memberRule(first, second);
     default:
-      return undefined;
+      return orderRule(first, second, ORDERS.get(name));
   }
 }
 
@@ -76,6 +84,24 @@ function textRule(a: Node, b: Node, test: TextTest | undefined): QuickRule | und
   };
 }
 
+/** Compares an attribute with an int constant. */
+function orderRule(a: Node, b: Node, test: OrderTest | undefined): QuickRule | undefined {
+  const number = readerOf(a);
+  const constant = intConstant(b);
+  if (number === undefined || constant === undefined || test === undefined) return undefined;
+  return (source) => {
+    const value = number(source);
+    return Number.isSafeInteger(value) ? test(value as number, constant) : undefined;
+  };
+}
+
+/** Returns undefined for an int that is not a safe number. */
+function intConstant({ exprKind }: Node): number | undefined {
+  const constant = exprKind.case === "constExpr" ? exprKind.value.constantKind : undefined;
+  const number = constant?.case === "int64Value" ? Number(constant.value) : undefined;
+  return Number.isSafeInteger(number) ? number : undefined;
+}
+
 function memberRule(item: Node, group: Node): QuickRule | undefined {
   const text = readerOf(item);
   const constants = constantsOf(group);
@@ -89,17 +115,21 @@ function memberRule(item: Node, group: Node): QuickRule | undefined {
 }
 
 function isMember(text: string, group: unknown): boolean | undefined {
-  if (isList(group)) {
-    if (group.size > LIST_ITEMS) return undefined;
-    for (let i = 0; i < group.size; i++) {
-      const item = group.get(i);
-      if (!isText(item)) return undefined;
-      if (item === text) return true;
-    }
-    return false;
-  }
-  const found = isMap(group) ? group.has(text) : undefined;
+  if (Array.isArray(group)) return isAmong(text, group.length, (i) => group[i]);
+  const value = read(group);
+  if (isList(value)) return isAmong(text, value.size, (i) => value.get(i));
+  const found = isMap(value) ? value.has(text) : undefined;
   return typeof found === "boolean" ? found : undefined;
+}
+
+function isAmong(text: string, size: number, itemAt: (index: number) => unknown): boolean | undefined {
+  if (size > LIST_ITEMS) return undefined;
+  for (let i = 0; i < size; i++) {
+    const item = itemAt(i);
+    if (!isText(item)) return undefined;
+    if (item === text) return true;
+  }
+  return false;
 }
 
 function constantsOf(node: Node): ReadonlySet<string> | undefined {
@@ -114,7 +144,7 @@ function readerOf(node: Node): Reader | undefined {
   const kind = node.exprKind;
   if (kind.case === "identExpr") {
     const { name } = kind.value;
-    return (source) => read((source as unknown as Record<string, unknown>)[name]);
+    return (source) => (source as unknown as Record<string, unknown>)[name];
   }
   if (kind.case === "selectExpr") {
     const { operand, field, testOnly } = kind.value;
@@ -129,10 +159,17 @@ function readerOf(node: Node): Reader | undefined {
 function fieldOf(operand: Node, field: string): Reader | undefined {
   const owner = stringConstant(operand) === undefined ? readerOf(operand) : undefined;
   if (owner === undefined) return undefined;
-  return (source) => {
-    const value = owner(source);
-    return isMap(value) ? value.get(field) : undefined;
-  };
+  return (source) => memberOf(owner(source), field);
+}
+
+/** Reads plain objects directly, because a map around each of them would cost more than the comparison. */
+function memberOf(owner: unknown, field: string): unknown {
+  if (typeof owner !== "object" || owner === null) return undefined;
+  if (Object.getPrototypeOf(owner) === Object.prototype)
+    return Object.hasOwn(owner, field) ? (owner as Record<string, unknown>)[field] : undefined;
+  const map = read(owner);
+  const value = isMap(map) ? map.get(field) : undefined;
+  return isCelError(value) ? undefined : value;
 }
 
 function read(value: unknown): unknown {
