@@ -155,7 +155,7 @@ const MAX_QUEUE_BYTES = 32 * 1024 * 1024;
 const LIMITS: ExportQueueLimits = {
   items: 4_096,
   bytes: MAX_QUEUE_BYTES,
-  batch: 256,
+  batch: 512,
   batchBytes: MAX_BATCH_BYTES,
   delayMs: 1_000,
 };
