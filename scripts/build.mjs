@@ -7,6 +7,7 @@ import { resolve } from "node:path";
 import { build } from "esbuild";
 import { inputsHash, stampBuild } from "./build-stamp.mjs";
 import { bundleOptions } from "./bundle.mjs";
+import { leanHttp } from "./lean-http.mjs";
 import { inlineOnDemand, onDemandEntryPoints, splitOnDemand } from "./on-demand.mjs";
 import { packDocs } from "./pack-docs.mjs";
 import { sbom } from "./sbom.mjs";
@@ -21,7 +22,10 @@ const builtFrom = inputsHash();
 rmSync(resolve(root, out), { recursive: true, force: true });
 const { metafile } = await build({
   ...bundleOptions,
-  plugins: bundleOptions.plugins.map((plugin) => (plugin === inlineOnDemand ? splitOnDemand : plugin)),
+  plugins: [
+    leanHttp,
+    ...bundleOptions.plugins.map((plugin) => (plugin === inlineOnDemand ? splitOnDemand : plugin)),
+  ],
   entryPoints: {
     gateway: "src/bin/gateway.ts",
     gwctl: "src/bin/gwctl.ts",

@@ -26,6 +26,11 @@ test("a start loads only code that every configuration needs", () => {
   assert.ok(code.length < MAX_CODE, `${code.length} characters of code are loaded at the start`);
 });
 
+test("a start does not import node:http", () => {
+  // On Node 22 and later, the import would load the WebSocket and `fetch` client (scripts/lean-http.mjs).
+  assert.doesNotMatch(loadedAtStart(), /^import [^"']*from "(?:node:)?http";$/m);
+});
+
 test("code on demand shares no file with an import() that can run at the same time", () => {
   // `require` fails for a file that an `import()` has not loaded completely. These end before a configuration is loaded again.
   const atStart = /^(?:cluster|telemetry)-/;
