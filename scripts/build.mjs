@@ -11,6 +11,7 @@ import { leanHttp } from "./lean-http.mjs";
 import { inlineOnDemand, onDemandEntryPoints, splitOnDemand } from "./on-demand.mjs";
 import { packDocs } from "./pack-docs.mjs";
 import { sbom } from "./sbom.mjs";
+import { fewStartFiles } from "./start-file.mjs";
 import { root } from "./steps.mjs";
 import { bundledPackages, thirdPartyText } from "./third-party.mjs";
 
@@ -24,6 +25,7 @@ const { metafile } = await build({
   ...bundleOptions,
   plugins: [
     leanHttp,
+    fewStartFiles,
     ...bundleOptions.plugins.map((plugin) => (plugin === inlineOnDemand ? splitOnDemand : plugin)),
   ],
   entryPoints: {

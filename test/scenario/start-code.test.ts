@@ -7,6 +7,8 @@ import { fileURLToPath } from "node:url";
 const dist = fileURLToPath(new URL("../../../dist/", import.meta.url));
 /** In characters. The limit exists to notice a static import of code that few configurations need. */
 const MAX_CODE = 2_600_000;
+/** Node takes about a millisecond per file. `scripts/start-file.mjs` lists modules that must not split the code of a start. */
+const MAX_FILES = 45;
 
 test("a start loads only code that every configuration needs", () => {
   const code = loadedAtStart();
@@ -24,6 +26,15 @@ test("a start loads only code that every configuration needs", () => {
   ])
     assert.equal(code.includes(`\n// ${place}`), false, `${place} is loaded at the start`);
   assert.ok(code.length < MAX_CODE, `${code.length} characters of code are loaded at the start`);
+});
+
+test("a start loads few files", () => {
+  const { size } = filesOf(runFile());
+  assert.ok(size <= MAX_FILES, `${size} files are loaded at the start`);
+});
+
+test("gwctl does not load the gateway", () => {
+  assert.doesNotMatch([...filesOf("gwctl.js").values()].join("\n"), /^\/\/ src\/app\/app\.ts$/m);
 });
 
 test("a start does not import node:http", () => {
