@@ -4,7 +4,7 @@
  */
 import type { X509Certificate } from "node:crypto";
 import type { Socket } from "node:net";
-import { createSecureContext, createServer, type SecureContext, type TLSSocket } from "node:tls";
+import { createSecureContext, createServer, type SecureContext, type TLSSocket, type TlsOptions } from "node:tls";
 import { createServerNames, type ListenerCertificate, type ListenerTls } from "../../http/tls-listener.ts";
 
 export interface TlsAcceptor {
@@ -35,6 +35,7 @@ export function createTlsAcceptor(
       return one.hosts.map((host) => [host, context] as const);
     }),
   );
+  const selectContext: TlsOptions["SNICallback"] = (servername, done) => done(null, names.find(servername) ?? standard);
   const server = createServer({
     cert: first.cert,
     key: first.key,
@@ -44,7 +45,8 @@ export function createTlsAcceptor(
     handshakeTimeout: handshakeTimeoutMs,
     // An empty list would reject clients that offer protocols.
     ...(protocols.length === 0 ? {} : { ALPNProtocols: [...protocols] }),
-    SNICallback: (servername, done) => done(null, names.find(servername) ?? standard),
+    // With the callback, each handshake is interrupted to run JavaScript.
+    ...(others.length === 0 ? {} : { SNICallback: selectContext }),
     ...(clientAuth === undefined ? {} : { requestCert: true, rejectUnauthorized: clientAuth.mode === "require" }),
   });
   server.on("secureConnection", (socket) => {
