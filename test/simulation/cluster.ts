@@ -1,30 +1,45 @@
 /**
- * A Kubernetes cluster: an API server, two replicas of the controller, and data planes that follow them. An operator
- * changes a route, and replicas lose the API server, are killed, and are restarted. Checks that only the leader writes,
- * and that data planes get every change.
+ * A Kubernetes cluster: an API server, two replicas of the controller, data planes that follow them, and a Service with
+ * clients. An operator changes a route and the endpoints of the Service. Replicas lose the API server, are killed, and
+ * are restarted, and so are data planes. Checks that only the leader writes, that data planes get every change, and that
+ * they serve the last configuration that they got.
  */
 import type { ApiClient, ApiRequest } from "../../src/kubernetes/api-client.ts";
 import type { Controller } from "../../src/kubernetes/controller.ts";
-import type { Following } from "../../src/kubernetes/follow-controller.ts";
-import { addressOf, CERTIFICATE, CONTROLLER_NAME, TOKEN_FILE } from "./config.ts";
+import { addressOf, CERTIFICATE, CONTROLLER_NAME, CONTROLLER_PORT } from "./config.ts";
 import type { ControllerCode } from "./controller.ts";
-import type { Network } from "./network.ts";
+import { DataPlane, type DataPlaneReport } from "./data-plane.ts";
+import type { GatewayCode } from "./gateway.ts";
 import { sleep } from "./peer.ts";
-import { OUTSIDE, type Scheduler } from "./scheduler.ts";
+import { OUTSIDE, runIn } from "./scheduler.ts";
 import type { Seeded } from "./seeded.ts";
+import {
+  POD_PORT,
+  PODS,
+  podAddress,
+  SERVICE_HOST,
+  ServiceClient,
+  type ServiceReport,
+  startPod,
+  VERSION_HEADER,
+} from "./service.ts";
 
-const PORT = 9443;
 /** The replicas of the controller. */
 export const CONTROLLERS = 2;
-const DATA_PLANES = 3;
+export const DATA_PLANES = 2;
+const CLIENTS = 2;
 /** Average times between two changes of the route, and between two failures. */
 const CHANGE_MS = 10 * 60_000;
 const FAILURE_MS = 20 * 60_000;
+/** Average time between two restarts of a data plane. */
+const RESTART_MS = 60 * 60_000;
 /** The average time of a request to the API server, and of a watch event. */
 const API_MS = 5;
 const TIMEOUT_MS = 30_000;
 /** A change arrives within this time, if a replica works. */
 const LATE_MS = 120_000;
+/** If all replicas work and the network does not fail, a change arrives within this time. */
+const SOON_MS = 2_000;
 /** A replica that starts or gets its network back works after this time. */
 const RECOVERY_MS = 60_000;
 const ENDED_MS = 60_000;
@@ -32,11 +47,12 @@ const GATEWAY_API = "/apis/gateway.networking.k8s.io/v1";
 const LEASES = "/apis/coordination.k8s.io/v1/leases";
 const NAMESPACE = "system";
 
-export interface ClusterReport {
-  readonly scheduler: Scheduler;
-  readonly network: Network;
-  note(line: string): void;
-  broken(invariant: string, detail: string): void;
+export type ClusterReport = DataPlaneReport & ServiceReport;
+
+/** What the API server has: the version of the route, and the pods of the Service. */
+interface State {
+  readonly version: number;
+  readonly pods: readonly number[];
 }
 
 interface Replica {
@@ -62,11 +78,16 @@ export class Cluster {
   readonly #code: ControllerCode;
   readonly #api: ReturnType<ControllerCode["fakeApi"]>;
   readonly #replicas: (Replica | undefined)[] = [];
-  readonly #planes: { readonly name: string; following: Following | undefined }[] = [];
+  readonly #planes: readonly DataPlane[];
+  readonly #states: State[] = [];
+  /** The first of the states that data planes may serve. */
+  #due = 0;
+  /** Until this time, a replica may send an older state to a data plane that connects to it. */
+  #lagsUntilMs = 0;
   #started = 0;
-  #version = 0;
 
-  constructor(random: Seeded, code: ControllerCode, report: ClusterReport) {
+  /** `planeCode` are copies of the gateway's code for the data planes. A killed process needs another copy. */
+  constructor(random: Seeded, code: ControllerCode, planeCode: GatewayCode[], report: ClusterReport) {
     this.#random = random;
     this.#code = code;
     this.#report = report;
@@ -86,23 +107,38 @@ export class Cluster {
       metadata: { name: "edge", namespace: "infra", generation: 1 },
       spec: { gatewayClassName: "gateway", listeners: [{ name: "http", port: 80, protocol: "HTTP" }] },
     });
+    this.#api.put("/api/v1/services", {
+      metadata: { name: "app", namespace: "infra" },
+      spec: { ports: [{ port: 80, targetPort: POD_PORT }] },
+    });
+    this.#planes = Array.from(
+      { length: DATA_PLANES },
+      (_, i) => new DataPlane(i, random.part(`plane ${i}`), planeCode, report),
+    );
   }
 
   async run(untilMs: number): Promise<void> {
+    const random = this.#random;
+    for (let i = 0; i < PODS; i++) startPod(i, random.part(`pod ${i}`), this.#report);
+    this.#change(random.part("first change"));
     for (let i = 0; i < CONTROLLERS; i++) await this.#start(i);
-    for (let i = 0; i < DATA_PLANES; i++) this.#follow(i);
-    this.#change();
+    await Promise.all(this.#planes.map((plane) => plane.start()));
+    const clients = Array.from({ length: CLIENTS }, (_, i) =>
+      new ServiceClient(i, random.part(`client ${i}`), this.#planes, this.#expect, this.#report).run(),
+    );
     await Promise.all([
-      this.#nowAndThen(this.#random.part("changes"), CHANGE_MS, untilMs, async () => this.#change()),
-      this.#nowAndThen(this.#random.part("failures"), FAILURE_MS, untilMs, (own) => this.#fail(own)),
+      this.#nowAndThen(random.part("changes"), CHANGE_MS, untilMs, async (own) => this.#change(own)),
+      this.#nowAndThen(random.part("failures"), FAILURE_MS, untilMs, (own) => this.#fail(own)),
+      this.#nowAndThen(random.part("restarts"), RESTART_MS, untilMs, (own) => own.pick(this.#planes).restart()),
     ]);
     await sleep(this.#report.scheduler, LATE_MS);
+    await Promise.all(clients);
   }
 
   async stop(): Promise<void> {
     const { scheduler, network, broken } = this.#report;
-    const names = [...this.#planes, ...this.#running()].map(({ name }) => name);
-    for (const { name, following } of this.#planes) scheduler.after(0, () => following?.stop(), name);
+    const names = this.#running().map(({ name }) => name);
+    await Promise.all(this.#planes.map((plane) => plane.stop()));
     await Promise.all(this.#running().map((replica) => this.#stop(replica)));
     await sleep(scheduler, ENDED_MS);
     for (const name of names) {
@@ -148,77 +184,98 @@ export class Cluster {
         random: () => own.fraction(),
         namespace: NAMESPACE,
         identity: name.replace(" ", "-"),
-        listen: { host: "", port: PORT },
+        listen: { host: "", port: CONTROLLER_PORT },
         host: addressOf(name),
-        url: `https://${CONTROLLER_NAME}:${PORT}`,
+        url: `https://${CONTROLLER_NAME}:${CONTROLLER_PORT}`,
         deploy: undefined,
       });
-    replica.controller = await this.#in(name, start);
+    replica.controller = await runIn(scheduler, name, start);
   }
 
   async #stop({ name, controller }: Replica): Promise<void> {
-    await this.#in(name, () => controller?.stop() ?? Promise.resolve());
+    await runIn(this.#report.scheduler, name, () => controller?.stop() ?? Promise.resolve());
   }
 
-  #follow(index: number): void {
-    const { followController, clock, logger } = this.#code;
-    const plane: { readonly name: string; following: Following | undefined } = {
-      name: `plane ${index}`,
-      following: undefined,
-    };
-    this.#planes.push(plane);
-    const own = this.#random.part(plane.name);
-    const follow = (): void => {
-      const following = followController({
-        url: `https://${CONTROLLER_NAME}:${PORT}`,
-        certificate: CERTIFICATE,
-        gateway: "infra/edge",
-        instance: `pod-${index}`,
-        tokenFile: TOKEN_FILE,
-        stateFolder: undefined,
-        clock,
-        logger,
-        random: () => own.fraction(),
-      });
-      const { source } = following;
-      plane.following = following;
-      source.onChange(() => {
-        this.#report.note(`${plane.name} has version ${source.current()?.version}`);
-        source.applied(source.current()?.version ?? "", { isServed: true, problems: [], failures: [] });
-      });
-    };
-    this.#report.scheduler.after(0, follow, plane.name);
-  }
-
-  /** Changes a route. */
-  #change(): void {
-    const { scheduler, note } = this.#report;
-    this.#version += 1;
-    const version = this.#version;
-    note(`route version ${version}`);
-    this.#api.put(`${GATEWAY_API}/httproutes`, {
-      metadata: { name: "route", namespace: "infra", generation: version },
-      spec: { parentRefs: [{ name: "edge" }], hostnames: [hostOf(version)], rules: [{}] },
+  /** Changes the endpoints of the Service, and usually also the route. */
+  #change(own: Seeded): void {
+    const { scheduler, note, isCalm } = this.#report;
+    const before = this.#states.at(-1)?.version ?? 0;
+    const version = before === 0 || own.chance(0.7) ? before + 1 : before;
+    const pods = own.pick([[0], [1], [0, 1]]);
+    const state: State = { version, pods };
+    this.#states.push(state);
+    const number = this.#states.length;
+    note(`route version ${version}, pods ${pods.join()}`);
+    this.#api.put("/apis/discovery.k8s.io/v1/endpointslices", {
+      metadata: { name: "app", namespace: "infra", labels: { "kubernetes.io/service-name": "app" } },
+      addressType: "IPv4",
+      ports: [{ port: POD_PORT }],
+      endpoints: pods.map((pod) => ({ addresses: [podAddress(pod)], conditions: { ready: true } })),
     });
-    scheduler.after(LATE_MS, () => this.#check(version), OUTSIDE);
+    const set = [{ name: VERSION_HEADER, value: String(version) }];
+    const filters = [
+      { type: "RequestHeaderModifier", requestHeaderModifier: { set } },
+      { type: "ResponseHeaderModifier", responseHeaderModifier: { set } },
+    ];
+    if (version > before)
+      this.#api.put(`${GATEWAY_API}/httproutes`, {
+        metadata: { name: "route", namespace: "infra", generation: version },
+        spec: {
+          parentRefs: [{ name: "edge" }],
+          hostnames: [SERVICE_HOST, hostOf(version)],
+          rules: [{ filters, backendRefs: [{ name: "app", port: 80 }] }],
+        },
+      });
+    const arrivesSoon = isCalm && this.#good(RECOVERY_MS).length === CONTROLLERS;
+    if (arrivesSoon) scheduler.after(SOON_MS, () => this.#checkSoon(number), OUTSIDE);
+    scheduler.after(LATE_MS, () => this.#check(number), OUTSIDE);
   }
 
-  #check(version: number): void {
+  /** The replicas that have worked for this time. */
+  #good(ms: number): Replica[] {
+    const { nowMs } = this.#report.scheduler;
+    return this.#running().filter(({ reach, goodSinceMs }) => reach === "good" && nowMs - goodSinceMs > ms);
+  }
+
+  #checkSoon(number: number): void {
+    if (number === this.#states.length && this.#good(RECOVERY_MS).length === CONTROLLERS) this.#due = number - 1;
+  }
+
+  #check(number: number): void {
     const { scheduler, broken } = this.#report;
-    const isGood = ({ reach, goodSinceMs }: Replica): boolean =>
-      reach === "good" && scheduler.nowMs - goodSinceMs > LATE_MS + RECOVERY_MS;
-    if (version !== this.#version || !this.#running().some(isGood)) return;
-    for (const { name, following } of this.#planes)
-      if (!JSON.stringify(following?.source.snapshot()?.documents ?? "").includes(hostOf(version)))
-        broken("data planes get every change", `${name} does not have version ${version}`);
-    if (this.#running().filter(isGood).length < CONTROLLERS) return;
+    const version = this.#states.at(-1)?.version ?? 0;
+    const good = this.#good(LATE_MS + RECOVERY_MS);
+    if (number !== this.#states.length || good.length === 0) return;
+    this.#due = number - 1;
+    for (const plane of this.#planes)
+      if (plane.servedSince(scheduler.nowMs - LATE_MS) && !plane.documents().includes(hostOf(version)))
+        broken("data planes get every change", `plane ${plane.index} does not have version ${version}`);
+    if (good.length < CONTROLLERS) return;
     const gateway = this.#api.get(`${GATEWAY_API}/gateways`, "infra", "edge") as GatewayObject | undefined;
     const programmed = gateway?.status?.conditions?.find(({ type }) => type === "Programmed")?.status;
     if (programmed !== "True") broken("the status names what data planes serve", `Programmed is ${programmed}`);
   }
 
+  /** A response has the newest state that must have arrived before its request was sent, or a later one. */
+  readonly #expect = (plane: DataPlane): ((version: number, pod: number) => void) => {
+    const { scheduler, broken, isCalm } = this.#report;
+    const due = this.#due;
+    const sentMs = scheduler.nowMs;
+    return (version, pod) => {
+      const mayLag = this.#lagsUntilMs > sentMs || (!isCalm && !plane.servedSince(sentMs - LATE_MS));
+      const states = this.#states.slice(mayLag ? 0 : due);
+      if (states.some((state) => state.version === version) && states.some(({ pods }) => pods.includes(pod))) return;
+      const served = `version ${version} of pod ${pod}`;
+      broken(
+        "data planes serve the last configuration",
+        `plane ${plane.index} served ${served}, not ${JSON.stringify(states)}`,
+      );
+    };
+  };
+
   async #fail(own: Seeded): Promise<void> {
-    const { scheduler, note, network } = this.#report;
+    const { scheduler, note } = this.#report;
+    if (own.chance(0.3)) return this.#failAll(own);
     const index = own.int(CONTROLLERS);
     const replica = this.#replicas[index];
     if (replica === undefined) return;
@@ -232,22 +289,41 @@ export class Cluster {
     }
     if (how === "lost" || how === "hangs") {
       replica.reach = how;
+      this.#lagsUntilMs = Number.POSITIVE_INFINITY;
       if (how === "lost") for (const watch of [...replica.watches]) watch.end(new Error("connection lost"));
       await sleep(scheduler, own.exponential(30_000));
       replica.reach = "good";
       replica.goodSinceMs = scheduler.nowMs;
+      this.#lagsUntilMs = scheduler.nowMs + LATE_MS;
       for (const watch of replica.watches) watch.flush();
       return;
     }
-    this.#replicas[index] = undefined;
-    if (how === "restarted") await this.#stop(replica);
+    if (how === "killed") this.#kill(index);
     else {
-      scheduler.end(replica.name);
-      network.end(replica.name);
+      this.#replicas[index] = undefined;
+      await this.#stop(replica);
+      for (const { stop } of replica.watches) stop();
     }
-    for (const { stop } of replica.watches) stop();
     await sleep(scheduler, own.exponential(20_000));
     await this.#start(index);
+  }
+
+  /** No controller is available. */
+  async #failAll(own: Seeded): Promise<void> {
+    this.#report.note("all controllers killed");
+    for (let i = 0; i < CONTROLLERS; i++) this.#kill(i);
+    if (own.chance(0.7)) await own.pick(this.#planes).restart();
+    await sleep(this.#report.scheduler, own.exponential(120_000));
+    for (let i = 0; i < CONTROLLERS; i++) await this.#start(i);
+  }
+
+  #kill(index: number): void {
+    const replica = this.#replicas[index];
+    if (replica === undefined) return;
+    this.#replicas[index] = undefined;
+    this.#report.scheduler.end(replica.name);
+    this.#report.network.end(replica.name);
+    for (const { stop } of replica.watches) stop();
   }
 
   /** The API server as a replica reaches it. */
@@ -322,20 +398,6 @@ export class Cluster {
         this.#report.broken("only the leader writes", `${name} writes while ${holder} leads`);
     }
     return this.#api.request(request);
-  }
-
-  /** Runs in a process, and resolves outside of it. */
-  #in<Value>(name: string, run: () => Promise<Value>): Promise<Value> {
-    const { scheduler } = this.#report;
-    return new Promise((resolve, reject) => {
-      const leave = (then: () => void): void => void scheduler.after(0, then, OUTSIDE);
-      const enter = (): void =>
-        void run().then(
-          (value) => leave(() => resolve(value)),
-          (error: unknown) => leave(() => reject(error)),
-        );
-      scheduler.after(0, enter, name);
-    });
   }
 }
 

@@ -33,6 +33,7 @@ export const ADDRESSES = {
 
 /** The name of the Kubernetes controller's Service. */
 export const CONTROLLER_NAME = "controller.test";
+export const CONTROLLER_PORT = 9443;
 export const TOKEN_FILE = "/plane/token";
 /** A certificate of the controller for that name, until 2035. Connections are not encrypted. */
 export const CERTIFICATE = `-----BEGIN CERTIFICATE-----
@@ -48,7 +49,7 @@ qJktAPJFPRW/OQ==
 -----END CERTIFICATE-----
 `;
 
-const NETWORKS: Readonly<Record<string, number>> = { gateway: 0, thread: 0, controller: 5, plane: 6 };
+const NETWORKS: Readonly<Record<string, number>> = { gateway: 0, thread: 0, controller: 5, plane: 6, pod: 7 };
 
 /** The address of a simulated process, for example of `gateway 0.1`. */
 export function addressOf(process: string): string {

@@ -1,17 +1,15 @@
 /**
- * The code of the Kubernetes controller and of the data planes' connection to it, bundled into one file. Its processes
- * share it, because the modules have no variables.
+ * The code of the Kubernetes controller, bundled into one file. Its processes share it, because the modules have no
+ * variables.
  */
 import { systemClock } from "../../src/base/clock.ts";
 import { KINDS, pathOfKind } from "../../src/kubernetes/cluster-cache.ts";
 import { startController } from "../../src/kubernetes/controller.ts";
-import { followController } from "../../src/kubernetes/follow-controller.ts";
 import { silentLogger } from "../../src/observe/log/logger.ts";
 import { fakeApi } from "../support/kubernetes/fake-api.ts";
 
 export const controllerCode = {
   startController,
-  followController,
   fakeApi,
   collections: KINDS.map(pathOfKind),
   clock: systemClock,

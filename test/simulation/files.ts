@@ -9,6 +9,8 @@ import { OUTSIDE } from "./scheduler.ts";
 import type { Seeded } from "./seeded.ts";
 import { systemError } from "./sockets.ts";
 
+/** Data planes have other disks than gateways. */
+const SAFE_FOLDER = "/plane/";
 const LISTENING = "0A";
 /** The average time of an asynchronous operation. */
 const DISK_MS = 2;
@@ -20,6 +22,8 @@ interface File {
   storage?: Buffer;
   flushedBytes: number;
   mtimeMs: number;
+  /** It is on a disk that does not fail. */
+  readonly isSafe: boolean;
 }
 
 export class Files {
@@ -46,7 +50,7 @@ export class Files {
   write(path: string, text: string): void {
     this.#writes += 1;
     const bytes = Buffer.from(text);
-    const file = { bytes, flushedBytes: bytes.length, mtimeMs: this.#writes };
+    const file = { bytes, flushedBytes: bytes.length, mtimeMs: this.#writes, isSafe: path.startsWith(SAFE_FOLDER) };
     this.#files.set(path, file);
     this.#flushedNames.set(path, file);
   }
@@ -54,8 +58,10 @@ export class Files {
   /** Loses some of what was not flushed. */
   failPower(): void {
     this.#powerFailures += 1;
-    if (this.#random.chance(0.5)) this.#files = new Map(this.#flushedNames);
+    const safe = [...this.#files].filter(([, { isSafe }]) => isSafe);
+    if (this.#random.chance(0.5)) this.#files = new Map([...this.#flushedNames, ...safe]);
     for (const file of this.#files.values()) {
+      if (file.isSafe) continue;
       const lostBytes = file.bytes.length - file.flushedBytes;
       file.bytes = file.bytes.subarray(0, file.flushedBytes + this.#random.int(lostBytes + 1));
     }
@@ -71,14 +77,14 @@ export class Files {
     const known = this.#files.get(path);
     if (flags.endsWith("x") && known !== undefined) throw systemError("open", "EEXIST");
     if (flags === "r" || (flags === "a" && known !== undefined)) return this.#find(path, "open");
-    const file: File = { bytes: Buffer.alloc(0), flushedBytes: 0, mtimeMs: Date.now() };
+    const file = { bytes: Buffer.alloc(0), flushedBytes: 0, mtimeMs: Date.now(), isSafe: path.startsWith(SAFE_FOLDER) };
     this.#files.set(path, file);
     return file;
   }
 
   /** A full disk takes some of the bytes first. */
   #append(file: File, bytes: Buffer): number {
-    const taken = this.isFull ? this.#random.int(Math.min(2, bytes.length)) : bytes.length;
+    const taken = this.isFull && !file.isSafe ? this.#random.int(Math.min(2, bytes.length)) : bytes.length;
     if (taken === 0 && bytes.length > 0) throw systemError("write", "ENOSPC");
     const before = file.bytes;
     const size = before.length + taken;
@@ -166,6 +172,15 @@ export class Files {
       },
       writeSync: (fd: number, data: Buffer | string, offset = 0) =>
         this.#append(opened(fd), Buffer.from(data as string).subarray(offset)),
+      writeFileSync: (path: unknown, text: string, { flag }: { flag: string }) =>
+        void this.#append(this.#open(String(path), flag), Buffer.from(text)),
+      realpathSync: (path: unknown) => String(path),
+      fstatSync: () => ({ isFile: () => true }),
+      fchmodSync: () => undefined,
+      fsyncSync: (fd: number) => {
+        const file = opened(fd);
+        file.flushedBytes = file.bytes.length;
+      },
       closeSync: (fd: number) => void this.#opened.delete(fd),
       renameSync: (from: unknown, to: unknown) => this.#rename(String(from), String(to)),
       rmSync: (path: unknown) => this.#remove(String(path)),

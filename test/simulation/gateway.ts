@@ -6,12 +6,16 @@ import { startApp } from "../../src/app/app.ts";
 import { HANDED_SOCKETS } from "../../src/app/upgrade/messages.ts";
 import { openPredecessor } from "../../src/app/upgrade/predecessor.ts";
 import { systemClock } from "../../src/base/clock.ts";
+import { followController } from "../../src/kubernetes/follow-controller.ts";
+import { silentLogger } from "../../src/observe/log/logger.ts";
 import { ADD, REPLACE } from "../../src/store/redis-store.ts";
 import { watchAccounts } from "./accounts.ts";
 
 export const gatewayCode = {
   startApp,
   openPredecessor,
+  followController,
+  silentLogger,
   handedSockets: HANDED_SOCKETS,
   clock: systemClock,
   redisScripts: { add: ADD, replace: REPLACE },

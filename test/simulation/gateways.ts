@@ -14,7 +14,7 @@ import type { ControllerCode } from "./controller.ts";
 import type { GatewayCode } from "./gateway.ts";
 import type { Network } from "./network.ts";
 import { sleep } from "./peer.ts";
-import { OUTSIDE, type Scheduler } from "./scheduler.ts";
+import { runIn, type Scheduler } from "./scheduler.ts";
 import type { Seeded } from "./seeded.ts";
 import { SERVING_THREAD, type Threads } from "./threads.ts";
 
@@ -61,7 +61,7 @@ interface GatewayProcess {
 
 const MIB = 1024 * 1024;
 /** The limits do not depend on the machine. */
-const MEMORY = {
+export const MEMORY = {
   bodyBytes: 64 * MIB,
   sessionBytes: 32 * MIB,
   streamBytes: 32 * MIB,
@@ -296,17 +296,7 @@ export class Gateways {
     this.#unused.push(ended.code);
   }
 
-  /** Runs in a process, and resolves outside of it. */
   #in<Value>({ name }: GatewayProcess, run: () => Promise<Value>): Promise<Value> {
-    const { scheduler } = this.#report;
-    return new Promise((resolve, reject) => {
-      const leave = (then: () => void): void => void scheduler.after(0, then, OUTSIDE);
-      const enter = (): void =>
-        void run().then(
-          (value) => leave(() => resolve(value)),
-          (error: unknown) => leave(() => reject(error)),
-        );
-      scheduler.after(0, enter, name);
-    });
+    return runIn(this.#report.scheduler, name, run);
   }
 }

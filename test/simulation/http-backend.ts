@@ -65,6 +65,8 @@ function orderOf(path: string): Order {
 /** Backends keep an idle connection this long; the gateway may send a request just when it closes. */
 const KEEP_ALIVE_MS = 20_000;
 const PATIENCE_MS = 300_000;
+/** A client that reads slowly may take this long for a part of a response. */
+const SLOW_READER_MS = 1_800_000;
 /** A backend that sent `connection: close` waits this long for the other side to close. */
 const CLOSE_MS = 2_000;
 
@@ -126,6 +128,7 @@ export class HttpBackend {
     if (!order.isEarly && !(await this.#readBody(peer, head, order))) return false;
     await sleep(scheduler, order.delayMs);
     if (order.breaks === "head") return this.#abort(peer);
+    peer.limitMs = SLOW_READER_MS;
     const isKept = await this.#sendResponse(peer, order, method === "HEAD");
     if (order.isEarly && !(await this.#readBody(peer, head, order))) return false;
     if (order.closes) await this.#waitForClose(peer, order);

@@ -66,7 +66,7 @@ function fixMachine(): void {
     getHeapStatistics: () => ({ used_heap_size: 0, heap_size_limit: MEMORY_BYTES }),
     getHeapSpaceStatistics: () => [],
   });
-  Object.assign(os, { totalmem: () => 2 * MEMORY_BYTES });
+  Object.assign(os, { totalmem: () => 2 * MEMORY_BYTES, networkInterfaces: () => ({}) });
   const versions = { ...process.versions, node: "24.0.0" };
   Object.defineProperty(process, "versions", { value: versions, configurable: true });
   // Each thread has a listener for the end of the process.

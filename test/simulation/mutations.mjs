@@ -1,6 +1,7 @@
 /**
  * Faults to put into the gateway, one at a time, to check that the simulation finds them (`npm run simulate -- --mutate`):
- * ten fixes are reverted, ten faults are deliberate, and three are in the code of worker threads. `find` must occur once in the file.
+ * ten fixes are reverted, ten faults are deliberate, three are in the code of worker threads, and two in that
+ * of data planes. `find` must occur once in the file.
  */
 export const MUTATIONS = [
   // Reverted fixes.
@@ -164,5 +165,19 @@ export const MUTATIONS = [
     file: "src/app/threads/forwarding.ts",
     find: '      this.#link.send({ kind: "read", id: this.#id, bytes: this.#read });\n',
     replace: "",
+  },
+  // Data planes of a Kubernetes cluster.
+  {
+    name: "a data plane does not save its configuration",
+    file: "src/kubernetes/follow-controller.ts",
+    find: "    if (outcome.isServed) save(snapshot);\n",
+    replace: "",
+  },
+  {
+    name: "changed endpoints wait for the next change of a route",
+    file: "src/kubernetes/follow-controller.ts",
+    find: "      takeEndpoints(snapshot);\n      const isNew = latest?.version !== snapshot.version;\n      latest = snapshot;\n      if (!isNew) return;\n",
+    replace:
+      "      const isNew = latest?.version !== snapshot.version;\n      latest = snapshot;\n      if (!isNew) return;\n      takeEndpoints(snapshot);\n",
   },
 ];

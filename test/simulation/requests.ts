@@ -48,16 +48,17 @@ export class Requests {
   };
 
   logged(line: string): void {
-    const nonce = /"path":"\/([clt]\d+-\d+)\//.exec(line)?.[1];
+    const nonce = /"path":"\/([cklt]\d+-\d+)\//.exec(line)?.[1];
     const request = nonce === undefined ? undefined : this.#open.get(nonce);
     if (request === undefined) return;
     request.records += 1;
     if (request.records > 1) this.#broken("every request ends exactly once", `${nonce} has ${request.records} records`);
   }
 
-  /** The requests in flight may have no record, because their process was killed. */
-  readonly killed = (): void => {
-    for (const request of this.#open.values()) if (request.records === 0) request.isLost = true;
+  /** The requests in flight may have no record, because their process was killed. `prefix` is that of their clients. */
+  readonly killed = (prefix = ""): void => {
+    for (const [nonce, request] of this.#open)
+      if (request.records === 0 && nonce.startsWith(prefix)) request.isLost = true;
   };
 
   /** The status that the client received. */

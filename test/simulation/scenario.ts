@@ -5,7 +5,7 @@
 import crypto from "node:crypto";
 import { Channels, NOT_SLOW, type SlowMessages } from "./channel.ts";
 import { Children } from "./children.ts";
-import { Cluster, CONTROLLERS } from "./cluster.ts";
+import { Cluster, CONTROLLERS, DATA_PLANES } from "./cluster.ts";
 import {
   ADDRESSES,
   addressOf,
@@ -133,7 +133,8 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     resolve: (name) => ({ delayMs: names.exponential(2), addresses: addressesOf(name) }),
   });
   const kills = store === "memory" ? 0 : Math.min(MOST_KILLS, Math.ceil(hours));
-  const code = await loadCode(replicas + 1 + kills);
+  const gatewayCopies = replicas + 1 + kills;
+  const code = await loadCode(gatewayCopies + (hasCluster ? DATA_PLANES + 1 : 0));
   const controllerCode = await loadController();
   const digest = crypto.createHash("sha256");
   const files = new Files(network, random.part("files"));
@@ -176,21 +177,24 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     ? new Postgres(ADDRESSES["postgres.test"], POSTGRES_PORT, network, random.part("postgres"), breaks)
     : undefined;
   const history = database && new HistoryCheck(database, breaks);
+  const logged = (line: string): void => {
+    if (line.includes('"started"')) return;
+    note(`log ${line.trimEnd()}`);
+    if (line.includes('"unexpected error"')) breaks("no exception is uncaught", line);
+    requests.logged(line);
+  };
   const output = {
     // A thread sends several lines at once.
     write(lines: string) {
       for (const line of lines.trimEnd().split("\n")) {
-        if (line.includes('"started"')) continue;
-        note(`log ${line}`);
-        if (line.includes('"unexpected error"')) breaks("no exception is uncaught", line);
-        requests.logged(line);
+        logged(line);
         history?.logged(line, scheduler.nowMs);
       }
     },
     dropped: () => 0,
     flushSync: () => undefined,
   };
-  const gateways = new Gateways(random.part("gateways"), code, {
+  const gateways = new Gateways(random.part("gateways"), code.slice(0, gatewayCopies), {
     scheduler,
     network,
     children,
@@ -388,7 +392,12 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     const redis = scripts && new Redis(address("redis.test"), REDIS_PORT, network, scripts);
     for (let i = 0; i < replicas; i++) await gateways.start(i);
     const cluster = hasCluster
-      ? new Cluster(random.part("cluster"), controllerCode, { scheduler, network, note, broken: breaks })
+      ? new Cluster(random.part("cluster"), controllerCode, code.slice(gatewayCopies), {
+          ...report,
+          note,
+          planeOutput: { ...output, write: logged },
+          planeKilled: () => requests.killed("k"),
+        })
       : undefined;
     const following = cluster?.run(hours * 3_600_000);
     const running = Array.from({ length: clients - firstClient }, (_, i) =>

@@ -178,3 +178,16 @@ export class Scheduler {
 function isBefore(a: Task, b: Task): boolean {
   return a.atMs < b.atMs || (a.atMs === b.atMs && a.sequence < b.sequence);
 }
+
+/** Runs in a process, and resolves outside of it. Does not resolve if the process ends before. */
+export function runIn<Value>(scheduler: Scheduler, process: string, run: () => Promise<Value>): Promise<Value> {
+  return new Promise((resolve, reject) => {
+    const leave = (then: () => void): void => void scheduler.after(0, then, OUTSIDE);
+    const enter = (): void =>
+      void run().then(
+        (value) => leave(() => resolve(value)),
+        (error: unknown) => leave(() => reject(error)),
+      );
+    scheduler.after(0, enter, process);
+  });
+}

@@ -18,6 +18,8 @@ const SEEDS = [
   { seed: 4, minutes: 8 },
   // Worker threads.
   { seed: 9, minutes: 8 },
+  // A Kubernetes cluster.
+  { seed: 19, minutes: 8 },
 ];
 
 const folder = fileURLToPath(new URL(".", import.meta.url));

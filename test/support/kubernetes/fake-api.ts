@@ -5,7 +5,13 @@
 import { type ApiClient, ApiError, type ApiRequest, type WatchHandler } from "../../../src/kubernetes/api-client.ts";
 
 interface Stored {
-  metadata: { name: string; namespace?: string; resourceVersion?: string; generation?: number };
+  metadata: {
+    name: string;
+    namespace?: string;
+    labels?: Readonly<Record<string, string>>;
+    resourceVersion?: string;
+    generation?: number;
+  };
   [field: string]: unknown;
 }
 
