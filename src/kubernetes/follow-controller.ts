@@ -26,6 +26,8 @@ const FIRST_PAUSE_MS = 200;
 const MAX_PAUSE_MS = 2_000;
 /** The saved snapshot may be older, so a start waits this long for the controller before it uses the file. */
 const DISK_AFTER_MS = 5_000;
+/** Changed endpoints are saved at most this often, because writing blocks requests. */
+const SAVE_MS = 1_000;
 const ACK_RETRY_MS = 1_000;
 const ACK_TIMEOUT_MS = 5_000;
 
@@ -61,6 +63,7 @@ export function followController(options: FollowOptions): Following {
   let timer: Timer | undefined;
   let latestAck: Buffer | undefined;
   let ackRetry: Timer | undefined;
+  let nextSave: Timer | undefined;
   let ackSequence = 0;
   /**
    * Changes with each connection, so that the controller does not attribute an old acknowledgment to a new connection.
@@ -85,6 +88,8 @@ export function followController(options: FollowOptions): Following {
   });
 
   function save(snapshot: Snapshot): void {
+    nextSave?.cancel();
+    nextSave = undefined;
     if (file === undefined) return;
     try {
       mkdirSync(options.stateFolder ?? ".", { recursive: true, mode: 0o700 });
@@ -94,6 +99,16 @@ export function followController(options: FollowOptions): Following {
     } catch (error) {
       logger.warn("snapshot could not be saved", { file, reason: (error as Error).message });
     }
+  }
+
+  /** Saves the endpoints of a snapshot whose documents are already served. */
+  function saveSoon(): void {
+    nextSave ??= clock.after(SAVE_MS, () => {
+      const snapshot = source.snapshot();
+      nextSave = undefined;
+      if (snapshot !== undefined && lastApplied?.version === snapshot.version && lastApplied.outcome.isServed)
+        save(snapshot);
+    });
   }
 
   function headersOf(): HeaderList {
@@ -172,8 +187,10 @@ export function followController(options: FollowOptions): Following {
     const snapshot = parseSnapshot(text);
     if (snapshot.gateway !== gateway) throw new Error(`the snapshot is for ${snapshot.gateway}`);
     failures = 0;
-    const isKnown = source.snapshot()?.version === snapshot.version;
+    const before = source.snapshot();
+    const isKnown = before?.version === snapshot.version;
     source.take(snapshot);
+    if (isKnown && JSON.stringify(before.endpoints) !== JSON.stringify(snapshot.endpoints)) saveSoon();
     // Each new stream starts with the current snapshot and needs its own acknowledgment, even if that version is
     // already applied.
     if (isKnown && lastApplied?.version === snapshot.version) acknowledge(snapshot, lastApplied.outcome);
@@ -255,6 +272,7 @@ export function followController(options: FollowOptions): Following {
       isStopped = true;
       timer?.cancel();
       ackRetry?.cancel();
+      nextSave?.cancel();
       disk.cancel();
       abort();
       replica?.close();

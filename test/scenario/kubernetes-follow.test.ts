@@ -230,6 +230,25 @@ test("without a controller the last good snapshot is served after 5 s", async (t
   assert.equal(source.current()?.version, snapshot(80).version);
 });
 
+test("changed endpoints are saved for a start without a controller", async (t) => {
+  const all = setup(t);
+  const { server, changed } = await all.serve();
+  server.publish(new Map([["infra/edge", snapshot(80)]]));
+  const clock = fakeClock();
+  const { source, first } = all.follow({ clock });
+  await first;
+  const answered = changed();
+  source.applied(snapshot(80).version, served);
+  await answered;
+  const endpoints = { "shop/web:80": ["10.0.0.1:80"] };
+  const arrived = changed();
+  server.publish(new Map([["infra/edge", snapshot(80, endpoints)]]));
+  await arrived;
+  await clock.advance(1_000);
+  const file = join(all.folder, "state/snapshot.json");
+  assert.deepEqual(JSON.parse(readFileSync(file, "utf8")), snapshot(80, endpoints));
+});
+
 test("an answer that the controller did not take is told again", async (t) => {
   const all = setup(t);
   const { server, changed } = await all.serve();
