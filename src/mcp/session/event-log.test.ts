@@ -8,7 +8,7 @@ function account(limitBytes = 100_000_000): MemoryAccount {
 }
 
 function event(stream: number, number: number, bytes = 10, atMs = 0) {
-  return { stream, number, bytes: Buffer.alloc(bytes), atMs };
+  return { stream, number, suffix: "", bytes: Buffer.alloc(bytes), atMs };
 }
 
 test("the events of one stream after a number, oldest first", () => {
@@ -22,20 +22,20 @@ test("the events of one stream after a number, oldest first", () => {
     log.append(event(stream, number));
   }
   assert.deepEqual(
-    log.after(1, 1).map((one) => one.number),
+    log.after(1, "", 1).map((one) => one.number),
     [2, 3],
   );
-  assert.deepEqual(log.after(3, 0), []);
+  assert.deepEqual(log.after(3, "", 0), []);
 });
 
 test("it is bounded in number and in bytes, but the newest always stays [P5]", () => {
   const log = new EventLog(account());
   for (let i = 1; i <= 1000; i++) log.append(event(1, i));
   assert.ok(log.size <= 256);
-  assert.equal(log.after(1, 0).at(-1)?.number, 1000);
+  assert.equal(log.after(1, "", 0).at(-1)?.number, 1000);
   log.append(event(1, 1001, 5_000_000));
   assert.deepEqual(
-    log.after(1, 0).map((one) => one.number),
+    log.after(1, "", 0).map((one) => one.number),
     [1001],
   );
 });
@@ -46,7 +46,7 @@ test("old events are dropped", () => {
   log.append(event(1, 2, 10, 50_000));
   log.expire(60_001);
   assert.deepEqual(
-    log.after(1, 0).map((one) => one.number),
+    log.after(1, "", 0).map((one) => one.number),
     [2],
   );
 });
@@ -75,7 +75,7 @@ test("logs of all sessions share a limit: older events make room, and what does 
   const log = new EventLog(one);
   for (let i = 1; i <= 20; i++) log.append(event(1, i, 100));
   assert.equal(pool.usedBytes, 1_000);
-  assert.equal(log.after(1, 0).length, 10);
+  assert.equal(log.after(1, "", 0).length, 10);
   const second = new EventLog(other);
   second.append(event(1, 1, 100));
   assert.equal(second.size, 0);

@@ -12,6 +12,8 @@ const KEPT_MS = 60_000;
 export interface LoggedEvent {
   readonly stream: number;
   readonly number: number;
+  /** The end of the event's id (`eventSuffix`). */
+  readonly suffix: string;
   readonly bytes: Buffer;
   readonly atMs: number;
 }
@@ -54,8 +56,8 @@ export class EventLog {
   }
 
   /** Returns the events oldest first. */
-  after(stream: number, number: number): LoggedEvent[] {
-    return this.#events.filter((event) => event.stream === stream && event.number > number);
+  after(stream: number, suffix: string, number: number): LoggedEvent[] {
+    return this.#events.filter((event) => event.stream === stream && event.number > number && event.suffix === suffix);
   }
 
   expire(nowMs: number): void {
@@ -88,7 +90,10 @@ export interface EventPlace {
 export function eventSuffix(answers: string | undefined): string {
   if (answers === undefined || answers.length > MAX_ID_CHARS) return "";
   if (WHOLE_NUMBER.test(answers)) return `-n${answers}`;
-  return answers.startsWith('"') ? `-s${Buffer.from(answers).toString("base64url")}` : "";
+  if (!answers.startsWith('"')) return "";
+  // The same id may have different escapes.
+  const normalized = answers.includes("\\") ? quoted(answers) : answers;
+  return normalized === undefined ? "" : `-s${Buffer.from(normalized).toString("base64url")}`;
 }
 
 export function eventId(stream: number, number: number, suffix = "", isLast = false): string {

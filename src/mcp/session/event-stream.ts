@@ -45,7 +45,8 @@ export class EventStream implements BackendRun, Heartbeat {
   readonly number: number;
   readonly #owner: StreamOwner;
   readonly #primeAfterMs: number;
-  readonly #suffix: string;
+  /** The end of the event ids, which identifies the request. */
+  readonly suffix: string;
   #sink: ResponseReceiver | undefined = undefined;
   #hasHead = false;
   #isComplete = false;
@@ -61,7 +62,7 @@ export class EventStream implements BackendRun, Heartbeat {
   /** Event numbers start after `before`. `answers` is the id of the only request that the stream responds to. */
   constructor(number: number, owner: StreamOwner, primeAfterMs = PRIME_AFTER_MS, before = 0, answers?: string) {
     this.number = number;
-    this.#suffix = eventSuffix(answers);
+    this.suffix = eventSuffix(answers);
     this.#lastEvent = before;
     this.#lastSent = before;
     this.#owner = owner;
@@ -91,7 +92,7 @@ export class EventStream implements BackendRun, Heartbeat {
     this.#attachedMs = this.#owner.nowMs;
     this.#lastWriteMs = this.#attachedMs;
     this.#owner.opened(this);
-    const missed = this.#owner.log.after(this.number, after ?? this.#lastSent);
+    const missed = this.#owner.log.after(this.number, this.suffix, after ?? this.#lastSent);
     for (const event of missed) this.#write(event.bytes);
     this.#lastSent = this.#lastEvent;
     if (this.#isComplete) this.#finish();
@@ -205,7 +206,7 @@ export class EventStream implements BackendRun, Heartbeat {
 
   #nextId(isLast = false): string {
     this.#lastEvent += 1;
-    return `id: ${eventId(this.number, this.#lastEvent, this.#suffix, isLast)}\n`;
+    return `id: ${eventId(this.number, this.#lastEvent, this.suffix, isLast)}\n`;
   }
 
   #encode(json: string | readonly Buffer[], id: string): readonly Buffer[] {
@@ -216,7 +217,8 @@ export class EventStream implements BackendRun, Heartbeat {
   }
 
   #log(bytes: Buffer): void {
-    this.#owner.log.append({ stream: this.number, number: this.#lastEvent, bytes, atMs: this.#owner.nowMs });
+    const { number: stream, suffix } = this;
+    this.#owner.log.append({ stream, number: this.#lastEvent, suffix, bytes, atMs: this.#owner.nowMs });
     if (!this.#isResumable) {
       this.#isResumable = true;
       this.#owner.resumable(this);

@@ -77,3 +77,23 @@ test("when all places are taken, an old stream makes room and young ones do not"
   streams.disconnect();
   assert.ok([...sinks, late].every(({ state }) => state.isEnded));
 });
+
+test("a stream of another replica is not resumed with the stream of another request that has its number", () => {
+  const streams = streamsAt({ nowMs: 1_000 });
+  const [completed, canceled, open] = [streams.create(0, '"a"'), streams.create(0, '"b"'), streams.create(0, '"c"')];
+  for (const stream of [completed, canceled, open]) stream.attach(sink().call);
+  completed.event('{"n":1}');
+  completed.last('{"n":2}');
+  canceled.begin();
+  canceled.complete();
+  open.event('{"n":3}');
+  for (const { number } of [completed, canceled, open]) {
+    const resumed = sink();
+    streams.resumeResponse(resumed.call, { stream: number, number: 0, answers: '"other"' });
+    assert.match(resumed.state.text, /"id":"other","error":.*no longer available/);
+    assert.doesNotMatch(resumed.state.text, /"n":/);
+  }
+  const resumed = sink();
+  streams.resumeResponse(resumed.call, { stream: open.number, number: 0, answers: '"c"' });
+  assert.match(resumed.state.text, /"n":3/);
+});

@@ -6,7 +6,7 @@ import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { sendJson } from "../aggregation/router.ts";
 import { errorText, INTERNAL_ERROR } from "../protocol/json-rpc.ts";
 import type { SessionPeers } from "../replicas/session-peers.ts";
-import { EventLog, type EventPlace } from "./event-log.ts";
+import { EventLog, type EventPlace, eventSuffix } from "./event-log.ts";
 import { EventStream, type StreamOwner } from "./event-stream.ts";
 
 const GENERAL_STREAM = 0;
@@ -34,8 +34,8 @@ export class SessionStreams implements StreamOwner {
   readonly #undelivered: UndeliveredMessages;
   readonly #listeners = new Listeners(this);
   #resumable: Map<number, EventStream> | undefined = undefined;
-  /** The numbers of completed streams without logged events, such as those of canceled requests. */
-  #silent: readonly number[] = [];
+  /** The completed streams without logged events, such as those of canceled requests. */
+  #silent: readonly Pick<EventStream, "number" | "suffix">[] = [];
   #next: number;
 
   /** The event numbers of the general stream and the numbers of the other streams start after `before`. */
@@ -88,10 +88,13 @@ export class SessionStreams implements StreamOwner {
    * caller should use the general stream instead.
    */
   resumeResponse(sink: ResponseReceiver, after: EventPlace, lifeMs?: number): BackendRun | undefined {
-    if (after.isLast || this.#silent.includes(after.stream)) return refuseFinished(sink);
-    const resumed = this.find(after.stream);
+    const suffix = eventSuffix(after.answers);
+    const isSilent = this.#silent.some((one) => one.number === after.stream && one.suffix === suffix);
+    if (after.isLast || isSilent) return refuseFinished(sink);
+    const resumed = this.#find(after);
     if (resumed === undefined) return this.#lost(sink, after);
-    if (resumed.isComplete && this.log.after(after.stream, after.number).length === 0) return refuseFinished(sink);
+    if (resumed.isComplete && this.log.after(after.stream, suffix, after.number).length === 0)
+      return refuseFinished(sink);
     return this.#listeners.join(resumed, sink, after.number, lifeMs);
   }
 
@@ -103,12 +106,17 @@ export class SessionStreams implements StreamOwner {
     return lost;
   }
 
-  find(number: number): EventStream | undefined {
+  /**
+   * Replicas that resume a session at the same time use the same stream numbers, so the request of the stream must also
+   * match.
+   */
+  #find({ stream: number, answers }: EventPlace): EventStream | undefined {
     if (number === GENERAL_STREAM) return undefined;
     const open = this.#resumable?.get(number);
-    if (open) return open;
-    if (this.log.after(number, -1).length === 0) return undefined;
-    const replay = new EventStream(number, this);
+    const suffix = eventSuffix(answers);
+    if (open?.suffix === suffix) return open;
+    if (this.log.after(number, suffix, -1).length === 0) return undefined;
+    const replay = new EventStream(number, this, undefined, 0, answers);
     replay.complete();
     return replay;
   }
@@ -150,17 +158,22 @@ export class SessionStreams implements StreamOwner {
   resumable(stream: EventStream): void {
     if (stream.number === GENERAL_STREAM || stream.isComplete) return;
     this.#resumable ??= new Map();
-    this.#resumable.set(stream.number, stream);
+    // The error for a lost stream of another replica does not replace a stream of this one.
+    if (!this.#resumable.has(stream.number)) this.#resumable.set(stream.number, stream);
   }
 
   closed(stream: EventStream): void {
     this.#session.streamClosed(stream);
-    if (stream.isComplete && this.#resumable?.delete(stream.number)) this.#ended(stream.number);
+    if (stream.isComplete && this.#resumable?.get(stream.number) === stream) {
+      this.#resumable.delete(stream.number);
+      this.#ended(stream);
+    }
     if (!this.#listeners.left(stream) && stream === this.general) this.#session.peers.notListening();
   }
 
-  #ended(stream: number): void {
-    if (this.log.after(stream, 0).length === 0) this.#silent = [...this.#silent, stream].slice(-KEPT_SILENT);
+  #ended({ number, suffix }: EventStream): void {
+    if (this.log.after(number, suffix, 0).length > 0) return;
+    this.#silent = [...this.#silent, { number, suffix }].slice(-KEPT_SILENT);
   }
 
   moved(from: EventStream, to: EventStream): void {
