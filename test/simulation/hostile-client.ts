@@ -31,9 +31,13 @@ const line = (count: number): string => Array.from({ length: count }, (_, i) => 
 const head = (method: string, path: string, headers: string): string =>
   `${method} ${path} HTTP/1.1\r\nhost: a.test\r\n${headers}\r\n`;
 const chunked = "transfer-encoding: chunked\r\n";
-const json = (path: string, body: string): string => {
-  const types = "content-type: application/json\r\naccept: application/json, text/event-stream\r\n";
-  return head("POST", path, `${types}content-length: ${body.length}\r\n`) + body;
+const jsonTypes = "content-type: application/json\r\naccept: application/json, text/event-stream\r\n";
+const json = (path: string, body: string): string =>
+  head("POST", path, `${jsonTypes}content-length: ${body.length}\r\n`) + body;
+const chunkedBody = `${head("POST", "/v1/chat/completions", chunked)}2\r\n{}\r\n`;
+const initialize = (clientInfo: object): string => {
+  const params = { protocolVersion: "2025-06-18", capabilities: {}, clientInfo };
+  return JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params });
 };
 const nested = (depth: number): string => "[".repeat(depth) + "]".repeat(depth);
 
@@ -50,6 +54,19 @@ const ATTACKS: readonly Attack[] = [
     status: 413,
     text: `${head("POST", "/v1/chat/completions", chunked)}1;${"a".repeat(17_000)}\r\n`,
   },
+  { name: "large trailers", status: 431, text: `${chunkedBody}0\r\nx: ${"a".repeat(9_000)}\r\n\r\n` },
+  { name: "many trailers", status: 431, text: `${chunkedBody}0\r\n${line(101)}\r\n` },
+  {
+    name: "a large LLM request",
+    status: 413,
+    text: head("POST", "/v1/chat/completions", "content-length: 33554433\r\n"),
+  },
+  {
+    name: "a large initialize request",
+    status: 400,
+    text: json("/mcp", initialize({ name: "a".repeat(70_000), version: "1" })),
+  },
+  { name: "a body beyond its length", status: 400, text: `${json("/mcp", "{}")}{}\r\n\r\n` },
   { name: "a nested MCP message", status: 400, text: json("/mcp", nested(1_000)) },
   { name: "a batch of many MCP messages", status: 400, text: json("/mcp", `[${"{},".repeat(100)}{}]`) },
   { name: "a nested LLM request", status: 400, text: json("/v1/chat/completions", `{"a":${nested(1_000)}}`) },

@@ -1,7 +1,7 @@
 /**
  * Faults to put into the gateway, one at a time, to check that the simulation finds them (`npm run simulate -- --mutate`):
- * ten fixes are reverted, ten faults are deliberate, three are in the code of worker threads, and two in that
- * of data planes. `find` must occur once in the file.
+ * ten fixes are reverted, ten faults are deliberate, three are in the code of worker threads, two in that of
+ * data planes, and one is in a limit. `find` must occur once in the file.
  */
 export const MUTATIONS = [
   // Reverted fixes.
@@ -179,5 +179,12 @@ export const MUTATIONS = [
     find: "      takeEndpoints(snapshot);\n      const isNew = latest?.version !== snapshot.version;\n      latest = snapshot;\n      if (!isNew) return;\n",
     replace:
       "      const isNew = latest?.version !== snapshot.version;\n      latest = snapshot;\n      if (!isNew) return;\n      takeEndpoints(snapshot);\n",
+  },
+  // Limits of requests.
+  {
+    name: "a request may have any number of trailers",
+    file: "src/http/h1/request-parser.ts",
+    find: "      if (this.#lines > MAX_TRAILER_LINES || this.#trailerBytes > MAX_TRAILER_BYTES)\n",
+    replace: "      if (this.#trailerBytes > MAX_TRAILER_BYTES)\n",
   },
 ];
