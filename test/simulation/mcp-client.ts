@@ -134,6 +134,8 @@ export class McpClient {
     const isCalm = this.#report.isCalm;
     this.#calls += 1;
     const nonce = `${this.#name}-${this.#calls}`;
+    // A child process may send a request to the client with the stream or result of another call.
+    const ownsRequests = isAlone || this.#path !== STDIO;
     const order: McpOrder = {
       client: this.#name,
       nonce,
@@ -142,13 +144,13 @@ export class McpClient {
       delayMs: Math.round(random.exponential(random.chance(0.1) ? 20_000 : 100)),
       progress: random.chance(0.4) ? 1 + random.int(5) : 0,
       asks: random.chance(0.1),
-      cancelMs: random.chance(0.05) ? Math.round(random.exponential(2_000)) : undefined,
+      cancelMs: random.chance(0.05) && ownsRequests ? Math.round(random.exponential(2_000)) : undefined,
       breaks: !isCalm && random.chance(0.03),
     };
     const sentMs = this.#report.scheduler.nowMs;
     this.#report.sent(nonce, "MCP");
-    // A request of the server would be lost with the stream. A child process may send it to the stream of another call.
-    const mayCut = !order.asks && (isAlone || this.#path !== STDIO) && order.cancelMs === undefined;
+    // A request of the server would be lost with the stream.
+    const mayCut = !order.asks && ownsRequests && order.cancelMs === undefined;
     const isResumed = !this.#isModern && mayCut && order.progress > 1 && random.chance(0.3);
     const stream = new EventStream((message) => this.#respond(nonce, message));
     const cutAfter = isResumed ? 1 + random.int(order.progress - 1) : Number.POSITIVE_INFINITY;
