@@ -22,6 +22,11 @@ export function createBackend(port) {
       connection.respond(response, end + 4);
     });
     socket.on("error", () => process.exit(1));
+    // The backend closes idle connections while other programs are measured.
+    socket.on("close", () => {
+      const at = idle.indexOf(connection);
+      if (at >= 0) idle.splice(at, 1);
+    });
     return connection;
   }
 
