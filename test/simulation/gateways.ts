@@ -146,6 +146,19 @@ export class Gateways {
     this.#report.killed();
     this.#running[replica] = undefined;
     this.#end(victim);
+    await this.#startAgain(replica, downMs);
+  }
+
+  /** Shuts a replica down, as if there were fewer of them, and adds it again after `downMs`. */
+  async scale(replica: number, downMs: number): Promise<void> {
+    const stopped = this.#running[replica];
+    if (stopped?.app === undefined) return;
+    this.#report.note(`${stopped.name} is removed`);
+    await this.#shutDown([stopped]);
+    await this.#startAgain(replica, downMs);
+  }
+
+  async #startAgain(replica: number, downMs: number): Promise<void> {
     await sleep(this.#report.scheduler, downMs);
     // A service manager starts a process again that does not accept its configuration file.
     while (!(await this.#hasStarted(replica))) await sleep(this.#report.scheduler, RESTART_MS);
@@ -174,11 +187,14 @@ export class Gateways {
     ]);
   }
 
-  async stop(): Promise<void> {
+  stop(): Promise<void> {
+    return this.#shutDown(this.#processes());
+  }
+
+  async #shutDown(stopped: readonly GatewayProcess[]): Promise<void> {
     const { scheduler, broken, note } = this.#report;
     const stoppedMs = scheduler.nowMs;
     const late = scheduler.after(SHUTDOWN_LIMIT_MS, () => broken("the shutdown ends in time", "it has not"));
-    const stopped = this.#processes();
     await Promise.all(stopped.map((one) => this.#stopOne(one)));
     scheduler.cancel(late);
     note(`stopped after ${(scheduler.nowMs - stoppedMs).toFixed(3)}`);

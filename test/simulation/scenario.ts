@@ -267,7 +267,7 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     files.write(CONFIG_FILE, configOf(0, store, hasHistory, workers));
   }
 
-  /** Upgrades, kills, and restarts gateways, and disturbs their store. */
+  /** Upgrades, kills, restarts, removes, and adds gateways, and disturbs their store. */
   function operate(own: Seeded, redis: Redis | undefined): Promise<void> {
     const kill = async (): Promise<void> => {
       if (gateways.canReplace) await gateways.kill(own.int(replicas), own.exponential(10_000));
@@ -291,6 +291,7 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
       ],
       redis: [
         kill,
+        () => gateways.scale(own.int(replicas), own.exponential(60_000)),
         async () => {
           redis?.stop();
           await sleep(scheduler, own.exponential(20_000));
