@@ -20,7 +20,7 @@ const { values: flags } = parseArgs({
     jobs: { type: "string", default: "2" },
     clients: { type: "string", default: "100" },
     "first-client": { type: "string", default: "0" },
-    "run-hours": { type: "string", default: "6" },
+    "run-hours": { type: "string", default: "12" },
     replay: { type: "boolean", default: false },
     mutate: { type: "boolean", default: false },
     faults: { type: "string" },
