@@ -45,3 +45,32 @@ test("a session that began while Redis was unavailable is recorded later, and en
   await new Promise(setImmediate);
   assert.equal(await records.touch(record, 0, false), false);
 });
+
+test("without the store, a session is resumed unless it ended in this process", async () => {
+  const clock = fakeClock();
+  const memory = createMemoryStore(clock);
+  let isAvailable = true;
+  const store: Store = {
+    ...memory,
+    kind: "folder",
+    get: (name) => (isAvailable ? memory.get(name) : Promise.reject(new StoreUnavailable("it is closed"))),
+  };
+  const key = { sign: () => "s".repeat(22), isSignature: () => true, isGiven: false };
+  const records = new SessionRecords({
+    backend: "b",
+    clock,
+    logger: silentLogger,
+    store,
+    key,
+    idleTtlMs: () => 60_000,
+  });
+  const [one, other] = [records.issue("0".repeat(32), "{}", undefined), records.issue("1".repeat(32), "{}", undefined)];
+  for (const { record } of [one, other]) records.begin(record);
+  records.end(one.record);
+  await new Promise(setImmediate);
+  for (const available of [true, false]) {
+    isAvailable = available;
+    assert.equal(await records.find(one.id, undefined), undefined);
+    assert.deepEqual(await records.find(other.id, undefined), { record: other.record, params: "{}" });
+  }
+});

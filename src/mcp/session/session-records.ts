@@ -15,6 +15,8 @@ import { ForwardedAnswers } from "./client-questions.ts";
 
 /** Limits how long an id is valid if no shared record exists or the store is unavailable. */
 const UNRECORDED_MS = 7 * 24 * 3_600_000;
+/** Sessions that ended here are remembered for times in which the store is unavailable. */
+const KEPT_ENDED = 10_000;
 const ALIVE = "1";
 const ENDED = "0";
 
@@ -43,6 +45,8 @@ export class SessionRecords {
   readonly #store: Store;
   /** The records of sessions that began while the store was unavailable. */
   readonly #unstored = new WeakSet<SessionRecord>();
+  /** The names of sessions that ended in this process, the oldest first. */
+  readonly #ended = new Set<string>();
   readonly answers: ForwardedAnswers;
   readonly replication: SessionReplication;
 
@@ -95,6 +99,11 @@ export class SessionRecords {
   }
 
   end({ name }: SessionRecord): void {
+    this.#ended.add(name);
+    for (const oldest of this.#ended) {
+      if (this.#ended.size <= KEPT_ENDED) break;
+      this.#ended.delete(oldest);
+    }
     // With a configured key and no shared store, an id is valid without a record, so an entry marks it as ended.
     const isUnrecorded = this.#store.kind === "memory" && this.#env.key.isGiven;
     this.#quietly(
@@ -124,9 +133,10 @@ export class SessionRecords {
       return mayBeElsewhere && isYoung ? inside : undefined;
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error;
-      // The signature proves the owner. The gateway cannot check without the store whether the session was ended.
+      // The signature proves the owner. Without the store, the gateway does not know whether another process ended it.
+      if (!isYoung || this.#ended.has(name)) return undefined;
       logger.debug("MCP session resumed without the store", { reason: error.message });
-      return isYoung ? inside : undefined;
+      return inside;
     }
   }
 
