@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
 import { createMemoryStore } from "../../store/memory-store.ts";
 import { type Store, StoreUnavailable } from "../../store/store.ts";
@@ -15,6 +16,11 @@ test("parameters fit into a session id up to a number of bytes, which is the lim
   assert.equal(fitsInside("é".repeat(MAX_PARAMS_BYTES / 2 + 1)), false);
 });
 
+function recordsIn(store: Store, clock: Clock): SessionRecords {
+  const key = { sign: () => "s".repeat(22), isSignature: () => true, isGiven: false };
+  return new SessionRecords({ backend: "b", clock, logger: silentLogger, store, key, idleTtlMs: () => 60_000 });
+}
+
 test("a session that began while Redis was unavailable is recorded later, and ends when its record is deleted", async () => {
   const clock = fakeClock();
   const memory = createMemoryStore(clock);
@@ -25,15 +31,7 @@ test("a session that began while Redis was unavailable is recorded later, and en
     set: (key, value, options) =>
       isAvailable ? memory.set(key, value, options) : Promise.reject(new StoreUnavailable("connect ECONNREFUSED")),
   };
-  const key = { sign: () => "s".repeat(22), isSignature: () => true, isGiven: false };
-  const records = new SessionRecords({
-    backend: "b",
-    clock,
-    logger: silentLogger,
-    store,
-    key,
-    idleTtlMs: () => 60_000,
-  });
+  const records = recordsIn(store, clock);
   const { id, record } = records.issue("0".repeat(32), "{}", undefined);
   records.begin(record);
   await new Promise(setImmediate);
@@ -55,15 +53,7 @@ test("without the store, a session is resumed unless it ended in this process", 
     kind: "folder",
     get: (name) => (isAvailable ? memory.get(name) : Promise.reject(new StoreUnavailable("it is closed"))),
   };
-  const key = { sign: () => "s".repeat(22), isSignature: () => true, isGiven: false };
-  const records = new SessionRecords({
-    backend: "b",
-    clock,
-    logger: silentLogger,
-    store,
-    key,
-    idleTtlMs: () => 60_000,
-  });
+  const records = recordsIn(store, clock);
   const [one, other] = [records.issue("0".repeat(32), "{}", undefined), records.issue("1".repeat(32), "{}", undefined)];
   for (const { record } of [one, other]) records.begin(record);
   records.end(one.record);
