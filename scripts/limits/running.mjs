@@ -301,6 +301,18 @@ export const RUNNING_LIMITS = {
       "time without a heartbeat of a worker thread",
       "the thread is terminated and replaced",
     ],
+    [
+      "DRAIN_PATIENCE_MS",
+      "app/threads/thread-pool.ts",
+      "time of a worker thread to close its last connections after the drain timeout of a shutdown",
+      "the thread is terminated",
+    ],
+    [
+      "END_PATIENCE_MS",
+      "app/threads/thread-pool.ts",
+      "time of a worker thread to close sessions and child processes in a shutdown",
+      "the thread is terminated",
+    ],
     ["MAX_KEY_BYTES", "store/store.ts", "a key", "the operation is rejected"],
     ["MAX_VALUE_BYTES", "store/store.ts", "a value", "the operation is rejected"],
     [

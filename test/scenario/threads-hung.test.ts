@@ -1,6 +1,6 @@
 /**
- * A worker thread that hangs in an endless loop is noticed and replaced, and loses only its own requests. The limit of
- * 30 s is real.
+ * A worker thread that hangs in an endless loop is noticed and replaced, loses only its own requests, and does not block a
+ * shutdown. The limits of 30 s and 2 s are real.
  */
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -61,4 +61,13 @@ test("a hung thread is replaced, the other one serves, and a reload reaches both
   const series = [...metrics.matchAll(/^gateway_requests_total\{.*route="hello".*\} (\d+)$/gm)];
   const total = series.reduce((sum, [, count]) => sum + Number(count), 0);
   assert.equal(total, 20 + served.filter((status) => status === 200).length + 60);
+});
+
+test("a hung thread is terminated soon after the drain timeout of a shutdown", { skip }, async (t) => {
+  const gateway = await startThreaded(t, threadedConfig(2, HELLO_ROUTE, "  drainTimeout: 100ms"), node ?? "");
+  gateway.process.child.kill("SIGPWR");
+  await gateway.process.logged("worker thread does not respond");
+  gateway.process.child.kill("SIGTERM");
+  await gateway.process.logged("worker thread does not shut down in time; terminating it");
+  assert.equal((await gateway.process.exited).code, 0);
 });

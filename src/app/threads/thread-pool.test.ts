@@ -11,26 +11,31 @@ import { createConfigurableStore } from "../../store/open-store.ts";
 import type { Order, ThreadData, ToThread } from "./messages.ts";
 import { openThreadPool } from "./thread-pool.ts";
 
-/** A thread that reports success, unless it dies of an order. */
+/** A thread that reports success, unless it dies or hangs when it gets an order. */
 class FakeWorker extends EventEmitter {
   readonly orders: string[] = [];
   diesOf: Order["kind"] | undefined = undefined;
+  hangsAt: Order["kind"] | undefined = undefined;
+  isTerminated = false;
 
   postMessage(message: ToThread): void {
     if (message.kind !== "order") return;
     const { id, order } = message;
     this.orders.push(order.kind === "prepare" ? `prepare ${order.snapshot.texts[0]?.text}` : order.kind);
+    if (order.kind === this.hangsAt) return;
     if (order.kind === this.diesOf) setImmediate(() => this.emit("exit", 1));
     else setImmediate(() => this.emit("message", { kind: "report", id, report: { ports: new Map() } }));
   }
 
   async terminate(): Promise<number> {
-    this.emit("exit", 1);
+    if (!this.isTerminated) this.emit("exit", 1);
+    this.isTerminated = true;
     return 1;
   }
 }
 
-function setUp() {
+/** Threads that replace others hang when they get the order `replacementHangsAt`. */
+function setUp(replacementHangsAt?: Order["kind"]) {
   const clock = fakeClock();
   const metrics = createMetrics();
   const memory = createMemoryBudget(clock);
@@ -52,6 +57,7 @@ function setUp() {
     endpoints: () => [],
     start({ thread }) {
       const worker = new FakeWorker();
+      if (workers.length >= 2) worker.hangsAt = replacementHangsAt;
       workers.push({ number: thread, worker });
       return worker as unknown as Worker;
     },
@@ -62,13 +68,13 @@ function setUp() {
     text = next;
     return pool.apply({ listeners: [] });
   };
-  return { workers, reload, close: () => pool.close(0) };
+  return { clock, workers, reload, close: (limitMs = 0) => pool.close(limitMs) };
 }
 
 for (const kind of ["prepare", "commit"] as const)
   test(`a reload succeeds if a thread dies when it gets the order to ${kind}`, async (t) => {
     const { workers, reload, close } = setUp();
-    t.after(close);
+    t.after(() => close());
     await reload("first");
     const [first, second] = workers.map(({ worker }) => worker);
     assert.ok(first && second);
@@ -79,3 +85,37 @@ for (const kind of ["prepare", "commit"] as const)
     await reload("third");
     assert.deepEqual([workers[2]?.number, workers[2]?.worker.orders.slice(0, 2)], [1, ["prepare second", "commit"]]);
   });
+
+for (const [kind, limitMs] of [
+  ["drain", 3_000 + 2_000],
+  ["end", 10_000],
+] as const)
+  test(`a shutdown terminates a thread that hangs when it gets the order to ${kind}`, async () => {
+    const { clock, workers, reload, close } = setUp();
+    await reload("first");
+    const [first, second] = workers.map(({ worker }) => worker);
+    assert.ok(first && second);
+    first.hangsAt = kind;
+    const closed = close(3_000);
+    await untilIdle();
+    await clock.advance(limitMs - 1);
+    assert.deepEqual([first.isTerminated, second.isTerminated], [false, false]);
+    await clock.advance(1);
+    await closed;
+    assert.deepEqual([first.isTerminated, second.isTerminated], [true, true]);
+    assert.deepEqual(second.orders.slice(-2), ["drain", "end"]);
+  });
+
+test("a shutdown ends a thread that hangs as a replacement", async () => {
+  const { workers, reload, close } = setUp("prepare");
+  await reload("first");
+  workers[0]?.worker.emit("exit", 1);
+  await untilIdle();
+  assert.equal(workers.length, 3);
+  await close();
+  assert.equal(workers[2]?.worker.isTerminated, true);
+});
+
+async function untilIdle(): Promise<void> {
+  for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
+}

@@ -31,8 +31,10 @@ import { createThreadWatch, HEARTBEAT_BYTES, type WatchedThread } from "./thread
 const SHORT_LIFE_MS = 10_000;
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 30_000;
-/** Threads get this time to stop in addition to the drain timeout. It exceeds the grace period of child processes. */
-const STOP_PATIENCE_MS = 12_000;
+/** After the drain timeout, threads get this time to close the last connections. */
+const DRAIN_PATIENCE_MS = 2_000;
+/** Threads get this time to close sessions and child processes. It exceeds their own limit for closing resources. */
+const END_PATIENCE_MS = 10_000;
 /** A thread that takes longer is counted with its last known metrics. */
 const METRICS_LIMIT_MS = 5_000;
 
@@ -214,23 +216,25 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
     return [...running].filter(([, thread]) => watched.get(thread)?.isSlow !== true);
   }
 
-  /** An unresponsive thread must not block the shutdown. */
+  /** A thread that does not carry out the order in time is terminated, so that it cannot block the shutdown. */
   async function stopAll(order: Order, limitMs: number): Promise<void> {
-    await Promise.race([
-      Promise.all(countedOrders([...running.values()], order)),
-      wait(clock, limitMs + STOP_PATIENCE_MS),
-    ]);
+    const late = wait(clock, limitMs).then(() => "late");
+    await Promise.all(
+      [...running].map(async ([number, thread]) => {
+        if ((await Promise.race([countedOrder(thread, order), late])) !== "late") return;
+        logger.error("worker thread does not shut down in time; terminating it", { thread: number });
+        await thread.terminate();
+      }),
+    );
   }
 
-  /** Stores the metrics that reports contain. */
-  function countedOrders(threads: readonly Thread[], order: Order): Promise<void>[] {
-    return threads.map((thread) =>
-      thread.order(order).then(
-        ({ metrics }) => {
-          if (metrics !== undefined) counted.collected(thread, metrics);
-        },
-        () => undefined,
-      ),
+  /** Stores the metrics that the report contains. */
+  function countedOrder(thread: Thread, order: Order): Promise<void> {
+    return thread.order(order).then(
+      ({ metrics }) => {
+        if (metrics !== undefined) counted.collected(thread, metrics);
+      },
+      () => undefined,
     );
   }
 
@@ -284,13 +288,15 @@ export function openThreadPool(parts: ThreadPoolOptions): ThreadPool {
     async close(limitMs, lingerMs = 0, isUpgraded = false) {
       isShuttingDown = true;
       // Threads forward requests to each other, so all of them drain before one shuts down.
-      await stopAll({ kind: "drain", drainMs: limitMs, lingerMs, isUpgraded }, limitMs);
-      await stopAll({ kind: "end" }, 0);
-      await Promise.all([...running.values()].map((thread) => thread.terminate()));
+      await stopAll({ kind: "drain", drainMs: limitMs, lingerMs, isUpgraded }, limitMs + DRAIN_PATIENCE_MS);
+      await stopAll({ kind: "end" }, END_PATIENCE_MS);
+      // Includes a thread that was starting as a replacement.
+      await Promise.all([...watched.keys()].map((thread) => thread.terminate()));
     },
     async metrics() {
       const threads = responsive().map(([, thread]) => thread);
-      await Promise.race([Promise.all(countedOrders(threads, { kind: "metrics" })), wait(clock, METRICS_LIMIT_MS)]);
+      const collected = threads.map((thread) => countedOrder(thread, { kind: "metrics" }));
+      await Promise.race([Promise.all(collected), wait(clock, METRICS_LIMIT_MS)]);
       return counted.sum();
     },
     async ask(request) {
