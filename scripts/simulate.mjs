@@ -29,7 +29,7 @@ const { values: flags } = parseArgs({
 /** A fault that is not found within this time counts as not found. */
 const MUTATION_CPU_MS = 15 * 60_000;
 /** Each process runs several copies of the gateway's code, so most of it never gets to the optimizing compiler. */
-const NODE_FLAGS = ["--no-deprecation", "--always-sparkplug"];
+const NODE_FLAGS = ["--no-deprecation", "--always-sparkplug", "--max-semi-space-size=64", "--min-semi-space-size=16"];
 /** A run shows progress more often than this, also on a busy machine. */
 const HANG_MS = 180_000;
 const out = join(root, `build-simulation-${process.pid}`);

@@ -202,9 +202,12 @@ export class Gateways {
   }
 
   async #stopOne(stopped: GatewayProcess): Promise<void> {
-    const { scheduler, network, broken } = this.#report;
+    const { scheduler, network, threads, broken } = this.#report;
     const stoppedMs = scheduler.nowMs;
+    const running = threads.of(stopped.name);
     await this.#in(stopped, () => stopped.app?.stop() ?? Promise.resolve());
+    // The shutdown gives a thread that hangs the time of the drain.
+    if (running.some((thread) => scheduler.wasPaused(thread, stoppedMs))) return;
     const lastMs = Math.max(
       stoppedMs,
       network.lastClosedMs((name) => pidOf(name) === pidOf(stopped.name)),

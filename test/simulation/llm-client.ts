@@ -7,6 +7,7 @@ import { eventData, requestText } from "./http-request.ts";
 import { START_MS } from "./isolate.ts";
 import { MOST_BYTES, PROMPT_TOKENS, SECRET_PATTERN } from "./llm-provider.ts";
 import { contentOf, Peer, sleep } from "./peer.ts";
+import { MOST_CLOCK_ERROR_MS } from "./scheduler.ts";
 import type { Seeded } from "./seeded.ts";
 
 const PATIENCE_MS = 400_000;
@@ -83,7 +84,8 @@ export class LlmClient {
     if (side === undefined) return;
     this.#requests += 1;
     const nonce = `${this.#name}-${this.#requests}`;
-    const day = Math.floor((START_MS + scheduler.nowMs) / DAY_MS);
+    // The day has begun for all gateways.
+    const day = Math.floor((START_MS + scheduler.nowMs - MOST_CLOCK_ERROR_MS) / DAY_MS);
     const isExhausted = this.#spent() >= this.#budget;
     if (day !== this.#day || (isExhausted && this.#random.chance(0.3))) {
       this.#users += 1;
@@ -141,7 +143,8 @@ export class LlmClient {
     const { nowMs } = this.#report.scheduler;
     const spent = this.#spent(true);
     // Spending that waits for the store is counted soon after it is available.
-    if (spent >= this.#budget && !this.#report.failedBetween(sentMs - 2 * STORED_MS, nowMs))
+    const isCertain = !mayBeNextDay(nowMs) && !this.#report.failedBetween(sentMs - 2 * STORED_MS, nowMs);
+    if (spent >= this.#budget && isCertain)
       this.#report.broken("a budget is not exceeded", `${nonce}: ${spent} of ${this.#budget} tokens were spent`);
     const data = isStream ? eventData(body) : [body];
     const isComplete = !isStream || data.at(-1) === "[DONE]";
@@ -174,4 +177,10 @@ export class LlmClient {
     const expected = [provider, "one", "two"].map((name) => contentOf(`${nonce}@${name}`, 0, own.length).toString());
     if (!expected.includes(own)) this.#report.broken("responses stay apart", `${nonce} got another text`);
   }
+}
+
+/** True around midnight, when the day has begun for some gateways because of the errors of their clocks. */
+function mayBeNextDay(ms: number): boolean {
+  const dayOf = (errorMs: number): number => Math.floor((START_MS + ms + errorMs) / DAY_MS);
+  return dayOf(MOST_CLOCK_ERROR_MS) !== dayOf(-MOST_CLOCK_ERROR_MS);
 }

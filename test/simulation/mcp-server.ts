@@ -79,16 +79,15 @@ export class Cancellations {
   }
 
   /** Resolves when the call is canceled, or some time after it had to be. `session` is the session of the server. */
-  async of(session: string, { id }: Message, { nonce, cancelMs = 0, input }: McpOrder): Promise<void> {
+  async of(session: string, { id }: Message, order: McpOrder): Promise<void> {
+    const { nonce, cancelMs = 0 } = order;
     const { scheduler, mustSucceed, broken } = this.#report;
     const arrivedMs = scheduler.nowMs;
     const key = `${session} ${id}`;
     if (this.#early.delete(key)) return;
     await new Promise<void>((resolve) => {
       const late = scheduler.after(cancelMs + LATE_MS, () => {
-        // The cancellation may arrive before the call, over another connection, and the gateway does not know the call then.
-        const isLater = input === "" && cancelMs > OVERTAKING_MS;
-        if (isLater && mustSucceed(arrivedMs)) broken("cancellations reach the server", nonce);
+        if (followsCall(order) && mustSucceed(arrivedMs)) broken("cancellations reach the server", nonce);
         resolve();
       });
       this.#waiting.set(key, () => {
@@ -127,6 +126,14 @@ interface Call {
   readonly arrivedMs: number;
   /** The events have ids. */
   readonly isResumable: boolean;
+}
+
+/**
+ * True if the cancellation arrives at the gateway after its call, which is sent over another connection. Otherwise the
+ * gateway does not know the call yet.
+ */
+export function followsCall({ cancelMs = 0, input }: McpOrder): boolean {
+  return input === "" && cancelMs > OVERTAKING_MS;
 }
 
 /** The input of a call belongs to it and is complete. */

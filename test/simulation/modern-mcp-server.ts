@@ -5,7 +5,7 @@
  */
 import type { BackendReport } from "./http-backend.ts";
 import { endEvents, McpEndpoint, sendEvent, sendResponse, startEvents } from "./mcp-endpoint.ts";
-import { hasOwnInput, LATE_MS, type McpOrder, type Message, Questions, TOOL } from "./mcp-server.ts";
+import { followsCall, hasOwnInput, LATE_MS, type McpOrder, type Message, Questions, TOOL } from "./mcp-server.ts";
 import { contentOf, type Head, type Peer, sleep } from "./peer.ts";
 import type { Seeded } from "./seeded.ts";
 
@@ -136,9 +136,10 @@ export class ModernMcpServer {
     return sendResponse(peer, 200, { id, result: resultOf(order) });
   }
 
-  async #waitForCancellation(peer: Peer, { nonce, cancelMs = 0 }: McpOrder, arrivedMs: number): Promise<false> {
+  async #waitForCancellation(peer: Peer, order: McpOrder, arrivedMs: number): Promise<false> {
+    const { nonce, cancelMs = 0 } = order;
     peer.limitMs = cancelMs + LATE_MS;
-    if ((await peer.read()) === "silent" && this.#report.mustSucceed(arrivedMs))
+    if ((await peer.read()) === "silent" && followsCall(order) && this.#report.mustSucceed(arrivedMs))
       this.#report.broken("cancellations reach the server", nonce);
     return false;
   }

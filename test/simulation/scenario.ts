@@ -41,7 +41,7 @@ import { sleep } from "./peer.ts";
 import { Postgres } from "./postgres.ts";
 import { Redis } from "./redis.ts";
 import { Requests } from "./requests.ts";
-import { OUTSIDE, Scheduler } from "./scheduler.ts";
+import { MOST_CLOCK_ERROR_MS, OUTSIDE, Scheduler } from "./scheduler.ts";
 import { Seeded } from "./seeded.ts";
 import { StdioServer } from "./stdio-server.ts";
 import { HISTORY_THREAD, loadThreadCode, SERVING_THREAD, Threads } from "./threads.ts";
@@ -87,7 +87,6 @@ const LONGEST_HANG_MS = 60_000;
 /** Average time between two failures of the database of the request history. */
 const DATABASE_FAILURE_MS = 20 * 60_000;
 const MOST_KILLS = 3;
-const MOST_CLOCK_ERROR_MS = 5 * 60_000;
 /** After a failure, everything works again within this time. Sessions that began without Redis are stored after 30 s. */
 const RECOVERY_MS = 40_000;
 /** All time limits of clients, backends, and the gateway have passed after this time. */
@@ -101,7 +100,7 @@ const HOSTILE_ADDRESS = "10.9.0.1";
 const PROGRESS_STEPS = 20_000;
 const HASHED_CHARS = 65_536;
 /** Average time between two visits of a client. */
-const PAUSE_MS = 300_000;
+const PAUSE_MS = 400_000;
 
 export async function simulate(options: Options, runLater: (run: () => void) => void): Promise<Result> {
   const { seed, hours, firstClient, clients, timeline } = options;

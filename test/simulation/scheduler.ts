@@ -22,13 +22,16 @@ export interface Task {
 /** An iteration of the event loop takes up to this long, so that a loop that waits for another event ends. */
 const ITERATION_MS = 0.2;
 
+/** The wall clock of the simulated processes is wrong by at most this much. */
+export const MOST_CLOCK_ERROR_MS = 5 * 60_000;
+
 /** Runs the pending `process.nextTick` callbacks and promise jobs. */
 const runJobs = (process as unknown as { _tickCallback(): void })._tickCallback;
 
 export class Scheduler {
   /** Milliseconds since the start. */
   nowMs = 0;
-  /** The wall clock of the simulated processes is wrong by this much. */
+  /** The error of the wall clock of the simulated processes. */
   clockErrorMs = 0;
   /** The running process. */
   process = OUTSIDE;
@@ -78,8 +81,13 @@ export class Scheduler {
     this.#paused.set(process, this.nowMs + ms);
   }
 
+  /** True if a process was paused at this time or later. */
+  wasPaused(process: string, sinceMs: number): boolean {
+    return this.#resumesMs(process) > sinceMs;
+  }
+
   isPaused(process: string): boolean {
-    return this.#resumesMs(process) > this.nowMs;
+    return this.wasPaused(process, this.nowMs);
   }
 
   /** Discards the tasks of a process. */
