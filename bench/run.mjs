@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- http|mcp|llm|limits|trace|telemetry|history|access|scale|start|against|peers|rehearse|report|streams|tail|translate|
+ * `npm run bench [-- http|mcp|llm|limits|trace|telemetry|history|access|scale|start|against|peers|rehearse|report|steady|streams|tail|translate|
  * warm-up|work …]
  * [--quick]`: compares programs or builds in one run, mostly by CPU time. Run it on an idle machine.
  */
