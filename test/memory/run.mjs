@@ -18,8 +18,7 @@
  */
 import { spawn } from "node:child_process";
 import { appendFileSync, mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
-import { Agent, createServer as createHttpServer, get } from "node:http";
-import { connect, createServer } from "node:net";
+import { Agent, createServer, get } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -54,7 +53,7 @@ const folder = mkdtempSync(join(tmpdir(), "gateway-memory-"));
 // its own requests reaches the server on this thread.
 const upstreams = new Worker(new URL("./upstreams.mjs", import.meta.url));
 const ports = await new Promise((resolve) => upstreams.once("message", resolve));
-const fast = createHttpServer((req, res) => {
+const fast = createServer((req, res) => {
   req.resume();
   res.end("ok");
 });
@@ -113,7 +112,6 @@ async function attack(names, seconds) {
 }
 
 async function startGateway() {
-  const port = await freePort();
   const { deaf, endless, llm, mcp, echo, plain } = ports;
   const route = (path, backend) => `  - { matches: [{ path: { pathPrefix: ${path} } }], backends: [${backend}] }`;
   const host = (port) => `{ host: "127.0.0.1:${port}" }`;
@@ -123,8 +121,8 @@ async function startGateway() {
   writeFileSync(
     file,
     [
-      "config: { adminAddr: off, logging: { level: warn } }",
-      `gateways: { default: { port: ${port}, address: 127.0.0.1 } }`,
+      'config: { adminAddr: off, logging: { level: "warn,pipeline=info" } }',
+      "gateways: { default: { port: 0, address: 127.0.0.1 } }",
       "routes:",
       route("/deaf", host(deaf)),
       route("/endless", host(endless)),
@@ -157,35 +155,18 @@ async function startGateway() {
       resolve();
     });
   });
-  for (const stream of [child.stdout, child.stderr])
-    stream.on("data", (chunk) => {
-      output = (output + chunk).slice(-20_000);
-      if (values.usage !== undefined) appendFileSync(`${values.usage}.log`, chunk);
-    });
-  while (!(await isListening(port))) {
-    if (ended !== undefined) throw new Error(`the gateway did not start: ${output}`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-  return { child, exited, ended: () => ended, port };
-}
-
-async function freePort() {
-  const server = createServer();
-  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
-
-function isListening(port) {
-  return new Promise((resolve) => {
-    const socket = connect({ port, host: "127.0.0.1" });
-    socket.on("connect", () => {
-      socket.destroy();
-      resolve(true);
-    });
-    socket.on("error", () => resolve(false));
+  const port = await new Promise((resolve) => {
+    for (const stream of [child.stdout, child.stderr])
+      stream.on("data", (chunk) => {
+        output = (output + chunk).slice(-20_000);
+        const found = /listening gateway=default url=\S+:(\d+)/.exec(output);
+        if (found) resolve(Number(found[1]));
+        if (values.usage !== undefined) appendFileSync(`${values.usage}.log`, chunk);
+      });
+    void exited.then(() => resolve(undefined));
   });
+  if (port === undefined) throw new Error(`the gateway did not start: ${output}`);
+  return { child, exited, ended: () => ended, port };
 }
 
 /** Fifty requests a second over connections of its own. */
