@@ -3,10 +3,10 @@
  * terminated, and listeners that a security policy should protect reject connections.
  */
 import assert from "node:assert/strict";
-import { type AddressInfo, createServer } from "node:net";
 import { test } from "node:test";
 import type { KubernetesObject } from "../../src/config/documents/cluster.ts";
 import { createSnapshot } from "../../src/config/documents/snapshot.ts";
+import { freePort } from "../support/free-port.ts";
 import { dataPlane } from "../support/kubernetes/data-plane.ts";
 import { ask, echo, tls as openTls, plain } from "../support/tcp-connections.ts";
 import { certificates } from "../support/tls/certificates.ts";
@@ -61,10 +61,7 @@ test("a TCPRoute forwards connections, and the oldest route of a listener counts
 
 test("weights decide, an invalid backend rejects its share, and a dead endpoint is skipped", async (t) => {
   const one = await echo(t, "one");
-  const dead = createServer();
-  await new Promise<void>((resolve) => dead.listen(0, "127.0.0.1", resolve));
-  const deadAddress = `127.0.0.1:${(dead.address() as AddressInfo).port}`;
-  await new Promise((resolve) => dead.close(resolve));
+  const deadAddress = `127.0.0.1:${await freePort()}`;
   const refs = [
     { name: "one", port: 3000, weight: 1 },
     { name: "gone", port: 3000, weight: 1 },
