@@ -181,7 +181,9 @@ export class Files {
         const file = opened(fd);
         file.flushedBytes = file.bytes.length;
       },
-      closeSync: (fd: number) => void this.#opened.delete(fd),
+      closeSync: (fd: number) => {
+        if (!this.#opened.delete(fd)) this.#network.closeInherited(fd, (name) => pidOf(name) === process.pid);
+      },
       renameSync: (from: unknown, to: unknown) => this.#rename(String(from), String(to)),
       rmSync: (path: unknown) => this.#remove(String(path)),
       utimesSync: (path: unknown, _atime: unknown, mtime: number) => {

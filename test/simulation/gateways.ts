@@ -249,8 +249,9 @@ export class Gateways {
 
   /** The new process of an upgrade. Both processes exchange messages in order, as over the channel of a child process. */
   #startSuccessor(old: GatewayProcess, sockets: readonly HandedSocket[], events: SuccessorEvents): Successor {
-    const { scheduler } = this.#report;
+    const { scheduler, network } = this.#report;
     const next = this.#create(old.replica);
+    for (const { fd } of sockets) network.inherit(fd, next.name);
     const { openPredecessor, handedSockets } = next.code;
     const receivers: ((message: FromPredecessor) => void)[] = [];
     const send = <Message>(to: GatewayProcess, message: Message, received: (message: Message) => void): void => {

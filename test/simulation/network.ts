@@ -322,6 +322,10 @@ interface ListeningSocket {
   /** Other sockets may use the same address (`SO_REUSEPORT`). Each connection belongs to one of them. */
   readonly isShared: boolean;
   readonly listeners: Listener[];
+  /** Processes that have inherited the descriptor and do not listen yet. */
+  readonly heirs: Set<string>;
+  /** Connections that no process has accepted, because only heirs have the socket. */
+  readonly waiting: Side[];
 }
 
 export class Network {
@@ -374,6 +378,7 @@ export class Network {
 
   /** Closes all sockets of a process, as the operating system does when the process ends. */
   end(process: string): void {
+    for (const { fd } of [...this.#listening]) this.closeInherited(fd, (one) => one === process);
     for (const { listeners } of this.openListeners((one) => one === process))
       for (const listener of listeners.filter((one) => one.process === process)) this.unlisten(listener);
     for (const side of this.openSides(process)) side.close();
@@ -388,14 +393,31 @@ export class Network {
   listen(address: string, port: number, listener: Listener, isShared = false): boolean {
     if (this.#find(address, port).some((socket) => !isShared || !socket.isShared)) return false;
     this.#nextFd += 1;
-    this.#listening.push({ fd: this.#nextFd, address, port, isShared, listeners: [listener] });
+    const socket = { fd: this.#nextFd, address, port, isShared, listeners: [listener] };
+    this.#listening.push({ ...socket, heirs: new Set(), waiting: [] });
     return true;
+  }
+
+  /** The socket stays open until this process closes it, too. */
+  inherit(fd: number, process: string): void {
+    this.#withFd(fd)?.heirs.add(process);
+  }
+
+  /** One of these processes closes a descriptor that it has inherited. */
+  closeInherited(fd: number, isMeant: (process: string) => boolean): void {
+    const socket = this.#withFd(fd);
+    if (socket === undefined) return;
+    for (const heir of socket.heirs) if (isMeant(heir)) socket.heirs.delete(heir);
+    this.#closeUnused(socket);
   }
 
   /** Listens on a socket that another process has opened. */
   share(fd: number, listener: Listener): ListeningSocket | undefined {
-    const socket = this.#listening.find((one) => one.fd === fd);
-    socket?.listeners.push(listener);
+    const socket = this.#withFd(fd);
+    if (socket === undefined) return undefined;
+    socket.listeners.push(listener);
+    socket.heirs.clear();
+    for (const server of socket.waiting.splice(0)) this.#hand(server, listener);
     return socket;
   }
 
@@ -403,8 +425,19 @@ export class Network {
     for (const socket of [...this.#listening]) {
       const at = socket.listeners.indexOf(listener);
       if (at >= 0) socket.listeners.splice(at, 1);
-      if (socket.listeners.length === 0) this.#listening.splice(this.#listening.indexOf(socket), 1);
+      this.#closeUnused(socket);
     }
+  }
+
+  /** Connections that wait for the last process are reset. */
+  #closeUnused(socket: ListeningSocket): void {
+    if (socket.listeners.length > 0 || socket.heirs.size > 0) return;
+    this.#listening.splice(this.#listening.indexOf(socket), 1);
+    for (const server of socket.waiting) server.abort();
+  }
+
+  #withFd(fd: number): ListeningSocket | undefined {
+    return this.#listening.find((one) => one.fd === fd);
   }
 
   #find(address: string, port: number): ListeningSocket[] {
@@ -453,13 +486,14 @@ export class Network {
     this.scheduler.after(conditions.baseMs, establish, OUTSIDE);
   }
 
-  /** Connections that wait when the last process closes its socket are reset. */
   #accept(server: Side, socket: ListeningSocket, random: Seeded): void {
     const listener = random.pick(socket.listeners);
-    if (listener === undefined) {
-      server.abort();
-      return;
-    }
+    if (listener !== undefined) this.#hand(server, listener);
+    else if (socket.heirs.size > 0) socket.waiting.push(server);
+    else server.abort();
+  }
+
+  #hand(server: Side, listener: Listener): void {
     server.process = listener.process;
     server.isAccepted = true;
     this.scheduler.within(listener.process, () => listener.accept(server));
