@@ -115,7 +115,8 @@ export class McpClient {
     if (typeof ended === "string" || ended.status >= 300 || this.#random.chance(0.7)) return;
     await sleep(this.#report.scheduler, this.#random.exponential(5_000));
     const response = await this.#post({ jsonrpc: "2.0", id: "late", method: "ping" });
-    if (this.#report.mustSucceed() && (typeof response === "string" || response.status !== 404))
+    const isEnded = typeof response !== "string" && (response.status === 404 || isSessionEnd(response));
+    if (this.#report.mustSucceed() && !isEnded)
       this.#report.broken("a session ends everywhere", `${this.#name}: ${JSON.stringify(response)}`);
   }
 
@@ -359,6 +360,14 @@ export class McpClient {
 function messagesOf({ headers, body }: TextResponse): Answer[] {
   const isStream = headers.get("content-type")?.startsWith("text/event-stream") === true;
   return (isStream ? eventData(body) : [body]).map((text) => JSON.parse(text) as Answer);
+}
+
+/** The session ended during the call, which arrived before the news from another replica. */
+function isSessionEnd(response: TextResponse): boolean {
+  return (
+    response.status === 200 &&
+    messagesOf(response).some(({ error }) => error?.message?.startsWith("the session ended") === true)
+  );
 }
 
 /** The input that a server requests names its call. */
