@@ -10,6 +10,12 @@ export const MCP_LIMITS = {
       "an idle session of the client that has the most ends, else 503",
     ],
     [
+      "MIN_EVICTABLE_MS",
+      "mcp/session/session-store.ts",
+      "idle time before a session ends for another one, unless its client has ten times as many sessions as the other",
+      "503 until then",
+    ],
+    [
       "mcp.maxChildren",
       "child processes of one backend; one client may have half of them (`mcp.maxChildrenPerClient`)",
       "an idle session of the client that has the most sessions is closed, else 503",

@@ -1,6 +1,7 @@
 /**
  * The configuration and the addresses of a simulation.
  */
+import { MOST_SESSIONS } from "./flood-client.ts";
 import { AUDIENCE, ISSUER } from "./identity-provider.ts";
 import { LIMIT, LIMIT_KEY, LIMITED_HOST } from "./limit-client.ts";
 import { SECRET_PATTERN } from "./llm-provider.ts";
@@ -91,6 +92,7 @@ routes:
     backends:
       - mcp:
           sessionIdleTtl: 15m
+          maxSessionsPerClient: ${MOST_SESSIONS}
           targets: [{ name: tools, mcp: { url: "http://tools.test/mcp" } }]
   - name: modern
     matches: [{ path: { pathPrefix: /modern } }]

@@ -187,4 +187,22 @@ export const MUTATIONS = [
     find: "      if (this.#lines > MAX_TRAILER_LINES || this.#trailerBytes > MAX_TRAILER_BYTES)\n",
     replace: "      if (this.#trailerBytes > MAX_TRAILER_BYTES)\n",
   },
+  {
+    name: "an address may have one connection more than its limit",
+    file: "src/pipeline/listen/connection-limits.ts",
+    find: "      if (open >= limit) {\n",
+    replace: "      if (open > limit) {\n",
+  },
+  {
+    name: "a connection that an address closes counts forever",
+    file: "src/pipeline/listen/connection-limits.ts",
+    find: "        if (left > 0) perAddress.set(address, left);\n        else perAddress.delete(address);\n",
+    replace: "        if (left === 0) perAddress.delete(address);\n",
+  },
+  {
+    name: "a client may have one MCP session more than its limit",
+    file: "src/mcp/session/session-store.ts",
+    find: "    if (this.#countOf(client) >= maxSessionsPerClient &&",
+    replace: "    if (this.#countOf(client) > maxSessionsPerClient &&",
+  },
 ];

@@ -23,6 +23,7 @@ import {
   TOKEN_FILE,
 } from "./config.ts";
 import { Files } from "./files.ts";
+import { FloodClient } from "./flood-client.ts";
 import { Gateways, loadCode, loadController } from "./gateways.ts";
 import { HistoryCheck } from "./history-check.ts";
 import { HostileClient } from "./hostile-client.ts";
@@ -97,6 +98,7 @@ const ENDING_MS = 3 * 3_600_000;
 const ITERATIONS_MS = [0.001, 1, 10];
 const UNDISTURBED = [ADDRESSES["redis.test"], ADDRESSES["idp.test"], ADDRESSES["postgres.test"]];
 const HOSTILE_ADDRESS = "10.9.0.1";
+const FLOOD_ADDRESS = "10.9.0.2";
 const PROGRESS_STEPS = 20_000;
 const HASHED_CHARS = 65_536;
 /** Average time between two visits of a client. */
@@ -405,6 +407,8 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     );
     const hostile = new HostileClient(HOSTILE_ADDRESS, random.part("hostile client"), report);
     running.push(untilEnd("the hostile client", hostile.run()));
+    const flood = new FloodClient(FLOOD_ADDRESS, random.part("flood client"), report);
+    running.push(untilEnd("the flood client", flood.run()));
     running.push(untilEnd("the limit client", new LimitClient(random.part("limit client"), report).run()));
     void provider.run(() => isOver);
     const operating = [reload(random.part("reloads")), operate(random.part("operations"), redis)];
