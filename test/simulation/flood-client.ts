@@ -4,7 +4,6 @@
  */
 import type { ClientReport } from "./http-client.ts";
 import { requestText } from "./http-request.ts";
-import type { Side } from "./network.ts";
 import { Peer, type Stop, sleep } from "./peer.ts";
 import type { Seeded } from "./seeded.ts";
 
@@ -62,34 +61,35 @@ export class FloodClient {
     const startedMs = scheduler.nowMs;
     const gateway = random.int(this.#report.gateways.length);
     const connections = Array.from({ length: MOST_CONNECTIONS + FURTHER_CONNECTIONS }, () => this.#connect(gateway));
-    const sides = (await Promise.all(connections)).filter((side) => side !== undefined);
+    const peers = (await Promise.all(connections)).filter((peer) => peer !== undefined);
     await sleep(scheduler, ACCEPTED_MS);
     const kept = new Map<string, number>();
-    for (const { peer } of sides)
-      if (peer.isAccepted && !peer.isClosed) kept.set(peer.process, (kept.get(peer.process) ?? 0) + 1);
+    for (const { side } of peers) {
+      const { isAccepted, isClosed, process } = side.peer;
+      if (isAccepted && !isClosed) kept.set(process, (kept.get(process) ?? 0) + 1);
+    }
     const counts = [...kept.values()];
     // Threads have limits of their own.
     const isExact = counts.length <= 1 && this.#isExact(startedMs);
     if (counts.some((count) => count > MOST_CONNECTIONS) || (isExact && counts[0] !== MOST_CONNECTIONS))
       broken("an address has as many connections as it may", `${counts}, not ${MOST_CONNECTIONS}`);
     const paceMs = random.size(1, 1_000);
-    await Promise.all(sides.map((side) => this.#close(side, random.exponential(paceMs))));
+    await Promise.all(peers.map((peer) => this.#close(peer, random.exponential(paceMs))));
   }
 
-  async #close(side: Side, afterMs: number): Promise<void> {
+  async #close(peer: Peer, afterMs: number): Promise<void> {
     const random = this.#random;
-    const peer = new Peer(side, this.#report.scheduler, PATIENCE_MS);
+    const { side } = peer;
     const isPartial = random.chance(0.3);
     const staysOpen = random.chance(0.1);
     const isAborted = random.chance(0.5);
-    if (isPartial) void peer.write("GET / HTTP/1.1\r\n");
-    if (!staysOpen) await sleep(this.#report.scheduler, afterMs);
-    else {
+    const isOpen = !isPartial || (await peer.write("GET / HTTP/1.1\r\n")) === undefined;
+    if (isOpen && staysOpen) {
       let received = await peer.read();
       while (typeof received !== "string") received = await peer.read();
       if (received === "silent" && !side.isBlackhole)
         this.#report.broken("silent clients are disconnected", `${side.label} after ${PATIENCE_MS} ms`);
-    }
+    } else await sleep(this.#report.scheduler, afterMs);
     if (isAborted) side.abort();
     else side.close();
   }
@@ -123,20 +123,20 @@ export class FloodClient {
     return mustSucceed(startedMs) && !upgradedSince(startedMs) && scheduler.nowMs - startedMs < SOON_MS;
   }
 
-  #connect(gateway: number): Promise<Side | undefined> {
-    const { network, gateways, faults } = this.#report;
+  async #connect(gateway: number): Promise<Peer | undefined> {
+    const { network, gateways, faults, scheduler } = this.#report;
     const { address = "", port = 0 } = gateways[gateway] ?? {};
-    return network.open(this.#address, address, port, faults, PATIENCE_MS);
+    const side = await network.open(this.#address, address, port, faults, PATIENCE_MS);
+    return side && new Peer(side, scheduler, PATIENCE_MS);
   }
 
   /** Opens a session. Adds the process that accepted the connection to `processes`. */
   async #initialize(gateway: number, processes: Set<string>): Promise<number | Stop> {
-    const side = await this.#connect(gateway);
-    if (side === undefined) return "ECONNREFUSED";
-    const peer = new Peer(side, this.#report.scheduler, PATIENCE_MS);
+    const peer = await this.#connect(gateway);
+    if (peer === undefined) return "ECONNREFUSED";
     const response = await requestText(peer, "POST", "/mcp", HEADERS, INITIALIZE);
-    processes.add(side.peer.process);
-    side.close();
+    processes.add(peer.side.peer.process);
+    peer.side.close();
     return typeof response === "string" ? response : response.status;
   }
 }
