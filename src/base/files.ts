@@ -160,6 +160,11 @@ function writeAt(fs: FileSystem, fd: number, bytes: Buffer, position: number | n
     from += fs.writeSync(fd, bytes, from, bytes.length - from, position === null ? null : position + from);
 }
 
+/** A disk that becomes full takes the first part of a write and rejects the rest. */
+export function writeFully(fd: number, text: string): void {
+  writeAt(fileSystem, fd, Buffer.from(text), null);
+}
+
 function quietly(work: () => void): void {
   try {
     work();

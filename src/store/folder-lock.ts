@@ -4,20 +4,11 @@
  * before it writes.
  */
 import { randomUUID } from "node:crypto";
-import {
-  closeSync,
-  openSync,
-  readFileSync,
-  readlinkSync,
-  renameSync,
-  rmSync,
-  statSync,
-  utimesSync,
-  writeSync,
-} from "node:fs";
+import { closeSync, openSync, readFileSync, readlinkSync, renameSync, rmSync, statSync, utimesSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import type { Clock } from "../base/clock.ts";
+import { writeFully } from "../base/files.ts";
 
 const FILE = "lock";
 const TOUCH_EVERY_MS = 5_000;
@@ -99,8 +90,11 @@ function create(file: string, text: string): boolean {
     throw error;
   }
   try {
-    writeSync(fd, text);
+    writeFully(fd, text);
     return true;
+  } catch (error) {
+    rmSync(file, { force: true });
+    throw error;
   } finally {
     closeSync(fd);
   }

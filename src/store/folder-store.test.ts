@@ -2,10 +2,12 @@
  * What a resolved `sync` promises while the journal is replaced, and after a sync of the disk has failed.
  */
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { promisify } from "node:util";
 import { fakeClock } from "../../test/support/fake-clock.ts";
 import { Random } from "../../test/support/random.ts";
 import { silentLogger } from "../observe/log/logger.ts";
@@ -119,6 +121,47 @@ test("changes that could not be written are written later, with the last value o
   const again = await openFolderStore(folder, { clock: fakeClock(), logger: silentLogger });
   assert.deepEqual([await again.get("budgets/a"), await again.get("budgets/b")], ["3", "5"]);
   await again.close();
+});
+
+test("a sync that fails while a snapshot is written requires another snapshot", async (t) => {
+  const { store, folder } = await folderStore(t);
+  for (let i = 0; i < 20_000; i++) void store.set(`sessions/${i}`, "x".repeat(200));
+  const { sync } = JournalFile.prototype;
+  let old: JournalFile | undefined;
+  let failures = 1;
+  await new Promise<void>((resolve) => {
+    t.mock.method(JournalFile.prototype, "sync", async function (this: JournalFile) {
+      old ??= this;
+      resolve();
+      if (this === old || failures-- === 0) return sync.call(this);
+      while (!readdirSync(folder).some((name) => name.startsWith("snapshot."))) await new Promise(setImmediate);
+      throw new Error("EIO: i/o error, fdatasync");
+    });
+    void fillJournal(store);
+  });
+  await store.set("budget/b", "1");
+  await assert.rejects(store.sync(), /EIO/);
+  await store.sync();
+  assert.deepEqual(snapshots(folder), ["snapshot.3"]);
+});
+
+test("a snapshot that does not fit on the disk is not used", {
+  skip: process.platform === "win32" && "the limit of a file's size is one of POSIX",
+}, async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "folder-store-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const journal = new URL("./journal.js", import.meta.url).href;
+  const script = `
+    const { JournalFile, writeSnapshot } = await import(${JSON.stringify(journal)});
+    const changes = Array.from({ length: 100 }, (_, i) => ["budget/" + i, "x".repeat(200), 0]);
+    await (await JournalFile.open(${JSON.stringify(folder)}, 1, false)).append("kept");
+    const outcome = await writeSnapshot(${JSON.stringify(folder)}, 2, changes).then(() => "written", ({ code }) => code);
+    console.log(outcome);`;
+  // Like a disk that becomes full, the limit cuts off the write that crosses it and rejects the next one.
+  const limited = `trap "" XFSZ && ulimit -f 8 && exec "$0" --input-type=module -e "$1"`;
+  const { stdout, stderr } = await promisify(execFile)("sh", ["-c", limited, process.execPath, script]);
+  assert.equal(stdout, "EFBIG\n", stderr);
+  assert.deepEqual(readdirSync(folder).sort(), ["journal.1", "snapshot.new"]);
 });
 
 function snapshots(folder: string): string[] {

@@ -33,6 +33,7 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
   let isUnsynced = false;
   /** Set after a failed sync: the system may have dropped changes, so the next sync would succeed without them. */
   let needsSnapshot = false;
+  let failedSyncs = 0;
   let syncs: Promise<void> = Promise.resolve();
   let syncing: Timer | undefined;
   let retrying: Timer | undefined;
@@ -114,7 +115,7 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
     if (!isUnsynced) return;
     isUnsynced = false;
     try {
-      if (needsSnapshot) await compact();
+      while (needsSnapshot) await compact();
       await syncFile(journal);
     } catch (error) {
       isUnsynced = true;
@@ -133,6 +134,7 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
           await file.sync();
         } catch (error) {
           needsSnapshot = true;
+          failedSyncs += 1;
           throw error;
         }
       });
@@ -148,7 +150,12 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
 
   async function replaceJournal(): Promise<void> {
     const next = await JournalFile.open(folder, number + 1, false);
-    await syncFolder(folder);
+    try {
+      await syncFolder(folder);
+    } catch (error) {
+      await quietly(next.close());
+      throw error;
+    }
     while (writing !== undefined) await writing;
     const before = journal;
     journal = next;
@@ -157,8 +164,10 @@ export async function openFolderStore(folder: string, { clock, logger, limits }:
     await before.close();
     // The new owner would read this snapshot instead of its own records.
     if (!lock.isHeld()) throw new Error(LOST_FOLDER);
+    const failedBefore = failedSyncs;
     usefulBytes = await writeSnapshot(folder, number, table.changes());
-    needsSnapshot = false;
+    // The snapshot may lack changes whose sync failed while it was written.
+    if (failedSyncs === failedBefore) needsSnapshot = false;
   }
 
   /** Resolves when the operating system has the change, so that `kill -9` does not lose it. */

@@ -105,7 +105,12 @@ export class JournalFile {
 
   static async open(folder: string, number: number, isRagged: boolean): Promise<JournalFile> {
     const file = await open(join(folder, `journal.${number}`), "a", 0o600);
-    return new JournalFile(file, (await file.stat()).size, isRagged);
+    try {
+      return new JournalFile(file, (await file.stat()).size, isRagged);
+    } catch (error) {
+      await file.close();
+      throw error;
+    }
   }
 
   get bytes(): number {
@@ -119,10 +124,7 @@ export class JournalFile {
   async append(text: string): Promise<void> {
     const bytes = Buffer.from(this.#isRagged ? `\n${text}` : text);
     this.#isRagged = true;
-    for (let from = 0; from < bytes.length; ) {
-      const { bytesWritten } = await this.#file.write(bytes, from, bytes.length - from);
-      from += bytesWritten;
-    }
+    await writeFully(this.#file, bytes);
     this.#isRagged = false;
     this.#bytes += bytes.length;
   }
@@ -144,8 +146,9 @@ export async function writeSnapshot(folder: string, number: number, changes: Ite
   try {
     let lines: string[] = [];
     const write = async (): Promise<void> => {
-      const { bytesWritten } = await file.write(lines.join(""));
-      bytes += bytesWritten;
+      const slice = Buffer.from(lines.join(""));
+      await writeFully(file, slice);
+      bytes += slice.length;
       lines = [];
     };
     for (const change of changes) {
@@ -160,6 +163,11 @@ export async function writeSnapshot(folder: string, number: number, changes: Ite
   await syncFolder(folder);
   await removeBefore(folder, number);
   return bytes;
+}
+
+/** A disk that becomes full takes the first part of a write and rejects the rest. */
+async function writeFully(file: FileHandle, bytes: Buffer): Promise<void> {
+  for (let from = 0; from < bytes.length; ) from += (await file.write(bytes, from, bytes.length - from)).bytesWritten;
 }
 
 export async function syncFolder(path: string): Promise<void> {

@@ -3,10 +3,11 @@
  * statuses, and with `--policies` also the routes and policy results.
  */
 import { randomBytes } from "node:crypto";
-import { closeSync, openSync, readFileSync, writeSync } from "node:fs";
+import { closeSync, openSync, readFileSync } from "node:fs";
 import { Agent, request } from "node:http";
 import { Agent as TlsAgent, request as tlsRequest } from "node:https";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { writeFully } from "../../base/files.ts";
 import { isSameHeader, MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import { lineReader } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
@@ -271,7 +272,8 @@ export async function record(name: string | undefined, flags: RecordFlags, termi
     const take = (line: string): void => {
       if (line.trim() === "" || written >= count || bytes >= MAX_RECORDING_BYTES) return;
       if (sample < 1 && Math.random() >= sample) return;
-      bytes += writeSync(file, `${line}\n`);
+      writeFully(file, `${line}\n`);
+      bytes += Buffer.byteLength(line) + 1;
       written += 1;
       if (written >= count || bytes >= MAX_RECORDING_BYTES) stop();
     };
