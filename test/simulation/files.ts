@@ -21,9 +21,18 @@ interface File {
   /** Starts with `bytes` and has space for more, after the first write. */
   storage?: Buffer;
   flushedBytes: number;
+  /** A flush failed. Later ones succeed, but do not keep what the system has dropped. */
+  hasFailed?: boolean;
   mtimeMs: number;
   /** It is on a disk that does not fail. */
   readonly isSafe: boolean;
+}
+
+interface OpenFile {
+  /** Undefined is a folder. */
+  readonly file: File | undefined;
+  readonly path: string;
+  readonly process: string;
 }
 
 export class Files {
@@ -32,7 +41,8 @@ export class Files {
   #files = new Map<string, File>();
   /** The names as of the last flush of their folder. */
   #flushedNames = new Map<string, File>();
-  readonly #opened = new Map<number, File>();
+  /** The files that processes have open, by descriptor. */
+  readonly #opened = new Map<number, OpenFile>();
   #nextFd = 1_000_000;
   #writes = 0;
   #powerFailures = 0;
@@ -67,6 +77,20 @@ export class Files {
     }
   }
 
+  /** The paths of the files that a process and its threads have open. The end of a thread closes its files. */
+  openedBy(pid: number): string[] {
+    const { scheduler } = this.#network;
+    for (const [fd, { process }] of this.#opened) if (scheduler.isEnded(process)) this.#opened.delete(fd);
+    return [...this.#opened.values()].filter(({ process }) => pidOf(process) === pid).map(({ path }) => path);
+  }
+
+  /** Returns the descriptor. */
+  #keepOpen(path: string, file: File | undefined, process: string): number {
+    this.#nextFd += 1;
+    this.#opened.set(this.#nextFd, { file, path, process });
+    return this.#nextFd;
+  }
+
   #find(path: string, call: string): File {
     const file = this.#files.get(path);
     if (file === undefined) throw systemError(call, "ENOENT");
@@ -95,6 +119,11 @@ export class Files {
     bytes.copy(file.storage, before.length, 0, taken);
     file.bytes = file.storage.subarray(0, size);
     return taken;
+  }
+
+  /** A full disk rejects some flushes. */
+  #failIfFull(): void {
+    if (this.isFull && this.#random.chance(0.5)) throw systemError("fsync", "ENOSPC");
   }
 
   #rename(from: string, to: string): void {
@@ -143,7 +172,7 @@ export class Files {
   /** The replacements of the functions of `node:fs`. */
   functions() {
     const opened = (fd: number): File => {
-      const file = this.#opened.get(fd);
+      const file = this.#opened.get(fd)?.file;
       if (file === undefined) throw systemError("write", "EBADF");
       return file;
     };
@@ -165,11 +194,8 @@ export class Files {
         return { size, mtimeMs, ctimeMs: mtimeMs, ino: 1, isDirectory: () => false, isFile: () => true };
       },
       mkdirSync: () => undefined,
-      openSync: (path: unknown, flags: unknown) => {
-        this.#nextFd += 1;
-        this.#opened.set(this.#nextFd, this.#open(String(path), String(flags)));
-        return this.#nextFd;
-      },
+      openSync: (path: unknown, flags: unknown) =>
+        this.#keepOpen(String(path), this.#open(String(path), String(flags)), this.#network.scheduler.process),
       writeSync: (fd: number, data: Buffer | string, offset = 0) =>
         this.#append(opened(fd), Buffer.from(data as string).subarray(offset)),
       writeFileSync: (path: unknown, text: string, { flag }: { flag: string }) =>
@@ -195,20 +221,30 @@ export class Files {
   /** The replacements of the functions of `node:fs/promises`. */
   promises() {
     return {
-      open: (path: unknown, flags: unknown) =>
-        this.#later(() => {
+      open: (path: unknown, flags: unknown) => {
+        const { process } = this.#network.scheduler;
+        return this.#later(() => {
           const isFolder = flags === "r" && !this.#files.has(String(path));
-          return isFolder ? this.#folderHandle(String(path)) : this.#handle(this.#open(String(path), String(flags)));
-        }),
+          const file = isFolder ? undefined : this.#open(String(path), String(flags));
+          const fd = this.#keepOpen(String(path), file, process);
+          return file === undefined ? this.#folderHandle(String(path), fd) : this.#handle(file, fd);
+        });
+      },
       rename: (from: unknown, to: unknown) => this.#later(() => this.#rename(String(from), String(to))),
       rm: (path: unknown) => this.#later(() => void this.#files.delete(String(path))),
     };
   }
 
-  #handle(file: File) {
+  #handle(file: File, fd: number) {
     const flush = (): Promise<void> =>
       this.#later(() => {
-        file.flushedBytes = file.bytes.length;
+        try {
+          if (!file.isSafe) this.#failIfFull();
+        } catch (error) {
+          file.hasFailed = true;
+          throw error;
+        }
+        if (file.hasFailed !== true) file.flushedBytes = file.bytes.length;
       });
     return {
       stat: () => this.#later(() => ({ size: file.bytes.length })),
@@ -218,14 +254,18 @@ export class Files {
       },
       datasync: flush,
       sync: flush,
-      close: () => this.#later(() => undefined),
+      close: () => this.#later(() => void this.#opened.delete(fd)),
     };
   }
 
-  #folderHandle(path: string) {
+  #folderHandle(path: string, fd: number) {
     return {
-      sync: () => this.#later(() => this.#flushNames(path)),
-      close: () => this.#later(() => undefined),
+      sync: () =>
+        this.#later(() => {
+          this.#failIfFull();
+          this.#flushNames(path);
+        }),
+      close: () => this.#later(() => void this.#opened.delete(fd)),
     };
   }
 

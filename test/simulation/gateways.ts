@@ -11,6 +11,7 @@ import type { LogOutput } from "../../src/observe/log/log-output.ts";
 import type { Children } from "./children.ts";
 import { CONFIG_FILE, DRAIN_MS, pidOf } from "./config.ts";
 import type { ControllerCode } from "./controller.ts";
+import type { Files } from "./files.ts";
 import type { GatewayCode } from "./gateway.ts";
 import type { Network } from "./network.ts";
 import { sleep } from "./peer.ts";
@@ -39,6 +40,7 @@ export async function loadController(): Promise<ControllerCode> {
 export interface GatewaysReport {
   readonly scheduler: Scheduler;
   readonly network: Network;
+  readonly files: Files;
   readonly children: Children;
   readonly threads: Threads;
   readonly output: LogOutput;
@@ -286,7 +288,7 @@ export class Gateways {
   }
 
   async #checkEnded(ended: GatewayProcess): Promise<void> {
-    const { scheduler, network, children, threads, broken } = this.#report;
+    const { scheduler, network, files, children, threads, broken } = this.#report;
     const { name, code, replica } = ended;
     const next = this.#running[replica];
     if (next === ended) this.#running[replica] = undefined;
@@ -295,6 +297,7 @@ export class Gateways {
     for (const account of code.accounts()) broken("memory accounts are empty after the shutdown", account);
     for (const account of threads.left) broken("memory accounts of threads are empty after the shutdown", account);
     for (const { label } of network.openSides(name)) broken("the shutdown closes all connections", label);
+    for (const path of files.openedBy(pidOf(name))) broken("the shutdown closes all files", path);
     for (const pid of children.of((one) => pidOf(one) === pidOf(name)))
       broken("the shutdown ends all children", `${name} has ${pid}`);
     for (const thread of threads.of(name)) broken("the shutdown ends all threads", thread);

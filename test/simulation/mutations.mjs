@@ -205,4 +205,11 @@ export const MUTATIONS = [
     find: "    if (this.#countOf(client) >= maxSessionsPerClient &&",
     replace: "    if (this.#countOf(client) > maxSessionsPerClient &&",
   },
+  // Files.
+  {
+    name: "a folder store does not close its journal",
+    file: "src/store/folder-store.ts",
+    find: "    await quietly(journal.close());\n    lock.release();",
+    replace: "    lock.release();",
+  },
 ];

@@ -102,7 +102,7 @@ const FLOOD_ADDRESS = "10.9.0.2";
 const PROGRESS_STEPS = 20_000;
 const HASHED_CHARS = 65_536;
 /** Average time between two visits of a client. */
-const PAUSE_MS = 400_000;
+const PAUSE_MS = 500_000;
 
 export async function simulate(options: Options, runLater: (run: () => void) => void): Promise<Result> {
   const { seed, hours, firstClient, clients, timeline } = options;
@@ -113,7 +113,7 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
   const store: StoreKind = random.pick(["memory", "folder", "redis"]);
   const replicas = store === "redis" ? 2 : 1;
   const faults = isCalm ? NO_FAULTS : someFaults(random.part("faults"));
-  const hasCluster = random.part("has cluster").chance(0.5);
+  const hasCluster = random.part("has cluster").chance(0.3);
   const hasHistory = random.part("has history").chance(0.3);
   const workers = random.part("serving threads").chance(0.2) ? 2 : 1;
   const names = random.part("names");
@@ -198,6 +198,7 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
   const gateways = new Gateways(random.part("gateways"), code.slice(0, gatewayCopies), {
     scheduler,
     network,
+    files,
     children,
     threads,
     output,

@@ -67,7 +67,7 @@ export class Scheduler {
   /** The rest of the current task belongs to this process. Returns false if it has ended. */
   enter(process: string): boolean {
     this.process = process;
-    return !this.#ended.has(process);
+    return !this.isEnded(process);
   }
 
   /** The rest of the current task runs in this process: now, after its pause, or not at all if it has ended. */
@@ -88,6 +88,10 @@ export class Scheduler {
 
   isPaused(process: string): boolean {
     return this.wasPaused(process, this.nowMs);
+  }
+
+  isEnded(process: string): boolean {
+    return this.#ended.has(process);
   }
 
   /** Discards the tasks of a process. */
