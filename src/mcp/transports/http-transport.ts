@@ -73,7 +73,10 @@ export class HttpChannel implements Channel {
     if (message.method === "notifications/initialized" && !this.#hasGeneralStream) this.#hold();
     if (message.wireId === undefined && this.isOverloaded) return;
     const exchange = this.#begin(message.wireId);
-    if (message.wireId === undefined) exchange.timer = this.#clock.after(ACCEPT_MS, () => this.#drop(exchange));
+    if (message.wireId === undefined) {
+      exchange.isOneWay = true;
+      exchange.timer = this.#clock.after(ACCEPT_MS, () => this.#drop(exchange));
+    }
     if (message.headers) this.#headers = message.headers;
     const headers = [
       "content-type",
@@ -104,9 +107,25 @@ export class HttpChannel implements Channel {
   close(): Promise<void> {
     if (this.#isClosed) return Promise.resolve();
     this.#isClosed = true;
-    for (const exchange of [...this.#exchanges]) this.#drop(exchange);
-    if (this.#sessionId === undefined) return Promise.resolve();
-    return endSession(this.#server, this.#clock, this.#protocolHeaders({ text: "" }));
+    const last: Promise<void>[] = [];
+    for (const exchange of [...this.#exchanges]) {
+      if (exchange.isOneWay) last.push(this.#lastSent(exchange));
+      else this.#drop(exchange);
+    }
+    const end = (): Promise<void> => {
+      if (this.#sessionId === undefined) return Promise.resolve();
+      return endSession(this.#server, this.#clock, this.#protocolHeaders({ text: "" }));
+    };
+    return last.length === 0 ? end() : Promise.all(last).then(end);
+  }
+
+  /** A message without a response, such as the cancellation of a call, reaches the server before the session ends. */
+  #lastSent(exchange: HttpExchange): Promise<void> {
+    return new Promise((resolve) => {
+      exchange.forgotten = resolve;
+      exchange.timer?.cancel();
+      exchange.timer = this.#clock.after(END_SESSION_MS, () => this.#drop(exchange));
+    });
   }
 
   detail(): Record<string, unknown> {
@@ -263,7 +282,7 @@ export class HttpChannel implements Channel {
 
   #expired(exchange: HttpExchange): void {
     this.#sessionId = undefined;
-    this.#exchanges.delete(exchange);
+    this.#forget(exchange);
     // Marks the exchange as complete so that the end of this body does not fail the request.
     exchange.isAnswered = true;
     this.#handlers.expired(exchange.wireId);
@@ -285,6 +304,7 @@ export class HttpChannel implements Channel {
   #forget(exchange: HttpExchange): void {
     this.#exchanges.delete(exchange);
     exchange.timer?.cancel();
+    exchange.forgotten?.();
   }
 
   #drop(exchange: HttpExchange): void {
@@ -305,18 +325,23 @@ const MAX_RETRY_MS = 30_000;
 interface HttpExchange {
   call: HttpCall | undefined;
   readonly wireId: number | undefined;
+  /** Sends a message that has no response. */
+  isOneWay: boolean;
   isAnswered: boolean;
   lastEventId: string | undefined;
   retryMs: number;
   resumes: number;
   timer: Timer | undefined;
   texts: InOrder | undefined;
+  /** Called when the exchange is over. */
+  forgotten?: () => void;
 }
 
 function createExchange(wireId: number | undefined): HttpExchange {
   return {
     call: undefined,
     wireId,
+    isOneWay: false,
     isAnswered: wireId === undefined,
     lastEventId: undefined,
     retryMs: FIRST_RETRY_MS,
