@@ -196,7 +196,8 @@ routes:
     ["/gone", 502],
   ] as const) {
     const client = openRawClient(gateway.port());
-    client.write(`POST ${path} HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n`);
+    // Otherwise the connection would be kept if the backend refuses the upload only after all of it was sent.
+    client.write(`POST ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 3000000\r\n\r\n`);
     client.write(Buffer.alloc(3_000_000));
     const answer = await client.ended();
     assert.deepEqual(answer.statuses, [status], answer.text);
