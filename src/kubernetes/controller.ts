@@ -133,6 +133,8 @@ export async function startController(options: ControllerOptions): Promise<Contr
       reporter.soon();
       reconciles.soon();
     },
+    // Reports are not forwarded: replicas that take each other, or themselves, for the leader would never stop.
+    reported: reconciles.soon,
   });
   const reporter = createPeerReporter({
     clock,

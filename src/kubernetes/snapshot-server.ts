@@ -57,8 +57,10 @@ export interface SnapshotServerOptions {
   isConnected(): boolean;
   /** Returns the user that may read the snapshot of a Gateway, or undefined if the Gateway does not exist. */
   accountOf(gateway: string): string | undefined;
-  /** Called when a data plane connects, disconnects, or sends an acknowledgment, to this replica or to another one. */
+  /** Called when a data plane connects to this replica, disconnects, or sends it an acknowledgment. */
   changed(): void;
+  /** Called when another replica has reported its data planes. */
+  reported(): void;
 }
 
 interface Stream extends ConnectedStream {
@@ -140,7 +142,7 @@ export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<
     if (request.method !== "POST") return refuse(response, 405, "method not allowed");
     reports.received(replica, readReport(JSON.parse((await readAll(request, MAX_REPORT_BYTES)).toString())));
     response.writeHead(204).end();
-    parts.changed();
+    parts.reported();
     return undefined;
   }
 

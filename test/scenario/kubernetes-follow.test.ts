@@ -87,6 +87,7 @@ function setup(t: TestContext): Setup {
         isConnected: () => true,
         accountOf: (gateway) => (gateway === "infra/edge" ? ACCOUNT : undefined),
         changed: () => news(),
+        reported: () => news(),
       });
       t.after(server.close);
       this.url = `https://127.0.0.1:${server.port}`;

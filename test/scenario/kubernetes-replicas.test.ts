@@ -3,6 +3,7 @@
  * only the leader writes.
  */
 import assert from "node:assert/strict";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -17,6 +18,8 @@ import { type FakeClock, fakeClock } from "../support/fake-clock.ts";
 import { type FakeApi, fakeApi } from "../support/kubernetes/fake-api.ts";
 
 const GATEWAY_API = "gateway.networking.k8s.io/v1";
+const LEASES = "/apis/coordination.k8s.io/v1/leases";
+const LEADER_ADDRESS = "policy.gateway.internal/address";
 const GATEWAYS = `/apis/${GATEWAY_API}/gateways`;
 
 /** Replicas and data planes share this process, so exchanges between them complete within these turns of its loop. */
@@ -158,6 +161,32 @@ test("a data plane that reaches the standby is served, and the leader reports it
   assert.equal(source.snapshot()?.gateway, "infra/edge");
   await until(() => programmed(api) === "True");
   assert.equal(two.statusWrites.length, 0, "the standby writes nothing");
+});
+
+test("a replica that has the address of the last leader does not report to itself without end", async (t) => {
+  const { api, clock, until, ...all } = setup(t);
+  const lease = (address: string): void =>
+    api.put(LEASES, {
+      metadata: { name: "gateway-controller", namespace: "system", annotations: { [LEADER_ADDRESS]: address } },
+      spec: { holderIdentity: "before", leaseDurationSeconds: 15, renewTime: new Date(clock.now()).toISOString() },
+    });
+  lease("127.0.0.1:1");
+  const one = await all.replica("one");
+  lease(`127.0.0.1:${one.controller.port}`);
+  let reports = 0;
+  const count = (message: unknown): void => {
+    if (String(fieldsOf(fieldsOf(message).request).url).startsWith("/v1/replicas/")) reports += 1;
+  };
+  subscribe("http.server.request.start", count);
+  t.after(() => unsubscribe("http.server.request.start", count));
+  await all.follow(one);
+  await until(() => reports > 0);
+  const untilMs = clock.monotonicMs() + 5_000;
+  reports = 0;
+  await until(() => clock.monotonicMs() >= untilMs);
+  assert.equal(leads(one), false);
+  // One every 5 s, and one for a change.
+  assert.ok(reports <= 2, `${reports} reports`);
 });
 
 for (const network of ["lost", "hangs"] as const)

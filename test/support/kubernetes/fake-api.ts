@@ -9,6 +9,7 @@ interface Stored {
     name: string;
     namespace?: string;
     labels?: Readonly<Record<string, string>>;
+    annotations?: Readonly<Record<string, string>>;
     resourceVersion?: string;
     generation?: number;
   };
