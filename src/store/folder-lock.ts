@@ -92,9 +92,6 @@ function create(file: string, text: string): boolean {
   try {
     writeFully(fd, text);
     return true;
-  } catch (error) {
-    rmSync(file, { force: true });
-    throw error;
   } finally {
     closeSync(fd);
   }
