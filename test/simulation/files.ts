@@ -21,7 +21,7 @@ interface File {
   /** Starts with `bytes` and has space for more, after the first write. */
   storage?: Buffer;
   flushedBytes: number;
-  /** A flush failed. Later ones succeed, but do not keep what the system has dropped. */
+  /** Set by a failed flush. As on Linux, later flushes succeed although the bytes before them may be lost. */
   hasFailed?: boolean;
   mtimeMs: number;
   /** It is on a disk that does not fail. */

@@ -1,19 +1,19 @@
 /**
  * A client that opens more connections or MCP sessions than one client may have. The gateway keeps the documented number
- * of them. That other clients are not affected is checked by these.
+ * of them. The other clients check that they are not affected.
  */
 import type { ClientReport } from "./http-client.ts";
 import { requestText } from "./http-request.ts";
 import { Peer, type Stop, sleep } from "./peer.ts";
 import type { Seeded } from "./seeded.ts";
 
-/** The shortest time between two floods. The sessions of the first one have ended after it. */
+/** The sessions of one flood have ended when the next one begins. */
 const PAUSE_MS = 30 * 60_000;
-/** The part of these times after which there is a flood. */
-const SHARE = 0.2;
+/** The probability of a flood after each pause. */
+const PROBABILITY = 0.2;
 /** Longer than every time limit of a request that is not complete. */
 const PATIENCE_MS = 60_000;
-/** The connections that an address may have, with the memory of the simulation: half of a listener's. */
+/** Half of the limit of a listener, which depends on the memory of the simulated process. */
 const MOST_CONNECTIONS = 2_048;
 const FURTHER_CONNECTIONS = 50;
 /** Without faults, the gateway has accepted or rejected every connection after this time. */
@@ -49,7 +49,7 @@ export class FloodClient {
     for (;;) {
       await sleep(scheduler, PAUSE_MS);
       if (isOver()) return;
-      if (!this.#random.chance(SHARE)) continue;
+      if (!this.#random.chance(PROBABILITY)) continue;
       await (this.#random.chance(0.5) ? this.#openConnections() : this.#openSessions());
     }
   }

@@ -1,6 +1,6 @@
 /**
  * A client that exceeds the documented limits of requests: each attack gets the documented status or is disconnected,
- * and reaches no backend. That other clients are not affected is checked by these.
+ * and reaches no backend. The other clients check that they are not affected.
  */
 import type { ClientReport } from "./http-client.ts";
 import { Peer, readBody, readHead, type Stop, sleep } from "./peer.ts";
