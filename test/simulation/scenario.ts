@@ -101,8 +101,8 @@ const HOSTILE_ADDRESS = "10.9.0.1";
 const FLOOD_ADDRESS = "10.9.0.2";
 const PROGRESS_STEPS = 20_000;
 const HASHED_CHARS = 65_536;
-/** Average time between two visits of a client. */
-const PAUSE_MS = 500_000;
+/** Average time between two visits of a client. In shorter runs, a client comes twice on average. */
+const PAUSE_MS = 800_000;
 
 export async function simulate(options: Options, runLater: (run: () => void) => void): Promise<Result> {
   const { seed, hours, firstClient, clients, timeline } = options;
@@ -227,7 +227,7 @@ export async function simulate(options: Options, runLater: (run: () => void) => 
     faults,
     isCalm,
     gateways: Array.from({ length: replicas }, (_, i) => ({ address: addressOf(`gateway ${i}`), port: PORT })),
-    pauseMs: PAUSE_MS,
+    pauseMs: Math.min(PAUSE_MS, (hours * 3_600_000) / 2),
     isOver: () => isOver,
     mustSucceed: (sentMs = scheduler.nowMs, thread?: string) =>
       isCalm && !gateways.mayHaveCut(sentMs) && !failedBetween(sentMs, scheduler.nowMs, thread),
