@@ -13,19 +13,7 @@ import { bundle } from "../test/simulation/bundle.mjs";
 import { MUTATIONS } from "../test/simulation/mutations.mjs";
 import { root } from "./steps.mjs";
 
-const { values: flags } = parseArgs({
-  options: {
-    hours: { type: "string", default: "24" },
-    seed: { type: "string", default: "1" },
-    jobs: { type: "string", default: "2" },
-    clients: { type: "string", default: "100" },
-    "first-client": { type: "string", default: "0" },
-    "run-hours": { type: "string", default: "12" },
-    replay: { type: "boolean", default: false },
-    mutate: { type: "boolean", default: false },
-    faults: { type: "string" },
-  },
-});
+const flags = readFlags();
 /** A fault that is not found within this time counts as not found. */
 const MUTATION_CPU_MS = 15 * 60_000;
 /** Each process runs several copies of the gateway's code, so most of it never gets to the optimizing compiler. */
@@ -40,12 +28,61 @@ process.on("exit", () => {
 });
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(130));
 
-const runHours = Number(flags["run-hours"]);
-const firstSeed = Number(flags.seed);
-const seeds = Array.from({ length: Math.ceil(Number(flags.hours) / runHours) }, (_, i) => firstSeed + i);
+const runHours = flags["run-hours"];
+const seeds = Array.from({ length: Math.ceil(flags.hours / runHours) }, (_, i) => flags.seed + i);
 if (flags.replay) await replay();
 else if (flags.mutate) await findMutations();
 else await simulateAll();
+
+function readFlags() {
+  try {
+    const { values } = parseArgs({
+      options: {
+        hours: { type: "string", default: "24" },
+        seed: { type: "string", default: "1" },
+        jobs: { type: "string", default: "2" },
+        clients: { type: "string", default: "100" },
+        "first-client": { type: "string", default: "0" },
+        "run-hours": { type: "string", default: "12" },
+        replay: { type: "boolean", default: false },
+        mutate: { type: "boolean", default: false },
+        faults: { type: "string" },
+      },
+    });
+    const hours = (name) =>
+      numberOf(name, values[name], (value) => value >= 0.01 && value <= 100_000, "a number from 0.01 to 100000");
+    const integer = (name, least, most = 1_000_000_000) =>
+      numberOf(name, values[name], isInteger(least, most), `an integer from ${least} to ${most}`);
+    const clients = integer("clients", 1, 10_000);
+    const faults = values.faults?.split(",").map((text) => {
+      const most = MUTATIONS.length;
+      return numberOf("faults", text, isInteger(1, most), `a list of integers from 1 to ${most}, such as 3,7`);
+    });
+    return {
+      ...values,
+      hours: hours("hours"),
+      "run-hours": hours("run-hours"),
+      seed: integer("seed", 0),
+      jobs: integer("jobs", 1, 1_000),
+      clients,
+      "first-client": integer("first-client", 0, clients - 1),
+      faults,
+    };
+  } catch (error) {
+    console.error(error.message);
+    process.exit(2);
+  }
+}
+
+function isInteger(least, most) {
+  return (value) => Number.isInteger(value) && value >= least && value <= most;
+}
+
+function numberOf(name, text, isValid, expected) {
+  const value = text.trim() === "" ? Number.NaN : Number(text);
+  if (!isValid(value)) throw new Error(`--${name} must be ${expected}, not ${JSON.stringify(text)}`);
+  return value;
+}
 
 async function simulateAll() {
   await bundle(out);
@@ -96,7 +133,7 @@ async function fewestClients(seed, broken) {
 }
 
 function allClients() {
-  return [Number(flags["first-client"]), Number(flags.clients)];
+  return [flags["first-client"], flags.clients];
 }
 
 /** A seed that also breaks an invariant without a fault finds none. */
@@ -108,7 +145,7 @@ async function findMutations() {
     if (!results.has(seed)) results.set(seed, simulate(clean, seed));
     return (await results.get(seed)).broken === undefined;
   };
-  const chosen = flags.faults?.split(",").map(Number) ?? MUTATIONS.map((_, index) => index + 1);
+  const chosen = flags.faults ?? MUTATIONS.map((_, index) => index + 1);
   const waiting = chosen.map((number) => [number - 1, MUTATIONS[number - 1]]);
   const count = waiting.length;
   let found = 0;
@@ -136,11 +173,11 @@ async function findMutations() {
 async function replay() {
   await bundle(out);
   NODE_FLAGS.push("--enable-source-maps");
-  await run(out, ["--replay", ...argsOf(firstSeed, allClients())], "inherit");
+  await run(out, ["--replay", ...argsOf(flags.seed, allClients())], "inherit");
 }
 
 function inParallel(worker) {
-  return Promise.all(Array.from({ length: Number(flags.jobs) }, worker));
+  return Promise.all(Array.from({ length: flags.jobs }, worker));
 }
 
 async function simulate(folder, seed, clients = allClients()) {

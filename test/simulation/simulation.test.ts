@@ -2,7 +2,7 @@
  * Runs fixed seeds, checks that a seed gives the same run in every process, and that nothing real can be reached.
  */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -105,4 +105,24 @@ test("no real timer, socket, file, process, thread or random number can be reach
     assert.ok(events.includes(event), event);
   assert.equal(connections, 0);
   assert.equal(text, again);
+});
+
+test("invalid flags are rejected instead of simulating nothing", () => {
+  for (const [name, value] of [
+    ["seed", "a"],
+    ["seed", "1.5"],
+    ["hours", "0"],
+    ["hours", "Infinity"],
+    ["run-hours", "0"],
+    ["jobs", "0"],
+    ["clients", ""],
+    ["first-client", "100"],
+    ["faults", "1,99"],
+    ["unknown", "1"],
+  ]) {
+    const args = ["scripts/simulate.mjs", `--${name}=${value}`];
+    const { status, stderr } = spawnSync(process.execPath, args, { encoding: "utf8", timeout: 60_000 });
+    assert.equal(status, 2, args.join(" "));
+    assert.match(stderr, new RegExp(`^.*--${name}.*\\n$`));
+  }
 });
