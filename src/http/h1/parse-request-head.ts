@@ -6,6 +6,7 @@
 import { ExpectedError } from "../../base/errors.ts";
 import { isHeaderName, lowerHeaderName } from "../../base/header-names.ts";
 import { isHeaderValue } from "../headers.ts";
+import { isKnownMethod } from "../request-methods.ts";
 import { trimmed } from "./message-framing.ts";
 
 /**
@@ -43,14 +44,6 @@ export interface ParsedRequest {
   readonly fault: string | undefined;
 }
 
-/** Other methods are rejected, because backends could treat them in unexpected ways. */
-const METHODS = new Set(
-  (
-    "GET POST PUT DELETE HEAD OPTIONS PATCH CONNECT TRACE ACL BIND CHECKOUT COPY LINK LOCK M-SEARCH MERGE MKACTIVITY " +
-    "MKCALENDAR MKCOL MOVE NOTIFY PROPFIND PROPPATCH PURGE REBIND REPORT SEARCH SOURCE SUBSCRIBE UNBIND UNLINK UNLOCK UNSUBSCRIBE"
-  ).split(" "),
-);
-
 // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches control characters
 const FORBIDDEN_SO_FAR = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n|$)|(?<!\r)\n/;
 const METHOD_SO_FAR = /^[A-Z][A-Z-]{0,14}(?: |$)/;
@@ -79,7 +72,7 @@ export function parseRequestHead(text: string): ParsedRequest {
   const methodEnd = line.indexOf(" ");
   const targetEnd = line.indexOf(" ", methodEnd + 1);
   const method = line.slice(0, Math.max(0, methodEnd));
-  if (!METHODS.has(method)) throw new RequestError("bad", "the method is not known");
+  if (!isKnownMethod(method)) throw new RequestError("bad", "the method is not known");
   const target = line.slice(methodEnd + 1, targetEnd < 0 ? undefined : targetEnd);
   if (!(method === "CONNECT" ? AUTHORITY : TARGET).test(target))
     throw new RequestError("bad", "the request target is malformed");

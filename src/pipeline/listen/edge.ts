@@ -10,6 +10,7 @@ import { errorReply, type Reply } from "../../core/reply.ts";
 import { requestState, responseState } from "../../core/snapshot.ts";
 import { END_TO_END_HEADERS, foldHeaderName, imitatesReservedHeader } from "../../http/header-rules.ts";
 import { HeaderList, isHeaderValue } from "../../http/headers.ts";
+import { isKnownMethod } from "../../http/request-methods.ts";
 import { canonicalPath, isPlainPath, pathFault } from "../../http/request-path.ts";
 import { redactUrl } from "../../observe/trace/redact.ts";
 import type { Trace } from "../../observe/trace/trace.ts";
@@ -78,6 +79,7 @@ export interface Head {
 /** Throws a GatewayError if the request must be rejected. */
 export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: boolean, isForwardProxy = false): Head {
   const { method, version, pairs: raw } = read;
+  if (!isKnownMethod(method)) throw reject("the method is not known");
   if (method === "TRACE" || (method === "CONNECT" && !isForwardProxy))
     throw new GatewayError("method_not_allowed", {
       headers: { allow: "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS" },
@@ -210,8 +212,6 @@ function reject(reason: string): GatewayError {
 const MAX_SHOWN_CHARS = 256;
 const MAX_SHOWN_LINES = 100;
 const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) (\S*)(?: HTTP\/(\d\.\d))?$/;
-/** Methods are a metric label, so unknown methods are omitted. */
-const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"]);
 
 export interface RejectedHead {
   readonly method: string;
@@ -232,7 +232,8 @@ export function rejectedRequest(head: RejectedHead, scheme: "http" | "https"): G
   const question = target.indexOf("?");
   const path = (question < 0 ? target : target.slice(0, question)).slice(0, MAX_SHOWN_CHARS);
   return {
-    method: head.method,
+    // An unknown method is client input of any length, so it is not recorded.
+    method: isKnownMethod(head.method) ? head.method : "",
     scheme,
     host: (headers.get("host") ?? "").slice(0, MAX_SHOWN_CHARS),
     // A rejected path may have no canonical form.
@@ -257,7 +258,7 @@ export function parseRejectedHead(bytes: Buffer | undefined): RejectedHead {
     if (!isHeaderName(name) || !isHeaderValue(value)) break;
     rawHeaders.push(name, value);
   }
-  return { method: METHODS.has(method) ? method : "", target, version, rawHeaders };
+  return { method, target, version, rawHeaders };
 }
 
 export function beginRejection(env: PipelineEnv, exchange: Exchange, error: GatewayError): Rejection {

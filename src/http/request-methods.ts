@@ -1,0 +1,15 @@
+/**
+ * The request methods that the gateway accepts, in every version of HTTP. Methods are case-sensitive (RFC 9110 section
+ * 9.1), but many frameworks convert them to uppercase, so another spelling could pass a rule and be executed.
+ */
+
+const METHODS = new Set(
+  (
+    "GET POST PUT DELETE HEAD OPTIONS PATCH CONNECT TRACE ACL BIND CHECKOUT COPY LINK LOCK M-SEARCH MERGE MKACTIVITY " +
+    "MKCALENDAR MKCOL MOVE NOTIFY PROPFIND PROPPATCH PURGE REBIND REPORT SEARCH SOURCE SUBSCRIBE UNBIND UNLINK UNLOCK UNSUBSCRIBE"
+  ).split(" "),
+);
+
+export function isKnownMethod(method: string): boolean {
+  return METHODS.has(method);
+}
