@@ -7,6 +7,7 @@ import { finish, runInSlices, type Steps } from "../base/sliced-work.ts";
 import type { ConfigGeneration } from "../config/compile/resource-registry.ts";
 import type { Sources, SourceText } from "../config/load/load.ts";
 import { type Prepared, prepareConfigInSteps } from "../config/prepare.ts";
+import { fileMark } from "../config/watch.ts";
 import type { ClusterSource } from "../kubernetes/follow-controller.ts";
 import type { Redaction } from "../observe/trace/redact.ts";
 import type { Services } from "./services.ts";
@@ -32,6 +33,8 @@ export interface ConfigLoader {
   /** Like `next`, but lets other work run while a large configuration is parsed. Rejects if `next` would throw. */
   nextInSlices(generation: ConfigGeneration, before: Loaded): Promise<Prepared>;
   paths(): string[];
+  /** Returns the `fileMark` of each file that the configuration names, taken when the last load read it. */
+  marks(): ReadonlyMap<string, string>;
   content(): string;
   texts(): readonly SourceText[];
 }
@@ -45,15 +48,15 @@ export function createConfigLoader(
   cluster?: ClusterSource,
 ): ConfigLoader {
   const { clock, environment, logger, tasks, metrics, limits, memory, store, signingKey } = services;
-  let readFiles: ReadonlySet<string> = new Set();
+  let readFiles: ReadonlyMap<string, string> = new Map();
   let texts: readonly SourceText[] = [];
-  const content = (): string => sources.content(readFiles);
+  const content = (): string => sources.content(readFiles.keys());
   function* prepareInSteps(
     generation: ConfigGeneration,
     redaction: Redaction | undefined,
     before?: Loaded,
   ): Steps<Prepared> {
-    const files = new Set<string>();
+    const files = new Map<string, string>();
     const context = {
       clock,
       environment,
@@ -71,7 +74,7 @@ export function createConfigLoader(
       internals: { uiSource },
       cluster: cluster?.current()?.input,
       endpoints: cluster?.endpoints,
-      fileRead: (path: string) => void files.add(path),
+      fileRead: (path: string) => void files.set(path, fileMark(path)),
     };
     try {
       texts = sources.read();
@@ -98,7 +101,8 @@ export function createConfigLoader(
     next: (generation, before) => prepare(generation, before.redaction, before),
     nextInSlices: (generation, before) =>
       runInSlices(prepareInSteps(generation, before.redaction, before), () => false),
-    paths: () => [...sources.paths(), ...readFiles],
+    paths: () => [...sources.paths(), ...readFiles.keys()],
+    marks: () => readFiles,
     content,
     texts: () => texts,
   };

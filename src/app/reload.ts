@@ -136,13 +136,14 @@ export function afterRestore({ refused: _, ...rest }: ReloadState): ReloadState 
 /** `loaded` is the content of the running configuration. A difference from the current content triggers a reload. */
 export function watchConfig(
   { clock, logger }: Pick<Services, "clock" | "logger">,
-  loader: Pick<ConfigLoader, "paths" | "content">,
+  loader: Pick<ConfigLoader, "paths" | "marks" | "content">,
   reloads: Reloads,
   loaded: string,
 ): Watch {
   return watchFiles({
     clock,
     paths: loader.paths,
+    marks: loader.marks,
     loaded,
     read: loader.content,
     onChange: () =>

@@ -4,33 +4,72 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fakeClock } from "../../test/support/fake-clock.ts";
-import { watchFiles } from "./watch.ts";
+import type { Clock } from "../base/clock.ts";
+import { fileMark, watchFiles } from "./watch.ts";
 
-/** One watched file, what was loaded of it, and what was said about it. */
-function watched(t: TestContext, whileLoading: (file: string) => void = () => undefined) {
+/**
+ * Watches a file whose first line may name another file (`name: other`), as a configuration names a certificate. A
+ * load is asynchronous, as in production: it reads the files after a while and ends after another while.
+ */
+function watched(t: TestContext, whileLoading: (file: string, other: string) => void = () => undefined) {
   const folder = mkdtempSync(join(tmpdir(), "watch-"));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   const file = join(folder, "config.yaml");
+  const other = join(folder, "other.pem");
   writeFileSync(file, "one");
+  writeFileSync(other, "certificate 1");
   const clock = fakeClock();
   const loaded: string[] = [];
   const said: string[] = [];
-  const read = (): string => readFileSync(file, "utf8");
+  let marks = new Map<string, string>();
+  const text = (path: string): string => readFileSync(path, "utf8");
+  const read = (): string => [file, ...marks.keys()].map(text).join("|");
   const watch = watchFiles({
     clock,
-    paths: () => [file],
+    paths: () => [file, ...marks.keys()],
+    marks: () => marks,
     read,
     loaded: "one",
     async onChange() {
-      loaded.push(read());
-      whileLoading(file);
+      await passed(clock, 10);
+      const config = text(file);
+      const found = new Map(config.includes("name: other") ? [[other, fileMark(other)]] : []);
+      loaded.push([config, ...[...found.keys()].map(text)].join("|"));
+      whileLoading(file, other);
+      await passed(clock, 10);
+      marks = found;
     },
     onUnreadable: () => void said.push("unreadable"),
     onRestored: () => void said.push("restored"),
   });
   t.after(() => watch.stop());
-  return { file, clock, loaded, said };
+  return { file, other, clock, loaded, said };
 }
+
+function passed(clock: Clock, ms: number): Promise<void> {
+  return new Promise((resolve) => void clock.after(ms, resolve));
+}
+
+test("an edit that names a new file is loaded once", async (t) => {
+  const { file, other, clock, loaded } = watched(t);
+  await clock.advance(1_000);
+  writeFileSync(file, "name: other");
+  await clock.advance(5_000);
+  assert.deepEqual(loaded, ["name: other|certificate 1"]);
+  writeFileSync(other, "certificate 2");
+  await clock.advance(5_000);
+  assert.deepEqual(loaded.slice(1), ["name: other|certificate 2"]);
+});
+
+test("a newly named file that changes after the load has read it is loaded again", async (t) => {
+  const { file, clock, loaded } = watched(t, (_, other) => {
+    if (readFileSync(other, "utf8") === "certificate 1") writeFileSync(other, "certificate 22");
+  });
+  await clock.advance(1_000);
+  writeFileSync(file, "name: other");
+  await clock.advance(5_000);
+  assert.deepEqual(loaded, ["name: other|certificate 1", "name: other|certificate 22"]);
+});
 
 test("what did not change is not loaded, also when it is written again", async (t) => {
   const { file, clock, loaded } = watched(t);

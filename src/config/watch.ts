@@ -15,8 +15,10 @@ export interface Watch {
 
 export interface WatchOptions {
   readonly clock: Clock;
-  /** Returns the paths to watch now. New files can appear in a directory. */
+  /** Returns the paths to watch now. New files can appear in a directory, and a load can name others. */
   paths(): readonly string[];
+  /** Returns the `fileMark` that each file named by the configuration had when the last load read it. */
+  marks(): ReadonlyMap<string, string>;
   read(): string;
   /** The watcher compares the files with this content to detect changes made since the load. */
   readonly loaded: string;
@@ -73,18 +75,31 @@ export function watchFiles(options: WatchOptions): Watch {
       if (wasUnreadable) options.onRestored();
       return;
     }
-    const reloaded = options.onChange();
-    // Loading may have read other files (keys, certificates), which are watched from now on.
+    await options.onChange();
+    // The load may have named other files (keys, certificates), so the watched paths are known only afterwards.
     const after = contentOf(options);
-    loadedDigest = "digest" in after ? after.digest : undefined;
     // If a file changed during the load, the content in use is unknown, so the next poll must detect a change.
-    const isUndisturbed = fingerprint(paths) === lastFingerprint;
-    if (!isUndisturbed) loadedDigest = undefined;
+    const isUndisturbed = fingerprint(paths) === lastFingerprint && isAsRead(options.marks());
+    loadedDigest = isUndisturbed && "digest" in after ? after.digest : undefined;
     lastFingerprint = isUndisturbed ? fingerprint(pathsOf(options)) : "disturbed";
-    await reloaded;
   }
 
   return { stop: () => timer.cancel() };
+}
+
+/** Describes the version of a file without reading it. */
+export function fileMark(path: string): string {
+  try {
+    const { mtimeMs, ctimeMs, size, ino } = statSync(path);
+    return `${mtimeMs} ${ctimeMs} ${size} ${ino}`;
+  } catch {
+    return "absent";
+  }
+}
+
+function isAsRead(marks: ReadonlyMap<string, string>): boolean {
+  for (const [path, mark] of marks) if (fileMark(path) !== mark) return false;
+  return true;
 }
 
 function contentOf({ read }: WatchOptions): Found {
@@ -114,14 +129,5 @@ function pathsOf({ paths }: WatchOptions): readonly string[] | undefined {
 
 function fingerprint(paths: readonly string[] | undefined): string {
   if (paths === undefined) return "unreadable";
-  let marks = "";
-  for (const path of paths) {
-    try {
-      const { mtimeMs, ctimeMs, size, ino } = statSync(path);
-      marks += `${path} ${mtimeMs} ${ctimeMs} ${size} ${ino}\n`;
-    } catch {
-      marks += `${path} absent\n`;
-    }
-  }
-  return marks;
+  return paths.map((path) => `${path} ${fileMark(path)}\n`).join("");
 }
