@@ -143,6 +143,7 @@ export const REQUEST_LIMITS = {
       "subjects per rule in the shadow report",
       "only counted",
     ],
+    ["MAX_SUBJECT_CHARS", "pipeline/records/shadow-report.ts", "a subject in the shadow report", "cut"],
     ["MAX_SHADOW_EXAMPLES", "pipeline/records/shadow-report.ts", "examples per rule in the shadow report", "left out"],
     ["MAX_RULE_CHARS", "pipeline/records/shadow-report.ts", "a rule in the shadow report", "cut"],
     ["MAX_MIRROR_ENTRIES", "pipeline/records/mirror-report.ts", "mirrors in the mirror report", "only counted"],

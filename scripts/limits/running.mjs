@@ -146,8 +146,27 @@ export const RUNNING_LIMITS = {
       "finished requests that are remembered",
       "the oldest is dropped",
     ],
+    [
+      "MAX_SHARED_CHARS",
+      "pipeline/records/finished-request.ts",
+      "a path or query that remembered requests share in memory",
+      "each keeps its own copy",
+    ],
     ["MAX_FOUND", "pipeline/records/older-requests.ts", "older requests with one id", "the oldest are left out"],
     ["MAX_SERIES", "observe/log/metrics.ts", "series of a metric", "one series takes the rest"],
+    ["MAX_LABEL_CHARS", "observe/log/metrics.ts", "a label value", "`other`"],
+    [
+      "MAX_CHOSEN_LABEL_CHARS",
+      "observe/log/metrics.ts",
+      "a label value that a client, server, or provider chooses",
+      "`other`",
+    ],
+    [
+      "MAX_UNREGISTERED_STATUSES",
+      "pipeline/records/request-metrics.ts",
+      "statuses outside of the registry with a label of their own",
+      "`other`",
+    ],
     ["MAX_KNOWN", "pipeline/records/request-metrics.ts", "series that are kept at hand", "slower, still counted"],
     [
       "MAX_NAME_CHARS",

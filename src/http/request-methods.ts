@@ -10,6 +10,14 @@ const METHODS = new Set(
   ).split(" "),
 );
 
+/** Other methods share a metric label, so that clients choose from few series (RFC 9110 section 9.3 and RFC 5789). */
+const LABELS = new Set(["", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"]);
+
 export function isKnownMethod(method: string): boolean {
   return METHODS.has(method);
+}
+
+/** Only metric labels use this value. Rules and backends receive the method itself. */
+export function methodLabel(method: string): string {
+  return LABELS.has(method) ? method : "other";
 }

@@ -5,7 +5,7 @@
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { CompileEnv } from "../../core/policy.ts";
 import type { Logger } from "../../observe/log/logger.ts";
-import type { Counter, Family } from "../../observe/log/metrics.ts";
+import { boundedLabel, type Counter, type Family } from "../../observe/log/metrics.ts";
 import { type AddResult, type Store, StoreUnavailable, storeNamespace } from "../../store/store.ts";
 import { type Account, displayUnit, fromStoredAmount } from "./budget.ts";
 import { BudgetAlerts } from "./budget-alerts.ts";
@@ -13,6 +13,7 @@ import { StreamProgress } from "./stream-progress.ts";
 
 const RETRY_AFTER_MS = 1_000;
 const MAX_WAITING = 100_000;
+const MAX_LABELED_OWNERS = 1_000;
 
 export interface SpendingCounter {
   readonly key: string;
@@ -122,9 +123,10 @@ function open({ clock, logger: parent, metrics, fetch, store: whole }: CompileEn
     "Calls that were rejected because a budget was exhausted.",
     ["budget"],
   );
+  const labelOfOwner = boundedLabel(MAX_LABELED_OWNERS);
   const spending: Family<Counter> = metrics.counter(
     "gateway_budget_spent_total",
-    "Spending of budgets in US dollars or tokens, by key.",
+    "Spending of budgets in US dollars or tokens, by key. Keys beyond 1000 share `other`.",
     ["budget", "key", "unit"],
   );
   metrics.gauge(
@@ -140,7 +142,9 @@ function open({ clock, logger: parent, metrics, fetch, store: whole }: CompileEn
     refused: ({ budget }) => refusals.labels(budget.name).add(),
     spent({ budget, owner }, amount) {
       if (amount > 0)
-        spending.labels(budget.name, owner, displayUnit(budget.unit)).add(fromStoredAmount(budget.unit, amount));
+        spending
+          .labels(budget.name, labelOfOwner(owner), displayUnit(budget.unit))
+          .add(fromStoredAmount(budget.unit, amount));
     },
   };
 }

@@ -3,7 +3,7 @@
  * the response or a name that the provider accepted, so that clients cannot create series with arbitrary names.
  */
 import type { LlmAttributes } from "../../core/request-attributes.ts";
-import type { Histogram, Metrics } from "../../observe/log/metrics.ts";
+import { boundedLabel, type Histogram, type Metrics } from "../../observe/log/metrics.ts";
 
 export interface LlmTimes {
   readonly durationMs: number;
@@ -18,6 +18,8 @@ export interface LlmMetrics {
 }
 
 const MAX_KNOWN_SERIES = 1000;
+/** Providers choose the names of models in responses. */
+const MAX_LABELED_MODELS = 200;
 /** The semantic conventions recommend these buckets and two larger buckets. */
 const TOKEN_BUCKETS = [1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304];
 const DURATION_BUCKETS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
@@ -59,6 +61,16 @@ export function createLlmMetrics(metrics: Metrics): LlmMetrics {
     ["gen_ai_provider_name", "cause"],
   );
 
+  const modelLabels = new Map<string, (model: string) => string>();
+  const modelLabel = (provider: string, model: string): string => {
+    let labelOf = modelLabels.get(provider);
+    if (labelOf === undefined) {
+      labelOf = boundedLabel(MAX_LABELED_MODELS);
+      modelLabels.set(provider, labelOf);
+    }
+    return labelOf(model);
+  };
+
   /** Caches series, because building the labels costs more than recording a value. */
   const known = new Map<string, Series>();
   const seriesOf = (operation: string, provider: string, model: string): Series => {
@@ -79,7 +91,7 @@ export function createLlmMetrics(metrics: Metrics): LlmMetrics {
     failover: (provider, cause) => failovers.labels(provider, cause).add(1),
     record(attributes, times) {
       const provider = attributes.provider ?? "";
-      const model = attributes.responseModel ?? "";
+      const model = modelLabel(provider, attributes.responseModel ?? "");
       const { operation, errorType } = times;
       if (errorType !== undefined) {
         duration.labels(operation, provider, model, errorType || "_OTHER").observe(times.durationMs / 1000);

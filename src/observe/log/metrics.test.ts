@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createMetrics } from "./metrics.ts";
+import { boundedLabel, createMetrics } from "./metrics.ts";
 
 test("label values find their own series, even if they resemble the text of others", () => {
   const metrics = createMetrics();
@@ -32,4 +32,17 @@ test("beyond the limit one series counts the rest", () => {
   assert.equal(family.labels("other").value, 2);
   assert.equal(family.labels("newer"), family.labels("new"));
   assert.equal(family.labels("7").value, 1);
+});
+
+test("a long label value is `other`, and does not stay in memory", () => {
+  const metrics = createMetrics();
+  const family = metrics.counter("c", "Help.", ["a", "b"]);
+  for (let i = 0; i < 100; i++) family.labels(`${i}`.repeat(10_000), "1").add();
+  assert.equal(family.labels("other", "1").value, 100);
+  assert.equal(metrics.collect()[0]?.points.length, 1);
+});
+
+test("a chosen label value keeps its label while it is short and among the first", () => {
+  const label = boundedLabel(3);
+  assert.deepEqual(["a", "b", "x".repeat(201), "c", "d", "a"].map(label), ["a", "b", "other", "c", "other", "a"]);
 });

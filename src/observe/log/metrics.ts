@@ -57,7 +57,26 @@ export interface MetricPoint {
  * counts all other label values.
  */
 const MAX_SERIES = 10_000;
+/** A longer label value is replaced by `other`, because each series keeps its values for the life of the process. */
+const MAX_LABEL_CHARS = 512;
 const OVERFLOW = "other";
+
+/** The length of a label value that a client, server, or provider chooses. */
+const MAX_CHOSEN_LABEL_CHARS = 200;
+
+/**
+ * Returns a function for label values that a client, server, or provider chooses. The first `most` values keep their
+ * own label. Later and longer values share `other`.
+ */
+export function boundedLabel(most: number): (value: string) => string {
+  const known = new Set<string>();
+  return (value) => {
+    if (known.has(value)) return value;
+    if (known.size >= most || value.length > MAX_CHOSEN_LABEL_CHARS) return OVERFLOW;
+    known.add(value);
+    return value;
+  };
+}
 
 export const DURATION_BUCKETS_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 80];
 
@@ -188,7 +207,8 @@ function createFamily<Series>(
 ): Family<Series> {
   const root = createNode<Series>();
 
-  function find(values: readonly string[]): Series {
+  function find(given: readonly string[]): Series {
+    const values = given.map((value) => (value.length > MAX_LABEL_CHARS ? OVERFLOW : value));
     const key = seriesKey(names, values);
     const found = known.get(key);
     if (found) return found.series;

@@ -16,6 +16,8 @@ import type { RequestRecord } from "../../observe/trace/request-record.ts";
 const NO_HEADERS = new HeaderList();
 const NO_STEPS: readonly Step[] = [];
 const SHARED_STRINGS = 1_000;
+/** Longer strings are copied, so that the table stays small whatever paths clients send. */
+const MAX_SHARED_CHARS = 200;
 
 type KeptAttributes = { [K in keyof Required<RequestAttributes>]: RequestAttributes[K] | undefined };
 
@@ -130,6 +132,7 @@ export class FinishedRequest implements KeptAttributes {
 export function createStringSharing(): (text: string) => string {
   const known = new Map<string, string>();
   return (text) => {
+    if (text.length > MAX_SHARED_CHARS) return Buffer.from(text).toString();
     const shared = known.get(text);
     if (shared !== undefined) return shared;
     if (known.size >= SHARED_STRINGS) known.clear();

@@ -1,13 +1,23 @@
 /**
  * Records the metrics of finished requests.
  */
+import { STATUS_CODES } from "node:http";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
-import { type Counter, DURATION_BUCKETS_SECONDS, type Histogram, type Metrics } from "../../observe/log/metrics.ts";
+import { methodLabel } from "../../http/request-methods.ts";
+import {
+  boundedLabel,
+  type Counter,
+  DURATION_BUCKETS_SECONDS,
+  type Histogram,
+  type Metrics,
+} from "../../observe/log/metrics.ts";
 
 const LABELS = ["gateway", "route", "backend", "method", "status", "error"] as const;
-/** Bounds the map, because statuses and methods are external input. */
+/** Bounds the map, because a reload may add routes and backends. */
 const MAX_KNOWN = 10_000;
+/** Statuses outside of the registry that keep their own label, for example 529. Backends choose them. */
+const MAX_UNREGISTERED_STATUSES = 32;
 
 const LABELLED_KEYS = 1_000;
 
@@ -30,7 +40,11 @@ interface Series {
 export type RequestMetrics = (exchange: Exchange, outcome: Outcome, durationMs: number) => void;
 
 export function createRequestMetrics(metrics: Metrics): RequestMetrics {
-  const requests = metrics.counter("gateway_requests_total", "Requests that ended, by who answered and how.", LABELS);
+  const requests = metrics.counter(
+    "gateway_requests_total",
+    "Requests that ended, by who answered and how. Extension methods, such as `PROPFIND`, and statuses beyond 32 unregistered ones are `other`.",
+    LABELS,
+  );
   const durations = metrics.histogram(
     "gateway_request_duration_seconds",
     "From the request's arrival to the end of its response.",
@@ -58,6 +72,7 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
     ["backend", "target"],
   );
   const labelOfKey = boundedLabel(LABELLED_KEYS);
+  const statusLabel = createStatusLabels();
   const known = new Map<string, Series>();
 
   let last: Series | undefined;
@@ -80,18 +95,19 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
   return (exchange, outcome, durationMs) => {
     const { listener, route = "", attributes, request, failure } = exchange;
     const backend = attributes.backend?.name ?? "";
-    const status = outcome.status === undefined ? "" : String(outcome.status);
+    const method = methodLabel(request.method);
+    const status = outcome.status === undefined ? "" : statusLabel(outcome.status);
     const error = failure?.code ?? "";
     // Comparing with the previous labels is cheaper than building a key.
     let series = last;
-    if (series === undefined || !hasLabels(series.labels, listener, route, backend, request.method, status, error))
-      series = last = getOrCreateSeries([listener, route, backend, request.method, status, error]);
+    if (series === undefined || !hasLabels(series.labels, listener, route, backend, method, status, error))
+      series = last = getOrCreateSeries([listener, route, backend, method, status, error]);
     series.count.add();
     series.duration.observe(durationMs / 1000);
     series.bytes.add(outcome.responseBytes);
     if (attributes.apiKey !== undefined) {
       const key = labelOfKey(nameOfKey(attributes.apiKey));
-      keys.labels(key, status === "" ? "none" : `${status[0]}xx`).add();
+      keys.labels(key, outcome.status === undefined ? "none" : `${Math.floor(outcome.status / 100)}xx`).add();
       const { inputTokens, outputTokens } = attributes.llm ?? {};
       if (inputTokens) keyTokens.labels(key, "input").add(inputTokens);
       if (outputTokens) keyTokens.labels(key, "output").add(outputTokens);
@@ -121,14 +137,15 @@ function hasLabels(
   );
 }
 
-/** The first `most` values get their own label, and later values share `other`. */
-function boundedLabel(most: number): (value: string) => string {
-  const known = new Set<string>();
-  return (value) => {
-    if (known.has(value)) return value;
-    if (known.size >= most) return "other";
-    known.add(value);
-    return value;
+function createStatusLabels(): (status: number) => string {
+  const labels = new Map(Object.keys(STATUS_CODES).map((status) => [Number(status), status]));
+  const most = labels.size + MAX_UNREGISTERED_STATUSES;
+  return (status) => {
+    const known = labels.get(status);
+    if (known !== undefined) return known;
+    if (labels.size >= most) return "other";
+    labels.set(status, String(status));
+    return String(status);
   };
 }
 

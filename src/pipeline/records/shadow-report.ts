@@ -8,6 +8,7 @@ import type { Metrics } from "../../observe/log/metrics.ts";
 
 const MAX_SHADOW_RULES = 200;
 const MAX_SHADOW_SUBJECTS = 100;
+const MAX_SUBJECT_CHARS = 200;
 const MAX_SHADOW_EXAMPLES = 3;
 const MAX_RULE_CHARS = 300;
 const SHOWN_CHARS = 600;
@@ -92,7 +93,7 @@ export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowReco
     }
     entry.denied += 1;
     entry.lastAt = startedAt;
-    const subject = requestSubject(attributes) ?? "(anonymous)";
+    const subject = (requestSubject(attributes) ?? "(anonymous)").slice(0, MAX_SUBJECT_CHARS);
     const before = entry.subjects.get(subject);
     if (before === undefined && entry.subjects.size >= MAX_SHADOW_SUBJECTS) entry.others += 1;
     else entry.subjects.set(subject, (before ?? 0) + 1);
