@@ -98,6 +98,13 @@ export const LLM_LIMITS = {
       "an event that is translated",
       "the stream ends with an error",
     ],
+    [
+      "MAX_OPEN_CALLS",
+      "llm/dialects/translate.ts",
+      "open tool calls of a stream that is translated",
+      "the stream ends with an error",
+    ],
+    ["MAX_CHOICES", "llm/canonical/response.ts", "choices of a response that is translated", "502 `upstream_error`"],
     ["MAX_RESPONSE_BYTES", "llm/calls/response-guards.ts", "a JSON response under a guard", "502 `upstream_error`"],
     ["MAX_EVENT_BYTES", "llm/calls/response-guards.ts", "an event under a guard", "the stream ends with an error"],
     ["MAX_EVENT_BYTES", "llm/usage/response-usage.ts", "an event that is read for its usage", "it passes on unread"],

@@ -354,6 +354,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     attempt.response = plan.translation
       ? new TranslatedResponse(this.#receiver, plan, plan.translation, this.#settlement, {
           isClientGone: () => this.#exchange.isOver,
+          hold: (bytes) => this.#exchange.holdResponse(bytes),
           stop: () => {
             this.#transition("error");
             this.#cancel();

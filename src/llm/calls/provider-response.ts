@@ -133,9 +133,16 @@ const OPEN_BRACE = 123;
 const DROPPED_HEADER = "x-gateway-dropped";
 const AWS_STREAM = "application/vnd.amazon.eventstream";
 
+/** Kept text is charged in steps of this size. */
+const CHARGE_STEP_BYTES = 16 * 1024;
+const CHAR_BYTES = 2;
+const MEMORY_SHORT = "the memory for buffered responses is full";
+
 export interface UpstreamControl {
   stop(): void;
   isClientGone(): boolean;
+  /** Charges buffered bytes until the request ends. Returns false if memory is short. */
+  hold(bytes: number): boolean;
 }
 
 export class TranslatedResponse implements ProviderResponse {
@@ -148,6 +155,7 @@ export class TranslatedResponse implements ProviderResponse {
   #headers: HeaderList | undefined;
   #held: Buffer[] = [];
   #heldBytes = 0;
+  #chargedBytes = 0;
   #stream: { push(chunk: Buffer): void; translation: StreamTranslation } | undefined;
   readonly #source: UpstreamControl;
   #out: string[] = [];
@@ -195,7 +203,9 @@ export class TranslatedResponse implements ProviderResponse {
     if (this.#over) return true;
     this.#heldBytes += chunk.length;
     this.#held.push(chunk);
-    if (this.#heldBytes > MAX_RESPONSE_BYTES) this.#tooLarge();
+    if (this.#heldBytes > MAX_RESPONSE_BYTES)
+      this.#giveUp("backend_response_invalid", `the provider's response is larger than ${MAX_RESPONSE_BYTES} bytes`);
+    else if (!this.#charge(this.#heldBytes)) this.#giveUp("overloaded", MEMORY_SHORT);
     return true;
   }
 
@@ -255,6 +265,8 @@ export class TranslatedResponse implements ProviderResponse {
     if (this.#over) return true;
     try {
       this.#stream?.push(chunk);
+      const heldChars = this.#stream?.translation.heldChars() ?? 0;
+      if (!this.#charge(heldChars * CHAR_BYTES)) throw new GatewayError("overloaded", { detail: MEMORY_SHORT });
     } catch (error) {
       this.#breakStream(error);
       return true;
@@ -277,8 +289,18 @@ export class TranslatedResponse implements ProviderResponse {
     failAfter(
       this.#call,
       Buffer.from(encodeSseEvent(event)),
-      new GatewayError("backend_response_invalid", { cause: error, detail: String(error) }),
+      error instanceof GatewayError
+        ? error
+        : new GatewayError("backend_response_invalid", { cause: error, detail: String(error) }),
     );
+  }
+
+  /** Returns false if the bytes that the response holds now do not fit into the memory budget. */
+  #charge(heldBytes: number): boolean {
+    if (heldBytes <= this.#chargedBytes) return true;
+    const bytes = Math.max(heldBytes - this.#chargedBytes, CHARGE_STEP_BYTES);
+    this.#chargedBytes += bytes;
+    return this.#source.hold(bytes);
   }
 
   #collect(events: readonly OutEvent[]): void {
@@ -304,13 +326,12 @@ export class TranslatedResponse implements ProviderResponse {
     return this.#call.data(Buffer.from(text));
   }
 
-  #tooLarge(): void {
+  #giveUp(code: "backend_response_invalid" | "overloaded", detail: string): void {
     this.#over = true;
     this.#held = [];
     this.#source.stop();
     this.#settle(false);
-    const detail = `the provider's response is larger than ${MAX_RESPONSE_BYTES} bytes`;
-    this.#call.fail(new GatewayError("backend_response_invalid", { detail }));
+    this.#call.fail(new GatewayError(code, { detail }));
   }
 
   *#sendWhole(): Steps<void> {

@@ -3,6 +3,10 @@
  */
 import type { Usage } from "../usage/usage.ts";
 import type { Signature } from "./conversation.ts";
+import { UpstreamResponseError } from "./request-fields.ts";
+
+/** Bounds the state that a provider's stream can create, because one chunk can name any index. */
+const MAX_CHOICES = 1_024;
 
 export type Finish = "stop" | "length" | "toolCalls" | "filter";
 
@@ -21,17 +25,29 @@ export interface ResponseSink {
   usage(usage: Usage): void;
 }
 
+/** Reads the index of a choice. A choice without one is the first. */
+export function readChoiceIndex(value: unknown): number {
+  if (typeof value !== "number") return 0;
+  if (Number.isInteger(value) && value >= 0 && value < MAX_CHOICES) return value;
+  throw new UpstreamResponseError(
+    502,
+    `the provider's response has a choice with an index outside of 0 to ${MAX_CHOICES - 1}`,
+  );
+}
+
+interface ToolCallPart {
+  readonly kind: "toolCall";
+  readonly call: number;
+  readonly id: string | undefined;
+  readonly name: string;
+  input: string;
+  readonly signature: Signature | undefined;
+}
+
 export type ResponsePart =
   | { readonly kind: "text"; text: string }
   | { readonly kind: "thought"; text: string; signature: Signature | undefined; readonly isRedacted: boolean }
-  | {
-      readonly kind: "toolCall";
-      readonly call: number;
-      readonly id: string | undefined;
-      readonly name: string;
-      input: string;
-      readonly signature: Signature | undefined;
-    };
+  | ToolCallPart;
 
 export interface Choice {
   readonly parts: ResponsePart[];
@@ -43,6 +59,8 @@ export class CompleteResponse implements ResponseSink {
   model: string | undefined = undefined;
   counted: Usage | undefined = undefined;
   readonly choices: Choice[] = [];
+  /** The tool calls of each choice by number. */
+  readonly #calls: Map<number, ToolCallPart>[] = [];
 
   begin(id: string | undefined, model: string | undefined): void {
     this.id = id;
@@ -77,12 +95,14 @@ export class CompleteResponse implements ResponseSink {
   }
 
   toolCall(choice: number, call: number, id: string | undefined, name: string, signature?: Signature): void {
-    this.#choice(choice).parts.push({ kind: "toolCall", call, id, name, input: "", signature });
+    const part: ToolCallPart = { kind: "toolCall", call, id, name, input: "", signature };
+    this.#choice(choice).parts.push(part);
+    this.#calls[choice]?.set(call, part);
   }
 
   toolInput(choice: number, call: number, json: string): void {
-    for (const part of this.#choice(choice).parts)
-      if (part.kind === "toolCall" && part.call === call) part.input += json;
+    const part = this.#calls[choice]?.get(call);
+    if (part) part.input += json;
   }
 
   toolEnd(): void {
@@ -98,7 +118,10 @@ export class CompleteResponse implements ResponseSink {
   }
 
   #choice(index: number): Choice {
-    while (this.choices.length <= index) this.choices.push({ parts: [], finish: "stop" });
+    while (this.choices.length <= index) {
+      this.choices.push({ parts: [], finish: "stop" });
+      this.#calls.push(new Map());
+    }
     return this.choices[index] as Choice;
   }
 }

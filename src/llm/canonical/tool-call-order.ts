@@ -22,6 +22,7 @@ export interface OrderedCalls {
 interface QueuedCall extends OrderedCall {
   readonly balance: BracketBalance;
   readonly held: string[];
+  heldChars: number;
   hasInput: boolean;
   isStarted: boolean;
   isOver: boolean;
@@ -29,22 +30,30 @@ interface QueuedCall extends OrderedCall {
 
 export class ToolCallSequencer {
   readonly #out: OrderedCalls;
-  readonly #queue: QueuedCall[] = [];
+  /** The open calls by number, in the order in which they started. */
+  readonly #queue = new Map<number, QueuedCall>();
+  #heldChars = 0;
 
   constructor(out: OrderedCalls) {
     this.#out = out;
   }
 
   get isOpen(): boolean {
-    return this.#queue.length > 0;
+    return this.#queue.size > 0;
+  }
+
+  /** The length of the buffered input. */
+  get heldChars(): number {
+    return this.#heldChars;
   }
 
   start(call: OrderedCall): void {
     // Some providers do not mark the end of a call, so a new call ends the calls before it whose JSON is complete.
-    this.#queue.push({
+    this.#queue.set(call.call, {
       ...call,
       balance: new BracketBalance(),
       held: [],
+      heldChars: 0,
       hasInput: false,
       isStarted: false,
       isOver: false,
@@ -53,38 +62,43 @@ export class ToolCallSequencer {
   }
 
   input(call: number, json: string): void {
-    const queued = this.#queue.find((queued) => queued.call === call);
+    const queued = this.#queue.get(call);
     if (queued === undefined || json === "") return;
     queued.hasInput = true;
     queued.balance.push(json);
     if (queued.isStarted) this.#out.input(json);
-    else queued.held.push(json);
-    if (this.#queue.length > 1) this.#advance();
+    else {
+      queued.held.push(json);
+      queued.heldChars += json.length;
+      this.#heldChars += json.length;
+    }
+    if (this.#queue.size > 1) this.#advance();
   }
 
   end(call: number): void {
-    const queued = this.#queue.find((queued) => queued.call === call);
+    const queued = this.#queue.get(call);
     if (queued) queued.isOver = true;
     this.#advance();
   }
 
   flush(): void {
-    for (const queued of this.#queue) queued.isOver = true;
+    for (const queued of this.#queue.values()) queued.isOver = true;
     this.#advance();
   }
 
   #advance(): void {
-    for (let first = this.#queue[0]; first !== undefined; first = this.#queue[0]) {
+    for (const first of this.#queue.values()) {
       if (!first.isStarted) {
         first.isStarted = true;
+        this.#heldChars -= first.heldChars;
         this.#out.start(first);
         for (const json of first.held) this.#out.input(json);
         first.held.length = 0;
       }
-      const isComplete = first.isOver || (this.#queue.length > 1 && first.balance.isComplete);
+      const isComplete = first.isOver || (this.#queue.size > 1 && first.balance.isComplete);
       if (!isComplete) return;
       if (!first.hasInput) this.#out.input("{}");
-      this.#queue.shift();
+      this.#queue.delete(first.call);
       this.#out.end();
     }
   }

@@ -40,6 +40,8 @@ export interface StreamTranslation {
   event(type: string, data: Members): readonly OutEvent[];
   /** Called only if the provider's stream ended normally. */
   end(): readonly OutEvent[];
+  /** The number of characters that the translation keeps for later events. */
+  heldChars(): number;
 }
 
 export interface OutEvent {
@@ -56,6 +58,8 @@ export interface ClientDialect {
 export interface StreamWriter extends ResponseSink {
   take(): readonly OutEvent[];
   end(): void;
+  /** The number of characters that the writer keeps for later events. */
+  heldChars(): number;
 }
 
 export interface ProviderDialect {

@@ -3,8 +3,9 @@
  * another.
  */
 
-import { CompleteResponse } from "../canonical/response.ts";
-import type { ClientDialect, ProviderDialect, Translation } from "../canonical/translation.ts";
+import { UpstreamResponseError } from "../canonical/request-fields.ts";
+import { CompleteResponse, type ResponseSink } from "../canonical/response.ts";
+import type { ClientDialect, ProviderDialect, StreamWriter, Translation } from "../canonical/translation.ts";
 import type { Format } from "../request/dialect.ts";
 import { openMessagesStream, readMessagesRequest, writeMessagesResponse } from "./anthropic/client.ts";
 import { openMessagesReader, readMessagesResponse, writeMessagesRequest } from "./anthropic/upstream.ts";
@@ -17,6 +18,9 @@ import { openChatStream, readChatRequest, writeChatResponse } from "./openai/cli
 import { openChatReader, readChatResponse, writeChatRequest } from "./openai/upstream.ts";
 import { readResponsesRequest } from "./responses/client-request.ts";
 import { openResponsesStream, writeResponsesResponse } from "./responses/client-response.ts";
+
+/** Calls of a Chat Completions stream are open until its end, so this limits their number there. */
+const MAX_OPEN_CALLS = 1_000;
 
 const CLIENTS: Readonly<Partial<Record<Format, ClientDialect>>> = {
   chat: { readRequest: readChatRequest, writeResponse: writeChatResponse, openStream: openChatStream },
@@ -56,7 +60,7 @@ function compose(client: ClientDialect, provider: ProviderDialect): Translation 
     },
     stream(context) {
       const writer = client.openStream(context);
-      const reader = provider.openStream(writer, context);
+      const reader = provider.openStream(withCallLimit(writer), context);
       return {
         event(type, data) {
           reader.event(type, data);
@@ -67,7 +71,26 @@ function compose(client: ClientDialect, provider: ProviderDialect): Translation 
           writer.end();
           return writer.take();
         },
+        heldChars: () => writer.heldChars(),
       };
+    },
+  };
+}
+
+/** Rejects a stream that opens more tool calls than `MAX_OPEN_CALLS`, because each open call needs memory. */
+function withCallLimit(writer: StreamWriter): ResponseSink {
+  let open = 0;
+  return {
+    ...writer,
+    toolCall(choice, call, id, name, signature) {
+      if (open === MAX_OPEN_CALLS)
+        throw new UpstreamResponseError(502, `the provider's stream has more than ${MAX_OPEN_CALLS} open tool calls`);
+      open += 1;
+      writer.toolCall(choice, call, id, name, signature);
+    },
+    toolEnd(choice, call) {
+      open -= 1;
+      writer.toolEnd(choice, call);
     },
   };
 }

@@ -424,5 +424,6 @@ export function openMessagesStream(context: TranslationContext): StreamWriter {
       event("message_delta", { delta: { stop_reason: stopReason, stop_sequence: null }, usage: messagesUsage(usage) });
       event("message_stop", {});
     },
+    heldChars: () => tools.heldChars,
   };
 }

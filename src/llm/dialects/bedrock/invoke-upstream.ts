@@ -45,6 +45,7 @@ function unwrapped(): StreamTranslation {
       if (!finished) throw new UpstreamResponseError(502, ENDED_EARLY);
       return [];
     },
+    heldChars: () => 0,
   };
 }
 

@@ -203,21 +203,50 @@ export function readContents(contents: readonly unknown[]): Turn[] {
   return turns.turns;
 }
 
+interface OpenCall {
+  readonly id: string;
+  isAnswered: boolean;
+}
+
+/** Assigns results to the calls that they answer: by ID or, without one, to the first open call of that name. */
 class OpenCalls {
-  readonly #open: { readonly id: string; readonly name: string }[] = [];
+  readonly #byId = new Map<string, CallQueue>();
+  readonly #byName = new Map<string, CallQueue>();
   #count = 0;
 
   called(id: string | undefined, name: string): string {
-    const known = id ?? `call_${++this.#count}`;
-    this.#open.push({ id: known, name });
-    return known;
+    const call = { id: id ?? `call_${++this.#count}`, isAnswered: false };
+    queueFor(this.#byId, call.id).calls.push(call);
+    queueFor(this.#byName, name).calls.push(call);
+    return call.id;
   }
 
   answered(id: string | undefined, name: string): string {
-    const at = this.#open.findIndex((one) => (id === undefined ? one.name === name : one.id === id));
-    const [found] = at < 0 ? [] : this.#open.splice(at, 1);
-    return found?.id ?? id ?? `call_${++this.#count}`;
+    const queue = id === undefined ? this.#byName.get(name) : this.#byId.get(id);
+    return (queue && takeFirst(queue)?.id) ?? id ?? `call_${++this.#count}`;
   }
+}
+
+/** The calls before `next` are answered. */
+interface CallQueue {
+  readonly calls: OpenCall[];
+  next: number;
+}
+
+function queueFor(queues: Map<string, CallQueue>, key: string): CallQueue {
+  let queue = queues.get(key);
+  if (queue === undefined) {
+    queue = { calls: [], next: 0 };
+    queues.set(key, queue);
+  }
+  return queue;
+}
+
+function takeFirst(queue: CallQueue): OpenCall | undefined {
+  while (queue.calls[queue.next]?.isAnswered) queue.next += 1;
+  const call = queue.calls[queue.next];
+  if (call) call.isAnswered = true;
+  return call;
 }
 
 function readPart(part: Members, at: string, calls: OpenCalls): Part[] {
@@ -360,6 +389,8 @@ export function openGeminiStream(context: TranslationContext): StreamWriter {
   const finishes: Finish[] = [];
   let usage: Usage | undefined;
   const orders = new Map<number, ToolCallSequencer>();
+  /** The length of the input of all calls that are being written. */
+  let inputChars = 0;
 
   const write = (choice: number, part: Members): void => {
     out.push({ data: { candidates: [{ content: { role: "model", parts: [part] }, index: choice }], ...head } });
@@ -376,9 +407,11 @@ export function openGeminiStream(context: TranslationContext): StreamWriter {
         },
         input(json) {
           input += json;
+          inputChars += json.length;
         },
         end() {
           if (current) write(choice, callPart(current, input));
+          inputChars -= input.length;
         },
       });
       orders.set(choice, order);
@@ -427,5 +460,6 @@ export function openGeminiStream(context: TranslationContext): StreamWriter {
       }));
       out.push({ data: compact({ candidates, usageMetadata: usageMetadata(usage), ...head }) });
     },
+    heldChars: () => [...orders.values()].reduce((chars, order) => chars + order.heldChars, inputChars),
   };
 }

@@ -24,7 +24,7 @@ import {
   UpstreamResponseError,
   writeSettings,
 } from "../../canonical/request-fields.ts";
-import type { Finish, ResponseSink } from "../../canonical/response.ts";
+import { type Finish, type ResponseSink, readChoiceIndex } from "../../canonical/response.ts";
 import type { StreamReader, TranslationContext } from "../../canonical/translation.ts";
 import { errorMessage } from "../../request/llm-errors.ts";
 import { readUsage } from "../../usage/usage.ts";
@@ -212,7 +212,7 @@ export function openGeminiReader(sink: ResponseSink): StreamReader {
       sink.begin(nonEmptyString(data.responseId), nonEmptyString(data.modelVersion));
       for (const candidate of Array.isArray(data.candidates) ? data.candidates : []) {
         if (!isMembers(candidate)) continue;
-        const at = typeof candidate.index === "number" ? candidate.index : 0;
+        const at = readChoiceIndex(candidate.index);
         calls[at] = readParts(candidate, at, calls[at] ?? 0, sink);
         if (typeof candidate.finishReason === "string") {
           finished = true;

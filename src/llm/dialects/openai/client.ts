@@ -493,5 +493,6 @@ export function openChatStream(context: TranslationContext): StreamWriter {
       if (context.includeUsage && usage) out.push({ data: { ...head, choices: [], usage: chatUsage(usage) } });
       out.push({ data: "[DONE]" });
     },
+    heldChars: () => 0,
   };
 }

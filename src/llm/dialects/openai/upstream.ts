@@ -22,7 +22,7 @@ import {
   UpstreamResponseError,
   writeSettings,
 } from "../../canonical/request-fields.ts";
-import type { Finish, ResponseSink } from "../../canonical/response.ts";
+import { type Finish, type ResponseSink, readChoiceIndex } from "../../canonical/response.ts";
 import type { StreamReader, TranslationContext } from "../../canonical/translation.ts";
 import { errorMessage } from "../../request/llm-errors.ts";
 import { readUsage } from "../../usage/usage.ts";
@@ -166,18 +166,18 @@ export function readChatResponse(body: Members, sink: ResponseSink): void {
 }
 
 export function openChatReader(sink: ResponseSink): StreamReader {
-  const calls = new Map<number, { index: unknown; id: unknown }[]>();
+  const calls = new Map<number, KnownCalls>();
   const finished = new Map<number, Finish>();
 
   function toolDelta(choice: number, delta: Members): void {
-    const known = calls.get(choice) ?? [];
-    calls.set(choice, known);
-    const called = isMembers(delta.function) ? delta.function : {};
-    const call = findCall(known, delta);
-    if (call === known.length) {
-      known.push({ index: delta.index, id: nonEmptyString(delta.id) });
-      sink.toolCall(choice, call, nonEmptyString(delta.id), String(called.name ?? ""), googleSignature(delta));
+    let known = calls.get(choice);
+    if (known === undefined) {
+      known = new KnownCalls();
+      calls.set(choice, known);
     }
+    const called = isMembers(delta.function) ? delta.function : {};
+    const { call, isNew } = known.find(delta);
+    if (isNew) sink.toolCall(choice, call, nonEmptyString(delta.id), String(called.name ?? ""), googleSignature(delta));
     const json = toJsonArguments(called.arguments);
     if (json !== "") sink.toolInput(choice, call, json);
   }
@@ -191,7 +191,7 @@ export function openChatReader(sink: ResponseSink): StreamReader {
       if (!Array.isArray(data.choices)) return;
       for (const choice of data.choices) {
         if (!isMembers(choice)) continue;
-        const at = typeof choice.index === "number" ? choice.index : 0;
+        const at = readChoiceIndex(choice.index);
         if (isMembers(choice.delta)) {
           readOutput(choice.delta, at, sink);
           if (Array.isArray(choice.delta.tool_calls))
@@ -203,7 +203,7 @@ export function openChatReader(sink: ResponseSink): StreamReader {
     end() {
       if (!finished.has(0)) throw new UpstreamResponseError(502, ENDED_EARLY);
       for (const [choice, finish] of finished) {
-        const count = calls.get(choice)?.length ?? 0;
+        const count = calls.get(choice)?.count ?? 0;
         for (let call = 0; call < count; call++) sink.toolEnd(choice, call);
         sink.finish(choice, finish);
       }
@@ -211,27 +211,37 @@ export function openChatReader(sink: ResponseSink): StreamReader {
   };
 }
 
-/**
- * Returns the index of the call that a fragment extends, or the number of known calls if the fragment starts a new
- * call.
- */
-function findCall(known: readonly { index: unknown; id: unknown }[], { index, id }: Members): number {
-  const named = nonEmptyString(id);
-  if (index === undefined || index === null)
-    // Without an index, a fragment without an id extends the last call.
-    return named === undefined
-      ? Math.max(0, known.length - 1)
-      : orNew(
-          known.findLastIndex((one) => one.id === named),
-          known,
-        );
-  const at = known.findLastIndex((one) => one.index === index);
-  const other = at >= 0 && named !== undefined && known[at]?.id !== undefined && known[at]?.id !== named;
-  return other ? known.length : orNew(at, known);
-}
+/** The tool calls of one choice. Their fragments name them by index, by ID, by both, or not at all. */
+class KnownCalls {
+  count = 0;
+  readonly #ids: (string | undefined)[] = [];
+  readonly #byIndex = new Map<unknown, number>();
+  readonly #byId = new Map<string, number>();
 
-function orNew(at: number, known: readonly unknown[]): number {
-  return at < 0 ? known.length : at;
+  /** Returns the number of the call that a fragment extends or starts. */
+  find({ index, id }: Members): { readonly call: number; readonly isNew: boolean } {
+    const named = nonEmptyString(id);
+    const known = this.#known(index, named);
+    if (known !== undefined) return { call: known, isNew: false };
+    const call = this.count++;
+    this.#ids.push(named);
+    if (index !== undefined && index !== null) this.#byIndex.set(index, call);
+    if (named !== undefined) this.#byId.set(named, call);
+    return { call, isNew: true };
+  }
+
+  #known(index: unknown, id: string | undefined): number | undefined {
+    if (index === undefined || index === null) {
+      if (id !== undefined) return this.#byId.get(id);
+      // Without an index, a fragment without an ID extends the last call.
+      return this.count === 0 ? undefined : this.count - 1;
+    }
+    const call = this.#byIndex.get(index);
+    if (call === undefined || id === undefined) return call;
+    // Some servers number all calls 0.
+    const otherId = this.#ids[call];
+    return otherId === undefined || otherId === id ? call : undefined;
+  }
 }
 
 function readOutput(message: Members, choice: number, sink: ResponseSink): void {

@@ -162,6 +162,7 @@ export function openResponsesStream(context: TranslationContext): StreamWriter {
       tools.flush();
       writer.done();
     },
+    heldChars: () => writer.outputChars + tools.heldChars,
   };
 }
 
@@ -183,6 +184,8 @@ interface OpenCall {
 class ResponsesWriter {
   finish: Finish = "stop";
   usage: Usage | undefined = undefined;
+  /** The last event repeats the whole output, so it is kept until then. */
+  outputChars = 0;
   readonly #context: TranslationContext;
   readonly #output: Members[] = [];
   #out: OutEvent[] = [];
@@ -206,6 +209,7 @@ class ResponsesWriter {
   text(text: string): void {
     const open = this.#open?.kind === "message" ? this.#open : this.#addMessage();
     open.text += text;
+    this.outputChars += text.length;
     this.#event("response.output_text.delta", {
       item_id: open.id,
       ...this.#place,
@@ -225,6 +229,7 @@ class ResponsesWriter {
         part: { type: "summary_text", text: "" },
       });
     open.text += text;
+    this.outputChars += text.length;
     this.#event("response.reasoning_summary_text.delta", {
       item_id: open.id,
       ...this.#place,
@@ -258,6 +263,7 @@ class ResponsesWriter {
   input(json: string): void {
     if (this.#open?.kind !== "call") return;
     this.#open.input += json;
+    this.outputChars += json.length;
     // The input of a custom tool is readable only when it is complete.
     if (this.#context.toolNames.isCustom(this.#open.name)) return;
     this.#event("response.function_call_arguments.delta", { item_id: this.#open.id, ...this.#place, delta: json });

@@ -1,0 +1,79 @@
+/**
+ * Hostile providers and clients: the work for a message grows with its size only, and the number of open tool calls is
+ * limited, for all pairs of dialects that translate.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { completeCalls, overlappingCalls } from "../../../test/support/llm/many-calls.ts";
+import { context, stream } from "../../../test/support/llm/translate.ts";
+import { countSteps } from "../../../test/support/step-count.ts";
+import type { Members } from "../../json/json.ts";
+import type { Format } from "../request/dialect.ts";
+import { translationBetween } from "./translate.ts";
+
+test("the work for tool calls grows in proportion to their number", async () => {
+  const names = [...overlappingCalls.keys(), ...completeCalls.keys()];
+  const sizes = [50, 100, 200];
+  const steps = await countSteps(
+    new URL("../../../test/support/llm/many-calls.js", import.meta.url).href,
+    names.flatMap((name) => sizes.map((n) => [name, n] as const)),
+  );
+  const growth = names.map((name, i) => {
+    const [first = 0, second = 0, third = 0] = steps.slice(i * sizes.length, (i + 1) * sizes.length);
+    assert.ok(first > 50, `${name}: ${first} steps`);
+    return { name, worst: Math.max(second / first, third / second) };
+  });
+  assert.deepEqual(
+    growth.filter(({ worst }) => worst > 2.3),
+    [],
+  );
+});
+
+for (const [name, translate] of overlappingCalls)
+  test(`more than 1,000 open tool calls end the stream: ${name}`, () => {
+    assert.doesNotThrow(() => translate(1_000));
+    assert.throws(() => translate(1_001), {
+      name: "UpstreamResponseError",
+      status: 502,
+      message: "the provider's stream has more than 1000 open tool calls",
+    });
+  });
+
+test("complete tool calls have no limit", () => {
+  for (const translate of completeCalls.values()) translate(1_001);
+});
+
+const CLIENTS: readonly Format[] = ["chat", "messages", "responses", "generateContent"];
+for (const client of CLIENTS)
+  test(`an index of a choice beyond the limit ends the stream: ${client}`, () => {
+    for (const index of [1_024, 4_294_967_294, -1, 0.5])
+      for (const event of [
+        { choices: [{ index, delta: { content: "x" }, finish_reason: "stop" }] },
+        { candidates: [{ index, content: { parts: [{ text: "x" }] }, finishReason: "STOP" }] },
+      ])
+        assert.throws(() => stream(client, "choices" in event ? "chat" : "generateContent", [event]), {
+          name: "UpstreamResponseError",
+          message: "the provider's response has a choice with an index outside of 0 to 1023",
+        });
+  });
+
+test("the writers report how many characters they keep", () => {
+  const call = (part: Members): Members => ({ choices: [{ index: 0, delta: { tool_calls: [part] } }] });
+  const held = (client: Format): number[] => {
+    const translation = translationBetween(client, "chat")?.stream(context());
+    assert.ok(translation);
+    return [
+      call({ index: 0, id: "a", function: { name: "f", arguments: "{" } }),
+      call({ index: 1, id: "b", function: { name: "f", arguments: '{"b":' } }),
+      call({ index: 0, function: { arguments: "}" } }),
+      call({ index: 1, function: { arguments: "2}" } }),
+    ].map((event) => {
+      translation.event("", event);
+      return translation.heldChars();
+    });
+  };
+  assert.deepEqual(held("chat"), [0, 0, 0, 0]);
+  assert.deepEqual(held("messages"), [0, 5, 0, 0]);
+  assert.deepEqual(held("generateContent"), [1, 6, 5, 7]);
+  assert.deepEqual(held("responses"), [1, 6, 7, 9]);
+});
