@@ -187,7 +187,7 @@ export interface CompileEnv {
   /** Signs values that clients send back, for example session ids. */
   readonly signingKey: SigningKey;
   /** Names the scope of the policy in log lines and metrics, for example `route tools`. */
-  readonly owner: string;
+  readonly scopeName: string;
   /** A prefix rewrite replaces these path prefixes of the route. */
   readonly matchedPrefixes: readonly string[];
   /** Resolves a path relative to the configuration file that contains it. */

@@ -285,7 +285,7 @@ function authorizer(
   env: CompileEnv,
 ): GuardServiceSettings["authorize"] {
   if (auth.passthrough !== undefined) throw new Error("a guard cannot use the client's credential: set another `auth`");
-  const compiled = compileCredential(auth, `guard of ${env.owner}`, region, env);
+  const compiled = compileCredential(auth, `guard of ${env.scopeName}`, region, env);
   if (compiled.kind === "aws") {
     const sign = createAwsSigner(compiled.keys, { region, service: BEDROCK }, env.clock);
     return ({ url, body, headers }) => {

@@ -81,7 +81,7 @@ export const testEnv: CompileEnv = {
   memory: createMemoryBudget(systemClock),
   store: createMemoryStore(systemClock),
   signingKey: createSigningKey(createMemoryStore(systemClock), systemClock, silentLogger),
-  owner: "route test",
+  scopeName: "route test",
   matchedPrefixes: ["/"],
   resolvePath: (path) => path,
   environment: {},

@@ -282,7 +282,7 @@ function createCompiler(context: CompileContext) {
 
   function envFor(
     { place, config }: { place: PlacedPolicy["place"]; config: unknown },
-    owner: string,
+    scopeName: string,
     matchedPrefixes: readonly string[],
   ): CompileEnv {
     const { file } = place.document;
@@ -311,7 +311,7 @@ function createCompiler(context: CompileContext) {
       shared: context.shared,
       store: context.store,
       signingKey: context.signingKey,
-      owner,
+      scopeName,
       matchedPrefixes,
       resolvePath,
       readFile(path, maxBytes) {

@@ -89,7 +89,7 @@ export const backendAuth = definePolicy({
 
   compile(config, env) {
     const { key, header, oauth, crossAppAccess, jwtSign, aws, google, azure } = config;
-    const owner = { name: env.owner, area: AREA };
+    const owner = { name: env.scopeName, area: AREA };
     if (aws !== undefined) return signRequests(aws, env);
     if (google !== undefined) return sendCloudToken(googleToken(google, owner, env));
     if (azure !== undefined) return sendCloudToken(entraToken(azure, owner, env));
@@ -128,7 +128,7 @@ function forwardCredential(exchange: Exchange): undefined {
 
 /** The tokens survive a reload that does not change the policy or its keys. */
 function sendToken(definition: unknown, open: (env: TokenEnv) => BackendTokens, env: CompileEnv): Hooks {
-  const tokens = env.acquire(`backendAuth tokens ${env.owner}`, definition, () => open(env));
+  const tokens = env.acquire(`backendAuth tokens ${env.scopeName}`, definition, () => open(env));
   const logger = env.logger.for("policies");
   return {
     sends: true,
@@ -147,7 +147,7 @@ function sendToken(definition: unknown, open: (env: TokenEnv) => BackendTokens, 
           return undefined;
         },
         (error: Error) => {
-          logger.warn("cannot get a token for the backend", { owner: env.owner, reason: error.message });
+          logger.warn("cannot get a token for the backend", { owner: env.scopeName, reason: error.message });
           throw tokenError(error);
         },
       );
@@ -168,7 +168,7 @@ function sendSignedJwt(jwtFor: (exchange: Exchange) => string, name: string, pre
 /** The backend signs the request when it is in its final form, after all policies. */
 function signRequests(config: AwsConfig, env: CompileEnv): Hooks {
   const { region, service } = config;
-  const keys = awsKeys(config, { name: env.owner, area: AREA }, region, env);
+  const keys = awsKeys(config, { name: env.scopeName, area: AREA }, region, env);
   const sign = createAwsSigner(keys, { region, service }, env.clock);
   return {
     sends: true,

@@ -118,11 +118,11 @@ export const budgets = definePolicy({
     });
     for (const { budget } of rules)
       env.acquire(
-        `budget view ${env.owner} ${budget.name}`,
-        { budget, owner: env.owner, failureMode },
+        `budget view ${env.scopeName} ${budget.name}`,
+        { budget, owner: env.scopeName, failureMode },
         () =>
           env.limits.registerBudgets(
-            async (key) => [await budgetView(budget, env.owner, books.store, env.clock, key)],
+            async (key) => [await budgetView(budget, env.scopeName, books.store, env.clock, key)],
             { requiresStore: budget.isHard && failureMode === "closed" },
           ),
         (unregister) => unregister(),

@@ -122,7 +122,7 @@ export const endpointPicker = definePolicy({
 
     /** Returns only if the request continues without a selection. */
     function failed(exchange: Exchange, error: Error): void {
-      count.labels(env.owner, "failed").add();
+      count.labels(env.scopeName, "failed").add();
       const nowMs = env.clock.monotonicMs();
       if (nowMs - loggedAtMs >= LOG_INTERVAL_MS) {
         loggedAtMs = nowMs;
@@ -200,7 +200,7 @@ export const endpointPicker = definePolicy({
       if (pick === undefined) return undefined;
       const picked = answer?.headers;
       if (picked?.immediate) {
-        count.labels(env.owner, "rejected").add();
+        count.labels(env.scopeName, "rejected").add();
         return immediateReply(exchange, picked.immediate, "the endpoint picker rejected the request");
       }
       // The client disconnected in the meantime.
@@ -219,7 +219,7 @@ export const endpointPicker = definePolicy({
       const { changes } = picked;
       const selection = { endpoints, changes, body: answer?.body ?? changes.body };
       pick.selection = selection;
-      count.labels(env.owner, "picked").add();
+      count.labels(env.scopeName, "picked").add();
       exchange.trace?.point({ type: "policyEvent", kind: "endpointPicker", details: { endpoints } });
       apply(exchange, selection);
       return undefined;

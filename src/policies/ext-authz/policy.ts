@@ -176,7 +176,7 @@ export const extAuthz = definePolicy({
     const verdicts =
       cache &&
       env.acquire(
-        `extAuthz ${env.owner}`,
+        `extAuthz ${env.scopeName}`,
         config,
         () => new LRUCache<string, { verdict: Verdict; untilMs: number }>({ max: cache.maxEntries }),
       );
@@ -206,7 +206,7 @@ export const extAuthz = definePolicy({
     }
 
     function unavailable(exchange: Exchange, error: Error): undefined {
-      count.labels(env.owner, "unavailable").add();
+      count.labels(env.scopeName, "unavailable").add();
       const nowMs = env.clock.monotonicMs();
       if (nowMs - loggedAtMs >= LOG_INTERVAL_MS) {
         loggedAtMs = nowMs;
@@ -232,7 +232,7 @@ export const extAuthz = definePolicy({
     }
 
     function apply(exchange: Exchange, verdict: Verdict): Reply | undefined {
-      count.labels(env.owner, verdict.allowed ? "allowed" : "denied").add();
+      count.labels(env.scopeName, verdict.allowed ? "allowed" : "denied").add();
       exchange.trace?.point({
         type: "policyEvent",
         kind: "extAuthz",

@@ -122,13 +122,13 @@ export const extProc = definePolicy({
     function start(exchange: Exchange): Processing {
       const events: ProcessingEvents = {
         failed(error) {
-          count.labels(env.owner, "failed").add();
+          count.labels(env.scopeName, "failed").add();
           logFailure(error.message);
           if (failureMode === "closed") throw unavailable(error);
           exchange.skip(`the processor did not respond: ${error.message}`);
         },
         processed(step, details) {
-          count.labels(env.owner, "processed").add();
+          count.labels(env.scopeName, "processed").add();
           exchange.trace?.point({ type: "policyEvent", kind: "extProc", details: { step, ...details } });
         },
       };

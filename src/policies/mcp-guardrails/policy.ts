@@ -139,8 +139,8 @@ function compileProcessor(config: Processor["config"], env: CompileEnv): Process
     config,
     metadata: Object.entries(config.metadata ?? {}).map(([name, source]) => [name, env.cel(source)] as const),
     client,
-    owner: env.owner,
-    count: (result) => counter.labels(env.owner, result).add(),
+    owner: env.scopeName,
+    count: (result) => counter.labels(env.scopeName, result).add(),
     logFailure(reason) {
       const nowMs = env.clock.monotonicMs();
       if (nowMs - loggedAtMs < LOG_INTERVAL_MS) return;

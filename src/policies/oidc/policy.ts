@@ -171,7 +171,7 @@ export const oidc = definePolicy({
       const { claims, principal, returnTo, clearing } = await login.finish(request);
       for (const oldId of cookie.read(request.headers)) await sessions.end(oldId);
       const id = await sessions.open({ claims, principal }, lifetimeMs);
-      logger.info("user signed in", { subject: String(claims.sub), owner: env.owner });
+      logger.info("user signed in", { subject: String(claims.sub), owner: env.scopeName });
       const reply = emptyReply(302, { location: returnTo, "cache-control": "no-store" });
       reply.headers.add("set-cookie", cookie.line(id, Math.floor(lifetimeMs / 1000)));
       reply.headers.add("set-cookie", clearing);

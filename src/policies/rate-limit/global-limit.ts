@@ -85,14 +85,14 @@ export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): 
     (closing: RlsClient) => closing.close(),
   );
   const state = env.acquire(
-    `rateLimit ${env.owner} global`,
+    `rateLimit ${env.scopeName} global`,
     config,
     () => openView(config, env),
     (closing) => closing.unregister(),
   );
   const rejections = env.metrics
     .counter("gateway_rate_limit_refused_total", "Requests refused by a limit.", ["owner", "type"])
-    .labels(env.owner, "global");
+    .labels(env.scopeName, "global");
   const failures = env.metrics
     .counter("gateway_rate_limit_service_failures_total", "Calls to the rate limit service without a usable answer.", [
       "host",
@@ -240,7 +240,7 @@ function failureReport(config: GlobalLimitConfig, env: CompileEnv, failures: Cou
 function openView(config: GlobalLimitConfig, env: CompileEnv): GlobalLimitState {
   const state: GlobalLimitState = { rejectionCount: 0, unregister: () => undefined };
   state.unregister = env.limits.register(() => [
-    { owner: env.owner, rule: { global: config }, bucketsInUse: 0, refusals: state.rejectionCount, buckets: [] },
+    { owner: env.scopeName, rule: { global: config }, bucketsInUse: 0, refusals: state.rejectionCount, buckets: [] },
   ]);
   return state;
 }

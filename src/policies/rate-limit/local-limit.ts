@@ -303,7 +303,7 @@ function open(
 ): LimitState {
   const evictions = env.metrics
     .counter("gateway_rate_limit_evictions_total", "Buckets evicted for another key.", ["owner"])
-    .labels(env.owner);
+    .labels(env.scopeName);
   const maxKeyed = key === undefined ? 0 : MAX_BUCKETS;
   const { shared } = env;
   const memory = shared && { ...shared.claim(name, BucketStore.sharedBytes(maxKeyed)), thread: shared.thread };
@@ -314,7 +314,7 @@ function open(
     display === undefined ? "(all)" : shown === undefined ? "(no key)" : display(shown);
   const rejections = env.metrics
     .counter("gateway_rate_limit_refused_total", "Requests refused by a limit.", ["owner", "type"])
-    .labels(env.owner, type);
+    .labels(env.scopeName, type);
   const state: LimitState = { store, rejections, show, unregister: () => undefined };
   const handed = createHandedBuckets(name, store, env.clock);
   const unregister = env.limits.register((wanted) => [createView(state, config, env, wanted)], handed);
@@ -347,7 +347,7 @@ function createView(
   }
   const emptiest = listed.sort((a, b) => a.remaining - b.remaining);
   return {
-    owner: env.owner,
+    owner: env.scopeName,
     rule: config,
     bucketsInUse,
     refusals: state.store.rejections,

@@ -146,7 +146,7 @@ test("gateway and route limits both apply, and a rejection by one does not charg
   const gateway = compileLocal(env, { requests: 3, unit: "Hours" });
   const one = rateLimit.compile(rateLimit.schema.parse({ local: [{ requests: 2, unit: "Hours" }] }), {
     ...env.env,
-    owner: "route one",
+    scopeName: "route one",
   });
   assert.equal(await admitted([gateway, one], 5), 2);
   assert.equal(await admitted([gateway], 5), 1, "the ceiling was charged with two, not five");
@@ -157,7 +157,7 @@ test("the headers show the limit with the smallest remaining share, on a 429 the
   const gateway = compileLocal(env, { requests: 100, unit: "Hours" });
   const route = rateLimit.compile(rateLimit.schema.parse({ local: [{ requests: 2, unit: "Seconds" }] }), {
     ...env.env,
-    owner: "route one",
+    scopeName: "route one",
   });
   for (const scopes of [
     [gateway, route],

@@ -37,6 +37,6 @@ function compileLocalLimits(entries: readonly LocalLimitConfig[], env: CompileEn
     const text = JSON.stringify(entry);
     const copy = seen.get(text) ?? 0;
     seen.set(text, copy + 1);
-    return compileLocalLimit(entry, `rateLimit ${env.owner} ${text} ${copy}`, env);
+    return compileLocalLimit(entry, `rateLimit ${env.scopeName} ${text} ${copy}`, env);
   });
 }

@@ -51,7 +51,7 @@ export const requestMirror = definePolicy({
   schema: z.array(mirror).min(1).max(16),
 
   compile(config, env) {
-    const mirrors = config.map((entry, i) => openMirror(entry, `${env.owner} requestMirror ${i}`, env));
+    const mirrors = config.map((entry, i) => openMirror(entry, `${env.scopeName} requestMirror ${i}`, env));
     const compares = config.some(({ compare }) => compare === true);
     return {
       sends: true,

@@ -74,7 +74,7 @@ export function limitEnv(owner = "route test"): LimitEnv {
     memory: createMemoryBudget(clock),
     store: createMemoryStore(clock),
     signingKey: noSigningKey,
-    owner,
+    scopeName: owner,
     resolvePath: (path) => path,
     readFile: (path) => {
       throw new Error(`no files in this test: ${path}`);
