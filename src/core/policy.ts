@@ -5,6 +5,7 @@
 import type { z } from "zod";
 import type { Clock } from "../base/clock.ts";
 import type { MemoryBudget } from "../base/memory-budget.ts";
+import type { Owner } from "../base/owner.ts";
 import type { SharedMemory } from "../base/shared-memory.ts";
 import type { Tasks } from "../base/tasks.ts";
 import type { Expression } from "../cel/expression.ts";
@@ -186,6 +187,8 @@ export interface CompileEnv {
   readonly store: Store;
   /** Signs values that clients send back, for example session ids. */
   readonly signingKey: SigningKey;
+  /** Keys and signatures of state that documents of other owners can reach must contain it. */
+  readonly owner: Owner;
   /** Names the scope of the policy in log lines and metrics, for example `route tools`. */
   readonly scopeName: string;
   /** A prefix rewrite replaces these path prefixes of the route. */

@@ -4,6 +4,7 @@
 
 import { systemClock } from "../../src/base/clock.ts";
 import { createMemoryBudget } from "../../src/base/memory-budget.ts";
+import { Owner } from "../../src/base/owner.ts";
 import { createTasks } from "../../src/base/tasks.ts";
 import { compileExpression } from "../../src/cel/expression.ts";
 import { createLimitRegistry } from "../../src/config/compile/limit-registry.ts";
@@ -81,6 +82,7 @@ export const testEnv: CompileEnv = {
   memory: createMemoryBudget(systemClock),
   store: createMemoryStore(systemClock),
   signingKey: createSigningKey(createMemoryStore(systemClock), systemClock, silentLogger),
+  owner: Owner.standalone,
   scopeName: "route test",
   matchedPrefixes: ["/"],
   resolvePath: (path) => path,

@@ -17,6 +17,7 @@ import { parseProxiedHost, refuseEgress } from "../../http/egress-addresses.ts";
 import type { ListenerTls } from "../../http/tls-listener.ts";
 import type { Phase } from "../../observe/trace/events.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
+import { ownerOf } from "../documents/documents.ts";
 import {
   fieldPlace,
   type NormalBackend,
@@ -311,6 +312,7 @@ function createCompiler(context: CompileContext) {
       shared: context.shared,
       store: context.store,
       signingKey: context.signingKey,
+      owner: ownerOf(place.document),
       scopeName,
       matchedPrefixes,
       resolvePath,

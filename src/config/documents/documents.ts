@@ -2,6 +2,7 @@
  * Defines the input and output of the translation of resource documents, such as GatewayPolicy and HTTPRoute.
  */
 import type { z } from "zod";
+import { Owner } from "../../base/owner.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import type { PolicyDefinition } from "../../core/policy.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
@@ -320,6 +321,13 @@ export function identityOf(document: ResourceDocument): Identity {
     namespace: textOf(metadata.namespace) ?? DEFAULT_NAMESPACE,
     name: textOf(metadata.name) ?? "",
   };
+}
+
+/** A standalone configuration has one owner, whatever its files are called. Of a document, it is the document itself. */
+export function ownerOf(document: SourceDocument): Owner {
+  return isObject(document.value) && "kind" in document.value
+    ? Owner.ofDocument(identityOf(document))
+    : Owner.standalone;
 }
 
 export function fullName(document: ResourceDocument): string {

@@ -3,6 +3,7 @@
  */
 import { createHash } from "node:crypto";
 import { z } from "zod";
+import type { Owner } from "../../base/owner.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
@@ -109,10 +110,7 @@ export const oidc = definePolicy({
     const callbackPath = getCallbackPath(config);
     const logoutPath = getLogoutPath(config);
     const lifetimeMs = config.sessionTimeout ?? DEFAULT_SESSION_MS;
-    const realm = createHash("sha256")
-      .update(JSON.stringify([issuer, clientId, redirectUri]))
-      .digest("hex")
-      .slice(0, 8);
+    const realm = realmOf(config, env.owner);
     const cookie = new BrowserCookie(`session_${realm}`, redirectUri);
     const provider = plain({ issuer });
     const discovery = configuredEndpoints(config) ?? acquireDiscovery(provider, env);
@@ -220,6 +218,20 @@ export const oidc = definePolicy({
     };
   },
 });
+
+/**
+ * Names the sessions that the policy accepts. Policies of one standalone configuration share the sessions of a client;
+ * their realm must not change, because stores contain it. A document accepts only its own sessions, because another
+ * tenant can write a policy with equal values but other keys.
+ */
+function realmOf(config: OidcConfig, owner: Owner): string {
+  const { issuer, clientId, redirectUri, authorizationEndpoint, tokenEndpoint, jwks } = config;
+  const digest = (fields: readonly unknown[]): string =>
+    createHash("sha256").update(JSON.stringify(fields)).digest("hex");
+  if (owner.isStandalone) return digest([issuer, clientId, redirectUri]).slice(0, 8);
+  const fields = [owner.prefix, issuer, clientId, redirectUri, authorizationEndpoint, tokenEndpoint, jwks];
+  return digest(fields).slice(0, 32);
+}
 
 function getCallbackPath({ redirectUri }: OidcConfig): string {
   return canonicalPath(new URL(redirectUri).pathname);

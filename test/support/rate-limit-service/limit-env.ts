@@ -5,6 +5,7 @@
 
 import type { Clock } from "../../../src/base/clock.ts";
 import { createMemoryBudget } from "../../../src/base/memory-budget.ts";
+import { Owner } from "../../../src/base/owner.ts";
 import { createTasks } from "../../../src/base/tasks.ts";
 import { compileExpression } from "../../../src/cel/expression.ts";
 import { Exchange, NO_BODY } from "../../../src/core/exchange.ts";
@@ -74,6 +75,7 @@ export function limitEnv(owner = "route test"): LimitEnv {
     memory: createMemoryBudget(clock),
     store: createMemoryStore(clock),
     signingKey: noSigningKey,
+    owner: Owner.standalone,
     scopeName: owner,
     resolvePath: (path) => path,
     readFile: (path) => {

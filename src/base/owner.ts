@@ -1,0 +1,42 @@
+/**
+ * Identifies who owns state that one process keeps for several configurations, such as sessions, budgets, signatures,
+ * and connections. Documents of different tenants may use equal names, so keys and signatures contain the owner. The
+ * constructor is private: an owner comes from a document, or is the standalone configuration.
+ */
+import { createHash } from "node:crypto";
+
+/** The name of a Kubernetes namespace. Other names, which only files can contain, are hashed. */
+const LABEL = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
+const HASH_DIGITS = 32;
+
+export class Owner {
+  /** Owns everything of the standalone configuration, so that replicas with other file names agree. */
+  static readonly standalone: Owner = new Owner("", undefined);
+
+  /** Keys begin with this text. It is empty for the standalone configuration, whose own keys never begin with `@`. */
+  readonly prefix: string;
+  readonly #tenant: Owner | undefined;
+
+  private constructor(prefix: string, tenant: Owner | undefined) {
+    this.prefix = prefix;
+    this.#tenant = tenant;
+  }
+
+  static ofDocument({ namespace, kind, name }: { namespace: string; kind: string; name: string }): Owner {
+    const tenant = new Owner(`@${LABEL.test(namespace) ? namespace : `~${digest(namespace)}`}/`, undefined);
+    return new Owner(`${tenant.prefix}${digest(JSON.stringify([kind, name]))}/`, tenant);
+  }
+
+  get isStandalone(): boolean {
+    return this.prefix === "";
+  }
+
+  /** Returns the owner that the documents of one namespace have in common. */
+  get tenant(): Owner {
+    return this.#tenant ?? this;
+  }
+}
+
+function digest(text: string): string {
+  return createHash("sha256").update(text).digest("hex").slice(0, HASH_DIGITS);
+}

@@ -1,0 +1,147 @@
+/**
+ * Two tenants of one gateway write the same public values of a login (issuer, client, address). A session or a sealed
+ * state of one tenant is worth nothing at the other's host.
+ */
+import assert from "node:assert/strict";
+import { type IncomingHttpHeaders, request } from "node:http";
+import { type TestContext, test } from "node:test";
+import { stringify } from "yaml";
+import { startBackend } from "../support/backend.ts";
+import { startGateway, type TestGateway } from "../support/gateway.ts";
+import { createSigningKey, keySetOf, signToken } from "../support/identity/tokens.ts";
+
+const CLIENT = "shared-client";
+const TENANTS = ["a", "b"] as const;
+type Tenant = (typeof TENANTS)[number];
+const KEYS = { a: createSigningKey("ES256", "k1"), b: createSigningKey("ES256", "k1") };
+
+interface Answer {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+}
+
+/** `fetch` cannot send a Host header of its own. */
+function ask(gateway: TestGateway, tenant: Tenant, path: string, cookie = ""): Promise<Answer> {
+  const headers = { host: `${tenant}.test`, accept: "text/html", ...(cookie === "" ? {} : { cookie }) };
+  return new Promise((resolve, reject) => {
+    request({ port: gateway.port(), path, headers, agent: false }, (response) => {
+      let body = "";
+      response.setEncoding("utf8").on("data", (part: string) => {
+        body += part;
+      });
+      response.on("end", () => resolve({ status: response.statusCode ?? 0, headers: response.headers, body }));
+    })
+      .on("error", reject)
+      .end();
+  });
+}
+
+/** One route and one policy of each tenant, with the same names. */
+function documents(policies: Readonly<Record<Tenant, object>>, backend: string): string {
+  return TENANTS.flatMap((namespace) => [
+    {
+      apiVersion: "gateway.networking.k8s.io/v1",
+      kind: "HTTPRoute",
+      metadata: { name: "web", namespace },
+      spec: {
+        hostnames: [`${namespace}.test`],
+        parentRefs: [{ name: "edge", namespace: "default" }],
+        rules: [{ backendRefs: [{ name: "web", port: 80 }] }],
+      },
+    },
+    {
+      apiVersion: "policy.gateway.internal/v1alpha1",
+      kind: "GatewayPolicy",
+      metadata: { name: "login", namespace },
+      spec: {
+        targetRefs: [{ group: "gateway.networking.k8s.io", kind: "HTTPRoute", name: "web" }],
+        ...policies[namespace],
+      },
+    },
+  ]).reduce(
+    (text, document) => `${text}---\n${stringify(document)}`,
+    `gateways: { edge: { port: 0 } }\nservices: { "web:80": "${backend}" }\n`,
+  );
+}
+
+function cookieOf({ headers }: Answer, name: RegExp): string {
+  const line = headers["set-cookie"]?.find((one) => name.test(one) && !/max-age=0/i.test(one)) ?? "";
+  return line.slice(0, line.indexOf(";"));
+}
+
+/** Signs in at the tenant's own host. Resolves with the session cookie. */
+async function signIn(gateway: TestGateway, tenant: Tenant, nonces: Record<Tenant, string>): Promise<string> {
+  const begun = await ask(gateway, tenant, "/");
+  assert.equal(begun.status, 302, begun.body);
+  const { searchParams } = new URL(begun.headers.location ?? "");
+  nonces[tenant] = searchParams.get("nonce") ?? "";
+  const state = searchParams.get("state") ?? "";
+  const finished = await ask(gateway, tenant, `/cb?code=c&state=${state}`, cookieOf(begun, /gateway_signin_/));
+  assert.equal(finished.status, 302, finished.body);
+  return cookieOf(finished, /gateway_session_/);
+}
+
+async function twoOidcTenants(t: TestContext): Promise<{ gateway: TestGateway; nonces: Record<Tenant, string> }> {
+  const nonces: Record<Tenant, string> = { a: "", b: "" };
+  const provider = await startBackend((incoming, response) => {
+    const tenant: Tenant = incoming.url === "/b/token" ? "b" : "a";
+    const exp = Math.floor(Date.now() / 1000) + 600;
+    const claims = { iss: issuer, aud: CLIENT, sub: `user-of-${tenant}`, nonce: nonces[tenant], exp };
+    const token = signToken({ key: KEYS[tenant], claims });
+    response
+      .writeHead(200, { "content-type": "application/json" })
+      .end(JSON.stringify({ id_token: token, token_type: "Bearer", access_token: "x" }));
+  });
+  t.after(() => provider.close());
+  const issuer = `http://${provider.host}`;
+  const policy = (tenant: Tenant): object => ({
+    traffic: {
+      oidc: {
+        issuer,
+        clientId: CLIENT,
+        redirectUri: "http://a.test/cb",
+        authorizationEndpoint: `${issuer}/authorize`,
+        tokenEndpoint: `${issuer}/${tenant}/token`,
+        jwks: keySetOf(KEYS[tenant]),
+      },
+      directResponse: { status: 200, body: `page of ${tenant}` },
+    },
+  });
+  const gateway = await startGateway(documents({ a: policy("a"), b: policy("b") }, provider.host));
+  t.after(() => gateway.close());
+  return { gateway, nonces };
+}
+
+test("a session that one tenant opens with its own keys is none for another tenant with the same client", async (t) => {
+  const { gateway, nonces } = await twoOidcTenants(t);
+  const sessions = { a: await signIn(gateway, "a", nonces), b: await signIn(gateway, "b", nonces) };
+  const [nameOfA, nameOfB] = TENANTS.map((tenant) => sessions[tenant].split("=")[0]);
+  assert.notEqual(nameOfA, nameOfB);
+  for (const [own, foreign] of [
+    ["a", "b"],
+    ["b", "a"],
+  ] as const) {
+    assert.equal((await ask(gateway, own, "/", sessions[own])).body, `page of ${own}`);
+    const [ownName] = sessions[own].split("=");
+    const [, value] = sessions[foreign].split("=");
+    for (const cookie of [sessions[foreign], `${ownName}=${value}`]) {
+      const answer = await ask(gateway, own, "/", cookie);
+      assert.equal(answer.status, 302, `${own} with ${cookie}: ${answer.body}`);
+    }
+  }
+});
+
+test("a sign-in that one tenant began cannot be finished at another", async (t) => {
+  const { gateway, nonces } = await twoOidcTenants(t);
+  const begun = await ask(gateway, "b", "/");
+  const { searchParams } = new URL(begun.headers.location ?? "");
+  nonces.a = searchParams.get("nonce") ?? "";
+  const name = cookieOf(await ask(gateway, "a", "/"), /gateway_signin_/).replace(/_\d=.*/, "");
+  const state = searchParams.get("state") ?? "";
+  const [, value] = cookieOf(begun, /gateway_signin_/).split("=");
+  for (const cookie of [cookieOf(begun, /gateway_signin_/), `${name}_${state[0]}=${value}`]) {
+    const answer = await ask(gateway, "a", `/cb?code=c&state=${state}`, cookie);
+    assert.equal(answer.status, 401, answer.body);
+  }
+});
