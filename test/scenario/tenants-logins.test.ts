@@ -145,3 +145,70 @@ test("a sign-in that one tenant began cannot be finished at another", async (t) 
     assert.equal(answer.status, 401, answer.body);
   }
 });
+
+const AUTHORIZE = "/.well-known/oauth-authorization-server/mcp/authorize";
+const CALLBACK = "/.well-known/oauth-authorization-server/mcp/callback";
+
+async function sealedState(gateway: TestGateway, tenant: Tenant, address: string): Promise<string> {
+  const query = new URLSearchParams({
+    response_type: "code",
+    client_id: CLIENT,
+    redirect_uri: address,
+    state: "s1",
+    code_challenge: "x".repeat(43),
+    code_challenge_method: "S256",
+  });
+  const answer = await ask(gateway, tenant, `${AUTHORIZE}?${query}`);
+  assert.equal(answer.status, 302, answer.body);
+  return new URL(answer.headers.location ?? "").searchParams.get("state") ?? "";
+}
+
+test("a login state that one tenant seals is unknown to another tenant's callback, and addresses are checked again", async (t) => {
+  const provider = await startBackend((_incoming, response) => {
+    response.writeHead(200, { "content-type": "application/json" }).end(
+      JSON.stringify({
+        issuer,
+        authorization_endpoint: `${issuer}/authorize`,
+        token_endpoint: `${issuer}/token`,
+        jwks_uri: `${issuer}/keys`,
+      }),
+    );
+  });
+  t.after(() => provider.close());
+  const issuer = `http://${provider.host}`;
+  const policy = (...redirectUris: string[]): object => ({
+    backend: {
+      mcp: {
+        authentication: {
+          issuer,
+          audiences: ["x"],
+          clientId: CLIENT,
+          clientSecret: "secret-secret",
+          redirectUris,
+          jwks: keySetOf(KEYS.a),
+          resourceMetadata: { resource: "http://a.test/mcp" },
+        },
+      },
+    },
+  });
+  const [own, evil] = ["https://client.test/cb", "https://evil.test/cb"];
+  const b = policy(evil);
+  const gateway = await startGateway(documents({ a: policy(own), b }, provider.host));
+  t.after(() => gateway.close());
+  const callback = (state: string): Promise<Answer> => ask(gateway, "a", `${CALLBACK}?code=victim&state=${state}`);
+
+  const foreign = await callback(await sealedState(gateway, "b", evil));
+  assert.equal(foreign.status, 400);
+  assert.match(foreign.body, /the state is not known/);
+  assert.equal(foreign.headers.location, undefined);
+
+  const state = await sealedState(gateway, "a", own);
+  const ours = await callback(state);
+  assert.equal(ours.status, 302, ours.body);
+  assert.match(ours.headers.location ?? "", /^https:\/\/client\.test\/cb\?code=victim&state=s1/);
+
+  assert.equal(await gateway.reload(documents({ a: policy("https://other.test/cb"), b }, provider.host)), "loaded");
+  const removed = await callback(state);
+  assert.equal(removed.status, 400);
+  assert.match(removed.body, /redirect_uri is not among the addresses/);
+});

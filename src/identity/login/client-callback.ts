@@ -1,8 +1,9 @@
 /**
  * Receives the provider's callback on behalf of clients that log in as the operator's client (RFC 6749 section
  * 4.1.2). The gateway redirects only to addresses in the configuration or in the client's metadata document, and only
- * with a state that it signed.
+ * with a state that the same policy signed.
  */
+import type { Owner } from "../../base/owner.ts";
 import type { SigningKey } from "../../store/signing-key.ts";
 import { type FormPair, parseForm, requireUnique, serializeForm } from "../providers/oauth-form.ts";
 import { OAuthRequestError } from "../providers/provider.ts";
@@ -16,6 +17,8 @@ const STATE = /^([\w-]{1,12000})\.([\w-]{22})$/;
 const FORWARDED_PARAMETERS = ["code", "error", "error_description", "error_uri"];
 const REJECTED_PARAMETERS = ["request", "request_uri"];
 
+const NOT_ALLOWED = "redirect_uri is not among the addresses that the gateway may lead back to";
+
 export const LOOPBACK = "loopback";
 
 export interface ClientCallbackOptions {
@@ -24,16 +27,19 @@ export interface ClientCallbackOptions {
   readonly issuer: string;
   readonly resource: string;
   readonly key: SigningKey;
+  readonly owner: Owner;
+  /** Set if clients with a metadata document are accepted. Returns whether the document's host is still accepted. */
+  readonly acceptsDocument: ((client: string) => boolean) | undefined;
   nowMs(): number;
 }
 
 export interface ClientCallback {
   readonly metadata: Readonly<Record<string, unknown>>;
   /**
-   * Returns the query for the provider. With `isKnown`, the client's document lists the address and the client id is
-   * already replaced.
+   * Returns the query for the provider. `client` is the URL of the client's document, if the document lists the
+   * address. The client ID is already replaced.
    */
-  authorize(query: string, suffix: string, isKnown: boolean): string;
+  authorize(query: string, suffix: string, client?: string): string;
   token(form: string): string;
   /**
    * Returns the redirect from the callback to the client. With `sendsIss`, the provider's metadata promises `iss`, so a
@@ -48,10 +54,11 @@ export function callbackAddress(resource: string): string {
 }
 
 export function createClientCallback(options: ClientCallbackOptions): ClientCallback {
-  const { key, resource, issuer } = options;
+  const { key, owner, resource, issuer } = options;
   const own = callbackAddress(resource);
   const { origin } = new URL(resource);
-  const signed = (payload: string): string => JSON.stringify(["login callback", issuer, resource, payload]);
+  const signed = (payload: string): string =>
+    `${owner.prefix}${JSON.stringify(["login callback", issuer, resource, payload])}`;
 
   function isAllowed(address: string): boolean {
     return options.redirectUris.some((one) =>
@@ -59,9 +66,16 @@ export function createClientCallback(options: ClientCallbackOptions): ClientCall
     );
   }
 
-  function seal(address: string, state: string | undefined, suffix: string): string {
+  /** Earlier versions do not seal the client. They checked the address when the login began. */
+  function isOfDocument(client: string | null | undefined): boolean {
+    const { acceptsDocument } = options;
+    return acceptsDocument !== undefined && (client === undefined || (client !== null && acceptsDocument(client)));
+  }
+
+  function seal(address: string, state: string | undefined, suffix: string, client: string | undefined): string {
     const until = Math.floor(options.nowMs() / 1000) + LOGIN_SECONDS;
-    const payload = Buffer.from(JSON.stringify([address, state ?? null, suffix, until])).toString("base64url");
+    const sealed: Sealed = [address, state ?? null, suffix, until, client ?? null];
+    const payload = Buffer.from(JSON.stringify(sealed)).toString("base64url");
     return `${payload}.${key.sign(signed(payload))}`;
   }
 
@@ -69,8 +83,10 @@ export function createClientCallback(options: ClientCallbackOptions): ClientCall
     const [, payload = "", signature = ""] = STATE.exec(state) ?? [];
     if (signature === "" || !key.isSignature(signed(payload), signature))
       throw invalidRequest("the state is not known");
-    const [address, own, suffix, until] = JSON.parse(Buffer.from(payload, "base64url").toString()) as Sealed;
+    const [address, own, suffix, until, client] = JSON.parse(Buffer.from(payload, "base64url").toString()) as Sealed;
     if (options.nowMs() / 1000 > until) throw invalidRequest("the login took too long; start it again");
+    // The configuration may have changed since the login began, here or at the replica that sealed the state.
+    if (!isAllowed(address) && !isOfDocument(client)) throw invalidRequest(NOT_ALLOWED);
     return { address, state: own, suffix };
   }
 
@@ -84,15 +100,14 @@ export function createClientCallback(options: ClientCallbackOptions): ClientCall
       request_uri_parameter_supported: false,
     },
 
-    authorize(query, suffix, isKnown) {
+    authorize(query, suffix, client) {
       const pairs = uniquePairs(query);
       const value = (name: string): string | undefined => findParameter(pairs, name);
       const address = value("redirect_uri") ?? "";
       const state = value("state");
       if (value("client_id") !== options.clientId)
         throw new OAuthRequestError("invalid_client", "register first: client_id is not known");
-      if (!isKnown && !isAllowed(address))
-        throw invalidRequest("redirect_uri is not among the addresses that the gateway may lead back to");
+      if (client === undefined && !isAllowed(address)) throw invalidRequest(NOT_ALLOWED);
       if (address.length > MAX_ADDRESS_CHARS || (state?.length ?? 0) > MAX_STATE_CHARS)
         throw invalidRequest("redirect_uri or state is too long");
       if (value("code_challenge") === undefined || value("code_challenge_method") !== "S256")
@@ -101,7 +116,7 @@ export function createClientCallback(options: ClientCallbackOptions): ClientCall
         throw invalidRequest("request objects are not supported");
       if ((value("response_mode") ?? "query") !== "query") throw invalidRequest("response_mode must be query");
       const others = pairs.filter(({ name }) => !["redirect_uri", "state"].includes(name.toLowerCase()));
-      const ours = new URLSearchParams({ redirect_uri: own, state: seal(address, state, suffix) });
+      const ours = new URLSearchParams({ redirect_uri: own, state: seal(address, state, suffix, client) });
       return serializeForm([...others, ...parseForm(ours.toString())]);
     },
 
@@ -128,7 +143,13 @@ export function createClientCallback(options: ClientCallbackOptions): ClientCall
   };
 }
 
-type Sealed = readonly [address: string, state: string | null, suffix: string, until: number];
+type Sealed = readonly [
+  address: string,
+  state: string | null,
+  suffix: string,
+  until: number,
+  client?: string | null | undefined,
+];
 
 function findParameter(pairs: readonly FormPair[], name: string): string | undefined {
   return pairs.find((pair) => pair.name.toLowerCase() === name)?.value;

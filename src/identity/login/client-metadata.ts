@@ -26,9 +26,11 @@ export interface ClientMetadataOptions {
 export interface ClientMetadata {
   /**
    * Rewrites the query of an authorize request for the provider. `allow` is called before anything is fetched, and may
-   * throw.
+   * throw. `client` is the URL of the client's document, if it has one.
    */
-  authorize(query: string, allow: () => void): Promise<string>;
+  authorize(query: string, allow: () => void): Promise<{ readonly query: string; readonly client?: string }>;
+  /** Returns whether the document of a client is at a host that the configuration accepts. */
+  accepts(client: string): boolean;
   token(form: string): string;
 }
 
@@ -53,14 +55,15 @@ export function createClientMetadata({ hosts, clientId, fetch, clock }: ClientMe
     async authorize(query, allow) {
       const pairs = parseForm(query);
       const url = documentUrl(pairs, hosts);
-      if (url === undefined) return query;
+      if (url === undefined) return { query };
       const uris = await redirectUris(url, allow);
       const asked = pairs.filter(({ name }) => name.toLowerCase() === "redirect_uri");
       const [only] = asked;
       if (only === undefined || asked.length > 1 || !uris.some((uri) => isSameAddress(uri, only.value)))
         throw new OAuthRequestError("invalid_request", "redirect_uri is not in the client's metadata document");
-      return replaced(pairs, clientId);
+      return { query: replaced(pairs, clientId), client: url };
     },
+    accepts: (client) => URL.canParse(client) && isAccepted(new URL(client), hosts),
     token(form) {
       const pairs = parseForm(form);
       return documentUrl(pairs, hosts) === undefined ? form : replaced(pairs, clientId);
@@ -77,9 +80,13 @@ function documentUrl(pairs: readonly FormPair[], hosts: readonly string[]): stri
   const url = URL.canParse(id) ? new URL(id) : undefined;
   const isPlain =
     url?.href === id && url.pathname !== "/" && url.username === "" && url.password === "" && !/[?#]/.test(id);
-  if (!isPlain || url.port !== "" || !hosts.some((host) => fits(host.toLowerCase(), url.hostname)))
+  if (!isPlain || !isAccepted(url, hosts))
     throw new OAuthRequestError("invalid_client", "the client's metadata document is not at an accepted host");
   return id;
+}
+
+function isAccepted({ port, hostname }: URL, hosts: readonly string[]): boolean {
+  return port === "" && hosts.some((host) => fits(host.toLowerCase(), hostname));
 }
 
 function fits(pattern: string, host: string): boolean {

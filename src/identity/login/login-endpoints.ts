@@ -122,8 +122,10 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
 
   async function authorize(login: ProxiedLogin, exchange: Exchange, suffix: string): Promise<Reply> {
     const sent = exchange.request.query;
-    const known = (await options.clientMetadata?.authorize(sent, () => limit.take(exchange.listener))) ?? sent;
-    const asked = options.callback?.authorize(known, suffix, known !== sent) ?? known;
+    const known = (await options.clientMetadata?.authorize(sent, () => limit.take(exchange.listener))) ?? {
+      query: sent,
+    };
+    const asked = options.callback?.authorize(known.query, suffix, known.client) ?? known.query;
     const query = login.rewriteAuthorizeQuery(asked);
     const url = login.authorizeUrl ?? (await findEndpoint("authorization_endpoint"));
     const location = query === "" ? url : `${url}${url.includes("?") ? "&" : "?"}${query}`;

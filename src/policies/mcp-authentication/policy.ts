@@ -16,7 +16,7 @@ import {
   selectKeySource,
 } from "../../identity/keys/key-source.ts";
 import { createClientCallback, LOOPBACK } from "../../identity/login/client-callback.ts";
-import { createClientMetadata } from "../../identity/login/client-metadata.ts";
+import { type ClientMetadata, createClientMetadata } from "../../identity/login/client-metadata.ts";
 import { createLoginEndpoints, createLoginLimit, MAX_LOGIN_BODY_BYTES } from "../../identity/login/login-endpoints.ts";
 import { loginEndpoints, resourceDocument, resourceMetadataUrl } from "../../identity/login/well-known.ts";
 import { createProvider } from "../../identity/providers/create-provider.ts";
@@ -208,6 +208,7 @@ export const mcpAuthentication = definePolicy({
     const { resource } = config.resourceMetadata;
     const requiredClaims = config.jwtValidationOptions?.requiredClaims ?? [];
     const endpoints = listEndpoints(config);
+    const clientMetadata = openClientMetadata(config, env);
     const login = createLoginEndpoints({
       base: new URL(resource).origin,
       provider,
@@ -215,8 +216,8 @@ export const mcpAuthentication = definePolicy({
       resourceDocument: resourceDocument(config.resourceMetadata),
       wantsNoScopes: config.resourceMetadata.scopesSupported?.length === 0,
       limit: env.acquire("identity login limit", "per listener", () => createLoginLimit(env.clock)),
-      clientMetadata: openClientMetadata(config, env),
-      callback: openCallback(config, env),
+      clientMetadata,
+      callback: openCallback(config, clientMetadata, env),
       fetch: env.fetch,
       logger: env.logger.for("identity"),
     });
@@ -265,8 +266,13 @@ function openClientMetadata({ clientId, clientMetadataHosts: hosts }: Config, en
   return createClientMetadata({ hosts, clientId, fetch: env.fetch, clock: env.clock });
 }
 
-function openCallback({ clientId, redirectUris, issuer, resourceMetadata: { resource } }: Config, env: CompileEnv) {
+function openCallback(
+  { clientId, redirectUris, issuer, resourceMetadata: { resource } }: Config,
+  clientMetadata: ClientMetadata | undefined,
+  { signingKey: key, owner, clock }: CompileEnv,
+) {
   if (clientId === undefined || redirectUris === undefined) return undefined;
-  const nowMs = (): number => env.clock.now();
-  return createClientCallback({ clientId, redirectUris, issuer, resource, key: env.signingKey, nowMs });
+  const nowMs = (): number => clock.now();
+  const acceptsDocument = clientMetadata?.accepts;
+  return createClientCallback({ clientId, redirectUris, issuer, resource, key, owner, acceptsDocument, nowMs });
 }
