@@ -85,6 +85,7 @@ export const ROW_GROUPS: readonly RowGroup[] = [
       D32: "A callback without its cookie uses nothing up, and a finished sign-in cannot be finished again.",
       D33: "An ID token for several clients names this one as `azp`, and an access token is not taken for an ID token.",
       D34: "A page that asks for consent shows the user in words that people recognize.",
+      D35: "A refresh token, a code or a client secret reaches only the authorization server that it belongs to, whatever a server names later.",
     },
   },
   {

@@ -75,8 +75,11 @@ export function authorizationUrl(server: OauthServer, request: AuthorizationRequ
   return url.href;
 }
 
+/** The endpoint of a server to which grants and tokens are sent. */
+type TokenServer = Pick<OauthServer, "tokenEndpoint" | "resource">;
+
 export function exchangeCode(
-  server: OauthServer,
+  server: TokenServer,
   client: OauthClient,
   grant: { readonly code: string; readonly verifier: string; readonly redirectUri: string },
   fetch: Fetch,
@@ -92,7 +95,7 @@ export function exchangeCode(
 }
 
 export async function refreshTokens(
-  server: OauthServer,
+  server: TokenServer,
   client: OauthClient,
   refreshToken: string,
   fetch: Fetch,
@@ -111,7 +114,7 @@ export async function refreshTokens(
 
 /** Resolves with false if the server has no revocation endpoint or rejects the request. */
 export async function revokeTokens(
-  server: OauthServer,
+  server: Pick<OauthServer, "revocationEndpoint">,
   client: OauthClient,
   held: Tokens,
   fetch: Fetch,
@@ -125,7 +128,7 @@ export async function revokeTokens(
 const FORM = "application/x-www-form-urlencoded";
 
 function tokens(
-  server: OauthServer,
+  server: TokenServer,
   client: OauthClient,
   grant: Readonly<Record<string, string>>,
   fetch: Fetch,
@@ -323,11 +326,15 @@ async function serverMetadata(issuer: string, fetch: Fetch): Promise<Document> {
     const found = await document(place, fetch);
     if (found === undefined) continue;
     // Prevents mix-up attacks (RFC 8414 section 3.3).
-    if (typeof found.issuer === "string" && found.issuer.replace(/\/$/, "") !== issuer.replace(/\/$/, ""))
+    if (typeof found.issuer === "string" && !isSameIssuer(found.issuer, issuer))
       throw new Error(`names another issuer (${found.issuer.slice(0, 200)})`);
     return found;
   }
   throw new Error(`has no authorization server metadata at ${origin}`);
+}
+
+export function isSameIssuer(one: string, other: string): boolean {
+  return one.replace(/\/$/, "") === other.replace(/\/$/, "");
 }
 
 async function document(url: string, fetch: Fetch): Promise<Document | undefined> {

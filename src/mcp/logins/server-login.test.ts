@@ -2,12 +2,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { tokenPrincipal } from "../../core/principal.ts";
-import type { Fetch } from "../../http/fetch.ts";
+import { type Fetch, FetchError } from "../../http/fetch.ts";
 import { HeaderList } from "../../http/headers.ts";
 import type { Store } from "../../store/store.ts";
+import type { OauthConfig } from "../server-side/target-config.ts";
 import { confinedFetch, discoverLogin } from "./oauth-client.ts";
-import { LoginRegistry, ServerLogin } from "./server-login.ts";
-import { Vault } from "./vault.ts";
+import { type Connection, LoginRegistry, ServerLogin } from "./server-login.ts";
+import { placeName, Vault } from "./vault.ts";
 
 const KEY = "a key of at least thirty-two characters";
 const SERVER = "https://cal.example/mcp";
@@ -46,6 +47,11 @@ function memory(): { store: Store; records: Map<string, string> } {
     get: async (key: string) => records.get(key),
     set: async (key: string, value: string) => void records.set(key, value),
     delete: async (key: string) => records.delete(key),
+    replace: async (key: string, expected: string | undefined, value: string) => {
+      if (records.get(key) !== expected) return false;
+      records.set(key, value);
+      return true;
+    },
     list: async (prefix: string) => ({
       entries: [...records].filter(([key]) => key.startsWith(prefix)).map(([key, value]) => ({ key, value })),
     }),
@@ -53,15 +59,21 @@ function memory(): { store: Store; records: Map<string, string> } {
   return { store: store as unknown as Store, records };
 }
 
-function logins(store: Store, clock = fakeClock(), id = "route0/cal", url = SERVER) {
+function logins(
+  store: Store,
+  clock = fakeClock(),
+  id = "route0/cal",
+  url = SERVER,
+  { fetch = authorizationServer(), ...oauth }: { fetch?: Fetch } & Partial<OauthConfig> = {},
+) {
   const vault = new Vault(store, KEY);
   const logger = { info: () => undefined } as never;
   const login = new ServerLogin(
     id,
     "cal",
     url,
-    { connectUrl: "https://gw.example/connect" },
-    { clock, fetch: authorizationServer(), logger, vault },
+    { connectUrl: "https://gw.example/connect", ...oauth },
+    { clock, fetch, logger, vault },
   );
   const registry = new LoginRegistry();
   registry.add(login, vault);
@@ -141,6 +153,70 @@ test("a token is renewed before it expires, once for many calls, and forgotten w
   assert.equal(await parts.login.revoke(alice), false);
 });
 
+/** Replaces members of the authorization server metadata. */
+function withMetadata(members: object): Fetch {
+  const inner = authorizationServer();
+  return async (request) => {
+    const answer = await inner(request);
+    if (!request.url.includes("oauth-authorization-server")) return answer;
+    return { ...answer, body: Buffer.from(JSON.stringify({ ...JSON.parse(answer.body.toString()), ...members })) };
+  };
+}
+
+const configured = { issuer: "https://cal.example", clientId: "c", clientSecret: "s" };
+for (const [what, oauth, registration, isRenewed] of [
+  ["with the configured issuer", configured, undefined, true],
+  ["with a registration of the older version", {}, { clientId: "c" }, true],
+  ["with a registration of this version only", {}, { clientId: "c", issuer: "https://cal.example" }, false],
+  ["without a registration", {}, undefined, false],
+  ["with a configured client whose issuer is not configured", { clientId: "c" }, { clientId: "c" }, false],
+  [
+    "with an issuer whose tokens come from elsewhere",
+    { fetch: withMetadata({ token_endpoint: "https://idp.example/token" }) },
+    { clientId: "c" },
+    false,
+  ],
+] as const)
+  test(`a connection of an older version ${what} is ${isRenewed ? "renewed" : "connected again"} [D35]`, async () => {
+    const { store } = memory();
+    const clock = fakeClock();
+    const vault = new Vault(store, KEY);
+    const alice = principalOf("alice");
+    const { login } = logins(store, clock, "route0/cal", SERVER, oauth);
+    const tokens = { accessToken: "old", refreshToken: "rt:alice:0", expiresAtMs: clock.now() + 90_000 };
+    const place = `token/${placeName(login.id, SERVER)}/${placeName(alice)}`;
+    await vault.put(place, { principal: alice, login: login.id, tokens, connectedAtMs: 0 });
+    if (registration !== undefined)
+      await vault.put(`client/${placeName(login.id, "https://cal.example", login.redirectUri)}`, registration);
+    assert.equal(await login.token(alice), "old");
+    await clock.advance(40_000);
+    assert.equal(await login.token(alice), isRenewed ? "at:alice:1" : undefined);
+    const stored = await vault.get<Connection>(place);
+    assert.equal(stored?.server?.issuer, isRenewed ? "https://cal.example" : undefined);
+  });
+
+test("a connection ends if its server cannot be reached and the MCP server names another one, or if the issuer is changed [D35]", async () => {
+  const { store } = memory();
+  let isDown = false;
+  let members = {};
+  const fetch: Fetch = (request) =>
+    isDown && request.url === "https://cal.example/token"
+      ? Promise.reject(new FetchError("network", "refused"))
+      : withMetadata(members)(request);
+  const parts = logins(store, fakeClock(), "route0/cal", SERVER, { fetch });
+  const [alice, bob] = [principalOf("alice"), principalOf("bob")];
+  await connect(parts, alice, "alice");
+  await connect(parts, bob, "bob");
+  await parts.clock.advance(601_000);
+  isDown = true;
+  await assert.rejects(parts.login.token(alice), /refused/);
+  await parts.clock.advance(601_000);
+  members = { token_endpoint: "https://idp.example/token" };
+  assert.equal(await parts.login.token(alice), undefined);
+  const other = logins(store, parts.clock, "route0/cal", SERVER, { issuer: "https://idp.example" });
+  assert.equal(await other.login.token(bob), undefined);
+});
+
 for (const [what, change] of [
   ["a loopback address as its token endpoint", { token_endpoint: "https://127.0.0.1/token" }],
   ["an address of the cloud's metadata service", { token_endpoint: "https://169.254.169.254/token" }],
@@ -152,13 +228,7 @@ for (const [what, change] of [
   ["another issuer", { issuer: "https://evil.example" }],
 ] as const)
   test(`a server on the internet that names ${what} has no login`, async () => {
-    const inner = authorizationServer();
-    const fetch: Fetch = async (request) => {
-      const answer = await inner(request);
-      if (!request.url.includes("oauth-authorization-server")) return answer;
-      return { ...answer, body: Buffer.from(JSON.stringify({ ...JSON.parse(answer.body.toString()), ...change })) };
-    };
-    await assert.rejects(discoverLogin(SERVER, undefined, fetch));
+    await assert.rejects(discoverLogin(SERVER, undefined, withMetadata(change)));
   });
 
 test("requests to URLs from a server's metadata are confined; those to the server itself and to local servers are not", async () => {

@@ -4,7 +4,7 @@
  */
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
-import type { Fetch } from "../../http/fetch.ts";
+import { type Fetch, FetchError } from "../../http/fetch.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import type { OauthConfig } from "../server-side/target-config.ts";
 import {
@@ -13,6 +13,7 @@ import {
   discoverOauthServer,
   exchangeCode,
   GrantRefused,
+  isSameIssuer,
   type OauthClient,
   type OauthServer,
   refreshTokens,
@@ -31,11 +32,19 @@ const CACHED_MS = 30_000;
 const MAX_CACHED_LOGINS = 10_000;
 const SERVER_MS = 600_000;
 
+/**
+ * An authorization server as it was when the user logged in. Codes, tokens, and client secrets are sent to these
+ * endpoints only, whatever the MCP server or the metadata names later.
+ */
+export type BoundServer = Pick<OauthServer, "issuer" | "tokenEndpoint" | "revocationEndpoint" | "resource">;
+
 export interface Connection {
   readonly principal: string;
   readonly login: string;
   readonly tokens: Tokens;
   readonly connectedAtMs: number;
+  /** The server that issued the tokens. Records of older versions have none. */
+  readonly server?: BoundServer;
 }
 
 export interface Invitation {
@@ -47,7 +56,8 @@ export interface Invitation {
 
 export interface Flow extends Invitation {
   readonly verifier: string;
-  readonly issuer: string;
+  /** Flows that an older version started have none. */
+  readonly server?: BoundServer & Pick<OauthServer, "sendsIssuer">;
   readonly client: OauthClient;
   /** A digest of the secret in the cookie of the browser that started the flow. */
   readonly browser: string;
@@ -72,7 +82,7 @@ export class ServerLogin {
   readonly #invitations = new Map<string, { readonly url: string; readonly untilMs: number }>();
   readonly #watchers = new Map<string, Set<() => void>>();
   #server: { readonly found: Promise<OauthServer>; readonly untilMs: number } | undefined = undefined;
-  #registering: Promise<OauthClient> | undefined = undefined;
+  readonly #registering = new Map<string, Promise<OauthClient>>();
 
   constructor(id: string, targetName: string, serverUrl: string, config: OauthConfig, env: ServerLoginOptions) {
     this.id = id;
@@ -128,10 +138,12 @@ export class ServerLogin {
   /** `secret` identifies the browser. */
   async begin({ principal }: Invitation, secret: string): Promise<{ readonly url: string; readonly state: string }> {
     const server = await this.#discovered();
-    const client = await this.#client(server);
+    await this.#checkSecret(server);
+    const client = await this.#newClient(server);
     const state = randomBytes(24).toString("base64url");
     const verifier = createVerifier();
-    const flow: Flow = { principal, login: this.id, verifier, issuer: server.issuer, client, browser: digest(secret) };
+    const bound = { ...boundServer(server), sendsIssuer: server.sendsIssuer };
+    const flow: Flow = { principal, login: this.id, verifier, server: bound, client, browser: digest(secret) };
     await this.#env.vault.put(`flow/${state}`, flow, this.#env.clock.now() + INVITATION_MS);
     this.#invitations.delete(principal);
     const scopes = this.#config.scopes ?? server.scopes;
@@ -140,11 +152,12 @@ export class ServerLogin {
   }
 
   async finish(flow: Flow, answer: { code: string; issuer: string | undefined }): Promise<void> {
-    const server = await this.#discovered();
-    if (server.issuer !== flow.issuer || (answer.issuer ?? (server.sendsIssuer ? "" : flow.issuer)) !== flow.issuer)
+    const { server, verifier, client } = flow;
+    if (server === undefined) throw new Error("The login was started before an upgrade.");
+    if (!this.#isConfigured(server) || (answer.issuer ?? (server.sendsIssuer ? "" : server.issuer)) !== server.issuer)
       throw new Error("The response comes from another authorization server.");
+    await this.#bindSecret(server);
     const { code } = answer;
-    const { verifier, client } = flow;
     const nowMs = this.#env.clock.now();
     const tokens = await exchangeCode(
       server,
@@ -153,9 +166,10 @@ export class ServerLogin {
       this.#env.fetch,
       nowMs,
     );
-    await this.#save({ principal: flow.principal, login: this.id, tokens, connectedAtMs: nowMs });
+    const { principal } = flow;
+    await this.#save({ principal, login: this.id, tokens, connectedAtMs: nowMs, server: boundServer(server) });
     this.#env.logger.info("MCP account connected", { target: this.targetName });
-    for (const connected of this.#watchers.get(flow.principal) ?? []) connected();
+    for (const connected of this.#watchers.get(principal) ?? []) connected();
   }
 
   /** Deletes the tokens. Resolves with true if the server also revoked them. */
@@ -168,8 +182,8 @@ export class ServerLogin {
     this.#cache.delete(principal);
     if (last === undefined) return false;
     try {
-      const server = await this.#discovered();
-      return await revokeTokens(server, await this.#client(server), last.tokens, this.#env.fetch);
+      const server = await this.#issuerOf(last);
+      return await revokeTokens(server, await this.#knownClient(server), last.tokens, this.#env.fetch);
     } catch {
       // The tokens are deleted from the vault, but they may stay valid at the server until they expire.
       return false;
@@ -223,10 +237,16 @@ export class ServerLogin {
         if (tokens.expiresAtMs > nowMs && tokens.accessToken !== refused) return this.#remembered(connection);
         throw new GrantRefused("there is no refresh token");
       }
-      const server = await this.#discovered();
-      const client = await this.#client(server);
-      const fresh = await refreshTokens(server, client, tokens.refreshToken, this.#env.fetch, nowMs);
-      return await this.#save({ ...connection, tokens: fresh });
+      const server = await this.#issuerOf(connection);
+      const client = await this.#knownClient(server);
+      const fresh = await refreshTokens(server, client, tokens.refreshToken, this.#env.fetch, nowMs).catch(
+        async (error: unknown) => {
+          if (error instanceof FetchError && (await this.#hasMoved(server)))
+            throw new GrantRefused("its authorization server cannot be reached, and the MCP server names another one");
+          throw error;
+        },
+      );
+      return await this.#save({ ...connection, tokens: fresh, server: boundServer(server) });
     } catch (error) {
       if (!(error instanceof GrantRefused)) throw error;
       // Another replica may have renewed the tokens.
@@ -261,23 +281,115 @@ export class ServerLogin {
     return found;
   }
 
-  #client(server: OauthServer): Promise<OauthClient> {
+  /** Returns the server that issued the tokens. Throws GrantRefused if that cannot be shown. */
+  async #issuerOf({ server }: Connection): Promise<BoundServer> {
+    if (server !== undefined) {
+      if (this.#isConfigured(server)) return server;
+      throw new GrantRefused("its authorization server is not the configured `issuer`");
+    }
+    const named = await this.#discovered();
+    if (this.#config.issuer !== undefined) return named;
+    // Older versions stored only the registrations, which show the issuer, provided that it issues tokens itself.
+    const isOwn = new URL(named.tokenEndpoint).origin === new URL(named.issuer).origin;
+    const known = this.#config.clientId === undefined ? await this.#registration(named) : undefined;
+    if (isOwn && known !== undefined && known.issuer === undefined) return named;
+    throw new GrantRefused("an older version did not record its authorization server");
+  }
+
+  /** A server that was bound before `issuer` was set may be another one than the configured. */
+  #isConfigured({ issuer }: BoundServer): boolean {
+    const configured = this.#config.issuer;
+    return configured === undefined || isSameIssuer(configured, issuer);
+  }
+
+  async #hasMoved(server: BoundServer): Promise<boolean> {
+    const named = await this.#discovered().catch(() => undefined);
+    return named !== undefined && !isSameServer(named, server);
+  }
+
+  /** Registers the gateway if necessary. */
+  #newClient(server: OauthServer): Promise<OauthClient> {
     const { clientId, clientSecret } = this.#config;
     if (clientId !== undefined) return Promise.resolve({ clientId, clientSecret });
-    this.#registering ??= this.#registered(server).finally(() => {
-      this.#registering = undefined;
-    });
-    return this.#registering;
+    const running = this.#registering.get(server.issuer);
+    if (running !== undefined) return running;
+    const registering = this.#registered(server).finally(() => this.#registering.delete(server.issuer));
+    this.#registering.set(server.issuer, registering);
+    return registering;
   }
 
   async #registered(server: OauthServer): Promise<OauthClient> {
-    const place = `client/${placeName(this.id, server.issuer, this.redirectUri)}`;
-    const known = await this.#env.vault.get<OauthClient>(place);
+    const known = await this.#registration(server);
     if (known) return known;
     const client = await registerClient(server, this.redirectUri, this.#env.fetch);
-    await this.#env.vault.put(place, client);
+    const registration: Registration = { ...client, issuer: server.issuer };
+    await this.#env.vault.put(this.#registrationPlace(server), registration);
     return client;
   }
+
+  /** Returns the client that the server's tokens were issued to. */
+  async #knownClient(server: BoundServer): Promise<OauthClient> {
+    const { clientId, clientSecret } = this.#config;
+    if (clientId === undefined) {
+      const known = await this.#registration(server);
+      if (known === undefined) throw new GrantRefused("the registration of the gateway is lost");
+      return known;
+    }
+    await this.#bindSecret(server);
+    return { clientId, clientSecret };
+  }
+
+  #registration(server: BoundServer): Promise<Registration | undefined> {
+    return this.#env.vault.get<Registration>(this.#registrationPlace(server));
+  }
+
+  #registrationPlace({ issuer }: BoundServer): string {
+    return `client/${placeName(this.id, issuer, this.redirectUri)}`;
+  }
+
+  /** Throws if the configured secret belongs to another server. */
+  async #checkSecret(server: BoundServer): Promise<void> {
+    const place = this.#secretPlace();
+    const bound = place === undefined ? undefined : await this.#env.vault.get<SecretOwner>(place);
+    if (bound !== undefined) requireOwner(bound, server);
+  }
+
+  /**
+   * Binds a configured secret without a configured issuer to the first server that it is sent to, and throws if it
+   * belongs to another one.
+   */
+  async #bindSecret(server: BoundServer): Promise<void> {
+    const place = this.#secretPlace();
+    if (place === undefined) return;
+    const { issuer, tokenEndpoint } = server;
+    const owner: SecretOwner = { issuer, tokenEndpoint };
+    requireOwner(await this.#env.vault.putFirst(place, owner), server);
+  }
+
+  #secretPlace(): string | undefined {
+    const { issuer, clientId = "", clientSecret } = this.#config;
+    if (clientSecret === undefined || issuer !== undefined) return undefined;
+    return `secret/${placeName(this.id, this.serverUrl, clientId)}`;
+  }
+}
+
+/** The gateway's registration at an authorization server. Those of older versions have no issuer. */
+type Registration = OauthClient & { readonly issuer?: string };
+type SecretOwner = Pick<BoundServer, "issuer" | "tokenEndpoint">;
+
+function requireOwner(owner: SecretOwner, server: BoundServer): void {
+  if (!isSameServer(owner, server))
+    throw new GrantRefused(
+      `names another authorization server (${server.issuer}) than the one that has \`clientSecret\`: set \`issuer\``,
+    );
+}
+
+function boundServer({ issuer, tokenEndpoint, revocationEndpoint, resource }: BoundServer): BoundServer {
+  return { issuer, tokenEndpoint, revocationEndpoint, resource };
+}
+
+function isSameServer(one: SecretOwner, other: SecretOwner): boolean {
+  return one.issuer === other.issuer && new URL(one.tokenEndpoint).origin === new URL(other.tokenEndpoint).origin;
 }
 
 export function isStartedBy(flow: Flow, secrets: readonly string[]): boolean {

@@ -29,6 +29,14 @@ export class Vault {
     await this.#store.set(place, this.#sealer.seal(place, value), expiresAtMs === undefined ? {} : { expiresAtMs });
   }
 
+  /** Stores the value unless the record exists. Resolves with the stored value. */
+  async putFirst<Value>(place: string, value: Value): Promise<Value> {
+    if (await this.#store.replace(place, undefined, this.#sealer.seal(place, value))) return value;
+    const stored = await this.get<Value>(place);
+    if (stored === undefined) throw new Error("the stored record cannot be decrypted");
+    return stored;
+  }
+
   /** Resolves with the value and deletes it. At most one caller receives it. */
   async take<Value>(place: string): Promise<Value | undefined> {
     const value = await this.get<Value>(place);

@@ -10,12 +10,19 @@ export interface OauthFixture {
   readonly url: string;
   readonly mcpUrl: string;
   /** What was asked at the authorization server. */
-  readonly requests: { path: string; form: URLSearchParams }[];
+  readonly requests: { path: string; form: URLSearchParams; authorization: string | undefined }[];
   /** Access tokens and whom they belong to; take one out to revoke it. */
   readonly tokens: Map<string, string>;
   readonly refreshTokens: Map<string, string>;
   registrations: number;
   lifetimeSeconds: number;
+  /** The authorization server of the MCP server: itself, or another fixture. */
+  authorizationServer: OauthFixture;
+  /** Replaces members of the protected resource metadata and of the authorization server metadata. */
+  resourceMetadata: object;
+  serverMetadata: object;
+  /** The resource that logins must ask for. */
+  resource: string;
   /** Who logs in at `/authorize`. */
   browserUser: string;
   /** As the browser of this user would: opens the address and comes back with where it was sent. */
@@ -24,6 +31,7 @@ export interface OauthFixture {
 }
 
 export async function startOauthFixture(): Promise<OauthFixture> {
+  let chosen: OauthFixture | undefined;
   const codes = new Map<string, { user: string; challenge: string; redirect: string }>();
   const issue = (user: string): object => {
     const access = `at-${randomBytes(9).toString("hex")}`;
@@ -44,7 +52,7 @@ export async function startOauthFixture(): Promise<OauthFixture> {
       };
       const base = fixture.url;
       if (path === "/mcp") {
-        const user = fixture.tokens.get((req.headers.authorization ?? "").replace("Bearer ", ""));
+        const user = fixture.authorizationServer.tokens.get((req.headers.authorization ?? "").replace("Bearer ", ""));
         if (user === undefined) {
           json(
             401,
@@ -63,7 +71,12 @@ export async function startOauthFixture(): Promise<OauthFixture> {
         return;
       }
       if (path === "/.well-known/oauth-protected-resource/mcp") {
-        json(200, { resource: fixture.mcpUrl, authorization_servers: [base], scopes_supported: ["read", "write"] });
+        json(200, {
+          resource: fixture.mcpUrl,
+          authorization_servers: [fixture.authorizationServer.url],
+          scopes_supported: ["read", "write"],
+          ...fixture.resourceMetadata,
+        });
         return;
       }
       if (path === "/.well-known/oauth-authorization-server") {
@@ -76,6 +89,7 @@ export async function startOauthFixture(): Promise<OauthFixture> {
           response_types_supported: ["code"],
           token_endpoint_auth_methods_supported: ["none"],
           code_challenge_methods_supported: ["S256"],
+          ...fixture.serverMetadata,
         });
         return;
       }
@@ -89,7 +103,7 @@ export async function startOauthFixture(): Promise<OauthFixture> {
         return;
       }
       const form = new URLSearchParams(body);
-      fixture.requests.push({ path, form });
+      fixture.requests.push({ path, form, authorization: req.headers.authorization });
       if (path === "/token") {
         if (form.get("grant_type") === "authorization_code") {
           const code = codes.get(form.get("code") ?? "");
@@ -121,6 +135,15 @@ export async function startOauthFixture(): Promise<OauthFixture> {
   const fixture: OauthFixture = {
     url,
     mcpUrl: `${url}/mcp`,
+    resource: `${url}/mcp`,
+    resourceMetadata: {},
+    serverMetadata: {},
+    get authorizationServer() {
+      return chosen ?? fixture;
+    },
+    set authorizationServer(server) {
+      chosen = server;
+    },
     requests: [],
     tokens: new Map(),
     refreshTokens: new Map(),
@@ -129,7 +152,7 @@ export async function startOauthFixture(): Promise<OauthFixture> {
     browserUser: "somebody",
     logIn(authorizationUrl, user) {
       const asked = new URL(authorizationUrl).searchParams;
-      if (asked.get("resource") !== fixture.mcpUrl) throw new Error(`resource is ${asked.get("resource")}`);
+      if (asked.get("resource") !== fixture.resource) throw new Error(`resource is ${asked.get("resource")}`);
       const code = randomBytes(9).toString("hex");
       codes.set(code, {
         user,
