@@ -54,9 +54,9 @@ export interface Backend {
   readonly acceptsConnect?: boolean;
   /**
    * Runs before the call, for example to read the request's body. `needsModel` is true if a rule or a limit key reads
-   * the requested model.
+   * the requested model, and `needsCall` if a policy checks or changes the bodies of LLM calls.
    */
-  prepare?(exchange: Exchange, needsModel: boolean): HookResult;
+  prepare?(exchange: Exchange, needsModel: boolean, needsCall: boolean): HookResult;
   /** Replaces `prepare` in dry runs of an LLM request that has recorded attributes but no body. */
   recall?(exchange: Exchange, recorded: LlmAttributes): void;
   call(exchange: Exchange, call: ResponseReceiver): BackendRun;

@@ -130,6 +130,8 @@ export interface LlmSight {
    * True if a rule or a limit key reads `llm.*`, so bodies that two parsers could interpret differently are rejected.
    */
   readonly model?: boolean;
+  /** True if the policy checks or changes the bodies of LLM calls, so bodies of all methods are read. */
+  readonly call?: boolean;
 }
 
 /**

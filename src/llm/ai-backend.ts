@@ -73,7 +73,7 @@ export function compileAi(config: AiConfig, env: BackendEnv): Backend {
     attributes: { name: config.name ?? env.name, type: "ai", protocol: "llm" },
     defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
     errorReply: llmErrorReply,
-    prepare: (exchange, needsModel) => prepareCall(exchange, reading, needsModel),
+    prepare: (exchange, needsModel, needsCall) => prepareCall(exchange, reading, needsModel, needsCall),
     recall: (exchange, recorded) => restoreRecordedCall(exchange, recorded, quotes),
     ...(policies ? { inner: (exchange: Exchange) => policies.inner(exchange) } : {}),
     call(exchange, receiver) {

@@ -447,7 +447,7 @@ function emptyScope(phase: CompiledScope["phase"]): CompiledScope {
     parsed: [],
     admitParsed: [],
     llmRequest: [],
-    sight: { tokens: false, watchedTokens: false, model: false },
+    sight: { tokens: false, watchedTokens: false, model: false, call: false },
     response: [],
     settle: [],
     settings: {},

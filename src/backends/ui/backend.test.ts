@@ -29,7 +29,7 @@ function ask(
   loopbackOnly: boolean,
   parts: Parameters<typeof anExchange>[0],
 ): Promise<Reply | undefined> | Reply | undefined {
-  return ui.compile({ loopbackOnly }, env).prepare?.(anExchange({ path: "/ui/api/about", ...parts }), false);
+  return ui.compile({ loopbackOnly }, env).prepare?.(anExchange({ path: "/ui/api/about", ...parts }), false, false);
 }
 
 for (const { peer, host } of [
@@ -78,7 +78,7 @@ for (const { username, role } of [
     });
     exchange.attributes.basicAuth = { username };
     const config = { loopbackOnly: false, operator: 'basicAuth.username == "ann"' };
-    const reply = (async () => ui.compile(config, env).prepare?.(exchange, false))();
+    const reply = (async () => ui.compile(config, env).prepare?.(exchange, false, false))();
     if (role === "operator") assert.equal((await reply)?.status, 200);
     else await assert.rejects(reply, { status: 403, message: /needs the role operator/ });
     assert.equal(exchange.records.isQuiet, false);
@@ -128,7 +128,7 @@ for (const [name, forwarded, session, own] of addresses)
           });
           if (session !== undefined) exchange.identity.browserSession = { origin: session, logoutPath: "/logout" };
           const isOwn = (origin === own || (origin === undefined && method === "GET")) && !site?.endsWith("-site");
-          const status = await (async () => ui.compile(config, env).prepare?.(exchange, false))().then(
+          const status = await (async () => ui.compile(config, env).prepare?.(exchange, false, false))().then(
             (reply) => reply?.status,
             (error: { status: number }) => error.status,
           );
@@ -140,7 +140,7 @@ test("a read is not recorded, even while it waits for its response; a rejection 
   const config = { loopbackOnly: false, operator: 'basicAuth.username == "ann"' };
   const quiet = async (path: string): Promise<[waiting: boolean, after: boolean]> => {
     const exchange = anExchange({ path });
-    const reply = (async () => ui.compile(config, env).prepare?.(exchange, false))().catch(() => undefined);
+    const reply = (async () => ui.compile(config, env).prepare?.(exchange, false, false))().catch(() => undefined);
     const waiting = exchange.records.isQuiet;
     await reply;
     return [waiting, exchange.records.isQuiet];

@@ -41,6 +41,7 @@ export function scopeOf(
       tokens: all.some(({ hooks }) => hooks.sight?.tokens === true),
       watchedTokens: all.some(({ hooks }) => hooks.sight?.watchedTokens === true),
       model: all.some(({ hooks }) => hooks.sight?.model === true),
+      call: all.some(({ hooks }) => hooks.sight?.call === true),
     },
     response: all.filter(({ hooks }) => hooks.response).reverse(),
     settle: all.filter(({ hooks }) => hooks.settle).reverse(),

@@ -39,19 +39,22 @@ export interface Reading {
   readonly listed: ListedModels | undefined;
 }
 
-export function prepareCall(exchange: Exchange, reading: Reading, needsModel: boolean): HookResult {
+export function prepareCall(exchange: Exchange, reading: Reading, needsModel: boolean, needsCall: boolean): HookResult {
   const { table, policies, maxBodyBytes } = reading;
   const { request } = exchange;
-  if (request.body.kind !== "none" && BODILESS.has(request.method)) {
+  const hasBody = request.body.kind !== "none";
+  if (hasBody && BODILESS.has(request.method)) {
     return rejection(exchange, detectDialect(request.path), {
       status: 400,
       message: `a ${request.method} request with a body is not supported; use POST`,
       code: "unexpected_body",
     });
   }
-  // If a rule needs the model or the client's key limits the models, bodies of methods other than POST are read too.
-  const isJudged = request.body.kind !== "none" && (needsModel || exchange.identity.modelAccess !== undefined);
-  if (request.method !== "POST" && !isJudged) {
+  const isJudged = hasBody && (needsModel || exchange.identity.modelAccess !== undefined);
+  const isRead =
+    request.method === "POST" ||
+    (hasBody && (isJudged || needsCall || table.isClosed || namesItsModel(detectDialect(request.path))));
+  if (!isRead) {
     const models =
       (table.isClosed || exchange.identity.modelAccess !== undefined) &&
       (request.method === "GET" || request.method === "HEAD")
@@ -107,6 +110,11 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
       : runInSlices(understand(exchange, bytes, reading, isJudged), () => exchange.isOver);
   if (body.kind === "stream") return readBody(exchange, body, maxBodyBytes).then(understood);
   return understood(body.kind === "bytes" ? body.bytes : NO_BYTES);
+}
+
+/** Providers may run a call with any method that has a body. */
+function namesItsModel({ isKnown, runsRequestedModel }: Dialect): boolean {
+  return isKnown && runsRequestedModel;
 }
 
 /** Some clients, such as Codex, try a WebSocket first and fall back to HTTP if it is rejected. */
@@ -243,7 +251,7 @@ export function restoreRecordedCall(exchange: Exchange, recorded: LlmAttributes,
   const dialect = detectDialect(request.path);
   const { requestModel, maxOutputTokens } = recorded;
   // Requests that are forwarded unread have no call.
-  const isRead = request.method === "POST" && (requestModel !== undefined || dialect.format !== "opaque");
+  const isRead = !BODILESS.has(request.method) && (requestModel !== undefined || dialect.format !== "opaque");
   const body = { model: dialect.pathModel === undefined ? requestModel : undefined, max_tokens: maxOutputTokens };
   const bytes = Buffer.from(JSON.stringify(body));
   const scanned = isRead ? scanRequest(bytes) : undefined;

@@ -130,7 +130,7 @@ function dryBackend(backend: Backend, walks: Walks, dryScope: (scope: CompiledSc
     defaultTimeoutMs,
     ...(prepare
       ? {
-          prepare(exchange: Exchange, needsModel: boolean) {
+          prepare(exchange: Exchange, needsModel: boolean, needsCall: boolean) {
             const given = walks.get(exchange)?.attributes;
             if (given?.mcp !== undefined) exchange.attributes.mcp = { ...given.mcp };
             if (given?.llm !== undefined) {
@@ -140,7 +140,7 @@ function dryBackend(backend: Backend, walks: Walks, dryScope: (scope: CompiledSc
             const { method, body } = exchange.request;
             // `prepare` would reject a missing body.
             if (given !== undefined || (method === "POST" && body.kind === "none")) return undefined;
-            return prepare.call(backend, exchange, needsModel);
+            return prepare.call(backend, exchange, needsModel, needsCall);
           },
         }
       : {}),

@@ -43,6 +43,7 @@ function prepare(run: BeforeCallRun, backend: Backend, entered: readonly Compile
     result = backend.prepare?.(
       run.exchange,
       entered.some(({ sight }) => sight.model),
+      entered.some(({ sight }) => sight.call),
     );
   } catch (error) {
     failed(error);

@@ -11,7 +11,7 @@ import { type CompileEnv, definePolicy } from "../../core/policy.ts";
 import { celSource } from "../../core/schema.ts";
 import { parseMembers } from "../../json/json.ts";
 import { compileExternalGuard, guardSchema, reportGuardFailures } from "../../llm/guard-config.ts";
-import { hasGuards, noteUnreadRules } from "../../llm/guards/prompt-rules.ts";
+import { editsRequest, hasGuards, noteUnreadRules } from "../../llm/guards/prompt-rules.ts";
 import { compileTextGuard } from "../../llm/guards/text-guard.ts";
 import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
 import type { LlmCall, PromptRules, TextGuard, WebhookGuard } from "../../llm/request/llm-call.ts";
@@ -119,8 +119,15 @@ export const ai = definePolicy({
     const computed = Object.entries(config.transformations ?? {}).map(
       ([name, source]) => [name, env.cel(source)] as const,
     );
+    const needsCall =
+      computed.length > 0 ||
+      editsRequest(rules) ||
+      [rules.aliases, rules.promptCaching, rules.watchedRequests, rules.requestWebhooks].some(
+        (rule) => rule !== undefined,
+      );
     const isGuarded = hasGuards(rules) || rules.watchedResponses !== undefined;
     return {
+      sight: { call: needsCall },
       // Stored responses and WebSockets carry the same content as calls, so the backend also needs the guards for those
       // requests.
       ...(isGuarded

@@ -99,7 +99,7 @@ async function handle(
   exchange.mcp.access = served.access;
   served.last = exchange;
   try {
-    const reply = await backend.prepare?.(exchange, false);
+    const reply = await backend.prepare?.(exchange, false, false);
     if (reply) send(res, reply);
     else call(backend, exchange, res);
   } catch (error) {
