@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { cpuMs } from "../../../test/support/cpu-time.ts";
 import type { OpenApiDocument } from "./document.ts";
 import { convertOperations, type Operation } from "./operations.ts";
 import { ArgumentProblem, apiRequest } from "./request.ts";
@@ -84,4 +85,21 @@ test("an operation with an invalid path is skipped", () => {
     assert.equal(step.value.byName.size, 0, path);
     assert.match(step.value.left[0]?.reason ?? "", /no server would accept/, path);
   }
+});
+
+test("no value of a multipart form can make the boundary longer or contain it", () => {
+  const post = { ...operationAt("/items/x"), method: "POST", parameters: [] };
+  const operation = {
+    ...post,
+    body: { kind: "multipart", type: "multipart/form-data", isRequired: true },
+  } as Operation;
+  const body = { text: `form-${"-x".repeat(100_000)}` };
+  const startMs = cpuMs();
+  const { headers, body: bytes } = apiRequest(operation, { body }, JSON.stringify(body));
+  assert.ok(cpuMs() - startMs < 200);
+  const boundary = /boundary=([\w-]{20,70})$/.exec(headers.get("content-type") ?? "")?.[1];
+  assert.equal(
+    bytes?.toString(),
+    `--${boundary}\r\ncontent-disposition: form-data; name="text"\r\n\r\n${body.text}\r\n--${boundary}--\r\n`,
+  );
 });

@@ -2,6 +2,7 @@
  * Builds the HTTP request of a tool call from its arguments. Arguments cannot change the host or add path segments.
  */
 
+import { randomUUID } from "node:crypto";
 import { ExpectedError } from "../../base/errors.ts";
 import { HeaderList, isHeaderValue } from "../../http/headers.ts";
 import { canonicalPath, pathFault, pathSegment } from "../../http/request-path.ts";
@@ -143,9 +144,8 @@ function fieldText(value: unknown): string {
 }
 
 function multipart(fields: readonly [string, string][]) {
-  const all = fields.map(([, text]) => text).join("");
-  let boundary = "gateway-form-boundary";
-  while (all.includes(boundary)) boundary += "-x";
+  // No value can contain a boundary that did not exist when the value was sent.
+  const boundary = `form-${randomUUID()}`;
   const parts = fields.map(([name, text]) => {
     const shown = name.replace(/["\r\n]/g, encoded);
     return `--${boundary}\r\ncontent-disposition: form-data; name="${shown}"\r\n\r\n${text}\r\n`;
