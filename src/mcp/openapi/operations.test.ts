@@ -1,26 +1,21 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { cpuMs } from "../../../test/support/cpu-time.ts";
+import { finish } from "../../base/sliced-work.ts";
 import { parseOpenApi } from "./document.ts";
 import { convertOperations, type Operations } from "./operations.ts";
 
-/**
- * The arguments of an operation with one header parameter of this name; the gateway sends its credential in `x-key`.
- */
+const GET = { responses: {} };
+
+function convert(paths: object, more: object = {}): Operations {
+  const document = parseOpenApi(JSON.stringify({ openapi: "3.0.3", info: {}, paths, ...more }));
+  return finish(convertOperations(document, { reserved: [{ in: "header", name: "x-key" }] }));
+}
+
+/** The arguments of an operation with one header parameter of this name; the gateway sends its credential in `x-key`. */
 function argumentsFor(name: string): string[] {
   const parameters = [{ name, in: "header", schema: { type: "string" } }];
-  const document = parseOpenApi(
-    JSON.stringify({
-      openapi: "3.0.3",
-      info: { title: "t", version: "1" },
-      servers: [{ url: "http://api.test" }],
-      paths: { "/a": { get: { operationId: "a", parameters, responses: {} } } },
-    }),
-  );
-  const steps = convertOperations(document, { reserved: [{ in: "header", name: "x-key" }] });
-  let step: IteratorResult<undefined, Operations>;
-  do step = steps.next();
-  while (step.done !== true);
-  const operation = step.value.byName.get("a");
+  const operation = convert({ "/a": { get: { operationId: "a", parameters, ...GET } } }).byName.get("a");
   assert.ok(operation);
   return operation.parameters.map(({ argument }) => argument);
 }
@@ -41,3 +36,50 @@ for (const [name, isOffered] of [
     assert.deepEqual(argumentsFor(name), isOffered ? [name] : []);
   });
 }
+
+function postWith(schema: unknown): object {
+  return { post: { requestBody: { content: { "application/json": { schema } } }, ...GET } };
+}
+
+const numbers = Array.from({ length: 3_000 }, (_, i) => i);
+const manyNumbers = Array.from({ length: 12_000 }, (_, i) => i);
+const referenced = {
+  components: { schemas: Object.fromEntries(manyNumbers.map((i) => [`s${i}`, { properties: { x: {} } }])) },
+};
+
+/** Small descriptions whose parts are repeated, nested, or named alike. The time must not grow faster than the size. */
+const HOSTILE: Record<string, () => Operations> = {
+  "references with equal names": () =>
+    convert({ "/a": postWith({ anyOf: manyNumbers.map((i) => ({ $ref: `#/components/schemas/s${i}/properties/x` })) }) }, referenced),
+  "the same reference many times": () =>
+    convert({ "/a": postWith({ anyOf: manyNumbers.map(() => ({ $ref: "#/components/schemas/s1" })) }) }, referenced),
+  "empty schemas": () => convert({ "/a": postWith({ anyOf: numbers.flatMap(() => Array(20).fill({})) }) }),
+  "operations with equal names": () =>
+    convert(Object.fromEntries(numbers.map((i) => [`/${i}`, { get: { operationId: "x", ...GET } }]))),
+  "a name of underscores": () =>
+    convert({ "/a": { get: { operationId: `${"_".repeat(200_000)}a`, ...GET } } }),
+  "a long shared list of parameters": () =>
+    convert(
+      Object.fromEntries(numbers.map((i) => [`/${i}`, { $ref: "#/components/pathItems/p" }])),
+      { components: { pathItems: { p: { parameters: numbers.map((i) => ({ name: `n${i}`, in: "query" })), get: GET } } } },
+    ),
+  "a large shared schema": () =>
+    convert(
+      Object.fromEntries(numbers.map((i) => [`/${i}`, postWith({ $ref: "#/components/schemas/large" })])),
+      { components: { schemas: { large: Object.fromEntries(numbers.map((i) => [`x-${i}`, 1])) } } },
+    ),
+}; // biome-ignore format: a table
+
+for (const [what, run] of Object.entries(HOSTILE))
+  test(`a description with ${what} is converted in linear time`, () => {
+    const startMs = cpuMs();
+    const { byName, left } = run();
+    assert.ok(byName.size + left.length > 0);
+    assert.ok(cpuMs() - startMs < 1_000, `${cpuMs() - startMs} ms of CPU time`);
+  });
+
+test("tools with equal names are numbered in the order of the description", () => {
+  const same = { operationId: "x", ...GET };
+  const { byName } = convert({ "/a": { get: same, put: same }, "/b": { get: same } });
+  assert.deepEqual([...byName.keys()], ["x", "x_2", "x_3"]);
+});

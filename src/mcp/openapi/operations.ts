@@ -10,6 +10,10 @@ const METHODS = ["get", "put", "post", "delete", "options", "head", "patch"] as 
 const MAX_OPERATIONS = 5_000;
 const MAX_DESCRIPTION_CHARS = 2_000;
 const MAX_OPERATION_NAME_CHARS = 64;
+/** Selections match paths with regular expressions, so the paths must be short. */
+const MAX_PATH_CHARS = 2_048;
+/** Operations can share a list of parameters by reference, so each of them must be short. */
+const MAX_PARAMETERS = 500;
 
 export interface Parameter {
   /** The name of the tool's argument, with a suffix if another argument has the same name. */
@@ -48,15 +52,18 @@ export interface Operations {
 /** Yields between operations, so that the caller can work in slices. */
 export function* convertOperations(document: OpenApiDocument, selection: Selection): Generator<undefined, Operations> {
   const byName = new Map<string, Operation>();
+  const names = new UniqueNames(MAX_OPERATION_NAME_CHARS - 5);
   const left: { operation: string; reason: string }[] = [];
   const isChosen = compileSelection(selection);
+  const budget: SchemaBudget = { leftChars: MAX_TOTAL_SCHEMA_CHARS };
   for (const [path, value] of Object.entries(document.root.paths as Json)) {
     if (!path.startsWith("/")) continue;
     let item: Json;
     try {
+      if (path.length > MAX_PATH_CHARS) throw new Error(`the path is longer than ${MAX_PATH_CHARS} characters`);
       item = resolved(document, value);
     } catch (error) {
-      left.push({ operation: path, reason: errorMessage(error) });
+      left.push({ operation: path.slice(0, MAX_PATH_CHARS), reason: errorMessage(error) });
       continue;
     }
     for (const method of METHODS) {
@@ -69,8 +76,8 @@ export function* convertOperations(document: OpenApiDocument, selection: Selecti
         continue;
       }
       try {
-        const name = unused(base, byName);
-        byName.set(name, createTool(document, name, method, path, item, operation, selection.reserved));
+        const name = names.next(base);
+        byName.set(name, createTool(document, name, method, path, item, operation, selection.reserved, budget));
       } catch (error) {
         left.push({ operation: `${method.toUpperCase()} ${path}`, reason: errorMessage(error) });
       }
@@ -88,8 +95,9 @@ function createTool(
   item: Json,
   operation: Json,
   reserved: Selection["reserved"],
+  budget: SchemaBudget,
 ): Operation {
-  let schemas = new ToolSchemas(document);
+  let schemas = new ToolSchemas(document, budget);
   const declared = mergeParameters(document, item.parameters, operation.parameters);
   const body = readRequestBody(document, operation.requestBody);
   const arguments_ = new Map<string, unknown>();
@@ -116,7 +124,7 @@ function createTool(
       schema = schemas.converted(body.schema ?? {});
     } catch (error) {
       if (!(error instanceof SchemaTooLarge)) throw error;
-      schemas = new ToolSchemas(document);
+      schemas = new ToolSchemas(document, budget);
       schema = { type: "object", description: "The schema is too large to be shown: see the API's documentation." };
     }
     arguments_.set("body", described(schema, body.description));
@@ -154,11 +162,14 @@ function createTool(
 /** Parameters of the operation override those of the path (OpenAPI 3, operation object). */
 function mergeParameters(document: OpenApiDocument, ofPath: unknown, own: unknown): Json[] {
   const found = new Map<string, Json>();
-  for (const list of [ofPath, own])
-    for (const one of Array.isArray(list) ? list : []) {
+  for (const list of [ofPath, own]) {
+    if (!Array.isArray(list)) continue;
+    if (list.length > MAX_PARAMETERS) throw new Error(`it has more than ${MAX_PARAMETERS} parameters`);
+    for (const one of list) {
       const parameter = resolved(document, one);
       found.set(`${parameter.in} ${parameter.name}`, parameter);
     }
+  }
   return [...found.values()];
 }
 
@@ -230,14 +241,12 @@ function bodyKind(type: string): BodyKind | undefined {
 function operationName(operation: Json, method: string, path: string): string {
   const given = typeof operation.operationId === "string" ? operation.operationId : "";
   const base = given === "" ? `${method}_${path.replace(/[{}]/g, "").replace(/^\/|\/$/g, "")}` : given;
-  const name = base.replace(/[^A-Za-z0-9_-]+/g, "_").replace(/^_+|_+$/g, "");
+  // The name is cut before it is trimmed, because trimming takes quadratic time.
+  const name = base
+    .slice(0, 4 * MAX_OPERATION_NAME_CHARS)
+    .replace(/[^A-Za-z0-9_-]+/g, "_")
+    .replace(/^_+|_+$/g, "");
   return (name === "" ? method : name).slice(0, MAX_OPERATION_NAME_CHARS);
-}
-
-function unused(base: string, taken: ReadonlyMap<string, unknown>): string {
-  let name = base;
-  for (let i = 2; taken.has(name); i++) name = `${base.slice(0, MAX_OPERATION_NAME_CHARS - 5)}_${i}`;
-  return name;
 }
 
 function toolDescription(operation: Json, method: string, path: string): string {
@@ -254,6 +263,27 @@ function described(schema: unknown, description: unknown): unknown {
   return schema.description === undefined
     ? { ...schema, description: description.slice(0, MAX_DESCRIPTION_CHARS) }
     : schema;
+}
+
+/** Makes names unique with a number. Each number is tried once, so that many equal names take linear time. */
+class UniqueNames {
+  readonly #maxBaseChars: number;
+  readonly #taken = new Set<string>();
+  readonly #nextNumber = new Map<string, number>();
+
+  constructor(maxBaseChars = Number.POSITIVE_INFINITY) {
+    this.#maxBaseChars = maxBaseChars;
+  }
+
+  next(base: string): string {
+    const stem = base.slice(0, this.#maxBaseChars);
+    let name = base;
+    let number = this.#nextNumber.get(stem) ?? 2;
+    while (this.#taken.has(name)) name = `${stem}_${number++}`;
+    this.#nextNumber.set(stem, number);
+    this.#taken.add(name);
+    return name;
+  }
 }
 
 /** Returns pairs such as `["{id}", "id"]`. */
@@ -295,6 +325,12 @@ function errorMessage(error: unknown): string {
 /** Limits the schemas of one tool, because longer ones would cost the model too many tokens. */
 const MAX_SCHEMA_CHARS = 64 * 1024;
 const MAX_SCHEMA_DEPTH = 64;
+/** Limits the schemas of all tools together, because operations can share large schemas by reference. */
+const MAX_TOTAL_SCHEMA_CHARS = 8 * 1024 * 1024;
+
+interface SchemaBudget {
+  leftChars: number;
+}
 
 /** JSON Schema validators do not use these keywords. `nullable` is converted separately. */
 const DROPPED: ReadonlySet<string> = new Set([
@@ -306,31 +342,44 @@ const DROPPED: ReadonlySet<string> = new Set([
   "deprecated",
 ]);
 
+/** Every value counts, even an empty one. */
+const VALUE_CHARS = 4;
+
 export class SchemaTooLarge extends Error {}
 
 export class ToolSchemas {
   readonly definitions: Record<string, unknown> = Object.create(null);
   readonly #document: OpenApiDocument;
   readonly #names = new Map<string, string>();
+  readonly #definitionNames = new UniqueNames();
+  readonly #budget: SchemaBudget;
   #chars = 0;
 
-  constructor(document: OpenApiDocument) {
+  constructor(document: OpenApiDocument, budget: SchemaBudget) {
     this.#document = document;
+    this.#budget = budget;
   }
 
   /** Throws `SchemaTooLarge` if a limit is exceeded, or another Error if a reference cannot be resolved. */
   converted(schema: unknown, depth = 0): unknown {
     if (depth > MAX_SCHEMA_DEPTH) throw new SchemaTooLarge("nested too deeply");
+    this.#count(VALUE_CHARS);
     if (Array.isArray(schema)) return schema.map((one) => this.converted(one, depth + 1));
     if (!isObject(schema)) {
-      this.#count(typeof schema === "string" ? schema.length : 4);
+      if (typeof schema === "string") this.#count(schema.length);
       return schema;
     }
-    if (typeof schema.$ref === "string") return { $ref: `#/$defs/${this.#defined(schema.$ref)}` };
+    if (typeof schema.$ref === "string") {
+      // Resolving a reference costs time, so all of it counts.
+      this.#count(schema.$ref.length);
+      const name = this.#defined(schema.$ref);
+      this.#count(name.length);
+      return { $ref: `#/$defs/${name}` };
+    }
     const result: Record<string, unknown> = {};
     for (const [key, value] of Object.entries(schema)) {
+      this.#count(key.length + VALUE_CHARS);
       if (DROPPED.has(key) || key.startsWith("x-")) continue;
-      this.#count(key.length + 4);
       // Property names are not keywords, so none of them is dropped.
       const isNames = key === "properties" && isObject(value);
       putMember(result, key, isNames ? this.#properties(value, depth) : this.converted(value, depth + 1));
@@ -341,7 +390,7 @@ export class ToolSchemas {
   #properties(properties: Json, depth: number): Json {
     const result: Record<string, unknown> = Object.create(null);
     for (const [key, value] of Object.entries(properties)) {
-      this.#count(key.length + 4);
+      this.#count(key.length + VALUE_CHARS);
       result[key] = this.converted(value, depth + 1);
     }
     return result;
@@ -351,8 +400,7 @@ export class ToolSchemas {
     const known = this.#names.get(reference);
     if (known !== undefined) return known;
     const base = (reference.split("/").pop() ?? "").replace(/[^A-Za-z0-9_.-]/g, "_") || "schema";
-    let name = base;
-    for (let i = 2; Object.hasOwn(this.definitions, name); i++) name = `${base}_${i}`;
+    const name = this.#definitionNames.next(base);
     this.#names.set(reference, name);
     // The name is registered before the conversion, because a schema may reference itself.
     this.definitions[name] = {};
@@ -362,6 +410,8 @@ export class ToolSchemas {
 
   #count(chars: number): void {
     this.#chars += chars;
+    this.#budget.leftChars -= chars;
+    if (this.#budget.leftChars < 0) throw new Error("the schemas of all operations together are too large");
     if (this.#chars > MAX_SCHEMA_CHARS) throw new SchemaTooLarge("the schema is too large");
   }
 }
