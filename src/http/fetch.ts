@@ -19,6 +19,8 @@ export interface FetchRequest {
   readonly socketPath?: string | undefined;
   /** True if connections to refused addresses must fail (local-address.ts). */
   readonly isConfined?: boolean;
+  /** Refuses other addresses: `public` are those of the internet, `private` all others. Default: all are allowed. */
+  readonly network?: "public" | "private" | undefined;
 }
 
 export interface FetchResponse {
@@ -28,7 +30,7 @@ export interface FetchResponse {
 }
 
 export class FetchError extends ExpectedError {
-  readonly reason: "timeout" | "too-large" | "network" | "bad-url";
+  readonly reason: "timeout" | "too-large" | "network" | "refused" | "bad-url";
 
   constructor(reason: FetchError["reason"], message: string, cause?: unknown) {
     super(message, { cause });

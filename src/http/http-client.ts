@@ -20,7 +20,7 @@ export interface HttpTarget {
   readonly tls?: TlsOptions;
   /** True if connections to refused addresses must fail (local-address.ts). */
   readonly isConfined?: boolean | undefined;
-  /** Refuses other addresses than `isConfined` does. */
+  /** Refuses more addresses than `isConfined` does. */
   readonly refuse?: ((address: string, host: string) => boolean) | undefined;
 }
 

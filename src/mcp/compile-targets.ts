@@ -203,7 +203,7 @@ export function serverLogins(config: McpConfig, env: BackendEnv): ReadonlyMap<st
       () => {
         const vault = new Vault(storeNamespace(env.store, "mcp-vault"), key);
         const logger = env.logger.for("mcp");
-        const fetch = oauth.issuer === undefined ? confinedFetch(url, env.fetch) : env.fetch;
+        const fetch = confinedFetch(url, env.fetch, oauth.issuer);
         const parts = { clock: env.clock, fetch, logger, vault };
         return { login: new ServerLogin(id, name, url, oauth, parts), vault };
       },

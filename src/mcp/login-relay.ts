@@ -20,7 +20,7 @@ import { OAuthRequestError } from "../identity/providers/provider.ts";
 import { parseBoundedObject } from "../json/json.ts";
 import { RequestRejection } from "./client-side/http-request.ts";
 import { readBody } from "./client-side/read-body.ts";
-import { confinedFetch, discoverLogin, type LoginDocuments } from "./logins/oauth-client.ts";
+import { discoverLogin, type LoginDocuments, learningFetch } from "./logins/oauth-client.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
 
 const DOCUMENTS_MS = 600_000;
@@ -72,7 +72,7 @@ export class LoginRelay {
 
   constructor(serverUrl: string, limit: LoginLimit, env: BackendEnv) {
     this.#serverUrl = serverUrl;
-    this.#fetch = confinedFetch(serverUrl, env.fetch);
+    this.#fetch = learningFetch(serverUrl, env.fetch);
     this.#env = env;
     this.#limit = limit;
     this.#suffixes = pathSuffixes(env.matchedPrefixes);

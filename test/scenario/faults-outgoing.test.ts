@@ -26,6 +26,25 @@ async function fetcherFor(t: TestContext, listener: RequestListener) {
   return { clock, ask };
 }
 
+for (const host of ["localhost", "127.0.0.1"])
+  test(`${host} is refused where only addresses of the internet are allowed, when the connection is opened`, async (t) => {
+    const fetcher = openFetcher(fakeClock());
+    t.after(() => fetcher.close());
+    let requests = 0;
+    const backend = await backendFor(t, (_req, res) => {
+      requests += 1;
+      res.end();
+    });
+    const request = { url: `http://${host}:${backend.port}/`, timeoutMs: 5_000, maxBytes: LIMIT };
+    await assert.rejects(fetcher.fetch({ ...request, network: "public" }), { reason: "refused" });
+    assert.equal(requests, 0);
+    assert.equal((await fetcher.fetch({ ...request, network: "private" })).status, 200);
+    // A connection that another request opened is not reused.
+    await assert.rejects(fetcher.fetch({ ...request, network: "public" }), { reason: "refused" });
+    assert.equal(requests, 1);
+    await assert.rejects(fetcher.fetch({ ...request, network: "private", isConfined: true }), { reason: "refused" });
+  });
+
 for (const announced of [true, false]) {
   const how = announced ? "with" : "without";
   test(`an answer ${how} a length may have the limit to the byte, not one more`, async (t) => {

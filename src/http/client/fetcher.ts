@@ -1,31 +1,36 @@
 /**
  * Sends the gateway's own outgoing requests (http/fetch.ts). Connections are pooled per origin, TLS options, and
- * `isConfined`.
+ * allowed addresses.
  */
 
+import { isIP } from "node:net";
 import type { Clock } from "../../base/clock.ts";
-import { FetchError, type Fetcher, parseHttpUrl } from "../fetch.ts";
+import { refuseEgress } from "../egress-addresses.ts";
+import { FetchError, type Fetcher, type FetchRequest, parseHttpUrl } from "../fetch.ts";
 import { HeaderList } from "../headers.ts";
-import type { HttpPool, TlsOptions } from "../http-client.ts";
+import type { HttpClientError, HttpPool } from "../http-client.ts";
 import { openHttpPool } from "./http-pool.ts";
+
+const isPrivate = refuseEgress([]);
+const REFUSED = {
+  public: isPrivate,
+  // Names are refused only by their addresses.
+  private: (address: string, host: string) => isIP(address) !== 0 && !isPrivate(address, host),
+};
 
 export function openFetcher(clock: Clock): Fetcher {
   const pools = new Map<string, HttpPool>();
 
-  function poolFor(
-    url: URL,
-    tls: TlsOptions | undefined,
-    isConfined: boolean,
-    socketPath: string | undefined,
-  ): HttpPool {
-    const key = `${url.origin} ${isConfined} ${tls ? JSON.stringify(tls) : ""} ${socketPath ?? ""}`;
+  function poolFor(url: URL, { tls, isConfined = false, network, socketPath }: FetchRequest): HttpPool {
+    const key = `${url.origin} ${isConfined} ${network ?? ""} ${tls ? JSON.stringify(tls) : ""} ${socketPath ?? ""}`;
     const known = pools.get(key);
     if (known) return known;
     const protocol = url.protocol === "https:" ? "https" : "http";
     const port = url.port === "" ? (protocol === "https" ? 443 : 80) : Number(url.port);
     const host = url.hostname.replace(/^\[|\]$/g, "");
     const through = socketPath === undefined ? {} : { socketPath };
-    const pool = openHttpPool({ protocol, host, port, isConfined, ...through, ...(tls ? { tls } : {}) });
+    const refuse = network && REFUSED[network];
+    const pool = openHttpPool({ protocol, host, port, isConfined, refuse, ...through, ...(tls ? { tls } : {}) });
     pools.set(key, pool);
     return pool;
   }
@@ -53,7 +58,7 @@ export function openFetcher(clock: Clock): Fetcher {
         const timer = clock.after(request.timeoutMs, () => {
           stop(new FetchError("timeout", `no response within ${request.timeoutMs} ms`));
         });
-        const call = poolFor(url, request.tls, request.isConfined === true, request.socketPath).send(
+        const call = poolFor(url, request).send(
           { method: request.method ?? "GET", path: url.pathname + url.search, headers, body: request.body },
           {
             head(code, list) {
@@ -73,7 +78,7 @@ export function openFetcher(clock: Clock): Fetcher {
             },
             fail(error) {
               timer.cancel();
-              reject(new FetchError("network", error.message, error));
+              reject(new FetchError(isRefusal(error) ? "refused" : "network", error.message, error));
             },
           },
         );
@@ -83,4 +88,9 @@ export function openFetcher(clock: Clock): Fetcher {
       pools.clear();
     },
   };
+}
+
+/** True if all addresses of the host are refused (refusedAddressError). */
+function isRefusal({ cause }: HttpClientError): boolean {
+  return cause instanceof Error && "code" in cause && cause.code === "EACCES";
 }

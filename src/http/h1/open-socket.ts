@@ -10,11 +10,15 @@ import { type Received, readConnecting, readOptions } from "./socket-reads.ts";
 
 /** The gateway offers `protocols` by ALPN. `received` replaces `data` events. */
 export function openSocket(
-  { protocol, host, port, socketPath, tls, isConfined, refuse = isConfined ? isRefusedAddress : undefined }: HttpTarget,
+  { protocol, host, port, socketPath, tls, isConfined, refuse: refuseMore }: HttpTarget,
   unconfined: LookupFunction,
   protocols: readonly string[],
   received?: Received,
 ): Socket {
+  const refuse =
+    isConfined && refuseMore !== undefined
+      ? (address: string, name: string) => refuseMore(address, name) || isRefusedAddress(address, name)
+      : (refuseMore ?? (isConfined ? isRefusedAddress : undefined));
   // A literal address is never resolved, so it is checked before connecting. A name is checked when it is resolved.
   if (refuse !== undefined && (socketPath !== undefined || refuse(host, host)))
     return new Socket().destroy(refusedAddressError(socketPath ?? host, isConfined === true));

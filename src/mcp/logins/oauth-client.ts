@@ -6,7 +6,7 @@
 import { createHash, hash, randomBytes } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import type { Clock } from "../../base/clock.ts";
-import type { Fetch, FetchResponse } from "../../http/fetch.ts";
+import { type Fetch, FetchError, type FetchResponse } from "../../http/fetch.ts";
 import { parseBoundedObject } from "../../json/json.ts";
 import type { ExchangeConfig } from "../server-side/target-config.ts";
 
@@ -220,14 +220,51 @@ export interface OauthServer {
 
 type Document = Readonly<Record<string, unknown>>;
 
-/** Prevents a public server from directing requests to local addresses through URLs on other origins. */
-export function confinedFetch(serverUrl: string, fetch: Fetch): Fetch {
-  const { origin } = new URL(serverUrl);
+/**
+ * Prevents a server from directing requests to local and private addresses through URLs on other origins, also by names
+ * that resolve to such addresses. A configured issuer is trusted.
+ */
+export function confinedFetch(serverUrl: string, fetch: Fetch, issuer?: string): Fetch {
   if (isLocal(new URL(serverUrl))) return fetch;
-  return (request) =>
-    fetch(
-      URL.canParse(request.url) && new URL(request.url).origin === origin ? request : { ...request, isConfined: true },
-    );
+  const trusted = [serverUrl, ...(issuer === undefined ? [] : [issuer])].map((url) => new URL(url).origin);
+  return (request) => {
+    const origin = originOf(request.url);
+    if (origin === undefined || trusted.includes(origin)) return fetch(request);
+    return fetch({ ...request, isConfined: true, network: "public" }).catch((error: unknown) => {
+      throw isRefused(error) ? new Error(`names an address of this network (${origin}): set \`issuer\``) : error;
+    });
+  };
+}
+
+/**
+ * Confines a server without a configured issuer as long as it uses public addresses. It counts as private if every
+ * connection to it used a private address, so a name that changes its address gains nothing.
+ */
+export function learningFetch(serverUrl: string, fetch: Fetch): Fetch {
+  let network: "public" | "private" | undefined;
+  const confined = confinedFetch(serverUrl, fetch);
+  const own = new URL(serverUrl).origin;
+  if (isLocal(new URL(serverUrl))) return fetch;
+  return async (request) => {
+    if (originOf(request.url) !== own) return network === "private" ? fetch(request) : confined(request);
+    try {
+      const answer = await fetch({ ...request, network: "public" });
+      network = "public";
+      return answer;
+    } catch (error) {
+      if (!isRefused(error) || network === "public") throw error;
+      network = "private";
+      return fetch({ ...request, network });
+    }
+  };
+}
+
+function originOf(url: string): string | undefined {
+  return URL.canParse(url) ? new URL(url).origin : undefined;
+}
+
+function isRefused(error: unknown): boolean {
+  return error instanceof FetchError && error.reason === "refused";
 }
 
 export async function discoverOauthServer(

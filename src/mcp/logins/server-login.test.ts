@@ -2,11 +2,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { tokenPrincipal } from "../../core/principal.ts";
+import { refuseEgress } from "../../http/egress-addresses.ts";
 import { type Fetch, FetchError } from "../../http/fetch.ts";
 import { HeaderList } from "../../http/headers.ts";
 import type { Store } from "../../store/store.ts";
 import type { OauthConfig } from "../server-side/target-config.ts";
-import { confinedFetch, discoverLogin } from "./oauth-client.ts";
+import { confinedFetch, discoverLogin, learningFetch } from "./oauth-client.ts";
 import { type Connection, LoginRegistry, ServerLogin } from "./server-login.ts";
 import { placeName, Vault } from "./vault.ts";
 
@@ -231,15 +232,69 @@ for (const [what, change] of [
     await assert.rejects(discoverLogin(SERVER, undefined, withMetadata(change)));
   });
 
-test("requests to URLs from a server's metadata are confined; those to the server itself and to local servers are not", async () => {
-  const asked: (boolean | undefined)[] = [];
-  const fetch: Fetch = async (request) => {
-    asked.push(request.isConfined);
+/** A fetch whose connections use these addresses, one per request. The last one stays. */
+function resolving(addresses: Readonly<Record<string, readonly string[]>>): { fetch: Fetch; connected: string[] } {
+  const connected: string[] = [];
+  const left = new Map(Object.entries(addresses).map(([host, list]) => [host, [...list]]));
+  const isPrivate = refuseEgress([]);
+  const fetch: Fetch = async ({ url, network }) => {
+    const { hostname } = new URL(url);
+    const list = left.get(hostname) ?? [];
+    const address = list[0] ?? "8.8.8.8";
+    if (network !== undefined && isPrivate(address, hostname) !== (network === "private"))
+      throw new FetchError("refused", "refused");
+    if (list.length > 1) list.shift();
+    connected.push(address);
     return { status: 200, headers: new HeaderList(), body: Buffer.alloc(0) };
   };
-  const limits = { timeoutMs: 1, maxBytes: 1 };
-  await confinedFetch(SERVER, fetch)({ url: "https://cal.example/x", ...limits });
-  await confinedFetch(SERVER, fetch)({ url: "https://idp.example/x", ...limits });
-  await confinedFetch("http://10.1.2.3/mcp", fetch)({ url: "https://idp.example/x", ...limits });
-  assert.deepEqual(asked, [undefined, true, undefined]);
-});
+  return { fetch, connected };
+}
+
+const PRIVATE = [
+  "10.1.2.3",
+  "172.16.0.1",
+  "192.168.0.1",
+  "100.64.0.9",
+  "127.0.0.1",
+  "169.254.169.254",
+  "fd12::5",
+  "::1",
+];
+const to = (url: string) => ({ url, timeoutMs: 1, maxBytes: 1 });
+
+for (const address of PRIVATE)
+  test(`a name in metadata that resolves to ${address} is refused, except for a configured issuer and a private server`, async () => {
+    const { fetch, connected } = resolving({ "idp.example": [address], "cal.example": ["8.8.8.8"] });
+    await assert.rejects(
+      confinedFetch(SERVER, fetch)(to("https://idp.example/token")),
+      /names an address of this network \(https:\/\/idp.example\): set `issuer`/,
+    );
+    await assert.rejects(
+      confinedFetch(SERVER, fetch, "https://cal.example")(to("https://idp.example/token")),
+      /network/,
+    );
+    const learning = learningFetch(SERVER, fetch);
+    await learning(to(SERVER));
+    await assert.rejects(learning(to("https://idp.example/token")), /names an address of this network/);
+    assert.deepEqual(connected, ["8.8.8.8"]);
+    await confinedFetch(SERVER, fetch, "https://idp.example")(to("https://idp.example/token"));
+    await confinedFetch("http://10.1.2.3/mcp", fetch)(to("https://idp.example/token"));
+    const inside = resolving({ "idp.example": [address], "cal.example": ["10.0.0.1"] });
+    const learned = learningFetch(SERVER, inside.fetch);
+    await learned(to(SERVER));
+    await learned(to("https://idp.example/token"));
+    assert.deepEqual(inside.connected, ["10.0.0.1", address]);
+  });
+
+for (const addresses of [
+  ["8.8.8.8", "10.0.0.1"],
+  ["10.0.0.1", "8.8.8.8"],
+  ["10.0.0.1", "8.8.8.8", "10.0.0.1"],
+])
+  test(`a server whose name resolves to ${addresses} in turn is not private`, async () => {
+    const { fetch, connected } = resolving({ "idp.example": ["10.0.0.2"], "cal.example": addresses });
+    const learning = learningFetch(SERVER, fetch);
+    for (const _ of addresses) await learning(to(SERVER)).catch(() => undefined);
+    await assert.rejects(learning(to("https://idp.example/token")), /names an address of this network/);
+    assert.ok(!connected.includes("10.0.0.2"));
+  });
