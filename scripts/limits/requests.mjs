@@ -24,6 +24,12 @@ export const REQUEST_LIMITS = {
       "further ones are closed before they are read",
     ],
     [
+      "CONNECTION_HEAP_BYTES",
+      "app/capacity.ts",
+      "heap for each connection: where there is less, listeners accept fewer than the limits above",
+      "further ones are closed before they are read",
+    ],
+    [
       "MAX_CLIENT_HELLO_BYTES",
       "http/client-hello.ts",
       "the first message of a client on a TLS listener that forwards connections",
@@ -116,6 +122,18 @@ export const REQUEST_LIMITS = {
       "pipeline/listen/http2/http2-connection.ts",
       "SETTINGS and PING frames of a client in one second",
       "the connection is closed (ENHANCE_YOUR_CALM)",
+    ],
+    [
+      "STREAM_BYTES",
+      "pipeline/listen/http2/stream-accounts.ts",
+      "memory for each open stream of an HTTP/2 client, without its head ([shares](../deploy.md#memory))",
+      "the connection with the most streams is closed (ENHANCE_YOUR_CALM)",
+    ],
+    [
+      "UNREAD_MS",
+      "pipeline/listen/http2/stream-response.ts",
+      "time for which an HTTP/2 client may leave a complete response unread",
+      "the stream is reset (ENHANCE_YOUR_CALM)",
     ],
     [
       "MAX_SESSION_MIB",

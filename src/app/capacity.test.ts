@@ -24,6 +24,16 @@ test("with few, they take fewer connections and say what is needed", () => {
   assert.deepEqual(warnings, [{ openFiles: 1_024, connections: limits.maxConnections, wantedOpenFiles: 20_000 }]);
 });
 
+test("where memory or the heap is small, they take as many as fit", () => {
+  const MIB = 1024 * 1024;
+  const fitting = (memoryMib: number, heapMib: number): number =>
+    fittingLimits(SETTINGS, {}, silentLogger, 1_000_000, memoryMib * MIB, heapMib * MIB).maxConnections;
+  assert.deepEqual(
+    [fitting(65_536, 4_096), fitting(512, 256), fitting(65_536, 128), fitting(1, 1)],
+    [10_000, 4_096, 4_096, 8],
+  );
+});
+
 test("what a test wishes for counts before the defaults", () => {
   assert.equal(limitsWith(1_000_000, { maxConnections: 3 }).limits.maxConnections, 3);
 });

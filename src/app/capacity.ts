@@ -21,6 +21,8 @@ import type { Services } from "./services.ts";
 const MIB = 1024 * 1024;
 /** This is the estimated memory of a connection. */
 const CONNECTION_BYTES = 128 * 1024;
+/** The part of it in V8's heap, with the first streams of an HTTP/2 connection. */
+const CONNECTION_HEAP_BYTES = 32 * 1024;
 const ADDRESS_SHARE = 0.5;
 const MIN_PER_ADDRESS = 256;
 
@@ -30,11 +32,13 @@ export function fittingLimits(
   logger: Logger,
   openFiles = openFilesLimit(),
   memoryBytes = processMemory()().limitBytes,
+  heapBytes = oldGeneration(nodeFlags())().limitBytes,
 ): ListenerLimits {
   const tunnelIdleMs = tunnelIdleTimeout === 0 ? Number.POSITIVE_INFINITY : tunnelIdleTimeout;
   const wanted = { ...LISTENER_LIMITS, tunnelIdleMs, ...wished };
   const openable = connectionsThatFit(openFiles, wanted.maxConnections);
-  const maxConnections = Math.min(openable, Math.max(1, Math.floor(memoryBytes / CONNECTION_BYTES)));
+  const holdable = Math.floor(Math.min(memoryBytes / CONNECTION_BYTES, heapBytes / CONNECTION_HEAP_BYTES));
+  const maxConnections = Math.min(openable, Math.max(1, holdable));
   if (openable < wanted.maxConnections)
     logger.warn("limit of open files is low (ulimit -n): each listener accepts fewer connections", {
       openFiles,
@@ -44,6 +48,7 @@ export function fittingLimits(
   if (maxConnections < openable)
     logger.info("memory is small: each listener accepts fewer connections", {
       memoryMiB: Math.round(memoryBytes / MIB),
+      heapMiB: Math.round(heapBytes / MIB),
       connections: maxConnections,
     });
   const share = Math.max(Math.ceil(maxConnections * ADDRESS_SHARE), Math.min(maxConnections, MIN_PER_ADDRESS));

@@ -28,6 +28,7 @@ export interface MemoryLimits {
   readonly bodyBytes: number;
   readonly sessionBytes: number;
   readonly streamBytes: number;
+  readonly openStreamBytes: number;
   readonly messageBytes: number;
   readonly storeBytes: number;
   readonly cacheBytes: number;
@@ -42,6 +43,7 @@ export function memoryLimits(processBytes: number, heapBytes: number, threads = 
     bodyBytes: Math.max(LARGEST_BODY_BYTES, part(0.15, 0.3)),
     sessionBytes: part(0.1, 0.2),
     streamBytes: part(0.08, Number.POSITIVE_INFINITY),
+    openStreamBytes: part(0.1, 0.16),
     messageBytes: part(0.08, 0.12),
     storeBytes,
     cacheBytes: Math.min(DEFAULT_CACHE_BYTES, Math.floor(storeBytes / 2)),
@@ -164,15 +166,34 @@ export class MemoryAccount {
   }
 }
 
+/** Selects the account of a client that is cut. In `accounts`, the one that has waited the longest is first. */
+export type CutOrder = (accounts: ReadonlySet<StreamAccount>) => StreamAccount | undefined;
+
+export function longestWaiting(accounts: ReadonlySet<StreamAccount>): StreamAccount | undefined {
+  return accounts.values().next().value;
+}
+
+export function largestAccount(accounts: ReadonlySet<StreamAccount>): StreamAccount | undefined {
+  let largest: StreamAccount | undefined;
+  for (const account of accounts) if (largest === undefined || account.bytes > largest.bytes) largest = account;
+  return largest;
+}
+
 /**
- * Limits the bytes that wait in stream buffers because a peer does not read. The bytes have already arrived, so they
- * are charged even beyond the limit. Streams that have waited the longest are then cut, but a client's only stream
- * may exceed its share, and the only stream of all may exceed the limit.
+ * Limits memory that is already in use when it is charged, such as bytes that wait in stream buffers because a peer
+ * does not read. It is charged even beyond the limit. Accounts are then cut in `cutOrder`, but a client's only account
+ * may exceed its share, and the only account of all may exceed the limit.
  */
 export class StreamPool extends MemoryPool {
   /** In each set, the stream that has waited the longest is first. */
   readonly #streams = new Map<string, Set<StreamAccount>>();
+  readonly #cutOrder: CutOrder;
   #openStreams = 0;
+
+  constructor(limitBytes: number, cutOrder: CutOrder = longestWaiting) {
+    super(limitBytes);
+    this.#cutOrder = cutOrder;
+  }
 
   /** `cut` must close the stream. The pool has already released its charge. */
   open(client: string, cut: () => void): StreamAccount {
@@ -212,7 +233,7 @@ export class StreamPool extends MemoryPool {
     while (this.usedBytes > this.limitBytes && this.#openStreams > 1 && this.cutLargest());
   }
 
-  /** Cuts the longest-waiting stream of the client that uses the most memory. Returns false if there is none. */
+  /** Cuts an account of the client that uses the most memory. Returns false if there is none. */
   cutLargest(): boolean {
     let largest: string | undefined;
     let mostBytes = 0;
@@ -227,7 +248,8 @@ export class StreamPool extends MemoryPool {
   }
 
   #cutFirst(client: string): void {
-    const first = this.#streams.get(client)?.values().next().value;
+    const accounts = this.#streams.get(client);
+    const first = accounts && this.#cutOrder(accounts);
     if (first === undefined) return;
     this.rejections += 1;
     first.cut();
@@ -772,6 +794,8 @@ export class MemoryBudget {
   readonly bodies: BodyPool;
   readonly sessions: MemoryPool;
   readonly streams: StreamPool;
+  /** Charges open HTTP/2 streams to one account per connection and client, so that large connections are cut first. */
+  readonly openStreams: StreamPool;
   readonly messages: MessagePool;
   /** Shares the memory level of this thread with the other threads of the process. */
   readonly sharedLevel = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT);
@@ -784,6 +808,7 @@ export class MemoryBudget {
     this.bodies = new BodyPool(limits.bodyBytes, clock);
     this.sessions = new MemoryPool(limits.sessionBytes);
     this.streams = new StreamPool(limits.streamBytes);
+    this.openStreams = new StreamPool(limits.openStreamBytes, largestAccount);
     this.messages = new MessagePool(limits.messageBytes, clock);
   }
 
@@ -799,7 +824,9 @@ export class MemoryBudget {
     Atomics.store(this.#level, 0, HEAP_LEVELS.indexOf(level));
     this.bodies.isPaused = level !== "normal";
     if (level === "normal" || reclaimFrom(this.#caches, undefined) || this.reclaimSessions()) return;
-    if (level === "full" && !this.bodies.rejectLargest()) this.streams.cutLargest();
+    if (level !== "full" || this.bodies.rejectLargest()) return;
+    if (this.streams.usedBytes >= this.openStreams.usedBytes) this.streams.cutLargest();
+    else this.openStreams.cutLargest();
   }
 
   /** Ends idle sessions, preferably those of the client with the most memory. Returns whether anything was freed. */

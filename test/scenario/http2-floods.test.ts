@@ -5,10 +5,10 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type ClientHttp2Session, connect, constants } from "node:http2";
-import { connect as connectTcp } from "node:net";
 import { after, before, type TestContext, test } from "node:test";
 import { startBackend, type TestBackend } from "../support/backend.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
+import { field, frame, openFrameClient } from "../support/http2/raw-frames.ts";
 
 const { NGHTTP2_ENHANCE_YOUR_CALM } = constants;
 
@@ -85,58 +85,20 @@ test("a few resets, settings and pings are nobody's business", async (t) => {
   assert.equal(await isServed(client), true);
 });
 
-/** Length, type, flags and stream of a frame (RFC 9113 section 4.1). */
-function frame(type: number, flags: number, stream: number, payload: Buffer): Buffer {
-  const head = Buffer.alloc(9);
-  head.writeUIntBE(payload.length, 0, 3);
-  head.writeUInt8(type, 3);
-  head.writeUInt8(flags, 4);
-  head.writeUInt32BE(stream, 5);
-  return Buffer.concat([head, payload]);
-}
-
-/** `x-…: …` without indexing, as literal text (RFC 7541 section 6.2.2). */
-function field(name: string, value: string): Buffer {
-  return Buffer.concat([
-    Buffer.from([0, name.length]),
-    Buffer.from(name),
-    Buffer.from([value.length]),
-    Buffer.from(value),
-  ]);
-}
-
-/** A connection of frames, until the server closes it. */
+/** Sends frames until the server closes the connection. */
 async function rawFlood(
+  t: TestContext,
   more: (i: number) => Buffer,
   most: number,
 ): Promise<{ sent: number; code: number | undefined }> {
-  const socket = connectTcp(gateway.port(), "127.0.0.1");
-  socket.on("error", () => undefined);
-  const chunks: Buffer[] = [];
-  socket.on("data", (chunk: Buffer) => chunks.push(chunk));
-  let isOpen = true;
-  const closed = new Promise<void>((resolve) =>
-    socket.once("close", () => {
-      isOpen = false;
-      resolve();
-    }),
-  );
-  socket.write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-  socket.write(frame(4, 0, 0, Buffer.alloc(0)));
+  const client = openFrameClient(t, gateway.port());
   let sent = 0;
-  for (; isOpen && sent < most; sent++) {
-    socket.write(more(sent));
+  for (; !client.isClosed && sent < most; sent++) {
+    client.send(more(sent));
     if (sent % 10 === 0) await new Promise((resolve) => setImmediate(resolve));
   }
-  await closed;
-  return { sent, code: goawayIn(Buffer.concat(chunks)) };
-}
-
-/** The error code of the first GOAWAY frame (RFC 9113 section 6.8). */
-function goawayIn(bytes: Buffer): number | undefined {
-  for (let at = 0; at + 9 <= bytes.length; at += 9 + bytes.readUIntBE(at, 3))
-    if (bytes[at + 3] === 7 && at + 17 <= bytes.length) return bytes.readUInt32BE(at + 13);
-  return undefined;
+  if (!client.isClosed) await once(client.socket, "close");
+  return { sent, code: client.goaway() };
 }
 
 test("a client that opens and resets streams without end is cut off, others are served", async (t) => {
@@ -144,6 +106,7 @@ test("a client that opens and resets streams without end is cut off, others are 
   // GET, http, /hang, authority a (RFC 7541 appendix A).
   const head = Buffer.concat([Buffer.from([0x82, 0x86, 0x04, 5]), Buffer.from("/hang"), Buffer.from([0x01, 1, 0x61])]);
   const { sent, code } = await rawFlood(
+    t,
     (i) => Buffer.concat([frame(1, 5, 2 * i + 1, head), frame(3, 0, 2 * i + 1, cancel)]),
     50_000,
   );
@@ -152,8 +115,9 @@ test("a client that opens and resets streams without end is cut off, others are 
   assert.equal(await isServed(session(t)), true);
 });
 
-test("a head that goes on over CONTINUATION frames without end is cut off", async () => {
+test("a head that goes on over CONTINUATION frames without end is cut off", async (t) => {
   const { sent } = await rawFlood(
+    t,
     (i) => (i === 0 ? frame(1, 0, 1, field(":method", "GET")) : frame(9, 0, 1, field(`x-${i}`, "y".repeat(100)))),
     50_000,
   );

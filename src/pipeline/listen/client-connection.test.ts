@@ -24,6 +24,8 @@ test("a reader of an earlier body neither stops nor charges the next request of 
     clock,
     idle: watchIdle(clock),
     waitingBytes,
+    openStreams: new StreamPool(POOL_BYTES),
+    isFull: () => false,
     streams: new LinkedList(),
     sweepMs: 1_000,
     sweeps: 0,

@@ -4,6 +4,7 @@
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Linked } from "../../base/linked-list.ts";
+import type { StreamPool } from "../../base/memory-budget.ts";
 import type { GatewayError } from "../../core/errors.ts";
 import type { RequestBody } from "../../core/exchange.ts";
 import type { Rejection } from "./edge.ts";
@@ -64,6 +65,10 @@ export interface JoinedConnections {
 export interface ConnectionOwner extends ResponseOwner, Sweeper {
   readonly headersTimeoutMs: number;
   readonly silentPeerMs: number;
+  /** Open HTTP/2 streams are charged to this pool. */
+  readonly openStreams: StreamPool;
+  /** Returns whether memory is so short that new requests are rejected. */
+  isFull(): boolean;
   /** Returns whether kept-alive connections are closed even if their last response did not announce it. */
   closesKept(): boolean;
   /** Called when the head of a request has arrived. */

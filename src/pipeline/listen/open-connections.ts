@@ -41,6 +41,8 @@ export function createOpenConnections(first: Served, env: ListenerEnv, entry: Re
     clock: env.clock,
     idle,
     waitingBytes: env.memory.streams,
+    openStreams: env.memory.openStreams,
+    isFull: () => env.heap.level === "full",
     streams: new LinkedList(),
     sweepMs: env.limits.checkIntervalMs,
     get sweeps() {

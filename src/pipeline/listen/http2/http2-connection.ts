@@ -5,10 +5,11 @@
 import { constants, performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import { NO_BODY } from "../../../core/exchange.ts";
-import { endSessionLater } from "../../../http/h2/later-ends.ts";
+import { closeStreamLater, endSessionLater } from "../../../http/h2/later-ends.ts";
 import { LifeSigns } from "../../../http/h2/life-signs.ts";
 import type { ConnectionOwner, OpenConnection } from "../connection-owner.ts";
 import { KEEP_ALIVE_MS } from "../response-writer.ts";
+import { type ClientStreams, StreamAccounts } from "./stream-accounts.ts";
 import { MAX_STREAM_HEAD_BYTES, readStreamHead, type StreamOwner, StreamResponse } from "./stream-response.ts";
 
 const MAX_STREAMS = 100;
@@ -21,6 +22,8 @@ const MAX_FIELDS = 256;
 const MAX_SESSION_MIB = 100;
 /** A closing connection without streams is destroyed after this time. */
 const GOODBYE_MS = 5_000;
+/** A client that reads less does not count as reading. Acknowledgments of its own frames exceed this only in floods. */
+const MIN_READ_BYTES_PER_SECOND = 1_024;
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM } = constants;
 
@@ -45,8 +48,10 @@ export class Http2Connection implements OpenConnection, StreamOwner {
   readonly #session: ServerHttp2Session;
   readonly #lifeSigns: LifeSigns;
   readonly #endNow: () => void;
-  #open = 0;
+  readonly #open = new Set<StreamResponse>();
+  readonly #accounts: StreamAccounts;
   #served = 0;
+  #sentBytes = 0;
   #resets = 0;
   #controlFrames = 0;
   #silentMs = 0;
@@ -58,6 +63,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     this.idle = owner.idle;
     this.waitingBytes = owner.waitingBytes;
     this.streams = owner.streams;
+    this.#accounts = new StreamAccounts(owner.openStreams, (client) => this.#cut(client));
     const session = performServerHandshake(socket, OPTIONS);
     this.#session = session;
     this.#endNow = endSessionLater(session);
@@ -79,8 +85,13 @@ export class Http2Connection implements OpenConnection, StreamOwner {
   sweep(): void {
     this.#resets = 0;
     this.#controlFrames = 0;
-    if (this.#open > 0) {
+    if (this.#session.destroyed) {
+      this.#destroySocket();
+      return;
+    }
+    if (this.#open.size > 0) {
       this.#silentMs = 0;
+      this.#sweepStreams();
       if (this.#lifeSigns.hasDied(this.#owner.sweepMs)) this.#session.destroy();
       return;
     }
@@ -102,8 +113,23 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     this.#session.destroy();
   }
 
-  streamEnded(wasReset: boolean): void {
-    this.#open -= 1;
+  #sweepStreams(): void {
+    const { bytesWritten } = this.#socket;
+    const sentBytes = bytesWritten - unsentBytes(this.#socket);
+    const isReading = (sentBytes - this.#sentBytes) * 1_000 >= MIN_READ_BYTES_PER_SECOND * this.#owner.sweepMs;
+    this.#sentBytes = sentBytes;
+    for (const response of this.#open) response.sweep(isReading, this.#owner.sweepMs);
+  }
+
+  /** A client that reads nothing would keep the connection open, because its last bytes cannot be written. */
+  #destroySocket(): void {
+    this.#silentMs += this.#owner.sweepMs;
+    if (!this.#isClosing || this.#silentMs >= GOODBYE_MS) this.#socket.destroy();
+  }
+
+  streamEnded(response: StreamResponse, wasReset: boolean): void {
+    this.#open.delete(response);
+    if (response.charge !== undefined) this.#accounts.release(response.charge);
     this.#owner.ended();
     if (this.#isClosing) this.#endIfDone();
     if (!wasReset) return;
@@ -118,18 +144,31 @@ export class Http2Connection implements OpenConnection, StreamOwner {
 
   #begin(stream: ServerHttp2Stream, flags: number, raw: readonly string[]): void {
     try {
+      if (this.#owner.isFull()) {
+        refuse(stream);
+        return;
+      }
       const request = readStreamHead(raw);
-      this.#open += 1;
       this.#served += 1;
       const response = new StreamResponse(stream, request, (flags & NGHTTP2_FLAG_END_STREAM) !== 0, this);
+      this.#open.add(response);
       const body =
         response.body === undefined
           ? NO_BODY
           : { kind: "stream" as const, stream: response.body, length: request.contentLength, taken: false };
       this.#owner.begin(request, body, response, this.#socket);
+      response.charge = this.#accounts.charge(response.client, request.bytes);
     } catch (error) {
       this.unexpected(error);
     }
+  }
+
+  /** Ends the connection, or only the client's streams if a proxy sends those of other clients over it. */
+  #cut(client: ClientStreams): void {
+    let hasOthers = false;
+    for (const { charge } of this.#open) if (charge !== undefined && charge.client !== client) hasOthers = true;
+    if (!hasOthers) this.#calmDown();
+    else for (const response of this.#open) if (response.charge?.client === client) response.calmDown();
   }
 
   #countControl(): void {
@@ -145,7 +184,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
 
   #goAway(): void {
     if (this.#isClosing || this.#session.destroyed) return;
-    if (this.#open > 0) this.#session.goaway();
+    if (this.#open.size > 0) this.#session.goaway();
     this.#leave();
   }
 
@@ -157,11 +196,24 @@ export class Http2Connection implements OpenConnection, StreamOwner {
   }
 
   #endIfDone(): void {
-    if (this.#open > 0) return;
+    if (this.#open.size > 0) return;
     setImmediate(() => {
-      if (this.#open === 0) this.#endNow();
+      if (this.#open.size === 0) this.#endNow();
     });
   }
+}
+
+/** The response to a rejected request would be one more that waits for its client. */
+function refuse(stream: ServerHttp2Stream): void {
+  stream.on("error", ignore);
+  stream.resume();
+  closeStreamLater(stream, NGHTTP2_ENHANCE_YOUR_CALM);
+}
+
+/** Node's streams do not count bytes that HTTP/2 has handed over to the operating system's queue. */
+function unsentBytes(socket: Socket): number {
+  const { _handle: handle } = socket as unknown as { readonly _handle?: { readonly writeQueueSize?: number } | null };
+  return handle?.writeQueueSize ?? 0;
 }
 
 function ignore(): void {

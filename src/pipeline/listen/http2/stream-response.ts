@@ -15,6 +15,7 @@ import { addressKey, Backlog, type ChargedClient } from "../backlog.ts";
 import type { IdleConnections, Watched, WatchedPlace } from "../idle.ts";
 import type { EnteringHead, EntrySink } from "../request-entry.ts";
 import type { OpenEndedResponse } from "../response-writer.ts";
+import type { StreamCharge } from "./stream-accounts.ts";
 
 /**
  * Converts a head to HTTP/2 fields. Connection headers of HTTP/1.1 are omitted (RFC 9113 section 8.2.2), and repeated
@@ -49,6 +50,8 @@ const VISIBLE = /^[\x21-\x7e]+$/;
 const LENGTH = /^[0-9]{1,15}$/;
 
 export interface StreamHead extends EnteringHead {
+  /** The size is computed as in RFC 9113 section 6.5.2. */
+  readonly bytes: number;
   readonly contentLength: number | undefined;
   readonly wantsTrailers: boolean;
   readonly isGrpc: boolean;
@@ -131,6 +134,7 @@ export function readStreamHead(raw: readonly string[]): StreamHead {
     version: "2",
     pairs,
     fault,
+    bytes,
     isTooLarge: bytes > MAX_STREAM_HEAD_BYTES,
     expects,
     contentLength,
@@ -139,7 +143,10 @@ export function readStreamHead(raw: readonly string[]): StreamHead {
   };
 }
 
-const { NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = constants;
+const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = constants;
+
+/** A complete response is discarded if its client does not read it for this long. */
+const UNREAD_MS = 5_000;
 
 /** Node may receive this much of a paused body without an event (RFC 9113 section 6.9.2). */
 const WINDOW_BYTES = 65_535;
@@ -153,7 +160,7 @@ export interface StreamOwner {
   /**
    * Called once per stream. `wasReset` is true if the stream closed before its response ended, but not by the gateway.
    */
-  streamEnded(wasReset: boolean): void;
+  streamEnded(response: StreamResponse, wasReset: boolean): void;
   unexpected(error: unknown): void;
 }
 
@@ -164,6 +171,8 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
   onStalled: (() => void) | undefined = undefined;
   onClose: ((complete: boolean) => void) | undefined = undefined;
   chargedTo: ChargedClient | undefined = undefined;
+  /** The connection charges the stream here, and releases the charge when the stream has ended. */
+  charge: StreamCharge | undefined = undefined;
   /** WebSocket over HTTP/2 is not supported. */
   readonly isUpgrade = false;
   readonly body: RequestBodySource | undefined;
@@ -188,6 +197,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
   #moved = 0;
   #lastMoved = -1;
   #trailers: readonly string[] | undefined = undefined;
+  #unreadMs = 0;
   #watched: WatchedPlace | undefined = undefined;
   #backlog: Backlog | undefined = undefined;
 
@@ -305,10 +315,14 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
   #openBacklog(): Backlog {
     this.#backlog ??= new Backlog(
       this.#owner.waitingBytes,
-      () => this.chargedTo?.client ?? addressKey(this.#stream.session?.socket?.remoteAddress),
+      () => this.client,
       () => this.destroy(),
     );
     return this.#backlog;
+  }
+
+  get client(): string {
+    return this.chargedTo?.client ?? addressKey(this.#stream.session?.socket?.remoteAddress);
   }
 
   end(lastChunk?: Buffer, trailers?: readonly string[]): void {
@@ -332,8 +346,24 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
   }
 
   destroy(): void {
+    this.#cut(NGHTTP2_INTERNAL_ERROR);
+  }
+
+  /** Resets the stream because its client uses too much memory. */
+  calmDown(): void {
+    this.#cut(NGHTTP2_ENHANCE_YOUR_CALM);
+  }
+
+  #cut(code: number): void {
     this.#isCut = true;
-    closeStreamLater(this.#stream, NGHTTP2_INTERNAL_ERROR);
+    closeStreamLater(this.#stream, code);
+  }
+
+  /** Called periodically. `isReading` is false if the client has hardly read from the connection since the last call. */
+  sweep(isReading: boolean, elapsedMs: number): void {
+    const isUnread = this.#hasEnded && this.#stream.writableLength > 0;
+    this.#unreadMs = isUnread && !isReading ? this.#unreadMs + elapsedMs : 0;
+    if (this.#unreadMs >= UNREAD_MS) this.calmDown();
   }
 
   finishStream(): void {
@@ -403,7 +433,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
       this.onClose?.(isComplete);
     } finally {
       if (!this.#hasBody) this.body?.abort();
-      this.#owner.streamEnded(wasReset);
+      this.#owner.streamEnded(this, wasReset);
     }
   }
 
