@@ -17,6 +17,7 @@ const GAUGE_LABELS = {
   gateway_store_up: ["kind"],
   gateway_controller_kind_unreadable: ["kind"],
   gateway_controller_kind_pending: ["kind"],
+  gateway_config_generations: ["thread"],
   nodejs_eventloop_delay_seconds: ["quantile", "thread"],
   nodejs_heap_used_bytes: ["thread"],
   nodejs_heap_limit_bytes: ["thread"],

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { AdminAddress } from "../admin/server/address.ts";
 import type { AdminEndpoint } from "../admin/server/endpoint.ts";
+import type { ProcessSettings } from "../config/prepare.ts";
 import { createAdminAddresses } from "./admin-addresses.ts";
-import type { Loaded } from "./config-loader.ts";
 import { StartError } from "./start-error.ts";
 
 const all: AdminEndpoint[] = [{ path: "/everything", doc: "All." }];
@@ -19,8 +19,13 @@ function setUp(process: { adminAddr?: string; statsAddr?: string }, defaultAdmin
     return { url, port: undefined, close: () => void log.push(`close ${audience}`) };
   };
   const config = {
-    process: process as Loaded["process"],
-    processWrittenAt: (field: string) => `config.yaml:2:3: config.${field}`,
+    process: process as ProcessSettings["process"],
+    places: {
+      adminAddr: "config.yaml:2:3: config.adminAddr",
+      statsAddr: "config.yaml:2:3: config.statsAddr",
+      store: "",
+      history: "",
+    },
   };
   const addresses = createAdminAddresses({ config, defaultAdminAddr, open });
   return { log, addresses, opened: () => addresses.open(all, statistics) };

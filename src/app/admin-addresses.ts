@@ -5,14 +5,14 @@
 import { type AdminAddress, parseAdminAddress } from "../admin/server/address.ts";
 import type { AdminEndpoint } from "../admin/server/endpoint.ts";
 import type { AdminServer } from "../admin/server/server.ts";
+import type { ProcessSettings } from "../config/prepare.ts";
 import { explainBindError } from "../pipeline/listen/listeners.ts";
-import type { Loaded } from "./config-loader.ts";
 import { StartError } from "./start-error.ts";
 
 type Audience = "operators" | "scrapers";
 
 export interface AdminAddressParts {
-  readonly config: Pick<Loaded, "process" | "processWrittenAt">;
+  readonly config: Pick<ProcessSettings, "process" | "places">;
   readonly defaultAdminAddr: string | undefined;
   open(address: AdminAddress, endpoints: readonly AdminEndpoint[], audience: Audience): Promise<AdminServer>;
 }
@@ -37,7 +37,7 @@ export function createAdminAddresses(parts: AdminAddressParts): AdminAddresses {
     try {
       return await parts.open(parseAdminAddress(text), list, audience);
     } catch (error) {
-      const at = parts.config.processWrittenAt(field);
+      const at = parts.config.places[field];
       throw new StartError([`${at}: cannot listen on ${text ?? "loopback port 15000"}: ${explainBindError(error)}`]);
     }
   }

@@ -8,6 +8,7 @@ import type { AdminEndpoint } from "../admin/server/endpoint.ts";
 import { ADMIN_PATHS } from "../admin/server/paths.ts";
 import { openAdminServer } from "../admin/server/server.ts";
 import { createUi } from "../admin/ui/ui.ts";
+import type { ProcessSettings } from "../config/prepare.ts";
 import { mergeFamilies } from "../observe/log/merge-families.ts";
 import type { InheritedSockets } from "../pipeline/listen/inherited-sockets.ts";
 import type { ListenerLimits } from "../pipeline/listen/listener-env.ts";
@@ -16,7 +17,6 @@ import { trustedPeers } from "../pipeline/listen/trusted-peers.ts";
 import { createAdminAddresses } from "./admin-addresses.ts";
 import type { App, AppOptions } from "./app-options.ts";
 import { fittingLimits } from "./capacity.ts";
-import type { Loaded } from "./config-loader.ts";
 import { loadAtStart, openConfiguredStore } from "./load-at-start.ts";
 import { checkHistory, type Measuring, startMeasuring } from "./observability.ts";
 import { operatorEndpoints } from "./operator-endpoints.ts";
@@ -66,7 +66,8 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
     ui,
   );
   const { config } = first;
-  const settings = config.process;
+  // The functions below live as long as the process, so none of them may refer to `config` or `first`, which are replaced.
+  const { settings } = config;
 
   // With several threads, the worker threads listen, and the main thread runs reloads, the admin interface and the
   // shutdown.
@@ -74,7 +75,7 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
   const collectMetrics = async () =>
     pool === undefined ? metrics.collect() : mergeFamilies([metrics.collect(), await pool.metrics()]);
   const isServing = threads === 1;
-  const measuring = await startMeasuring(options, services, shutdown, config, { isServing, collectMetrics });
+  const measuring = await startMeasuring(options, services, shutdown, settings, { isServing, collectMetrics });
   const { records, heap, historyDatabase, auditFile, instanceId } = measuring;
   pool = openThreadPool({
     auditFile,
@@ -82,30 +83,32 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
     endpoints: () => endpoints,
     history: (batch) => historyDatabase?.addBatch(batch),
   });
-  const listeners = pool ?? ownListeners(services, config, measuring, inherited, options.listenerLimits);
+  const listeners = pool ?? ownListeners(services, settings, measuring, inherited, options.listenerLimits);
 
-  const reloads = createReloads({
-    clock,
-    logger: logger.for("config"),
-    metrics,
-    sources: sources.names,
-    first: config,
-    begin: resources.begin,
-    prepare: loader.nextInSlices,
-    apply: listeners.apply,
-    isShuttingDown: () => shutdown.hasBegun,
-  });
+  const reloads = createReloads(
+    {
+      clock,
+      logger: logger.for("config"),
+      metrics,
+      sources: sources.names,
+      begin: resources.begin,
+      prepare: loader.nextInSlices,
+      apply: listeners.apply,
+      isShuttingDown: () => shutdown.hasBegun,
+    },
+    config,
+  );
   shutdown.at("backends", () => drainBackends(reloads.running().topology));
 
   let lingerMs = STOP_LINGER_MS;
   let isUpgraded = false;
   const stop = (closesIdle = false): Promise<void> => {
     if (closesIdle) lingerMs = 0;
-    if (!shutdown.hasBegun) logger.info("draining", { limitMs: settings.drainTimeout, ...listeners.active() });
-    return shutdown.run(settings.drainTimeout);
+    if (!shutdown.hasBegun) logger.info("draining", { limitMs: settings.process.drainTimeout, ...listeners.active() });
+    return shutdown.run(settings.process.drainTimeout);
   };
   const admin = createAdminAddresses({
-    config,
+    config: settings,
     defaultAdminAddr: options.defaultAdminAddr,
     open: (address, list, audience) =>
       openAdminServer(address, list, logger.for("admin"), audience, handed.forProcess(audience)),
@@ -116,9 +119,9 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
     logger: logger.for("upgrade"),
     store: services.store,
     limits: services.limits,
-    sockets: () => handedSockets(options.sources, settings, listeners.ports(), admin.ports, threads),
+    sockets: () => handedSockets(options.sources, settings.process, listeners.ports(), admin.ports, threads),
     start: options.startSuccessor,
-    reopenStore: () => openConfiguredStore(services.store, config),
+    reopenStore: () => openConfiguredStore(services.store, settings),
     isShuttingDown: () => shutdown.hasBegun,
     leave() {
       lingerMs = UPGRADE_LINGER_MS;
@@ -153,7 +156,7 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
     ),
   );
 
-  await checkHistory(historyDatabase, config);
+  await checkHistory(historyDatabase, settings);
   const adminUrl = await admin.open(endpoints, shown(statistics));
   await predecessor?.takeBuckets(services.limits);
   await listeners.apply(config.topology);
@@ -165,7 +168,7 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
   logger.info("started", { version, node: process.version, ms: Math.round(clock.monotonicMs() - startedMs) });
 
   if (sources.canChange) shutdown.at("watch", watchConfig(services, loader, reloads, first.content).stop);
-  if (options.cluster) shutdown.at("watch", followCluster(options.cluster, reloads, config).stop);
+  if (options.cluster) shutdown.at("watch", followCluster(options.cluster, reloads).stop);
   predecessor?.ready(version);
 
   return {
@@ -181,7 +184,7 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
 
 function ownListeners(
   { clock, logger, metrics, tasks, unexpected, memory }: Services,
-  { process: settings, redaction }: Loaded,
+  { process: settings, redaction }: ProcessSettings,
   { ids, random, records, heap }: Measuring,
   inherited: InheritedSockets,
   limits: Partial<ListenerLimits> | undefined,

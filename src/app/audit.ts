@@ -2,10 +2,11 @@
  * Opens the audit file and creates the audit of requests. With several threads, the main thread owns the file and the
  * worker threads send it their lines, so that one file has all records in one order.
  */
+import { resolve } from "node:path";
+import type { ProcessSettings } from "../config/prepare.ts";
 import { openRotatingFile } from "../observe/log/rotating-file.ts";
 import { type Audit, createAudit } from "../pipeline/records/audit.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
-import type { Loaded } from "./config-loader.ts";
 import type { Services } from "./services.ts";
 import { StartError } from "./start-error.ts";
 
@@ -23,7 +24,7 @@ export interface OpenAuditFile extends AuditFile {
 /** Returns undefined unless `config.audit.file` is set. */
 export function openAuditFile(
   { clock, logger, metrics }: Services,
-  { process: { audit: settings }, processPath }: Loaded,
+  { process: { audit: settings }, folder }: ProcessSettings,
 ): OpenAuditFile | undefined {
   if (settings === undefined) return undefined;
   const dropped = metrics
@@ -37,7 +38,7 @@ export function openAuditFile(
   const state = new Int32Array(failing);
   const opened = openRotatingFile({
     ...file,
-    path: processPath(file.path),
+    path: resolve(folder, file.path),
     clock,
     dropped: (lines) => dropped.add(lines),
     changed(failure) {
@@ -67,7 +68,7 @@ function isWritable(failing: SharedArrayBuffer): () => boolean {
 /** Returns undefined unless `config.audit` is set. */
 export function createConfiguredAudit(
   { clock, metrics }: Services,
-  { process: { audit: settings }, redaction }: Loaded,
+  { process: { audit: settings }, redaction }: ProcessSettings,
   file: AuditFile | undefined,
   log: Telemetry["log"],
 ): Audit | undefined {
@@ -85,7 +86,7 @@ export function createConfiguredAudit(
   });
 }
 
-export function checkAuditExport({ process: { audit, telemetry } }: Loaded): void {
+export function checkAuditExport({ process: { audit, telemetry } }: ProcessSettings): void {
   if (audit?.otlp === true && telemetry?.otlp?.signals.includes("logs") !== true)
     throw new StartError(["config.audit.otlp: needs `config.telemetry.otlp` with `logs` among its `signals`"]);
 }

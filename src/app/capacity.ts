@@ -13,9 +13,9 @@ import {
   tightest,
   watchHeap,
 } from "../base/heap-pressure.ts";
+import type { WrittenProcess } from "../config/schema/schema.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import { LISTENER_LIMITS, type ListenerLimits } from "../pipeline/listen/listener-env.ts";
-import type { Loaded } from "./config-loader.ts";
 import type { Services } from "./services.ts";
 
 const MIB = 1024 * 1024;
@@ -27,7 +27,7 @@ const ADDRESS_SHARE = 0.5;
 const MIN_PER_ADDRESS = 256;
 
 export function fittingLimits(
-  { tunnelIdleTimeout }: Pick<Loaded["process"], "tunnelIdleTimeout">,
+  { tunnelIdleTimeout }: Pick<WrittenProcess, "tunnelIdleTimeout">,
   wished: Partial<ListenerLimits> | undefined,
   logger: Logger,
   openFiles = openFilesLimit(),

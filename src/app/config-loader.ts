@@ -2,11 +2,12 @@
  * Reads and compiles the configuration, at the start and for each reload.
  */
 import type { UiSource } from "../backends/ui/source.ts";
+import { LivingObjects } from "../base/living-objects.ts";
 import type { SharedMemory } from "../base/shared-memory.ts";
 import { finish, runInSlices, type Steps } from "../base/sliced-work.ts";
 import type { ConfigGeneration } from "../config/compile/resource-registry.ts";
 import type { Sources, SourceText } from "../config/load/load.ts";
-import { type Prepared, prepareConfigInSteps } from "../config/prepare.ts";
+import { type Prepared, type PreviousConfig, prepareConfigInSteps } from "../config/prepare.ts";
 import { fileMark } from "../config/watch.ts";
 import type { ClusterSource } from "../kubernetes/follow-controller.ts";
 import type { Redaction } from "../observe/trace/redact.ts";
@@ -39,22 +40,34 @@ export interface ConfigLoader {
   texts(): readonly SourceText[];
 }
 
-/** `shared` returns the memory for local rate limits if several threads serve. */
+export interface LoaderOptions {
+  readonly sources: Pick<Sources, "read" | "paths" | "content">;
+  readonly uiSource: UiSource;
+  readonly cluster?: ClusterSource | undefined;
+  /** Labels the metrics of this thread. */
+  readonly thread: string;
+  /** Returns the memory for local rate limits if several threads serve. */
+  shared(): SharedMemory | undefined;
+}
+
 export function createConfigLoader(
   services: Services,
-  sources: Pick<Sources, "read" | "paths" | "content">,
-  uiSource: UiSource,
-  shared: () => SharedMemory | undefined = () => undefined,
-  cluster?: ClusterSource,
+  { sources, uiSource, cluster, thread, shared }: LoaderOptions,
 ): ConfigLoader {
   const { clock, environment, logger, tasks, metrics, limits, memory, store, signingKey } = services;
+  const generations = new LivingObjects();
+  metrics.gauge(
+    "gateway_config_generations",
+    "Configurations in memory: the one that is served, and earlier ones that requests still use or that were not yet collected.",
+    () => [[{ thread }, generations.count()]],
+  );
   let readFiles: ReadonlyMap<string, string> = new Map();
   let texts: readonly SourceText[] = [];
   const content = (): string => sources.content(readFiles.keys());
   function* prepareInSteps(
     generation: ConfigGeneration,
     redaction: Redaction | undefined,
-    before?: Loaded,
+    previous?: PreviousConfig,
   ): Steps<Prepared> {
     const files = new Map<string, string>();
     const context = {
@@ -78,18 +91,21 @@ export function createConfigLoader(
     };
     try {
       texts = sources.read();
-      return yield* prepareConfigInSteps(texts, context, before);
+      const prepared = yield* prepareConfigInSteps(texts, context, previous);
+      if (prepared.ok) generations.add(prepared.topology);
+      return prepared;
     } finally {
       readFiles = files;
     }
   }
-  const prepare = (generation: ConfigGeneration, redaction: Redaction | undefined, before?: Loaded): Prepared =>
-    finish(prepareInSteps(generation, redaction, before));
+  const first = (generation: ConfigGeneration): Prepared => finish(prepareInSteps(generation, undefined));
+  const next = (generation: ConfigGeneration, { settings, topology, resources }: Loaded): Steps<Prepared> =>
+    prepareInSteps(generation, settings.redaction, { isServing: topology.listeners.length > 0, resources });
   return {
     first() {
       const generation = services.resources.begin();
       try {
-        const config = prepare(generation, undefined);
+        const config = first(generation);
         if (!config.ok) throw new StartError(config.problems);
         return { config, content: content(), ...settled(generation) };
       } catch (error) {
@@ -97,10 +113,9 @@ export function createConfigLoader(
         throw asStartError(error);
       }
     },
-    begin: (generation) => prepare(generation, undefined),
-    next: (generation, before) => prepare(generation, before.redaction, before),
-    nextInSlices: (generation, before) =>
-      runInSlices(prepareInSteps(generation, before.redaction, before), () => false),
+    begin: first,
+    next: (generation, before) => finish(next(generation, before)),
+    nextInSlices: (generation, before) => runInSlices(next(generation, before), () => false),
     paths: () => [...sources.paths(), ...readFiles.keys()],
     marks: () => readFiles,
     content,

@@ -4,9 +4,11 @@
  */
 
 import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
 import type { Ui } from "../admin/ui/ui.ts";
 import { fileProblem } from "../base/files.ts";
 import { openSources, type Sources } from "../config/load/load.ts";
+import type { ProcessSettings } from "../config/prepare.ts";
 import {
   createInheritedSockets,
   type InheritedSockets,
@@ -15,7 +17,6 @@ import {
 import type { ConfigurableStore, StoreSettings } from "../store/open-store.ts";
 import type { Change } from "../store/table.ts";
 import type { AppOptions } from "./app-options.ts";
-import type { Loaded } from "./config-loader.ts";
 import { logFilter, type Services } from "./services.ts";
 import type { Shutdown } from "./shutdown.ts";
 import { StartError } from "./start-error.ts";
@@ -45,11 +46,11 @@ export async function loadAtStart(
   const { first } = loaded;
   shutdown.at("resources", first.discard);
   shutdown.at("resources", resources.closeAll);
-  const { process: settings } = first.config;
+  const { process: settings, redaction } = first.config.settings;
   logging.setFilter(logFilter(settings.logging?.level ?? "info"));
   logging.setFormat(settings.logging?.format ?? "text");
-  logging.setRedactor(first.config.redaction.text);
-  await openHandedStore(store, first.config, options.predecessor);
+  logging.setRedactor(redaction.text);
+  await openHandedStore(store, first.config.settings, options.predecessor);
   shutdown.at("store", store.close);
   await signingKey.open(settings.sessionKey ?? []);
   shutdown.at("store", signingKey.close);
@@ -59,7 +60,7 @@ export async function loadAtStart(
 /** `content` is the content of the previous process's in-memory store, which is copied to the new store. */
 export async function openConfiguredStore(
   store: ConfigurableStore,
-  config: Loaded,
+  config: ProcessSettings,
   content: readonly Change[] = [],
 ): Promise<void> {
   try {
@@ -71,15 +72,18 @@ export async function openConfiguredStore(
         if (value !== undefined) await store.replace(key, undefined, value, expiresAtMs ? { expiresAtMs } : {});
     }
   } catch (error) {
-    throw new StartError([`${config.processWrittenAt("store")}: ${(error as Error).message}`]);
+    throw new StartError([`${config.places.store}: ${(error as Error).message}`]);
   }
 }
 
-export function storeSettings({ process: { store, cacheMaxBytes: cacheBytes }, processPath }: Loaded): StoreSettings {
+export function storeSettings({
+  process: { store, cacheMaxBytes: cacheBytes },
+  folder,
+}: ProcessSettings): StoreSettings {
   if (store === undefined || store === "memory") return { kind: "memory", cacheBytes };
-  if ("folder" in store) return { kind: "folder", folder: processPath(store.folder), cacheBytes };
+  if ("folder" in store) return { kind: "folder", folder: resolve(folder, store.folder), cacheBytes };
   const { redis: url, prefix, timeout: timeoutMs, ca } = store;
-  return { kind: "redis", url, prefix, timeoutMs, ca: ca === undefined ? undefined : readText(processPath(ca)) };
+  return { kind: "redis", url, prefix, timeoutMs, ca: ca === undefined ? undefined : readText(resolve(folder, ca)) };
 }
 
 function readText(path: string): string {
@@ -92,7 +96,7 @@ function readText(path: string): string {
 
 export async function openHandedStore(
   configurable: ConfigurableStore,
-  config: Loaded,
+  config: ProcessSettings,
   predecessor: Predecessor | undefined,
 ): Promise<void> {
   const { store } = config.process;

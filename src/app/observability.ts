@@ -3,9 +3,11 @@
  */
 
 import { hostname } from "node:os";
+import { resolve } from "node:path";
 import type { Clock } from "../base/clock.ts";
 import type { HeapPressure } from "../base/heap-pressure.ts";
 import { createIdSource, type IdSource } from "../base/ids.ts";
+import type { ProcessSettings } from "../config/prepare.ts";
 import type { Exchange } from "../core/exchange.ts";
 import { type History, openHistory } from "../history/history.ts";
 import type { RowValues } from "../history/history-row.ts";
@@ -36,7 +38,6 @@ import type { Telemetry, TelemetryEnv } from "../telemetry/telemetry.ts";
 import type { AppOptions } from "./app-options.ts";
 import { checkAuditExport, createConfiguredAudit, type OpenAuditFile, openAuditFile } from "./audit.ts";
 import { watchHeapAndLog } from "./capacity.ts";
-import type { Loaded } from "./config-loader.ts";
 import type { Services } from "./services.ts";
 import type { Shutdown } from "./shutdown.ts";
 import { StartError } from "./start-error.ts";
@@ -67,7 +68,7 @@ export async function startMeasuring(
   { version, random = Math.random, heapSize }: AppOptions,
   services: Services,
   shutdown: Shutdown,
-  config: Loaded,
+  config: ProcessSettings,
   { isServing, collectMetrics }: MeasuredThreads,
 ): Promise<Measuring> {
   const { clock, metrics } = services;
@@ -100,11 +101,11 @@ export async function startMeasuring(
   return { ids, random, records, heap, historyDatabase, auditFile, instanceId };
 }
 
-function openHistoryDatabase({ clock, logger, metrics }: Services, config: Loaded): History | undefined {
+function openHistoryDatabase({ clock, logger, metrics }: Services, config: ProcessSettings): History | undefined {
   const { history: settings } = config.process;
   if (settings === undefined) return undefined;
   const { postgres, keepRows, keepUsage, maxQueueRows, maxSpoolBytes } = settings;
-  const folder = config.processPath(settings.folder);
+  const folder = resolve(config.folder, settings.folder);
   const retention = { rowsMs: keepRows, usageMs: keepUsage };
   return openHistory(
     { folder, postgres, retention, maxQueueRows, maxSpoolBytes },
@@ -112,13 +113,13 @@ function openHistoryDatabase({ clock, logger, metrics }: Services, config: Loade
   );
 }
 
-export async function checkHistory(history: History | undefined, config: Loaded): Promise<void> {
+export async function checkHistory(history: History | undefined, config: ProcessSettings): Promise<void> {
   const refusal = await history?.started;
-  if (refusal !== undefined) throw new StartError([`${config.processWrittenAt("history")}: ${refusal}`]);
+  if (refusal !== undefined) throw new StartError([`${config.places.history}: ${refusal}`]);
 }
 
 export function historyRecorder(
-  { process, redaction }: Loaded,
+  { process, redaction }: ProcessSettings,
   add: (row: RowValues) => void,
 ): HistoryRecorder | undefined {
   return process.history && createHistoryRecorder({ redaction, team: process.history.team, add });
@@ -142,7 +143,7 @@ export interface RecordOptions {
 
 export function createRequestRecords(
   { clock, logger, metrics, unexpected }: Services,
-  { process, redaction }: Loaded,
+  { process, redaction }: ProcessSettings,
   telemetry: Omit<Telemetry, "close"> | undefined,
   audit: Audit | undefined,
   { nextSeq, recorder }: RecordOptions = {},

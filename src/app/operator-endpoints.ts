@@ -11,7 +11,7 @@ import type { Ui } from "../admin/ui/ui.ts";
 import type { HeapPressure } from "../base/heap-pressure.ts";
 import { configDumpInParts } from "../config/dump.ts";
 import type { Sources } from "../config/load/load.ts";
-import type { WrittenProcess } from "../config/schema/schema.ts";
+import type { ProcessSettings } from "../config/prepare.ts";
 import type { History } from "../history/history.ts";
 import { createStoredKeys, storedKeyIdentity } from "../identity/passwords/stored-keys.ts";
 import type { MetricFamily } from "../observe/log/metrics.ts";
@@ -34,7 +34,7 @@ export interface OperatorParts {
   readonly startedMs: number;
   readonly ui: Ui;
   readonly sources: Pick<Sources, "canChange" | "read">;
-  readonly settings: WrittenProcess;
+  readonly settings: ProcessSettings;
   readonly records: RequestRecords;
   readonly historyDatabase?: History | undefined;
   readonly heap: HeapPressure;
@@ -54,8 +54,8 @@ export interface OperatorEndpoints {
 
 export function operatorEndpoints(services: Services, parts: OperatorParts): OperatorEndpoints {
   const { clock, environment, fetcher, logger, logging, tasks, limits, store } = services;
-  const { version, startedMs, ui, sources, settings, records, heap, listeners, reloads, shutdown } = parts;
-  const { redaction } = reloads.running();
+  const { version, startedMs, ui, sources, records, heap, listeners, reloads, shutdown } = parts;
+  const { process: settings, redaction } = parts.settings;
 
   const sampling = process.platform === "linux" && settings.adminAddr !== "off" ? startHeapSampling() : noHeapSampling;
   shutdown.at("measuring", sampling.stop);
@@ -102,9 +102,9 @@ export function operatorEndpoints(services: Services, parts: OperatorParts): Ope
     docs: ui.docs,
     upMs: () => clock.monotonicMs() - startedMs,
     dump() {
-      const { topology, process, resources, services } = reloads.running();
+      const { topology, resources, services } = reloads.running();
       const [reload, ports] = [reloads.state(), listeners.ports()];
-      return configDumpInParts({ topology, process, resources, services, redaction, version, reload, ports });
+      return configDumpInParts({ topology, process: settings, resources, services, redaction, version, reload, ports });
     },
     mayEdit,
     topology: () => reloads.running().topology,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../test/support/fake-clock.ts";
 import type { ConfigGeneration } from "../config/compile/resource-registry.ts";
-import type { Prepared } from "../config/prepare.ts";
+import type { Prepared, ProcessSettings } from "../config/prepare.ts";
 import type { Topology } from "../core/topology.ts";
 import { silentLogger } from "../observe/log/logger.ts";
 import { createMetrics } from "../observe/log/metrics.ts";
@@ -12,14 +12,16 @@ import { createReloads } from "./reload.ts";
 
 const redaction = createRedaction([]);
 
+function settingsOf(drainTimeout: number): ProcessSettings {
+  const places = { adminAddr: "", statsAddr: "", store: "", history: "" };
+  return { process: { drainTimeout } as ProcessSettings["process"], places, folder: "/", redaction };
+}
+
 function config(changes: Partial<Loaded> = {}): Loaded {
   return {
     ok: true,
     topology: { listeners: [] },
-    process: { drainTimeout: 1_000 } as Loaded["process"],
-    processWrittenAt: (field) => `config.${field}`,
-    processPath: (path) => path,
-    redaction,
+    settings: settingsOf(1_000),
     resources: [],
     services: {},
     warnings: [],
@@ -50,17 +52,19 @@ function setUp({ first = config(), prepare, apply, isShuttingDown }: Setup) {
     commit: () => void ends.push("commit"),
     discard: () => void ends.push("discard"),
   };
-  const reloads = createReloads({
-    clock: fakeClock(),
-    logger: { ...silentLogger, error: write("error"), warn: write("warn"), info: write("info") },
-    metrics,
-    sources: ["config.yaml"],
+  const reloads = createReloads(
+    {
+      clock: fakeClock(),
+      logger: { ...silentLogger, error: write("error"), warn: write("warn"), info: write("info") },
+      metrics,
+      sources: ["config.yaml"],
+      begin: () => generation,
+      prepare: prepare ?? (() => config()),
+      apply: apply ?? (() => Promise.resolve()),
+      isShuttingDown: isShuttingDown ?? (() => false),
+    },
     first,
-    begin: () => generation,
-    prepare: prepare ?? (() => config()),
-    apply: apply ?? (() => Promise.resolve()),
-    isShuttingDown: isShuttingDown ?? (() => false),
-  });
+  );
   return { reloads, lines, ends, first, metrics };
 }
 
@@ -129,10 +133,10 @@ test("after a refusal, the next good configuration is compared with the one that
 });
 
 test("what stands under `config:` stays that of the start, and the change waits for a restart", async () => {
-  const changed = config({ process: { drainTimeout: 5_000 } as Loaded["process"] });
+  const changed = config({ settings: settingsOf(5_000) });
   const { reloads, lines, first } = setUp({ prepare: () => changed });
   await reloads.reload();
-  assert.equal(reloads.running().process, first.process);
+  assert.equal(reloads.running().settings, first.settings);
   assert.deepEqual(reloads.state().needsRestart, ["config"]);
   assert.equal(lines[0], "warn `config:` changed: restart the gateway to apply it");
 });

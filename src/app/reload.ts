@@ -7,7 +7,7 @@ import type { ReloadState } from "../config/dump.ts";
 import type { Prepared } from "../config/prepare.ts";
 import { type Watch, watchFiles } from "../config/watch.ts";
 import type { Topology } from "../core/topology.ts";
-import type { ClusterSource } from "../kubernetes/follow-controller.ts";
+import type { Applied, ClusterSource } from "../kubernetes/follow-controller.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import type { Metrics } from "../observe/log/metrics.ts";
 import type { ConfigLoader, Loaded } from "./config-loader.ts";
@@ -18,7 +18,6 @@ export interface ReloadParts {
   readonly logger: Logger;
   readonly metrics: Metrics;
   readonly sources: readonly string[];
-  readonly first: Loaded;
   begin(): ConfigGeneration;
   /** Throws or rejects if the sources cannot be read. */
   prepare(generation: ConfigGeneration, before: Loaded): Prepared | Promise<Prepared>;
@@ -37,8 +36,9 @@ export interface Reloads {
   restored(): void;
 }
 
-export function createReloads(parts: ReloadParts): Reloads {
-  const { clock, logger, first } = parts;
+/** `first` is not one of the parts, which are used for as long as the process runs. */
+export function createReloads(parts: ReloadParts, first: Loaded): Reloads {
+  const { clock, logger } = parts;
   const counter = parts.metrics.counter("gateway_config_reloads_total", "Configuration loads, by result.", ["result"]);
   const now = (): Date => new Date(clock.now());
   let running = first;
@@ -53,7 +53,8 @@ export function createReloads(parts: ReloadParts): Reloads {
 
   function loaded(next: Loaded, before: Loaded): void {
     counter.labels("ok").add();
-    const needsRestart = JSON.stringify(next.process) === JSON.stringify(before.process) ? [] : ["config"];
+    const needsRestart =
+      JSON.stringify(next.settings.process) === JSON.stringify(before.settings.process) ? [] : ["config"];
     state = afterLoad(state, now(), next.warnings, needsRestart);
     if (needsRestart.length > 0) logger.warn("`config:` changed: restart the gateway to apply it");
     for (const policy of before.security.filter((one) => !next.security.includes(one)))
@@ -85,7 +86,7 @@ export function createReloads(parts: ReloadParts): Reloads {
       return next.problems;
     }
     // Changes of `config:` need a restart.
-    running = { ...next, process: before.process };
+    running = { ...next, settings: before.settings };
     generation.commit();
     loaded(next, before);
     return [];
@@ -160,11 +161,12 @@ export interface FollowedCluster {
   stop(): void;
 }
 
-export function followCluster(source: ClusterSource, reloads: Reloads, first: Loaded): FollowedCluster {
+export function followCluster(source: ClusterSource, reloads: Reloads): FollowedCluster {
   let isStopped = false;
   let isRunning = false;
   let loaded = source.current()?.version;
-  if (loaded !== undefined) source.applied(loaded, { isServed: true, problems: [], failures: first.failures ?? [] });
+  const failures = (): Applied["failures"] => reloads.running().failures ?? [];
+  if (loaded !== undefined) source.applied(loaded, { isServed: true, problems: [], failures: failures() });
 
   async function run(): Promise<void> {
     if (isRunning) return;
@@ -174,11 +176,7 @@ export function followCluster(source: ClusterSource, reloads: Reloads, first: Lo
         const version = source.current()?.version as string;
         loaded = version;
         const problems = await reloads.reload();
-        source.applied(version, {
-          isServed: problems.length === 0,
-          problems,
-          failures: reloads.running().failures ?? [],
-        });
+        source.applied(version, { isServed: problems.length === 0, problems, failures: failures() });
       }
     } finally {
       isRunning = false;

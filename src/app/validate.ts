@@ -265,9 +265,9 @@ export async function testConfig(options: TestOptions): Promise<ValidationReport
     const { prepared, close } = openDryConfig(openSources(options.sources, options.readStdin).read(), options);
     try {
       if (!prepared.ok) return invalid(prepared.findings ?? []);
-      const { tests, topology, redaction, process } = prepared;
+      const { tests, topology, settings } = prepared;
       if (tests.length === 0) return invalid([errorOf(new ConfigError(undefined, "", NO_TESTS))]);
-      const runner = createDryRunner(topology, redaction, clock, process.trustedProxies);
+      const runner = createDryRunner(topology, settings.redaction, clock, settings.process.trustedProxies);
       return testReport(await runConfigTests(tests, topology, runner, clock), format);
     } finally {
       close();
@@ -328,12 +328,8 @@ export async function whatIf(
   try {
     // A file that the configuration refers to may have changed since it was loaded.
     if (!prepared.ok) throw new Error(`the configuration cannot be loaded again: ${prepared.problems[0] ?? ""}`);
-    const runner = createDryRunner(
-      prepared.topology,
-      prepared.redaction,
-      options.clock,
-      prepared.process.trustedProxies,
-    );
+    const { redaction, process } = prepared.settings;
+    const runner = createDryRunner(prepared.topology, redaction, options.clock, process.trustedProxies);
     return await runner.run(dryRequestOf(question.request, question.given), { repeat: question.repeat });
   } finally {
     close();

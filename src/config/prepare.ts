@@ -3,7 +3,7 @@
  * reload can be prepared next to the running configuration and discarded.
  */
 import { createRequire } from "node:module";
-import { dirname, resolve } from "node:path";
+import { dirname } from "node:path";
 import { onDemand } from "../base/on-demand.ts";
 import { finish, type Steps } from "../base/sliced-work.ts";
 import { ConfigError } from "../core/config-error.ts";
@@ -41,16 +41,34 @@ export interface Finding {
   readonly problem: ConfigError;
 }
 
+/**
+ * The part of a configuration that stays in effect until a restart. It is used as long as the process runs, so it refers
+ * to no other part of the configuration, and has no functions that could.
+ */
+export interface ProcessSettings {
+  readonly process: WrittenProcess;
+  /** The positions of fields of `config`, or only their paths if they are not set. */
+  readonly places: Readonly<Record<"adminAddr" | "statsAddr" | "store" | "history", string>>;
+  /** Paths in `config` are relative to this folder. */
+  readonly folder: string;
+  /** Hides the secrets of all configurations so far, and the headers and parameters that carry credentials. */
+  readonly redaction: Redaction;
+}
+
+/**
+ * What the next configuration needs of the running one. It is not the running configuration itself: whatever refers to
+ * its predecessor retains all predecessors.
+ */
+export interface PreviousConfig {
+  readonly isServing: boolean;
+  readonly resources: readonly PolicyResource[];
+}
+
 export type Prepared =
   | {
       readonly ok: true;
       readonly topology: Topology;
-      readonly process: WrittenProcess;
-      /** Returns the position of a field of `config`, or only its path if it is not set. */
-      processWrittenAt(field: "adminAddr" | "statsAddr" | "store" | "history"): string;
-      processPath(path: string): string;
-      /** Hides the secrets of this configuration, and the headers and parameters that carry credentials. */
-      readonly redaction: Redaction;
+      readonly settings: ProcessSettings;
       readonly resources: readonly PolicyResource[];
       readonly failures?: readonly { readonly document: unknown; readonly message: string }[];
       readonly services: Readonly<Record<string, unknown>>;
@@ -77,14 +95,14 @@ export interface PrepareContext extends Omit<CompileContext, "redaction"> {
   readonly allowUnset?: boolean;
 }
 
-export function prepareConfig(sources: readonly SourceText[], context: PrepareContext, before?: Prepared): Prepared {
-  return finish(prepareConfigInSteps(sources, context, before));
+export function prepareConfig(sources: readonly SourceText[], context: PrepareContext): Prepared {
+  return finish(prepareConfigInSteps(sources, context));
 }
 
 export function* prepareConfigInSteps(
   sources: readonly SourceText[],
   context: PrepareContext,
-  before?: Prepared,
+  previous?: PreviousConfig,
 ): Steps<Prepared> {
   const options = { allowUnset: context.allowUnset === true };
   const loaded = yield* loadConfigInSteps(sources, context.environment, options);
@@ -92,7 +110,7 @@ export function* prepareConfigInSteps(
   yield;
   const { config } = loaded;
   // An empty file is probably a failed save.
-  if (loaded.isEmpty && before?.ok && before.topology.listeners.length > 0) {
+  if (loaded.isEmpty && previous?.isServing) {
     const at = sources.length === 0 ? undefined : loaded.standalone.position([]);
     return refused([new ConfigError(at, "", EMPTY)]);
   }
@@ -102,18 +120,18 @@ export function* prepareConfigInSteps(
   redaction.hideValues(secretVariables(context.environment));
   const attach = (found: readonly SourceDocument[], cluster?: Cluster): AttachedResources => {
     if (found.length === 0) return NO_RESOURCES;
-    const previous = before?.ok ? before.resources : undefined;
-    return documents().attachResources(config, found, context.clock.now(), previous, redaction, cluster);
+    return documents().attachResources(config, found, context.clock.now(), previous?.resources, redaction, cluster);
   };
   const attached = attach(loaded.resources);
   const joined = context.cluster ? attach(context.cluster.documents, context.cluster.cluster) : NO_RESOURCES;
   const resources = [...attached.resources, ...joined.resources];
-  const compiled = compileConfig(config, { ...context, redaction });
+  const { cluster: _, ...compiling } = context;
+  const compiled = compileConfig(config, { ...compiling, redaction });
   const problems = compiled.problems.filter((problem) => !isUnset(problem, loaded.unset));
   if (problems.length > 0) return refused(problems);
   const servesNothing = compiled.topology.listeners.length === 0;
   const { adminAddr, statsAddr } = config.process;
-  if (servesNothing && before === undefined && adminAddr === "off" && statsAddr === undefined) {
+  if (servesNothing && previous === undefined && adminAddr === "off" && statsAddr === undefined) {
     const at = loaded.standalone.position(["config", "adminAddr"]);
     // Without a listener, the process would exit immediately.
     return refused([new ConfigError(at, "config.adminAddr", `${NOTHING_SERVED}, and the admin interface is off`)]);
@@ -132,13 +150,12 @@ export function* prepareConfigInSteps(
   return {
     ok: true,
     topology: compiled.topology,
-    process: config.process,
-    processWrittenAt: (field) =>
-      config.process[field] === undefined
-        ? `config.${field}`
-        : fieldPlace({ document: loaded.standalone, path: ["config"] }, field),
-    processPath: (path) => resolve(dirname(loaded.standalone.file), path),
-    redaction,
+    settings: {
+      process: config.process,
+      places: placesOf(config.process, loaded.standalone),
+      folder: dirname(loaded.standalone.file),
+      redaction,
+    },
     resources: resources.length === 0 ? [] : documents().withFailures(resources, compiled.failures),
     failures: compiled.failures.map(({ policy, message }) => ({ document: policy.place.document.value, message })),
     services: config.services,
@@ -150,6 +167,17 @@ export function* prepareConfigInSteps(
     security: securityOf(config),
     tests: loaded.tests,
     sources,
+  };
+}
+
+function placesOf(process: WrittenProcess, document: SourceDocument): ProcessSettings["places"] {
+  const placeOf = (field: keyof ProcessSettings["places"]): string =>
+    process[field] === undefined ? `config.${field}` : fieldPlace({ document, path: ["config"] }, field);
+  return {
+    adminAddr: placeOf("adminAddr"),
+    statsAddr: placeOf("statsAddr"),
+    store: placeOf("store"),
+    history: placeOf("history"),
   };
 }
 

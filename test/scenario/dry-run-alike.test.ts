@@ -72,7 +72,7 @@ test("a dry run has the verdict of a real gateway, over random rules and request
   const dry = openDryConfig([{ file, text: readFileSync(file, "utf8") }], { environment: {}, clock: systemClock });
   t.after(dry.close);
   assert.ok(dry.prepared.ok, JSON.stringify(dry.prepared));
-  const runner = createDryRunner(dry.prepared.topology, dry.prepared.redaction, systemClock);
+  const runner = createDryRunner(dry.prepared.topology, dry.prepared.settings.redaction, systemClock);
 
   const outcomes = new Map<string, number>();
   for (let i = 0; i < REQUESTS; i++) {

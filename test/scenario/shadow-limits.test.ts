@@ -94,7 +94,10 @@ test("shadow verdicts equal enforced verdicts: limits with rules, over random tr
         };
         const dry = openDryConfig([{ file: "c.yaml", text: JSON.stringify(config) }], { environment: {}, clock });
         assert.ok(dry.prepared.ok, JSON.stringify(dry.prepared));
-        return { runner: createDryRunner(dry.prepared.topology, dry.prepared.redaction, clock), close: dry.close };
+        return {
+          runner: createDryRunner(dry.prepared.topology, dry.prepared.settings.redaction, clock),
+          close: dry.close,
+        };
       };
       const enforced = open("enforce");
       const shadow = open("shadow");

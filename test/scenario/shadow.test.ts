@@ -51,7 +51,7 @@ test("shadow verdicts equal enforced verdicts, over random rules and requests", 
     });
     opened.push(dry);
     assert.ok(dry.prepared.ok, JSON.stringify(dry.prepared));
-    return createDryRunner(dry.prepared.topology, dry.prepared.redaction, systemClock);
+    return createDryRunner(dry.prepared.topology, dry.prepared.settings.redaction, systemClock);
   };
   const jwtAuth = {
     mode: "optional",

@@ -31,6 +31,7 @@ export function createPreview(options: { clock: Clock; environment: Environment 
       if (!prepared.ok) return { problems: prepared.problems, warnings: [], dump: undefined };
       const dump = configDump({
         ...prepared,
+        ...prepared.settings,
         version: "",
         reload: { loadedAt: "", generation: 0, warnings: [], sources: [], needsRestart: [] },
         ports: new Map(),

@@ -67,7 +67,8 @@ async function reviewSources(
   try {
     const { prepared } = dry;
     if (!prepared.ok) return prepared.problems;
-    const { topology, redaction, process } = prepared;
+    const { topology } = prepared;
+    const { redaction, process } = prepared.settings;
     const principals = withUniqueNames([
       ...configuredPrincipals(topology),
       ...storedPrincipals(storedKeys),

@@ -41,7 +41,8 @@ export async function rehearse(
     open.push(dry);
     const { prepared } = dry;
     if (!prepared.ok) return prepared.problems;
-    return createDryRunner(prepared.topology, prepared.redaction, moving.clock, prepared.process.trustedProxies);
+    const { redaction, process } = prepared.settings;
+    return createDryRunner(prepared.topology, redaction, moving.clock, process.trustedProxies);
   };
   try {
     const after = runnerOf(input.after);

@@ -62,7 +62,13 @@ export function loadForThreads(
 ): ThreadedLoad {
   const startThread = options.cluster ? undefined : options.startThread;
   let memory: OwnedSharedMemory | undefined;
-  const loader = createConfigLoader(services, sources, uiSource, () => memory, options.cluster);
+  const loader = createConfigLoader(services, {
+    sources,
+    uiSource,
+    cluster: options.cluster,
+    thread: "main",
+    shared: () => memory,
+  });
   const single = loader.first();
   const around = surroundings({
     isCluster: options.cluster !== undefined,
@@ -70,7 +76,7 @@ export function loadForThreads(
     hasInheritedSockets,
     previousThreads: handed.threads,
   });
-  const { count, warning, note } = threadCount(single.config.process, around);
+  const { count, warning, note } = threadCount(single.config.settings.process, around);
   if (warning !== undefined) services.logger.warn(warning);
   if (note !== undefined) services.logger.info(note);
   if (count === 1 || startThread === undefined)

@@ -13,7 +13,7 @@ import { sharedHeapLevel, withSharedLevel } from "../../base/heap-pressure.ts";
 import { createIdSource } from "../../base/ids.ts";
 import { givenSharedMemory } from "../../base/shared-memory.ts";
 import type { ConfigGeneration } from "../../config/compile/resource-registry.ts";
-import type { Prepared } from "../../config/prepare.ts";
+import type { Prepared, ProcessSettings } from "../../config/prepare.ts";
 import { RowQueue } from "../../history/row-queue.ts";
 import type { LogOutput } from "../../observe/log/log-output.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
@@ -64,7 +64,8 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   let given: Snapshot = { texts: [], memory: new Map() };
   let ports: ReadonlyMap<string, number> = new Map();
   let prepared: { readonly generation: ConfigGeneration; readonly config: Loaded } | undefined;
-  let serving: { config: Loaded; readonly listeners: Listeners } | undefined;
+  let running: Loaded | undefined;
+  let listeners: Listeners | undefined;
   let served: ReadonlyMap<string, Served> = new Map();
   let forwarding: Forwarding | undefined;
   let telemetry: Awaited<ReturnType<typeof loadTelemetry>>;
@@ -80,7 +81,12 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   const ui = createUi({ version, moduleUrl, endpoints: () => mainEndpoints });
   const sources = { read: () => [...given.texts], paths: () => [], content: () => "", canChange: false };
   const memory = givenSharedMemory(thread, () => given.memory);
-  const loader = createConfigLoader(services, sources, ui.source, () => memory);
+  const loader = createConfigLoader(services, {
+    sources,
+    uiSource: ui.source,
+    thread: String(thread),
+    shared: () => memory,
+  });
 
   const fromMain: AdminHandler = async (request) => {
     const channel = new MessageChannel();
@@ -95,7 +101,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     const generation = resources.begin();
     let next: Prepared;
     try {
-      next = serving ? loader.next(generation, serving.config) : loader.begin(generation);
+      next = running ? loader.next(generation, running) : loader.begin(generation);
     } catch (error) {
       generation.discard();
       throw error;
@@ -114,8 +120,10 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     if (prepared === undefined) return { problems: ["nothing was prepared"] };
     const { generation, config } = prepared;
     ports = others;
-    if (serving === undefined) await openState(config);
-    const listeners = serving?.listeners ?? open(config);
+    if (running === undefined) await openState(config.settings);
+    // Admin requests can arrive before the listeners are open.
+    running ??= config;
+    listeners ??= open(config.settings, config.warnings);
     const next = new Map(config.topology.listeners.map((listener) => [listener.name, toServed(listener)]));
     const before = served;
     // Other threads can forward requests as soon as they serve this configuration.
@@ -128,14 +136,13 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     }
     prepared = undefined;
     // Changes of `config:` need a restart.
-    if (serving) serving.config = { ...config, process: serving.config.process };
-    else serving = { config, listeners };
+    running = { ...config, settings: running.settings };
     generation.commit();
     handed.closeUnused(inherited);
     return { ports: listeners.ports() };
   }
 
-  async function openState(config: Loaded): Promise<void> {
+  async function openState(config: ProcessSettings): Promise<void> {
     const { kind } = storeSettings(config);
     // Only Redis accepts several connections. Any other store is open once, in the main thread.
     if (kind === "redis") await openConfiguredStore(services.store, config);
@@ -172,7 +179,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     return rows;
   }
 
-  function open(config: Loaded): Listeners {
+  function open(config: ProcessSettings, warnings: readonly string[]): Listeners {
     const { process: settings, redaction } = config;
     logging.setFilter(logFilter(data.logFilter));
     logging.setFormat(settings.logging?.format ?? "text");
@@ -212,7 +219,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     for (const [number, peer] of earlyPeers) forwards.connect(number, peer);
     earlyPeers.clear();
     shutdown.at("outgoing", forwards.close);
-    const listeners = createListeners({
+    const opened = createListeners({
       ...env,
       forwardToThread: forwards.forwardToThread,
       metrics: services.metrics,
@@ -221,25 +228,25 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
       sharedPort: ({ name }) => ports.get(name),
     });
     forwarding = forwards;
-    const state = firstLoad(new Date(clock.now()), data.sources, config.warnings);
-    const reloads = { running: () => serving?.config ?? config, state: () => state };
+    const state = firstLoad(new Date(clock.now()), data.sources, warnings);
+    const reloads = { running: () => running as Loaded, state: () => state };
     const stop = (): Promise<void> => shutdown.run(0);
-    const running = { records, heap, listeners, reloads, shutdown, stop };
+    const here = { records, heap, listeners: opened, reloads, shutdown, stop };
     const upgrade = () => Promise.resolve({ ok: false, reason: "ask the main thread" } as const);
-    const parts = { version, startedMs, ui, sources, settings, ...running, upgrade, collectMetrics };
+    const parts = { version, startedMs, ui, sources, settings: config, ...here, upgrade, collectMetrics };
     const { all } = operatorEndpoints(services, parts);
     ownEndpoints.push(...all);
     for (const { path, doc, GET, POST } of all)
       mainEndpoints.push({ path, doc, ...(GET ? { GET: fromMain } : {}), ...(POST ? { POST: fromMain } : {}) });
-    return listeners;
+    return opened;
   }
 
   async function drain({ drainMs, lingerMs, isUpgraded }: Extract<Order, { kind: "drain" }>): Promise<void> {
-    if (serving === undefined) return;
-    const { topology } = serving.config;
+    if (running === undefined || listeners === undefined) return;
+    const { topology } = running;
     const untilMs = clock.monotonicMs() + drainMs;
     drainBackends(topology);
-    await serving.listeners.close(drainMs, lingerMs);
+    await listeners.close(drainMs, lingerMs);
     if (isUpgraded) await suspendedCallsEnded(topology, clock, untilMs);
   }
 

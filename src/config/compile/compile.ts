@@ -69,9 +69,23 @@ export interface Compiled {
 export function compileConfig(config: NormalConfig, context: CompileContext): Compiled {
   const compiler = createCompiler(context);
   claimExtraMatches(config);
-  const listeners = config.gateways.map((gateway) => compiler.listener(gateway, config.routes));
-  const { problems, failures, warnings } = compiler;
-  return { topology: { listeners }, problems, failures, warnings };
+  try {
+    const listeners = config.gateways.map((gateway) => compiler.listener(gateway, config.routes));
+    const { problems, failures, warnings } = compiler;
+    return { topology: { listeners }, problems, failures, warnings };
+  } finally {
+    compiler.release();
+  }
+}
+
+/**
+ * What an environment needs of its document. A resource keeps its environment when the document is replaced, so the
+ * environment loses the document once the configuration is compiled.
+ */
+interface Origin {
+  place: PlacedPolicy["place"] | undefined;
+  scopeOf: BackendEnv["scopeOf"];
+  warn: ((message: string) => void) | undefined;
 }
 
 function createCompiler(context: CompileContext) {
@@ -84,6 +98,7 @@ function createCompiler(context: CompileContext) {
    * requests.
    */
   let confinedFault: string | undefined;
+  const origins: Origin[] = [];
 
   function listener(gateway: NormalGateway, routes: readonly NormalRoute[]): Listener {
     const whole = compileScopes(gateway);
@@ -225,17 +240,18 @@ function createCompiler(context: CompileContext) {
     const scope = compileScope("backend", backend.policies, prefixes, backend.closed);
     const settings = { ...routeSettings, ...scope.settings };
     return guarded(backend, () => {
+      const origin = originOf(backend.place, ({ name }) => {
+        const inner = backend.inner?.find((one) => one.name === name);
+        return { ...compileScope("backend", inner?.policies ?? [], prefixes, undefined, name), of: name };
+      });
       const env: BackendEnv = {
-        ...envFor(backend, `backend ${backend.name}`, prefixes),
+        ...compileEnv(context, origin, backend.config, `backend ${backend.name}`, prefixes),
         name: backend.name,
         ...guards,
         // A document of a cluster must not use credentials of this machine, such as its cloud identity.
         environment: backend.place.document.confined ? {} : context.environment,
         ...context.internals,
-        scopeOf: ({ name }) => {
-          const inner = backend.inner?.find((one) => one.name === name);
-          return { ...compileScope("backend", inner?.policies ?? [], prefixes, undefined, name), of: name };
-        },
+        scopeOf: innerScopes(origin),
         tls: settings.backendTls,
         protocol: backend.protocol,
       };
@@ -262,7 +278,10 @@ function createCompiler(context: CompileContext) {
     for (const policy of placed) {
       context.redaction.hideValues(secretsInConfig(definitionOf(policy.kind).schema, policy.config, context.redaction));
       const compile = (): Hooks =>
-        definitionOf(policy.kind).compile(policy.config, envFor(policy, policy.owner, prefixes));
+        definitionOf(policy.kind).compile(
+          policy.config,
+          compileEnv(context, originOf(policy.place), policy.config, policy.owner, prefixes),
+        );
       const hooks = policy.isResource ? compileResource(policy, compile) : guarded(policy, compile);
       if (hooks?.credentials) context.redaction.hideAlso(hooks.credentials);
       if (hooks) {
@@ -281,54 +300,18 @@ function createCompiler(context: CompileContext) {
     return scopeOf(phase, placed, compiled, closedBy, shownPolicies(placed, context.redaction));
   }
 
-  function envFor(
-    { place, config }: { place: PlacedPolicy["place"]; config: unknown },
-    scopeName: string,
-    matchedPrefixes: readonly string[],
-  ): CompileEnv {
-    const { file } = place.document;
-    const hidden = hiddenSources(config, context.redaction);
-    const { confined } = place.document;
-    const resolvePath = (path: string): string => {
-      if (confined) throw new Error("a document of a cluster cannot name files");
-      return resolve(dirname(file), path);
-    };
+  function originOf(place: PlacedPolicy["place"], innerScope?: NonNullable<BackendEnv["scopeOf"]>): Origin {
+    const { document, path } = place;
     const warn = (message: string): void => {
-      warnings.push(new ConfigError(place.document.position(place.path), pathText(place.path), message));
+      warnings.push(new ConfigError(document.position(path), pathText(path), message));
     };
-    return {
-      cel(source) {
-        const expression = compileExpression(source);
-        for (const unknown of unknownFields(expression.paths)) warn(`cel: ${unknown}; reading it always fails`);
-        return tracedExpression(expression, context.redaction, hidden.has(source));
-      },
-      clock: context.clock,
-      fetch: confined ? (request) => context.fetch({ ...request, isConfined: true }) : context.fetch,
-      logger: context.logger,
-      tasks: context.tasks,
-      metrics: context.metrics,
-      limits: context.limits,
-      memory: context.memory,
-      shared: context.shared,
-      store: context.store,
-      signingKey: context.signingKey,
-      owner: ownerOf(place.document),
-      scopeName,
-      matchedPrefixes,
-      resolvePath,
-      readFile(path, maxBytes) {
-        const text = confined ? confined.readText(path) : readConfigFile(resolvePath(path), context.fileRead, maxBytes);
-        if (KEY_FILE.test(text)) context.redaction.hideValues([text.trim()]);
-        return text;
-      },
-      environment: confined ? {} : context.environment,
-      isConfined: confined !== undefined,
-      isDry: context.isDry === true,
-      endpoints: context.endpoints,
-      acquire: (...resource) => context.generation.acquire(...resource),
-      serving: (action) => context.generation.serving(action),
-      warn,
-    };
+    const origin = { place, scopeOf: innerScope, warn };
+    origins.push(origin);
+    return origin;
+  }
+
+  function release(): void {
+    for (const origin of origins) Object.assign(origin, { place: undefined, scopeOf: undefined, warn: undefined });
   }
 
   function compileResource(policy: PlacedPolicy, compile: () => Hooks): Hooks | undefined {
@@ -374,7 +357,73 @@ function createCompiler(context: CompileContext) {
     );
   }
 
-  return { listener, problems, failures, warnings };
+  return { listener, release, problems, failures, warnings };
+}
+
+/** Not a function of the compiler, so that an environment refers to nothing of it. */
+function compileEnv(
+  context: CompileContext,
+  origin: Origin,
+  config: unknown,
+  scopeName: string,
+  matchedPrefixes: readonly string[],
+): CompileEnv {
+  const document = documentOf(origin);
+  const { file, confined } = document;
+  const isConfined = confined !== undefined;
+  const folder = dirname(file);
+  const hidden = hiddenSources(config, context.redaction);
+  const warn = (message: string): void => origin.warn?.(message);
+  const resolvePath = (path: string): string => {
+    if (isConfined) throw new Error("a document of a cluster cannot name files");
+    return resolve(folder, path);
+  };
+  return {
+    cel(source) {
+      const expression = compileExpression(source);
+      for (const unknown of unknownFields(expression.paths)) warn(`cel: ${unknown}; reading it always fails`);
+      return tracedExpression(expression, context.redaction, hidden.has(source));
+    },
+    clock: context.clock,
+    fetch: isConfined ? (request) => context.fetch({ ...request, isConfined: true }) : context.fetch,
+    logger: context.logger,
+    tasks: context.tasks,
+    metrics: context.metrics,
+    limits: context.limits,
+    memory: context.memory,
+    shared: context.shared,
+    store: context.store,
+    signingKey: context.signingKey,
+    owner: ownerOf(document),
+    scopeName,
+    matchedPrefixes,
+    resolvePath,
+    readFile(path, maxBytes) {
+      const granted = documentOf(origin).confined;
+      const text = granted ? granted.readText(path) : readConfigFile(resolvePath(path), context.fileRead, maxBytes);
+      if (KEY_FILE.test(text)) context.redaction.hideValues([text.trim()]);
+      return text;
+    },
+    environment: isConfined ? {} : context.environment,
+    isConfined,
+    isDry: context.isDry === true,
+    endpoints: context.endpoints,
+    acquire: (...resource) => context.generation.acquire(...resource),
+    serving: (action) => context.generation.serving(action),
+    warn,
+  };
+}
+
+function innerScopes(origin: Origin): NonNullable<BackendEnv["scopeOf"]> {
+  return (inner) => origin.scopeOf?.(inner) ?? compileEnded();
+}
+
+function documentOf({ place }: Origin): PlacedPolicy["place"]["document"] {
+  return place?.document ?? compileEnded();
+}
+
+function compileEnded(): never {
+  throw new Error("the configuration is compiled: its documents cannot be read anymore");
 }
 
 /** Returns the reason if the backends of a route cannot have session persistence. */

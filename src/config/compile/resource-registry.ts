@@ -58,8 +58,10 @@ export function createResourceRegistry(onCloseError: (key: string, error: unknow
 
   return {
     begin() {
-      const next = new Map<string, Entry>();
-      const actions: (() => void)[] = [];
+      // Resources refer to the generation that opened them, so it must not refer to their successors: once it is settled,
+      // it refers to nothing.
+      let next = new Map<string, Entry>();
+      let actions: (() => void)[] = [];
       return {
         serving: (action) => void actions.push(action),
         acquire(key, definition, open, closeResource, retireResource) {
@@ -80,8 +82,11 @@ export function createResourceRegistry(onCloseError: (key: string, error: unknow
         commit() {
           for (const [key, entry] of current)
             if (!next.has(key)) void (entry.retire ? retire(key, entry) : close(key, entry));
+          const started = actions;
           current = next;
-          for (const action of actions) {
+          next = new Map();
+          actions = [];
+          for (const action of started) {
             try {
               action();
             } catch (error) {
@@ -90,7 +95,10 @@ export function createResourceRegistry(onCloseError: (key: string, error: unknow
           }
         },
         discard() {
-          for (const [key, entry] of next) if (!current.has(key)) void close(key, entry);
+          const opened = next;
+          next = new Map();
+          actions = [];
+          for (const [key, entry] of opened) if (!current.has(key)) void close(key, entry);
         },
       };
     },

@@ -12,6 +12,7 @@ import type { ListenerTls } from "../../http/tls-listener.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import type { PipelineEnv } from "../phases/pipeline-env.ts";
 
+/** Is not the listener itself, because it is used until the socket closes, and the listener only until the next reload. */
 export interface ListenerAddress {
   /** If undefined, the listener binds to all interfaces. */
   readonly address: string | undefined;

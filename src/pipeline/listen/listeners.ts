@@ -12,7 +12,7 @@ import type { Served } from "../phases/pipeline-env.ts";
 import { createRouteTable } from "../route/match-route.ts";
 import type { InheritedSockets } from "./inherited-sockets.ts";
 import { type OpenListener, openListener } from "./listener.ts";
-import type { ListenerEnv } from "./listener-env.ts";
+import type { ListenerAddress, ListenerEnv } from "./listener-env.ts";
 import { countTcpConnections, openTcpListener } from "./tcp/tcp-listener.ts";
 
 export interface Listeners {
@@ -67,9 +67,10 @@ export function createListeners(env: ListenersEnv): Listeners {
   async function openOne(listener: Listener): Promise<Entry> {
     try {
       const fd = env.inherited.take(listener);
-      const at = env.sharedPort
-        ? { ...listener, port: env.sharedPort(listener) ?? listener.port, isShared: true }
-        : listener;
+      const { address, port, tls } = listener;
+      const at: ListenerAddress = env.sharedPort
+        ? { address, port: env.sharedPort(listener) ?? port, tls, isShared: true }
+        : { address, port, tls };
       const served = toServed(listener);
       const open = await (listener.tcp === undefined
         ? openListener(at, served, env, fd)
