@@ -9,6 +9,11 @@ export interface Source {
   readonly client?: string | undefined;
   /** A load balancer reports this address with the PROXY protocol. */
   readonly proxied?: string | undefined;
+  /**
+   * True if a proxy forwarded the request: the connection has a PROXY protocol header, or the request has a forwarding
+   * header, whoever sent it.
+   */
+  readonly isForwarded?: boolean | undefined;
   /** The identity is the subject of the client certificate. */
   readonly identity?: string | undefined;
   readonly serverName?: string | undefined;
@@ -21,4 +26,21 @@ export function addedForwardedFor({ address, proxied }: Pick<Source, "address" |
 
 export function clientAddress({ address, client }: Pick<Source, "address" | "client">): string {
   return client ?? address;
+}
+
+/**
+ * Tells whether the client itself connected over a loopback address. A proxy on this machine also connects over
+ * loopback, so a forwarded request is never one of a loopback client.
+ */
+export function isLoopbackClient(source: Source): boolean {
+  return source.isForwarded !== true && isLoopbackPeer(source) && isLoopbackAddress(clientAddress(source));
+}
+
+/** Tells whether the connection comes from this machine: from a client or from a proxy. */
+export function isLoopbackPeer({ address }: Pick<Source, "address">): boolean {
+  return isLoopbackAddress(address);
+}
+
+function isLoopbackAddress(address: string): boolean {
+  return address === "::1" || address.startsWith("127.") || address.startsWith("::ffff:127.");
 }

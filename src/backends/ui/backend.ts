@@ -10,6 +10,7 @@ import { publicOrigin } from "../../core/public-origin.ts";
 import { readBody } from "../../core/read-body.ts";
 import { emptyReply, type Reply, textReply } from "../../core/reply.ts";
 import { celSource } from "../../core/schema.ts";
+import { clientAddress, isLoopbackClient } from "../../core/source.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { foreignOrigin } from "../../identity/login/browser-flow.ts";
 import { cacheControl, UI_HEADERS, type UiFile } from "./files.ts";
@@ -32,7 +33,9 @@ export const ui = defineBackend({
     loopbackOnly: z
       .boolean()
       .default(true)
-      .describe("Whether to accept only clients on a loopback address. Default: true."),
+      .describe(
+        "Whether to accept only clients on a loopback address. Requests with a forwarding or PROXY protocol header are rejected. Default: true.",
+      ),
     operator: celSource()
       .optional()
       .describe("A CEL expression that is true for operators, who may make changes. Default: no operators."),
@@ -74,12 +77,17 @@ export const ui = defineBackend({
 
 /** The Host header is checked too, because a website can resolve its own name to 127.0.0.1. */
 function requireLoopback({ source, request }: Exchange): void {
-  const isLocal = isLoopback(source.address);
+  const isLocal = isLoopbackClient(source);
   if (isLocal && isLoopbackName(request.host)) return;
+  const found = isLocal
+    ? `the host is ${request.host}`
+    : source.isForwarded
+      ? `a proxy forwarded the request of ${clientAddress(source)}`
+      : `the peer is ${source.address}`;
   throw new GatewayError("authorization_denied", {
     message:
       "the web UI accepts only loopback clients that use a loopback name: add an authentication policy to `ui.policies`",
-    detail: `\`ui.policies\` is not set, and ${isLocal ? `the host is ${request.host}` : `the peer is ${source.address}`}`,
+    detail: `\`ui.policies\` is not set, and ${found}`,
   });
 }
 
@@ -172,10 +180,6 @@ function isCrossSite({ headers, path }: GatewayRequest): boolean {
   const site = headers.get("sec-fetch-site");
   if (site !== "cross-site" && site !== "same-site") return false;
   return path.startsWith(API) || headers.get("sec-fetch-mode") !== "navigate";
-}
-
-function isLoopback(address: string): boolean {
-  return address === "::1" || address.startsWith("127.") || address.startsWith("::ffff:127.");
 }
 
 function isLoopbackName(authority: string): boolean {

@@ -3,6 +3,7 @@
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
+import { isLoopbackPeer } from "../../core/source.ts";
 
 /** Host names have no port. `*.example.com` matches all subdomains. */
 export interface TrustedHosts {
@@ -20,7 +21,8 @@ export function trustedHosts(names: readonly string[]): TrustedHosts {
 /** Throws `origin_denied` if the host or the origin is not allowed. */
 export function guardOrigin(exchange: Exchange, trusted: TrustedHosts): void {
   const { request, source } = exchange;
-  if (isLoopbackAddress(source.address) && !isAllowedHost(request.host, trusted)) {
+  // A page that uses DNS rebinding can add forwarding headers, so forwarded requests are checked too.
+  if (isLoopbackPeer(source) && !isAllowedHost(request.host, trusted)) {
     const host = parseHostName(request.host);
     throw new GatewayError("origin_denied", {
       message: `the host "${printable(host)}" is not allowed over a loopback address: add it to the MCP backend's "allowedHosts" or in the route's "hostnames"`,
@@ -72,10 +74,6 @@ function isOwnOrigin(origin: string, host: string): boolean {
 
 function isLoopbackName(name: string): boolean {
   return name === "localhost" || name === "::1" || /^127(?:\.\d{1,3}){3}$/.test(name);
-}
-
-function isLoopbackAddress(address: string): boolean {
-  return address === "::1" || address.startsWith("127.") || address.startsWith("::ffff:127.");
 }
 
 function printable(text: string): string {

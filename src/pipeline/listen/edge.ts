@@ -74,7 +74,11 @@ export interface Head {
   readonly rawPath: string;
   readonly query: string;
   readonly headers: HeaderList;
+  /** True if the client sent a forwarding header, even if it was removed. */
+  readonly isForwarded: boolean;
 }
+
+type Target = Omit<Head, "headers" | "isForwarded">;
 
 /** Throws a GatewayError if the request must be rejected. */
 export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: boolean, isForwardProxy = false): Head {
@@ -92,6 +96,7 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
   let host: string | undefined;
   let listed = "";
   let seen = 0;
+  let isForwarded = false;
   for (let i = 0; i < raw.length; i += 2) {
     const name = raw[i] as string;
     const value = raw[i + 1] as string;
@@ -103,7 +108,10 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
     } else if (imitatesReservedHeader(name)) {
       throw reject(`the header ${name} could be mistaken for ${foldHeaderName(name)}`);
     }
-    if (isRemoved(name, peerIsTrusted, isUpgrade)) {
+    const isForwarding = isForwardingHeader(name);
+    isForwarded ||= isForwarding;
+    // Forwarding headers are accepted only from a proxy that the operator trusts.
+    if ((isForwarding && !peerIsTrusted) || isRemoved(name, isUpgrade)) {
       kept ??= raw.slice(0, i);
       continue;
     }
@@ -121,18 +129,26 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
     rawPath: target.rawPath,
     query: target.query,
     headers: new HeaderList(listed === "" ? pairs : withoutListed(pairs, listed), read.areLinesSafe === true),
+    isForwarded,
   };
 }
 
-function isRemoved(name: string, peerIsTrusted: boolean, isUpgrade: boolean): boolean {
+function isForwardingHeader(name: string): boolean {
   switch (name.charCodeAt(0)) {
     case X:
-      // Forwarding headers are accepted only from a proxy that the operator trusts.
-      if (!peerIsTrusted && (name.startsWith("x-forwarded-") || name === "x-real-ip")) return true;
+      return name.startsWith("x-forwarded-") || name === "x-real-ip";
+    case F:
+      return name === "forwarded";
+    default:
+      return false;
+  }
+}
+
+function isRemoved(name: string, isUpgrade: boolean): boolean {
+  switch (name.charCodeAt(0)) {
+    case X:
       // These headers describe the gateway's limits, so a backend must not receive a client's values.
       return name.startsWith("x-ratelimit-");
-    case F:
-      return !peerIsTrusted && name === "forwarded";
     // An upgrade offer that the gateway ignores is not forwarded (RFC 9110 section 7.8).
     case H:
       return !isUpgrade && name === "http2-settings";
@@ -162,7 +178,7 @@ function withoutListed(pairs: readonly string[], listed: string): string[] {
 }
 
 /** The target of CONNECT is a host and a port (RFC 9112 section 3.2.3). */
-function readAuthority(target: string, hostHeader: string | undefined): Omit<Head, "headers"> {
+function readAuthority(target: string, hostHeader: string | undefined): Target {
   if (target.length > MAX_TARGET_CHARS || !HOST.test(target) || !/:[0-9]+$/.test(target))
     throw reject("the target of CONNECT is not a host and a port");
   const given = hostHeader?.toLowerCase();
@@ -175,7 +191,7 @@ function hostOf(authority: string): string {
   return authority.replace(/:[0-9]+$/, "");
 }
 
-function readTarget(url: string, method: string, hostHeader: string | undefined): Omit<Head, "headers"> {
+function readTarget(url: string, method: string, hostHeader: string | undefined): Target {
   if (url.length > MAX_TARGET_CHARS) throw reject("the request target is longer than 8 KiB");
   let host = hostHeader ?? "";
   let target = url;

@@ -77,7 +77,7 @@ export function createRequestEntry(
   }
 
   function rejectionOf(served: Served, request: GatewayRequest, error: GatewayError, socket: Socket): Rejection {
-    return beginRejection(env, newExchange(served, idFor(request.headers), request, socket), error);
+    return beginRejection(env, newExchange(served, idFor(request.headers), request, socket, false), error);
   }
 
   function idFor(headers: HeaderList): string {
@@ -85,7 +85,13 @@ export function createRequestEntry(
     return given !== undefined && isRequestId(given) ? given : env.ids.hex(8);
   }
 
-  function newExchange(served: Served, id: string, request: GatewayRequest, socket: Socket): Exchange {
+  function newExchange(
+    served: Served,
+    id: string,
+    request: GatewayRequest,
+    socket: Socket,
+    isForwarded: boolean,
+  ): Exchange {
     const peer = peerOf(socket, proxiedBy);
     const forwardedFor = isTrusted(peer) ? request.headers.get("x-forwarded-for") : undefined;
     const proxied = peer.proxied?.addresses?.source.address;
@@ -97,6 +103,7 @@ export function createRequestEntry(
         port: peer.port,
         client: forwardedClient(forwardedFor, env.isTrustedPeer) ?? proxied,
         proxied,
+        isForwarded: isForwarded || peer.proxied !== undefined,
         identity: identityOf?.(socket),
         ...(served.listener.tls?.parts === undefined ? {} : { serverName: serverNameOf(socket) }),
       },
@@ -144,7 +151,7 @@ export function createRequestEntry(
         headers: head.headers,
         body,
       };
-      const exchange = newExchange(served, idFor(head.headers), request, socket);
+      const exchange = newExchange(served, idFor(head.headers), request, socket, head.isForwarded);
       sink.chargedTo = exchange;
       handle(env, served, exchange, sink);
     },
