@@ -20,7 +20,7 @@ before(async () => {
   backend.server.on("upgrade", (req: IncomingMessage, socket: Duplex) => {
     socket.on("error", () => undefined);
     socket.end(
-      `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nx-saw: ${req.url}\r\n\r\n`,
+      `HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nx-saw: ${req.url}\r\n\r\n`,
     );
   });
   gateway = await startGateway(
@@ -44,7 +44,8 @@ function answer(req: IncomingMessage, res: ServerResponse): void {
   });
 }
 
-const OFFER = (protocol: string): string => `Connection: Upgrade\r\nUpgrade: ${protocol}\r\n`;
+const OFFER = (protocol: string): string =>
+  `Connection: Upgrade\r\nUpgrade: ${protocol}\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n`;
 
 interface Kind {
   text(path: string): string;
@@ -67,7 +68,8 @@ const KINDS: Readonly<Record<string, Kind>> = {
   },
   "two protocols": { text: (path) => `GET ${path} HTTP/1.1\r\nHost: a\r\n${OFFER("websocket, h2c")}\r\n`, status: 200 },
   "WebSocket that closes": {
-    text: (path) => `GET ${path} HTTP/1.1\r\nHost: a\r\nConnection: close, Upgrade\r\nUpgrade: websocket\r\n\r\n`,
+    text: (path) =>
+      `GET ${path} HTTP/1.1\r\nHost: a\r\nConnection: close, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n`,
     status: 200,
     isLast: true,
   },

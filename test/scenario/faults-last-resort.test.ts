@@ -31,7 +31,7 @@ const plain = (prefix = ""): string[] => [
 function requests(stage: number): string[] {
   return [
     ...plain(),
-    "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n\x82\x01x",
+    "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n\x82\x01x",
     "GET /cut HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
     "GET /hang HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
     `POST /mcp/${stage} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\nContent-Length: ${INITIALIZE.length}\r\n\r\n${INITIALIZE}`,
@@ -46,7 +46,9 @@ async function startFaulty(t: TestContext) {
   backend.server.on("upgrade", (_req, socket: Duplex) => {
     socket.on("error", () => undefined);
     socket.on("end", () => socket.end());
-    socket.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
+    socket.write(
+      "HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+    );
     socket.once("data", () => socket.end("\x82\x01x"));
   });
   const args = ["-e", "console.log(1); console.error(2); process.exitCode = 3"];

@@ -16,7 +16,9 @@ const upgrades: { url: string | undefined; key: string | undefined }[] = [];
 const realtime = createServer((_req, res) => res.writeHead(200, { "x-request-id": "req_theirs" }).end("{}"));
 realtime.on("upgrade", (req, socket) => {
   upgrades.push({ url: req.url, key: req.headers.authorization });
-  socket.end("HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\nhello");
+  socket.end(
+    "HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\nhello",
+  );
 });
 
 const AWS = "{ aws: { accessKeyId: AKIDEXAMPLE, secretAccessKey: wJalrXUtnFEMI } }";

@@ -31,7 +31,9 @@ const server = createServer((req, res) => {
 });
 server.on("upgrade", (req, socket) => {
   received.push({ url: req.url ?? "", method: "GET", headers: req.headers, body: Buffer.alloc(0) });
-  socket.end("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
+  socket.end(
+    "HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+  );
 });
 let gateway: TestGateway;
 
@@ -108,7 +110,12 @@ for (const place of ["host", "ai"]) {
   });
 
   test(`${place}: a key with a list cannot open a WebSocket [M14]`, async () => {
-    const headers = { ...LIMITED, connection: "upgrade", upgrade: "websocket" };
+    const headers = {
+      ...LIMITED,
+      connection: "upgrade",
+      upgrade: "websocket",
+      "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+    };
     for (const query of ["", "?model=cheap", `?model=${FORBIDDEN}`]) {
       const path = `/${place}/v1/realtime${query}`;
       await isKeptBack({ method: "GET", path, headers, body: undefined, cuts: [] }, path);
@@ -172,7 +179,7 @@ for (const place of ["rule-host", "rule-ai"]) {
 }
 
 test("a rule about the model judges the model of a WebSocket, of a path and of a query on a host route [M14]", async () => {
-  const headers = { connection: "upgrade", upgrade: "websocket" };
+  const headers = { connection: "upgrade", upgrade: "websocket", "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==" };
   const socket = { method: "GET", headers, body: undefined, cuts: [] };
   await isKeptBack({ ...socket, path: `/rule-host/v1/realtime?model=${FORBIDDEN}` }, "WebSocket");
   await isKeptBack({ ...socket, path: `/rule-host/openai/realtime?api-version=1&deployment=${FORBIDDEN}` }, "Azure");

@@ -38,7 +38,9 @@ async function gatewayWith(t: TestContext, streamBytes: number, config = ""): Pr
   backend.server.on("upgrade", (_req, socket: Duplex) => {
     tunnels.push(socket);
     socket.on("error", () => undefined);
-    socket.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
+    socket.write(
+      "HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+    );
   });
   t.after(() => {
     for (const tunnel of tunnels) tunnel.destroy();

@@ -15,8 +15,10 @@ import { startGatewayProcess } from "../support/gateway-process.ts";
 import { openRawClient, type RawClient } from "../support/raw-client.ts";
 import { gatewayFor } from "../support/scenario.ts";
 
-const UPGRADE = "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
-const SWITCHED = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
+const UPGRADE =
+  "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+const SWITCHED =
+  "HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
 
 interface Backend {
   readonly host: string;

@@ -73,7 +73,9 @@ before(async () => {
     }),
   );
   backend.server.on("upgrade", (_req, socket) => {
-    socket.write("HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n");
+    socket.write(
+      "HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n",
+    );
     socket.on("data", () => socket.end());
   });
   upstream = await opened(startUpstream());

@@ -181,7 +181,7 @@ export class HttpBackend {
     await sleep(this.#report.scheduler, delayMs);
     if (breaks === "head") return this.#abort(peer);
     await peer.write(
-      `HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: websocket\r\nx-nonce: ${nonce}\r\n\r\n`,
+      `HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nconnection: Upgrade\r\nupgrade: websocket\r\nx-nonce: ${nonce}\r\n\r\n`,
     );
     for (;;) {
       const bytes = await peer.read();

@@ -277,7 +277,8 @@ export class Connection implements ParserEvents, Carrier {
       process.nextTick(() => this.#fail("request", (error as Error).message, error as Error));
       return;
     }
-    this.#parser.expect(method, upgrade !== undefined);
+    if (upgrade === undefined) this.#parser.expect(method);
+    else this.#parser.expect(method, { protocol: upgrade, key: headers.get("sec-websocket-key") });
     const socket = this.#socket;
     if (body === undefined) socket.write(text, "latin1");
     else if (Buffer.isBuffer(body)) {

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { type ParserEvents, ResponseParser } from "./response-parser.ts";
+import type { RequestedUpgrade } from "./upgrade-response.ts";
 
 interface Seen {
   heads: { status: number; headers: string[]; keepAlive: boolean }[];
@@ -11,7 +12,11 @@ interface Seen {
   upgraded: string | undefined;
 }
 
-function parserFor(method = "GET", wantsUpgrade = false): { parser: ResponseParser; seen: Seen } {
+/** The example of RFC 6455 section 1.3. */
+const WEBSOCKET: RequestedUpgrade = { protocol: "websocket", key: "dGhlIHNhbXBsZSBub25jZQ==" };
+const ACCEPT = "sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n";
+
+function parserFor(method = "GET", upgrade?: RequestedUpgrade): { parser: ResponseParser; seen: Seen } {
   const seen: Seen = { heads: [], body: "", ends: 0, trailers: [], upgraded: undefined };
   const events: ParserEvents = {
     head: ({ status, headers, keepAlive }) => void seen.heads.push({ status, headers: [...headers.pairs], keepAlive }),
@@ -27,7 +32,7 @@ function parserFor(method = "GET", wantsUpgrade = false): { parser: ResponsePars
     },
   };
   const parser = new ResponseParser(events);
-  parser.expect(method, wantsUpgrade);
+  parser.expect(method, upgrade);
   return { parser, seen };
 }
 
@@ -112,10 +117,32 @@ test("the response to HEAD has no body, whatever its length is", () => {
 });
 
 test("an upgrade passes on the bytes after its head", () => {
-  const { parser, seen } = parserFor("GET", true);
-  parser.push(Buffer.from("HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n\r\nframe"));
+  const { parser, seen } = parserFor("GET", WEBSOCKET);
+  parser.push(Buffer.from(`HTTP/1.1 101 Switching Protocols\r\nupgrade: WebSocket\r\n${ACCEPT}\r\nframe`));
   assert.equal(seen.upgraded, "frame");
 });
+
+for (const [name, requested, lines, message] of [
+  ["without a request", undefined, `upgrade: websocket\r\n${ACCEPT}`, /unexpected upgrade/],
+  ["to no protocol", WEBSOCKET, ACCEPT, /another protocol/],
+  ["to another protocol", WEBSOCKET, `upgrade: h2c\r\n${ACCEPT}`, /another protocol/],
+  ["to one more protocol", WEBSOCKET, `upgrade: websocket, h2c\r\n${ACCEPT}`, /another protocol/],
+  ["to websocket without an accept value", WEBSOCKET, "upgrade: websocket\r\n", /sec-websocket-accept/],
+  ["to websocket with another accept value", WEBSOCKET, "upgrade: websocket\r\nsec-websocket-accept: x\r\n", /accept/],
+  ["to websocket, twice accepted", WEBSOCKET, `upgrade: websocket\r\n${ACCEPT}${ACCEPT}`, /accept/],
+  [
+    "to websocket without a key",
+    { protocol: "websocket", key: undefined },
+    `upgrade: websocket\r\n${ACCEPT}`,
+    /without a key/,
+  ],
+] as const)
+  test(`rejected: an upgrade ${name}`, () => {
+    const { parser, seen } = parserFor("GET", requested);
+    const text = `HTTP/1.1 101 Switching Protocols\r\n${lines}\r\nGET /admin HTTP/1.1\r\n\r\n`;
+    assert.throws(() => parser.push(Buffer.from(text)), { name: "ResponseError", message });
+    assert.equal(seen.upgraded, undefined);
+  });
 
 const bad = [
   { name: "no status line", text: "garbage\r\n\r\n" },
@@ -253,7 +280,7 @@ test("chunks that arrive in one read are one data event, and every byte arrives 
           },
           upgrade: assert.fail,
         });
-        parser.expect("GET", false);
+        parser.expect("GET");
         for (let at = 0; at < bytes.length; at += step) {
           const before = pieces.length;
           // The parser moves bytes inside its input.

@@ -19,6 +19,7 @@ import {
   TOO_LONG,
 } from "./message-framing.ts";
 import { type ParsedHead, parseResponseHead, parseTrailer, ResponseError } from "./parse-response-head.ts";
+import { checkUpgradeResponse, type RequestedUpgrade } from "./upgrade-response.ts";
 
 /** Joins the body bytes of one read, because the downstream cost is per chunk, not per byte. */
 export class GatheredBody {
@@ -63,7 +64,7 @@ export class ResponseParser extends ChunkedParser<ResponseState> {
   readonly #events: ParserEvents;
   protected override state: ResponseState | ChunkState = "idle";
   #isHead = false;
-  #wantsUpgrade = false;
+  #upgrade: RequestedUpgrade | undefined = undefined;
   #interim = 0;
   #trailers: string[] = [];
   readonly #body = new GatheredBody();
@@ -77,10 +78,10 @@ export class ResponseParser extends ChunkedParser<ResponseState> {
     return this.state === "idle";
   }
 
-  expect(method: string, wantsUpgrade: boolean): void {
+  expect(method: string, upgrade?: RequestedUpgrade): void {
     this.state = "head";
     this.#isHead = method === "HEAD";
-    this.#wantsUpgrade = wantsUpgrade;
+    this.#upgrade = upgrade;
     this.#interim = 0;
     this.extensionBytes = 0;
     this.line.held = undefined;
@@ -136,7 +137,7 @@ export class ResponseParser extends ChunkedParser<ResponseState> {
     if (next === NOT_YET) return chunk.length;
     const { head, framing } = parseResponseHead(this.line.text);
     if (head.status === 101) {
-      if (!this.#wantsUpgrade) throw new ResponseError("an unexpected upgrade");
+      checkUpgradeResponse(head.headers, this.#upgrade);
       this.state = "idle";
       this.#events.upgrade(head, chunk.subarray(next));
       return chunk.length;

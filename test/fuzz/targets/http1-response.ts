@@ -11,6 +11,9 @@ import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
 
 /** Node reads smaller heads than we do. */
 const NODE_HEAD_BYTES = 16_000;
+/** The example of RFC 6455 section 1.3, with the line that accepts it. */
+const KEY = "dGhlIHNhbXBsZSBub25jZQ==";
+const ACCEPT = "sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
 type Input = { readonly isHead: boolean; readonly wantsUpgrade: boolean; readonly bytes: Buffer };
 
@@ -54,7 +57,7 @@ function read({ isHead, wantsUpgrade }: Input, pieces: readonly Buffer[]): Readi
       body.push(rest);
     },
   });
-  parser.expect(isHead ? "HEAD" : "GET", wantsUpgrade);
+  parser.expect(isHead ? "HEAD" : "GET", wantsUpgrade ? { protocol: "websocket", key: KEY } : undefined);
   const refusal = refusalOf(() => {
     for (const piece of pieces) {
       // After an upgrade the bytes are no longer the parser's.
@@ -149,7 +152,7 @@ const LINES = [
   "content-length:5 ", "content-length:\t5", "content-length: 0x5", "content-length: 5\u00a0", "content-length: \u00a05",
   "content-length : 5", "transfer-encoding: chunked", "Transfer-Encoding: Chunked", "transfer-encoding: gzip, chunked",
   "transfer-encoding: chunked\u00a0", "transfer-encoding: identity", "transfer-encoding:\tchunked", "connection: close",
-  "connection: keep-alive", "connection: upgrade", "upgrade: websocket", "x: y", "x:", "x: a\tb", " folded: x", "x: a\u0000b",
+  "connection: keep-alive", "connection: upgrade", "upgrade: websocket", ACCEPT, "x: y", "x:", "x: a\tb", " folded: x", "x: a\u0000b",
   "x: \u00e9", ": x", "x y: z", "set-cookie: a=b", "x: a\rb", "x: a\nb",
 ]; // biome-ignore format: a table
 const STATUS = [
