@@ -1,10 +1,25 @@
 /**
  * Writes and parses YAML without positions, for output and for files of other programs.
  */
-import { parse, stringify } from "yaml";
+import { Document, parse, Scalar, stringify, visit } from "yaml";
+import { escapeLines } from "./safe-text.ts";
 
+const FORM = { version: "1.2", compat: "yaml-1.1", aliasDuplicateObjects: false, lineWidth: 0 } as const;
+
+/** The text contains no characters that can forge output. Values with such characters are quoted, which keeps them. */
 export function yamlText(value: unknown): string {
-  return stringify(value, { version: "1.2", compat: "yaml-1.1", aliasDuplicateObjects: false, lineWidth: 0 });
+  const text = stringify(value, FORM);
+  return escapeLines(text) === text ? text : quotedText(value);
+}
+
+function quotedText(value: unknown): string {
+  const document = new Document(value, FORM);
+  visit(document, {
+    Scalar(_key, scalar) {
+      if (escapeLines(String(scalar.value)) !== String(scalar.value)) scalar.type = Scalar.QUOTE_DOUBLE;
+    },
+  });
+  return escapeLines(document.toString(FORM));
 }
 
 export function parseYaml(text: string): unknown {

@@ -4,6 +4,7 @@
  */
 import { hostname } from "node:os";
 import { keepAwake, systemClock, wait } from "../base/clock.ts";
+import { print } from "../base/print.ts";
 import type { Environment } from "../config/text/env.ts";
 import { openApiClient, openClusterAccess } from "../kubernetes/api-client.ts";
 import { type ClusterSource, followController } from "../kubernetes/follow-controller.ts";
@@ -69,7 +70,7 @@ async function directClient(
   const access = await openClusterAccess({
     environment,
     isInteractive: false,
-    err: (text) => void process.stderr.write(text),
+    err: (text) => print(2, text),
     flags: { ...(kubeconfig === undefined ? {} : { kubeconfig }), ...(context === undefined ? {} : { context }) },
   });
   return openApiClient(access, systemClock);

@@ -2,13 +2,13 @@
  * Implements the flags, signals, and exit codes of `gateway controller`.
  */
 import { randomBytes } from "node:crypto";
-import { writeSync } from "node:fs";
 import { isIP } from "node:net";
 import { hostname, networkInterfaces } from "node:os";
 import { parseArgs } from "node:util";
 import { jsonResponse, textResponse } from "../admin/server/endpoint.ts";
 import { openAdminServer } from "../admin/server/server.ts";
 import { systemClock, wait } from "../base/clock.ts";
+import { print } from "../base/print.ts";
 import { VERSION } from "../base/version.ts";
 import { processEnvironment } from "../config/text/env.ts";
 import { restrictNetworks } from "../http/local-address.ts";
@@ -49,11 +49,11 @@ export async function runController(args: readonly string[]): Promise<number> {
   try {
     flags = readFlags(args);
   } catch (error) {
-    writeSync(2, `${(error as Error).message}\n\n${HELP}`);
+    print(2, `${(error as Error).message}\n\n${HELP}`);
     return 2;
   }
   if (flags.help) {
-    writeSync(1, HELP);
+    print(1, HELP);
     return 0;
   }
   const environment = processEnvironment();
@@ -77,7 +77,7 @@ export async function runController(args: readonly string[]): Promise<number> {
       : ["--url is an https:// URL"],
   ].flat();
   if (!listen || !stats || !serviceType || !filter.ok || wrong.length > 0) {
-    writeSync(2, `${wrong.join("\n")}\n\n${HELP}`);
+    print(2, `${wrong.join("\n")}\n\n${HELP}`);
     return 2;
   }
 
@@ -100,7 +100,7 @@ export async function runController(args: readonly string[]): Promise<number> {
     const access = await openClusterAccess({
       environment,
       isInteractive: false,
-      err: (text) => void process.stderr.write(text),
+      err: (text) => print(2, text),
       flags: {
         ...(flags.kubeconfig === undefined ? {} : { kubeconfig: flags.kubeconfig }),
         ...(flags.context === undefined ? {} : { context: flags.context }),
@@ -171,7 +171,7 @@ export async function runController(args: readonly string[]): Promise<number> {
   } catch (error) {
     output.flushSync();
     if (!(error instanceof KubeconfigError) && (error as NodeJS.ErrnoException).code === undefined) throw error;
-    writeSync(2, `${(error as Error).message}\n`);
+    print(2, `${(error as Error).message}\n`);
     return 1;
   }
 }

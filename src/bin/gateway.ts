@@ -2,9 +2,10 @@
 /**
  * Implements the flags and exit codes of `gateway`. All other code is imported on demand, so that `--version` is fast.
  */
-import { readFileSync, writeSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { setFlagsFromString } from "node:v8";
+import { print } from "../base/print.ts";
 import { VERSION } from "../base/version.ts";
 import { limitYoungGeneration } from "./young-generation.ts";
 
@@ -42,7 +43,7 @@ The gateway watches the files: it applies a valid change without dropping a requ
 const CONFIG_FLAG = /^(?:-c|--config(?:-file)?)(?:=(.+))?$/;
 
 main().catch((error) => {
-  writeSync(2, `${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+  print(2, `${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
   process.exit(1);
 });
 
@@ -61,17 +62,17 @@ async function main(): Promise<void> {
   if (first === "--health") {
     const { checkHealth } = await import("./health.ts");
     const { isReady, message } = await checkHealth(second);
-    writeSync(isReady ? 1 : 2, `${message}\n`);
+    print(isReady ? 1 : 2, `${message}\n`);
     process.exitCode = isReady ? 0 : 1;
     return;
   }
   const flags = readFlags();
   if (flags.help) {
-    writeSync(1, HELP);
+    print(1, HELP);
     return;
   }
   if (flags.version) {
-    writeSync(1, `gateway ${VERSION}\n`);
+    print(1, `gateway ${VERSION}\n`);
     return;
   }
   if (flags.rehearse !== undefined) {
@@ -126,7 +127,7 @@ function readFlags() {
 }
 
 function wrongUse(message: string): never {
-  writeSync(2, `${message}\n\n${HELP}`);
+  print(2, `${message}\n\n${HELP}`);
   process.exit(2);
 }
 

@@ -2,8 +2,8 @@
 /**
  * Runs gwctl. The commands are in src/cli.
  */
-import { writeSync } from "node:fs";
 import { keepAwake } from "../base/clock.ts";
+import { print } from "../base/print.ts";
 import { runGwctl } from "../cli/gwctl.ts";
 import { processTerminal } from "../cli/terminal/terminal.ts";
 import { processEnvironment } from "../config/text/env.ts";
@@ -16,7 +16,7 @@ runGwctl(process.argv.slice(2), processTerminal(processEnvironment()))
       process.exitCode = code;
     },
     (error) => {
-      writeSync(2, `gwctl: ${error instanceof Error ? error.message : String(error)}\n`);
+      print(2, `gwctl: ${error instanceof Error ? error.message : String(error)}\n`);
       process.exitCode = 1;
     },
   )

@@ -1,12 +1,12 @@
 /**
  * Starts the single executable: the gateway, gwctl if it is called by that name, or the demo MCP server.
  */
-import { writeSync } from "node:fs";
 import { basename } from "node:path";
+import { print } from "../base/print.ts";
 import { DEMO_ARGUMENT } from "./demo-program.ts";
 
 program().catch((error) => {
-  writeSync(2, `${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+  print(2, `${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
   process.exit(1);
 });
 

@@ -2,7 +2,7 @@
  * Implements `gateway --rehearse new.yaml`, which reports what a new configuration would change for the recent requests
  * of a running gateway (`--admin`) or of a recording (`--recording`).
  */
-import { readFileSync, writeSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { request } from "node:http";
 import { resolve } from "node:path";
 import { parseAdminAddress } from "../admin/server/address.ts";
@@ -11,6 +11,7 @@ import { parseRecording } from "../app/rehearsal/recording-file.ts";
 import { type RehearsalReport, rehearsalCode, rehearsalText } from "../app/rehearsal/rehearsal-report.ts";
 import { rehearse } from "../app/rehearsal/rehearse.ts";
 import { keepAwake, systemClock } from "../base/clock.ts";
+import { print } from "../base/print.ts";
 import { openSources, type SourceText, STDIN } from "../config/load/load.ts";
 import { processEnvironment } from "../config/text/env.ts";
 import { ConfigError } from "../core/config-error.ts";
@@ -36,10 +37,10 @@ export async function runRehearsal(flags: RehearseFlags): Promise<number> {
   try {
     const report =
       flags.recording === undefined ? await rehearseRunning(flags) : await rehearseRecording(flags, flags.recording);
-    writeSync(1, flags.format === "json" ? `${JSON.stringify(report, null, 2)}\n` : rehearsalText(report));
+    print(1, flags.format === "json" ? `${JSON.stringify(report, null, 2)}\n` : rehearsalText(report));
     return rehearsalCode(report, flags.strict);
   } catch (error) {
-    writeSync(2, `${error instanceof ConfigError ? error.toLine() : (error as Error).message}\n`);
+    print(2, `${error instanceof ConfigError ? error.toLine() : (error as Error).message}\n`);
     return 2;
   } finally {
     awake.cancel();

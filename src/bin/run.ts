@@ -1,7 +1,6 @@
 /**
  * Runs the gateway as a process, with signals, exit codes, and the final log output.
  */
-import { writeSync } from "node:fs";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { Worker } from "node:worker_threads";
@@ -16,6 +15,7 @@ import { notifyingManager, startSuccessor } from "../app/upgrade/successor.ts";
 import { type ReportFormat, testConfig, validateOnly, validationReport } from "../app/validate.ts";
 import { keepAwake, systemClock, wait } from "../base/clock.ts";
 import { embeddedText } from "../base/embedded-files.ts";
+import { print } from "../base/print.ts";
 import { endsWithProcess, openServiceManager } from "../base/service-manager.ts";
 import { VERSION } from "../base/version.ts";
 import { defaultConfig, defaultListenHint } from "../config/load/default-config.ts";
@@ -69,14 +69,14 @@ export async function run(options: RunOptions): Promise<number> {
       const report = options.isTest
         ? await awake(testConfig({ ...common, allowMissingEnv, format }))
         : validationReport(validateOnly({ ...common, allowMissingEnv }), format, strict);
-      writeSync(2, report.stderr);
-      writeSync(1, report.stdout);
+      print(2, report.stderr);
+      print(1, report.stdout);
       return report.code;
     }
     return await serve(common, isDefault, options.cluster);
   } catch (error) {
     if (!(error instanceof StartError)) throw error;
-    writeSync(2, `${(isDefault ? error.lines.map(defaultListenHint) : error.lines).join("\n")}\n`);
+    print(2, `${(isDefault ? error.lines.map(defaultListenHint) : error.lines).join("\n")}\n`);
     return 1;
   }
 }
@@ -125,7 +125,7 @@ async function serve(
     if (app) app.unexpected(error);
     else {
       output.flushSync();
-      print(2, `${describeDefect(error)}\n`);
+      printIfOpen(2, `${describeDefect(error)}\n`);
       process.exit(1);
     }
   };
@@ -158,12 +158,12 @@ async function serve(
   if (isStopWanted) void app.stop();
   const upgrade = app.upgrade;
   process.on("SIGUSR2", () => void upgrade());
-  manager?.ready().catch((error: Error) => print(2, `could not notify systemd: ${error.message}\n`));
+  manager?.ready().catch((error: Error) => printIfOpen(2, `could not notify systemd: ${error.message}\n`));
 
   // The text is for a user at a terminal and is not part of the log.
   if (isDefault || process.stdout.isTTY) {
     output.flushSync();
-    print(1, firstSteps(app, isDefault, isNpmStart(common.environment) ? "npm start --" : "gateway"));
+    printIfOpen(1, firstSteps(app, isDefault, isNpmStart(common.environment) ? "npm start --" : "gateway"));
   }
   flushCompileCache();
   releaseYoungGeneration();
@@ -192,9 +192,9 @@ function wantsColor({ FORCE_COLOR = "", NO_COLOR = "", TERM }: Environment): boo
   return NO_COLOR === "" && process.stdout.isTTY === true && TERM !== "dumb";
 }
 
-function print(fd: number, text: string): void {
+function printIfOpen(fd: 1 | 2, text: string): void {
   try {
-    writeSync(fd, text);
+    print(fd, text);
   } catch {
     // The pipe is closed.
   }

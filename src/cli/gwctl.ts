@@ -7,13 +7,14 @@ import { VERSION } from "../base/version.ts";
 import { addExamples } from "./examples.ts";
 import { withTarget } from "./instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "./terminal/output.ts";
-import { CliError, type Terminal } from "./terminal/terminal.ts";
+import { CliError, escapingTerminal, type Terminal } from "./terminal/terminal.ts";
 
 /** The width of help texts if the output is a pipe or a file. */
 const DEFAULT_COLUMNS = 80;
 
 /** Resolves with the exit code: 0 for success, 1 for a failure, 2 for wrong usage. */
-export async function runGwctl(argv: readonly string[], terminal: Terminal): Promise<number> {
+export async function runGwctl(argv: readonly string[], given: Terminal): Promise<number> {
+  const terminal = escapingTerminal(given);
   const dashes = argv.indexOf("--");
   const request = dashes < 0 ? undefined : argv.slice(dashes + 1);
   const own = dashes < 0 ? argv : argv.slice(0, dashes);

@@ -4,6 +4,7 @@
  */
 
 import { ExpectedError } from "../base/errors.ts";
+import { escapeLines } from "../base/safe-text.ts";
 
 export type ErrorSource = "client" | "upstream" | "gateway";
 
@@ -260,7 +261,10 @@ export class GatewayError extends ExpectedError {
   readonly headers: Readonly<Record<string, string>> | undefined;
 
   constructor(code: ErrorCode, options: GatewayErrorOptions = {}) {
-    super(options.message ?? ERRORS[code].message, { cause: options.cause });
+    // The message can quote the request, and clients print it.
+    super(options.message === undefined ? ERRORS[code].message : escapeLines(options.message), {
+      cause: options.cause,
+    });
     this.name = "GatewayError";
     this.code = code;
     this.status = ERRORS[code].status;

@@ -4,6 +4,7 @@
  */
 import { BodyIncomplete, BodyTooLarge } from "../http/body.ts";
 import { HeaderList } from "../http/headers.ts";
+import { safeJson } from "../json/safe-json.ts";
 import { ERRORS, type ErrorCode, GatewayError } from "./errors.ts";
 
 export interface Reply {
@@ -19,7 +20,7 @@ export function textReply(status: number, text: string, headers: Readonly<Record
 }
 
 export function jsonReply(status: number, value: unknown, headers: Readonly<Record<string, string>> = {}): Reply {
-  return { status, headers: withType(headers, "application/json"), body: Buffer.from(JSON.stringify(value)) };
+  return { status, headers: withType(headers, "application/json"), body: Buffer.from(safeJson(value)) };
 }
 
 export function emptyReply(status: number, headers: Readonly<Record<string, string>> = {}): Reply {

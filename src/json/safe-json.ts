@@ -1,13 +1,13 @@
 /**
- * Serializes JSON for display in a terminal. DEL, the C1 range, and the line and paragraph separators are also escaped,
- * because they could move the cursor or start a line.
+ * Serializes JSON for display in a terminal, with the characters escaped that could move the cursor, start a line, or
+ * reorder the text.
  */
+import { escapeLines } from "../base/safe-text.ts";
+
 type Steps = Generator<undefined, string, undefined>;
 
-const UNSAFE = /[\u007f-\u009f\u2028\u2029]/g;
-
 export function safeJson(value: unknown, indent?: number): string {
-  return escaped(JSON.stringify(value, null, indent));
+  return escapeLines(JSON.stringify(value, null, indent));
 }
 
 /**
@@ -62,8 +62,4 @@ function* listInSteps(list: Iterable<unknown>): Steps {
 
 function indented(value: unknown, indent = "  "): string {
   return safeJson(value ?? null, 2).replaceAll("\n", `\n${indent}`);
-}
-
-function escaped(json: string): string {
-  return json.replace(UNSAFE, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }

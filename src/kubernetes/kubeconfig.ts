@@ -7,8 +7,8 @@ import { readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { parse } from "yaml";
 import { runProgram } from "../base/run-program.ts";
+import { escapeLines } from "../base/safe-text.ts";
 import type { TlsOptions } from "../http/http-client.ts";
-import { escapeControls } from "../observe/log/logger.ts";
 
 export interface Cluster extends Credentials {
   readonly server: string;
@@ -204,12 +204,14 @@ async function runCredentialPlugin(user: Entry, cluster: Entry, terminal: Plugin
   const run = await runProgram(path, args, {
     environment,
     inheritStdin: interactive,
-    onStderr: (output) => terminal.err(printable(output)),
+    onStderr: (output) => terminal.err(escapeLines(output)),
   }).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "ENOENT")
       throw new KubeconfigError(`the credential plugin ${command} cannot run: ${error.message}`);
     const hint = text(plugin.installHint)?.trim().replace(/\s+/g, " ");
-    throw new KubeconfigError(printable(`the credential plugin ${command} is not installed${hint ? `: ${hint}` : ""}`));
+    throw new KubeconfigError(
+      escapeLines(`the credential plugin ${command} is not installed${hint ? `: ${hint}` : ""}`),
+    );
   });
   if (run.code !== 0) throw new KubeconfigError(`the credential plugin ${command} failed with exit code ${run.code}`);
   return credentialOf(run.stdout, command, version);
@@ -263,11 +265,6 @@ function clusterInfo(cluster: Entry): Record<string, unknown> {
     ...(ca === undefined ? {} : { "certificate-authority-data": Buffer.from(ca).toString("base64") }),
     ...(config === undefined ? {} : { config }),
   };
-}
-
-/** Escapes control characters except line breaks and tabs, so that a plugin cannot move the cursor. */
-function printable(output: string): string {
-  return output.split("\n").map(escapeControls).join("\n");
 }
 
 type Fields = Readonly<Record<string, unknown>>;

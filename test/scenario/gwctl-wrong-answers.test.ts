@@ -126,5 +126,5 @@ for (const line of ['{"nonsense":1}', "{broken", "null", '{"message":{"type":1},
 test("what a server says in a refusal cannot move the cursor [G3]", async (t) => {
   const port = await answering(t, (_req, res) => void res.writeHead(500).end("x\u001b[31mred\nsecond line"));
   const { stderr } = await gwctl(["requests", "-p", port]);
-  assert.match(stderr, /^gwctl: x\\x1b\[31mred\n {2}second line\n$/);
+  assert.match(stderr, /^gwctl: x\\u001b\[31mred\n {2}second line\n$/);
 });

@@ -115,6 +115,12 @@ const OWNED: readonly Owned[] = [
     owners: /^src\/http\/websocket\.ts$/,
   },
   {
+    what: "a standard stream",
+    pattern: /\bprocess\.std(?:out|err)\.write\(|\bwriteSync\([12],|\bconsole\.(?:log|info|warn|error)\(/,
+    // Everything that is printed passes `escapeOutput`. The demo server speaks a protocol on its standard output.
+    owners: /^src\/(?:base\/print|cli\/terminal\/terminal|cli\/trace\/trace-screen|demo\/mcp-server)\.tsx?$/,
+  },
+  {
     what: "time",
     pattern:
       /\bDate\.now\(|\bperformance\.now\(|(?<!socket\.)\bset(?:Timeout|Interval)\(|from "node:timers|\bnew Date\(\)/,

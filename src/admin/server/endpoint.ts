@@ -1,6 +1,7 @@
 /**
  * Defines the interface of an admin endpoint, which receives a request as data and returns a value or a stream.
  */
+import { escapeLines } from "../../base/safe-text.ts";
 import type { InspectedBackend } from "../../core/backend.ts";
 import { safeJson } from "../../json/safe-json.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
@@ -65,8 +66,8 @@ export function jsonResponse(value: unknown, status = 200): AdminResponse {
 }
 
 /**
- * Wraps an endpoint so that secrets of the configuration are redacted in text responses. Binary responses and body
- * snapshots of a trace are not changed.
+ * Wraps an endpoint so that text responses are escaped and secrets of the configuration are redacted in them. Binary
+ * responses are not changed, and body snapshots of a trace are only escaped.
  */
 export function redactedEndpoint(endpoint: AdminEndpoint, redaction: Pick<Redaction, "text">): AdminEndpoint {
   const redacted = (handler: AdminHandler): AdminHandler => {
@@ -77,10 +78,16 @@ export function redactedEndpoint(endpoint: AdminEndpoint, redaction: Pick<Redact
 }
 
 function redactedResponse(response: AdminResponse, redaction: Pick<Redaction, "text">): AdminResponse {
+  // The metrics format has no such escapes, and monitoring systems read it.
+  const shownText = response.type.includes("version=") ? (text: string): string => text : escapeLines;
   if (!("stream" in response))
-    return typeof response.body === "string" ? { ...response, body: redaction.text(response.body) } : response;
-  const shown = (chunk: string | Buffer): string | Buffer =>
-    typeof chunk !== "string" || chunk.includes('"type":"bodySnapshot"') ? chunk : redaction.text(chunk);
+    return typeof response.body === "string"
+      ? { ...response, body: shownText(redaction.text(response.body)) }
+      : response;
+  const shown = (chunk: string | Buffer): string | Buffer => {
+    if (typeof chunk !== "string") return chunk;
+    return shownText(chunk.includes('"type":"bodySnapshot"') ? chunk : redaction.text(chunk));
+  };
   return {
     ...response,
     stream: (sink) => {

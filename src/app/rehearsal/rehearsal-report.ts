@@ -3,7 +3,7 @@
  * and changed routes and headers.
  */
 
-import { escapeControls } from "../../observe/log/logger.ts";
+import { escapeControls } from "../../base/safe-text.ts";
 import type { Verdict } from "../../pipeline/dry-run/dry-run.ts";
 import type { RecordedRequest } from "../../pipeline/records/recorded-request.ts";
 import { extractRule } from "../../pipeline/records/shadow-report.ts";

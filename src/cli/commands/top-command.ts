@@ -24,7 +24,6 @@ const WINDOW_MS = 60_000;
 const MIN_WINDOW_MS = 1_000;
 const ROWS_OF_ALL = 6;
 const ROWS_OF_ONE = 30;
-const CLEAR_SCREEN = "\u001b[H\u001b[2J\u001b[3J";
 
 export async function top(name: string | undefined, flags: TopFlags, terminal: Terminal): Promise<void> {
   const kinds = kindsOf(flags.by);
@@ -42,7 +41,8 @@ export async function top(name: string | undefined, flags: TopFlags, terminal: T
         const note = isSampled ? ", estimated from a sample" : "";
         const head = `${admin.display}  last ${ageText(windowMs)}${note}${flags.once ? "" : "  Ctrl-C to stop"}\n\n`;
         const screen = head + topText(looks, kinds, windowMs, rows, paintOf(terminal));
-        terminal.out(terminal.isInteractive && !flags.once ? CLEAR_SCREEN + screen : screen);
+        if (terminal.isInteractive && !flags.once) terminal.clear?.();
+        terminal.out(screen);
       }
       if (flags.once) return;
       // The timers of the terminal's clock do not keep the process alive, so this is a Node.js timer.

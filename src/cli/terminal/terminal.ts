@@ -3,11 +3,13 @@
  */
 import { readFileSync } from "node:fs";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { escapeControls } from "../../observe/log/logger.ts";
+import { escapeLines, escapeOutput } from "../../base/safe-text.ts";
 
 export interface Terminal {
   out(text: string): void;
   err(text: string): void;
+  /** Clears the screen of an interactive terminal. */
+  clear?(): void;
   readonly isInteractive: boolean;
   readonly hasColor: boolean;
   /** The width is in columns. It is undefined if the output is a pipe or a file. */
@@ -17,6 +19,8 @@ export interface Terminal {
   readStdin(): string;
 }
 
+const CLEAR_SCREEN = "\u001b[H\u001b[2J\u001b[3J";
+
 export function processTerminal(environment: Terminal["environment"]): Terminal {
   // `gwctl … | head` closes the pipe, which is not an error.
   process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : 1));
@@ -24,6 +28,7 @@ export function processTerminal(environment: Terminal["environment"]): Terminal 
   return {
     out: (text) => void process.stdout.write(text),
     err: (text) => void process.stderr.write(text),
+    clear: () => void process.stdout.write(CLEAR_SCREEN),
     isInteractive,
     hasColor: process.stdout.isTTY === true && (environment.NO_COLOR ?? "") === "" && environment.TERM !== "dumb",
     get columns() {
@@ -35,10 +40,19 @@ export function processTerminal(environment: Terminal["environment"]): Terminal 
   };
 }
 
-/** Escapes control characters, so that text from traffic cannot move the cursor. Keeps line breaks and tabs. */
-export function printable(text: string): string {
-  return text.split("\n").map(escapeControls).join("\n");
+/**
+ * Returns the terminal with everything that commands print escaped, except the colors that `paintOf` adds. A text from
+ * traffic that is printed without `printable` can therefore change colors at most.
+ */
+export function escapingTerminal(terminal: Terminal): Terminal {
+  return Object.assign(Object.create(terminal) as Terminal, {
+    out: (text: string) => terminal.out(escapeOutput(text)),
+    err: (text: string) => terminal.err(escapeOutput(text)),
+  });
 }
+
+/** Escapes control characters, so that text from traffic cannot move the cursor. Keeps line breaks and tabs. */
+export const printable = escapeLines;
 
 export class CliError extends Error {
   readonly exitCode: 1 | 2;

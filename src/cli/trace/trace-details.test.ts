@@ -75,7 +75,7 @@ test("bodies are decoded: JSON is indented, text shown, bytes counted, control c
   assert.equal(decodeBody(Buffer.from([0xff, 0xfe, 0x00])), "(3 bytes that are not text)");
   const body = Buffer.from("a\u001b[31mb").toString("base64");
   const shown = text(eventLines(at(1, { type: "bodySnapshot", stage: "response", body }), "yaml"));
-  assert.equal(shown.at(-1), "a\\x1b[31mb");
+  assert.equal(shown.at(-1), "a\\u001b[31mb");
 });
 
 const trace = [

@@ -138,7 +138,7 @@ test("a new event is followed while the last one is selected, and not otherwise"
 test("control characters in data are shown as text", async () => {
   const { frame, screen } = open([at(1, { type: "backendCallStart", target: "a\u001b]0;owned\u0007b" })]);
   const shown = await frame();
-  assert.ok(shown.includes("a\\x1b]0;owned\\x07b"));
+  assert.ok(shown.includes("a\\u001b]0;owned\\u0007b"));
   assert.ok(!shown.includes("\u0007"));
   screen.unmount();
 });

@@ -3,8 +3,9 @@
  * imported on demand, because its library is slow to load.
  */
 import { constants } from "node:os";
-import { Box, render, Text, useApp, useInput, useStdout } from "ink";
+import { Box, render, Text, type TextProps, useApp, useInput, useStdout } from "ink";
 import { useEffect, useReducer, useState, useSyncExternalStore } from "react";
+import { escapeControls } from "../../base/safe-text.ts";
 import type { Severity, TraceEvent } from "../../observe/trace/events.ts";
 import { wrapWords } from "../terminal/table.ts";
 import {
@@ -99,8 +100,8 @@ export function TraceScreen({ title, store, hasColor }: ScreenProps) {
   return (
     <Box flexDirection="column" width={columns} height={rows - 1}>
       <Text wrap="truncate">
-        <Text bold>{`Trace ${title}`}</Text>
-        <Text dimColor>{"  experimental"}</Text>
+        <Shown bold>{`Trace ${title}`}</Shown>
+        <Shown dimColor>{"  experimental"}</Shown>
       </Text>
       <Box height={paneRows + 2}>
         <Frame title="Events" isActive={pane === "events"} width={listWidth} hasColor={hasColor}>
@@ -124,18 +125,23 @@ export function TraceScreen({ title, store, hasColor }: ScreenProps) {
           ))}
         </Frame>
       </Box>
-      <Text wrap="truncate">
+      <Shown wrap="truncate">
         {view.isTyping
           ? `/${view.search}█`
           : view.search === ""
             ? status
             : `${status}  ${searchText(view.search, matches, selected)}`}
-      </Text>
-      <Text wrap="truncate" dimColor={hasColor}>
+      </Shown>
+      <Shown wrap="truncate" dimColor={hasColor}>
         {view.isTyping ? TYPING_HELP : HELP}
-      </Text>
+      </Shown>
     </Box>
   );
+}
+
+/** Ink passes control characters to the terminal, so every text of the screen is escaped here. */
+function Shown({ children, ...style }: TextProps & { readonly children: string }) {
+  return <Text {...style}>{escapeControls(children)}</Text>;
 }
 
 function Frame(props: {
@@ -151,7 +157,7 @@ function Frame(props: {
     <Box flexDirection="column" width={width} borderStyle={isActive ? "bold" : "single"} {...color} paddingX={1}>
       {children}
       <Box position="absolute" marginTop={-1} marginLeft={1}>
-        <Text bold={isActive} wrap="truncate">{` ${title.slice(0, Math.max(0, width - 6))} `}</Text>
+        <Shown bold={isActive} wrap="truncate">{` ${title.slice(0, Math.max(0, width - 6))} `}</Shown>
       </Box>
     </Box>
   );
@@ -174,9 +180,9 @@ function EventList(props: {
     const time = hasTimes ? `${sinceStart(event, events[0]).padStart(TIME_CHARS)} ` : "";
     const text = `${isSelected ? "›" : " "}${String(index + 1).padStart(3)} ${MARKS[event.severity] ?? " "} ${time}${labelOf(event).padEnd(14)} ${summaryOf(event)}`;
     return (
-      <Text key={`${index}`} wrap="truncate" inverse={isSelected} {...(color ? { color } : {})}>
+      <Shown key={`${index}`} wrap="truncate" inverse={isSelected} {...(color ? { color } : {})}>
         {isSelected ? text.padEnd(width) : text}
-      </Text>
+      </Shown>
     );
   });
 }
@@ -184,9 +190,9 @@ function EventList(props: {
 function DetailText({ line, hasColor }: { readonly line: DetailLine; readonly hasColor: boolean }) {
   const color = !hasColor || line.change === undefined ? {} : { color: line.change === "added" ? "green" : "red" };
   return (
-    <Text wrap="truncate" {...color}>
+    <Shown wrap="truncate" {...color}>
       {line.text === "" ? " " : line.text}
-    </Text>
+    </Shown>
   );
 }
 

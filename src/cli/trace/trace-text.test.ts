@@ -103,7 +103,7 @@ test("long summaries are truncated, and control characters are shown as text [G3
   assert.equal(long.length, 120);
   assert.equal(
     summaryOf(event({ type: "backendCallStart", target: "a\u001b]0;x\u0007\nb\u009bc" })),
-    "a\\x1b]0;x\\x07 b\\x9bc",
+    "a\\u001b]0;x\\u0007 b\\u009bc",
   );
 });
 

@@ -2,6 +2,7 @@
  * Computes the status of a GatewayPolicy (spec 2.6) for each Gateway that it reaches and each target that it does not
  * reach.
  */
+import { escapeLines } from "../../base/safe-text.ts";
 import {
   type AncestorStatus,
   CONTROLLER_NAME,
@@ -94,11 +95,12 @@ function attachedTo(reached: readonly TargetOutcome[], outcomes: readonly Target
   };
 }
 
-/** The API server rejects a status with a longer message. */
+/** The API server rejects a status with a longer message. `kubectl` prints it, and it can quote a document. */
 export function conditionMessage(message: string): string {
-  if (Buffer.byteLength(message) <= MAX_MESSAGE_BYTES) return message;
+  const shown = escapeLines(message);
+  if (Buffer.byteLength(shown) <= MAX_MESSAGE_BYTES) return shown;
   const end = " … (cut)";
-  const room = Buffer.from(message).subarray(0, MAX_MESSAGE_BYTES - Buffer.byteLength(end));
+  const room = Buffer.from(shown).subarray(0, MAX_MESSAGE_BYTES - Buffer.byteLength(end));
   // The cut may leave an incomplete character, which is removed.
   return `${new TextDecoder().decode(room).replace(/\ufffd$/, "")}${end}`;
 }

@@ -1,6 +1,7 @@
 /**
  * Protects MCP servers against requests from web pages (DNS rebinding and cross-site requests).
  */
+import { escapeControls } from "../../base/safe-text.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { isLoopbackPeer } from "../../core/source.ts";
@@ -9,6 +10,8 @@ import { isLoopbackPeer } from "../../core/source.ts";
 export interface TrustedHosts {
   has(host: string): boolean;
 }
+
+const QUOTED_CHARS = 100;
 
 export const ANY_HOST: TrustedHosts = { has: () => true };
 
@@ -25,13 +28,13 @@ export function guardOrigin(exchange: Exchange, trusted: TrustedHosts): void {
   if (isLoopbackPeer(source) && !isAllowedHost(request.host, trusted)) {
     const host = parseHostName(request.host);
     throw new GatewayError("origin_denied", {
-      message: `the host "${printable(host)}" is not allowed over a loopback address: add it to the MCP backend's "allowedHosts" or in the route's "hostnames"`,
+      message: `the host "${escapeControls(host).slice(0, QUOTED_CHARS)}" is not allowed over a loopback address: add it to the MCP backend's "allowedHosts" or in the route's "hostnames"`,
     });
   }
   const origin = request.headers.get("origin");
   if (origin === undefined || exchange.originAllowed === true || isOwnOrigin(origin, request.host)) return;
   throw new GatewayError("origin_denied", {
-    message: `the origin "${printable(origin)}" is not allowed: add it to the route's "cors.allowOrigins"`,
+    message: `the origin "${escapeControls(origin).slice(0, QUOTED_CHARS)}" is not allowed: add it to the route's "cors.allowOrigins"`,
   });
 }
 
@@ -74,8 +77,4 @@ function isOwnOrigin(origin: string, host: string): boolean {
 
 function isLoopbackName(name: string): boolean {
   return name === "localhost" || name === "::1" || /^127(?:\.\d{1,3}){3}$/.test(name);
-}
-
-function printable(text: string): string {
-  return text.replace(/[^\x20-\x7e]/g, "?").slice(0, 100);
 }

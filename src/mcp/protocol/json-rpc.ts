@@ -3,6 +3,7 @@
  * are returned exactly as the sender wrote them.
  */
 import { ExpectedError } from "../../base/errors.ts";
+import { escapeControls } from "../../base/safe-text.ts";
 import { elements, type Member, splice, valueEnd } from "../../json/json-text.ts";
 import { type Edit, skipSpace, stringEnd } from "../../json/syntax.ts";
 import { inspectDocument } from "../../json/validate-json.ts";
@@ -190,7 +191,7 @@ export function resultText(id: string, result: string): string {
 /** `id` is JSON. A missing id becomes null (JSON-RPC 2.0 section 5). */
 export function errorText(id: string | undefined, code: number, message: string, data?: unknown): string {
   const error = data === undefined ? { code, message } : { code, message, data };
-  return `{"jsonrpc":"2.0","id":${id ?? "null"},"error":${JSON.stringify(error)}}`;
+  return `{"jsonrpc":"2.0","id":${id ?? "null"},"error":${escapeControls(JSON.stringify(error))}}`;
 }
 
 export function asServerMessage(text: string): ServerMessage {

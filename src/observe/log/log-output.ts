@@ -1,8 +1,10 @@
 /**
  * Writes log lines to a file descriptor in asynchronous batches. Lines beyond the buffer are dropped and counted.
+ * Every line is escaped here, whatever wrote it.
  */
 import { write, writeSync } from "node:fs";
 import type { Clock } from "../../base/clock.ts";
+import { escapeOutput } from "../../base/safe-text.ts";
 
 const MAX_BUFFERED_CHARS = 1024 * 1024;
 const RETRY_MS = 20;
@@ -62,8 +64,9 @@ export function openLogOutput(fd: number, clock: Clock): OpenLogOutput {
         dropped += 1;
         return;
       }
-      waiting.push(line);
-      waitingChars += line.length;
+      const safe = escapeOutput(line);
+      waiting.push(safe);
+      waitingChars += safe.length;
       if (waitingChars >= GATHER_CHARS) flush();
       if (scheduled || waiting.length === 0) return;
       scheduled = true;

@@ -1,8 +1,9 @@
 /**
- * Writes log lines as text for people or as JSON for machines, filtered per module at run time. Line breaks in values
- * are escaped, so that external input cannot forge a line.
+ * Writes log lines as text for people or as JSON for machines, filtered per module at run time. Values are escaped, so
+ * that external input cannot forge a line.
  */
 import type { Clock } from "../../base/clock.ts";
+import { escapeControls } from "../../base/safe-text.ts";
 import type { LogFilter } from "./log-filter.ts";
 import type { LogOutput } from "./log-output.ts";
 
@@ -55,7 +56,7 @@ export function createLogging(options: {
       const line =
         format === "json"
           ? jsonLine(time, level, module, message, fields)
-          : textLine(time, color ? colored(level) : level.padEnd(LEVEL_WIDTH), module, message, fields);
+          : `${time} ${color ? colored(level) : level.padEnd(LEVEL_WIDTH)} ${escapeControls(textOf(module, message, fields))}\n`;
       output.write(redact(line));
     };
     const logger: Logger = {
@@ -111,10 +112,10 @@ function colored(level: LogLevel): string {
   return `\u001b[${COLORS[level]}m${level.padEnd(LEVEL_WIDTH)}\u001b[0m`;
 }
 
-function textLine(time: string, level: string, module: string, message: string, fields?: LogFields): string {
-  let line = `${time} ${level} ${module}: ${escapeControls(message)}`;
-  if (fields) for (const key of Object.keys(fields)) line += textField(key, fields[key]);
-  return `${line}\n`;
+function textOf(module: string, message: string, fields?: LogFields): string {
+  let text = `${module}: ${message}`;
+  if (fields) for (const key of Object.keys(fields)) text += textField(key, fields[key]);
+  return text;
 }
 
 function textField(key: string, value: LogValue): string {
@@ -124,7 +125,7 @@ function textField(key: string, value: LogValue): string {
 }
 
 function jsonLine(time: string, level: string, module: string, message: string, fields?: LogFields): string {
-  return `${JSON.stringify({ time, level, module, message, ...fields })}\n`;
+  return `${escapeControls(JSON.stringify({ time, level, module, message, ...fields }))}\n`;
 }
 
 const PLAIN = /^[!#-<>-~]+$/;
@@ -133,19 +134,6 @@ const PLAIN = /^[!#-<>-~]+$/;
  * Formats the value as JSON if it is empty or contains spaces, double quotes, equals signs, or characters other than
  * printable ASCII.
  */
-export function quoteIfNeeded(value: string): string {
-  return PLAIN.test(value) ? value : escapeControls(JSON.stringify(value));
-}
-
-/** Escapes control characters (except tabs) and Unicode line separators, so that text cannot control a terminal. */
-export function escapeControls(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches control characters
-  return /[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]/.test(text)
-    ? // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches control characters
-      text.replace(/[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]/g, (char) =>
-        char.charCodeAt(0) > 255
-          ? `\\u${char.charCodeAt(0).toString(16)}`
-          : `\\x${char.charCodeAt(0).toString(16).padStart(2, "0")}`,
-      )
-    : text;
+function quoteIfNeeded(value: string): string {
+  return PLAIN.test(value) ? value : JSON.stringify(value);
 }

@@ -4,6 +4,7 @@
  */
 import { type FileHandle, open, rename, rm, stat } from "node:fs/promises";
 import type { Clock } from "../../base/clock.ts";
+import { escapeOutput } from "../../base/safe-text.ts";
 
 export interface RotatingFileOptions {
   readonly path: string;
@@ -118,7 +119,8 @@ export function openRotatingFile(options: RotatingFileOptions): RotatingFile {
   }
 
   return {
-    write(line) {
+    write(given) {
+      const line = escapeOutput(given);
       if (waitingChars + line.length > WAITING_CHARS) {
         options.dropped(1);
         return;

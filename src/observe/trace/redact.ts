@@ -3,6 +3,7 @@
  * form, or because it repeats a credential of the same request or a secret of the configuration.
  */
 import { isCommonHeaderName } from "../../base/header-names.ts";
+import { escapeControls } from "../../base/safe-text.ts";
 import { isSensitiveName } from "./sensitive-names.ts";
 
 export const REDACTED = "<redacted>";
@@ -637,8 +638,10 @@ function isWordCode(code: number): boolean {
   return (code >= 48 && code <= 57) || (code >= 65 && code <= 90) || code === 95 || (code >= 97 && code <= 122);
 }
 
+/** The forms in which outputs write a secret: as it is, in JSON, escaped for display, and in a URL. */
 function encodedForms(secret: string): Set<string> {
-  return new Set([secret, JSON.stringify(secret).slice(1, -1), encodeSafely(secret)]);
+  const json = JSON.stringify(secret).slice(1, -1);
+  return new Set([secret, json, escapeControls(secret), escapeControls(json), encodeSafely(secret)]);
 }
 
 function encodeSafely(text: string): string {

@@ -1,6 +1,7 @@
 /**
  * Formats numbers, times, and sizes.
  */
+import { escapeControls } from "../../../src/base/safe-text.ts";
 
 export function rateText(perSecond: number): string {
   if (perSecond === 0) return "0/s";
@@ -83,13 +84,12 @@ export function percentText(share: number): string {
   return percent < 1 ? "<1%" : `${Math.round(percent)}%`;
 }
 
-/** Control characters and direction marks in text from traffic could disguise a name, so they are made visible. */
+/** Also shows characters without a shape, such as tags and zero-width marks, which could disguise a name. */
 export function visible(text: string): string {
-  return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]|[\u{e0100}-\u{e01ef}]/gu, (char) => {
-    const code = char.codePointAt(0) ?? 0;
-    if (code < 0x20) return String.fromCodePoint(0x2400 + code);
-    return code === 0x7f ? "\u2421" : `\\u${code.toString(16).padStart(4, "0")}`;
-  });
+  return escapeControls(text).replace(
+    /[\p{Cf}\t]|[\u{e0100}-\u{e01ef}]/gu,
+    (char) => `\\u${(char.codePointAt(0) ?? 0).toString(16).padStart(4, "0")}`,
+  );
 }
 
 export function fileName(path: string): string {
