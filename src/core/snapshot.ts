@@ -6,8 +6,9 @@ import type { Clock } from "../base/clock.ts";
 import { writtenHeaders } from "../http/h1/write-request-head.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { pathAndQuery } from "../http/request-path.ts";
-import type { JsonObject } from "../observe/trace/events.ts";
+import type { JsonObject, TraceMessage } from "../observe/trace/events.ts";
 import { REDACTED, type Redaction, redactJson, shortSessionId } from "../observe/trace/redact.ts";
+import type { Trace } from "../observe/trace/trace.ts";
 import type { Exchange, GatewayRequest } from "./exchange.ts";
 import type { RequestAttributes } from "./request-attributes.ts";
 import { clientAddress, type Source } from "./source.ts";
@@ -176,6 +177,30 @@ function withoutSecrets(values: object): JsonObject {
 
 function withoutSecret(attributes: JsonObject, field: string): JsonObject {
   return field in attributes ? { ...attributes, [field]: REDACTED } : attributes;
+}
+
+/** Redacts the details of policy events, which can repeat the request's credentials. */
+export function redactedTrace(trace: Trace, exchange: Exchange, redaction: Redaction): Trace {
+  const text = (value: string): string =>
+    redaction.scrub(value, exchange.arrived.headers.pairs, exchange.credentials.secrets);
+  const shown = (message: TraceMessage): TraceMessage => {
+    if (message.type !== "policyEvent") return message;
+    const { sessionId } = message.details;
+    const details = typeof sessionId === "string" ? { sessionId: shortSessionId(sessionId) } : {};
+    return { ...message, details: mapStrings({ ...message.details, ...details }, text) as JsonObject };
+  };
+  return {
+    point: (message, severity) => trace.point(shown(message), severity),
+    span: (startedMs, message, severity) => trace.span(startedMs, shown(message), severity),
+    finish: trace.finish,
+  };
+}
+
+function mapStrings(value: unknown, change: (text: string) => string): unknown {
+  if (typeof value === "string") return change(value);
+  if (Array.isArray(value)) return value.map((one) => mapStrings(one, change));
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, mapStrings(one, change)]));
 }
 
 /** On a route without authentication, the full id could give access to the session. */

@@ -7,10 +7,16 @@ import { z } from "zod";
 import { replaceFile } from "../../base/files.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { configSchema } from "../../config/schema/schema.ts";
-import type { Redaction } from "../../observe/trace/redact.ts";
-import { type AdminEndpoint, type AdminRequest, jsonResponse, textResponse } from "../server/endpoint.ts";
+import { createRedaction, type Redaction } from "../../observe/trace/redact.ts";
+import {
+  type AdminEndpoint,
+  type AdminRequest,
+  type AdminResponse,
+  jsonResponse,
+  textResponse,
+} from "../server/endpoint.ts";
 import { changesBetween, type Preview, type PreviewConfig } from "./preview.ts";
-import { restoreSecrets, type ShownText, shownText } from "./shown-text.ts";
+import { misplacedMarkers, restoreSecrets, type ShownText, shownText } from "./shown-text.ts";
 
 export interface UiConfigOptions {
   read(): readonly SourceText[];
@@ -56,7 +62,7 @@ export function uiConfigEndpoints(options: UiConfigOptions): AdminEndpoint[] {
         const edit = await readEdit(request, options);
         return "rejection" in edit
           ? textResponse(edit.status, `${edit.rejection}\n`)
-          : jsonResponse(judge(edit, options));
+          : judgedResponse(judge(edit, options), edit, 200);
       },
     },
     {
@@ -68,7 +74,7 @@ export function uiConfigEndpoints(options: UiConfigOptions): AdminEndpoint[] {
         const edit = await readEdit(request, options);
         if ("rejection" in edit) return textResponse(edit.status, `${edit.rejection}\n`);
         const judged = judge(edit, options);
-        if (judged.problems.length > 0) return jsonResponse(judged, 422);
+        if (judged.problems.length > 0) return judgedResponse(judged, edit, 422);
         if (edit.source.file.startsWith("<")) return textResponse(409, "this configuration did not come from a file\n");
         try {
           replaceFile(edit.source.file, edit.restored.text);
@@ -77,7 +83,7 @@ export function uiConfigEndpoints(options: UiConfigOptions): AdminEndpoint[] {
           const isFull = code === "ENOSPC" || code === "EDQUOT";
           return textResponse(isFull ? 507 : 500, `cannot save ${edit.source.file}: ${message}\n`);
         }
-        return jsonResponse({ ...judged, saved: true });
+        return judgedResponse({ ...judged, saved: true }, edit, 200);
       },
     },
   ];
@@ -87,6 +93,9 @@ interface Edit {
   readonly sources: readonly SourceText[];
   readonly source: SourceText;
   readonly restored: ReturnType<typeof restoreSecrets>;
+  /** The edited text with its markers. */
+  readonly written: string;
+  readonly secrets: readonly string[];
 }
 
 function shownFile(
@@ -107,17 +116,42 @@ async function readEdit(
   const source = sources.find(({ file }) => file === parsed.data.file);
   if (!source) return { status: 404, rejection: "that file is not part of the configuration" };
   if (contentVersion(source) !== parsed.data.base) return { status: 409, rejection: "the file has changed; reload it" };
-  const restored = restoreSecrets(parsed.data.text, shownText(source.text, options.redaction).secrets);
-  return { sources, source, restored };
+  const { secrets } = shownText(source.text, options.redaction);
+  const written = parsed.data.text;
+  return { sources, source, restored: restoreSecrets(written, secrets), written, secrets };
 }
 
-function judge({ sources, source, restored }: Edit, options: UiConfigOptions) {
-  const edited = sources.map((one) => (one === source ? { file: one.file, text: restored.text } : one));
-  const after = options.preview(edited);
+/** A message or a name in the report may quote a value of the restored text. */
+function judgedResponse(judged: object, { secrets }: Edit, status: number): AdminResponse {
+  const redaction = createRedaction();
+  redaction.hideValues(secrets.flatMap((secret) => [secret, secret.replace(/^(["'])(.*)\1$/s, "$2")]));
+  return jsonResponse(JSON.parse(redaction.text(JSON.stringify(judged))), status);
+}
+
+function judge({ sources, source, restored, written }: Edit, options: UiConfigOptions) {
+  const misplaced = misplacedMarkers(written, restored, options.redaction);
+  if (misplaced !== undefined && misplaced.length > 0) {
+    const message = (id: number): string =>
+      `the placeholder <redacted:${id}> stands where its value would be shown: it can only stand in a secret field`;
+    return {
+      problems: misplaced.map((id) => ({
+        file: source.file,
+        line: undefined,
+        column: undefined,
+        message: message(id),
+      })),
+      warnings: [],
+      changes: [],
+    };
+  }
+  const isReadable = misplaced !== undefined;
+  // The message for a text that does not parse may quote any part of it.
+  const text = isReadable ? restored.text : written;
+  const after = options.preview(sources.map((one) => (one === source ? { file: one.file, text } : one)));
   const before: Preview = options.preview(sources);
   const shown = (line: string): Problem => {
     const problem = parseProblem(line, sources);
-    return problem.file === source.file && problem.line !== undefined
+    return problem.file === source.file && problem.line !== undefined && isReadable
       ? { ...problem, line: restored.lineOf(problem.line) }
       : problem;
   };

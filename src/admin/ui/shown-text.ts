@@ -8,6 +8,7 @@ import {
   type Document,
   isAlias,
   isMap,
+  isNode,
   isPair,
   isScalar,
   isSeq,
@@ -16,6 +17,7 @@ import {
   type Pair,
   parseAllDocuments,
   type Scalar,
+  visit,
   type YAMLMap,
 } from "yaml";
 import { z } from "zod";
@@ -49,6 +51,17 @@ const ONLY_REFERENCES = /^["']?(?:\$\{\w+\})+["']?$/;
 /** YAML parses `{ key:abc }` and `{ key=abc }` as names without a value. */
 const NAME_WITH_VALUE = /^[\w.-]+[:=](?=\S)/;
 export function shownText(text: string, redaction: Redaction): ShownText {
+  const { hidden, places, lineOf } = findHidden(text, redaction);
+  return { ...replaceSpans(text, hidden), places: shownPlaces(places, hidden, text, lineOf) };
+}
+
+interface Found {
+  readonly hidden: readonly Span[];
+  readonly places: Places;
+  lineOf(offset: number): number;
+}
+
+function findHidden(text: string, redaction: Redaction): Found {
   const lines = new LineCounter();
   const marked = markPlaceholders(text).text;
   const documents = [parseAllDocuments(marked, { lineCounter: lines, prettyErrors: false })].flat();
@@ -61,8 +74,7 @@ export function shownText(text: string, redaction: Redaction): ShownText {
     walk(document, document.contents, rootSchemas(document.contents), false);
     if (parses) Object.assign(places, findPlaces(document.contents, lineOf));
   }
-  const hidden = merged([...spans, ...repeatedIn(text, spans)]);
-  return { ...replaceSpans(text, hidden), places: shownPlaces(places, hidden, text, lineOf) };
+  return { hidden: merged([...spans, ...repeatedIn(text, spans)]), places, lineOf };
 
   function walk(document: Document, node: unknown, schemas: readonly z.ZodType[], secret: boolean, map = ""): void {
     if (isMap(node)) {
@@ -139,14 +151,21 @@ export function shownText(text: string, redaction: Redaction): ShownText {
   }
 }
 
-/** Restores the secrets. `lineOf` maps a line of the result to a line of the editor. */
-export function restoreSecrets(
-  text: string,
-  secrets: readonly string[],
-): { text: string; unknown: number[]; lineOf(line: number): number } {
+export interface RestoredText {
+  readonly text: string;
+  readonly unknown: readonly number[];
+  /** Where the text contains which secret. */
+  readonly restored: readonly (Span & { readonly id: number })[];
+  /** Maps a line of the text to a line of the editor. */
+  lineOf(line: number): number;
+}
+
+export function restoreSecrets(text: string, secrets: readonly string[]): RestoredText {
   const unknown: number[] = [];
   // A secret with several lines moves the lines after its marker.
   const extra: { shownLine: number; lines: number }[] = [];
+  const places: (Span & { id: number })[] = [];
+  let added = 0;
   const restored = text.replace(MARK, (mark: string, digits: string, offset: number) => {
     const secret = secrets[Number(digits)];
     if (secret === undefined) {
@@ -155,11 +174,15 @@ export function restoreSecrets(
     }
     const lines = secret.split("\n").length - 1;
     if (lines > 0) extra.push({ shownLine: text.slice(0, offset).split("\n").length, lines });
+    const start = offset + added;
+    places.push({ id: Number(digits), start, end: start + secret.length });
+    added += secret.length - mark.length;
     return secret;
   });
   return {
     text: restored,
     unknown,
+    restored: places,
     lineOf(line) {
       let shown = line;
       for (const one of extra) {
@@ -169,6 +192,36 @@ export function restoreSecrets(
       return shown;
     },
   };
+}
+
+/**
+ * Returns the markers of an edited text that stand in a name, a tag, or an anchor, or in a value that is not a secret.
+ * Messages and reports quote these, so a secret must not be restored there. Undefined if the text does not parse.
+ */
+export function misplacedMarkers(
+  written: string,
+  { text, restored }: RestoredText,
+  redaction: Redaction,
+): number[] | undefined {
+  const names = namesIn(written);
+  if (names === undefined) return undefined;
+  const { hidden } = findHidden(text, redaction);
+  const isHidden = ({ start, end }: Span): boolean => hidden.some((one) => one.start <= start && end <= one.end);
+  const exposed = restored.filter((place) => !isHidden(place)).map(({ id }) => id);
+  return [...new Set([...names.flatMap((name) => [...name.matchAll(MARK)].map(([, id]) => Number(id))), ...exposed])];
+}
+
+function namesIn(text: string): string[] | undefined {
+  const names: string[] = [];
+  for (const document of [parseAllDocuments(markPlaceholders(text).text, { prettyErrors: false })].flat()) {
+    if (document.errors.length > 0) return undefined;
+    visit(document, {
+      Pair: (_index, { key }) => void (isNode(key) && key.range && names.push(text.slice(key.range[0], key.range[1]))),
+      Alias: (_index, { source }) => void names.push(source),
+      Value: (_index, { anchor = "", tag = "" }) => void names.push(anchor, tag),
+    });
+  }
+  return names;
 }
 
 function isSecretField(schemas: readonly z.ZodType[], key: string): boolean {

@@ -5,7 +5,6 @@ import type { Exchange, Failure, LimitReading, ShadowDenial, Step } from "../../
 import { requestSubject, shownPrincipal } from "../../core/principal.ts";
 import { asGatewayError } from "../../core/reply.ts";
 import type { Listener } from "../../core/topology.ts";
-import type { HeaderList } from "../../http/headers.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
 import type { Walk } from "./dry-topology.ts";
 
@@ -59,15 +58,26 @@ export function buildReport(exchange: Exchange, listener: Listener, walk: Walk, 
     principal === undefined ? undefined : (requestSubject(exchange.attributes) ?? shownPrincipal(principal));
   const status = response?.status ?? 0;
   const shown = called ?? request;
+  const { arrived } = exchange;
+  const secrets = [...redaction.secrets(arrived.headers.pairs), ...(exchange.credentials.secrets ?? [])];
+  const scrubbed = (text: string): string => redaction.scrub(text, request.headers.pairs, secrets);
   const query = redaction.query(shown.query, exchange.credentials.query);
   return {
     listener: listener.name,
     route: exchange.route ?? null,
     status,
     outcome: called && item?.visible !== false ? "forwarded" : failure ? "refused" : "answered",
-    ...(failure ? { reason: { code: failure.code, message: failure.message, detail: failure.detail } } : {}),
+    ...(failure
+      ? {
+          reason: {
+            code: failure.code,
+            message: scrubbed(failure.message),
+            detail: failure.detail && scrubbed(failure.detail),
+          },
+        }
+      : {}),
     ...(subject === undefined ? {} : { subject }),
-    policies: exchange.steps.map((step) => dryStep(step, failure, walk)),
+    policies: exchange.steps.map((step) => dryStep(step, failure, walk, scrubbed)),
     shadow: exchange.shadow.denials ?? [],
     limits: (exchange.limits.readings ?? []).map(({ limit, remaining, resetSeconds }) => ({
       limit,
@@ -85,16 +95,21 @@ export function buildReport(exchange: Exchange, listener: Listener, walk: Walk, 
           request: {
             method: called.method,
             url: `${called.scheme}://${called.host}${called.path}${query === "" ? "" : `?${query}`}`,
-            headers: redaction.headers(called.headers.pairs, exchange.credentials.secrets),
+            headers: redaction.headers(called.headers.pairs, secrets),
           },
         }
       : {}),
-    responseHeaders: shownHeaders(response?.headers, redaction),
+    responseHeaders: response === undefined ? {} : redaction.headers(response.headers.pairs, secrets),
   };
 }
 
-function dryStep({ phase, of, policy, verdict }: Step, failure: Failure | undefined, { skippedCalls }: Walk): DryStep {
-  const refused = verdict === "refused" && failure ? (failure.detail ?? failure.message) : undefined;
+function dryStep(
+  { phase, of, policy, verdict }: Step,
+  failure: Failure | undefined,
+  { skippedCalls }: Walk,
+  scrubbed: (text: string) => string,
+): DryStep {
+  const refused = verdict === "refused" && failure ? scrubbed(failure.detail ?? failure.message) : undefined;
   const reason = skippedCalls?.has(policy) ? NOT_ASKED : refused;
   return { phase, ...(of === undefined ? {} : { of }), policy, verdict, ...(reason === undefined ? {} : { reason }) };
 }
@@ -119,10 +134,6 @@ function mayUse(
 ): boolean {
   if (mcpAccess === undefined) return true;
   return mcpAccess.allows(kind, name, target, kind === "tool" ? { arguments: calledTool?.args } : undefined);
-}
-
-function shownHeaders(headers: HeaderList | undefined, redaction: Redaction): DryReport["responseHeaders"] {
-  return headers === undefined ? {} : redaction.headers(headers.pairs);
 }
 
 export function refusedAtEdge(listener: Listener, thrown: unknown): DryReport {

@@ -9,7 +9,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import type { CompiledScope, RetrySettings } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
-import { requestState } from "../../core/snapshot.ts";
+import { redactedTrace, requestState } from "../../core/snapshot.ts";
 import type { ListenerScopes, Route, WeightedBackend } from "../../core/topology.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { removeCookies } from "../../identity/access/cookies.ts";
@@ -64,7 +64,8 @@ function isStale(error: GatewayError): boolean {
 }
 
 export function traceStart(exchange: Exchange, env: Pick<PipelineEnv, "trace" | "redaction">): void {
-  exchange.trace = env.trace(exchange);
+  const trace = env.trace(exchange);
+  exchange.trace = trace && redactedTrace(trace, exchange, env.redaction);
   // Secrets are collected first, because a transformation may copy a credential and another policy may remove the
   // original.
   if (exchange.trace) exchange.credentials.secrets = env.redaction.secrets(exchange.request.headers.pairs);
