@@ -12,6 +12,7 @@ import {
   IS_NULL,
   MATCHES,
   MATCHES_COMPUTED,
+  PAY_FOR_COPY,
   PAY_FOR_LOOP,
   PAY_FOR_VALUE,
   REGEX_REPLACE,
@@ -45,15 +46,31 @@ const CHEAP: ReadonlySet<string> = new Set([
 
 const RESULT = "@result";
 
+/** These functions build new strings or lists from their operands. */
+const COPYING: ReadonlySet<string> = new Set(
+  "_+_ charAt format indexOf join lastIndexOf lowerAscii quote replace split substring trim upperAscii".split(" "),
+);
+
+/** How many nodes take as long as one call, for functions that are slower on small operands than a node. */
 const SLOW_CALLS: ReadonlyMap<string, number> = new Map([
-  ["ip", 10],
-  ["cidr", 10],
-  ["containsIP", 20],
-  ["containsCIDR", 20],
+  ["ip", 40],
+  ["cidr", 40],
+  ["containsIP", 40],
+  ["containsCIDR", 40],
   ["json", 10],
-  ["toJson", 10],
+  ["toJson", 50],
+  ["timestamp", 30],
+  ["duration", 30],
+  ["encode", 30],
+  ["decode", 30],
+  ["bytes", 10],
+  ["string", 10],
+  ["int", 10],
+  ["uint", 10],
+  ["double", 10],
+  ["format", 15],
 ]);
-const ZONE_NODES = 300;
+const ZONE_NODES = 1_000;
 
 export interface RewriteOptions {
   readonly budget: Budget;
@@ -130,15 +147,19 @@ export function rewrite(root: Node, { budget, refuse }: RewriteOptions): Node {
         }
         break;
     }
-    if (namespaced !== undefined) return withCall(node, call, inLoop ? args.map(paid) : args, call.target);
+    if (namespaced !== undefined) return withCall(node, call, inLoop ? args.map(copied) : args, call.target);
 
     const target = call.target === undefined ? undefined : visit(call.target, inLoop);
     const operands = target === undefined ? args : [target, ...args];
     if (call.function === "matches") return withPattern(operands, MATCHES, MATCHES_COMPUTED);
     if (call.function === "regexReplace") return withPattern(operands, REGEX_REPLACE, REGEX_REPLACE_COMPUTED);
+    // The number of parts is not bounded by a loop, so it is charged anywhere.
+    if (!inLoop && call.function === "split") return paid(withCall(node, call, args, target));
     if (!inLoop || CHEAP.has(call.function) || isComparisonWithConstant(call))
       return withCall(node, call, args, target);
-    return withCall(node, call, args.map(paid), target === undefined ? undefined : paid(target));
+    const pay = COPYING.has(call.function) ? copied : paid;
+    const charged = withCall(node, call, args.map(pay), target === undefined ? undefined : pay(target));
+    return call.function === "split" ? paid(charged) : charged;
   }
 
   /** `operands` holds the string, the pattern, and any further arguments, for both the function and the method form. */
@@ -165,6 +186,10 @@ export function rewrite(root: Node, { budget, refuse }: RewriteOptions): Node {
 
   function paid(node: Node): Node {
     return node.exprKind.case === "constExpr" ? node : callNode(PAY_FOR_VALUE, hostNode(budget), node);
+  }
+
+  function copied(node: Node): Node {
+    return node.exprKind.case === "constExpr" ? node : callNode(PAY_FOR_COPY, hostNode(budget), node);
   }
 
   return visit(root, false);

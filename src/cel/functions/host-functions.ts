@@ -4,7 +4,7 @@
  */
 import { type CelFunc, CelScalar, type CelValue, celFunc } from "@bufbuild/cel";
 import { GrowingList } from "../values/values.ts";
-import { type Budget, type Loop, payForLoop, payForValue } from "./budget.ts";
+import { type Budget, type Loop, payForCopy, payForLoop, payForValue } from "./budget.ts";
 import { compileComputedRegex, type Regex } from "./regex.ts";
 
 export const APPEND = "@append";
@@ -12,6 +12,7 @@ export const IS_NULL = "@isNull";
 export const IS_NOTHING = "@isNothing";
 export const PAY_FOR_LOOP = "@payForLoop";
 export const PAY_FOR_VALUE = "@payForValue";
+export const PAY_FOR_COPY = "@payForCopy";
 export const MATCHES = "@matches";
 export const MATCHES_COMPUTED = "@matchesComputed";
 export const REGEX_REPLACE = "@regexReplace";
@@ -31,6 +32,7 @@ export const hostFunctions: CelFunc[] = [
   celFunc(IS_NOTHING, [DYN], BOOL, () => false),
   celFunc(PAY_FOR_LOOP, [DYN, DYN], DYN, (loop, range) => payForLoop(host<Loop>(loop), range)),
   celFunc(PAY_FOR_VALUE, [DYN, DYN], DYN, (budget, value) => payForValue(host<Budget>(budget), value)),
+  celFunc(PAY_FOR_COPY, [DYN, DYN], DYN, (budget, value) => payForCopy(host<Budget>(budget), value)),
   celFunc(MATCHES, [DYN, STRING], BOOL, (bound, text) => {
     const { regex, budget } = host<BoundRegex>(bound);
     return regex.test(text, budget);

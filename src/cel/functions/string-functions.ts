@@ -15,10 +15,10 @@ export const stringFunctions: CelFunc[] = [
     return codePoints(this);
   }),
   celMethod("lowerAscii", STRING, [], STRING, function () {
-    return this.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
+    return isAscii(this) ? this.toLowerCase() : this.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
   }),
   celMethod("upperAscii", STRING, [], STRING, function () {
-    return this.replace(/[a-z]+/g, (letters) => letters.toUpperCase());
+    return isAscii(this) ? this.toUpperCase() : this.replace(/[a-z]+/g, (letters) => letters.toUpperCase());
   }),
   celMethod("replace", STRING, [STRING, STRING], STRING, function (search, replacement) {
     return replaceText(this, search, replacement, Number.POSITIVE_INFINITY);
@@ -47,6 +47,12 @@ export const stringFunctions: CelFunc[] = [
     return number;
   }),
 ];
+
+/** A callback per match takes several times as long. */
+function isAscii(text: string): boolean {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: ASCII includes control characters
+  return /^[\x00-\x7f]*$/.test(text);
+}
 
 function checkLength(length: number): void {
   if (length > MAX_TEXT) throw new Error(`the text would be longer than ${MAX_TEXT} characters`);
