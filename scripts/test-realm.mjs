@@ -178,10 +178,11 @@ async function loginCheck(issuer, token) {
   const source = (name) => import(pathToFileURL(join(root, build, "src", `${name}.js`)).href);
   const { checkLogin } = await source("identity/login/login-check");
   const { openFetcher } = await source("http/client/fetcher");
+  const { EgressGuard } = await source("http/egress-guard");
   const { systemClock: clock } = await source("base/clock");
   const resourceMetadata = { resource: "http://localhost:3000/mcp" };
   const policy = { issuer, audiences: ["gateway"], provider: { idp_realm: {} }, resourceMetadata };
-  const fetcher = openFetcher(clock);
+  const fetcher = openFetcher(clock, EgressGuard.for("configuration"));
   const legs = {};
   for await (const leg of checkLogin({ policy, fetch: fetcher.fetch, clock, readFile: () => "", token }))
     legs[leg.leg] = leg;

@@ -11,6 +11,7 @@ import { createResourceRegistry, type ResourceRegistry } from "../config/compile
 import type { Environment } from "../config/text/env.ts";
 import type { LimitRegistry } from "../core/policy.ts";
 import { openFetcher } from "../http/client/fetcher.ts";
+import { EgressGuard } from "../http/egress-guard.ts";
 import type { Fetcher } from "../http/fetch.ts";
 import { type LogFilter, parseLogFilter } from "../observe/log/log-filter.ts";
 import type { LogOutput } from "../observe/log/log-output.ts";
@@ -70,7 +71,7 @@ export function openServices(options: ServiceOptions): Services {
     memory,
     store,
     signingKey: createSigningKey(store, clock, logger.for("store")),
-    fetcher: openFetcher(clock),
+    fetcher: openFetcher(clock, EgressGuard.for("configuration")),
     resources: createResourceRegistry((key, error) =>
       logger.warn("could not close", { what: key.split("\n", 1)[0] ?? "", error: String(error) }),
     ),

@@ -2,6 +2,7 @@
  * Defines the contract of a policy, which consists of a schema, a documentation sentence, and `compile(config) →
  * Hooks`.
  */
+
 import type { z } from "zod";
 import type { Clock } from "../base/clock.ts";
 import type { MemoryBudget } from "../base/memory-budget.ts";
@@ -9,6 +10,7 @@ import type { Owner } from "../base/owner.ts";
 import type { SharedMemory } from "../base/shared-memory.ts";
 import type { Tasks } from "../base/tasks.ts";
 import type { Expression } from "../cel/expression.ts";
+import type { EgressGuard } from "../http/egress-guard.ts";
 import type { Fetch } from "../http/fetch.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { TlsOptions } from "../http/http-client.ts";
@@ -175,6 +177,9 @@ export interface EndpointDirectory {
 export interface CompileEnv {
   cel(source: string): Expression;
   readonly clock: Clock;
+  /** Everything that opens a connection requires it. It confines what the author of the configuration can reach. */
+  readonly egress: EgressGuard;
+  /** Applies `egress`. */
   readonly fetch: Fetch;
   readonly logger: Logger;
   readonly tasks: Tasks;

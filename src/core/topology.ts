@@ -1,6 +1,7 @@
 /**
  * Defines the compiled, immutable configuration, with listeners → routes → backends and their compiled policies.
  */
+import type { EgressGuard } from "../http/egress-guard.ts";
 import type { ListenerTls } from "../http/tls-listener.ts";
 import type { Backend } from "./backend.ts";
 import type { Exchange } from "./exchange.ts";
@@ -104,8 +105,7 @@ export interface TcpBackend {
   readonly sendsProxyHeader: boolean;
   /** Returns `host:port` of each server. */
   addresses(serverName: string | undefined): readonly string[];
-  /** Set if clients choose the server, so that its address must be checked. */
-  readonly refuse?: ((address: string, host: string) => boolean) | undefined;
+  readonly egress: EgressGuard;
 }
 
 export interface ListenerScopes {

@@ -2,14 +2,14 @@
  * Parses the address of a plain HTTP backend, which is `host:port`, an `http://` or `https://` URL without a path, or
  * `unix:/path/to/socket`.
  */
-import type { HttpTarget } from "./http-client.ts";
+import type { HttpAddress } from "./http-client.ts";
 
 export function boundAddress(address: string | undefined, port: number): string {
   const host = address ?? "0.0.0.0";
   return `${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
-export type ParsedAddress = { ok: true; target: HttpTarget; display: string } | { ok: false; error: string };
+export type ParsedAddress = { ok: true; target: HttpAddress; display: string } | { ok: false; error: string };
 
 const EXPECTED = "expected host:port, an http:// or https:// URL without a path, or unix:/path";
 

@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type AddressInfo, createServer, type LookupFunction } from "node:net";
 import { test } from "node:test";
-import { parseProxiedHost, refuseEgress } from "./egress-addresses.ts";
+import { parseProxiedHost, publicAddresses } from "./egress-addresses.ts";
+import { EgressGuard } from "./egress-guard.ts";
 import { openSocket } from "./h1/open-socket.ts";
 
-const refuse = refuseEgress([]);
+const isPublic = publicAddresses([]);
 
 for (const address of [
   "127.0.0.1",
@@ -37,8 +38,15 @@ for (const address of [
   "2606:4700::5efe:7f00:1",
   "2606:4700::200:5efe:10.0.0.1",
   "::1234:8.8.8.8",
+  // ISATAP with a prefix that is not public, which embeds a public address.
+  "fd00::5efe:808:808",
+  "fd12:3456::200:5efe:808:808",
+  "ff02::5efe:808:808",
+  "fe80::5efe:808:808",
+  "64:ff9b:1:a00:0:5efe:808:808",
+  "5f00::200:5efe:808:808",
 ])
-  test(`${address} is refused`, () => assert.equal(refuse(address, address), true));
+  test(`${address} is refused`, () => assert.equal(isPublic(address, address), false));
 
 for (const address of [
   "93.184.215.14",
@@ -49,15 +57,15 @@ for (const address of [
   "2606:4700::5efe:808:808",
   "example.com",
 ])
-  test(`${address} is not refused`, () => assert.equal(refuse(address, address), false));
+  test(`${address} is not refused`, () => assert.equal(isPublic(address, address), true));
 
 test("allowed networks are not refused, in any form", () => {
-  const allowing = refuseEgress(["10.1.0.0/16", "::1"]);
-  assert.equal(allowing("10.1.2.3", ""), false);
-  assert.equal(allowing("::ffff:10.1.2.3", ""), false);
-  assert.equal(allowing("::1", ""), false);
-  assert.equal(allowing("10.2.0.1", ""), true);
-  assert.equal(allowing("127.0.0.1", ""), true);
+  const allowing = publicAddresses(["10.1.0.0/16", "::1"]);
+  assert.equal(allowing("10.1.2.3", ""), true);
+  assert.equal(allowing("::ffff:10.1.2.3", ""), true);
+  assert.equal(allowing("::1", ""), true);
+  assert.equal(allowing("10.2.0.1", ""), false);
+  assert.equal(allowing("127.0.0.1", ""), false);
 });
 
 for (const [authority, expected] of [
@@ -107,7 +115,12 @@ test("a connection uses the address that was checked, and a changed address is c
     addresses = ["127.0.0.2"];
     done(null, found);
   };
-  const target = { protocol: "http", host: "rebind.test", port, refuse: refuseEgress(["127.0.0.1"]) } as const;
+  const target = {
+    protocol: "http",
+    host: "rebind.test",
+    port,
+    egress: EgressGuard.for("client", ["127.0.0.1"]),
+  } as const;
   const socket = openSocket(target, lookup, []);
   const [chunk] = (await once(socket, "data")) as [Buffer];
   assert.equal(String(chunk), "reached");

@@ -1,14 +1,14 @@
 /**
- * Decides which addresses a forward proxy must not connect to: addresses of this machine, private and link-local
- * networks, metadata services of clouds, and networks without hosts. IPv6 addresses that embed an IPv4 address count as
+ * Decides which addresses are public: not those of this machine, of private and link-local networks, of metadata
+ * services of clouds, and of networks without hosts. IPv6 addresses that embed an IPv4 address count as
  * both.
  */
 import { BlockList, isIPv4, isIPv6, SocketAddress } from "node:net";
-import { embeddedAddresses } from "./embedded-addresses.ts";
+import { embeddedAddresses, isFormOfIPv4 } from "./embedded-addresses.ts";
 import { isLocalAddress } from "./local-address.ts";
 
 /** `host` is the name that resolved to the address, or the address itself. */
-export type RefuseAddress = (address: string, host: string) => boolean;
+export type AddressTest = (address: string, host: string) => boolean;
 
 const REFUSED = new BlockList();
 for (const [network, prefix] of [
@@ -29,8 +29,8 @@ REFUSED.addAddress("168.63.129.16", "ipv4");
 const GLOBAL_UNICAST = new BlockList();
 GLOBAL_UNICAST.addSubnet("2000::", 3, "ipv6");
 
-/** Addresses and networks in `allowed` are not refused. */
-export function refuseEgress(allowed: readonly string[]): RefuseAddress {
+/** Also permits the addresses and networks in `allowed`. */
+export function publicAddresses(allowed: readonly string[]): AddressTest {
   const exceptions = new BlockList();
   for (const range of allowed) {
     const [address = "", bits] = range.split("/");
@@ -41,14 +41,14 @@ export function refuseEgress(allowed: readonly string[]): RefuseAddress {
   return (text) => {
     const address = withoutZone(text);
     const all = [address, ...embeddedAddresses(address)];
-    if (all.some((one) => contains(exceptions, one))) return false;
-    return all.some((one) => contains(REFUSED, one) || isLocalAddress(one)) || !isReachable(address, all);
+    if (all.some((one) => contains(exceptions, one))) return true;
+    return isGlobal(address) && !all.some((one) => contains(REFUSED, one) || isLocalAddress(one));
   };
 }
 
-/** Other networks of IPv6 are local, or deliver packets to embedded IPv4 addresses, which are checked instead. */
-function isReachable(address: string, all: readonly string[]): boolean {
-  return !isIPv6(address) || all.length > 1 || contains(GLOBAL_UNICAST, address);
+/** Networks of IPv6 outside of `2000::/3` are local, except those that are another form of an IPv4 address. */
+function isGlobal(address: string): boolean {
+  return !isIPv6(address) || contains(GLOBAL_UNICAST, address) || isFormOfIPv4(address);
 }
 
 function withoutZone(address: string): string {

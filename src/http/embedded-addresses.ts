@@ -24,6 +24,15 @@ export function embeddedAddresses(address: string): string[] {
   return found;
 }
 
+/** True for IPv4-mapped and IPv4-compatible addresses, and for NAT64 with the well-known prefix. */
+export function isFormOfIPv4(address: string): boolean {
+  if (!isIPv6(address)) return false;
+  const groups = groupsOf(address);
+  const areZero = (from: number, to: number): boolean => groups.slice(from, to).every((group) => group === 0);
+  const isMapped = areZero(0, 5) && (groups[5] === 0 || groups[5] === 0xffff);
+  return isMapped || (groups[0] === 0x64 && groups[1] === 0xff9b && areZero(2, 6));
+}
+
 function groupsOf(address: string): number[] {
   const dotted = /^(.*:)(\d+)\.(\d+)\.(\d+)\.(\d+)$/.exec(address);
   const [, head = "", a = "", b = "", c = "", d = ""] = dotted ?? [];

@@ -4,6 +4,7 @@
  */
 
 import { ExpectedError } from "../base/errors.ts";
+import type { EgressGuard } from "./egress-guard.ts";
 import type { HeaderList } from "./headers.ts";
 import type { TlsOptions } from "./http-client.ts";
 
@@ -17,10 +18,8 @@ export interface FetchRequest {
   readonly tls?: TlsOptions;
   /** Connects to a unix socket instead of the host in `url`, which stays the Host header. */
   readonly socketPath?: string | undefined;
-  /** True if connections to refused addresses must fail (local-address.ts). */
-  readonly isConfined?: boolean;
-  /** Refuses other addresses: `public` are those of the internet, `private` all others. Default: all are allowed. */
-  readonly network?: "public" | "private" | undefined;
+  /** Restricts the addresses further than the guard of the `Fetch` does, for a URL that a remote server named. */
+  readonly egress?: EgressGuard | undefined;
 }
 
 export interface FetchResponse {
@@ -40,6 +39,11 @@ export class FetchError extends ExpectedError {
 }
 
 export type Fetch = (request: FetchRequest) => Promise<FetchResponse>;
+
+/** Returns a `Fetch` that permits only what the guard permits, too. */
+export function guardedFetch(fetch: Fetch, egress: EgressGuard): Fetch {
+  return (request) => fetch({ ...request, egress: egress.and(request.egress) });
+}
 
 export interface Fetcher {
   readonly fetch: Fetch;

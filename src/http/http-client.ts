@@ -5,23 +5,24 @@
 import type { Duplex } from "node:stream";
 import { ExpectedError } from "../base/errors.ts";
 import type { BodyStream } from "./body.ts";
+import type { EgressGuard } from "./egress-guard.ts";
 import type { HeaderList } from "./headers.ts";
 
 /** `auto` selects the version by ALPN. Without TLS, `http2` connects with prior knowledge. */
 export type HttpChoice = "http1" | "http2" | "auto";
 
-export interface HttpTarget {
+export interface HttpAddress {
   readonly protocol: "http" | "https";
-  /** The default is `http1`. */
-  readonly http?: HttpChoice;
   readonly host: string;
   readonly port: number;
   readonly socketPath?: string;
+}
+
+export interface HttpTarget extends HttpAddress {
+  /** The default is `http1`. */
+  readonly http?: HttpChoice;
   readonly tls?: TlsOptions;
-  /** True if connections to refused addresses must fail (local-address.ts). */
-  readonly isConfined?: boolean | undefined;
-  /** Refuses more addresses than `isConfined` does. */
-  readonly refuse?: ((address: string, host: string) => boolean) | undefined;
+  readonly egress: EgressGuard;
 }
 
 export interface TlsOptions {

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import type { LookupFunction } from "node:net";
 import { networkInterfaces } from "node:os";
 import { test } from "node:test";
-import { confinedLookup, isLocalAddress, isRefusedAddress, restrictNetworks } from "./local-address.ts";
+import { EgressGuard } from "./egress-guard.ts";
+import { isLocalAddress, isRefusedAddress, restrictNetworks } from "./local-address.ts";
 
 test("loopback, link-local, unspecified and own addresses are local, in every notation", () => {
   const own = Object.values(networkInterfaces()).flatMap((list) => list?.map(({ address }) => address) ?? []);
@@ -45,7 +46,7 @@ function looked(addresses: readonly string[], all: boolean): unknown {
     callback(null, found);
   };
   let told: unknown;
-  confinedLookup(lookup)("name.example", { all }, (error, ...rest) => {
+  EgressGuard.for("document").lookup(lookup)("name.example", { all }, (error, ...rest) => {
     told = error ? error.message : rest;
   });
   return told;

@@ -2,7 +2,7 @@
  * Decides which addresses confined connections must not use: addresses of this machine, link-local addresses (where
  * clouds serve credentials), and, in a cluster, private addresses that are not allowed.
  */
-import { BlockList, isIP, isIPv6, type LookupFunction, SocketAddress } from "node:net";
+import { BlockList, isIP, isIPv6, SocketAddress } from "node:net";
 import { networkInterfaces } from "node:os";
 import { embeddedAddresses } from "./embedded-addresses.ts";
 
@@ -69,6 +69,10 @@ export function restrictNetworks(networks: string | undefined): void {
   allowed = list;
 }
 
+export function refusesPrivateAddresses(): boolean {
+  return allowed !== undefined;
+}
+
 export function isAllowedNetwork(address: string): boolean {
   return formsOf(address).some((one) => includes(allowed, one));
 }
@@ -91,31 +95,4 @@ export function isRefusedAddress(address: string, host: string): boolean {
 function includes(list: BlockList | undefined, address: string): boolean {
   const family = isIP(address);
   return family !== 0 && list?.check(address, family === 6 ? "ipv6" : "ipv4") === true;
-}
-
-export function refusedAddressError(host: string, isConfined = true): Error {
-  const message = !isConfined
-    ? `${host} has no address that the forward proxy may use`
-    : allowed
-      ? `${host} is a private address or one of the gateway's own machine, which documents of a cluster cannot use`
-      : `${host} is an address of the gateway's own machine, which documents of a cluster cannot use`;
-  return Object.assign(new Error(message), { code: "EACCES" });
-}
-
-/** Wraps a lookup to omit refused addresses. The lookup of a name without other addresses fails. */
-export function confinedLookup(
-  lookup: LookupFunction,
-  refuse: (address: string, host: string) => boolean = isRefusedAddress,
-  isConfined = true,
-): LookupFunction {
-  return (name, options, callback) => {
-    lookup(name, { ...options, all: true }, (error, found) => {
-      const all = Array.isArray(found) ? found : [];
-      const fitting = all.filter(({ address }) => !refuse(address, name));
-      const [first] = fitting;
-      const failed = error ?? (first ? null : refusedAddressError(name, isConfined));
-      if (options.all) callback(failed, fitting);
-      else callback(failed, first?.address ?? "", first?.family ?? 0);
-    });
-  };
 }

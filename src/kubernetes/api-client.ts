@@ -8,6 +8,7 @@ import { join } from "node:path";
 import type { Clock } from "../base/clock.ts";
 import { VERSION } from "../base/version.ts";
 import { openHttpPool } from "../http/client/http-pool.ts";
+import { EgressGuard } from "../http/egress-guard.ts";
 import { HeaderList } from "../http/headers.ts";
 import type { HttpPool, TlsOptions } from "../http/http-client.ts";
 import { KubeconfigError, type KubeconfigFlags, loadCluster, type PluginHost } from "./kubeconfig.ts";
@@ -56,7 +57,10 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
     const url = new URL(server);
     const protocol = url.protocol === "https:" ? "https" : "http";
     const port = url.port === "" ? (protocol === "https" ? 443 : 80) : Number(url.port);
-    const pool = openHttpPool({ protocol, host: url.hostname.replace(/^\[|\]$/g, ""), port, tls }, clock);
+    const pool = openHttpPool(
+      { protocol, host: url.hostname.replace(/^\[|\]$/g, ""), port, tls, egress: EgressGuard.for("configuration") },
+      clock,
+    );
     pools.set(key, pool);
     return pool;
   }

@@ -2,6 +2,7 @@
  * Follows the controller from a data plane. It receives snapshots over an event stream, acknowledges them, and saves
  * the last served snapshot to disk, so that the data plane can start while the controller is unavailable.
  */
+
 import { randomUUID } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { isIP } from "node:net";
@@ -14,6 +15,7 @@ import { clusterDocument, parseSnapshot, type Snapshot } from "../config/documen
 import type { ClusterInput } from "../config/prepare.ts";
 import type { EndpointDirectory } from "../core/policy.ts";
 import { openHttpPool } from "../http/client/http-pool.ts";
+import { EgressGuard } from "../http/egress-guard.ts";
 import { HeaderList } from "../http/headers.ts";
 import type { HttpPool } from "../http/http-client.ts";
 import { createSseParser } from "../http/sse.ts";
@@ -56,7 +58,7 @@ export function followController(options: FollowOptions): Following {
   const port = url.port === "" ? 443 : Number(url.port);
   const tls = options.certificate === undefined ? {} : { ca: options.certificate };
   const host = url.hostname.replace(/^\[|\]$/g, "");
-  const pool = openHttpPool({ protocol: "https", host, port, tls }, clock);
+  const pool = openHttpPool({ protocol: "https", host, port, tls, egress: EgressGuard.for("configuration") }, clock);
   const file = options.stateFolder === undefined ? undefined : join(options.stateFolder, "snapshot.json");
   let isStopped = false;
   let failures = 0;
@@ -129,7 +131,16 @@ export function followController(options: FollowOptions): Following {
     const target = six ?? four;
     if (target === undefined || isIP(target) === 0) return;
     const named = isIP(host) === 0 ? { servername: host } : {};
-    replica = openHttpPool({ protocol: "https", host: target, port: Number(number), tls: { ...tls, ...named } }, clock);
+    replica = openHttpPool(
+      {
+        protocol: "https",
+        egress: EgressGuard.for("configuration"),
+        host: target,
+        port: Number(number),
+        tls: { ...tls, ...named },
+      },
+      clock,
+    );
   }
 
   /** The acknowledgment is retried until the controller accepts it or a newer one replaces it. */

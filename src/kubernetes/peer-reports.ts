@@ -2,11 +2,13 @@
  * Reports the connected data planes of a controller replica, and the acknowledgments that it received, to the leader.
  * Replicas authenticate with a value derived from the private key that they share.
  */
+
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { isIP } from "node:net";
 import type { Clock, Timer } from "../base/clock.ts";
 import { fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
 import { openHttpPool } from "../http/client/http-pool.ts";
+import { EgressGuard } from "../http/egress-guard.ts";
 import { HeaderList } from "../http/headers.ts";
 import type { HttpPool } from "../http/http-client.ts";
 import type { Logger } from "../observe/log/logger.ts";
@@ -183,7 +185,10 @@ export function createPeerReporter(options: PeerReporterOptions): PeerReporter {
     const url = new URL(`https://${address}`);
     const target = { protocol: "https" as const, host: url.hostname.replace(/^\[|\]$/g, ""), port: Number(url.port) };
     const named = isIP(hostname) === 0 ? { servername: hostname } : {};
-    pool = openHttpPool({ ...target, tls: { ca: tls.cert, ...named } }, clock);
+    pool = openHttpPool(
+      { ...target, egress: EgressGuard.for("configuration"), tls: { ca: tls.cert, ...named } },
+      clock,
+    );
     poolAddress = address;
     return pool;
   }

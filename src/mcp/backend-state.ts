@@ -1,10 +1,12 @@
 /**
  * Holds the services and the current configuration of one MCP backend.
  */
+
 import type { Clock } from "../base/clock.ts";
 import type { MemoryBudget } from "../base/memory-budget.ts";
 import type { Tasks } from "../base/tasks.ts";
 import type { SignRequest } from "../core/signed-request.ts";
+import type { EgressGuard } from "../http/egress-guard.ts";
 import type { Fetch } from "../http/fetch.ts";
 import type { TlsOptions } from "../http/http-client.ts";
 import type { Logger } from "../observe/log/logger.ts";
@@ -24,7 +26,7 @@ export interface BackendServices {
   readonly tasks: Tasks;
   readonly memory: MemoryBudget;
   readonly tls: TlsOptions | undefined;
-  readonly isConfined?: boolean | undefined;
+  readonly egress: EgressGuard;
   readonly environment: Environment;
   readonly store: Store;
   readonly signingKey: SigningKey;

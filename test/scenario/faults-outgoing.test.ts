@@ -2,11 +2,13 @@
  * What the gateway itself asks for (rows K1 and R45 of the threat table): small answers within a time, no redirects,
  * and names that change, fail or hang.
  */
+
 import assert from "node:assert/strict";
 import type { RequestListener } from "node:http";
 import { type TestContext, test } from "node:test";
 import { openFetcher } from "../../src/http/client/fetcher.ts";
 import { openHttpPool } from "../../src/http/client/http-pool.ts";
+import { EgressGuard } from "../../src/http/egress-guard.ts";
 import type { FetchError } from "../../src/http/fetch.ts";
 import { HeaderList } from "../../src/http/headers.ts";
 import type { Resolve } from "../../src/http/lookup.ts";
@@ -18,7 +20,7 @@ const LIMIT = 100_000;
 
 async function fetcherFor(t: TestContext, listener: RequestListener) {
   const clock = fakeClock();
-  const fetcher = openFetcher(clock);
+  const fetcher = openFetcher(clock, EgressGuard.for("configuration"));
   t.after(() => fetcher.close());
   const backend = await backendFor(t, listener);
   const ask = (path = "/") =>
@@ -28,7 +30,7 @@ async function fetcherFor(t: TestContext, listener: RequestListener) {
 
 for (const host of ["localhost", "127.0.0.1"])
   test(`${host} is refused where only addresses of the internet are allowed, when the connection is opened`, async (t) => {
-    const fetcher = openFetcher(fakeClock());
+    const fetcher = openFetcher(fakeClock(), EgressGuard.for("configuration"));
     t.after(() => fetcher.close());
     let requests = 0;
     const backend = await backendFor(t, (_req, res) => {
@@ -36,13 +38,16 @@ for (const host of ["localhost", "127.0.0.1"])
       res.end();
     });
     const request = { url: `http://${host}:${backend.port}/`, timeoutMs: 5_000, maxBytes: LIMIT };
-    await assert.rejects(fetcher.fetch({ ...request, network: "public" }), { reason: "refused" });
+    await assert.rejects(fetcher.fetch({ ...request, egress: EgressGuard.for("server") }), { reason: "refused" });
     assert.equal(requests, 0);
-    assert.equal((await fetcher.fetch({ ...request, network: "private" })).status, 200);
+    assert.equal((await fetcher.fetch({ ...request, egress: EgressGuard.for("privateServer") })).status, 200);
     // A connection that another request opened is not reused.
-    await assert.rejects(fetcher.fetch({ ...request, network: "public" }), { reason: "refused" });
+    await assert.rejects(fetcher.fetch({ ...request, egress: EgressGuard.for("server") }), { reason: "refused" });
     assert.equal(requests, 1);
-    await assert.rejects(fetcher.fetch({ ...request, network: "private", isConfined: true }), { reason: "refused" });
+    await assert.rejects(
+      fetcher.fetch({ ...request, egress: EgressGuard.for("privateServer").and(EgressGuard.for("document")) }),
+      { reason: "refused" },
+    );
   });
 
 for (const announced of [true, false]) {
@@ -118,7 +123,11 @@ async function poolFor(t: TestContext) {
     res.end(req.socket.localAddress);
   });
   const resolve: Resolve = (_name, done) => void pending.push(done);
-  const pool = openHttpPool({ protocol: "http", host: "backend.test", port: backend.port }, clock, resolve);
+  const pool = openHttpPool(
+    { protocol: "http", egress: EgressGuard.for("configuration"), host: "backend.test", port: backend.port },
+    clock,
+    resolve,
+  );
   t.after(() => pool.close());
   const ask = (): Promise<string> =>
     new Promise((answered, failed) => {
@@ -238,7 +247,10 @@ for (const { name, hint, afterMs, connections } of kept) {
       res.end("ok");
     });
     const { hostname, port } = new URL(`http://${backend.host}`);
-    const pool = openHttpPool({ protocol: "http", host: hostname, port: Number(port) }, clock);
+    const pool = openHttpPool(
+      { protocol: "http", egress: EgressGuard.for("configuration"), host: hostname, port: Number(port) },
+      clock,
+    );
     t.after(() => pool.close());
     const ask = async (): Promise<void> => {
       await new Promise<void>((resolve, reject) => {

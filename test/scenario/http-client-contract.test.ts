@@ -2,12 +2,14 @@
  * The contract of outgoing calls (`HttpResponseReceiver`) on real sockets: when callbacks come, what abort and resume do inside
  * them, and what an exception in one costs.
  */
+
 import assert from "node:assert/strict";
 import type { AddressInfo } from "node:net";
 import { createServer, type Socket } from "node:net";
 import { Readable } from "node:stream";
 import { type TestContext, test } from "node:test";
 import { openHttpPool } from "../../src/http/client/http-pool.ts";
+import { EgressGuard } from "../../src/http/egress-guard.ts";
 import { HeaderList } from "../../src/http/headers.ts";
 import type { HttpCall, HttpPool, HttpResponseReceiver, OutgoingRequest } from "../../src/http/http-client.ts";
 
@@ -34,7 +36,12 @@ async function serve(t: TestContext, answer = WHOLE): Promise<Server> {
     });
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const pool = openHttpPool({ protocol: "http", host: "127.0.0.1", port: (server.address() as AddressInfo).port });
+  const pool = openHttpPool({
+    protocol: "http",
+    egress: EgressGuard.for("configuration"),
+    host: "127.0.0.1",
+    port: (server.address() as AddressInfo).port,
+  });
   t.after(() => {
     pool.close();
     server.close();

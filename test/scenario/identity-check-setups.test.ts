@@ -2,12 +2,14 @@
  * `gwctl auth check` is right about 24 setups of a login, good and broken, against real providers: what works gets no
  * complaint, what does not is named with how to fix it, and what cannot be known is not ticked.
  */
+
 import assert from "node:assert/strict";
 import { createServer as createTlsServer } from "node:https";
 import { type AddressInfo, createServer } from "node:net";
 import { after, before, test } from "node:test";
 import { type Clock, systemClock } from "../../src/base/clock.ts";
 import { openFetcher } from "../../src/http/client/fetcher.ts";
+import { EgressGuard } from "../../src/http/egress-guard.ts";
 import { checkLogin } from "../../src/identity/login/login-check.ts";
 import type { LoginLeg, LoginPolicy } from "../../src/identity/login/login-leg.ts";
 import {
@@ -200,7 +202,7 @@ async function check(setup: Setup, given: string): Promise<ReadonlyMap<string, L
     resourceMetadata: { ...metadata, resource },
   };
   const clock: Clock = { ...systemClock, now: () => Date.now() + (setup.aheadMs ?? 0) };
-  const fetcher = openFetcher(clock);
+  const fetcher = openFetcher(clock, EgressGuard.for("configuration"));
   const legs = new Map<string, LoginLeg>();
   const options = {
     policy,

@@ -1,6 +1,7 @@
 /**
  * Rehearsals: what a new configuration would do to requests that were seen, with names and numbers, and nothing is sent.
  */
+
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -14,6 +15,7 @@ import { rehearse } from "../../src/app/rehearsal/rehearse.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { createTasks } from "../../src/base/tasks.ts";
 import { openDryConfig } from "../../src/config/dry-config.ts";
+import { EgressGuard } from "../../src/http/egress-guard.ts";
 import { openRlsClient } from "../../src/policies/rate-limit/rls-client.ts";
 import { eventually } from "../support/eventually.ts";
 import { ALICE, ask, configOf, type Parts, seen, tokenOf } from "../support/rehearsal.ts";
@@ -65,7 +67,12 @@ test("services that a configuration names are not connected to when it is only l
   t.after(close);
   assert.ok(prepared.ok);
   // A client that is really opened, after it, connects ahead of its first request.
-  const client = openRlsClient(`127.0.0.1:${other.port}`, systemClock, createTasks(systemClock));
+  const client = openRlsClient(
+    `127.0.0.1:${other.port}`,
+    systemClock,
+    createTasks(systemClock),
+    EgressGuard.for("configuration"),
+  );
   t.after(() => client.close());
   await eventually("the other client has connected", () => other.connections() === 1);
   const socket = connect(named.port, "127.0.0.1");

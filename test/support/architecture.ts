@@ -108,6 +108,30 @@ const OWNED: readonly Owned[] = [
     owners:
       /^src\/(?:app\/(?:upgrade\/successor|rehearsal\/rehearsals)|mcp\/transports\/stdio-transport|base\/run-program)\.ts$/,
   },
+  {
+    what: "an outgoing connection",
+    pattern:
+      /import \{[^}]*(?<!type )\b(?:connect|createConnection|Socket)\b[^}]*\} from "node:(?:net|tls|http2)"|import (?:\* as )?\w+ from "node:(?:net|tls|http2|https?|dgram)"|(?:import|require)\("node:(?:net|tls|http2|https?|dgram)"\)/,
+    // The admin server probes its own unix socket, and `socket-reads.ts` inspects an unconnected socket.
+    owners:
+      /^src\/(?:http\/(?:h1\/(?:open-socket|socket-reads)|h2\/http2-pool)|pipeline\/listen\/tcp\/tcp-listener|admin\/server\/server)\.ts$/,
+  },
+  {
+    what: "a gRPC channel",
+    pattern: /\bnew grpc\.(?:Client|Channel)\(|\bcredentials\.create(?:Insecure|Ssl)\(/,
+    owners: /^src\/(?:http\/client\/grpc-(?:client|credentials)|policies\/rate-limit\/rls-client)\.ts$/,
+  },
+  {
+    what: "a request with Node's HTTP client",
+    pattern: /import \{[^}]*(?<!type )\b(?:request|get|Agent)\b[^}]*\} from "node:https?"/,
+    // These commands call a gateway that the user names.
+    owners: /^src\/(?:bin\/(?:health|rehearse)|cli\/.*)\.ts$/,
+  },
+  {
+    what: "a client library that connects to an address of the startup settings",
+    pattern: /(?:from |import\(|require\()"(?:ioredis|pg|@opentelemetry\/(?:exporter|otlp)[^"]*)"/,
+    owners: /^src\/(?:store\/redis-(?:bus|store)|history\/postgres-engine|telemetry\/(?:otlp-export|signals))\.ts$/,
+  },
   { what: "process.env", pattern: /\bprocess\.env\b/, owners: /^src\/config\/text\/env\.ts$/ },
   {
     what: "the HTTP client library",
@@ -128,6 +152,10 @@ const OWNED: readonly Owned[] = [
     owners: /^src\/(?:base\/clock\.ts|demo\/|cli\/)/,
   },
 ];
+
+/** Opens sockets for addresses of the configuration, and must therefore require an `EgressGuard`. */
+const GUARDED =
+  /^src\/(?:http\/(?:h1\/open-socket|client\/(?:fetcher|grpc-(?:client|credentials)))|pipeline\/listen\/tcp\/tcp-listener|policies\/rate-limit\/rls-client)\.ts$/;
 
 /** A test that sleeps is slow on a fast machine and fails on a busy one. */
 const SLEEP = /new Promise(?:<[^>]*>)?\(\(?\w+\)? =>\s*(?:void )?setTimeout\(\w+,|"(?:node:)?timers\/promises"/;
@@ -303,9 +331,12 @@ function resolve(from: string, relative: string): string {
 function ownerRules({ path, text }: SourceFile): string[] {
   if (isTest(path)) return [];
   const code = withoutComments(text);
-  return OWNED.filter(({ pattern, owners }) => pattern.test(code) && !owners.test(path)).map(
+  const broken = OWNED.filter(({ pattern, owners }) => pattern.test(code) && !owners.test(path)).map(
     ({ what }) => `${path}: uses ${what}, which another file owns`,
   );
+  // The type of an HTTP target contains the guard.
+  const isUnguarded = GUARDED.test(path) && !/\b(?:EgressGuard|HttpTarget|egress)\b/.test(code);
+  return isUnguarded ? [...broken, `${path}: opens connections without an EgressGuard`] : broken;
 }
 
 function formRules({ path, text }: SourceFile): string[] {

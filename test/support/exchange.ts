@@ -11,6 +11,7 @@ import { createLimitRegistry } from "../../src/config/compile/limit-registry.ts"
 import { Exchange, NO_BODY, type RequestBody } from "../../src/core/exchange.ts";
 import type { CompileEnv } from "../../src/core/policy.ts";
 import type { RequestAttributes } from "../../src/core/request-attributes.ts";
+import { EgressGuard } from "../../src/http/egress-guard.ts";
 import { HeaderList } from "../../src/http/headers.ts";
 import { silentLogger } from "../../src/observe/log/logger.ts";
 import { createMetrics } from "../../src/observe/log/metrics.ts";
@@ -74,6 +75,7 @@ export function anAnsweredExchange(
 export const testEnv: CompileEnv = {
   cel: compileExpression,
   clock: systemClock,
+  egress: EgressGuard.for("configuration"),
   fetch: () => Promise.reject(new Error("a unit test does not fetch")),
   logger: silentLogger,
   tasks: createTasks(systemClock),

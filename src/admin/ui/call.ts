@@ -3,11 +3,13 @@
  * listeners send it no CORS headers. A request can name only a listener of this process, never an address. The response
  * is JSON lines: the head, body chunks as they arrive, and the end.
  */
+
 import { StringDecoder } from "node:string_decoder";
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
 import { isHeaderName } from "../../base/header-names.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";
+import { EgressGuard } from "../../http/egress-guard.ts";
 import { HeaderList, isHeaderValue } from "../../http/headers.ts";
 import type { HttpCall } from "../../http/http-client.ts";
 import { type AdminEndpoint, type AdminSink, textResponse } from "../server/endpoint.ts";
@@ -66,7 +68,11 @@ function forward(request: CallRequest, address: ListenerAddress, sink: AdminSink
   if (body) headers.set("content-length", String(body.length));
 
   // The certificate is not verified, because this is the gateway's own listener on the same machine.
-  const pool = openHttpPool({ ...address, ...(address.protocol === "https" ? { tls: { insecure: true } } : {}) });
+  const pool = openHttpPool({
+    ...address,
+    egress: EgressGuard.for("configuration"),
+    ...(address.protocol === "https" ? { tls: { insecure: true } } : {}),
+  });
   const decoder = new StringDecoder("utf8");
   const line = (value: unknown): void => void sink.write(`${JSON.stringify(value)}\n`);
   const finish = (last: unknown): void => {

@@ -54,7 +54,7 @@ export const a2a = defineBackend({
         host,
         port,
         ...(isTls && env.tls ? { tls: env.tls } : {}),
-        ...(env.isConfined ? { isConfined: true } : {}),
+        egress: env.egress,
       },
       env.protocol,
     );

@@ -2,6 +2,7 @@
  * Implements the backend of a forward proxy. A request goes to the host that the client names, and CONNECT opens a
  * tunnel to it. The address that the name resolves to is checked, and the connection uses the checked address.
  */
+
 import { LRUCache } from "lru-cache";
 import { z } from "zod";
 import {
@@ -16,7 +17,8 @@ import type { Exchange } from "../../core/exchange.ts";
 import { isAddressRange } from "../../http/address-range.ts";
 import { HostHealth } from "../../http/client/host-health.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";
-import { parseProxiedHost, type RefuseAddress, refuseEgress } from "../../http/egress-addresses.ts";
+import { parseProxiedHost } from "../../http/egress-addresses.ts";
+import { EgressGuard } from "../../http/egress-guard.ts";
 import { describeSocketError, openSocket } from "../../http/h1/open-socket.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { HttpClientError, type HttpPool, type HttpTarget } from "../../http/http-client.ts";
@@ -52,12 +54,12 @@ export const dynamic = defineBackend({
 
   compile(config, env): Backend {
     if (env.isConfined) throw new Error("a document of a cluster cannot use a `dynamic` backend");
-    const refuse = refuseEgress(config.allow);
+    const egress = EgressGuard.for("client", config.allow);
     const ports = new Set(config.ports);
     const pools = env.acquire(
       `dynamic ${env.name}`,
       { config, tls: env.tls, protocol: env.protocol },
-      () => openPools(env, refuse),
+      () => openPools(env),
       (open) => open.close(),
     );
     return {
@@ -67,7 +69,7 @@ export const dynamic = defineBackend({
       call(exchange, call) {
         let destination: Destination;
         try {
-          destination = destinationOf(exchange, env, ports, refuse);
+          destination = destinationOf(exchange, env, ports, egress);
         } catch (error) {
           call.fail(error);
           return NO_CALL;
@@ -88,7 +90,7 @@ interface Pools {
   close(): void;
 }
 
-function openPools(env: BackendEnv, refuse: RefuseAddress): Pools {
+function openPools(env: BackendEnv): Pools {
   const pools = new LRUCache<string, { pool: HttpPool; health: HostHealth }>({
     max: MAX_HOSTS,
     dispose: ({ pool }) => pool.close(),
@@ -98,7 +100,7 @@ function openPools(env: BackendEnv, refuse: RefuseAddress): Pools {
       const known = pools.get(display);
       if (known !== undefined) return known;
       const opened = {
-        pool: openHttpPool({ ...target, refuse }, env.clock),
+        pool: openHttpPool(target, env.clock),
         health: new HostHealth(env.clock, { ejected: () => undefined, recovered: () => undefined }),
       };
       pools.set(display, opened);
@@ -113,7 +115,7 @@ function destinationOf(
   { request }: Exchange,
   env: BackendEnv,
   ports: ReadonlySet<number>,
-  refuse: RefuseAddress,
+  egress: EgressGuard,
 ): Destination {
   const named = parseProxiedHost(request.host);
   if (named === undefined)
@@ -122,12 +124,12 @@ function destinationOf(
   const protocol = env.tls === undefined || isConnect ? "http" : "https";
   const { host, port = protocol === "https" ? 443 : 80 } = named;
   if (!ports.has(port)) throw refused(`the port ${port} is not in \`ports\``);
-  if (refuse(host, host)) throw refused(`${host} is not a public address`);
+  if (egress.fault({ host }) !== undefined) throw refused(`${host} is not a public address`);
   const target: HttpTarget = {
     protocol,
     host,
     port,
-    refuse,
+    egress,
     ...(env.tls === undefined || isConnect ? {} : { tls: env.tls }),
   };
   return { target, display: `${host.includes(":") ? `[${host}]` : host}:${port}` };

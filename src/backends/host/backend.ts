@@ -43,9 +43,9 @@ export const host = defineBackend({
   compile(config, env): Backend {
     const parsed = parseAddress(config);
     if (!parsed.ok) throw new Error(parsed.error);
-    if (env.isConfined && parsed.target.socketPath !== undefined)
+    if (parsed.target.socketPath !== undefined && !env.egress.allowsUnixSockets)
       throw new Error("a document of a cluster cannot use a unix socket");
-    const named = env.isConfined ? { ...parsed.target, isConfined: true } : parsed.target;
+    const named = { ...parsed.target, egress: env.egress };
     const target = withHttpChoice(
       env.tls ? { ...named, protocol: "https" as const, tls: env.tls } : named,
       env.protocol,

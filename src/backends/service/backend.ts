@@ -2,11 +2,13 @@
  * Implements a group of equal HTTP servers, used in round-robin order. The addresses are configured (`endpoints`) or
  * read from the Kubernetes cluster.
  */
+
 import { z } from "zod";
 import { type Backend, defineBackend } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { openEndpointPools } from "../../http/client/endpoint-pools.ts";
+import { EgressGuard } from "../../http/egress-guard.ts";
 import { healthEvents, sendTo } from "../host/backend.ts";
 import { withHttpChoice } from "../host/http-choice.ts";
 
@@ -38,7 +40,8 @@ export const service = defineBackend({
 
   compile({ name, endpoints }, env): Backend {
     const protocol = env.tls ? "https" : "http";
-    const target = withHttpChoice({ protocol, ...(env.tls ? { tls: env.tls } : {}) } as const, env.protocol);
+    const egress = endpoints === undefined ? EgressGuard.for("services") : env.egress;
+    const target = withHttpChoice({ protocol, egress, ...(env.tls ? { tls: env.tls } : {}) } as const, env.protocol);
     const pools = env.acquire(
       `service ${name}`,
       { target, endpoints },

@@ -1,7 +1,9 @@
 /**
  * Sends requests to the Kubernetes API server of a kubeconfig.
  */
+
 import { openFetcher } from "../../http/client/fetcher.ts";
+import { EgressGuard } from "../../http/egress-guard.ts";
 import type { Cluster } from "../../kubernetes/kubeconfig.ts";
 import { CliError, printable, type Terminal } from "../terminal/terminal.ts";
 
@@ -13,7 +15,7 @@ export async function requestCluster(
   path: string,
   terminal: Terminal,
 ): Promise<{ status: number; body: Buffer }> {
-  const fetcher = openFetcher(terminal.clock);
+  const fetcher = openFetcher(terminal.clock, EgressGuard.for("configuration"));
   try {
     return await fetcher.fetch({
       url: `${cluster.server}${path}`,

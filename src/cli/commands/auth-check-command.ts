@@ -2,9 +2,11 @@
  * `gwctl auth check -f <config>` checks every `mcpAuthentication` login of the configuration without a running
  * gateway.
  */
+
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { openFetcher } from "../../http/client/fetcher.ts";
+import { EgressGuard } from "../../http/egress-guard.ts";
 import type { LoginLeg, LoginPolicy } from "../../identity/login/login-leg.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { CliError, printable, type Terminal } from "../terminal/terminal.ts";
@@ -39,7 +41,7 @@ export async function authCheck(flags: AuthCheckFlags, terminal: Terminal): Prom
   if (logins.length === 0)
     throw new CliError(`no ${KIND} policy in ${flags.file.join(", ")}: there is no login to check`);
 
-  const fetcher = openFetcher(terminal.clock);
+  const fetcher = openFetcher(terminal.clock, EgressGuard.for("configuration"));
   let failures = 0;
   const results: { owner: string; checks: LoginLeg[] }[] = [];
   try {

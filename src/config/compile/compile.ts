@@ -13,7 +13,9 @@ import type { BackendEnv } from "../../core/backend.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import type { CompiledPolicy, CompiledScope, CompileEnv, Hooks, Settings } from "../../core/policy.ts";
 import type { Listener, ProxyProtocol, Route, TcpService, Topology, WeightedBackend } from "../../core/topology.ts";
-import { parseProxiedHost, refuseEgress } from "../../http/egress-addresses.ts";
+import { parseProxiedHost } from "../../http/egress-addresses.ts";
+import { EgressGuard } from "../../http/egress-guard.ts";
+import { guardedFetch } from "../../http/fetch.ts";
 import type { ListenerTls } from "../../http/tls-listener.ts";
 import type { Phase } from "../../observe/trace/events.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
@@ -154,7 +156,10 @@ function createCompiler(context: CompileContext) {
               weight,
               isClosed,
               sendsProxyHeader,
-              ...(dynamic === undefined ? {} : { refuse: refuseEgress(dynamic.allow) }),
+              egress:
+                dynamic !== undefined
+                  ? EgressGuard.for("client", dynamic.allow)
+                  : EgressGuard.for(address === undefined ? "services" : "configuration"),
               addresses: (serverName) => {
                 if (dynamic !== undefined) return namedServer(serverName, dynamic.port);
                 return address === undefined ? (context.endpoints?.addresses(name) ?? []) : [address];
@@ -371,6 +376,7 @@ function compileEnv(
   const document = documentOf(origin);
   const { file, confined } = document;
   const isConfined = confined !== undefined;
+  const egress = EgressGuard.for(isConfined ? "document" : "configuration");
   const folder = dirname(file);
   const hidden = hiddenSources(config, context.redaction);
   const warn = (message: string): void => origin.warn?.(message);
@@ -385,7 +391,8 @@ function compileEnv(
       return tracedExpression(expression, context.redaction, hidden.has(source));
     },
     clock: context.clock,
-    fetch: isConfined ? (request) => context.fetch({ ...request, isConfined: true }) : context.fetch,
+    egress,
+    fetch: isConfined ? guardedFetch(context.fetch, egress) : context.fetch,
     logger: context.logger,
     tasks: context.tasks,
     metrics: context.metrics,

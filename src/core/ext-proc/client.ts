@@ -2,9 +2,11 @@
  * Opens streams to an external processor. A stream belongs to one request. Responses are matched to messages by their
  * step, because the request and the response of an exchange can overlap.
  */
+
 import type { ClientDuplexStream, MethodDefinition } from "@grpc/grpc-js";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { openGrpcClient } from "../../http/client/grpc-client.ts";
+import type { EgressGuard } from "../../http/egress-guard.ts";
 import type { TlsOptions } from "../../http/http-client.ts";
 import { PROTOCOL, type ProcessingRequest, type ProcessingResponse, SERVICE_NAME, type Step } from "./protocol.ts";
 
@@ -45,18 +47,17 @@ type Call = ClientDuplexStream<ProcessingRequest, ProcessingResponse>;
 
 export interface ProcessorClientOptions {
   readonly maxBodyBytes: number;
-  /** True if the address comes from a cluster resource and must not be a local address. */
-  readonly isConfined: boolean;
+  readonly egress: EgressGuard;
   readonly tls?: TlsOptions | undefined;
 }
 
 export function openProcessorClient(
   host: string,
   clock: Clock,
-  { maxBodyBytes, isConfined, tls }: ProcessorClientOptions,
+  { maxBodyBytes, egress, tls }: ProcessorClientOptions,
 ): ProcessorClient {
   const opening = openGrpcClient(host, PROTOCOL, SERVICE_NAME, {
-    isConfined,
+    egress,
     maxResponseBytes: maxBodyBytes + MAX_HEADER_BYTES,
     tls,
   }).then(({ client, service }) => {

@@ -33,7 +33,7 @@ export interface EndpointPools {
 const IGNORED: HealthEvents = { ejected: () => undefined, recovered: () => undefined };
 
 export function openEndpointPools(
-  target: Pick<HttpTarget, "protocol" | "tls" | "http">,
+  target: Pick<HttpTarget, "protocol" | "tls" | "http" | "egress">,
   clock: Clock,
   events: (address: string) => HealthEvents = () => IGNORED,
   open: (target: HttpTarget, clock: Clock) => HttpPool = openHttpPool,

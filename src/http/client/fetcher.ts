@@ -1,36 +1,28 @@
 /**
  * Sends the gateway's own outgoing requests (http/fetch.ts). Connections are pooled per origin, TLS options, and
- * allowed addresses.
+ * guard.
  */
 
-import { isIP } from "node:net";
 import type { Clock } from "../../base/clock.ts";
-import { refuseEgress } from "../egress-addresses.ts";
+import type { EgressGuard } from "../egress-guard.ts";
 import { FetchError, type Fetcher, type FetchRequest, parseHttpUrl } from "../fetch.ts";
 import { HeaderList } from "../headers.ts";
 import type { HttpClientError, HttpPool } from "../http-client.ts";
 import { openHttpPool } from "./http-pool.ts";
 
-const isPrivate = refuseEgress([]);
-const REFUSED = {
-  public: isPrivate,
-  // Names are refused only by their addresses.
-  private: (address: string, host: string) => isIP(address) !== 0 && !isPrivate(address, host),
-};
-
-export function openFetcher(clock: Clock): Fetcher {
+export function openFetcher(clock: Clock, egress: EgressGuard): Fetcher {
   const pools = new Map<string, HttpPool>();
 
-  function poolFor(url: URL, { tls, isConfined = false, network, socketPath }: FetchRequest): HttpPool {
-    const key = `${url.origin} ${isConfined} ${network ?? ""} ${tls ? JSON.stringify(tls) : ""} ${socketPath ?? ""}`;
+  function poolFor(url: URL, { tls, egress: further, socketPath }: FetchRequest): HttpPool {
+    const guard = egress.and(further);
+    const key = `${url.origin} ${guard.key} ${tls ? JSON.stringify(tls) : ""} ${socketPath ?? ""}`;
     const known = pools.get(key);
     if (known) return known;
     const protocol = url.protocol === "https:" ? "https" : "http";
     const port = url.port === "" ? (protocol === "https" ? 443 : 80) : Number(url.port);
     const host = url.hostname.replace(/^\[|\]$/g, "");
     const through = socketPath === undefined ? {} : { socketPath };
-    const refuse = network && REFUSED[network];
-    const pool = openHttpPool({ protocol, host, port, isConfined, refuse, ...through, ...(tls ? { tls } : {}) });
+    const pool = openHttpPool({ protocol, host, port, egress: guard, ...through, ...(tls ? { tls } : {}) });
     pools.set(key, pool);
     return pool;
   }
@@ -90,7 +82,7 @@ export function openFetcher(clock: Clock): Fetcher {
   };
 }
 
-/** True if all addresses of the host are refused (refusedAddressError). */
+/** True if all addresses of the host are refused (EgressGuard.refusal). */
 function isRefusal({ cause }: HttpClientError): boolean {
   return cause instanceof Error && "code" in cause && cause.code === "EACCES";
 }

@@ -4,6 +4,7 @@
 import type { Client, ServiceDefinition } from "@grpc/grpc-js";
 import type { fromJSON } from "@grpc/proto-loader";
 import { exportsOf } from "../../base/exports-of.ts";
+import type { EgressGuard } from "../egress-guard.ts";
 import type { TlsOptions } from "../http-client.ts";
 import { grpcChannel } from "./grpc-credentials.ts";
 
@@ -13,8 +14,7 @@ const MAX_RECONNECT_MS = 5_000;
 export type GrpcProtocol = Parameters<typeof fromJSON>[0];
 
 export interface GrpcClientOptions {
-  /** True if the address comes from a cluster resource and must not be a local address. */
-  readonly isConfined: boolean;
+  readonly egress: EgressGuard;
   readonly maxResponseBytes: number;
   readonly tls?: TlsOptions | undefined;
 }
@@ -23,14 +23,14 @@ export async function openGrpcClient(
   host: string,
   protocol: GrpcProtocol,
   serviceName: string,
-  { isConfined, maxResponseBytes, tls }: GrpcClientOptions,
+  { egress, maxResponseBytes, tls }: GrpcClientOptions,
 ): Promise<{ client: Client; service: ServiceDefinition }> {
   const [grpc, loader] = await Promise.all([
     import("@grpc/grpc-js").then(exportsOf),
     import("@grpc/proto-loader").then(exportsOf),
   ]);
   const definition = loader.fromJSON(protocol, { keepCase: true, longs: Number, defaults: true, arrays: true });
-  const { credentials, options } = grpcChannel(grpc, host, isConfined, tls);
+  const { credentials, options } = grpcChannel(grpc, host, egress, tls);
   const client = new grpc.Client(host, credentials, {
     ...options,
     "grpc.initial_reconnect_backoff_ms": FIRST_RECONNECT_MS,

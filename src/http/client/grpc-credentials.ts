@@ -1,11 +1,11 @@
 /**
- * Creates credentials for a gRPC connection. A confined connection fails before its first byte if it leads to a refused
- * address.
+ * Creates credentials for a gRPC connection. A connection to an address that the guard does not permit fails before its first
+ * byte.
  */
 import type { ChannelCredentials, ChannelOptions } from "@grpc/grpc-js";
 import { namesChecked } from "../certificates.ts";
+import type { EgressGuard } from "../egress-guard.ts";
 import type { TlsOptions } from "../http-client.ts";
-import { isRefusedAddress, refusedAddressError } from "../local-address.ts";
 
 type Grpc = Pick<typeof import("@grpc/grpc-js"), "credentials">;
 
@@ -14,10 +14,10 @@ export interface GrpcChannel {
   readonly options: ChannelOptions;
 }
 
-export function grpcChannel(grpc: Grpc, address: string, isConfined: boolean, tls?: TlsOptions): GrpcChannel {
+export function grpcChannel(grpc: Grpc, address: string, egress: EgressGuard, tls?: TlsOptions): GrpcChannel {
   const credentials = tls === undefined ? grpc.credentials.createInsecure() : tlsCredentials(grpc, tls);
   const named = tls?.servername === undefined ? {} : { "grpc.ssl_target_name_override": tls.servername };
-  if (!isConfined) return { credentials, options: named };
+  if (egress.isOpen) return { credentials, options: named };
   const host = address.replace(/:\d+$/, "");
   const create = credentials._createSecureConnector.bind(credentials);
   credentials._createSecureConnector = (...parts) => {
@@ -28,8 +28,8 @@ export function grpcChannel(grpc: Grpc, address: string, isConfined: boolean, tl
       destroy: () => connector.destroy(),
       async connect(socket) {
         const { remoteAddress } = socket;
-        if (remoteAddress === undefined || isRefusedAddress(remoteAddress, host))
-          throw refusedAddressError(remoteAddress ?? "the socket");
+        if (remoteAddress === undefined || !egress.permits(remoteAddress, host))
+          throw egress.refusal(remoteAddress ?? "the socket");
         return connector.connect(socket);
       },
     };

@@ -5,24 +5,18 @@ import { connect as connectTcp, isIP, type LookupFunction, Socket } from "node:n
 import { connect as connectTls } from "node:tls";
 import { namesChecked } from "../certificates.ts";
 import type { HttpTarget } from "../http-client.ts";
-import { confinedLookup, isRefusedAddress, refusedAddressError } from "../local-address.ts";
 import { type Received, readConnecting, readOptions } from "./socket-reads.ts";
 
 /** The gateway offers `protocols` by ALPN. `received` replaces `data` events. */
 export function openSocket(
-  { protocol, host, port, socketPath, tls, isConfined, refuse: refuseMore }: HttpTarget,
-  unconfined: LookupFunction,
+  { protocol, host, port, socketPath, tls, egress }: HttpTarget,
+  resolve: LookupFunction,
   protocols: readonly string[],
   received?: Received,
 ): Socket {
-  const refuse =
-    isConfined && refuseMore !== undefined
-      ? (address: string, name: string) => refuseMore(address, name) || isRefusedAddress(address, name)
-      : (refuseMore ?? (isConfined ? isRefusedAddress : undefined));
-  // A literal address is never resolved, so it is checked before connecting. A name is checked when it is resolved.
-  if (refuse !== undefined && (socketPath !== undefined || refuse(host, host)))
-    return new Socket().destroy(refusedAddressError(socketPath ?? host, isConfined === true));
-  const lookup = refuse === undefined ? unconfined : confinedLookup(unconfined, refuse, isConfined === true);
+  const fault = egress.fault({ host, socketPath });
+  if (fault) return new Socket().destroy(fault);
+  const lookup = egress.lookup(resolve);
   const at = socketPath === undefined ? { host, port, lookup } : { path: socketPath };
   const reading = readOptions(received);
   const socket =

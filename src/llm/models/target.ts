@@ -146,7 +146,6 @@ function createProvider(config: ProviderConfig): Provider {
 function resolveAddress(provider: Provider, hostOverride: string | undefined, env: BackendEnv): HttpTarget {
   const parsed = parseAddress(hostOverride ?? provider.origin);
   if (!parsed.ok) throw new Error(parsed.error);
-  const { isConfined } = env;
-  const target = isConfined ? { ...parsed.target, isConfined } : parsed.target;
+  const target = { ...parsed.target, egress: env.egress };
   return env.tls ? { ...target, protocol: "https", tls: env.tls } : target;
 }

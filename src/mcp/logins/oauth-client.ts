@@ -3,9 +3,11 @@
  * PKCE (RFC 7636) and a resource (RFC 8707), refresh, revocation (RFC 7009), metadata discovery, and token exchange
  * (RFC 8693).
  */
+
 import { createHash, hash, randomBytes } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import type { Clock } from "../../base/clock.ts";
+import { EgressGuard } from "../../http/egress-guard.ts";
 import { type Fetch, FetchError, type FetchResponse } from "../../http/fetch.ts";
 import { parseBoundedObject } from "../../json/json.ts";
 import type { ExchangeConfig } from "../server-side/target-config.ts";
@@ -220,6 +222,9 @@ export interface OauthServer {
 
 type Document = Readonly<Record<string, unknown>>;
 
+const PUBLIC = EgressGuard.for("server");
+const PRIVATE = EgressGuard.for("privateServer");
+
 /**
  * Prevents a server from directing requests to local and private addresses through URLs on other origins, also by names
  * that resolve to such addresses. A configured issuer is trusted.
@@ -230,7 +235,7 @@ export function confinedFetch(serverUrl: string, fetch: Fetch, issuer?: string):
   return (request) => {
     const origin = originOf(request.url);
     if (origin === undefined || trusted.includes(origin)) return fetch(request);
-    return fetch({ ...request, isConfined: true, network: "public" }).catch((error: unknown) => {
+    return fetch({ ...request, egress: PUBLIC }).catch((error: unknown) => {
       throw isRefused(error) ? new Error(`names an address of this network (${origin}): set \`issuer\``) : error;
     });
   };
@@ -241,20 +246,20 @@ export function confinedFetch(serverUrl: string, fetch: Fetch, issuer?: string):
  * connection to it used a private address, so a name that changes its address gains nothing.
  */
 export function learningFetch(serverUrl: string, fetch: Fetch): Fetch {
-  let network: "public" | "private" | undefined;
+  let network: EgressGuard | undefined;
   const confined = confinedFetch(serverUrl, fetch);
   const own = new URL(serverUrl).origin;
   if (isLocal(new URL(serverUrl))) return fetch;
   return async (request) => {
-    if (originOf(request.url) !== own) return network === "private" ? fetch(request) : confined(request);
+    if (originOf(request.url) !== own) return network === PRIVATE ? fetch(request) : confined(request);
     try {
-      const answer = await fetch({ ...request, network: "public" });
-      network = "public";
+      const answer = await fetch({ ...request, egress: PUBLIC });
+      network = PUBLIC;
       return answer;
     } catch (error) {
-      if (!isRefused(error) || network === "public") throw error;
-      network = "private";
-      return fetch({ ...request, network });
+      if (!isRefused(error) || network === PUBLIC) throw error;
+      network = PRIVATE;
+      return fetch({ ...request, egress: network });
     }
   };
 }

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { tokenPrincipal } from "../../core/principal.ts";
-import { refuseEgress } from "../../http/egress-addresses.ts";
 import { type Fetch, FetchError } from "../../http/fetch.ts";
 import { HeaderList } from "../../http/headers.ts";
 import type { Store } from "../../store/store.ts";
@@ -236,13 +235,11 @@ for (const [what, change] of [
 function resolving(addresses: Readonly<Record<string, readonly string[]>>): { fetch: Fetch; connected: string[] } {
   const connected: string[] = [];
   const left = new Map(Object.entries(addresses).map(([host, list]) => [host, [...list]]));
-  const isPrivate = refuseEgress([]);
-  const fetch: Fetch = async ({ url, network }) => {
+  const fetch: Fetch = async ({ url, egress }) => {
     const { hostname } = new URL(url);
     const list = left.get(hostname) ?? [];
     const address = list[0] ?? "8.8.8.8";
-    if (network !== undefined && isPrivate(address, hostname) !== (network === "private"))
-      throw new FetchError("refused", "refused");
+    if (egress?.permits(address, hostname) === false) throw new FetchError("refused", "refused");
     if (list.length > 1) list.shift();
     connected.push(address);
     return { status: 200, headers: new HeaderList(), body: Buffer.alloc(0) };

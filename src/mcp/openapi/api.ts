@@ -6,6 +6,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { SignRequest } from "../../core/signed-request.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";
+import type { EgressGuard } from "../../http/egress-guard.ts";
 import type { Fetch } from "../../http/fetch.ts";
 import { HeaderList } from "../../http/headers.ts";
 import type { HttpCall, HttpPool, TlsOptions } from "../../http/http-client.ts";
@@ -27,7 +28,7 @@ export interface ApiOptions {
   readonly logger: Logger;
   readonly fetch: Fetch;
   readonly tls: TlsOptions | undefined;
-  readonly isConfined?: boolean | undefined;
+  readonly egress: EgressGuard;
   /** Signs every request in its final form. Returns undefined if requests are not signed. */
   signer(): SignRequest | undefined;
   maxMessageBytes(): number;
@@ -71,7 +72,7 @@ export class OpenApi {
       protocol: isTls ? "https" : "http",
       host,
       port,
-      isConfined: env.isConfined,
+      egress: env.egress,
       ...(isTls && env.tls ? { tls: env.tls } : {}),
     });
     this.address = `${this.#server.hostname}:${port}`;

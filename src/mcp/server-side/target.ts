@@ -2,10 +2,12 @@
  * Represents one configured server. It opens channels and stores what all sessions share, such as the supported
  * protocol versions.
  */
+
 import { cpus } from "node:os";
 import type { Clock } from "../../base/clock.ts";
 import type { MessagePool, ServerMessages } from "../../base/memory-budget.ts";
 import type { SignRequest } from "../../core/signed-request.ts";
+import type { EgressGuard } from "../../http/egress-guard.ts";
 import type { Fetch } from "../../http/fetch.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import type { TlsOptions } from "../../http/http-client.ts";
@@ -31,7 +33,7 @@ export interface TargetOptions {
   readonly limiter: ProcessLimiter;
   readonly environment: Environment;
   readonly tls: TlsOptions | undefined;
-  readonly isConfined?: boolean | undefined;
+  readonly egress: EgressGuard;
   readonly fetch: Fetch;
   readonly messages: MessagePool;
   relaysLogin(): boolean;
@@ -184,14 +186,14 @@ export class Target implements RoutedTarget {
   }
 
   #openApi(config: OpenApiConfig): OpenApi {
-    const { clock, logger, fetch, tls, isConfined } = this.#options;
+    const { clock, logger, fetch, tls, egress } = this.#options;
     this.#api ??= new OpenApi(config, {
       name: this.name,
       clock,
       logger,
       fetch,
       tls,
-      isConfined,
+      egress,
       signer: () => this.#options.signer(this.name),
       maxMessageBytes: () => this.#options.sizes().maxMessageBytes,
     });
@@ -205,7 +207,7 @@ export class Target implements RoutedTarget {
       {
         ...options,
         relaysLogin: () => this.#options.relaysLogin(),
-        isConfined: this.#options.isConfined,
+        egress: this.#options.egress,
         signer: () => this.#options.signer(this.name),
         maxMessageBytes: () => this.#options.sizes().maxMessageBytes,
         messages: this.messages,

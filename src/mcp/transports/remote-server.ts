@@ -14,6 +14,7 @@ import type { SignedRequest, SignRequest } from "../../core/signed-request.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { BodyTooLarge } from "../../http/body.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";
+import type { EgressGuard } from "../../http/egress-guard.ts";
 import { HeaderList } from "../../http/headers.ts";
 import type {
   HttpCall,
@@ -32,7 +33,7 @@ export interface RemoteOptions {
   readonly headers: Readonly<Record<string, string>>;
   /** Returns true if clients log in at the server themselves and the gateway relays the server's login challenges. */
   relaysLogin?(): boolean;
-  readonly isConfined?: boolean | undefined;
+  readonly egress: EgressGuard;
   /** Signs every request in its final form. Returns undefined if requests are not signed. */
   signer?(): SignRequest | undefined;
   maxMessageBytes(): number;
@@ -80,7 +81,7 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
     protocol: isTls ? "https" : "http",
     host,
     port,
-    isConfined: options.isConfined,
+    egress: options.egress,
     ...(isTls && tls ? { tls } : {}),
   });
   const scheme = isTls ? "https" : "http";

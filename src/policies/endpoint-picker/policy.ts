@@ -4,6 +4,7 @@
  * request only to addresses of the backend. If the picker fails, the request fails unless `failureMode` is `open`. After
  * the selection, the picker gets the response, and its failure no longer affects the request.
  */
+
 import { z } from "zod";
 import { MemoryAccount } from "../../base/memory-budget.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -16,6 +17,7 @@ import { definePolicy, type Hooks } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import { duration, markAddress } from "../../core/schema.ts";
 import { readServiceTls, serviceTls } from "../../core/service-tls.ts";
+import { EgressGuard } from "../../http/egress-guard.ts";
 import { NO_PICKER, openPickerClients, type PickerClients } from "./picker-clients.ts";
 
 const DEFAULT_TIMEOUT_MS = 30_000;
@@ -100,14 +102,12 @@ export const endpointPicker = definePolicy({
     const { host, service, tls, timeout, failureMode, maxBodyBytes } = config;
     const name = host ?? service ?? "";
     // The endpoints of a Service come from the API server, which accepts no local addresses.
-    const isConfined = env.isConfined === true && host !== undefined;
+    const egress = host === undefined ? EgressGuard.for("services") : env.egress;
     const clients = env.acquire<PickerClients>(
       `endpoint picker ${name} ${maxBodyBytes}`,
-      { tls, isConfined },
+      { tls, egress },
       () =>
-        env.isDry
-          ? NO_PICKER
-          : openPickerClients(env.clock, { maxBodyBytes, isConfined, tls: readServiceTls(tls, env) }),
+        env.isDry ? NO_PICKER : openPickerClients(env.clock, { maxBodyBytes, egress, tls: readServiceTls(tls, env) }),
       (closing) => closing.close(),
     );
     const count = env.metrics.counter("gateway_endpoint_picks_total", "Requests to endpoint pickers.", [

@@ -9,6 +9,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import { checkHeaderCount, mayChange, toHeaderChanges, utf8Text } from "../../core/service-headers.ts";
 import { openGrpcClient } from "../../http/client/grpc-client.ts";
 import { callUnary } from "../../http/client/grpc-unary.ts";
+import type { EgressGuard } from "../../http/egress-guard.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
 import { type CheckRequest, type CheckResponse, type MapEntry, PROTOCOL, SERVICE_NAME } from "./check-protocol.ts";
@@ -23,9 +24,8 @@ export interface CheckClient {
   close(): void;
 }
 
-/** With `isConfined`, the address comes from a cluster resource and must not be a local address. */
-export function openCheckClient(host: string, clock: Clock, isConfined = false): CheckClient {
-  const opening = openClient(host, isConfined);
+export function openCheckClient(host: string, clock: Clock, egress: EgressGuard): CheckClient {
+  const opening = openClient(host, egress);
   // Each call reports the failure. Without a call, the unhandled rejection would be logged as a defect.
   opening.catch(() => undefined);
   return {
@@ -39,9 +39,9 @@ export function openCheckClient(host: string, clock: Clock, isConfined = false):
 
 async function openClient(
   host: string,
-  isConfined: boolean,
+  egress: EgressGuard,
 ): Promise<{ client: Client; method: MethodDefinition<CheckRequest, CheckResponse> }> {
-  const options = { isConfined, maxResponseBytes: MAX_RESPONSE_BYTES };
+  const options = { egress, maxResponseBytes: MAX_RESPONSE_BYTES };
   const { client, service } = await openGrpcClient(host, PROTOCOL, SERVICE_NAME, options);
   return { client, method: service.Check as MethodDefinition<CheckRequest, CheckResponse> };
 }

@@ -185,8 +185,8 @@ export const extAuthz = definePolicy({
         ? undefined
         : env.acquire(
             `extAuthz service ${host}`,
-            { isConfined: env.isConfined === true },
-            () => (env.isDry ? NO_SERVICE : openCheckClient(host, env.clock, env.isConfined)),
+            { egress: env.egress },
+            () => (env.isDry ? NO_SERVICE : openCheckClient(host, env.clock, env.egress)),
             (closing: CheckClient) => closing.close(),
           );
     const service = host ?? url ?? "";

@@ -88,11 +88,11 @@ export const extProc = definePolicy({
       responseBody: processingMode.responseBody,
     };
     const buffersRequest = allowModeOverride || modes.requestBody === "buffered";
-    const isConfined = env.isConfined === true;
+    const { egress } = env;
     const client = env.acquire(
       `extProc service ${host} ${maxBodyBytes}`,
-      { isConfined },
-      () => (env.isDry ? NO_PROCESSOR : openProcessorClient(host, env.clock, { maxBodyBytes, isConfined })),
+      { egress },
+      () => (env.isDry ? NO_PROCESSOR : openProcessorClient(host, env.clock, { maxBodyBytes, egress })),
       (closing: ProcessorClient) => closing.close(),
     );
     const count = env.metrics.counter("gateway_ext_proc_total", "Messages to external processors.", [

@@ -121,12 +121,11 @@ export const mcpGuardrails = definePolicy({
 
 function compileProcessor(config: Processor["config"], env: CompileEnv): Processor {
   const { host, failureMode } = config;
-  const isConfined = env.isConfined === true;
   const tls = readServiceTls(config.tls, env);
   const client = env.acquire(
     `mcpGuardrails service ${host} ${JSON.stringify(config.tls ?? {})}`,
-    { isConfined, tls },
-    () => (env.isDry ? NO_CLIENT : openGuardrailClient(host, env.clock, isConfined, tls)),
+    { egress: env.egress, tls },
+    () => (env.isDry ? NO_CLIENT : openGuardrailClient(host, env.clock, env.egress, tls)),
     (closing: GuardrailClient) => closing.close(),
   );
   const counter = env.metrics.counter("gateway_mcp_guardrails_total", "Messages to services of mcpGuardrails.", [

@@ -1,11 +1,13 @@
 /**
  * Implements a client for services that inspect MCP messages over agentgateway's gRPC protocol.
  */
+
 import type { MethodDefinition } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { checkHeaderCount, type HeaderChange, headerChange, mayChange } from "../../core/service-headers.ts";
 import { openGrpcClient } from "../../http/client/grpc-client.ts";
 import { callUnary } from "../../http/client/grpc-unary.ts";
+import type { EgressGuard } from "../../http/egress-guard.ts";
 import type { TlsOptions } from "../../http/http-client.ts";
 import {
   fromWireStruct,
@@ -29,15 +31,14 @@ export interface GuardrailClient {
   close(): void;
 }
 
-/** With `isConfined`, the address comes from a cluster resource and must not be a local address. */
 export function openGuardrailClient(
   host: string,
   clock: Clock,
-  isConfined: boolean,
+  egress: EgressGuard,
   tls: TlsOptions | undefined,
 ): GuardrailClient {
   const opening = openGrpcClient(host, PROTOCOL, SERVICE_NAME, {
-    isConfined,
+    egress,
     maxResponseBytes: MAX_BODY_BYTES + MAX_HEADER_BYTES,
     tls,
   });

@@ -80,8 +80,8 @@ export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): 
   const tokens = compileDescriptors(config, "tokens", env);
   const client = env.acquire(
     `rateLimit service ${config.host}`,
-    { isConfined: env.isConfined === true },
-    () => (env.isDry ? NO_SERVICE : openRlsClient(config.host, env.clock, env.tasks, env.isConfined)),
+    { egress: env.egress },
+    () => (env.isDry ? NO_SERVICE : openRlsClient(config.host, env.clock, env.tasks, env.egress)),
     (closing: RlsClient) => closing.close(),
   );
   const state = env.acquire(

@@ -1,12 +1,14 @@
 /**
  * Implements the gRPC client of a rate limit service. The gRPC library is loaded when a client is opened.
  */
+
 import type { Client, ServiceError } from "@grpc/grpc-js";
 import type { fromJSON } from "@grpc/proto-loader";
 import type { Clock } from "../../base/clock.ts";
 import { exportsOf } from "../../base/exports-of.ts";
 import type { Task, Tasks } from "../../base/tasks.ts";
 import { grpcChannel } from "../../http/client/grpc-credentials.ts";
+import type { EgressGuard } from "../../http/egress-guard.ts";
 
 export const SERVICE_NAME = "envoy.service.ratelimit.v3.RateLimitService";
 
@@ -142,11 +144,10 @@ interface Channel {
   close(): void;
 }
 
-/** With `isConfined`, the address comes from a cluster resource and must not be a local address. */
-export function openRlsClient(host: string, clock: Clock, tasks: Tasks, isConfined = false): RlsClient {
+export function openRlsClient(host: string, clock: Clock, tasks: Tasks, egress: EgressGuard): RlsClient {
   let isClosed = false;
   let consecutiveTimeouts = 0;
-  let channel: Promise<Channel> = openChannel(host, isConfined);
+  let channel: Promise<Channel> = openChannel(host, egress);
   const task: Task = tasks.start("rate-limit-service", host, () => ({ consecutiveTimeouts }));
   // `call` reports the failure. Without a call, the unhandled rejection would be logged as a defect.
   channel.catch(() => undefined);
@@ -158,7 +159,7 @@ export function openRlsClient(host: string, clock: Clock, tasks: Tasks, isConfin
   function replaceChannel(): void {
     consecutiveTimeouts = 0;
     channel.then((old) => old.close()).catch(() => undefined);
-    channel = openChannel(host, isConfined);
+    channel = openChannel(host, egress);
     channel.catch(() => undefined);
   }
 
@@ -207,7 +208,7 @@ function firstConnection(channel: Promise<Channel>, clock: Clock): Promise<void>
   });
 }
 
-async function openChannel(host: string, isConfined: boolean): Promise<Channel> {
+async function openChannel(host: string, egress: EgressGuard): Promise<Channel> {
   const [grpc, loader] = await Promise.all([
     import("@grpc/grpc-js").then(exportsOf),
     import("@grpc/proto-loader").then(exportsOf),
@@ -215,7 +216,7 @@ async function openChannel(host: string, isConfined: boolean): Promise<Channel> 
   const definition = loader.fromJSON(PROTOCOL, { keepCase: true, longs: Number, defaults: true, arrays: true });
   const service = definition[SERVICE_NAME] as import("@grpc/grpc-js").ServiceDefinition;
   const method = service.ShouldRateLimit as import("@grpc/grpc-js").MethodDefinition<RlsRequest, RlsResponse>;
-  const { credentials, options } = grpcChannel(grpc, host, isConfined);
+  const { credentials, options } = grpcChannel(grpc, host, egress);
   const client: Client = new grpc.Client(host, credentials, {
     ...options,
     "grpc.initial_reconnect_backoff_ms": FIRST_RECONNECT_MS,

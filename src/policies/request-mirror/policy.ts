@@ -2,6 +2,7 @@
  * `requestMirror`: sends copies of requests to another server and discards its responses or compares them with the
  * backend's. A copy is sent after all rules have admitted the request.
  */
+
 import { z } from "zod";
 import type { Exchange } from "../../core/exchange.ts";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
@@ -9,6 +10,7 @@ import { exactlyOneOf, markLocal } from "../../core/schema.ts";
 import { addedForwardedFor } from "../../core/source.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { openEndpointPools } from "../../http/client/endpoint-pools.ts";
+import { EgressGuard } from "../../http/egress-guard.ts";
 import { addForwarded, type HeaderList } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
 import { ComparedResponse, compareCopies, expectCopy, watchBackend } from "./compare-responses.ts";
@@ -86,10 +88,11 @@ function openMirror(
 ): (exchange: Exchange) => () => void {
   if (env.isConfined && host !== undefined) throw new Error("a cluster resource cannot mirror to a host");
   const protocol = host?.startsWith("https:") ? "https" : "http";
+  const egress = host === undefined ? EgressGuard.for("services") : env.egress;
   const pools = env.acquire(
     key,
-    { host, service },
-    () => openEndpointPools({ protocol }, env.clock),
+    { host, service, egress },
+    () => openEndpointPools({ protocol, egress }, env.clock),
     (open) => open.close(),
   );
   const fixed = host === undefined ? undefined : [host];

@@ -11,6 +11,7 @@ import { compileExpression } from "../../../src/cel/expression.ts";
 import { Exchange, NO_BODY } from "../../../src/core/exchange.ts";
 import type { CompileEnv, Hooks, LimitView, Outcome } from "../../../src/core/policy.ts";
 import type { RequestAttributes } from "../../../src/core/request-attributes.ts";
+import { EgressGuard } from "../../../src/http/egress-guard.ts";
 import { HeaderList } from "../../../src/http/headers.ts";
 import { silentLogger } from "../../../src/observe/log/logger.ts";
 import { createMetrics } from "../../../src/observe/log/metrics.ts";
@@ -55,6 +56,7 @@ export function limitEnv(owner = "route test"): LimitEnv {
     cel: compileExpression,
     environment: {},
     clock,
+    egress: EgressGuard.for("configuration"),
     fetch: () => Promise.reject(new Error("no network in this test")),
     logger: silentLogger,
     tasks: createTasks(clock),

@@ -7,7 +7,6 @@ import type { Timer } from "../../../base/clock.ts";
 import type { TcpBackend, TcpPart, TcpRoute, TcpService } from "../../../core/topology.ts";
 import { parseAddress } from "../../../http/backend-address.ts";
 import { readClientHello } from "../../../http/client-hello.ts";
-import { confinedLookup } from "../../../http/local-address.ts";
 import { createLookup } from "../../../http/lookup.ts";
 import { formatProxyHeader, type ProxiedAddresses } from "../../../http/proxy-protocol.ts";
 import { createServerNames, type NamedEntries } from "../../../http/tls-listener.ts";
@@ -188,13 +187,13 @@ export function openTcpListener(
       return;
     }
     const { host, port } = parsed.target;
-    const { refuse } = found.backend;
-    if (refuse?.(host, host) === true) {
+    const { egress } = found.backend;
+    if (egress.fault({ host }) !== undefined) {
       reject(found, `${host} is not a public address`);
       return;
     }
-    const lookup = refuse && confinedLookup(createLookup(env.clock), refuse, false);
-    const backend = connect({ host, port, noDelay: true, allowHalfOpen: true, ...(lookup ? { lookup } : {}) });
+    const lookup = egress.lookup(createLookup(env.clock));
+    const backend = connect({ host, port, noDelay: true, allowHalfOpen: true, lookup });
     const abort = (): void => void backend.destroy();
     const timer = env.clock.after(CONNECT_TIMEOUT_MS, () => backend.destroy(new Error("connect timeout")));
     client.once("close", abort);
