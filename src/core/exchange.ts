@@ -25,6 +25,8 @@ import { clientAddress, type Source } from "./source.ts";
 export interface GatewayRequest {
   method: string;
   scheme: "http" | "https";
+  /** True if a client of a forward proxy names an `https` URL, so that the server must be reached with TLS. */
+  readonly namesHttps: boolean;
   host: string;
   /** The path excludes the query and is canonical, or rewritten by a policy. */
   path: string;
@@ -417,6 +419,7 @@ export function forkRequest(request: GatewayRequest): GatewayRequest {
   return {
     method: request.method,
     scheme: request.scheme,
+    namesHttps: request.namesHttps,
     host: request.host,
     path: request.path,
     rawPath: request.rawPath,

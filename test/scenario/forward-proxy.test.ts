@@ -3,6 +3,7 @@
  * that are not public.
  */
 import assert from "node:assert/strict";
+import { connect as connectHttp2 } from "node:http2";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import { type TestContext, test } from "node:test";
@@ -36,6 +37,8 @@ const absolute = (port: number, authority: string, path = "/", headers = ""): Pr
     port,
     `GET http://${authority}${path} HTTP/1.1\r\nHost: ${authority}\r\nConnection: close\r\n${headers}\r\n`,
   );
+/** The first byte of a TLS record with a handshake. */
+const TLS_HANDSHAKE = 0x16;
 const statusOf = (text: string): number => Number(/^HTTP\/1\.1 (\d+) /.exec(text)?.[1] ?? 0);
 
 /** Echoes the first bytes of each connection in upper case, and closes it. */
@@ -113,6 +116,70 @@ test("absolute-form requests reach the named host, without the client's address 
     [headers.host, headers.authorization, headers["proxy-authorization"], headers["x-forwarded-for"]],
     [`localhost:${port}`, "Bearer own", undefined, undefined],
   );
+});
+
+test("a client that names an https URL reaches the server with TLS", async (t) => {
+  const server = createTlsServer(certificates.server, (socket) => {
+    socket.once("data", (chunk: Buffer) => {
+      const [seen = ""] = String(chunk).split("\r\n");
+      socket.end(`HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: ${seen.length}\r\n\r\n${seen}`);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const gateway = await gatewayFor(
+    t,
+    proxyOf(`{ ports: [${port}], allow: [127.0.0.1, "::1"] }`, ", policies: { backendTLS: { root: ca.pem } }"),
+    { files: { "ca.pem": certificates.root } },
+  );
+  for (const scheme of ["https", "HTTPS", "hTTpS"]) {
+    const text = await exchange(
+      gateway.port(),
+      `GET ${scheme}://localhost:${port}/a HTTP/1.1\r\nHost: localhost:${port}\r\nConnection: close\r\n\r\n`,
+    );
+    assert.match(text, /GET \/a HTTP\/1\.1$/);
+  }
+});
+
+test("a request for an https URL is never sent in plain text, over HTTP/1.1 and HTTP/2", async (t) => {
+  const received: Buffer[] = [];
+  const server = createServer((socket) => {
+    socket.on("error", () => undefined);
+    socket.on("data", (chunk: Buffer) => {
+      received.push(chunk);
+      socket.end("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const gateway = await gatewayFor(t, proxyOf(`{ ports: [80, ${port}], allow: [127.0.0.1, "::1"] }`));
+  const headers = "Connection: close\r\nAuthorization: Bearer user-token\r\n\r\n";
+  const authority = `localhost:${port}`;
+  const plain = await exchange(gateway.port(), `GET http://${authority}/ HTTP/1.1\r\nHost: ${authority}\r\n${headers}`);
+  assert.equal(statusOf(plain), 200);
+  // An `http` URL of the same host uses another pool.
+  received.length = 0;
+  const text = await exchange(gateway.port(), `GET https://${authority}/ HTTP/1.1\r\nHost: ${authority}\r\n${headers}`);
+  assert.equal(statusOf(text), 502);
+  const session = connectHttp2(`http://127.0.0.1:${gateway.port()}`);
+  t.after(() => session.destroy());
+  const status = await new Promise((resolve, reject) => {
+    const stream = session.request({ ":scheme": "https", ":authority": authority, authorization: "Bearer user-token" });
+    stream.on("response", (head) => resolve(head[":status"]));
+    stream.on("error", reject);
+  });
+  assert.equal(status, 502);
+  assert.equal(received.length, 2);
+  for (const chunk of received) {
+    assert.equal(chunk[0], TLS_HANDSHAKE);
+    assert.ok(!chunk.includes("user-token"));
+  }
+  // Without a port, the URL names port 443.
+  const other = await exchange(gateway.port(), `GET https://localhost/ HTTP/1.1\r\nHost: localhost\r\n${headers}`);
+  assert.equal(statusOf(other), 403);
+  await gateway.logged("the port 443 is not in");
 });
 
 test("policies and routes apply to the host, the method, and the user", async (t) => {

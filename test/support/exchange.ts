@@ -47,6 +47,7 @@ export function anExchange(parts: ExchangeParts = {}): Exchange {
     request: {
       method,
       scheme: "http",
+      namesHttps: false,
       host,
       path,
       rawPath: path,

@@ -136,6 +136,7 @@ function connectThreads(t: TestContext, respond: Respond): Threads {
         request: {
           method: "POST",
           scheme: "https",
+          namesHttps: false,
           host: "a.test",
           path: "/x",
           rawPath: "//%78",

@@ -97,13 +97,14 @@ function openPools(env: BackendEnv): Pools {
   });
   return {
     find({ target, display }) {
-      const known = pools.get(display);
+      const key = `${target.protocol} ${display}`;
+      const known = pools.get(key);
       if (known !== undefined) return known;
       const opened = {
         pool: openHttpPool(target, env.clock),
         health: new HostHealth(env.clock, { ejected: () => undefined, recovered: () => undefined }),
       };
-      pools.set(display, opened);
+      pools.set(key, opened);
       return opened;
     },
     size: () => pools.size,
@@ -121,7 +122,8 @@ function destinationOf(
   if (named === undefined)
     throw new GatewayError("bad_request", { message: "bad request: the host is not in canonical form" });
   const isConnect = request.method === "CONNECT";
-  const protocol = env.tls === undefined || isConnect ? "http" : "https";
+  const isTls = !isConnect && (env.tls !== undefined || request.namesHttps);
+  const protocol = isTls ? "https" : "http";
   const { host, port = protocol === "https" ? 443 : 80 } = named;
   if (!ports.has(port)) throw refused(`the port ${port} is not in \`ports\``);
   if (egress.fault({ host }) !== undefined) throw refused(`${host} is not a public address`);
@@ -130,7 +132,7 @@ function destinationOf(
     host,
     port,
     egress,
-    ...(env.tls === undefined || isConnect ? {} : { tls: env.tls }),
+    ...(isTls && env.tls !== undefined ? { tls: env.tls } : {}),
   };
   return { target, display: `${host.includes(":") ? `[${host}]` : host}:${port}` };
 }

@@ -14,6 +14,7 @@ function exchange(parts: { host: string; origin?: string; peer?: string; originA
     request: {
       method: "POST",
       scheme: "http",
+      namesHttps: false,
       host: parts.host,
       path: "/mcp",
       rawPath: "/mcp",

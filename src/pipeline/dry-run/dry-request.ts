@@ -120,6 +120,7 @@ function buildExchange(request: ReadRequest, listener: Listener, clock: Clock): 
     request: {
       method,
       scheme: listener.tls ? "https" : "http",
+      namesHttps: false,
       host: head.host,
       path: head.path,
       rawPath: head.rawPath,

@@ -50,6 +50,7 @@ const HOST = /^(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?$/;
 const PLAIN_CONNECTION = /^(?:keep-alive|close|upgrade)$/i;
 
 const E = 0x65;
+const COLON = 0x3a;
 const F = 0x66;
 const H = 0x68;
 const U = 0x75;
@@ -59,6 +60,8 @@ export interface ReadHead {
   readonly method: string;
   readonly target: string;
   readonly version: GatewayRequest["version"];
+  /** The pseudo-header `:scheme` of HTTP/2. */
+  readonly scheme?: string | undefined;
   /** Alternates lowercase names and values. The request takes ownership of the array if no line is removed. */
   readonly pairs: string[];
   /** True if the parser has validated names and values (see `HeaderList`). */
@@ -74,11 +77,13 @@ export interface Head {
   readonly rawPath: string;
   readonly query: string;
   readonly headers: HeaderList;
+  /** True if the target is an `https` URL, which a client sends to a forward proxy. */
+  readonly namesHttps: boolean;
   /** True if the client sent a forwarding header, even if it was removed. */
   readonly isForwarded: boolean;
 }
 
-type Target = Omit<Head, "headers" | "isForwarded">;
+type Target = Omit<Head, "headers" | "isForwarded" | "namesHttps"> & { readonly isHttpsUrl?: boolean };
 
 /** Throws a GatewayError if the request must be rejected. */
 export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: boolean, isForwardProxy = false): Head {
@@ -129,6 +134,7 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
     rawPath: target.rawPath,
     query: target.query,
     headers: new HeaderList(listed === "" ? pairs : withoutListed(pairs, listed), read.areLinesSafe === true),
+    namesHttps: target.isHttpsUrl === true || read.scheme === "https",
     isForwarded,
   };
 }
@@ -195,6 +201,7 @@ function readTarget(url: string, method: string, hostHeader: string | undefined)
   if (url.length > MAX_TARGET_CHARS) throw reject("the request target is longer than 8 KiB");
   let host = hostHeader ?? "";
   let target = url;
+  let isHttpsUrl = false;
   if (hostHeader !== undefined && !HOST.test(host)) throw reject("the Host header is not a host name");
   if (target.charCodeAt(0) !== 47 /* / */) {
     if (target === "*" && method === "OPTIONS") return { host, path: "*", rawPath: "*", query: "" };
@@ -205,6 +212,7 @@ function readTarget(url: string, method: string, hostHeader: string | undefined)
       throw reject("the request target and the Host header disagree");
     host = absolute[1] as string;
     if (!HOST.test(host)) throw reject("the request target has no valid host");
+    isHttpsUrl = target.charCodeAt("http".length) !== COLON;
     target = (absolute[2] as string).startsWith("/") ? (absolute[2] as string) : `/${absolute[2]}`;
   }
   const question = target.indexOf("?");
@@ -212,7 +220,7 @@ function readTarget(url: string, method: string, hostHeader: string | undefined)
   const query = question < 0 ? "" : target.slice(question + 1);
   if (rawPath.includes("#") || query.includes("#")) throw reject("a fragment in the request target");
   const path = isPlainPath(rawPath) ? rawPath : safePath(rawPath);
-  return { host, path, rawPath, query };
+  return { host, path, rawPath, query, isHttpsUrl };
 }
 
 function safePath(rawPath: string): string {
@@ -251,6 +259,7 @@ export function rejectedRequest(head: RejectedHead, scheme: "http" | "https"): G
     // An unknown method is client input of any length, so it is not recorded.
     method: isKnownMethod(head.method) ? head.method : "",
     scheme,
+    namesHttps: false,
     host: (headers.get("host") ?? "").slice(0, MAX_SHOWN_CHARS),
     // A rejected path may have no canonical form.
     path,

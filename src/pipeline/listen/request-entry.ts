@@ -140,9 +140,12 @@ export function createRequestEntry(
         rejectAtEdge(served, read, sink, socket, asGatewayError(error));
         return;
       }
+      // A reverse proxy serves the host in the target, so only a forward proxy needs the scheme that the client names.
+      const namesHttps = served.listener.forwardProxy === true && head.namesHttps;
       const request: GatewayRequest = {
         method: read.method,
-        scheme,
+        scheme: namesHttps ? "https" : scheme,
+        namesHttps,
         host: head.host,
         path: head.path,
         rawPath: head.rawPath,

@@ -18,6 +18,7 @@ function exchangeOf(id: string, headers: string[], query = ""): Exchange {
     request: {
       method: "GET",
       scheme: "http",
+      namesHttps: false,
       host: "a.test",
       path: "/x",
       rawPath: "/x",

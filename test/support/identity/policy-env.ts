@@ -60,6 +60,7 @@ export function createExchange(words: RequestWords = {}): Exchange {
   const request: GatewayRequest = {
     method: words.method ?? "POST",
     scheme: "http",
+    namesHttps: false,
     host: "localhost:3000",
     path: words.path ?? "/mcp",
     rawPath: words.path ?? "/mcp",

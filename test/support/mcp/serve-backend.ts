@@ -153,6 +153,7 @@ function exchangeOf(req: IncomingMessage, clock: Clock): Exchange {
     request: {
       method: req.method ?? "GET",
       scheme: "http",
+      namesHttps: false,
       host: req.headers.host ?? "",
       path,
       rawPath: path,

@@ -130,6 +130,7 @@ export function limitExchange(
     request: {
       method: "POST",
       scheme: "http",
+      namesHttps: false,
       host: "localhost",
       path: "/",
       rawPath: "/",

@@ -72,6 +72,7 @@ export function readStreamHead(raw: readonly string[]): StreamHead {
   let isGrpc = false;
   let expects: StreamHead["expects"] = "nothing";
   let fault: string | undefined;
+  let scheme: string | undefined;
   let bytes = 0;
   // The host is set below.
   const pairs = ["host", ""];
@@ -93,6 +94,7 @@ export function readStreamHead(raw: readonly string[]): StreamHead {
         fault = "WebSocket over HTTP/2 is not supported: connect with HTTP/1.1";
         continue;
       case ":scheme":
+        scheme = value;
         continue;
       case "host":
         if (host !== undefined) fault ??= "more than one host header";
@@ -132,6 +134,7 @@ export function readStreamHead(raw: readonly string[]): StreamHead {
     method,
     target: method === "CONNECT" ? (named ?? "") : path,
     version: "2",
+    scheme,
     pairs,
     fault,
     bytes,
