@@ -8,7 +8,7 @@ import { type ClientHttp2Session, connect, constants } from "node:http2";
 import { after, before, type TestContext, test } from "node:test";
 import { startBackend, type TestBackend } from "../support/backend.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
-import { field, frame, openFrameClient } from "../support/http2/raw-frames.ts";
+import { FRAME, field, frame, openFrameClient, requestHead } from "../support/http2/raw-frames.ts";
 
 const { NGHTTP2_ENHANCE_YOUR_CALM } = constants;
 
@@ -113,6 +113,18 @@ test("a client that opens and resets streams without end is cut off, others are 
   assert.ok(sent < 50_000, `${sent} streams were taken`);
   assert.equal(code, NGHTTP2_ENHANCE_YOUR_CALM);
   assert.equal(await isServed(session(t)), true);
+});
+
+test("a limit takes effect before the rest of the same packet is handled", async (t) => {
+  const cancel = Buffer.from([0, 0, 0, constants.NGHTTP2_CANCEL]);
+  const head = requestHead("GET", "/hang?at-once");
+  const client = openFrameClient(t, gateway.port());
+  const ids = Array.from({ length: 1_000 }, (_, i) => 2 * i + 1);
+  client.send(...ids.flatMap((id) => [frame(FRAME.headers, 5, id, head), frame(FRAME.reset, 0, id, cancel)]));
+  await once(client.socket, "close");
+  assert.equal(client.goaway(), NGHTTP2_ENHANCE_YOUR_CALM);
+  const begun = gateway.log().filter((line) => line.includes("/hang?at-once")).length;
+  assert.ok(begun <= 101, `${begun} requests were begun`);
 });
 
 test("a head that goes on over CONTINUATION frames without end is cut off", async (t) => {

@@ -7,6 +7,7 @@ import type { Socket } from "node:net";
 import { NO_BODY } from "../../../core/exchange.ts";
 import { closeStreamLater, endSessionLater } from "../../../http/h2/later-ends.ts";
 import { LifeSigns } from "../../../http/h2/life-signs.ts";
+import { REQUEST_COST, ReadTurn, sessionReads, unsentBytes } from "../../../http/h2/read-turns.ts";
 import type { ConnectionOwner, OpenConnection } from "../connection-owner.ts";
 import { KEEP_ALIVE_MS } from "../response-writer.ts";
 import { type ClientStreams, StreamAccounts } from "./stream-accounts.ts";
@@ -30,6 +31,9 @@ const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM } = constants;
 const OPTIONS = {
   maxHeaderListPairs: MAX_FIELDS,
   maxSessionMemory: MAX_SESSION_MIB,
+  // These exist from Node 24 on. The connection's own limit takes effect before, with a better error code.
+  streamResetBurst: 2 * MAX_RESETS,
+  streamResetRate: 2 * MAX_RESETS,
   settings: {
     maxConcurrentStreams: MAX_STREAMS,
     // This exceeds the accepted size, so that an oversized head gets a response.
@@ -43,6 +47,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
   readonly idle: StreamOwner["idle"];
   readonly waitingBytes: StreamOwner["waitingBytes"];
   readonly streams: StreamOwner["streams"];
+  readonly turn: ReadTurn;
   readonly #owner: ConnectionOwner;
   readonly #socket: Socket;
   readonly #session: ServerHttp2Session;
@@ -56,6 +61,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
   #controlFrames = 0;
   #silentMs = 0;
   #isClosing = false;
+  #isCalmed = false;
 
   constructor(socket: Socket, owner: ConnectionOwner) {
     this.#socket = socket;
@@ -74,6 +80,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     session.on("stream", (stream: ServerHttp2Stream, _headers: unknown, flags: number, raw: readonly string[]) =>
       this.#begin(stream, flags, raw),
     );
+    this.turn = new ReadTurn(sessionReads(socket));
     session.on("ping", () => this.#countControl());
     session.on("remoteSettings", () => this.#countControl());
     session.on("error", ignore);
@@ -143,7 +150,12 @@ export class Http2Connection implements OpenConnection, StreamOwner {
   }
 
   #begin(stream: ServerHttp2Stream, flags: number, raw: readonly string[]): void {
+    if (this.#isCalmed) {
+      stream.on("error", ignore);
+      return;
+    }
     try {
+      this.turn.spend(REQUEST_COST);
       if (this.#owner.isFull()) {
         refuse(stream);
         return;
@@ -173,11 +185,15 @@ export class Http2Connection implements OpenConnection, StreamOwner {
 
   #countControl(): void {
     this.#controlFrames += 1;
+    this.turn.spend(1);
     if (this.#controlFrames > MAX_CONTROL_FRAMES) this.#calmDown();
   }
 
+  /** Nothing more is read, and the streams of the current read are ignored. The session ends after that read. */
   #calmDown(): void {
-    if (this.#session.destroyed) return;
+    if (this.#isCalmed || this.#session.destroyed) return;
+    this.#isCalmed = true;
+    this.turn.stop();
     // Node ignores the code if no error is passed.
     this.#session.destroy(new Error("the client sends too much"), NGHTTP2_ENHANCE_YOUR_CALM);
   }
@@ -208,12 +224,6 @@ function refuse(stream: ServerHttp2Stream): void {
   stream.on("error", ignore);
   stream.resume();
   closeStreamLater(stream, NGHTTP2_ENHANCE_YOUR_CALM);
-}
-
-/** Node's streams do not count bytes that HTTP/2 has handed over to the operating system's queue. */
-function unsentBytes(socket: Socket): number {
-  const { _handle: handle } = socket as unknown as { readonly _handle?: { readonly writeQueueSize?: number } | null };
-  return handle?.writeQueueSize ?? 0;
 }
 
 function ignore(): void {

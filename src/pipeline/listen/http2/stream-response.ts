@@ -9,6 +9,7 @@ import type { StreamPool } from "../../../base/memory-budget.ts";
 import type { Reply } from "../../../core/reply.ts";
 import { type BodyCarrier, RequestBodySource } from "../../../http/h1/request-body.ts";
 import { closeStreamLater } from "../../../http/h2/later-ends.ts";
+import type { ReadTurn } from "../../../http/h2/read-turns.ts";
 import { HOP_BY_HOP_HEADERS } from "../../../http/header-rules.ts";
 import type { HeaderList } from "../../../http/headers.ts";
 import { addressKey, Backlog, type ChargedClient } from "../backlog.ts";
@@ -156,6 +157,8 @@ const WINDOW_BYTES = 65_535;
 
 export interface StreamOwner {
   readonly idle: IdleConnections;
+  /** Data frames count as work of the connection. */
+  readonly turn: ReadTurn;
   /** Bytes that wait in buffers are charged to this pool. */
   readonly waitingBytes: StreamPool;
   /** These responses have no defined end, so they are ended cleanly when the listener shuts down. */
@@ -225,6 +228,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
     const stream = this.#stream;
     stream.on("data", (chunk: Buffer) =>
       this.#contain(() => {
+        this.#owner.turn.spend(1);
         this.#moved += chunk.length;
         this.#bodyBytes += chunk.length;
         body.push(chunk);
