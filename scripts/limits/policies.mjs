@@ -221,6 +221,12 @@ export const POLICY_LIMITS = {
     ["MAX_PERSON_CHARS", "core/principal.ts", "a name or address in the description of a user", "cut"],
     ["MAX_PASSWORD_BYTES", "identity/passwords/htpasswd.ts", "a password of `basicAuth`", "401: it is wrong"],
     [
+      "MAX_FAILURES",
+      "identity/passwords/failed-credentials.ts",
+      "the values of `failureLimit`, in wrong credentials per minute (defaults: 20 and 200)",
+      "the configuration is rejected",
+    ],
+    [
       "MAX_WAITING_PER_CLIENT",
       "identity/passwords/password-checks.ts",
       "password checks of one client address (IPv6: /64) that wait",

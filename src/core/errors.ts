@@ -118,7 +118,7 @@ export const ERRORS = {
     "text",
     "rate limit exceeded",
     "client",
-    "A request or token budget is exhausted; `x-ratelimit-reset` and `retry-after` say when it is restored.",
+    "A request or token budget is exhausted, or a client sent too many wrong passwords or API keys; `x-ratelimit-reset` and `retry-after` say when it is restored.",
   ),
   budget_exceeded: entry(
     429,

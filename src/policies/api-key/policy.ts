@@ -23,6 +23,7 @@ import {
   withhold,
 } from "../../identity/access/credential-location.ts";
 import { type ApiKeyEntry, createApiKeys, type KeyBudget, keyDigest } from "../../identity/passwords/api-keys.ts";
+import { compileFailureLimit, failureLimitSchema } from "../../identity/passwords/failed-credentials.ts";
 import {
   createStoredKeys,
   keyBudget,
@@ -50,6 +51,9 @@ const KEY_HASH = /^sha256:[0-9a-fA-F]{64}$/;
 /** `Date.parse` accepts much more than ISO dates. */
 const ISO_DATE = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d))?$/;
 const RETRY_AFTER_SECONDS = "2";
+/** API keys have no user name. */
+const NO_USER = "";
+const JWT = /^eyJ[\w-]*\.[\w-]+\.[\w-]*$/;
 
 const writtenKey = exactlyOneOf(
   z.strictObject({
@@ -89,6 +93,7 @@ export const apiKey = definePolicy({
       location: credentialLocation
         .optional()
         .describe("Where the key is. Default: `authorization: Bearer`, `x-api-key`, `api-key` or `x-goog-api-key`."),
+      failureLimit: failureLimitSchema,
     })
     .refine(({ keys, stored }) => keys !== undefined || stored === true, missingChoice(["keys", "stored"])),
 
@@ -113,6 +118,7 @@ export const apiKey = definePolicy({
     });
     const keys = createApiKeys(entries);
     const stored = config.stored === true ? createStoredKeys(env.store, env.clock) : undefined;
+    const failureLimit = compileFailureLimit(config.failureLimit, "apiKey", env);
     const authenticatedKeys = new WeakMap<Exchange, ApiKeyEntry>();
 
     function reject(exchange: Exchange, detail: string): undefined {
@@ -147,7 +153,11 @@ export const apiKey = definePolicy({
         if (matched === undefined) problems.push(problem ?? "the API key is not one of the configured keys");
       }
       if (matched !== undefined) return admit(exchange, matched);
-      if (problems.length > 0) return reject(exchange, problems.join("; "));
+      if (problems.length > 0) {
+        if (mode !== "permissive" && found.some(({ isGuess }) => isGuess))
+          failureLimit.failed(exchange.source, NO_USER);
+        return reject(exchange, problems.join("; "));
+      }
       if (mode !== "optional") reject(exchange, "no API key was sent");
       return exchange.skip("no API key was sent; none is required");
     }
@@ -162,9 +172,11 @@ export const apiKey = definePolicy({
           location,
           entry: undefined,
           problem: read.kind === "bad" ? read.detail : undefined,
+          isGuess: read.kind === "found" && !JWT.test(read.value),
         };
         found.push(credential);
         if (read.kind !== "found") continue;
+        if (credential.isGuess && mode !== "permissive") failureLimit.check(exchange.source, NO_USER);
         credential.entry = keys.find(read.value);
         if (credential.entry !== undefined || stored === undefined) continue;
         lookups.push(
@@ -219,6 +231,8 @@ export const apiKey = definePolicy({
 interface FoundKey {
   readonly location: CredentialLocation;
   entry: ApiKeyEntry | undefined;
+  /** A token of another issuer is not an attempt to guess a key. */
+  readonly isGuess: boolean;
   /** Explains why the credential cannot be a key, for the operator. */
   readonly problem: string | undefined;
 }

@@ -18,6 +18,7 @@ import {
   readCredential,
   withhold,
 } from "../../identity/access/credential-location.ts";
+import { compileFailureLimit, failureLimitSchema } from "../../identity/passwords/failed-credentials.ts";
 import { createHtpasswd, type Htpasswd } from "../../identity/passwords/htpasswd.ts";
 import { PasswordChecks } from "../../identity/passwords/password-checks.ts";
 
@@ -45,6 +46,7 @@ export const basicAuth = definePolicy({
       .describe(
         "Where the credential is. Default: `authorization: Basic`. Clients of a forward proxy send `proxy-authorization: Basic`.",
       ),
+    failureLimit: failureLimitSchema,
   }),
 
   compile(config, env) {
@@ -65,6 +67,8 @@ export const basicAuth = definePolicy({
       throw new ConfigError(undefined, "htpasswd", (error as Error).message);
     }
 
+    const failureLimit = compileFailureLimit(config.failureLimit, "basicAuth", env);
+
     function reject(exchange: Exchange, detail: string): undefined {
       if (mode === "permissive") {
         toleratedInShadow(exchange, "basicAuth", detail);
@@ -79,7 +83,10 @@ export const basicAuth = definePolicy({
 
     function decide(exchange: Exchange, username: string, isCorrect: boolean): undefined {
       withhold(exchange, location, isCorrect);
-      if (!isCorrect) return reject(exchange, "the user name or the password is wrong");
+      if (!isCorrect) {
+        if (mode !== "permissive") failureLimit.failed(exchange.source, username);
+        return reject(exchange, "the user name or the password is wrong");
+      }
       exchange.attributes.basicAuth = { username };
       exchange.authenticated(userPrincipal(username, passwords.entryOf(username) ?? ""));
       return undefined;
@@ -99,6 +106,7 @@ export const basicAuth = definePolicy({
             found.kind === "bad" ? found.detail : "the credential is not base64 of user:password",
           );
         }
+        if (mode !== "permissive") failureLimit.check(exchange.source, pair.username);
         const result = passwords.check(pair.username, pair.password, clientAddress(exchange.source));
         if (typeof result === "boolean") return decide(exchange, pair.username, result);
         return result.then((isCorrect) => decide(exchange, pair.username, isCorrect));
@@ -115,7 +123,8 @@ export const basicAuth = definePolicy({
         if (user === undefined)
           return mode === "strict" ? reject(exchange, "no user name and password were sent") : undefined;
         const username = String(JSON.parse(user.slice(BASIC.length)));
-        return decide(exchange, username, passwords.entryOf(username) !== undefined);
+        if (passwords.entryOf(username) === undefined) return reject(exchange, "the user does not exist");
+        return decide(exchange, username, true);
       },
     };
   },
