@@ -166,8 +166,14 @@ export const POLICY_LIMITS = {
     ],
     [
       "REQUESTS_PER_MINUTE",
-      "identity/login/login-endpoints.ts",
-      "registration and token requests of a listener in a minute",
+      "identity/login/login-limit.ts",
+      "registrations, and token requests, of a listener that reach the provider in a minute",
+      "429 `rate_limited`",
+    ],
+    [
+      "REQUESTS_PER_CLIENT",
+      "identity/login/login-limit.ts",
+      "registrations, and token requests, of a client address (IPv6: /64) in a minute",
       "429 `rate_limited`",
     ],
     [

@@ -28,6 +28,11 @@ export function clientAddress({ address, client }: Pick<Source, "address" | "cli
   return client ?? address;
 }
 
+/** Returns undefined behind a proxy that is not in `trustedProxies`, where all clients have the proxy's address. */
+export function knownAddress({ address, client, isForwarded }: Source): string | undefined {
+  return client ?? (isForwarded === true ? undefined : address);
+}
+
 /**
  * Tells whether the client itself connected over a loopback address. A proxy on this machine also connects over
  * loopback, so a forwarded request is never one of a loopback client.

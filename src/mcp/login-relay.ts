@@ -13,7 +13,7 @@ import { emptyReply, jsonReply, type Reply } from "../core/reply.ts";
 import type { Sent } from "../core/wire.ts";
 import type { Fetch } from "../http/fetch.ts";
 import type { HeaderList } from "../http/headers.ts";
-import { createLoginLimit, type LoginLimit } from "../identity/login/login-endpoints.ts";
+import { type LoginLimit, openLoginLimit } from "../identity/login/login-limit.ts";
 import { type LoginEndpoint, loginEndpoints, resourceMetadataUrl } from "../identity/login/well-known.ts";
 import { parseForm, requireUnique, serializeForm } from "../identity/providers/oauth-form.ts";
 import { OAuthRequestError } from "../identity/providers/provider.ts";
@@ -57,8 +57,7 @@ export function relayPaths(config: McpConfig, paths: readonly string[]): readonl
 export function loginRelay(config: McpConfig, env: BackendEnv): LoginRelay | undefined {
   const url = env.readsCredential === false ? relayedServer(config) : undefined;
   if (url === undefined) return undefined;
-  const limit = env.acquire("identity login limit", "per listener", () => createLoginLimit(env.clock));
-  return new LoginRelay(url, limit, env);
+  return new LoginRelay(url, openLoginLimit(env), env);
 }
 
 export class LoginRelay {
@@ -108,7 +107,7 @@ export class LoginRelay {
       case "authorize":
         return authorize(documents, exchange);
       case "token":
-        this.#limit.take(exchange.listener);
+        this.#limit.enter("token", exchange);
         return this.#token(documents, exchange);
       default:
         return jsonReply(200, serverDocument(documents, resource), ANY_ORIGIN);
@@ -125,6 +124,7 @@ export class LoginRelay {
     } catch (error) {
       return refused(error);
     }
+    this.#limit.forward("token", exchange.listener);
     const authorization = headers.get("authorization");
     const answer = await this.#fetch({
       url: server.tokenEndpoint,
@@ -146,7 +146,7 @@ export class LoginRelay {
   #discovered(listener: string): Promise<LoginDocuments> {
     const nowMs = this.#env.clock.monotonicMs();
     if (this.#documents && this.#documents.untilMs > nowMs) return this.#documents.found;
-    this.#limit.take(listener);
+    this.#limit.forward("discovery", listener);
     const found = discoverLogin(this.#serverUrl, undefined, this.#fetch).catch((error: unknown) => {
       held.untilMs = this.#env.clock.monotonicMs() + FAILURE_MS;
       this.#env.logger.for("mcp").warn("MCP server's login could not be found", { reason: errorReason(error) });

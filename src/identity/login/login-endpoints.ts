@@ -3,7 +3,6 @@
  * proxied authorize and token endpoints, and the callback.
  */
 
-import type { Clock } from "../../base/clock.ts";
 import { urlLabel } from "../../base/url-label.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -27,6 +26,7 @@ import {
 import { errorMember, providerFault } from "../providers/provider-faults.ts";
 import type { ClientCallback } from "./client-callback.ts";
 import type { ClientMetadata } from "./client-metadata.ts";
+import type { LoginLimit } from "./login-limit.ts";
 import { gatewayEndpoints, type LoginEndpoint } from "./well-known.ts";
 
 export const MAX_LOGIN_BODY_BYTES = 64 * 1024;
@@ -92,6 +92,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
       throw new GatewayError("not_found", { detail: "the identity provider does not support client registration" });
     // The checked value is serialized again, so that the provider cannot parse the original text differently.
     const body = Buffer.from(JSON.stringify(provider.fitRegistration?.(registration) ?? registration));
+    limit.forward("registration", exchange.listener);
     const authorization = provider.takesInitialAccessToken ? exchange.request.headers.get("authorization") : undefined;
     const headers = { "content-type": "application/json", ...(authorization === undefined ? {} : { authorization }) };
     const response = await send(url, headers, body);
@@ -122,9 +123,11 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
 
   async function authorize(login: ProxiedLogin, exchange: Exchange, suffix: string): Promise<Reply> {
     const sent = exchange.request.query;
-    const known = (await options.clientMetadata?.authorize(sent, () => limit.take(exchange.listener))) ?? {
-      query: sent,
+    const fetching = (): void => {
+      limit.enter("registration", exchange);
+      limit.forward("registration", exchange.listener);
     };
+    const known = (await options.clientMetadata?.authorize(sent, fetching)) ?? { query: sent };
     const asked = options.callback?.authorize(known.query, suffix, known.client) ?? known.query;
     const query = login.rewriteAuthorizeQuery(asked);
     const url = login.authorizeUrl ?? (await findEndpoint("authorization_endpoint"));
@@ -155,7 +158,9 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     const asked = options.callback?.token(known) ?? known;
     const body = Buffer.from(login.rewriteTokenRequest(asked, authorization !== undefined), "latin1");
     const headers = { "content-type": type, ...(authorization === undefined ? {} : { authorization }) };
-    const response = await send(login.tokenUrl ?? (await findEndpoint("token_endpoint")), headers, body);
+    const url = login.tokenUrl ?? (await findEndpoint("token_endpoint"));
+    limit.forward("token", exchange.listener);
+    const response = await send(url, headers, body);
     reportFault("token request", response);
     return passThrough(response);
   }
@@ -211,14 +216,14 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
       case "authorization-server":
         return serverMetadata(endpoint.suffix);
       case "registration":
-        limit.take(exchange.listener);
+        limit.enter("registration", exchange);
         return register(exchange);
       case "authorize":
         return authorize(requireLogin(provider), exchange, endpoint.suffix);
       case "callback":
         return redirectToClient(exchange);
       case "token":
-        limit.take(exchange.listener);
+        limit.enter("token", exchange);
         return token(requireLogin(provider), exchange);
     }
   }
@@ -352,31 +357,4 @@ function isShallow(value: object, depth: number): boolean {
   return Object.values(value).every(
     (child) => typeof child !== "object" || child === null || isShallow(child, depth - 1),
   );
-}
-
-const REQUESTS_PER_MINUTE = 600;
-const WINDOW_MS = 60_000;
-
-export interface LoginLimit {
-  take(listener: string): void;
-}
-
-export function createLoginLimit(clock: Clock): LoginLimit {
-  const windows = new Map<string, { startedMs: number; taken: number }>();
-  return {
-    take(listener) {
-      const nowMs = clock.monotonicMs();
-      let window = windows.get(listener);
-      if (!window || nowMs - window.startedMs >= WINDOW_MS) {
-        window = { startedMs: nowMs, taken: 0 };
-        windows.set(listener, window);
-      }
-      if (window.taken >= REQUESTS_PER_MINUTE) {
-        const seconds = Math.ceil((WINDOW_MS - (nowMs - window.startedMs)) / 1000);
-        const detail = `more than ${REQUESTS_PER_MINUTE} registration and token requests in a minute on ${listener}`;
-        throw new GatewayError("rate_limited", { detail, headers: { "retry-after": String(seconds) } });
-      }
-      window.taken += 1;
-    },
-  };
 }

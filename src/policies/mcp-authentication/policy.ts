@@ -17,7 +17,8 @@ import {
 } from "../../identity/keys/key-source.ts";
 import { createClientCallback, LOOPBACK } from "../../identity/login/client-callback.ts";
 import { type ClientMetadata, createClientMetadata } from "../../identity/login/client-metadata.ts";
-import { createLoginEndpoints, createLoginLimit, MAX_LOGIN_BODY_BYTES } from "../../identity/login/login-endpoints.ts";
+import { createLoginEndpoints, MAX_LOGIN_BODY_BYTES } from "../../identity/login/login-endpoints.ts";
+import { openLoginLimit } from "../../identity/login/login-limit.ts";
 import { loginEndpoints, resourceDocument, resourceMetadataUrl } from "../../identity/login/well-known.ts";
 import { createProvider } from "../../identity/providers/create-provider.ts";
 import { proxiesPlainLogin } from "../../identity/providers/plain.ts";
@@ -215,7 +216,7 @@ export const mcpAuthentication = definePolicy({
       discovery,
       resourceDocument: resourceDocument(config.resourceMetadata),
       wantsNoScopes: config.resourceMetadata.scopesSupported?.length === 0,
-      limit: env.acquire("identity login limit", "per listener", () => createLoginLimit(env.clock)),
+      limit: openLoginLimit(env),
       clientMetadata,
       callback: openCallback(config, clientMetadata, env),
       fetch: env.fetch,

@@ -196,13 +196,27 @@ for (const uri of [
   });
 }
 
-test("rejects a body over 64 KiB and the 601st registration of a minute [D1] [D5]", async () => {
+test("rejects a body over 64 KiB and the 121st registration of a client in a minute [D1] [D5]", async () => {
   const { env, refused, reply } = await compile(tenantConfig);
   assert.equal((await refused(registrationOf({ client_name: "x".repeat(65 * 1024) }))).code, "body_too_large");
-  for (let i = 1; i < 600; i++) await reply(registrationOf(REGISTRATION));
+  for (let i = 1; i < 120; i++) await reply(registrationOf(REGISTRATION));
   const error = await refused(registrationOf(REGISTRATION));
   assert.equal(error.code, "rate_limited");
   assert.equal(error.headers?.["retry-after"], "60");
   await env.clock.advance(60_000);
   assert.equal((await reply(registrationOf(REGISTRATION))).status, 201);
+});
+
+test("rejects the 601st registration of a minute that would reach the provider, and counts no invalid ones [D5]", async () => {
+  const url = realmDocument.registration_endpoint;
+  const { env, refused, reply } = await compile(realmConfig, { [url]: { status: 201, body: { client_id: "x" } } });
+  const from = (client: number) => ({ ...registrationOf(REGISTRATION), source: `192.0.2.${client}` });
+  for (let i = 0; i < 600; i++) {
+    assert.equal((await reply(from(i % 10))).status, 201);
+    if (i < 50) assert.equal((await reply({ ...registrationOf("no JSON"), source: `192.0.2.${i % 10}` })).status, 400);
+  }
+  const error = await refused(from(11));
+  assert.equal(error.code, "rate_limited");
+  assert.match(error.detail ?? "", /600 registration requests/);
+  assert.equal(env.provider.requests.filter((request) => request.url === url).length, 600);
 });

@@ -52,6 +52,7 @@ export interface RequestWords {
   /** Lines in order; names in any case. */
   readonly headers?: Readonly<Record<string, string>> | readonly (readonly [string, string])[];
   readonly body?: string | Buffer;
+  readonly source?: string;
 }
 
 export function createExchange(words: RequestWords = {}): Exchange {
@@ -69,7 +70,7 @@ export function createExchange(words: RequestWords = {}): Exchange {
     headers: HeaderList.fromRaw(lines.flat()),
     body,
   };
-  const source = { address: "127.0.0.1", port: 50_000 };
+  const source = { address: words.source ?? "127.0.0.1", port: 50_000 };
   return new Exchange({ id: "test", listener: "default", source, request, startedAt: 0, startedMs: 0 });
 }
 

@@ -1,17 +1,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { fakeClock } from "../../../test/support/fake-clock.ts";
-import { FAILURE_TABLE_BYTES, FailureTable } from "./failed-credentials.ts";
+import { fakeClock } from "../../test/support/fake-clock.ts";
+import { MINUTE_COUNTS_BYTES, MinuteCounts } from "./minute-counts.ts";
 
 /** Two threads with one table. */
 function tables() {
   const clock = fakeClock();
-  const buffer = new SharedArrayBuffer(FAILURE_TABLE_BYTES);
+  const buffer = new SharedArrayBuffer(MINUTE_COUNTS_BYTES);
   return {
     clock,
-    first: new FailureTable(clock, { buffer, isNew: true }),
-    second: new FailureTable(clock, { buffer, isNew: false }),
+    first: new MinuteCounts(clock, { buffer, isNew: true }),
+    second: new MinuteCounts(clock, { buffer, isNew: false }),
   };
 }
 
@@ -33,7 +33,7 @@ test("counts of all threads are one count, which ends a minute after its first f
         const isOver = known === undefined || nowSeconds - known.startedSecond >= 60;
         const expected = isOver ? { startedSecond: nowSeconds, failures: 0 } : known;
         assert.deepEqual((inFirst ? second : first).count(key), {
-          failures: expected.failures,
+          count: expected.failures,
           resetSeconds: 60 - (nowSeconds - expected.startedSecond),
         });
         (inFirst ? first : second).add(key);
@@ -48,11 +48,11 @@ test("failures of 50,000 other clients lift no count and take no memory", () => 
   const { first } = tables();
   for (let i = 0; i < 20; i++) first.add("victim");
   for (let i = 0; i < 50_000; i++) first.add(`other ${i}`);
-  assert.ok(first.count("victim").failures >= 20);
+  assert.ok(first.count("victim").count >= 20);
 });
 
 test("a count does not overflow into its window", () => {
   const { first } = tables();
   for (let i = 0; i < 5_000; i++) first.add("a");
-  assert.deepEqual(first.count("a"), { failures: 4_095, resetSeconds: 60 });
+  assert.deepEqual(first.count("a"), { count: 4_095, resetSeconds: 60 });
 });
