@@ -12,7 +12,8 @@ import { isLegacyVersion, LATEST_LEGACY } from "../protocol/protocol-version.ts"
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/transport.ts";
 import type { LoadedApi, OpenApi } from "./api.ts";
 import { isObject } from "./document.ts";
-import { ArgumentProblem, apiRequest } from "./request.ts";
+import { apiRequest } from "./request.ts";
+import { ArgumentProblem } from "./value-shape.ts";
 
 const PAGE_TOOLS = 250;
 const MAX_INSTRUCTIONS_CHARS = 2_000;
@@ -134,7 +135,7 @@ export class OpenApiChannel implements Channel {
     const body = find(message.text, 0, "params", "arguments", "body");
     try {
       if (!isObject(args)) throw new ArgumentProblem("the arguments must be an object");
-      const request = apiRequest(operation, args, body && slice(message.text, body));
+      const request = apiRequest(operation, { values: args, bodyText: body && slice(message.text, body) });
       const call = this.#api.send(request, message.headers ?? [], message.wire, {
         answered: (status, headers, bytes) => {
           this.#calls.delete(wireId);

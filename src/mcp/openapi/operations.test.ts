@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cpuMs } from "../../../test/support/cpu-time.ts";
 import { finish } from "../../base/sliced-work.ts";
+import { reservedNames } from "./api.ts";
 import { parseOpenApi } from "./document.ts";
 import { convertOperations, type Operations } from "./operations.ts";
 
@@ -36,6 +37,32 @@ for (const [name, isOffered] of [
     assert.deepEqual(argumentsFor(name), isOffered ? [name] : []);
   });
 }
+
+const CONFIG = { auth: undefined, headers: {}, forwardHeaders: [] };
+
+for (const [what, config, place, name] of [
+  ["a forwarded header", { forwardHeaders: ["x-user"] }, "header", "X-User"],
+  ["a forwarded header in another spelling", { forwardHeaders: ["x-user"] }, "header", "x_user"],
+  ["a configured header", { headers: { "x-tenant": "a" } }, "header", "X-Tenant"],
+  ["a key in a header", { auth: { header: { name: "x-key", value: "k" } } }, "header", "x-key"],
+  ["a key in the query", { auth: { query: { name: "api_key", value: "k" } } }, "query", "API_KEY"],
+  ["an AWS signature", { auth: { aws: { region: "r", service: "s" } } }, "header", "x-amz-date"],
+  ["forwarded cookies", { forwardHeaders: ["cookie"] }, "cookie", "session"],
+  ["the client's address", {}, "header", "X-Forwarded-For"],
+  ["another method", {}, "header", "X-HTTP-Method-Override"],
+  ["the encoding of responses", {}, "header", "Accept-Encoding"],
+] as const)
+  test(`an argument cannot set ${what}: ${name}`, () => {
+    const document = parseOpenApi(
+      JSON.stringify({
+        openapi: "3.0.3",
+        paths: { "/a": { get: { operationId: "a", parameters: [{ name, in: place }], ...GET } } },
+      }),
+    );
+    const reserved = reservedNames({ ...CONFIG, ...config } as Parameters<typeof reservedNames>[0]);
+    const operation = finish(convertOperations(document, { reserved })).byName.get("a");
+    assert.deepEqual(operation?.parameters, []);
+  });
 
 function postWith(schema: unknown): object {
   return { post: { requestBody: { content: { "application/json": { schema } } }, ...GET } };

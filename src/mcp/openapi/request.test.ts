@@ -2,9 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { cpuMs } from "../../../test/support/cpu-time.ts";
+import { finish } from "../../base/sliced-work.ts";
 import type { OpenApiDocument } from "./document.ts";
 import { convertOperations, type Operation } from "./operations.ts";
-import { ArgumentProblem, apiRequest } from "./request.ts";
+import { type ApiRequest, apiRequest } from "./request.ts";
+import { ArgumentProblem } from "./value-shape.ts";
 
 const TEMPLATES = ["/items/{id}", "/items/{id}/public", "/v.{id}/x", "/.{id}/x", "/a;{id}/x", "/files/{id}.json"];
 
@@ -14,9 +16,10 @@ function operationAt(path: string): Operation {
     argument: "id",
     in: "path",
     isRequired: true,
-    isJson: false,
     style: "simple",
     explode: false,
+    allowReserved: false,
+    shape: { kind: "scalar", types: ["string"] },
   };
   return { method: "GET", path, parameters: [parameter], body: undefined } as unknown as Operation;
 }
@@ -46,7 +49,7 @@ test("no argument changes the number of segments of a tool's path or steps out o
     fc.property(fc.constantFrom(...TEMPLATES), values, (template, id) => {
       let path: string;
       try {
-        ({ path } = apiRequest(operationAt(template), { id }, undefined));
+        ({ path } = apiRequest(operationAt(template), { values: { id }, bodyText: undefined }));
       } catch (error) {
         assert.ok(error instanceof ArgumentProblem, String(error));
         return;
@@ -69,7 +72,7 @@ test("no argument changes the number of segments of a tool's path or steps out o
 
 test("an argument that cannot be part of a path is rejected with the reason", () => {
   assert.throws(
-    () => apiRequest(operationAt("/items/{id}"), { id: "a/b" }, undefined),
+    () => apiRequest(operationAt("/items/{id}"), { values: { id: "a/b" }, bodyText: undefined }),
     /one segment without \/ and \\/,
   );
 });
@@ -88,18 +91,171 @@ test("an operation with an invalid path is skipped", () => {
 });
 
 test("no value of a multipart form can make the boundary longer or contain it", () => {
-  const post = { ...operationAt("/items/x"), method: "POST", parameters: [] };
-  const operation = {
-    ...post,
-    body: { kind: "multipart", type: "multipart/form-data", isRequired: true },
-  } as Operation;
+  const form = { kind: "multipart", type: "multipart/form-data", isRequired: true, fields: {}, isOpen: true } as const;
+  const operation: Operation = { ...operationAt("/items/x"), method: "POST", parameters: [], body: form };
   const body = { text: `form-${"-x".repeat(100_000)}` };
   const startMs = cpuMs();
-  const { headers, body: bytes } = apiRequest(operation, { body }, JSON.stringify(body));
+  const { headers, body: bytes } = apiRequest(operation, { values: { body }, bodyText: JSON.stringify(body) });
   assert.ok(cpuMs() - startMs < 200);
   const boundary = /boundary=([\w-]{20,70})$/.exec(headers.get("content-type") ?? "")?.[1];
   assert.equal(
     bytes?.toString(),
     `--${boundary}\r\ncontent-disposition: form-data; name="text"\r\n\r\n${body.text}\r\n--${boundary}--\r\n`,
   );
+});
+
+function operationOf(declared: object): Operation {
+  const root = { openapi: "3.1.0", paths: { "/a/{p}": { post: { operationId: "a", responses: {}, ...declared } } } };
+  const { byName, left } = finish(
+    convertOperations({ root } as unknown as OpenApiDocument, { reserved: [{ in: "query", name: "api_key" }] }),
+  );
+  const operation = byName.get("a");
+  assert.ok(operation, JSON.stringify(left));
+  return operation;
+}
+
+const PATH = { name: "p", in: "path", required: true, schema: { type: "string" } };
+
+function sent(declared: object[], values: object, more: object = {}): ApiRequest {
+  const args = { p: "x", ...values } as Record<string, unknown>;
+  const bodyText = args.body === undefined ? undefined : JSON.stringify(args.body);
+  const gateway = { headers: [], query: ["api_key", "own-key"] };
+  return apiRequest(operationOf({ parameters: [PATH, ...declared], ...more }), { values: args, bodyText }, gateway);
+}
+
+const query = (name: string, schema: object, more: object = {}): object => ({ name, in: "query", schema, ...more });
+const USER = query("user", { type: "string" });
+const LIMIT = query("limit", { type: "integer" });
+const SPREAD = query("q", { type: "object", properties: { a: { type: "string" } }, additionalProperties: true });
+
+/** Arguments that some server would read as another parameter, or as another value than rules read. */
+const REJECTED: readonly [string, object[], object][] = [
+  ["an object for a string", [query("q", { type: "string" }), USER], { q: { user: "bob" } }],
+  ["an object without a type", [query("q", {}), USER], { q: { user: "bob" } }],
+  ["a member with the name of another parameter", [SPREAD, USER], { q: { user: "bob" } }],
+  ["its name in another case", [SPREAD, USER], { q: { User: "bob" } }],
+  ["its name with a bracket", [SPREAD, USER], { q: { "user[]": "bob" } }],
+  ["its name with a dot", [SPREAD, query("user_id", {})], { q: { "user.id": "bob" } }],
+  ["a member with the name of the gateway's key", [SPREAD], { q: { API_KEY: "x" } }],
+  ["a member that is not declared", [query("q", { type: "object", properties: {} })], { q: { debug: "1" } }],
+  ["a bracket in a deep object", [query("f", { type: "object" }, { style: "deepObject" })], { f: { "a][b": "1" } }],
+  ["a list for a string", [query("q", { type: "string" })], { q: ["secret"] }],
+  ["a list in a path", [], { p: ["secret"] }],
+  ["a list in a header", [{ name: "x-a", in: "header", schema: { type: "string" } }], { "x-a": ["secret"] }],
+  ["a string for an integer", [LIMIT], { limit: "5" }],
+  ["a fraction for an integer", [LIMIT], { limit: 5.5 }],
+  ["an integer beyond 2^53", [LIMIT], { limit: 2 ** 53 }],
+  ["a number for a string", [USER], { user: 5 }],
+  ["a boolean for a string", [USER], { user: true }],
+  ["null", [USER], { user: null }],
+  ["null for a nullable string", [query("q", { type: ["string", "null"] })], { q: null }],
+  ["a number for a number or string", [query("q", { type: ["integer", "string"] })], { q: 5 }],
+  ["an empty list", [query("q", { type: "array", items: { type: "string" } })], { q: [] }],
+  ["a list in a list", [query("q", { type: "array" })], { q: [["a"]] }],
+  ["a separator in a part", [query("q", { type: "array" }, { explode: false })], { q: ["a,b"] }],
+  ["a separator in a part", [query("q", { type: "array" }, { explode: false, style: "pipeDelimited" })], { q: ["a|b"] }],
+  ["an empty part", [query("q", { type: "array" }, { explode: false })], { q: ["a", ""] }],
+  ["white space around a header", [{ name: "x-a", in: "header", schema: {} }], { "x-a": " admin" }],
+  ["a line break in a header", [{ name: "x-a", in: "header", schema: {} }], { "x-a": "a\r\nx-b: 1" }],
+  ["other characters than ASCII in a header", [{ name: "x-a", in: "header", schema: {} }], { "x-a": "é" }],
+  ["a second cookie", [{ name: "c", in: "cookie", schema: {} }], { c: "a; user=bob" }],
+  ["a percent sign in a cookie", [{ name: "c", in: "cookie", schema: {} }], { c: "%61" }],
+  ["an argument of no parameter", [], { user: "bob" }],
+]; // biome-ignore format: a table
+
+for (const [what, declared, values] of REJECTED)
+  test(`${what} is rejected: ${JSON.stringify(values)}`, () => {
+    assert.throws(() => sent(declared, values), ArgumentProblem);
+  });
+
+/** The path and query are sent after `/a/x`, with the gateway's own key. */
+const SENT: readonly [object[], object, string][] = [
+  [[USER], { user: "a&b=c d+é" }, "?user=a%26b%3Dc%20d%2B%C3%A9"],
+  [[LIMIT], { limit: 5 }, "?limit=5"],
+  [[query("n", { type: "number" })], { n: 0.5 }, "?n=0.5"],
+  [[query("b", { type: "boolean" })], { b: false }, "?b=false"],
+  [[query("q", { anyOf: [{ type: "string" }, { type: "null" }] })], { q: "a" }, "?q=a"],
+  [[query("q", { type: "array", items: { type: "integer" } })], { q: [1, 2] }, "?q=1&q=2"],
+  [[query("q", { type: "array" }, { explode: false })], { q: ["a", "b c"] }, "?q=a,b%20c"],
+  [[query("q", { type: "array" }, { explode: false, style: "spaceDelimited" })], { q: ["a", "b"] }, "?q=a%20b"],
+  [[query("q", { type: "array" }, { explode: false, style: "pipeDelimited" })], { q: ["a", "b"] }, "?q=a%7Cb"],
+  [[query("f", { type: "object" }, { style: "deepObject" })], { f: { a: "1", b: "x y" } }, "?f%5Ba%5D=1&f%5Bb%5D=x%20y"],
+  [[query("f", { type: "object" }, { explode: false })], { f: { a: "1", b: "2" } }, "?f=a,1,b,2"],
+  [[SPREAD, USER], { q: { a: "1", other: "2" }, user: "alice" }, "?a=1&other=2&user=alice"],
+  [[query("q", {}, { allowReserved: true })], { q: "a/b?c&d#e;f" }, "?q=a/b?c%26d%23e%3Bf"],
+  [[{ name: "j", in: "query", content: { "application/json": { schema: {} } } }], { j: { a: [1] } }, "?j=%7B%22a%22%3A%5B1%5D%7D"],
+]; // biome-ignore format: a table
+
+for (const [declared, values, expected] of SENT)
+  test(`${JSON.stringify(values)} is sent as ${expected}`, () => {
+    assert.equal(sent(declared, values).path, `/a/x${expected}&api_key=own-key`);
+  });
+
+for (const [style, explode, schema, value, expected] of [
+  ["simple", false, { type: "array" }, ["a", "b"], "/a/a,b"],
+  ["simple", true, { type: "object" }, { a: "1", b: "2" }, "/a/a=1,b=2"],
+  ["label", false, { type: "string" }, "a", "/a/.a"],
+  ["label", true, { type: "array" }, ["a", "b"], "/a/.a.b"],
+  ["matrix", false, { type: "string" }, "a", "/a/;p=a"],
+  ["matrix", true, { type: "array" }, ["a", "b"], "/a/;p=a;p=b"],
+] as const)
+  test(`a path parameter in the style ${style} is sent as ${expected}`, () => {
+    const operation = operationOf({ parameters: [{ ...PATH, style, explode, schema }] });
+    assert.equal(apiRequest(operation, { values: { p: value }, bodyText: undefined }).path, expected);
+  });
+
+function formOf(type: string, schema: object, encoding: object = {}): object {
+  return { requestBody: { content: { [type]: { schema, encoding } } } };
+}
+
+const PROPERTIES = {
+  user: { type: "string" },
+  tags: { type: "array", items: { type: "string" } },
+  extra: { type: "object" },
+};
+
+test("the fields of a form have their declared types", () => {
+  const form = formOf("application/x-www-form-urlencoded", { type: "object", properties: PROPERTIES });
+  const body = { user: "a b", tags: ["x", "y"], extra: { n: 1 }, other: "z" };
+  assert.equal(sent([], { body }, form).body?.toString(), "user=a%20b&tags=x&tags=y&extra=%7B%22n%22%3A1%7D&other=z");
+  for (const wrong of [
+    { user: ["a"] }, { user: { a: 1 } }, { tags: "x" }, { tags: [] }, { extra: "{}" }, { extra: null }, { other: 1 }, { "user[a]": "b" }, { USER: "b" }, { "tags.": "x", "tags_": "y" },
+  ]) // biome-ignore format: a table
+    assert.throws(() => sent([], { body: wrong }, form), ArgumentProblem, JSON.stringify(wrong));
+});
+
+test("a multipart form keeps line breaks, and JSON has its content type", () => {
+  const form = formOf("multipart/form-data", { type: "object", properties: PROPERTIES, additionalProperties: false });
+  const { body } = sent([], { body: { user: "a\nb\r\nc", extra: { n: 1 } } }, form);
+  const text = body?.toString() ?? "";
+  assert.match(text, /name="user"\r\n\r\na\nb\r\nc\r\n--/);
+  assert.match(text, /name="extra"\r\ncontent-type: application\/json\r\n\r\n\{"n":1\}\r\n--/);
+  assert.throws(() => sent([], { body: { other: "x" } }, form), /is not known/);
+});
+
+test("a tool offers the values that its parameters can carry", () => {
+  const { text } = operationOf({
+    parameters: [
+      PATH,
+      query("none", {}),
+      query("optional", { anyOf: [{ type: "string", format: "date" }, { type: "null" }], title: "T" }),
+      query("either", { type: ["integer", "string"] }),
+      query("many", { oneOf: [{ type: "string" }, { type: "array", items: { type: "string" } }] }),
+    ],
+  });
+  const { none, optional, either, many } = JSON.parse(text).inputSchema.properties;
+  assert.deepEqual(none, { type: "string" });
+  assert.deepEqual(optional, { title: "T", type: "string", format: "date" });
+  assert.deepEqual(either, { type: "string" });
+  assert.deepEqual(many, { type: "array", items: { type: "string" } });
+});
+
+test("an operation whose parameters a server could confuse is left out", () => {
+  for (const parameters of [[USER, query("USER", {})], [{ ...PATH, style: "form" }]]) {
+    const root = {
+      paths: { "/a/{p}": { get: { operationId: "a", parameters: [PATH, ...parameters], responses: {} } } },
+    };
+    const { byName, left } = finish(convertOperations({ root } as unknown as OpenApiDocument, { reserved: [] }));
+    assert.deepEqual([byName.size, left.length], [0, 1]);
+  }
 });

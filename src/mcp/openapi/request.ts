@@ -1,13 +1,16 @@
 /**
- * Builds the HTTP request of a tool call from its arguments. Arguments cannot change the host or add path segments.
+ * Builds the HTTP request of a tool call. This is the only place that writes query strings, headers, cookies, and forms:
+ * each name belongs to the gateway or to one argument, and an argument cannot write a name of another owner. Values have
+ * their declared types and are sent so that servers can read only these values from them.
  */
 
 import { randomUUID } from "node:crypto";
-import { ExpectedError } from "../../base/errors.ts";
 import { HeaderList, isHeaderValue } from "../../http/headers.ts";
 import { canonicalPath, pathFault, pathSegment } from "../../http/request-path.ts";
 import { isObject, type Json } from "./document.ts";
-import { type Operation, type Parameter, placeholders } from "./operations.ts";
+import { type Operation, placeholders } from "./operations.ts";
+import { type Encoding, foldedName, type Parameter, type RequestBody } from "./parameters.ts";
+import { ArgumentProblem, FREE_NAME, listItems, mapTexts, scalarText, wrongType } from "./value-shape.ts";
 
 export interface ApiRequest {
   readonly method: string;
@@ -17,96 +20,225 @@ export interface ApiRequest {
   readonly body: Buffer | undefined;
 }
 
-export class ArgumentProblem extends ExpectedError {}
+/** Alternating names and values that the gateway itself sends. */
+export interface GatewayPairs {
+  readonly headers: readonly string[];
+  readonly query: readonly string[];
+}
 
-/** `bodyText` is the argument `body` exactly as the client wrote it. */
-export function apiRequest(operation: Operation, args: Json, bodyText: string | undefined): ApiRequest {
-  for (const name of Object.keys(args))
-    if (!(name === "body" && operation.body) && !operation.parameters.some(({ argument }) => argument === name))
+export interface ToolArguments {
+  readonly values: Json;
+  /** The argument `body` exactly as the client wrote it. */
+  readonly bodyText: string | undefined;
+}
+
+const NO_PAIRS: GatewayPairs = { headers: [], query: [] };
+
+/** Throws `ArgumentProblem` if an argument cannot be sent as declared. */
+export function apiRequest(
+  operation: Operation,
+  { values, bodyText }: ToolArguments,
+  gateway: GatewayPairs = NO_PAIRS,
+): ApiRequest {
+  const { parameters } = operation;
+  for (const name of Object.keys(values))
+    if (!(name === "body" && operation.body) && !parameters.some(({ argument }) => argument === name))
       throw new ArgumentProblem(`unknown argument "${name.slice(0, 100)}"`);
+  const query = new OwnedPairs(parameters.filter((one) => one.in === "query"));
   const headers = new HeaderList(["accept", "application/json, text/*;q=0.9, */*;q=0.5"]);
-  const query: string[] = [];
   const cookies: string[] = [];
   const segments = new Map<string, string>();
-  for (const parameter of operation.parameters) {
-    const value = Object.hasOwn(args, parameter.argument) ? args[parameter.argument] : undefined;
-    if (value === undefined || value === null) {
-      if (parameter.isRequired) throw new ArgumentProblem(`the argument "${parameter.argument}" is required`);
-      continue;
-    }
-    if (parameter.in === "path") segments.set(parameter.name, encodeSegment(parameter, value));
-    else if (parameter.in === "query") query.push(...encodeQuery(parameter, value));
-    else if (parameter.in === "cookie") cookies.push(`${encoded(parameter.name)}=${encoded(plain(parameter, value))}`);
-    else setHeader(headers, parameter, value);
+  for (const parameter of parameters) {
+    const where = `the argument "${parameter.argument}"`;
+    const value = Object.hasOwn(values, parameter.argument) ? values[parameter.argument] : undefined;
+    if (value === undefined) {
+      if (parameter.isRequired) throw new ArgumentProblem(`${where} is required`);
+    } else if (parameter.in === "path") segments.set(parameter.name, pathText(parameter, value, where));
+    else if (parameter.in === "query") writePairs(query, parameter, value, where);
+    else if (parameter.in === "cookie") cookies.push(`${parameter.name}=${cookieText(parameter, value, where)}`);
+    else headers.set(parameter.name.toLowerCase(), headerText(parameter, value, where));
   }
   if (cookies.length > 0) headers.set("cookie", cookies.join("; "));
-  const body = encodeBody(operation, args.body, bodyText);
+  const body = operation.body && encodeBody(operation.body, values.body, bodyText);
   if (body) headers.set("content-type", body.type);
+  for (let i = 0; i + 1 < gateway.headers.length; i += 2)
+    headers.set((gateway.headers[i] as string).toLowerCase(), gateway.headers[i + 1] as string);
   const path = buildPath(operation.path, segments);
-  return {
-    method: operation.method,
-    path: query.length === 0 ? path : `${path}?${query.join("&")}`,
-    headers,
-    body: body?.bytes,
+  const text = query.text(gateway.query, queryPair);
+  return { method: operation.method, path: text === "" ? path : `${path}?${text}`, headers, body: body?.bytes };
+}
+
+interface Pair {
+  readonly name: string;
+  readonly value: string;
+  readonly owner: Encoding | undefined;
+}
+
+/** Collects names and values. Throws `ArgumentProblem` for a name that belongs to another owner. */
+class OwnedPairs {
+  readonly pairs: Pair[] = [];
+  readonly #owners = new Map<string, Encoding>();
+  /** The parts of names before `[`, which some servers read as names. Null if several owners share one. */
+  readonly #roots = new Map<string, Encoding | null>();
+
+  constructor(declared: Iterable<Encoding>) {
+    for (const one of declared) {
+      this.#owners.set(foldedName(one.name), one);
+      const root = rootName(one.name);
+      this.#roots.set(root, this.#roots.has(root) ? null : one);
+    }
+  }
+
+  /** `owner` is undefined for a form field that is not declared. */
+  put(owner: Encoding | undefined, name: string, value: string): void {
+    const known = this.#owners.get(foldedName(name));
+    const root = this.#roots.get(rootName(name));
+    if (known === undefined ? root !== undefined && root !== owner : known !== owner)
+      throw new ArgumentProblem(`the name "${name.slice(0, 100)}" belongs to another argument`);
+    this.pairs.push({ name, value, owner });
+  }
+
+  text(gateway: readonly string[], write: (pair: Pair) => string): string {
+    const written = this.pairs.map(write);
+    for (let i = 0; i + 1 < gateway.length; i += 2) {
+      const name = gateway[i] as string;
+      if (this.pairs.some((pair) => rootName(pair.name) === rootName(name)))
+        throw new ArgumentProblem(`the name "${name.slice(0, 100)}" cannot be set`);
+      written.push(`${encoded(name)}=${encoded(gateway[i + 1] as string)}`);
+    }
+    return written.join("&");
+  }
+}
+
+function rootName(name: string): string {
+  return foldedName(name.split("[", 1)[0] as string);
+}
+
+function writePairs(pairs: OwnedPairs, encoding: Encoding, value: unknown, where: string): void {
+  const { name, style, explode, shape } = encoding;
+  if (shape.kind === "json") pairs.put(encoding, name, jsonText(shape.isAny, value, where));
+  else if (shape.kind === "scalar") pairs.put(encoding, name, scalarText(shape.types, value, where));
+  else if (shape.kind === "list") {
+    const { items } = shape;
+    const texts = listItems(value, where).map((item, i) =>
+      items === "objects"
+        ? jsonText(false, item, `item ${i} of ${where}`)
+        : scalarText(items, item, `item ${i} of ${where}`),
+    );
+    if (explode || style === "deepObject") for (const text of texts) pairs.put(encoding, name, text);
+    else pairs.put(encoding, name, joined(texts, SEPARATORS[style] ?? ",", where));
+  } else {
+    const members = mapTexts(shape, value, where);
+    if (style === "deepObject") for (const [key, text] of members) pairs.put(encoding, deepName(name, key), text);
+    else if (explode) for (const [key, text] of members) pairs.put(encoding, key, text);
+    else pairs.put(encoding, name, joined(members.flat(), SEPARATORS[style] ?? ",", where));
+  }
+}
+
+const SEPARATORS: Readonly<Record<string, string>> = { spaceDelimited: " ", pipeDelimited: "|" };
+
+function deepName(name: string, key: string): string {
+  if (/[[\]]/.test(key)) throw new ArgumentProblem(`the name "${key.slice(0, 100)}" must not contain brackets`);
+  return `${name}[${key}]`;
+}
+
+/** A separator inside of a part, or an empty part, would change the number of parts that the server reads. */
+function joined(parts: readonly string[], separator: string, where: string): string {
+  for (const part of parts)
+    if (part === "" || part.includes(separator) || part.trim() !== part)
+      throw new ArgumentProblem(
+        `${where} has a part that is empty, or that contains or borders on "${separator}" or white space, which separate parts`,
+      );
+  return parts.join(separator);
+}
+
+function jsonText(isAny: boolean, value: unknown, where: string): string {
+  if (!isAny && !isObject(value)) throw wrongType(where, "object", value);
+  return JSON.stringify(value);
+}
+
+/** Implements the style `simple`, which separates parts with commas. */
+function simpleText({ shape, explode }: Encoding, value: unknown, where: string): string {
+  if (shape.kind === "json") return jsonText(shape.isAny, value, where);
+  if (shape.kind === "scalar") return scalarText(shape.types, value, where);
+  if (shape.kind === "list") return joined(listTexts(shape.items, value, where), ",", where);
+  const members = mapTexts(shape, value, where);
+  if (!explode) return joined(members.flat(), ",", where);
+  const parts = members.map(([key, text]) => `${joined([key], "=", where)}=${joined([text], "=", where)}`);
+  return joined(parts, ",", where);
+}
+
+function listTexts(items: Extract<Encoding["shape"], { kind: "list" }>["items"], value: unknown, where: string) {
+  return listItems(value, where).map((item, i) =>
+    scalarText(items === "objects" ? [] : items, item, `item ${i} of ${where}`),
+  );
+}
+
+function pathText(parameter: Parameter, value: unknown, where: string): string {
+  const { name, style, explode, shape } = parameter;
+  const segment = (text: string): string => {
+    const written = pathSegment(text);
+    if (written === undefined)
+      throw new ArgumentProblem(`${where} cannot stand in a path: it must be one segment without / and \\`);
+    return written;
   };
+  if (style !== "label" && style !== "matrix") {
+    if (shape.kind === "list" || shape.kind === "map")
+      return segment(simpleText(parameter, value, where)).replace(/%(?:2C|3D)/g, decodeURIComponent);
+    return segment(simpleText(parameter, value, where));
+  }
+  const texts = shape.kind === "list" ? listTexts(shape.items, value, where) : [simpleText(parameter, value, where)];
+  for (const text of texts) joined([text], style === "label" ? "." : ";", where);
+  if (style === "label") {
+    const separator = explode ? "." : ",";
+    joined(texts, separator, where);
+    return `.${texts.map(segment).join(separator)}`;
+  }
+  if (explode) return texts.map((text) => `;${encoded(name)}=${segment(text)}`).join("");
+  if (shape.kind === "list") joined(texts, ",", where);
+  return `;${encoded(name)}=${texts.map(segment).join(",")}`;
+}
+
+/** Servers trim header values and disagree on the charset of other characters than ASCII. */
+function headerText(parameter: Parameter, value: unknown, where: string): string {
+  const text = simpleText(parameter, value, where);
+  if (!isHeaderValue(text) || !/^[\t\x20-\x7e]*$/.test(text) || text.trim() !== text)
+    throw new ArgumentProblem(
+      `${where} cannot stand in a header: it must be one line of ASCII text without white space around it`,
+    );
+  return text;
+}
+
+/** Servers disagree on whether the value of a cookie is encoded, so only values without encoding are sent. */
+function cookieText({ shape }: Parameter, value: unknown, where: string): string {
+  const text = shape.kind === "scalar" ? scalarText(shape.types, value, where) : "";
+  if (!/^[!#$&-+\--:<-[\]-~]+$/.test(text))
+    throw new ArgumentProblem(`${where} cannot stand in a cookie: it contains characters that cookies cannot carry`);
+  return text;
 }
 
 function buildPath(template: string, values: ReadonlyMap<string, string>): string {
-  let path = template;
-  for (const [placeholder, name] of placeholders(template))
-    path = path.replace(placeholder, () => values.get(name) ?? "");
+  let path = "";
+  let at = 0;
+  for (const [placeholder, name] of placeholders(template)) {
+    const next = template.indexOf(placeholder, at);
+    path += template.slice(at, next) + (values.get(name) ?? "");
+    at = next + placeholder.length;
+  }
+  path += template.slice(at);
   // The whole path is checked again, because a value may combine with the template (`/.{x}`).
   const fault = pathFault(path);
   if (fault !== undefined) throw new ArgumentProblem(`the arguments would make ${fault}`);
   return canonicalPath(path);
 }
 
-function encodeSegment(parameter: Parameter, value: unknown): string {
-  const text = plain(parameter, value);
-  const segment = pathSegment(text);
-  if (segment === undefined)
-    throw new ArgumentProblem(
-      `the argument "${parameter.argument}" cannot stand in a path: it must be one segment without / and \\`,
-    );
-  return segment;
-}
-
-function encodeQuery(parameter: Parameter, value: unknown): string[] {
-  const name = encoded(parameter.name);
-  if (parameter.isJson) return [`${name}=${encoded(JSON.stringify(value))}`];
-  if (Array.isArray(value)) {
-    const items = value.map((one) => encoded(scalar(parameter, one)));
-    if (parameter.explode) return items.map((item) => `${name}=${item}`);
-    const separator = { spaceDelimited: "%20", pipeDelimited: "%7C" }[parameter.style] ?? ",";
-    return [`${name}=${items.join(separator)}`];
-  }
-  if (!isObject(value)) return [`${name}=${encoded(scalar(parameter, value))}`];
-  const pairs = Object.entries(value).map(([key, one]) => [encoded(key), encoded(scalar(parameter, one))] as const);
-  if (parameter.style === "deepObject") return pairs.map(([key, one]) => `${name}%5B${key}%5D=${one}`);
-  return parameter.explode ? pairs.map(([key, one]) => `${key}=${one}`) : [`${name}=${pairs.flat().join(",")}`];
-}
-
-function setHeader(headers: HeaderList, parameter: Parameter, value: unknown): void {
-  const text = plain(parameter, value);
-  if (!isHeaderValue(text)) throw new ArgumentProblem(`the argument "${parameter.argument}" cannot stand in a header`);
-  headers.set(parameter.name.toLowerCase(), text);
-}
-
-/** Implements the style `simple`, which joins lists and objects with commas. */
-function plain(parameter: Parameter, value: unknown): string {
-  if (parameter.isJson) return JSON.stringify(value);
-  if (Array.isArray(value)) return value.map((one) => scalar(parameter, one)).join(",");
-  if (!isObject(value)) return scalar(parameter, value);
-  return Object.entries(value)
-    .map(([key, one]) => (parameter.explode ? `${key}=${scalar(parameter, one)}` : `${key},${scalar(parameter, one)}`))
-    .join(",");
-}
-
-function scalar(parameter: Parameter, value: unknown): string {
-  if (typeof value === "string") return value;
-  if (typeof value === "number" || typeof value === "boolean") return String(value);
-  if (value === null || value === undefined) return "";
-  throw new ArgumentProblem(`the argument "${parameter.argument}" is nested too deeply for its place`);
+function queryPair({ name, value, owner }: Pair): string {
+  const text = encoded(value);
+  const key = encoded(name);
+  // With `allowReserved`, only characters that cannot end a value are sent without encoding.
+  if (owner?.allowReserved === true) return `${key}=${text.replace(/%(?:3A|2F|3F|40|24|2C)/g, decodeURIComponent)}`;
+  const isJoined = owner?.explode === false && (owner.shape.kind === "list" || owner.shape.kind === "map");
+  return `${key}=${isJoined && owner.style === "form" ? text.replaceAll("%2C", ",") : text}`;
 }
 
 function encoded(text: string): string {
@@ -117,38 +249,40 @@ function encoded(text: string): string {
   }
 }
 
-function encodeBody(operation: Operation, value: unknown, text: string | undefined) {
-  const { body } = operation;
-  if (!body) return undefined;
+function encodeBody(body: RequestBody, value: unknown, text: string | undefined) {
   if (value === undefined || text === undefined) {
     if (body.isRequired) throw new ArgumentProblem('the argument "body" is required');
     return undefined;
   }
   if (body.kind === "json") return { type: body.type, bytes: Buffer.from(text) };
-  if (body.kind === "text")
-    return { type: `${body.type}; charset=utf-8`, bytes: Buffer.from(typeof value === "string" ? value : text) };
-  if (!isObject(value)) throw new ArgumentProblem('the argument "body" must be an object');
-  const fields = Object.entries(value).flatMap(([key, one]) =>
-    (Array.isArray(one) ? one : [one]).map((item): [string, string] => [key, fieldText(item)]),
-  );
-  if (body.kind === "form")
-    return {
-      type: body.type,
-      bytes: Buffer.from(fields.map(([key, one]) => `${encoded(key)}=${encoded(one)}`).join("&")),
-    };
-  return multipart(fields);
+  const where = 'the argument "body"';
+  if (!("fields" in body))
+    return { type: `${body.type}; charset=utf-8`, bytes: Buffer.from(scalarText(["string"], value, where)) };
+  if (!isObject(value)) throw wrongType(where, "object", value);
+  const pairs = new OwnedPairs(Object.values(body.fields));
+  const free = new Set<string>();
+  for (const [name, one] of Object.entries(value)) {
+    const place = `the field "${name.slice(0, 100)}"`;
+    const field = Object.hasOwn(body.fields, name) ? body.fields[name] : undefined;
+    if (field) writePairs(pairs, field, one, place);
+    else if (!body.isOpen || !FREE_NAME.test(name) || free.has(foldedName(name)))
+      throw new ArgumentProblem(`${place} is not known`);
+    else pairs.put(undefined, name, scalarText(["string"], one, place));
+    if (!field) free.add(foldedName(name));
+  }
+  if (body.kind === "multipart") return multipart(pairs.pairs);
+  const form = pairs.text([], (pair) => `${encoded(pair.name)}=${encoded(pair.value)}`);
+  return { type: body.type, bytes: Buffer.from(form) };
 }
 
-function fieldText(value: unknown): string {
-  return typeof value === "string" ? value : JSON.stringify(value);
-}
-
-function multipart(fields: readonly [string, string][]) {
+/** `FormData` is not used, because it changes the line breaks of values. */
+function multipart(pairs: readonly Pair[]) {
   // No value can contain a boundary that did not exist when the value was sent.
   const boundary = `form-${randomUUID()}`;
-  const parts = fields.map(([name, text]) => {
-    const shown = name.replace(/["\r\n]/g, encoded);
-    return `--${boundary}\r\ncontent-disposition: form-data; name="${shown}"\r\n\r\n${text}\r\n`;
+  const parts = pairs.map(({ name, value, owner }) => {
+    const isJson = owner?.shape.kind === "json" || (owner?.shape.kind === "list" && owner.shape.items === "objects");
+    const type = isJson ? "\r\ncontent-type: application/json" : "";
+    return `--${boundary}\r\ncontent-disposition: form-data; name="${name}"${type}\r\n\r\n${value}\r\n`;
   });
   return {
     type: `multipart/form-data; boundary=${boundary}`,
