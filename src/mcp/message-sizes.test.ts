@@ -41,15 +41,44 @@ async function remote(t: TestContext, isEvents: boolean): Promise<object> {
   return { name: "odd", mcp: { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp` } };
 }
 
+const DESCRIPTION = {
+  openapi: "3.1.0",
+  info: {},
+  paths: {
+    "/big": {
+      get: { operationId: "big", parameters: [{ name: "bytes", in: "query", schema: { type: "integer" } }], responses: {} },
+    },
+  },
+};
+
+/** An HTTP API that sends a text of as many bytes as it is asked for. Negative numbers are sent but never completed. */
+async function api(t: TestContext, type: string): Promise<object> {
+  const server = createServer((req, res) => {
+    const bytes = Number(/bytes=(.*)/.exec(req.url ?? "")?.[1] ?? 0);
+    if (bytes < 0) res.writeHead(200, { "content-type": type }).write("x".repeat(-bytes));
+    else res.writeHead(200, { "content-type": type }).end("x".repeat(bytes));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return { name: "odd", openapi: { file: "api.json", server: url } };
+}
+
+const files = { "api.json": JSON.stringify(DESCRIPTION) };
+
 const KINDS: Record<string, (t: TestContext) => Promise<object>> = {
   stdio: () => Promise.resolve(odd),
   "HTTP with JSON": (t) => remote(t, false),
   "HTTP with events": (t) => remote(t, true),
+  OpenAPI: (t) => api(t, "text/plain"),
 };
 
 for (const [kind, target] of Object.entries(KINDS)) {
   test(`a result of 20 MiB over ${kind} passes`, async (t) => {
-    const served = await serveMcp({ targets: [await target(t)] });
+    const served = await serveMcp({ targets: [await target(t)] }, { files });
     t.after(() => served.close());
     const client = rawClient(served.url);
     await client.initialize();
@@ -58,7 +87,7 @@ for (const [kind, target] of Object.entries(KINDS)) {
   });
 
   test(`beyond maxMessageBytes a result over ${kind} fails, and says why`, async (t) => {
-    const served = await serveMcp({ targets: [await target(t)], maxMessageBytes: MIB });
+    const served = await serveMcp({ targets: [await target(t)], maxMessageBytes: MIB }, { files });
     t.after(() => served.close());
     const client = rawClient(served.url);
     await client.initialize();
@@ -142,6 +171,28 @@ for (const transport of ["stdio", "http"] as const) {
     await clock.advance(2_000);
     const { error } = await stalled;
     assert.match(error.message, /^target "stalled" .*took too long .*while other servers waited for memory/);
+    assert.equal((await fair).result.content[0].text.length, 5 * MIB);
+    await eventually("all memory is released", () => messages.usedBytes === 0);
+  });
+}
+
+for (const type of ["text/plain", "application/json", "text/event-stream", "image/png", "application/pdf"]) {
+  test(`an unfinished ${type} response of an API is charged and rejected like a message`, async (t) => {
+    const clock = fakeClock();
+    const served = await serveMcp(
+      { targets: [await api(t, type), { ...(await remote(t, false)), name: "fair" }] },
+      { clock, messageBytes: MIB, files },
+    );
+    t.after(() => served.close());
+    const { messages } = served.memory;
+    const client = rawClient(served.url);
+    await client.initialize();
+    const stalled = [1, 2, 3].map(() => client.call("odd_big", { bytes: -MIB }));
+    await eventually("the responses hold memory", () => messages.usedBytes > 3 * MIB);
+    const fair = client.call("fair_big", { bytes: 5 * MIB });
+    await eventually("the message waits for memory", () => messages.isAnyWaiting);
+    await clock.advance(30_000);
+    for (const one of stalled) assert.match((await one).error.message, /^target "odd" .*while (?:other servers|too many)/);
     assert.equal((await fair).result.content[0].text.length, 5 * MIB);
     await eventually("all memory is released", () => messages.usedBytes === 0);
   });

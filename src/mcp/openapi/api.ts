@@ -3,20 +3,22 @@
  */
 
 import type { Clock } from "../../base/clock.ts";
+import type { ServerMessages } from "../../base/memory-budget.ts";
 import type { SignRequest } from "../../core/signed-request.ts";
-import type { WireTap } from "../../core/wire.ts";
-import { openHttpPool } from "../../http/client/http-pool.ts";
 import type { EgressGuard } from "../../http/egress-guard.ts";
 import type { Fetch } from "../../http/fetch.ts";
-import { HeaderList } from "../../http/headers.ts";
-import type { HttpCall, HttpPool, TlsOptions } from "../../http/http-client.ts";
+import { isSameHeader } from "../../http/header-rules.ts";
+import type { HttpCall, TlsOptions } from "../../http/http-client.ts";
 import { SIGNATURE_HEADERS } from "../../identity/cloud/cloud-credentials.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { withoutSecrets } from "../../observe/trace/redact.ts";
+import { openRemoteServer, type RemoteHandler, type RemoteServer } from "../transports/remote-server.ts";
+import type { Outgoing } from "../transports/transport.ts";
 import { type OpenApiDocument, parseOpenApi } from "./document.ts";
 import type { OpenApiConfig } from "./openapi-config.ts";
-import { convertOperations, type Operations } from "./operations.ts";
-import type { ApiRequest } from "./request.ts";
+import { convertOperations, type Operation, type Operations } from "./operations.ts";
+import type { ReservedName } from "./parameters.ts";
+import { apiRequest, type ToolArguments } from "./request.ts";
 
 const MAX_DESCRIPTION_BYTES = 16 * 1024 * 1024;
 const FETCH_MS = 20_000;
@@ -32,23 +34,11 @@ export interface ApiOptions {
   /** Signs every request in its final form. Returns undefined if requests are not signed. */
   signer(): SignRequest | undefined;
   maxMessageBytes(): number;
-}
-
-export interface ApiHandler {
-  answered(status: number, headers: HeaderList, body: Buffer): void;
-  /** The reason completes the sentence "target x …". */
-  failed(reason: string): void;
-}
-
-interface OutgoingCall {
-  readonly method: string;
-  readonly path: string;
-  readonly headers: HeaderList;
-  readonly body: Buffer | undefined;
+  readonly messages: ServerMessages;
 }
 
 export interface LoadedApi {
-  readonly document: OpenApiDocument;
+  readonly about: Pick<OpenApiDocument, "title" | "version" | "description">;
   readonly operations: Operations;
 }
 
@@ -56,27 +46,22 @@ export class OpenApi {
   readonly address: string;
   readonly #config: OpenApiConfig;
   readonly #env: ApiOptions;
-  readonly #server: URL;
-  readonly #pool: HttpPool;
+  readonly #server: RemoteServer;
+  readonly #basePath: string;
+  readonly #headers: Readonly<Record<string, string>>;
   readonly #secrets: readonly string[];
   #loading: Promise<LoadedApi> | undefined = undefined;
 
   constructor(config: OpenApiConfig, env: ApiOptions) {
     this.#config = config;
     this.#env = env;
-    this.#server = new URL(serverUrl(config));
-    const isTls = this.#server.protocol === "https:";
-    const port = this.#server.port === "" ? (isTls ? 443 : 80) : Number(this.#server.port);
-    const host = this.#server.hostname.replace(/^\[|\]$/g, "");
-    this.#pool = openHttpPool({
-      protocol: isTls ? "https" : "http",
-      host,
-      port,
-      egress: env.egress,
-      ...(isTls && env.tls ? { tls: env.tls } : {}),
-    });
-    this.address = `${this.#server.hostname}:${port}`;
     const { auth } = config;
+    this.#headers = { ...config.headers, ...authHeaders(auth) };
+    const url = new URL(serverUrl(config));
+    this.#basePath = url.pathname.replace(/\/$/, "");
+    url.search = auth?.query ? new URLSearchParams({ [auth.query.name]: auth.query.value }).toString() : "";
+    this.#server = openRemoteServer({ ...env, url: url.href, headers: this.#headers }, env.tls);
+    this.address = this.#server.address;
     this.#secrets = [
       ...Object.values(config.headers),
       ...[auth?.bearer, auth?.basic?.password, auth?.header?.value, auth?.query?.value].filter(
@@ -98,140 +83,46 @@ export class OpenApi {
     return withoutSecrets(text, this.#secrets);
   }
 
-  send(request: ApiRequest, forwarded: readonly string[], wire: WireTap | undefined, handler: ApiHandler): HttpCall {
-    const { headers } = request;
-    for (let i = 0; i + 1 < forwarded.length; i += 2) headers.set(forwarded[i] as string, forwarded[i + 1] as string);
-    for (const [name, value] of Object.entries(this.#config.headers)) headers.set(name, value);
-    headers.set("host", this.#server.host);
-    headers.set("accept-encoding", "identity");
-    const { auth } = this.#config;
-    if (auth?.bearer !== undefined) headers.set("authorization", `Bearer ${auth.bearer}`);
-    if (auth?.basic) {
-      const pair = Buffer.from(`${auth.basic.username}:${auth.basic.password}`).toString("base64");
-      headers.set("authorization", `Basic ${pair}`);
-    }
-    if (auth?.header) headers.set(auth.header.name, auth.header.value);
-    const outgoing = { method: request.method, path: this.#path(request.path), headers, body: request.body };
-    const start = (): HttpCall => {
-      wire?.attempt(this.address, {
-        over: "http",
-        scheme: this.#scheme,
-        request: outgoing,
-        hiddenHeaders: [...Object.keys(this.#config.headers), ...(auth?.header ? [auth.header.name] : [])],
-        hiddenQuery: auth?.query ? [auth.query.name] : [],
-        isReported: true,
-      });
-      return this.#read(outgoing, wire, handler);
-    };
-    const sign = this.#env.signer();
-    return sign === undefined ? start() : this.#signed(outgoing, sign, start, handler);
-  }
-
-  get #scheme(): "http" | "https" {
-    return this.#server.protocol === "https:" ? "https" : "http";
-  }
-
-  #signed(outgoing: OutgoingCall, sign: SignRequest, start: () => HttpCall, handler: ApiHandler): HttpCall {
-    for (const name of SIGNATURE_HEADERS) outgoing.headers.delete(name);
-    const { hostname } = this.#server;
-    const running: { call: HttpCall | undefined; isOver: boolean } = { call: undefined, isOver: false };
-    sign({
-      ...outgoing,
-      protocol: this.#scheme,
-      hostname: hostname.replace(/^\[|\]$/g, ""),
-      port: Number(this.address.slice(hostname.length + 1)),
-      body: outgoing.body === undefined ? [] : [outgoing.body],
-    }).then(
-      () => {
-        if (!running.isOver) running.call = start();
+  /** Throws `ArgumentProblem` if the arguments cannot be sent as the description declares them. */
+  send(operation: Operation, args: ToolArguments, message: Outgoing, handler: RemoteHandler): HttpCall {
+    const forwarded = message.headers ?? [];
+    const own: string[] = [];
+    for (let i = 0; i + 1 < forwarded.length; i += 2)
+      if (!Object.keys(this.#headers).some((name) => isSameHeader(name, forwarded[i] as string)))
+        own.push(forwarded[i] as string, forwarded[i + 1] as string);
+    const { query } = this.#config.auth ?? {};
+    const request = apiRequest(operation, args, {
+      headers: [...own, ...Object.entries(this.#headers).flat()],
+      query: query ? [query.name, query.value] : [],
+    });
+    const { method, path, headers, body } = request;
+    return this.#server.send(
+      {
+        method,
+        path: this.#basePath + path,
+        headers: headers.pairs,
+        body,
+        wire: message.wire,
+        mayRepeat: method === "GET" || method === "HEAD",
       },
-      (error: Error) => {
-        if (!running.isOver) handler.failed(`could not be called: ${error.message}`);
-        running.isOver = true;
-      },
+      handler,
     );
-    return {
-      get isOver() {
-        return running.isOver || running.call?.isOver === true;
-      },
-      abort: () => {
-        running.isOver = true;
-        running.call?.abort();
-      },
-      resume: () => running.call?.resume(),
-    };
   }
 
   close(): void {
-    this.#pool.close();
-  }
-
-  #path(path: string): string {
-    const base = this.#server.pathname.replace(/\/$/, "");
-    const { query } = this.#config.auth ?? {};
-    if (!query) return base + path;
-    const key = `${encodeURIComponent(query.name)}=${encodeURIComponent(query.value)}`;
-    return `${base}${path}${path.includes("?") ? "&" : "?"}${key}`;
-  }
-
-  #read(outgoing: OutgoingCall, wire: WireTap | undefined, handler: ApiHandler): HttpCall {
-    const limit = this.#env.maxMessageBytes();
-    const chunks: Buffer[] = [];
-    let bytes = 0;
-    let status = 0;
-    let answered = new HeaderList();
-    const call = this.#pool.send(outgoing, {
-      head: (code, headers) => {
-        status = code;
-        answered = headers;
-        // The next call uses the corrected time.
-        this.#env.signer()?.correctClock(code, headers);
-        wire?.received(code, headers, this.address);
-      },
-      data: (chunk) => {
-        bytes += chunk.length;
-        if (bytes > limit) {
-          call.abort();
-          handler.failed(`sent a response larger than ${limit} bytes`);
-          return true;
-        }
-        chunks.push(chunk);
-        return true;
-      },
-      end: () => handler.answered(status, answered, Buffer.concat(chunks)),
-      fail: (error) => {
-        if (status === 0) wire?.missed(error.message, this.address);
-        handler.failed(
-          status === 0 ? `could not be reached: ${error.message}` : `ended its response early: ${error.message}`,
-        );
-      },
-    });
-    return call;
+    this.#server.close();
   }
 
   async #load(): Promise<LoadedApi> {
     const document = this.#config.source?.document ?? parseOpenApi(await this.#fetched());
     const operations = await this.#inSlices(
-      convertOperations(document, { ...this.#config, reserved: this.#reserved() }),
+      convertOperations(document, { ...this.#config, reserved: reservedNames(this.#config) }),
     );
     for (const { operation, reason } of operations.left)
       this.#env.logger.warn("OpenAPI operation left out", { target: this.#env.name, operation, reason });
-    return { document, operations };
-  }
-
-  #reserved(): { in: "header" | "query"; name: string }[] {
-    const { auth, headers } = this.#config;
-    return [
-      ...[
-        ...Object.keys(headers),
-        ...(auth?.header ? [auth.header.name] : []),
-        ...(auth?.aws ? SIGNATURE_HEADERS : []),
-      ].map((name) => ({
-        in: "header" as const,
-        name,
-      })),
-      ...(auth?.query ? [{ in: "query" as const, name: auth.query.name }] : []),
-    ];
+    const { title, version, description } = document;
+    // The rest of the description may be large, so it is not kept.
+    return { about: { title, version, description }, operations };
   }
 
   async #fetched(): Promise<string> {
@@ -258,6 +149,29 @@ export class OpenApi {
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
+}
+
+function authHeaders(auth: OpenApiConfig["auth"]): Record<string, string> {
+  if (auth?.bearer !== undefined) return { authorization: `Bearer ${auth.bearer}` };
+  if (auth?.header) return { [auth.header.name.toLowerCase()]: auth.header.value };
+  if (auth?.basic === undefined) return {};
+  const pair = Buffer.from(`${auth.basic.username}:${auth.basic.password}`).toString("base64");
+  return { authorization: `Basic ${pair}` };
+}
+
+/** Arguments cannot set what the gateway sends or forwards itself, even in requests in which it has no value. */
+export function reservedNames(config: Pick<OpenApiConfig, "auth" | "headers" | "forwardHeaders">): ReservedName[] {
+  const { auth, headers, forwardHeaders } = config;
+  const names = [
+    ...Object.keys(headers),
+    ...forwardHeaders,
+    ...Object.keys(authHeaders(auth)),
+    ...(auth?.aws ? SIGNATURE_HEADERS : []),
+  ];
+  const reserved: ReservedName[] = names.map((name) => ({ in: "header", name }));
+  if (auth?.query) reserved.push({ in: "query", name: auth.query.name });
+  if (names.some((name) => isSameHeader(name, "cookie"))) reserved.push({ in: "cookie", name: undefined });
+  return reserved;
 }
 
 /** Throws an Error if neither the configuration nor the description contains a base URL. */

@@ -3,21 +3,28 @@
  * each call into an HTTP request.
  */
 
-import type { HeaderList } from "../../http/headers.ts";
+import { InOrder } from "../../base/in-order.ts";
+import { SLICED_BYTES } from "../../base/sliced-work.ts";
+import { HeaderList } from "../../http/headers.ts";
 import type { HttpCall } from "../../http/http-client.ts";
 import { find, slice } from "../../json/json-text.ts";
-import { jsonProblem } from "../../json/validate-json.ts";
-import { asServerMessage, errorText, INVALID_PARAMS, METHOD_NOT_FOUND, resultText } from "../protocol/json-rpc.ts";
+import { asResult, asServerMessage, errorText, INVALID_PARAMS, METHOD_NOT_FOUND, type ServerMessage } from "../protocol/json-rpc.ts";
 import { isLegacyVersion, LATEST_LEGACY } from "../protocol/protocol-version.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/transport.ts";
 import type { LoadedApi, OpenApi } from "./api.ts";
+import { problemResult, resultReader, toolResult } from "./api-results.ts";
 import { isObject } from "./document.ts";
-import { apiRequest } from "./request.ts";
+import type { Operation } from "./operations.ts";
 import { ArgumentProblem } from "./value-shape.ts";
 
 const PAGE_TOOLS = 250;
 const MAX_INSTRUCTIONS_CHARS = 2_000;
 const MAX_API_CALLS = 256;
+
+interface ApiCall {
+  /** Undefined while the description is loaded. */
+  http: HttpCall | undefined;
+}
 
 interface ToolRequest {
   readonly method: string;
@@ -27,8 +34,9 @@ interface ToolRequest {
 export class OpenApiChannel implements Channel {
   readonly #api: OpenApi;
   readonly #handlers: ChannelHandlers;
-  readonly #calls = new Map<number, HttpCall>();
+  readonly #calls = new Map<number, ApiCall>();
   #isClosed = false;
+  #isPaused = false;
 
   constructor(api: OpenApi, handlers: ChannelHandlers) {
     this.#api = api;
@@ -51,30 +59,36 @@ export class OpenApiChannel implements Channel {
     const { wireId } = message;
     // An API cannot use notifications. Cancellations also arrive through `abandon`.
     if (this.#isClosed || wireId === undefined) return;
+    const call: ApiCall = { http: undefined };
+    this.#calls.set(wireId, call);
     void this.#api
       .load()
-      .then((loaded) => this.#serve(wireId, message, loaded))
+      .then((loaded) => {
+        // The call may have been canceled in the meantime.
+        if (this.#calls.get(wireId) === call) this.#serve(wireId, message, loaded, call);
+      })
       .catch((error: unknown) =>
         this.#fail(wireId, `has no tools: ${error instanceof Error ? error.message : String(error)}`),
       );
   }
 
   abandon(wireId: number): void {
-    this.#calls.get(wireId)?.abort();
+    this.#calls.get(wireId)?.http?.abort();
     this.#calls.delete(wireId);
   }
 
   pause(): void {
-    // Results are delivered whole, so there is no stream to pause.
+    this.#isPaused = true;
   }
 
   resume(): void {
-    // Results are delivered whole, so there is no stream to resume.
+    this.#isPaused = false;
+    for (const { http } of this.#calls.values()) http?.resume();
   }
 
   close(): Promise<void> {
     this.#isClosed = true;
-    for (const call of this.#calls.values()) call.abort();
+    for (const { http } of this.#calls.values()) http?.abort();
     this.#calls.clear();
     return Promise.resolve();
   }
@@ -83,8 +97,7 @@ export class OpenApiChannel implements Channel {
     return { address: this.address, underWay: this.#calls.size };
   }
 
-  #serve(wireId: number, message: Outgoing, { document, operations }: LoadedApi): void {
-    if (this.#isClosed) return;
+  #serve(wireId: number, message: Outgoing, { about, operations }: LoadedApi, call: ApiCall): void {
     const { method, params = {} } = JSON.parse(message.text) as Partial<ToolRequest>;
     switch (method) {
       case "initialize": {
@@ -92,10 +105,10 @@ export class OpenApiChannel implements Channel {
         this.#answer(wireId, {
           protocolVersion: isLegacyVersion(asked) ? asked : LATEST_LEGACY,
           capabilities: { tools: {} },
-          serverInfo: { name: document.title, version: document.version },
-          ...(document.description === undefined
+          serverInfo: { name: about.title, version: about.version },
+          ...(about.description === undefined
             ? {}
-            : { instructions: document.description.slice(0, MAX_INSTRUCTIONS_CHARS) }),
+            : { instructions: about.description.slice(0, MAX_INSTRUCTIONS_CHARS) }),
         });
         return;
       }
@@ -114,7 +127,7 @@ export class OpenApiChannel implements Channel {
         return;
       }
       case "tools/call":
-        this.#call(wireId, message, { method, params }, operations.byName.get(String(params.name)));
+        this.#call(wireId, message, params, operations.byName.get(String(params.name)), call);
         return;
       default:
         this.#error(wireId, METHOD_NOT_FOUND, `Method not found: ${String(method)}`);
@@ -124,33 +137,60 @@ export class OpenApiChannel implements Channel {
   #call(
     wireId: number,
     message: Outgoing,
-    { params }: ToolRequest,
-    operation: Parameters<typeof apiRequest>[0] | undefined,
+    params: ToolRequest["params"],
+    operation: Operation | undefined,
+    call: ApiCall,
   ): void {
     if (operation === undefined) {
       this.#error(wireId, INVALID_PARAMS, `Unknown tool: ${String(params.name)}`);
       return;
     }
-    const args = params.arguments ?? {};
+    const values = params.arguments ?? {};
     const body = find(message.text, 0, "params", "arguments", "body");
     try {
-      if (!isObject(args)) throw new ArgumentProblem("the arguments must be an object");
-      const request = apiRequest(operation, { values: args, bodyText: body && slice(message.text, body) });
-      const call = this.#api.send(request, message.headers ?? [], message.wire, {
-        answered: (status, headers, bytes) => {
-          this.#calls.delete(wireId);
-          this.#result(wireId, toolResult(status, headers, bytes));
-        },
-        failed: (reason) => {
-          this.#calls.delete(wireId);
-          this.#fail(wireId, reason);
-        },
-      });
-      this.#calls.set(wireId, call);
+      if (!isObject(values)) throw new ArgumentProblem("the arguments must be an object");
+      const args = { values, bodyText: body && slice(message.text, body) };
+      call.http = this.#api.send(operation, args, message, this.#receiver(wireId, call));
     } catch (error) {
       if (!(error instanceof ArgumentProblem)) throw error;
       this.#result(wireId, problemResult(`Invalid arguments: ${error.message}`));
     }
+  }
+
+  #receiver(wireId: number, call: ApiCall) {
+    const isOver = (): boolean => this.#calls.get(wireId) !== call;
+    const fail = (reason: string): void => {
+      if (!isOver()) this.#fail(wireId, reason);
+    };
+    const work = new InOrder({
+      busy: () => undefined,
+      idle: () => undefined,
+      failed: () => {
+        call.http?.abort();
+        fail("sent a response that could not be handled");
+      },
+      isOver,
+    });
+    let status = 0;
+    let headers = new HeaderList();
+    return {
+      head: (code: number, received: HeaderList): void => {
+        status = code;
+        headers = received;
+      },
+      reader: () => resultReader(status, headers),
+      event: () => undefined,
+      body: (text: string): void => {
+        const steps = toolResult(status, headers, text);
+        work.run(steps, text.length <= SLICED_BYTES, (result) => {
+          if (!isOver()) this.#result(wireId, result);
+        });
+      },
+      mayRead: () => !this.#isPaused,
+      afterParsing: (parsed: () => void): void => work.afterwards(parsed),
+      end: () => undefined,
+      error: fail,
+    };
   }
 
   #answer(wireId: number, result: object): void {
@@ -158,61 +198,20 @@ export class OpenApiChannel implements Channel {
   }
 
   #result(wireId: number, result: string): void {
-    this.#deliver(wireId, resultText(String(wireId), result));
+    this.#deliver(wireId, asResult(result, String(wireId)));
   }
 
   #error(wireId: number, code: number, text: string): void {
-    this.#deliver(wireId, errorText(String(wireId), code, text));
+    this.#deliver(wireId, asServerMessage(errorText(String(wireId), code, text)));
   }
 
-  #deliver(wireId: number, text: string): void {
-    if (!this.#isClosed) this.#handlers.message(asServerMessage(text), wireId);
+  #deliver(wireId: number, message: ServerMessage): void {
+    this.#calls.delete(wireId);
+    if (!this.#isClosed) this.#handlers.message(message, wireId);
   }
 
   #fail(wireId: number, reason: string): void {
+    this.#calls.delete(wireId);
     if (!this.#isClosed) this.#handlers.failed(wireId, this.#api.shown(reason));
   }
-}
-
-const MAX_ERROR_CHARS = 10_000;
-
-export function toolResult(status: number, headers: HeaderList, body: Buffer): string {
-  const type = (headers.get("content-type") ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
-  if (status >= 300) return errorResult(status, headers, body);
-  if (body.length === 0) return textResult(`The API returned status ${status} and no content.`);
-  if (/^application\/json$|\+json$/.test(type) || (type === "" && looksLikeJson(body))) {
-    const text = body.toString();
-    if (jsonProblem(text) !== undefined) return textResult(text);
-    // Parsing would change numbers beyond 2^53, so the original JSON is inserted.
-    const structured = text.trimStart().startsWith("{") ? text : `{"result":${text}}`;
-    return `{"content":[{"type":"text","text":${JSON.stringify(text)}}],"structuredContent":${structured}}`;
-  }
-  if (type.startsWith("image/") || type.startsWith("audio/")) {
-    const kind = type.startsWith("image/") ? "image" : "audio";
-    return JSON.stringify({ content: [{ type: kind, data: body.toString("base64"), mimeType: type }] });
-  }
-  if (type === "" || type.startsWith("text/") || /(?:xml|yaml|javascript|csv|x-www-form-urlencoded)/.test(type))
-    return textResult(body.toString());
-  return textResult(`The API returned ${body.length} bytes of ${type}, which cannot be shown.`);
-}
-
-export function problemResult(text: string): string {
-  return JSON.stringify({ content: [{ type: "text", text }], isError: true });
-}
-
-function errorResult(status: number, headers: HeaderList, body: Buffer): string {
-  if (status < 400) return problemResult(`The API returned a redirect (${status}), which is not followed.`);
-  const said = body.toString().trim();
-  const cut = said.length > MAX_ERROR_CHARS ? `${said.slice(0, MAX_ERROR_CHARS)}…` : said;
-  const after = headers.get("retry-after");
-  const text = `The API returned status ${status}${after === undefined ? "" : ` (retry after ${after})`}${cut === "" ? "." : `: ${cut}`}`;
-  return problemResult(text);
-}
-
-function textResult(text: string): string {
-  return JSON.stringify({ content: [{ type: "text", text }] });
-}
-
-function looksLikeJson(body: Buffer): boolean {
-  return body[0] === 0x7b || body[0] === 0x5b;
 }

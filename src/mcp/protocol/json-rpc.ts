@@ -188,6 +188,8 @@ export function resultText(id: string, result: string): string {
   return `{"jsonrpc":"2.0","id":${id},"result":${result}}`;
 }
 
+const RESULT_ID_START = resultText("0", "").indexOf(":0,") + 1;
+
 /** `id` is JSON. A missing id becomes null (JSON-RPC 2.0 section 5). */
 export function errorText(id: string | undefined, code: number, message: string, data?: unknown): string {
   const error = data === undefined ? { code, message } : { code, message, data };
@@ -201,10 +203,10 @@ export function asServerMessage(text: string): ServerMessage {
 }
 
 /** Wraps a result without parsing it, because it may be large. The caller must pass valid JSON. */
-export function asResult(result: string): ServerMessage {
-  const text = resultText("0", result);
-  const idStart = text.indexOf(":0,") + 1;
-  return { kind: "result", text, idStart, idEnd: idStart + 1, method: undefined };
+export function asResult(result: string, id = "0"): ServerMessage {
+  const text = resultText(id, result);
+  const idStart = RESULT_ID_START;
+  return { kind: "result", text, idStart, idEnd: idStart + id.length, method: undefined };
 }
 
 export function asClientRequest(method: string, params: string): ClientRequest {

@@ -196,6 +196,7 @@ export class Target implements RoutedTarget {
       egress,
       signer: () => this.#options.signer(this.name),
       maxMessageBytes: () => this.#options.sizes().maxMessageBytes,
+      messages: this.messages,
     });
     return this.#api;
   }

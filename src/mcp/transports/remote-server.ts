@@ -50,18 +50,28 @@ export interface RemoteServer {
 }
 
 export interface RemoteRequest {
-  readonly method: "GET" | "POST" | "DELETE";
+  readonly method: string;
   /** Defaults to the path and query of the configured URL. */
   readonly path?: string;
   /** Alternating names and values, which override configured headers. */
   readonly headers: readonly string[];
-  readonly body?: string;
+  readonly body?: string | Buffer | undefined;
   readonly mayRepeat?: boolean;
   readonly wire?: WireTap | undefined;
 }
 
+/** Collects a body that is not an MCP message. */
+export interface BodyReader {
+  /** The memory that the body uses. */
+  readonly bytes: number;
+  add(chunk: Buffer): void;
+  end(): string;
+}
+
 export interface RemoteHandler {
   head(status: number, headers: HeaderList): void;
+  /** Called after `head`. Without a reader, the body is parsed as messages of an MCP server. */
+  reader?(): BodyReader;
   event(event: SseEvent): void;
   /** Receives the whole body of a response that is not parsed as an event stream. */
   body(text: string): void;
@@ -97,7 +107,7 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
       const headers = HeaderList.of({ host: url.host, "accept-encoding": "identity", ...options.headers });
       for (let i = 0; i + 1 < request.headers.length; i += 2)
         headers.set(request.headers[i] as string, request.headers[i + 1] as string);
-      const body = request.body === undefined ? undefined : Buffer.from(request.body);
+      const body = typeof request.body === "string" ? Buffer.from(request.body) : request.body;
       const outgoing = { method: request.method, path: request.path ?? url.pathname + url.search, headers, body };
       const { wire } = request;
       const repeats = request.mayRepeat === true;
@@ -269,7 +279,7 @@ class RemoteCall implements HttpCall, HttpResponseReceiver {
   #parsing: MessageReservation | undefined = undefined;
   #status = 0;
   #parser: SseParser | undefined = undefined;
-  #body: TextPieces | undefined = undefined;
+  #body: BodyReader | undefined = undefined;
 
   constructor(
     pool: HttpPool,
@@ -304,12 +314,13 @@ class RemoteCall implements HttpCall, HttpResponseReceiver {
   head(status: number, headers: HeaderList): void {
     this.#status = status;
     const isEvents = headers.get("content-type")?.toLowerCase().startsWith("text/event-stream") === true;
-    if (isEvents && status === 200)
+    if (isEvents && status === 200 && this.#handler.reader === undefined)
       // An event may end the call, so later events of the same chunk are dropped.
       this.#parser = createSseParser((event) => {
         if (!this.isOver) this.#handler.event(event);
       }, this.#maxBytes);
     this.#handler.head(status, headers);
+    this.#body = this.#handler.reader?.();
   }
 
   data(chunk: Buffer): boolean {

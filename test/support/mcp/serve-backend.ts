@@ -37,7 +37,7 @@ export interface ServedBackend {
 
 export async function serveMcp(
   config: unknown,
-  options: { clock?: Clock; environment?: Record<string, string>; messageBytes?: number; logger?: Logger } = {},
+  options: { clock?: Clock; environment?: Record<string, string>; messageBytes?: number; logger?: Logger; files?: Record<string, string> } = {},
 ): Promise<ServedBackend> {
   const clock = options.clock ?? patientClock;
   const tasks = createTasks(clock);
@@ -58,6 +58,7 @@ export async function serveMcp(
     requiresCredential: false,
     tls: undefined,
     environment: options.environment ?? {},
+    readFile: (path) => options.files?.[path] ?? testEnv.readFile(path),
     acquire: (_key, _definition, open) => {
       const thing = open();
       if (thing instanceof Hub) hub = thing;
