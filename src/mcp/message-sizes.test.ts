@@ -46,7 +46,11 @@ const DESCRIPTION = {
   info: {},
   paths: {
     "/big": {
-      get: { operationId: "big", parameters: [{ name: "bytes", in: "query", schema: { type: "integer" } }], responses: {} },
+      get: {
+        operationId: "big",
+        parameters: [{ name: "bytes", in: "query", schema: { type: "integer" } }],
+        responses: {},
+      },
     },
   },
 };
@@ -192,7 +196,8 @@ for (const type of ["text/plain", "application/json", "text/event-stream", "imag
     const fair = client.call("fair_big", { bytes: 5 * MIB });
     await eventually("the message waits for memory", () => messages.isAnyWaiting);
     await clock.advance(30_000);
-    for (const one of stalled) assert.match((await one).error.message, /^target "odd" .*while (?:other servers|too many)/);
+    for (const one of stalled)
+      assert.match((await one).error.message, /^target "odd" .*while (?:other servers|too many)/);
     assert.equal((await fair).result.content[0].text.length, 5 * MIB);
     await eventually("all memory is released", () => messages.usedBytes === 0);
   });

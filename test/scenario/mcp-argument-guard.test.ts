@@ -163,3 +163,23 @@ test("argument guards in shadow mode change nothing, and the shadow report has w
   });
   assert.deepEqual([rules[0]?.policy, rules[0]?.rule, rules[0]?.denied], ["mcp", "argumentGuard: email", 1]);
 });
+
+const CARD = { builtin: "creditCard" };
+
+for (const spelling of ["4111111111111111", "4.111111111111111e15", "4111111111111111.0", "41111111111111110e-1"]) {
+  test(`a card number that is a JSON number is guarded: ${spelling}`, async (t) => {
+    const masking = await setUp(t, [{ regex: { action: "mask", rules: [CARD] } }]);
+    const rejecting = await setUp(t, [{ regex: { action: "reject", rules: [CARD] } }]);
+    const body = (at: string): string =>
+      `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"write","arguments":${at}}}`;
+    for (const at of [`{"n":${spelling}}`, `{"a":[1,{"n": ${spelling} }],"text":"x"}`]) {
+      await masking.client.post(body(at));
+      assert.match(JSON.stringify(masking.server.calls.at(-1)?.arguments), /"n":"<CREDIT_CARD>/);
+      const { message } = await rejecting.client.post(body(at));
+      assert.equal(message.error.code, -32602, JSON.stringify(message));
+    }
+    await masking.client.post(body('{"n":1234567,"ok":true,"small":-1.5}'));
+    assert.deepEqual(masking.server.calls.at(-1)?.arguments, { n: 1234567, ok: true, small: -1.5 });
+    assert.equal(rejecting.server.calls.length, 0);
+  });
+}

@@ -486,3 +486,12 @@ test("parts of one message are one text, and messages are not", () => {
   const emptied = { messages: [{ content: ["secret", "-", "123"].map(part) }] };
   assert.equal(guardedBody(emptied, "request").match(/"text":"<masked>"/g)?.length, 3);
 });
+
+test("numbers in the arguments and results of tools are texts", () => {
+  const cards = [compileTextGuard("mask", [{ builtin: "creditCard" }], { status: 403, message: "no" })];
+  const parts = [{ functionCall: { name: "pay", args: { card: 4111111111111111, amount: 1234567 } } }];
+  const body = { contents: [{ role: "model", parts }], generationConfig: { maxOutputTokens: 4111111111111111 } };
+  const guarded = finish(new BodyTexts(body, { direction: "request" }).guarded(cards)) as typeof body;
+  assert.deepEqual(guarded.contents[0]?.parts[0]?.functionCall.args, { card: "<CREDIT_CARD>", amount: 1234567 });
+  assert.deepEqual(guarded.generationConfig, body.generationConfig);
+});

@@ -93,6 +93,9 @@ export function labelOf(item: unknown, position: number): number {
   return isMembers(item) && typeof item.index === "number" ? item.index : position;
 }
 
+/** Shorter numbers are not checked, because they are common and no pattern for personal data is as short. */
+export const MIN_GUARDED_DIGITS = 7;
+
 interface Place {
   readonly path: string;
   readonly run: string;
@@ -143,6 +146,7 @@ class Walk {
     if (!place.isFree && this.#options.direction === "response" && WITHHELD_MEMBERS.has(name) && value != null)
       return Array.isArray(value) ? [] : name === "logprobs" ? null : undefined;
     if (typeof value === "string") return this.#string(value, name, holder, place);
+    if (typeof value === "number") return this.#number(value, name, holder, place);
     if (Array.isArray(value)) return this.#list(value, name, holder, place);
     return isMembers(value) ? this.members(value, place) : value;
   }
@@ -176,6 +180,14 @@ class Walk {
     }
     const text = resolve(value);
     const mapped = this.#visit(text, at);
+    return mapped === text ? value : mapped;
+  }
+
+  /** Card and phone numbers may be numbers in the arguments and results of tools. A changed number becomes a string. */
+  #number(value: number, name: string, holder: Members, { path, run, isFree }: Place): unknown {
+    const text = String(value);
+    if (!isFree || text.length < MIN_GUARDED_DIGITS) return value;
+    const mapped = this.#visit(text, { path, run, name, holder, isFree });
     return mapped === text ? value : mapped;
   }
 

@@ -8,7 +8,14 @@ import { SLICED_BYTES } from "../../base/sliced-work.ts";
 import { HeaderList } from "../../http/headers.ts";
 import type { HttpCall } from "../../http/http-client.ts";
 import { find, slice } from "../../json/json-text.ts";
-import { asResult, asServerMessage, errorText, INVALID_PARAMS, METHOD_NOT_FOUND, type ServerMessage } from "../protocol/json-rpc.ts";
+import {
+  asResult,
+  asServerMessage,
+  errorText,
+  INVALID_PARAMS,
+  METHOD_NOT_FOUND,
+  type ServerMessage,
+} from "../protocol/json-rpc.ts";
 import { isLegacyVersion, LATEST_LEGACY } from "../protocol/protocol-version.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/transport.ts";
 import type { LoadedApi, OpenApi } from "./api.ts";

@@ -8,6 +8,7 @@ import type { Steps } from "../../base/sliced-work.ts";
 import { elementsInSteps, findInSteps, slice, splice } from "../../json/json-text.ts";
 import { type Edit, keyAt, type Span, skipSpace, stringEnd } from "../../json/syntax.ts";
 import { spreadText } from "../../llm/guards/guarded-text.ts";
+import { MIN_GUARDED_DIGITS } from "../../llm/guards/text-places.ts";
 import { LISTS } from "../protocol/access.ts";
 import {
   asServerMessage,
@@ -20,6 +21,9 @@ import {
 import type { ResultGuard, ResultWatch, WatchFinding } from "./tool-settings.ts";
 
 const QUOTE = 34;
+const MINUS = 45;
+const ZERO = 48;
+const NINE = 57;
 const COLON = 58;
 const OPEN_ARRAY = 91;
 const CLOSE_ARRAY = 93;
@@ -252,6 +256,15 @@ function* readRuns(text: string, spans: readonly Span[]): Steps<FoundString[][] 
       const code = text.charCodeAt(i);
       if (code === OPEN_OBJECT || code === OPEN_ARRAY) depth += 1;
       else if (code === CLOSE_OBJECT || code === CLOSE_ARRAY) depth -= 1;
+      if (code === MINUS || (code >= ZERO && code <= NINE)) {
+        const end = numberEnd(text, i, span.end);
+        for (const found of readNumber(text, key, i, end)) {
+          chars += found.text.length;
+          if (chars > MAX_GUARDED_CHARS) return "too large";
+          runs.push([found]);
+        }
+        i = end - 1;
+      }
       if (code !== QUOTE) continue;
       const end = stringEnd(text, i);
       const value = keyAt(text, i, end);
@@ -284,6 +297,35 @@ function readString(value: string, key: string, start: number, end: number): Fou
   const decoded = decodeText(value, isEncoded);
   const plain = plainString(value, start, end);
   return decoded === undefined ? [plain] : [plain, { ...decoded, start, end }];
+}
+
+/** Longer numbers are cut where they are not checked as a whole. */
+const MAX_NUMBER_CHARS = 4 * 1024;
+
+function numberEnd(text: string, start: number, limit: number): number {
+  let end = start + 1;
+  while (end < limit && isNumberPart(text.charCodeAt(end))) end += 1;
+  return end;
+}
+
+/** Digits, and `+`, `-`, `.`, `E`, `e`. */
+function isNumberPart(code: number): boolean {
+  return (
+    (code >= ZERO && code <= NINE) || code === MINUS || code === 43 || code === 46 || code === 69 || code === 101
+  );
+}
+
+/**
+ * Servers send numbers on as text, in the spelling of the message or their own (`4.1e15` becomes `4100000000000000`), so
+ * both are checked. A changed number becomes a string.
+ */
+function readNumber(text: string, key: string, start: number, end: number): FoundString[] {
+  if (end - start < 3 || OPAQUE.has(key)) return [];
+  const spelling = text.slice(start, Math.min(end, start + MAX_NUMBER_CHARS));
+  const value = String(Number(spelling));
+  return [...new Set([spelling, value])]
+    .filter((one) => one.length >= MIN_GUARDED_DIGITS)
+    .map((one) => plainString(one, start, end));
 }
 
 function plainString(text: string, start: number, end: number): FoundString {

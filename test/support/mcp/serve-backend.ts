@@ -37,7 +37,13 @@ export interface ServedBackend {
 
 export async function serveMcp(
   config: unknown,
-  options: { clock?: Clock; environment?: Record<string, string>; messageBytes?: number; logger?: Logger; files?: Record<string, string> } = {},
+  options: {
+    clock?: Clock;
+    environment?: Record<string, string>;
+    messageBytes?: number;
+    logger?: Logger;
+    files?: Record<string, string>;
+  } = {},
 ): Promise<ServedBackend> {
   const clock = options.clock ?? patientClock;
   const tasks = createTasks(clock);
