@@ -83,7 +83,7 @@ function modelOf(body: Buffer): string | null {
   }
 }
 
-async function openProgram(
+export async function openProgram(
   name: BackendName,
   program: string,
   args: readonly string[],

@@ -1,18 +1,36 @@
 /**
- * The program behind `npm run test:differential -- [--count N] [--seed S] [--backends node,python,go]`. Prints what came
- * of the requests and exits with 1 on a finding.
+ * The program behind `npm run test:differential -- [--count N] [--seed S] [--backends node,python,go]`, and with
+ * `--openapi <server>` behind the comparison of OpenAPI tools. Prints what came of the requests and exits with 1 on a
+ * finding.
  */
 import { parseArgs } from "node:util";
 import type { BackendName } from "./backends.ts";
+import { runOpenApiDifferential } from "./openapi.ts";
 import { runDifferential } from "./run.ts";
 
 const CONNECTIONS = 16;
 
 const { values } = parseArgs({
-  options: { count: { type: "string" }, seed: { type: "string" }, backends: { type: "string" } },
+  options: {
+    count: { type: "string" },
+    seed: { type: "string" },
+    backends: { type: "string" },
+    openapi: { type: "string" },
+  },
 });
 const backends = (values.backends ?? "node,python,go").split(",") as BackendName[];
 const count = Number(values.count ?? 100_000);
+if (values.openapi !== undefined) {
+  const { openapi: server } = values;
+  const seed = Number(values.seed ?? 1);
+  const report = await runOpenApiDifferential({ server, count, seed, connections: CONNECTIONS });
+  if (report.skipped !== undefined) console.log(`SKIPPED: ${report.skipped}`);
+  for (const finding of report.findings) console.error(`FINDING ${finding}`);
+  console.log(
+    `${report.compared} calls compared, ${report.rejected} rejected, ${report.unread} unreadable for rules, ${report.findings.length} findings`,
+  );
+  process.exit(report.findings.length === 0 ? 0 : 1);
+}
 const { findings, skipped, counts, seconds } = await runDifferential({
   backends,
   count: Math.ceil(count / backends.length),
