@@ -35,6 +35,7 @@ const { metafile } = await build({
     "demo-mcp-server": "src/demo/mcp-server.ts",
     "rehearsal-process": "src/app/rehearsal/rehearsal-process.ts",
     "password-worker": "src/identity/passwords/password-worker.ts",
+    "description-worker": "src/mcp/openapi/description-worker.ts",
     "history-worker": "src/history/history-worker.ts",
     ...onDemandEntryPoints(),
   },

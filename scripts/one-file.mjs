@@ -109,6 +109,7 @@ async function assets(work) {
   const list = join(work, "files.json");
   writeFileSync(list, JSON.stringify(Object.keys(files)));
   const threads = await bundleThread(work, "password-worker.js", "src/identity/passwords/password-worker.ts");
+  const descriptions = await bundleThread(work, "description-worker.js", "src/mcp/openapi/description-worker.ts");
   const history = await bundleThread(work, "history-worker.js", "src/history/history-worker.ts");
   const workers = await bundleThread(work, "thread.js", "src/bin/thread.ts", {
     define: { ...bundleOptions.define, "import.meta.url": "__programUrl" },
@@ -116,5 +117,5 @@ async function assets(work) {
     banner: { js: THREAD_BANNER },
     footer: { js: THREAD_FOOTER },
   });
-  return { ...files, ...threads, ...history, ...workers, "files.json": list };
+  return { ...files, ...threads, ...descriptions, ...history, ...workers, "files.json": list };
 }

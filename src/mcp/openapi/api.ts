@@ -14,15 +14,17 @@ import type { Logger } from "../../observe/log/logger.ts";
 import { withoutSecrets } from "../../observe/trace/redact.ts";
 import { openRemoteServer, type RemoteHandler, type RemoteServer } from "../transports/remote-server.ts";
 import type { Outgoing } from "../transports/transport.ts";
-import { type OpenApiDocument, parseOpenApi } from "./document.ts";
+import { convertDescription, type LoadedApi, loadDescription } from "./load-description.ts";
 import type { OpenApiConfig } from "./openapi-config.ts";
-import { convertOperations, type Operation, type Operations } from "./operations.ts";
+import type { Operation } from "./operations.ts";
 import type { ReservedName } from "./parameters.ts";
 import { apiRequest, type ToolArguments } from "./request.ts";
 
 const MAX_DESCRIPTION_BYTES = 16 * 1024 * 1024;
 const FETCH_MS = 20_000;
-const SLICE_MS = 8;
+/** A description that cannot be loaded is not fetched and converted again for each session. */
+const FIRST_RETRY_MS = 1_000;
+const MAX_RETRY_MS = 60_000;
 
 export interface ApiOptions {
   readonly name: string;
@@ -37,11 +39,6 @@ export interface ApiOptions {
   readonly messages: ServerMessages;
 }
 
-export interface LoadedApi {
-  readonly about: Pick<OpenApiDocument, "title" | "version" | "description">;
-  readonly operations: Operations;
-}
-
 export class OpenApi {
   readonly address: string;
   readonly #config: OpenApiConfig;
@@ -51,6 +48,8 @@ export class OpenApi {
   readonly #headers: Readonly<Record<string, string>>;
   readonly #secrets: readonly string[];
   #loading: Promise<LoadedApi> | undefined = undefined;
+  #retryAtMs = 0;
+  #retryDelayMs = FIRST_RETRY_MS;
 
   constructor(config: OpenApiConfig, env: ApiOptions) {
     this.#config = config;
@@ -70,12 +69,17 @@ export class OpenApi {
     ];
   }
 
-  /** Loads the description once for all callers. After a failure, the next call loads it again. */
+  /** Loads the description once for all callers. After a failure, calls fail until the delay is over. */
   load(): Promise<LoadedApi> {
-    this.#loading ??= this.#load().catch((error: unknown) => {
-      this.#loading = undefined;
-      throw error;
-    });
+    const nowMs = this.#env.clock.monotonicMs();
+    if (this.#loading === undefined || nowMs >= this.#retryAtMs) {
+      this.#retryAtMs = Number.POSITIVE_INFINITY;
+      this.#loading = this.#load();
+      this.#loading.catch(() => {
+        this.#retryAtMs = this.#env.clock.monotonicMs() + this.#retryDelayMs;
+        this.#retryDelayMs = Math.min(MAX_RETRY_MS, this.#retryDelayMs * 2);
+      });
+    }
     return this.#loading;
   }
 
@@ -114,15 +118,14 @@ export class OpenApi {
   }
 
   async #load(): Promise<LoadedApi> {
-    const document = this.#config.source?.document ?? parseOpenApi(await this.#fetched());
-    const operations = await this.#inSlices(
-      convertOperations(document, { ...this.#config, reserved: reservedNames(this.#config) }),
-    );
-    for (const { operation, reason } of operations.left)
+    const { include, exclude, source } = this.#config;
+    const selection = { include, exclude, reserved: reservedNames(this.#config) };
+    const loaded = source
+      ? await convertDescription(source.document, selection)
+      : await loadDescription(await this.#fetched(), selection, this.#env.clock);
+    for (const { operation, reason } of loaded.operations.left)
       this.#env.logger.warn("OpenAPI operation left out", { target: this.#env.name, operation, reason });
-    const { title, version, description } = document;
-    // The rest of the description may be large, so it is not kept.
-    return { about: { title, version, description }, operations };
+    return loaded;
   }
 
   async #fetched(): Promise<string> {
@@ -137,17 +140,6 @@ export class OpenApi {
     });
     if (answer.status !== 200) throw new Error(`the request for its description returned status ${answer.status}`);
     return answer.body.toString();
-  }
-
-  async #inSlices<Result>(steps: Generator<undefined, Result>): Promise<Result> {
-    for (;;) {
-      const endMs = this.#env.clock.monotonicMs() + SLICE_MS;
-      do {
-        const step = steps.next();
-        if (step.done === true) return step.value;
-      } while (this.#env.clock.monotonicMs() < endMs);
-      await new Promise((resolve) => setImmediate(resolve));
-    }
   }
 }
 

@@ -18,9 +18,10 @@ import {
 } from "../protocol/json-rpc.ts";
 import { isLegacyVersion, LATEST_LEGACY } from "../protocol/protocol-version.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/transport.ts";
-import type { LoadedApi, OpenApi } from "./api.ts";
+import type { OpenApi } from "./api.ts";
 import { problemResult, resultReader, toolResult } from "./api-results.ts";
 import { isObject } from "./document.ts";
+import type { LoadedApi } from "./load-description.ts";
 import type { Operation } from "./operations.ts";
 import { ArgumentProblem } from "./value-shape.ts";
 

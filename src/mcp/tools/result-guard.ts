@@ -310,9 +310,7 @@ function numberEnd(text: string, start: number, limit: number): number {
 
 /** Digits, and `+`, `-`, `.`, `E`, `e`. */
 function isNumberPart(code: number): boolean {
-  return (
-    (code >= ZERO && code <= NINE) || code === MINUS || code === 43 || code === 46 || code === 69 || code === 101
-  );
+  return (code >= ZERO && code <= NINE) || code === MINUS || code === 43 || code === 46 || code === 69 || code === 101;
 }
 
 /**
