@@ -1,4 +1,7 @@
-/** Makes names unique with a number. Each number is tried once, so that many equal names take linear time. */
+/**
+ * Makes names unique with a number. Each number is tried once, so that many equal names take linear time.
+ */
+
 export class UniqueNames {
   readonly #maxBaseChars: number;
   readonly #taken = new Set<string>();

@@ -299,9 +299,6 @@ function readString(value: string, key: string, start: number, end: number): Fou
   return decoded === undefined ? [plain] : [plain, { ...decoded, start, end }];
 }
 
-/** Longer numbers are cut where they are not checked as a whole. */
-const MAX_NUMBER_CHARS = 4 * 1024;
-
 function numberEnd(text: string, start: number, limit: number): number {
   let end = start + 1;
   while (end < limit && isNumberPart(text.charCodeAt(end))) end += 1;
@@ -319,7 +316,7 @@ function isNumberPart(code: number): boolean {
  */
 function readNumber(text: string, key: string, start: number, end: number): FoundString[] {
   if (end - start < 3 || OPAQUE.has(key)) return [];
-  const spelling = text.slice(start, Math.min(end, start + MAX_NUMBER_CHARS));
+  const spelling = text.slice(start, end);
   const value = String(Number(spelling));
   return [...new Set([spelling, value])]
     .filter((one) => one.length >= MIN_GUARDED_DIGITS)
