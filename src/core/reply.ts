@@ -4,6 +4,7 @@
  */
 import { BodyIncomplete, BodyTooLarge } from "../http/body.ts";
 import { HeaderList } from "../http/headers.ts";
+import { RequestError, type RequestErrorKind } from "../http/request-head.ts";
 import { safeJson } from "../json/safe-json.ts";
 import { ERRORS, type ErrorCode, GatewayError } from "./errors.ts";
 
@@ -46,7 +47,23 @@ export function asGatewayError(thrown: unknown): GatewayError {
   if (thrown instanceof BodyIncomplete)
     return new GatewayError("bad_request", { message: "bad request: the body ended early", cause: thrown });
   if (thrown instanceof BodyTooLarge) return new GatewayError("body_too_large", { cause: thrown });
+  if (thrown instanceof RequestError) return requestRejection(thrown);
   return new GatewayError("internal", { cause: thrown });
+}
+
+const REJECTED: Readonly<Record<RequestErrorKind, ErrorCode>> = {
+  bad: "bad_request",
+  "too-large": "too_many_headers",
+  version: "http_version",
+  extensions: "body_too_large",
+  method: "method_not_allowed",
+  expectation: "expectation_failed",
+};
+
+function requestRejection({ kind, message }: RequestError): GatewayError {
+  if (kind === "bad") return new GatewayError("bad_request", { message: `bad request: ${message}` });
+  const headers = kind === "method" ? { allow: "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS" } : {};
+  return new GatewayError(REJECTED[kind], { headers });
 }
 
 function withType(headers: Readonly<Record<string, string>>, type: string): HeaderList {

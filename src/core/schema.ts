@@ -2,11 +2,13 @@
  * Provides building blocks of configuration schemas. Each validates a value at load and carries the marks that the JSON
  * schema, the documentation, and the redaction of dumps need.
  */
+
 import { z } from "zod";
 import { isHeaderName } from "../base/header-names.ts";
 import { compileExpression, ExpressionError } from "../cel/expression.ts";
 import { includesHeader, MESSAGE_HEADERS } from "../http/header-rules.ts";
 import { isHeaderValue } from "../http/headers.ts";
+import { parseAuthority } from "../http/host.ts";
 
 /** Compiles the CEL expression at load, so that a mistake fails the load and not a request. */
 export function celSource(): z.ZodString {
@@ -79,10 +81,8 @@ export function changeableHeaderName() {
   );
 }
 
-const AUTHORITY = /^(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?$/;
-
 export function isAuthority(text: string): boolean {
-  return AUTHORITY.test(text);
+  return parseAuthority(text) !== undefined;
 }
 
 export function authority() {

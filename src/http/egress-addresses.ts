@@ -3,8 +3,9 @@
  * services of clouds, and of networks without hosts. IPv6 addresses that embed an IPv4 address count as
  * both.
  */
-import { BlockList, isIPv4, isIPv6, SocketAddress } from "node:net";
+import { BlockList, isIPv4, isIPv6 } from "node:net";
 import { embeddedAddresses, isFormOfIPv4 } from "./embedded-addresses.ts";
+import { parseAuthority } from "./host.ts";
 import { isLocalAddress } from "./local-address.ts";
 
 /** `host` is the name that resolved to the address, or the address itself. */
@@ -66,26 +67,21 @@ export interface ProxiedHost {
   readonly port: number | undefined;
 }
 
-const AUTHORITY = /^(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._~-]+))(?::([0-9]{1,5}))?$/;
-
 /**
  * Reads the host that a client names. Returns undefined for names that resolvers and rules could read differently, such
  * as `127.1`, `0x7f000001`, `example.com.`, and IPv6 addresses that are not in canonical form.
  */
 export function parseProxiedHost(authority: string): ProxiedHost | undefined {
-  const [matched, ipv6, name = "", portText] = AUTHORITY.exec(authority) ?? [];
-  if (matched === undefined) return undefined;
-  const port = portText === undefined ? undefined : Number(portText);
-  if (port !== undefined && (port < 1 || port > 65_535 || String(port) !== portText)) return undefined;
-  if (ipv6 !== undefined) return isCanonicalIPv6(ipv6) ? { host: ipv6.toLowerCase(), port } : undefined;
-  const labels = name.split(".");
-  const last = labels.at(-1) ?? "";
-  const isNumeric = /^(?:[0-9]+|0[xX][0-9A-Fa-f]*)$/.test(last);
-  if (labels.includes("") || name.length > 253 || (isNumeric && !isIPv4(name))) return undefined;
-  return { host: name.toLowerCase(), port };
+  const named = parseAuthority(authority);
+  if (named === undefined || named.text !== authority.toLowerCase() || named.port === 0) return undefined;
+  const { name: host, port } = named;
+  if (isIPv6(host)) return embeddedAddresses(host).some(isPublicForm) ? undefined : { host, port };
+  const labels = host.split(".");
+  const isNumeric = /^(?:[0-9]+|0x[0-9a-f]*)$/.test(labels.at(-1) ?? "");
+  return host.length > 253 || (isNumeric && !isIPv4(host)) ? undefined : { host, port };
 }
 
-function isCanonicalIPv6(text: string): boolean {
-  if (!isIPv6(text) || embeddedAddresses(text).some((one) => one !== "0.0.0.0" && one !== "0.0.0.1")) return false;
-  return new SocketAddress({ address: text, family: "ipv6" }).address === text.toLowerCase();
+/** `::` and `::1` embed these two addresses. */
+function isPublicForm(embedded: string): boolean {
+  return embedded !== "0.0.0.0" && embedded !== "0.0.0.1";
 }

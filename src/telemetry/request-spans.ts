@@ -32,6 +32,7 @@ import {
 import type { Exchange } from "../core/exchange.ts";
 import type { Outcome } from "../core/policy.ts";
 import type { LlmAttributes, McpAttributes } from "../core/request-attributes.ts";
+import { parseAuthority } from "../http/host.ts";
 import { type Redaction, redactUrl, shortSessionId } from "../observe/trace/redact.ts";
 import type { RecordedAttempt, RecordedPhase, RequestSpans } from "../observe/trace/request-spans.ts";
 import type { AddedAttributes, SpanAttributes } from "./added-attributes.ts";
@@ -253,7 +254,7 @@ function httpAttributes(exchange: Exchange, outcome: Outcome, redaction: Redacti
     "gateway.request.id": exchange.id,
   };
   if (exchange.source.client !== undefined) attributes[ATTR_NETWORK_PEER_ADDRESS] = exchange.source.address;
-  const [host, port] = hostAndPort(exchange.originalHost);
+  const { name: host = exchange.originalHost, port } = parseAuthority(exchange.originalHost) ?? {};
   if (host !== "") attributes[ATTR_SERVER_ADDRESS] = host;
   if (port !== undefined) attributes[ATTR_SERVER_PORT] = port;
   if (exchange.originalQuery !== "")
@@ -274,7 +275,7 @@ function targetAttributes(method: string, target: string): Attributes {
   if (target.startsWith("internal:")) return { "gateway.target": target };
   if (target.startsWith("unix:"))
     return { [ATTR_HTTP_REQUEST_METHOD]: method, "network.transport": "unix", [ATTR_SERVER_ADDRESS]: target.slice(5) };
-  const [host, port] = hostAndPort(target);
+  const { name: host = target, port } = parseAuthority(target) ?? {};
   return {
     [ATTR_HTTP_REQUEST_METHOD]: method,
     [ATTR_SERVER_ADDRESS]: host,
@@ -315,12 +316,4 @@ function addMcp(to: Attributes, mcp: McpAttributes): void {
 
 function add(to: Attributes, name: string, value: string | number | undefined): void {
   if (value !== undefined) to[name] = value;
-}
-
-function hostAndPort(authority: string): readonly [host: string, port: number | undefined] {
-  const colon = authority.lastIndexOf(":");
-  const digits = colon < 0 ? "" : authority.slice(colon + 1);
-  const hasPort = /^\d{1,5}$/.test(digits) && (authority.indexOf(":") === colon || authority[colon - 1] === "]");
-  const host = hasPort ? authority.slice(0, colon) : authority;
-  return [host.startsWith("[") ? host.slice(1, -1) : host, hasPort ? Number(digits) : undefined];
 }

@@ -12,7 +12,7 @@ for (const [backend, seed] of [
   test(`a rule comes to the same verdict about a request and about what a ${backend} server reads of it [L16]`, async (t) => {
     const { findings, counts, skipped } = await runDifferential({
       backends: [backend],
-      count: 200,
+      count: 240,
       seed,
       connections: 4,
     });

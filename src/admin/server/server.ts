@@ -2,10 +2,14 @@
  * Serves the admin interface over HTTP. It has no authentication, so it listens on loopback by default and checks
  * Origin, Sec-Fetch-Site and, except on Unix sockets and public stats addresses, Host.
  */
+
 import { chmodSync, lstatSync, unlinkSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { type AddressInfo, connect } from "node:net";
+import { asGatewayError } from "../../core/reply.ts";
 import { BodyTooLarge, readAll } from "../../http/body.ts";
+import { canonicalAddress, hostOf, isLoopbackHost, isOwnOrigin } from "../../http/host.ts";
+import { headBytes, type RequestHead, readRequestHead } from "../../http/request-head.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import type { AdminAddress } from "./address.ts";
 import { type AdminEndpoint, type AdminResponse, type AdminSink, textResponse } from "./endpoint.ts";
@@ -37,7 +41,10 @@ export async function openAdminServer(
 ): Promise<AdminServer> {
   if (address.kind === "off") return { url: undefined, port: undefined, close: () => undefined };
   // Scrapers may use any host name, except on loopback.
-  const isOpen = audience === "scrapers" && address.kind === "tcp" && !address.hosts.every(isLoopbackName);
+  const isOpen =
+    audience === "scrapers" &&
+    address.kind === "tcp" &&
+    !address.hosts.every((host) => isLoopbackHost(canonicalAddress(host)));
   const checksHost = address.kind === "tcp" && !isOpen;
   const servers: Server[] = [];
   const open = async (listen: (server: Server, done: () => void) => void): Promise<Server> => {
@@ -115,13 +122,19 @@ async function handle(
   endpoints: readonly AdminEndpoint[],
   checksHost: boolean,
 ): Promise<void> {
-  const target = req.url ?? "/";
-  const question = target.indexOf("?");
-  const pathname = question < 0 ? target : target.slice(0, question);
+  let head: RequestHead;
+  try {
+    head = readHead(req);
+  } catch (thrown) {
+    const { status, message, headers } = asGatewayError(thrown);
+    write(res, { ...textResponse(status, `${message}\n`), headers: { ...headers } }, true);
+    return;
+  }
+  const { rawPath: pathname, query, host } = head;
   const rejection = rejectionReason({
     method: req.method ?? "",
     path: pathname,
-    host: req.headers.host,
+    host,
     origin: req.headers.origin,
     fetchSite: req.headers["sec-fetch-site"] as string | undefined,
     fetchMode: req.headers["sec-fetch-mode"] as string | undefined,
@@ -152,11 +165,23 @@ async function handle(
   const result = await handler({
     method: req.method ?? "",
     path: pathname,
-    query: new URLSearchParams(question < 0 ? "" : target.slice(question + 1)),
+    query: new URLSearchParams(query),
     body: () => readAll(req, endpoint.maxBodyBytes ?? MAX_BODY_BYTES),
     left: left.signal,
   });
   write(res, result, req.method !== "HEAD");
+}
+
+/** Node's parser has split the head. The rules for it are those of the listeners. */
+function readHead({ method = "", url = "", httpVersion, rawHeaders }: IncomingMessage): RequestHead {
+  const pairs = rawHeaders.map((text, i) => (i % 2 === 0 ? text.toLowerCase() : text));
+  const version = httpVersion === "1.0" ? "1.0" : "1.1";
+  const bytes = headBytes(method, url, pairs);
+  return readRequestHead(
+    { method, target: url, version, pairs, bytes, expects: "nothing", fault: undefined },
+    false,
+    false,
+  );
 }
 
 function write(res: ServerResponse, result: AdminResponse, withBody: boolean): void {
@@ -214,14 +239,14 @@ export interface GuardedRequest {
 
 export function rejectionReason(request: GuardedRequest): string | undefined {
   if (request.localAddress !== undefined) {
-    const name = hostName(request.host ?? "");
-    if (!isLoopbackName(name) && name !== unmapped(request.localAddress))
+    const name = hostOf(request.host ?? "");
+    if (!isLoopbackHost(name) && name !== canonicalAddress(request.localAddress))
       return "the Host header must be a loopback name or the address of the admin interface itself";
   }
   const isFromElsewhere =
     request.fetchSite !== undefined && request.fetchSite !== "none" && request.fetchSite !== "same-origin";
   if (isFromElsewhere && !opensPage(request)) return "requests from other sites are not allowed";
-  if (request.origin !== undefined && originHost(request.origin) !== request.host)
+  if (request.origin !== undefined && !isOwnOrigin(request.origin, request.host ?? ""))
     return "requests from another origin are not allowed";
   return undefined;
 }
@@ -234,27 +259,4 @@ function opensPage({ method, path, fetchMode }: GuardedRequest): boolean {
   const isBelow = (base: string): boolean => path === base || path.startsWith(`${base}/`);
   const isPage = isBelow(ADMIN_PATHS.docs) || (isBelow(ADMIN_PATHS.ui) && !path.startsWith(`${ADMIN_PATHS.ui}/api/`));
   return method === "GET" && fetchMode === "navigate" && isPage;
-}
-
-function hostName(host: string): string {
-  const port = host.lastIndexOf(":");
-  const name = port > host.lastIndexOf("]") ? host.slice(0, port) : host;
-  return name.replace(/^\[|\]$/g, "").toLowerCase();
-}
-
-export function isLoopbackName(name: string): boolean {
-  return name === "localhost" || name === "::1" || /^127(?:\.\d{1,3}){3}$/.test(name);
-}
-
-/** Returns undefined for `null` and invalid URLs, so they match no Host header. */
-function originHost(origin: string): string | undefined {
-  try {
-    return new URL(origin).host;
-  } catch {
-    return undefined;
-  }
-}
-
-function unmapped(address: string): string {
-  return address.startsWith("::ffff:") ? address.slice(7) : address;
 }

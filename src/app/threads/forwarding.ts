@@ -12,8 +12,8 @@ import type { Listener, Route } from "../../core/topology.ts";
 import { type RequestBodyStream, readExactly } from "../../http/body.ts";
 import { type BodyCarrier, RequestBodySource } from "../../http/h1/request-body.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { beginRejection } from "../../pipeline/listen/edge.ts";
 import type { ListenerEnv } from "../../pipeline/listen/listener-env.ts";
+import { beginRejection } from "../../pipeline/listen/request-entry.ts";
 import { handle } from "../../pipeline/phases/pipeline.ts";
 import type { PipelineEnv, Served } from "../../pipeline/phases/pipeline-env.ts";
 

@@ -1,6 +1,7 @@
 /**
  * Serves the web UI on a gateway listener. By default, only loopback clients are served.
  */
+
 import { z } from "zod";
 import { type Backend, type BackendEnv, defineBackend } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -12,6 +13,7 @@ import { emptyReply, type Reply, textReply } from "../../core/reply.ts";
 import { celSource } from "../../core/schema.ts";
 import { clientAddress, isLoopbackClient } from "../../core/source.ts";
 import { HeaderList } from "../../http/headers.ts";
+import { hostOf, isLoopbackHost } from "../../http/host.ts";
 import { foreignOrigin } from "../../identity/login/browser-flow.ts";
 import { cacheControl, UI_HEADERS, type UiFile } from "./files.ts";
 import type { UiSource, UiUser } from "./source.ts";
@@ -78,7 +80,7 @@ export const ui = defineBackend({
 /** The Host header is checked too, because a website can resolve its own name to 127.0.0.1. */
 function requireLoopback({ source, request }: Exchange): void {
   const isLocal = isLoopbackClient(source);
-  if (isLocal && isLoopbackName(request.host)) return;
+  if (isLocal && isLoopbackHost(hostOf(request.host))) return;
   const found = isLocal
     ? `the host is ${request.host}`
     : source.isForwarded
@@ -180,8 +182,4 @@ function isCrossSite({ headers, path }: GatewayRequest): boolean {
   const site = headers.get("sec-fetch-site");
   if (site !== "cross-site" && site !== "same-site") return false;
   return path.startsWith(API) || headers.get("sec-fetch-mode") !== "navigate";
-}
-
-function isLoopbackName(authority: string): boolean {
-  return /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?$/i.test(authority);
 }

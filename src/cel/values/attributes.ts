@@ -45,7 +45,12 @@ export const ATTRIBUTES: readonly Attribute[] = [
       field("request.method", "string", "`GET`, `POST`, …", ALWAYS),
       field("request.uri", "string", "Scheme, host, canonical path and query.", ALWAYS),
       field("request.scheme", "string", "`http` or `https`.", ALWAYS),
-      field("request.host", "string", "The host of the request, with the port if the client sent one.", ALWAYS),
+      field(
+        "request.host",
+        "string",
+        "The host of the request in lowercase and without a trailing dot, with the port if the client sent one.",
+        ALWAYS,
+      ),
       field(
         "request.path",
         "string",

@@ -6,6 +6,7 @@ import { existsSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { ConfigError } from "../../core/config-error.ts";
 import { boundAddress } from "../../http/backend-address.ts";
+import { canonicalAddress, isLoopbackHost } from "../../http/host.ts";
 import { policies } from "../../policies/index.ts";
 import type { NormalConfig, NormalGateway, NormalRoute, PlacedPolicy } from "../load/normal-config.ts";
 import type { Path } from "../text/value-path.ts";
@@ -111,7 +112,6 @@ function policiesOf({ policies: own }: NormalGateway): readonly PlacedPolicy[] {
 
 /** These backends act or spend money for their clients, but a plain proxy is often public on purpose. */
 const GUARDED_BACKENDS: ReadonlySet<string> = new Set(["mcp", "ai", "dynamic"]);
-const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/;
 
 function checkOpenListeners(config: NormalConfig, warn: Warn): void {
   for (const gateway of config.gateways) {
@@ -147,7 +147,7 @@ function noteSectionPorts(config: NormalConfig, note: Warn): void {
 }
 
 function isLoopback({ address }: NormalGateway): boolean {
-  return address !== undefined && LOOPBACK.test(address);
+  return address !== undefined && isLoopbackHost(canonicalAddress(address));
 }
 
 function isOpen(route: NormalRoute): boolean {

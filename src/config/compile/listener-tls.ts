@@ -2,15 +2,12 @@
  * Loads the TLS settings of a gateway. A certificate that does not match its key, or an unknown cipher, is an error
  * with its position.
  */
+
 import { X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
 import { checkCertificates } from "../../http/certificates.ts";
-import {
-  type ClientAuth,
-  createServerNames,
-  type ListenerCertificate,
-  type ListenerTls,
-} from "../../http/tls-listener.ts";
+import { createHostTable } from "../../http/host.ts";
+import type { ClientAuth, ListenerCertificate, ListenerTls } from "../../http/tls-listener.ts";
 import type { WrittenTls } from "../load/normal-config.ts";
 import type { Path } from "../text/value-path.ts";
 
@@ -44,7 +41,7 @@ export function readListenerTls(tls: WrittenTls, reader: TlsReader): ListenerTls
     minVersion,
     ciphers,
     clientAuth,
-    ...(tls.parts === undefined ? {} : { parts: createServerNames(tls.parts.map((name) => [name, name])) }),
+    ...(tls.parts === undefined ? {} : { parts: createHostTable(tls.parts.map((name) => [name, name])) }),
   };
 }
 

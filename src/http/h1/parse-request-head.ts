@@ -1,55 +1,28 @@
 /**
- * Parses the head of an HTTP/1.1 request. A line that violates the grammar is rejected (RequestError). A readable head
- * that could be framed in two ways (RFC 9112 sections 6.3 and 11) is returned with its fault.
+ * Splits the head of an HTTP/1.1 request into its lines, and finds out how the body is framed. A line that violates the
+ * grammar is rejected (RequestError). A readable head that could be framed in two ways (RFC 9112 sections 6.3 and 11) is
+ * returned with its fault. `readRequestHead` judges what the lines say.
  */
 
-import { ExpectedError } from "../../base/errors.ts";
 import { isHeaderName, lowerHeaderName } from "../../base/header-names.ts";
 import { isHeaderValue } from "../headers.ts";
+import { type ReceivedHead, RequestError } from "../request-head.ts";
 import { isKnownMethod } from "../request-methods.ts";
 import { trimmed } from "./message-framing.ts";
 
-/**
- * `bad` is a violation of the HTTP/1.1 grammar, `too-large` is an oversized head or trailer section, `version` is HTTP
- * 0.9 or 2.0, and `extensions` is an oversized total of chunk extensions.
- */
-export type RequestErrorKind = "bad" | "too-large" | "version" | "extensions";
-
-export class RequestError extends ExpectedError {
-  readonly kind: RequestErrorKind;
-  /** Contains the bytes received since the start of the head, up to MAX_HEAD_BYTES, if the head cannot be parsed. */
-  head: Buffer | undefined = undefined;
-
-  constructor(kind: RequestErrorKind, message: string) {
-    super(message);
-    this.name = "RequestError";
-    this.kind = kind;
-  }
-}
-
-export interface ParsedRequest {
-  readonly method: string;
-  readonly target: string;
+export interface ParsedRequest extends ReceivedHead {
   readonly version: "1.0" | "1.1";
-  readonly pairs: string[];
   readonly areLinesSafe: true;
   readonly isChunked: boolean;
   readonly contentLength: number | undefined;
   readonly keepAlive: boolean;
-  /** The value is always `nothing` for HTTP/1.0, which has no `expect` header. */
-  readonly expects: "nothing" | "continue" | "unknown";
   /** The `upgrade` header, or undefined if `connection` does not list `upgrade`. */
   readonly upgrade: string | undefined;
-  /** Explains why the body cannot be framed safely. The request must be rejected and the connection closed. */
-  readonly fault: string | undefined;
 }
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches control characters
 const FORBIDDEN_SO_FAR = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n|$)|(?<!\r)\n/;
 const METHOD_SO_FAR = /^[A-Z][A-Z-]{0,14}(?: |$)/;
-/** Matches a path, `*`, or an absolute URL (RFC 9112 section 3.2). A CONNECT request has an authority instead. */
-const TARGET = /^(?:\/[\x21-\x7e]*|\*|[A-Za-z]+:\/\/[A-Za-z0-9._~:@[\]-]+(?:[/?][\x21-\x7e]*)?)$/;
-const AUTHORITY = /^[A-Za-z0-9._~:[\]-]+$/;
 /** These trailers could replace the body length or host at a server that merges trailers into headers. */
 const FRAMING_TRAILER = /^(?:content-length|transfer-encoding|host)$/i;
 const LENGTH = /^[0-9]{1,15}$/;
@@ -72,11 +45,8 @@ export function parseRequestHead(text: string): ParsedRequest {
   const methodEnd = line.indexOf(" ");
   const targetEnd = line.indexOf(" ", methodEnd + 1);
   const method = line.slice(0, Math.max(0, methodEnd));
-  if (!isKnownMethod(method)) throw new RequestError("bad", "the method is not known");
   const target = line.slice(methodEnd + 1, targetEnd < 0 ? undefined : targetEnd);
-  if (!(method === "CONNECT" ? AUTHORITY : TARGET).test(target))
-    throw new RequestError("bad", "the request target is malformed");
-  const isOld = isHttp10(targetEnd < 0 ? "HTTP/0.9" : line.slice(targetEnd + 1));
+  const isOld = isHttp10(method, targetEnd < 0 ? "HTTP/0.9" : line.slice(targetEnd + 1));
 
   const pairs: string[] = [];
   let length: string | undefined;
@@ -124,6 +94,7 @@ export function parseRequestHead(text: string): ParsedRequest {
     version: isOld ? "1.0" : "1.1",
     pairs,
     areLinesSafe: true,
+    bytes: text.length,
     isChunked: coding !== undefined,
     contentLength: length === undefined ? undefined : Number(length),
     keepAlive: isOld ? lists(tokens, "keep-alive") && !lists(tokens, "close") : !lists(tokens, "close"),
@@ -146,10 +117,11 @@ export function checkTrailer(line: string): void {
   if (FRAMING_TRAILER.test(name)) throw new RequestError("bad", "a trailer that frames the message");
 }
 
-function isHttp10(version: string): boolean {
+function isHttp10(method: string, version: string): boolean {
   if (version === "HTTP/1.1") return false;
   if (version === "HTTP/1.0") return true;
-  throw new RequestError(OTHER_HTTP.test(version) ? "version" : "bad", "the HTTP version is not 1.0 or 1.1");
+  const isRequest = OTHER_HTTP.test(version) && isKnownMethod(method);
+  throw new RequestError(isRequest ? "version" : "bad", "the HTTP version is not 1.0 or 1.1");
 }
 
 function framingFault(length: string | undefined, coding: string | undefined, isOld: boolean): string | undefined {

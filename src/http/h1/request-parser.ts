@@ -3,6 +3,7 @@
  * could frame differently.
  */
 
+import { MAX_HEAD_BYTES, RequestError } from "../request-head.ts";
 import {
   ChunkedParser,
   type ChunkState,
@@ -24,7 +25,6 @@ import {
   checkTrailer,
   type ParsedRequest,
   parseRequestHead,
-  RequestError,
 } from "./parse-request-head.ts";
 
 const MAX_EMPTY_LINES = 8;
@@ -68,7 +68,6 @@ export interface RequestEvents {
   end(): void;
 }
 
-export const MAX_HEAD_BYTES = 16 * 1024;
 /** A body up to this size that arrived with its head is passed without a stream. */
 const WHOLE_BODY_BYTES = 64 * 1024;
 

@@ -3,9 +3,11 @@
  * metadata server. A key file may select another token server, but only over HTTPS or on the loopback interface.
  * Workload identity federation (`external_account`) and impersonation are not supported.
  */
+
 import { createPrivateKey, createSign, type KeyObject } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
 import { parseHttpUrl } from "../../http/fetch.ts";
+import { hostOf, isLoopbackHost } from "../../http/host.ts";
 import { parseMembers } from "../../json/json.ts";
 import { exchangeForm, readToken, type TokenSource, type TokenSourceOptions } from "./token-request.ts";
 
@@ -16,7 +18,6 @@ const METADATA_HOST = "metadata.google.internal";
 const METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/token";
 /** Google rejects assertions with a longer lifetime. */
 const ASSERTION_SECONDS = 3600;
-const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
 export function googleKeySource(text: string, options: TokenSourceOptions): TokenSource {
   const file = parseMembers(text);
@@ -77,7 +78,7 @@ function privateKey(pem: string): KeyObject {
 function tokenUrl(value: unknown): string {
   if (value === undefined) return TOKEN_URL;
   const url = typeof value === "string" ? parseHttpUrl(value) : undefined;
-  if (url === undefined || (url.protocol !== "https:" && !LOOPBACK.has(url.hostname)))
+  if (url === undefined || (url.protocol !== "https:" && !isLoopbackHost(hostOf(url.host))))
     throw new Error("the `token_uri` of the Google key file must be an https URL");
   return url.href;
 }

@@ -5,6 +5,7 @@
 
 import type { Clock } from "../../base/clock.ts";
 import type { Fetch } from "../../http/fetch.ts";
+import { canonicalPattern, hostOf, isLoopbackHost, matchesHost } from "../../http/host.ts";
 import { type FormPair, parseForm, serializeForm } from "../providers/oauth-form.ts";
 import { errorDetail, OAuthRequestError } from "../providers/provider.ts";
 
@@ -13,7 +14,6 @@ const MAX_DOCUMENT_BYTES = 64 * 1024;
 const MAX_KEPT_DOCUMENTS = 256;
 const KEPT_MS = 600_000;
 const FAILED_MS = 10_000;
-const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 
 export interface ClientMetadataOptions {
   /** A host may start with a wildcard, for example `*.example.com`. */
@@ -85,12 +85,8 @@ function documentUrl(pairs: readonly FormPair[], hosts: readonly string[]): stri
   return id;
 }
 
-function isAccepted({ port, hostname }: URL, hosts: readonly string[]): boolean {
-  return port === "" && hosts.some((host) => fits(host.toLowerCase(), hostname));
-}
-
-function fits(pattern: string, host: string): boolean {
-  return pattern.startsWith("*.") ? host.endsWith(pattern.slice(1)) && host !== pattern.slice(2) : host === pattern;
+function isAccepted({ port, host }: URL, hosts: readonly string[]): boolean {
+  return port === "" && hosts.some((pattern) => matchesHost(canonicalPattern(pattern), hostOf(host)));
 }
 
 async function readUris(url: string, fetch: Fetch): Promise<readonly string[]> {
@@ -113,8 +109,8 @@ async function readUris(url: string, fetch: Fetch): Promise<readonly string[]> {
 
 export function isLoopbackAddress(address: string): boolean {
   if (!URL.canParse(address) || address.includes("#")) return false;
-  const { protocol, hostname, username, password } = new URL(address);
-  return protocol === "http:" && LOOPBACK.test(hostname) && username === "" && password === "";
+  const { protocol, host, username, password } = new URL(address);
+  return protocol === "http:" && isLoopbackHost(hostOf(host)) && username === "" && password === "";
 }
 
 /**
@@ -125,7 +121,7 @@ export function isSameAddress(named: string, asked: string): boolean {
   if (named === asked) return true;
   if (!URL.canParse(named) || !URL.canParse(asked)) return false;
   const [one, other] = [new URL(named), new URL(asked)];
-  if (one.protocol !== "http:" || !LOOPBACK.test(one.hostname) || other.username !== "") return false;
+  if (one.protocol !== "http:" || !isLoopbackHost(hostOf(one.host)) || other.username !== "") return false;
   one.port = "";
   other.port = "";
   return one.href === other.href;

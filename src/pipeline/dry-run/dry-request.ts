@@ -2,13 +2,16 @@
  * Builds an exchange from a described or recorded request for a dry run. The head is validated with the same function
  * as on a listener.
  */
+
 import type { Clock } from "../../base/clock.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { Exchange, NO_BODY, type RequestBody } from "../../core/exchange.ts";
 import type { GivenToken, RecordedIdentity } from "../../core/policy.ts";
+import { asGatewayError } from "../../core/reply.ts";
 import type { LlmAttributes, McpAttributes } from "../../core/request-attributes.ts";
 import type { Listener } from "../../core/topology.ts";
 import { MESSAGE_HEADERS } from "../../http/header-rules.ts";
+import { headBytes, type RequestHead, readRequestHead } from "../../http/request-head.ts";
 import { MIRRORED, mirrorHeader } from "../../mcp/protocol/mirror-headers.ts";
 import {
   CLIENT_CAPABILITIES,
@@ -16,7 +19,6 @@ import {
   LATEST_MODERN,
   PROTOCOL_VERSION,
 } from "../../mcp/protocol/protocol-version.ts";
-import { readHead } from "../listen/edge.ts";
 import { forwardedClient, type IsTrustedPeer } from "../listen/trusted-peers.ts";
 import type { RecordedRequest } from "../records/recorded-request.ts";
 
@@ -107,7 +109,7 @@ interface ReadRequest extends Pick<DryRequest, "method" | "source" | "identity" 
 
 function buildExchange(request: ReadRequest, listener: Listener, clock: Clock): Exchange {
   const { method, target, pairs, client, isTrusted, identity, body } = request;
-  const head = readHead({ method, target, version: "1.1", pairs, fault: undefined }, isTrusted, false);
+  const head = headOf(method, target, pairs, isTrusted);
   const exchange = new Exchange({
     id: "dry-run",
     listener: listener.name,
@@ -134,6 +136,16 @@ function buildExchange(request: ReadRequest, listener: Listener, clock: Clock): 
   });
   if (request.attributes?.llm) exchange.attributes.llm = { ...request.attributes.llm };
   return exchange;
+}
+
+function headOf(method: string, target: string, pairs: string[], isTrusted: boolean): RequestHead {
+  const bytes = headBytes(method, target, pairs);
+  const received = { method, target, version: "1.1", pairs, bytes, expects: "nothing", fault: undefined } as const;
+  try {
+    return readRequestHead(received, isTrusted, false);
+  } catch (error) {
+    throw asGatewayError(error);
+  }
 }
 
 function toPairs(headers: Readonly<Record<string, string>>): string[] {

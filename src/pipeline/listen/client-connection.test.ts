@@ -9,8 +9,8 @@ import { StreamPool } from "../../base/memory-budget.ts";
 import type { RequestBody } from "../../core/exchange.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { ClientConnection } from "./client-connection.ts";
-import type { ConnectionOwner } from "./connection-owner.ts";
 import { watchIdle } from "./idle.ts";
+import type { ConnectionOwner } from "./open-connections.ts";
 import type { EntrySink } from "./request-entry.ts";
 
 const POOL_BYTES = 1024 * 1024;

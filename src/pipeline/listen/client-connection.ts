@@ -4,16 +4,17 @@
  */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { type ErrorCode, GatewayError } from "../../core/errors.ts";
+import { GatewayError } from "../../core/errors.ts";
 import { NO_BODY, type RequestBody } from "../../core/exchange.ts";
-import type { Reply } from "../../core/reply.ts";
+import { asGatewayError, type Reply } from "../../core/reply.ts";
 import { fairReads } from "../../http/h1/fair-reads.ts";
-import { type ParsedRequest, RequestError, type RequestErrorKind } from "../../http/h1/parse-request-head.ts";
+import type { ParsedRequest } from "../../http/h1/parse-request-head.ts";
 import { type BodyCarrier, RequestBodySource } from "../../http/h1/request-body.ts";
 import { type RequestEvents, RequestParser } from "../../http/h1/request-parser.ts";
 import { readOpened, socketReader } from "../../http/h1/socket-reads.ts";
-import { type ConnectionOwner, type OpenConnection, SweepDeadline } from "./connection-owner.ts";
+import { RequestError } from "../../http/request-head.ts";
 import { Opening } from "./http2/opening.ts";
+import { type ConnectionOwner, type OpenConnection, SweepDeadline } from "./open-connections.ts";
 import { KEEP_ALIVE_MS, type ResponseCarrier, ResponseWriter, responseHead } from "./response-writer.ts";
 
 /** Receives the events of a client's socket. An exception in a method is passed to `unexpected`. */
@@ -138,17 +139,6 @@ export class Linger {
   received(): void {
     if (this.#socket.bytesRead > this.#mostBytes) this.#socket.destroy();
   }
-}
-
-const CODES: Readonly<Record<RequestErrorKind, ErrorCode>> = {
-  bad: "bad_request",
-  "too-large": "too_many_headers",
-  version: "http_version",
-  extensions: "body_too_large",
-};
-
-export function rejectionOf({ kind, message }: RequestError): GatewayError {
-  return new GatewayError(CODES[kind], kind === "bad" ? { message: `bad request: ${message}` } : {});
 }
 
 /** The caller must write the text in latin1. */
@@ -326,7 +316,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
   #broken(error: RequestError): void {
     // If a response is in progress, the client would read a second response as part of it.
     if (this.#response?.hasHead === true) this.#socket.destroy();
-    else this.#reject(rejectionOf(error), error.head);
+    else this.#reject(asGatewayError(error), error.head);
   }
 
   #reject(error: GatewayError, bytes: Buffer | undefined): void {

@@ -5,12 +5,19 @@ import { type AddressInfo, createServer, type Server, type Socket } from "node:n
 import { fairReads } from "../../http/h1/fair-reads.ts";
 import type { ListenerTls } from "../../http/tls-listener.ts";
 import type { Served } from "../phases/pipeline-env.ts";
+import { ClientConnection } from "./client-connection.ts";
 import { createConnectionLimits } from "./connection-limits.ts";
+import { Http2Connection } from "./http2/http2-connection.ts";
 import { type ListenerAddress, type ListenerEnv, listenOptions } from "./listener-env.ts";
-import { createOpenConnections } from "./open-connections.ts";
+import { type ConnectionKinds, createOpenConnections } from "./open-connections.ts";
 import { createProxiedConnections } from "./proxied-connections.ts";
 import { createRequestEntry } from "./request-entry.ts";
 import { createTlsAcceptor, type TlsAcceptor } from "./tls-acceptor.ts";
+
+export const CONNECTIONS: ConnectionKinds = {
+  http1: (socket, owner) => new ClientConnection(socket, owner),
+  http2: (socket, owner) => new Http2Connection(socket, owner),
+};
 
 export interface OpenListener {
   readonly port: number;
@@ -43,7 +50,7 @@ export function openListener(
     proxiedBy: proxied.find,
   });
   let { proxyProtocol } = first.listener;
-  const connections = createOpenConnections(first, env, entry);
+  const connections = createOpenConnections(first, env, entry, CONNECTIONS);
   /** Includes connections during their TLS handshake. */
   const tlsSockets = new Set<Socket>();
 

@@ -1,29 +1,119 @@
 /**
- * Manages the connections and tunnels of one listener.
+ * Manages the connections and tunnels of one listener, and defines what a connection and its listener offer each other.
  */
 import type { Socket } from "node:net";
-import { LinkedList } from "../../base/linked-list.ts";
+import type { Duplex } from "node:stream";
+import { type Linked, LinkedList } from "../../base/linked-list.ts";
+import type { StreamPool } from "../../base/memory-budget.ts";
+import type { GatewayError } from "../../core/errors.ts";
+import type { RequestBody } from "../../core/exchange.ts";
+import type { ReceivedHead } from "../../http/request-head.ts";
 import type { Served } from "../phases/pipeline-env.ts";
-import { ClientConnection } from "./client-connection.ts";
-import type { ConnectionOwner, JoinedConnections, OpenConnection } from "./connection-owner.ts";
-import { Http2Connection } from "./http2/http2-connection.ts";
 import { watchIdle } from "./idle.ts";
 import type { ListenerEnv } from "./listener-env.ts";
-import { nameOf, type RequestEntry } from "./request-entry.ts";
+import { type EntrySink, nameOf, type Rejection, type RequestEntry } from "./request-entry.ts";
+import type { ResponseOwner } from "./response-writer.ts";
 import { Tunnel } from "./tunnel.ts";
+
+export interface Sweeper {
+  readonly sweeps: number;
+  readonly sweepMs: number;
+}
+
+const NEVER = 2 ** 30;
+
+/** Counts sweeps instead of time, because sweeps do not advance while the process is blocked. */
+export class SweepDeadline {
+  readonly #sweeper: Sweeper;
+  #last = NEVER;
+
+  constructor(sweeper: Sweeper) {
+    this.#sweeper = sweeper;
+  }
+
+  get isOver(): boolean {
+    return this.#sweeper.sweeps >= this.#last;
+  }
+
+  in(ms: number): void {
+    const { sweeps, sweepMs } = this.#sweeper;
+    // One sweep is added, because the next one may follow immediately.
+    this.#last = sweeps + Math.ceil(ms / sweepMs) + 1;
+  }
+
+  clear(): void {
+    this.#last = NEVER;
+  }
+}
+
+export interface OpenConnection extends Linked<OpenConnection> {
+  /** Called periodically. Closes the connection if the client exceeds its deadline. */
+  sweep(): void;
+  /** Called when the listener shuts down. Closes an idle connection. HTTP/2 connections finish their streams first. */
+  closeIfIdle(): void;
+  destroy(): void;
+}
+
+export interface JoinedConnections {
+  readonly client: Duplex;
+  readonly backend: Duplex;
+  /** The client sent these bytes after its request. */
+  readonly firstBytes: Buffer;
+  /** The tunnel's memory is charged to this client. */
+  readonly chargedTo: string;
+  /** False for a tunnel that CONNECT opened, whose bytes are not WebSocket frames. */
+  readonly isWebSocket: boolean;
+  closed(): void;
+}
+
+export interface ConnectionOwner extends ResponseOwner, Sweeper {
+  readonly headersTimeoutMs: number;
+  readonly silentPeerMs: number;
+  /** Open HTTP/2 streams are charged to this pool. */
+  readonly openStreams: StreamPool;
+  /** Returns whether memory is so short that new requests are rejected. */
+  isFull(): boolean;
+  /** Returns whether kept-alive connections are closed even if their last response did not announce it. */
+  closesKept(): boolean;
+  /** Called when the head of a request has arrived. */
+  begin(request: ReceivedHead, body: RequestBody, response: EntrySink, socket: Socket): void;
+  readonly speaksHttp2: boolean;
+  readonly acceptsConnect: boolean;
+  /** Called when the client uses HTTP/2. The socket is paused, and the bytes that were read are unshifted. */
+  becomeHttp2(connection: OpenConnection, socket: Socket): void;
+  /**
+   * Returns the response to invalid or incomplete input. `bytes` is undefined if no head was received, or if the
+   * request is already recorded.
+   */
+  reject(bytes: Buffer | undefined, error: GatewayError, socket: Socket): Rejection;
+  closed(connection: OpenConnection): void;
+  join(joined: JoinedConnections): void;
+  unexpected(error: unknown, socket: Socket): void;
+}
+
+/** Creates the connection of a socket for each version of HTTP. */
+export interface ConnectionKinds {
+  http1(socket: Socket, owner: ConnectionOwner): OpenConnection;
+  http2(socket: Socket, owner: ConnectionOwner): OpenConnection;
+}
 
 export interface OpenConnections {
   /** Later requests use this configuration. */
   serve(served: Served): void;
   readonly speaksHttp2: boolean;
-  add(socket: Socket, protocol: "http1" | "http2"): void;
+  add(socket: Socket, protocol: keyof ConnectionKinds): void;
   active(): { connections: number; requests: number };
   /** Closes idle connections after `lingerMs`. */
   drain(lingerMs: number): Promise<void>;
   destroy(): void;
 }
 
-export function createOpenConnections(first: Served, env: ListenerEnv, entry: RequestEntry): OpenConnections {
+export function createOpenConnections(
+  first: Served,
+  env: ListenerEnv,
+  entry: RequestEntry,
+  open: ConnectionKinds,
+): OpenConnections {
   let served = first;
   let draining = false;
   let isLingering = false;
@@ -73,7 +163,7 @@ export function createOpenConnections(first: Served, env: ListenerEnv, entry: Re
     },
     becomeHttp2(connection, socket) {
       connections.remove(connection);
-      connections.add(new Http2Connection(socket, owner));
+      connections.add(open.http2(socket, owner));
     },
     join,
     unexpected: (error, socket) => env.unexpected(error, nameOf(socket)),
@@ -115,7 +205,7 @@ export function createOpenConnections(first: Served, env: ListenerEnv, entry: Re
       return owner.speaksHttp2;
     },
     add(socket, protocol) {
-      connections.add(protocol === "http2" ? new Http2Connection(socket, owner) : new ClientConnection(socket, owner));
+      connections.add(open[protocol](socket, owner));
     },
     active: () => ({ connections: connections.size, requests }),
     drain(lingerMs) {

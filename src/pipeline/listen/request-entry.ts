@@ -1,26 +1,24 @@
 /**
- * Validates a parsed head and passes it to the pipeline as an Exchange, or rejects it.
+ * Turns a parsed head into an Exchange and passes it to the pipeline, or rejects and records it.
  */
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
+import { isHeaderName } from "../../base/header-names.ts";
 import { isRequestId } from "../../base/ids.ts";
 import { GatewayError } from "../../core/errors.ts";
-import { Exchange, type GatewayRequest, type RequestBody } from "../../core/exchange.ts";
+import { Exchange, type GatewayRequest, NO_BODY, type RequestBody } from "../../core/exchange.ts";
 import { asGatewayError, errorReply, type Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
-import type { HeaderList } from "../../http/headers.ts";
+import { requestState, responseState } from "../../core/snapshot.ts";
+import { HeaderList, isHeaderValue } from "../../http/headers.ts";
+import { type ReceivedHead, type RequestHead, readRequestHead } from "../../http/request-head.ts";
+import { isKnownMethod } from "../../http/request-methods.ts";
+import { redactUrl } from "../../observe/trace/redact.ts";
+import type { Trace } from "../../observe/trace/trace.ts";
 import { handle } from "../phases/pipeline.ts";
-import type { Served } from "../phases/pipeline-env.ts";
+import type { PipelineEnv, Served } from "../phases/pipeline-env.ts";
+import { BodyCapture } from "../records/body-capture.ts";
 import type { ChargedClient } from "./backlog.ts";
-import {
-  beginRejection,
-  type Head,
-  parseRejectedHead,
-  type ReadHead,
-  type Rejection,
-  readHead,
-  rejectedRequest,
-} from "./edge.ts";
 import type { ListenerEnv } from "./listener-env.ts";
 import type { Proxied } from "./proxied-connections.ts";
 import { forwardedClient } from "./trusted-peers.ts";
@@ -36,14 +34,8 @@ export interface EntrySink extends ClientSink {
   reject(reply: Reply): void;
 }
 
-export interface EnteringHead extends ReadHead {
-  readonly expects: "nothing" | "continue" | "unknown";
-  /** True if the head exceeds the limit but is readable. */
-  readonly isTooLarge?: boolean;
-}
-
 export interface RequestEntry {
-  begin(served: Served, request: EnteringHead, body: RequestBody, sink: EntrySink, socket: Socket): void;
+  begin(served: Served, request: ReceivedHead, body: RequestBody, sink: EntrySink, socket: Socket): void;
   /**
    * Returns the response to invalid or incomplete input. If `bytes` is undefined, nothing is recorded, because no head
    * was received or the request is already recorded.
@@ -65,7 +57,7 @@ export function createRequestEntry(
 ): RequestEntry {
   function rejectAtEdge(
     served: Served,
-    { method, target, version, pairs }: EnteringHead,
+    { method, target, version, pairs }: ReceivedHead,
     sink: EntrySink,
     socket: Socket,
     error: GatewayError,
@@ -128,14 +120,12 @@ export function createRequestEntry(
 
   return {
     begin(served, read, body, sink, socket) {
-      let head: Head;
+      let head: RequestHead;
       try {
-        if (read.expects === "unknown") throw new GatewayError("expectation_failed");
-        if (read.isTooLarge === true) throw new GatewayError("too_many_headers");
         if (env.heap.level === "full")
           throw new GatewayError("overloaded", { headers: { "retry-after": RETRY_SECONDS } });
         const isForwardProxy = served.listener.forwardProxy === true;
-        head = readHead(read, isTrusted(peerOf(socket, proxiedBy)), sink.isUpgrade, isForwardProxy);
+        head = readRequestHead(read, isTrusted(peerOf(socket, proxiedBy)), sink.isUpgrade, isForwardProxy);
       } catch (error) {
         rejectAtEdge(served, read, sink, socket, asGatewayError(error));
         return;
@@ -204,4 +194,88 @@ function unmapped(address: string): string {
 
 function ignore(): void {
   // No head was received, or the request is already recorded.
+}
+
+const MAX_SHOWN_CHARS = 256;
+const MAX_SHOWN_LINES = 100;
+const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) (\S*)(?: HTTP\/(\d\.\d))?$/;
+
+interface RejectedHead {
+  readonly method: string;
+  readonly target: string;
+  readonly version: string;
+  readonly rawHeaders: readonly string[];
+}
+
+export interface Rejection {
+  readonly reply: Reply;
+  settle(isComplete: boolean): void;
+}
+
+function rejectedRequest(head: RejectedHead, scheme: "http" | "https"): GatewayRequest {
+  const headers = HeaderList.fromRaw(head.rawHeaders.slice(0, MAX_SHOWN_LINES * 2));
+  // A fragment or a user name may contain a credential, and neither is valid in a request target.
+  const target = redactUrl(head.target.split("#", 1)[0] ?? "");
+  const question = target.indexOf("?");
+  const path = (question < 0 ? target : target.slice(0, question)).slice(0, MAX_SHOWN_CHARS);
+  return {
+    // An unknown method is client input of any length, so it is not recorded.
+    method: isKnownMethod(head.method) ? head.method : "",
+    scheme,
+    namesHttps: false,
+    host: (headers.get("host") ?? "").slice(0, MAX_SHOWN_CHARS),
+    // A rejected path may have no canonical form.
+    path,
+    rawPath: path,
+    query: question < 0 ? "" : target.slice(question + 1, question + 1 + MAX_SHOWN_CHARS),
+    version: head.version === "1.0" || head.version === "2" ? head.version : "1.1",
+    headers,
+    body: NO_BODY,
+  };
+}
+
+/** Reads as many lines as possible of an invalid or incomplete head. */
+function parseRejectedHead(bytes: Buffer | undefined): RejectedHead {
+  const [first = "", ...lines] = (bytes ?? Buffer.alloc(0)).toString("latin1").split(/\r?\n/);
+  const [, method = "", target = "", version = ""] = REQUEST_LINE.exec(first) ?? [];
+  const rawHeaders: string[] = [];
+  for (const line of method === "" ? [] : lines) {
+    const colon = line.indexOf(":");
+    const name = line.slice(0, Math.max(0, colon));
+    const value = line.slice(colon + 1).trim();
+    if (!isHeaderName(name) || !isHeaderValue(value)) break;
+    rawHeaders.push(name, value);
+  }
+  return { method, target, version, rawHeaders };
+}
+
+export function beginRejection(env: PipelineEnv, exchange: Exchange, error: GatewayError): Rejection {
+  const { code, source, message, detail } = error;
+  const reply = errorReply(error);
+  const responseBytes = reply.body?.length ?? 0;
+  reply.headers.set("content-length", String(responseBytes));
+  reply.headers.set("x-request-id", exchange.id);
+  exchange.failure = { code, source, message, detail };
+  exchange.response = { status: reply.status, headers: reply.headers, source: "gateway" };
+  exchange.trace = env.trace(exchange);
+  if (exchange.trace !== undefined) traceRejection(env, exchange, exchange.trace, reply);
+  return {
+    reply,
+    settle: (isComplete) =>
+      env.settled(exchange, { status: reply.status, end: isComplete ? "complete" : "aborted", responseBytes }),
+  };
+}
+
+function traceRejection({ redaction, clock }: PipelineEnv, exchange: Exchange, trace: Trace, reply: Reply): void {
+  const { failure } = exchange;
+  trace.point({ type: "requestStarted" });
+  trace.point({ type: "requestSnapshot", stage: "initial request", requestState: requestState(exchange, redaction) });
+  const reason = failure?.detail ?? failure?.message ?? "";
+  const details = redaction.scrub(reason, exchange.request.headers.pairs);
+  trace.point({ type: "policy", phase: "gateway", kind: "edge", result: "refused", details }, "warn");
+  const state = responseState(exchange, redaction, clock);
+  trace.point({ type: "responseSnapshot", stage: "final response", requestState: state });
+  const capture = new BodyCapture();
+  if (reply.body) capture.add(reply.body);
+  capture.emit(trace, "response", reply.headers.get("content-type"));
 }

@@ -5,7 +5,8 @@
 import type { X509Certificate } from "node:crypto";
 import type { Socket } from "node:net";
 import { createSecureContext, createServer, type SecureContext, type TLSSocket, type TlsOptions } from "node:tls";
-import { createServerNames, type ListenerCertificate, type ListenerTls } from "../../http/tls-listener.ts";
+import { canonicalServerName, createHostTable } from "../../http/host.ts";
+import type { ListenerCertificate, ListenerTls } from "../../http/tls-listener.ts";
 
 export interface TlsAcceptor {
   enter(socket: Socket): void;
@@ -29,13 +30,14 @@ export function createTlsAcceptor(
     createSecureContext({ cert, key, ...floors, ...trust });
   const [first, ...others] = tls.certificates;
   const standard = createContext(first);
-  const names = createServerNames(
+  const names = createHostTable(
     [first, ...others].flatMap((one) => {
       const context = one === first ? standard : createContext(one);
       return one.hosts.map((host) => [host, context] as const);
     }),
   );
-  const selectContext: TlsOptions["SNICallback"] = (servername, done) => done(null, names.find(servername) ?? standard);
+  const selectContext: TlsOptions["SNICallback"] = (servername, done) =>
+    done(null, names.find(canonicalServerName(servername)) ?? standard);
   const server = createServer({
     cert: first.cert,
     key: first.key,

@@ -7,8 +7,16 @@ import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import type { CompiledScope } from "../../core/policy.ts";
 import type { Listener, ListenerScopes, ListenerSection, Route, RouteMatch, ValueMatch } from "../../core/topology.ts";
+import {
+  type CanonicalHost,
+  canonicalPattern,
+  canonicalServerName,
+  createHostTable,
+  type HostTable,
+  hostOf,
+  matchesHost,
+} from "../../http/host.ts";
 import { alternativePaths, findAmbiguity, mayBeAmbiguous } from "../../http/request-path.ts";
-import { createServerNames, type NamedEntries } from "../../http/tls-listener.ts";
 
 export interface RouteTable {
   /**
@@ -22,8 +30,8 @@ export interface RouteTable {
 
 interface Candidate {
   readonly route: Route;
-  readonly host: string;
-  readonly except: readonly string[];
+  readonly host: CanonicalHost;
+  readonly except: readonly CanonicalHost[];
   readonly path: PathTest;
   readonly method: string | undefined;
   readonly headers: readonly ValueTest[];
@@ -47,7 +55,7 @@ export function createRouteTable(routes: readonly Route[]): RouteTable {
   for (const route of routes) {
     for (const host of route.hostnames.length === 0 ? ["*"] : route.hostnames) {
       for (const match of route.matches)
-        candidates.push(candidate(route, host.toLowerCase(), match, candidates.length));
+        candidates.push(candidate(route, canonicalPattern(host), match, candidates.length));
     }
   }
   candidates.sort(byPrecedence);
@@ -59,23 +67,23 @@ export function createRouteTable(routes: readonly Route[]): RouteTable {
   return {
     match(request, path = request.path) {
       if (only) return only;
-      const host = parseHostname(request.host);
+      const host = hostOf(request.host);
       for (const one of candidates)
         if (hostFits(one, host) && one.path.test(path) && restMatches(one, request)) return one.route;
       return undefined;
     },
     evaluated(request) {
-      const host = parseHostname(request.host);
+      const host = hostOf(request.host);
       return [...new Set(candidates.filter((one) => hostFits(one, host)).map((one) => one.route.name))];
     },
   };
 }
 
-function candidate(route: Route, host: string, match: RouteMatch, order: number): Candidate {
+function candidate(route: Route, host: CanonicalHost, match: RouteMatch, order: number): Candidate {
   return {
     route,
     host,
-    except: (route.except ?? []).map((name) => name.toLowerCase()),
+    except: (route.except ?? []).map(canonicalPattern),
     path: pathTest(match),
     method: match.method,
     headers: (match.headers ?? []).map((header) => valueTest({ ...header, name: header.name.toLowerCase() })),
@@ -124,34 +132,9 @@ function hostRank(host: string): number {
   return host.startsWith("*.") ? host.length : 10_000 + host.length;
 }
 
-function hostFits(one: Candidate, host: string): boolean {
-  if (!hostMatches(one.host, host)) return false;
-  return one.except.length === 0 || !one.except.some((pattern) => hostMatches(pattern, host));
-}
-
-function hostMatches(pattern: string, host: string): boolean {
-  if (pattern === "*") return true;
-  if (pattern.startsWith("*.")) return host.length > pattern.length - 1 && host.endsWith(pattern.slice(1));
-  return host === pattern;
-}
-
-/** Returns the host in lowercase, without the port and a trailing dot. */
-export function parseHostname(authority: string): string {
-  if (authority !== lastAuthority) {
-    lastName = withoutPort(authority);
-    lastAuthority = authority;
-  }
-  return lastName;
-}
-
-/** Caches the last result, because the requests of a connection usually have the same authority. */
-let lastAuthority = "";
-let lastName = "";
-
-function withoutPort(authority: string): string {
-  const port = authority.lastIndexOf(":");
-  const name = port > authority.lastIndexOf("]") ? authority.slice(0, port) : authority;
-  return (name.endsWith(".") ? name.slice(0, -1) : name).toLowerCase();
+function hostFits(one: Candidate, host: CanonicalHost): boolean {
+  if (!matchesHost(one.host, host)) return false;
+  return one.except.length === 0 || !one.except.some((pattern) => matchesHost(pattern, host));
 }
 
 function restMatches(one: Candidate, request: GatewayRequest): boolean {
@@ -203,18 +186,18 @@ function isCatchAll(one: Candidate): boolean {
 }
 
 export function rejectMisdirected(
-  parts: NamedEntries<string> | undefined,
+  parts: HostTable<string> | undefined,
   { source: { serverName }, request }: Pick<Exchange, "source" | "request">,
 ): void {
   if (parts === undefined || serverName === undefined) return;
-  const host = parseHostname(request.host);
-  if (parts.find(serverName) === parts.find(host)) return;
+  const host = hostOf(request.host);
+  if (parts.find(canonicalServerName(serverName)) === parts.find(host)) return;
   throw new GatewayError("misdirected_request", {
     detail: `the connection is for ${serverName}, the request for ${host}`,
   });
 }
 
-const sectionNames = new WeakMap<readonly ListenerSection[], NamedEntries<ListenerScopes>>();
+const sectionNames = new WeakMap<readonly ListenerSection[], HostTable<ListenerScopes>>();
 
 /** Returns the policies of the listener, or those of the listener with the request's host name on a shared port. */
 export function selectScopes(listener: Listener, request: GatewayRequest): ListenerScopes {
@@ -222,9 +205,9 @@ export function selectScopes(listener: Listener, request: GatewayRequest): Liste
   if (sections === undefined) return listener;
   const entries = (one: ListenerSection): [string, ListenerScopes][] =>
     one.hostname === undefined ? [] : [[one.hostname, one]];
-  const names = sectionNames.get(sections) ?? createServerNames(sections.flatMap(entries));
+  const names = sectionNames.get(sections) ?? createHostTable(sections.flatMap(entries));
   sectionNames.set(sections, names);
-  const found = names.find(parseHostname(request.host));
+  const found = names.find(hostOf(request.host));
   return found ?? sections.find(({ hostname }) => hostname === undefined) ?? listener;
 }
 

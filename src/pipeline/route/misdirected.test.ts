@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { createServerNames } from "../../http/tls-listener.ts";
+import { createHostTable } from "../../http/host.ts";
 import { rejectMisdirected } from "./match-route.ts";
 
 const NAMES = ["second.org", "*.wild.org", "fourth.wild.org"];
-const parts = createServerNames(NAMES.map((name) => [name, name]));
+const parts = createHostTable(NAMES.map((name) => [name, name]));
 
 function outcome(serverName: string | undefined, host: string, names: typeof parts | undefined = parts): string {
   const exchange = { source: { address: "", port: 0, serverName }, request: { host } } as unknown as Exchange;

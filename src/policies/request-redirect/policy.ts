@@ -1,11 +1,13 @@
 /**
  * `requestRedirect`: responds with a redirect.
  */
+
 import { z } from "zod";
 import { pathChange } from "../../core/path-change.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { emptyReply } from "../../core/reply.ts";
 import { authority } from "../../core/schema.ts";
+import { withoutPort } from "../../http/host.ts";
 import { canonicalPath } from "../../http/request-path.ts";
 
 const DEFAULT_STATUS = 302;
@@ -50,8 +52,4 @@ function withPort(authority: string, port: number, scheme: "http" | "https"): st
   const host = withoutPort(authority);
   if (host === "") return "";
   return port === (scheme === "https" ? 443 : 80) ? host : `${host}:${port}`;
-}
-
-function withoutPort(authority: string): string {
-  return authority.replace(/:\d+$/, "");
 }

@@ -17,6 +17,7 @@ import { HttpAttempt } from "../../../src/http/http-attempt.ts";
 import { HttpClientError, type HttpPool } from "../../../src/http/http-client.ts";
 import { silentLogger } from "../../../src/observe/log/logger.ts";
 import { createRedaction } from "../../../src/observe/trace/redact.ts";
+import { CONNECTIONS } from "../../../src/pipeline/listen/listener.ts";
 import { LISTENER_LIMITS, type ListenerEnv } from "../../../src/pipeline/listen/listener-env.ts";
 import { createOpenConnections, type OpenConnections } from "../../../src/pipeline/listen/open-connections.ts";
 import { createRequestEntry } from "../../../src/pipeline/listen/request-entry.ts";
@@ -78,7 +79,12 @@ class World {
       defect: (_exchange, error) => void this.unexpected.push(error),
       unexpected: (error) => void this.unexpected.push(error),
     };
-    this.connections = createOpenConnections(servedBy(this.#backend()), env, createRequestEntry(env, "http"));
+    this.connections = createOpenConnections(
+      servedBy(this.#backend()),
+      env,
+      createRequestEntry(env, "http"),
+      CONNECTIONS,
+    );
     this.connections.add(this.client as unknown as Socket, "http1");
   }
 

@@ -2,10 +2,9 @@
  * The head of a client's request, through our parser and the edge as in the running gateway: what they accept has one
  * reading. Judged by Node's parser, by the URL parser of the platform and by rules written a second time from the RFCs.
  */
-import { GatewayError } from "../../../src/core/errors.ts";
-import { type ParsedRequest, RequestError } from "../../../src/http/h1/parse-request-head.ts";
+import type { ParsedRequest } from "../../../src/http/h1/parse-request-head.ts";
 import { RequestParser } from "../../../src/http/h1/request-parser.ts";
-import { type Head, readHead } from "../../../src/pipeline/listen/edge.ts";
+import { RequestError, type RequestHead, readRequestHead } from "../../../src/http/request-head.ts";
 import type { Random } from "../../support/random.ts";
 import { type NodeMessage, readWithNode } from "../node-parser.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
@@ -17,7 +16,7 @@ const ONCE = [
   "x-request-id", "last-event-id", "upgrade",
 ]; // biome-ignore format: a table
 
-function checkHead(head: Head, read: ParsedRequest, message: NodeMessage, isTrusted: boolean): void {
+function checkHead(head: RequestHead, read: ParsedRequest, message: NodeMessage, isTrusted: boolean): void {
   expectSame(read.method, message.method, "the method");
   expectSame(read.target, message.url, "the target");
   expectSame(read.version, `${message.major}.${message.minor}`, "the version");
@@ -46,7 +45,7 @@ function checkHost(host: string): void {
   if (url) expect(url.username === "" && url.pathname === "/" && url.search === "", "a host that is more than a host");
 }
 
-function checkPath({ path, rawPath, query }: Head, { method, target: url }: ParsedRequest): void {
+function checkPath({ path, rawPath, query }: RequestHead, { method, target: url }: ParsedRequest): void {
   if (path === "*") {
     expect(method === "OPTIONS", "a star");
     return;
@@ -113,10 +112,10 @@ export const httpRequestEdge = defineTarget<Input>({
     }, RequestError);
     const request = read as ParsedRequest | undefined;
     if (request === undefined) return `refused by the parser: ${unreadable?.message.slice(0, 60)}`;
-    let head: Head | undefined;
+    let head: RequestHead | undefined;
     const refusal = refusalOf(() => {
-      head = readHead(request, isTrusted, false);
-    }, GatewayError);
+      head = readRequestHead(request, isTrusted, false);
+    }, RequestError);
     if (refusal !== undefined || head === undefined) return `refused: ${refusal?.message.slice(0, 60)}`;
     const { messages, error } = readWithNode("request", bytes, { endsHere: false });
     const [message] = messages;

@@ -19,6 +19,8 @@ export const STRICTER: Readonly<Record<string, string>> = {
   "more than one transfer-encoding header": "Node takes the last of several codings",
   "a trailer that frames the message": "Node takes Host in a trailer",
   "a malformed chunk extension": "Node takes extensions with empty names or values",
+  "the method is not served": "Node reads TRACE",
+  "the target of CONNECT is not a host and a port": "Node reads other targets of CONNECT",
   "the request target is malformed": "Node checks targets more loosely",
 };
 

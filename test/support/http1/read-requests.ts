@@ -2,8 +2,9 @@
  * Returns everything that the request parser reads from chunks of bytes: the requests, their bodies, and the end. The
  * parser continues with the next request when the previous one is complete, as on a connection.
  */
-import { type ParsedRequest, RequestError } from "../../../src/http/h1/parse-request-head.ts";
+import type { ParsedRequest } from "../../../src/http/h1/parse-request-head.ts";
 import { RequestParser } from "../../../src/http/h1/request-parser.ts";
+import { checkRequestLine, RequestError } from "../../../src/http/request-head.ts";
 
 export interface ReadRequest {
   readonly head: ParsedRequest;
@@ -30,6 +31,7 @@ export function readRequests(pieces: readonly Buffer[]): Reading {
         reading.kind = "fault";
         return;
       }
+      checkRequestLine(head, true);
       current = { head, body: body?.toString("latin1") ?? "", complete: !parser.isInBody };
       reading.requests.push(current);
     },

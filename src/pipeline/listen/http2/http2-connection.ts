@@ -7,11 +7,13 @@ import type { Socket } from "node:net";
 import { NO_BODY } from "../../../core/exchange.ts";
 import { closeStreamLater, endSessionLater } from "../../../http/h2/later-ends.ts";
 import { LifeSigns } from "../../../http/h2/life-signs.ts";
+import { parseStreamHead } from "../../../http/h2/parse-stream-head.ts";
 import { REQUEST_COST, ReadTurn, sessionReads, unsentBytes } from "../../../http/h2/read-turns.ts";
-import type { ConnectionOwner, OpenConnection } from "../connection-owner.ts";
+import { MAX_HEAD_BYTES } from "../../../http/request-head.ts";
+import type { ConnectionOwner, OpenConnection } from "../open-connections.ts";
 import { KEEP_ALIVE_MS } from "../response-writer.ts";
 import { type ClientStreams, StreamAccounts } from "./stream-accounts.ts";
-import { MAX_STREAM_HEAD_BYTES, readStreamHead, type StreamOwner, StreamResponse } from "./stream-response.ts";
+import { type StreamOwner, StreamResponse } from "./stream-response.ts";
 
 const MAX_STREAMS = 100;
 /** A client may reset this many streams between two sweeps. */
@@ -37,7 +39,7 @@ const OPTIONS = {
   settings: {
     maxConcurrentStreams: MAX_STREAMS,
     // This exceeds the accepted size, so that an oversized head gets a response.
-    maxHeaderListSize: 2 * MAX_STREAM_HEAD_BYTES,
+    maxHeaderListSize: 2 * MAX_HEAD_BYTES,
   },
 };
 
@@ -160,7 +162,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
         refuse(stream);
         return;
       }
-      const request = readStreamHead(raw);
+      const request = parseStreamHead(raw);
       this.#served += 1;
       const response = new StreamResponse(stream, request, (flags & NGHTTP2_FLAG_END_STREAM) !== 0, this);
       this.#open.add(response);

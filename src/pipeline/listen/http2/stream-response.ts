@@ -9,12 +9,13 @@ import type { StreamPool } from "../../../base/memory-budget.ts";
 import type { Reply } from "../../../core/reply.ts";
 import { type BodyCarrier, RequestBodySource } from "../../../http/h1/request-body.ts";
 import { closeStreamLater } from "../../../http/h2/later-ends.ts";
+import type { StreamHead } from "../../../http/h2/parse-stream-head.ts";
 import type { ReadTurn } from "../../../http/h2/read-turns.ts";
 import { HOP_BY_HOP_HEADERS } from "../../../http/header-rules.ts";
 import type { HeaderList } from "../../../http/headers.ts";
 import { addressKey, Backlog, type ChargedClient } from "../backlog.ts";
 import type { IdleConnections, Watched, WatchedPlace } from "../idle.ts";
-import type { EnteringHead, EntrySink } from "../request-entry.ts";
+import type { EntrySink } from "../request-entry.ts";
 import type { OpenEndedResponse } from "../response-writer.ts";
 import type { StreamCharge } from "./stream-accounts.ts";
 
@@ -41,110 +42,6 @@ function fieldsOf(pairs: readonly string[], fields: OutgoingHttpHeaders): Outgoi
     else fields[name] = [String(before), value];
   }
   return fields;
-}
-
-/** The size is computed as in RFC 9113 section 6.5.2. */
-export const MAX_STREAM_HEAD_BYTES = 16 * 1024;
-const BYTES_PER_FIELD = 32;
-
-const VISIBLE = /^[\x21-\x7e]+$/;
-const LENGTH = /^[0-9]{1,15}$/;
-
-export interface StreamHead extends EnteringHead {
-  /** The size is computed as in RFC 9113 section 6.5.2. */
-  readonly bytes: number;
-  readonly contentLength: number | undefined;
-  readonly wantsTrailers: boolean;
-  readonly isGrpc: boolean;
-}
-
-/**
- * Converts the head of an HTTP/2 request (RFC 9113 section 8.3) to the format of HTTP/1.1 requests. `raw` alternates
- * names and values as received.
- */
-export function readStreamHead(raw: readonly string[]): StreamHead {
-  let method = "";
-  let path = "";
-  let authority: string | undefined;
-  let host: string | undefined;
-  let cookie = -1;
-  let contentLength: number | undefined;
-  let wantsTrailers = false;
-  let isGrpc = false;
-  let expects: StreamHead["expects"] = "nothing";
-  let fault: string | undefined;
-  let scheme: string | undefined;
-  let bytes = 0;
-  // The host is set below.
-  const pairs = ["host", ""];
-  for (let i = 0; i + 1 < raw.length; i += 2) {
-    const name = raw[i] as string;
-    const value = raw[i + 1] as string;
-    bytes += name.length + value.length + BYTES_PER_FIELD;
-    switch (name) {
-      case ":method":
-        method = value;
-        continue;
-      case ":path":
-        path = value;
-        continue;
-      case ":authority":
-        authority = value;
-        continue;
-      case ":protocol":
-        fault = "WebSocket over HTTP/2 is not supported: connect with HTTP/1.1";
-        continue;
-      case ":scheme":
-        scheme = value;
-        continue;
-      case "host":
-        if (host !== undefined) fault ??= "more than one host header";
-        host = value;
-        continue;
-      case "cookie":
-        // Clients may split the cookie header (RFC 9113 section 8.2.3), but HTTP/1.1 has a single line.
-        if (cookie >= 0) {
-          pairs[cookie] = `${pairs[cookie]}; ${value}`;
-          continue;
-        }
-        cookie = pairs.length + 1;
-        break;
-      case "te":
-        wantsTrailers = value.toLowerCase() === "trailers";
-        break;
-      case "content-type":
-        isGrpc = value.startsWith("application/grpc");
-        break;
-      case "expect":
-        expects = value.toLowerCase() === "100-continue" ? "continue" : "unknown";
-        break;
-      case "content-length":
-        if (!LENGTH.test(value)) fault ??= "the content-length is not a number";
-        else contentLength = Number(value);
-    }
-    pairs.push(name, value);
-  }
-  if (authority !== undefined && host !== undefined && authority.toLowerCase() !== host.toLowerCase())
-    fault ??= "the authority and the Host header disagree";
-  const named = authority ?? host;
-  if (named === undefined) pairs.splice(0, 2);
-  else pairs[1] = named;
-  if (method !== "CONNECT" && (!VISIBLE.test(path) || !(path.startsWith("/") || path === "*")))
-    fault ??= "the request target is malformed";
-  return {
-    method,
-    target: method === "CONNECT" ? (named ?? "") : path,
-    version: "2",
-    scheme,
-    pairs,
-    fault,
-    bytes,
-    isTooLarge: bytes > MAX_STREAM_HEAD_BYTES,
-    expects,
-    contentLength,
-    wantsTrailers,
-    isGrpc,
-  };
 }
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = constants;

@@ -7,9 +7,9 @@ import type { Timer } from "../../../base/clock.ts";
 import type { TcpBackend, TcpPart, TcpRoute, TcpService } from "../../../core/topology.ts";
 import { parseAddress } from "../../../http/backend-address.ts";
 import { readClientHello } from "../../../http/client-hello.ts";
+import { canonicalServerName, createHostTable, type HostTable } from "../../../http/host.ts";
 import { createLookup } from "../../../http/lookup.ts";
 import { formatProxyHeader, type ProxiedAddresses } from "../../../http/proxy-protocol.ts";
-import { createServerNames, type NamedEntries } from "../../../http/tls-listener.ts";
 import type { Metrics } from "../../../observe/log/metrics.ts";
 import type { Served } from "../../phases/pipeline-env.ts";
 import { createConnectionLimits } from "../connection-limits.ts";
@@ -322,24 +322,25 @@ interface TcpTable {
 
 function createTcpTable(service: TcpService | undefined): TcpTable {
   const parts = service?.parts ?? [];
-  const byName = createServerNames(
+  const byName = createHostTable(
     parts.flatMap((part) => (part.hostname === undefined ? [] : [[part.hostname, part] as const])),
   );
   const standard = parts.find(({ hostname }) => hostname === undefined);
   return {
     readsServerName: service?.readsServerName ?? false,
     // A name that belongs to a listener is never served by another one, even if it has no route.
-    find: (serverName) => (serverName === undefined ? undefined : byName.find(serverName)) ?? standard,
+    find: (serverName) =>
+      (serverName === undefined ? undefined : byName.find(canonicalServerName(serverName))) ?? standard,
     routeOf(part, serverName) {
       const { named, standard: route } = routesOf(part);
-      return (serverName === undefined ? undefined : named.find(serverName)) ?? route;
+      return (serverName === undefined ? undefined : named.find(canonicalServerName(serverName))) ?? route;
     },
     isOpen: (name) => parts.some((part) => part.name === name && part.closed === undefined),
   };
 }
 
 interface PartRoutes {
-  readonly named: NamedEntries<TcpRoute>;
+  readonly named: HostTable<TcpRoute>;
   readonly standard: TcpRoute | undefined;
 }
 
@@ -349,8 +350,8 @@ const indexedRoutes = new WeakMap<TcpPart, PartRoutes>();
 function routesOf(part: TcpPart): PartRoutes {
   const known = indexedRoutes.get(part);
   if (known) return known;
-  const named = createServerNames(
-    part.routes.flatMap((route) => route.hostnames.map((hostname) => [hostname.toLowerCase(), route] as const)),
+  const named = createHostTable(
+    part.routes.flatMap((route) => route.hostnames.map((hostname) => [hostname, route] as const)),
   );
   const indexed = { named, standard: part.routes.find(({ hostnames }) => hostnames.length === 0) };
   indexedRoutes.set(part, indexed);
