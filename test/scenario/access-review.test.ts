@@ -235,7 +235,7 @@ test("keys of the configuration and of the store, models, expiry, and the positi
   assert.match(models.stdout, /^wide +model:gpt-5-nano +wildcard +yes/m);
   assert.doesNotMatch(models.stdout, /model:other/);
   const csv = await gwctl(["-p", port, "access", "-o", "csv"]);
-  assert.equal(csv.stdout.split("\r\n").length, 1 + review.items.length * review.principals.length + 1);
+  assert.equal(csv.stdout.split("\n").length, 1 + review.items.length * review.principals.length + 1);
   for (const bad of [
     ["--who-can", "tool:echo"],
     ["-o", "xml"],

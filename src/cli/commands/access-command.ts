@@ -247,7 +247,7 @@ function changeCells({ item, isGain, principals, why }: Change): string[] {
 }
 
 function csv(rows: readonly (readonly string[])[]): string {
-  return rows.map((row) => `${row.map(csvCell).join(",")}\r\n`).join("");
+  return rows.map((row) => `${row.map(csvCell).join(",")}\n`).join("");
 }
 
 /** A leading quote prevents spreadsheets from running the cell as a formula. */
