@@ -144,6 +144,69 @@ function http2Streams({ port, from }, sessions, streams, begin) {
   }, pauseMs);
 }
 
+const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+const STREAMS = 100;
+/** A connection begins 100 requests, so that ten connections per second are 1,000 requests per second. */
+const HTTP2_PAUSES = 5;
+const [HEADERS, SETTINGS, WINDOW_UPDATE] = [1, 4, 8];
+const [END_STREAM, END_HEADERS] = [1, 4];
+const INITIAL_WINDOW_SIZE = 4;
+
+function frame(type, flags, stream, payload) {
+  const bytes = Buffer.alloc(9 + payload.length);
+  bytes.writeUIntBE(payload.length, 0, 3);
+  bytes[3] = type;
+  bytes[4] = flags;
+  bytes.writeUInt32BE(stream, 5);
+  payload.copy(bytes, 9);
+  return bytes;
+}
+
+/** A literal field (RFC 7541 section 6.2), for the dynamic table or not. */
+function field(name, value, isIndexed = false) {
+  const text = (bytes) =>
+    Buffer.concat([
+      Buffer.from(
+        bytes.length < 127 ? [bytes.length] : [127, ((bytes.length - 127) & 127) | 128, (bytes.length - 127) >> 7],
+      ),
+      Buffer.from(bytes),
+    ]);
+  return Buffer.concat([Buffer.from([isIndexed ? 0x40 : 0]), text(name), text(value)]);
+}
+
+function requestHead(method, path, ...fields) {
+  return Buffer.concat([
+    field(":method", method),
+    field(":scheme", "http"),
+    field(":authority", "a"),
+    field(":path", path),
+    ...fields,
+  ]);
+}
+
+/**
+ * Connections of as many streams as the gateway allows, which give their responses a window of so many bytes. `headOf`
+ * returns the head of a stream by its number; `opened` may go on with the connection.
+ */
+function http2Frames({ port, from }, { count, windowBytes, flags = END_HEADERS | END_STREAM, headOf, opened }) {
+  const open = new Set();
+  const settings = Buffer.alloc(6);
+  settings.writeUInt16BE(INITIAL_WINDOW_SIZE);
+  settings.writeUInt32BE(windowBytes, 2);
+  const heads = Array.from({ length: STREAMS }, (_, i) => frame(HEADERS, flags, 2 * i + 1, headOf(i)));
+  const bytes = Buffer.concat([PREFACE, frame(SETTINGS, 0, 0, settings), ...heads]);
+  setInterval(() => {
+    if (open.size >= count) return;
+    const socket = connect({ port, host: "127.0.0.1", localAddress: from });
+    open.add(socket);
+    socket.on("error", () => undefined);
+    socket.on("close", () => open.delete(socket));
+    socket.resume();
+    socket.write(bytes);
+    opened?.(socket);
+  }, HTTP2_PAUSES * pauseMs);
+}
+
 const head = (path, more) => `POST ${path} HTTP/1.1\r\nHost: a\r\n${JSON_HEAD}\r\n${more}\r\n\r\n`;
 
 export const VECTORS = {
@@ -268,6 +331,52 @@ export const VECTORS = {
       const stream = session.request({ ":path": "/endless" });
       stream.on("error", () => undefined);
       stream.pause();
+    }),
+  "HTTP/2 streams with a closed window": (at) =>
+    http2Frames(at, { count: 1_000, windowBytes: 0, headOf: () => requestHead("GET", "/plain") }),
+  "HTTP/2 streams with a closed window from several addresses": (at) => {
+    for (let i = 0; i < 4; i++)
+      http2Frames(
+        { ...at, from: `127.0.1.${i + 1}` },
+        { count: 250, windowBytes: 0, headOf: () => requestHead("GET", "/plain") },
+      );
+  },
+  "HTTP/2 windows that open by one byte": (at) =>
+    http2Frames(at, {
+      count: 1_000,
+      windowBytes: 1,
+      headOf: () => requestHead("GET", "/plain"),
+      opened: (socket) => {
+        const byte = Buffer.from([0, 0, 0, 1]);
+        const ids = Array.from({ length: STREAMS }, (_, i) => 2 * i + 1);
+        const updates = Buffer.concat(ids.map((id) => frame(WINDOW_UPDATE, 0, id, byte)));
+        const timer = setInterval(() => socket.write(updates), 3_000);
+        socket.on("close", () => clearInterval(timer));
+      },
+    }),
+  "HTTP/2 heads of 8 KB": (at) =>
+    http2Frames(at, {
+      count: 1_000,
+      windowBytes: 0,
+      headOf: () => requestHead("GET", "/plain", field("x-pad", "y".repeat(8_000))),
+    }),
+  "HTTP/2 references to large fields": (at) =>
+    http2Frames(at, {
+      count: 1_000,
+      windowBytes: 0,
+      headOf: (i) =>
+        i === 0
+          ? requestHead("GET", "/plain", field("x-a", "y".repeat(1_900), true), field("x-b", "y".repeat(1_900), true))
+          : requestHead("GET", "/plain", Buffer.from([62, 63, 62, 63, 62, 63, 62].map((index) => 0x80 | index))),
+    }),
+  "HTTP/2 requests that are not answered": (at) =>
+    http2Frames(at, { count: 1_000, windowBytes: 65_535, headOf: () => requestHead("GET", "/deaf") }),
+  "HTTP/2 bodies that do not come": (at) =>
+    http2Frames(at, {
+      count: 1_000,
+      windowBytes: 0,
+      flags: END_HEADERS,
+      headOf: () => requestHead("POST", "/deaf", field("expect", "100-continue")),
     }),
   "WebSocket flood": (at) =>
     connections(at, 300, (socket) => {
