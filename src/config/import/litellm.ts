@@ -155,8 +155,7 @@ function llmOf(deployments: ReadonlyMap<string, Deployment[]>, document: Values,
     if (model) model.aliases = [...asList(model.aliases), alias];
     else conversion.leftOut.push(`router_settings.model_group_alias.${alias}: it refers to several models`);
   }
-  const key = asObject(document.general_settings).master_key;
-  if (key === undefined)
+  if (masterKey(document) === undefined)
     conversion.differs.push("there is no `master_key`, so any client that reaches the port can use the models");
   else
     conversion.differs.push("`master_key` gives access to the models only; `gwctl keys create` creates further keys");
@@ -191,8 +190,13 @@ function secondsText(value: unknown): string | undefined {
   return value === undefined || value === null ? undefined : `${String(value)}s`;
 }
 
+/** `master_key: null` turns authentication off. An empty key stays, so that the loader rejects it. */
+function masterKey(document: Values): unknown {
+  return asObject(document.general_settings).master_key ?? undefined;
+}
+
 function protection(document: Values): Values {
-  const key = asObject(document.general_settings).master_key;
+  const key = masterKey(document);
   return key === undefined ? {} : { policies: { apiKey: { mode: "strict", keys: [{ key: secret(key) }] } } };
 }
 

@@ -77,10 +77,14 @@ function enabledServers(servers: Values, conversion: Conversion): ServerEntry[] 
 /** Each server of mcp-proxy has a path and, if it sets `authTokens`, its own tokens. */
 function proxyOf(proxy: Values, entries: readonly ServerEntry[], conversion: Conversion): Conversion {
   const { addr, options, ...others } = proxy;
-  const port = Number(/:(\d+)$/.exec(String(addr ?? ""))?.[1] ?? PROXY_PORT);
+  const { host, port } = listenAddress(addr);
   leaveOutOthers(conversion, "mcpProxy.", others, ["baseURL", "name", "version", "type"], NO_COUNTERPART);
   leaveOutOthers(conversion, "mcpProxy.options.", asObject(options), ["authTokens"], NO_COUNTERPART);
-  conversion.config.gateways = { default: { port } };
+  if (host === undefined)
+    conversion.differs.push(
+      "mcpProxy.addr: it names no host, so the gateway listens on all interfaces, as mcp-proxy does; set `address: 127.0.0.1` to accept local clients only",
+    );
+  conversion.config.gateways = { default: defined({ port, address: host }) };
   conversion.config.routes = entries.map(({ at, key, entry, target }) => {
     const own = asObject(entry.options);
     leaveOutOthers(
@@ -102,6 +106,15 @@ function proxyOf(proxy: Values, entries: readonly ServerEntry[], conversion: Con
     };
   });
   return conversion;
+}
+
+/** An address without a host (`:9090`) means all interfaces. */
+function listenAddress(addr: unknown): { readonly host: string | undefined; readonly port: number } {
+  const text = String(addr ?? "");
+  const colon = text.lastIndexOf(":");
+  const host = text.slice(0, Math.max(0, colon)).replace(/^\[(.*)\]$/, "$1");
+  const port = /^\d+$/.test(text.slice(colon + 1)) ? Number(text.slice(colon + 1)) : PROXY_PORT;
+  return { host: host === "" ? undefined : host === "localhost" ? "127.0.0.1" : host, port };
 }
 
 /** A token that is not a string stays as it is, so that the loader rejects it and the route is closed. */
