@@ -192,10 +192,33 @@ test("a rejection by the service refunds the local limits", async (t) => {
   assert.equal(await outcome(scopes, limitExchange(alice)), undefined);
 });
 
+test("the code UNKNOWN counts as OK, as in Envoy", async (t) => {
+  const started = await service(t);
+  const scopes = compile(t, { host: started.host });
+  started.answer = () => ({ overallCode: "UNKNOWN" });
+  assert.equal(await outcome(scopes, limitExchange(alice)), undefined);
+});
+
+test("the first response may take longer than the timeout, the next one may not", async (t) => {
+  const started = await service(t);
+  const clock = fakeClock();
+  const scopes = compile(t, { host: started.host, timeout: "100ms" }, undefined, clock);
+  const asked = async (ms: number): Promise<GatewayError | undefined> => {
+    const before = started.calls.length;
+    const result = outcome(scopes, limitExchange(alice));
+    while (started.calls.length === before) await new Promise((resolve) => setImmediate(resolve));
+    await clock.advance(ms);
+    return result;
+  };
+  assert.equal(await asked(150), undefined);
+  started.answer = () => "never";
+  assert.equal((await asked(100))?.code, "rate_limit_unavailable");
+});
+
 const faults: { name: string; answer: NonNullable<RateLimitService["answer"]> }[] = [
   { name: "answers with an error", answer: () => "error" },
   { name: "does not answer", answer: () => "never" },
-  { name: "answers with an unknown code", answer: () => ({ overallCode: "UNKNOWN" }) },
+  { name: "answers with an unknown code", answer: () => ({ overallCode: 3 }) },
 ];
 for (const { name, answer } of faults) {
   test(`a service that ${name} rejects or admits requests as configured, and is used again after it recovers [R23]`, async (t) => {
@@ -212,6 +235,7 @@ for (const { name, answer } of faults) {
       return result;
     };
     assert.equal(await asked(closed), undefined);
+    assert.equal(await asked(open), undefined);
     started.answer = answer;
     const error = await asked(closed);
     assert.deepEqual(

@@ -23,6 +23,7 @@ import {
 import {
   CODE_OK,
   CODE_OVER_LIMIT,
+  CODE_UNKNOWN,
   openRlsClient,
   type RlsClient,
   type RlsDescriptor,
@@ -120,7 +121,7 @@ export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): 
     let response: RlsResponse;
     try {
       response = await client.call(request, config.timeout);
-      if (response.overallCode !== CODE_OK && response.overallCode !== CODE_OVER_LIMIT)
+      if (![CODE_OK, CODE_UNKNOWN, CODE_OVER_LIMIT].includes(response.overallCode))
         throw new Error(`the unknown code ${response.overallCode}`);
     } catch (error) {
       reportFailure(error as Error);

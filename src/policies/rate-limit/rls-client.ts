@@ -44,6 +44,8 @@ export interface RlsResponse {
   readonly rawBody: Uint8Array;
 }
 
+/** Envoy counts this code as OK. */
+export const CODE_UNKNOWN = 0;
 export const CODE_OK = 1;
 export const CODE_OVER_LIMIT = 2;
 
@@ -132,7 +134,7 @@ const FIRST_RECONNECT_MS = 100;
 const MAX_RECONNECT_MS = 5_000;
 /** The limit leaves room for the headers and body of a 429 response. */
 const MAX_RESPONSE_BYTES = 64 * 1024;
-/** Calls wait up to this long for the first connection. Their own timeout starts afterwards. */
+/** Calls in this time after the start wait for the first connection and response, even if their timeout is shorter. */
 const FIRST_CONNECTION_MS = 2_000;
 /** A half-open connection may report no error, so the connection is replaced after this many consecutive timeouts. */
 const MAX_CONSECUTIVE_TIMEOUTS = 20;
@@ -146,7 +148,9 @@ interface Channel {
 
 export function openRlsClient(host: string, clock: Clock, tasks: Tasks, egress: EgressGuard): RlsClient {
   let isClosed = false;
+  let hasResponded = false;
   let consecutiveTimeouts = 0;
+  const openedMs = clock.monotonicMs();
   let channel: Promise<Channel> = openChannel(host, egress);
   const task: Task = tasks.start("rate-limit-service", host, () => ({ consecutiveTimeouts }));
   // `call` reports the failure. Without a call, the unhandled rejection would be logged as a defect.
@@ -169,9 +173,12 @@ export function openRlsClient(host: string, clock: Clock, tasks: Tasks, egress: 
       const open = await channel;
       if (isClosed) throw new Error("the connection is closed");
       return new Promise<RlsResponse>((resolve, reject) => {
-        const timer = clock.after(timeoutMs, () => {
+        // The first response takes longer, because code is loaded and compiled on both sides.
+        const untilReadyMs = hasResponded ? 0 : openedMs + FIRST_CONNECTION_MS - clock.monotonicMs();
+        const waitMs = Math.max(timeoutMs, untilReadyMs);
+        const timer = clock.after(waitMs, () => {
           consecutiveTimeouts += 1;
-          reject(new Error(`no response within ${timeoutMs} ms`));
+          reject(new Error(`no response within ${Math.round(waitMs)} ms`));
           sent.cancel();
           if (consecutiveTimeouts >= MAX_CONSECUTIVE_TIMEOUTS && !isClosed) replaceChannel();
         });
@@ -181,6 +188,7 @@ export function openRlsClient(host: string, clock: Clock, tasks: Tasks, egress: 
             reject(error ?? new Error("an empty response"));
             return;
           }
+          hasResponded = true;
           consecutiveTimeouts = 0;
           resolve(response);
         });
