@@ -149,13 +149,15 @@ test("a backend's own headers of these names do not pass [B7] [S8-11]", async (t
     });
     response.end("ok");
   });
-  const gateway = await startGateway(oneRoute("{ local: [{ requests: 5, unit: Hours }] }")(backend.host), {
-    clock: shiftedClock(),
-  });
+  const limited = oneRoute("{ local: [{ requests: 5, unit: Hours }] }")(backend.host);
+  const unlimited = `  - { matches: [{ path: { exact: /unlimited } }], backends: [{ host: "${backend.host}" }] }\n`;
+  const gateway = await startGateway(`${limited.trimEnd()}\n${unlimited}`, { clock: shiftedClock() });
   t.after(() => gateway.close().finally(backend.close));
   const response = await fetch(gateway.url());
   assert.deepEqual(trio(response), ["5", "4", "3600"]);
   assert.equal(response.headers.get("x-vendor-ratelimited"), null);
+  const free = await fetch(`${gateway.url()}/unlimited`);
+  assert.deepEqual([free.headers.get("x-ratelimit-limit"), free.headers.get("x-vendor-ratelimited")], ["999", null]);
 });
 
 test("the mcp section takes a limit too, and it comes before the server is asked", async (t) => {

@@ -86,8 +86,9 @@ export class Delivery {
   /** Starts the backend's response. `said` is the error code if the response is the gateway's own error. */
   head(status: number, headers: HeaderList, said?: ErrorCode): void {
     headers.removeHopByHop();
-    // Only the gateway may set this header.
+    // Only the gateway may set these headers, the second one for a rate limit service.
     headers.delete("x-gateway-error");
+    headers.delete("x-vendor-ratelimited");
     if (said !== undefined) headers.set("x-gateway-error", said);
     this.#exchange.dropBodyCopies();
     const response: GatewayResponse = { status, headers, source: "upstream" };

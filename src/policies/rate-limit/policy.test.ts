@@ -81,7 +81,6 @@ test("limit headers from a backend are replaced, or removed if no limit applied 
     "x-ratelimit-limit": "999",
     "x-ratelimit-remaining": "998",
     "x-ratelimit-reset": "0",
-    "x-vendor-ratelimited": "true",
   };
   const scopes = [compileLocal(env, { requests: 5, unit: "Seconds" })];
   const exchange = limitExchange();

@@ -36,7 +36,6 @@ export function writeLimitHeaders(exchange: Exchange): void {
   } = exchange;
   if (response === undefined) return;
   const { headers } = response;
-  if (response.source === "upstream") headers.delete(VENDOR_HEADER);
   if (readings === undefined) {
     // No gateway limit applied to this request, so limit headers from the backend would be misleading.
     if (response.source === "upstream")
