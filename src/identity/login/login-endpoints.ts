@@ -12,6 +12,7 @@ import { HeaderList } from "../../http/headers.ts";
 import { parseBoundedObject } from "../../json/json.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { type Discovery, mayCall } from "../providers/discovery.ts";
+import { parseForm } from "../providers/oauth-form.ts";
 import {
   type ClientRegistration,
   type Discovered,
@@ -153,8 +154,8 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     const type = "application/x-www-form-urlencoded";
     // latin1 preserves all bytes that are not changed.
     const form = readBody(exchange, type, "invalid_request").toString("latin1");
-    const authorization = exchange.request.headers.get("authorization");
-    const known = options.clientMetadata?.token(form) ?? form;
+    const { authorization, form: named } = clientCredentials(exchange.request.headers.get("authorization"), form);
+    const known = options.clientMetadata?.token(named) ?? named;
     const asked = options.callback?.token(known) ?? known;
     const body = Buffer.from(login.rewriteTokenRequest(asked, authorization !== undefined), "latin1");
     const headers = { "content-type": type, ...(authorization === undefined ? {} : { authorization }) };
@@ -281,6 +282,21 @@ function readBody(exchange: Exchange, type: string, error: "invalid_request" | "
   if (body.kind !== "bytes") return Buffer.alloc(0);
   if (body.bytes.length > MAX_LOGIN_BODY_BYTES) throw new GatewayError("body_too_large");
   return body.bytes;
+}
+
+/**
+ * A client without a secret may send its ID with an empty password, which counts as absent like an empty
+ * `client_secret`. Its ID moves to the form, unless the form has one.
+ */
+function clientCredentials(
+  authorization: string | undefined,
+  form: string,
+): { readonly authorization: string | undefined; readonly form: string } {
+  const encoded = /^Basic +([A-Za-z0-9+/]+={0,2})$/i.exec(authorization ?? "")?.[1];
+  const [, id] = /^([\w.~%+-]+):$/.exec(Buffer.from(encoded ?? "", "base64").toString("latin1")) ?? [];
+  if (id === undefined) return { authorization, form };
+  const hasId = parseForm(form).some(({ name }) => name === "client_id");
+  return { authorization: undefined, form: hasId ? form : `${form}&client_id=${id}` };
 }
 
 function requireLogin(provider: IdentityProvider): ProxiedLogin {

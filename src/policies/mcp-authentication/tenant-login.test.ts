@@ -93,6 +93,21 @@ for (const empty of ["client_secret=", "client_secret", "client_assertion="]) {
   });
 }
 
+test("Basic with an empty password counts as absent, and its client ID moves to the form", async () => {
+  const basic = (id: string) => ({ authorization: `Basic ${Buffer.from(`${id}:`).toString("base64")}` });
+  for (const form of [CODE, CODE.replace("&client_id=client-1", "")]) {
+    const sent = await forwardedToken(form, basic("client-1"));
+    const parameters = new URLSearchParams(sent.body);
+    assert.deepEqual(parameters.getAll("client_id"), ["client-1"]);
+    assert.deepEqual(parameters.getAll("client_secret"), ["planted-secret"]);
+    assert.equal(sent.headers?.authorization, undefined);
+  }
+  const other = await forwardedToken(CODE.replace("client_id=client-1&", ""), basic("other"));
+  assert.equal(new URLSearchParams(other.body).get("client_secret"), null);
+  const hostile = await forwardedToken(CODE.replace("client_id=client-1&", ""), basic("client-1&scope=x"));
+  assert.equal(new URLSearchParams(hostile.body).get("scope"), null);
+});
+
 const withoutSecret: [string, string, Record<string, string>?][] = [
   ["another grant", "grant_type=client_credentials&client_id=client-1"],
   ["a grant in another case", "grant_type=Authorization_Code&client_id=client-1"],
