@@ -50,7 +50,7 @@ const unit = fc.oneof(
 const text = fc.array(unit, { maxLength: 40 }).map((units) => String.fromCharCode(...units));
 
 function assertSafe(output: string, name: string): void {
-  const rest = output.replaceAll("\n", "").replaceAll("\t", "");
+  const rest = output.replaceAll(/\r?\n|\t/g, "");
   assert.ok(!FORGING.test(rest), `${name}: ${JSON.stringify(output)}`);
 }
 
@@ -75,6 +75,10 @@ test("text without such characters is not changed", () => {
     assert.equal(escapeControls(value), value);
     assert.equal(escapeOutput(value), value);
   }
+});
+
+test("the line breaks of CSV pass, and other carriage returns do not", () => {
+  assert.equal(escapeOutput("a,b\r\nc\rd\r\n"), "a,b\r\nc\\u000dd\r\n");
 });
 
 test("only the colors of the gateway itself reach a terminal", () => {

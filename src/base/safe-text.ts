@@ -13,7 +13,7 @@ const IN_LINES = new RegExp(`[${UNSAFE}]`);
 const EACH_IN_LINES = new RegExp(IN_LINES, "g");
 /** The only control sequences that the gateway writes to logs and standard streams: colors, bold, and dim. */
 const COLOR = "\\u001b\\[(?:0|1|2|3[1236]|90)m";
-const COLOR_OR_UNSAFE = new RegExp(`${COLOR}|[${UNSAFE}]`, "g");
+const KEPT_OR_UNSAFE = new RegExp(`${COLOR}|\\r\\n|[${UNSAFE}]`, "g");
 
 /** Escapes text that must stay on one line. */
 export function escapeControls(text: string): string {
@@ -26,12 +26,12 @@ export function escapeLines(text: string): string {
 }
 
 /**
- * The last step before a standard stream or a log file: like `escapeLines`, but keeps the gateway's own colors. Callers
- * escape the parts that come from elsewhere before they add colors.
+ * The last step before a standard stream or a log file: like `escapeLines`, but keeps the gateway's own colors and the
+ * line breaks of CSV (CR LF). Callers escape the parts that come from elsewhere before they add colors.
  */
 export function escapeOutput(text: string): string {
   return IN_LINES.test(text)
-    ? text.replace(COLOR_OR_UNSAFE, (found) => (found.length === 1 ? escaped(found) : found))
+    ? text.replace(KEPT_OR_UNSAFE, (found) => (found.length === 1 ? escaped(found) : found))
     : text;
 }
 
