@@ -66,6 +66,9 @@ function* droppedFields(
   if (elements.length > 0 && element !== undefined) yield* droppedFields(elements, element, [...path, "[]"]);
 }
 
+/** The API server rejects objects with these fields, which it can check only if they are declared. */
+const REJECTED = ["targetRefs.0.namespace"];
+
 for (const [kind, file, schema, fewest] of [
   ["GatewayPolicy", "gatewaypolicy-crd.yaml", specSchema(policies), 150],
   ["Backend", "backend-crd.yaml", backendSpecSchema, 150],
@@ -76,7 +79,7 @@ for (const [kind, file, schema, fewest] of [
     assert.ok(fields.length > fewest, `only ${fields.length} fields`);
     const unknown = fields.filter((path) => schemaAt(schema, path).length === 0);
     assert.deepEqual(
-      unknown.map((path) => path.join(".")),
+      unknown.map((path) => path.join(".")).filter((path) => !REJECTED.includes(path)),
       [],
       "fields of the CRD that the validation does not know",
     );

@@ -130,6 +130,14 @@ const EXTRA: StructuralOptions["extra"] = {
   backend: { minProperties: 1 },
   "backend.mcp": { minProperties: 1 },
   "backend.mcp.authentication.provider": { maxProperties: 1, minProperties: 1 },
+  // The field is declared only so that it can be rejected: without it, the reference would mean another object.
+  "targetRefs[]": {
+    properties: { namespace: { type: "string" } },
+    ...validations({
+      rule: "!has(self.namespace)",
+      message: "a policy applies only to targets in its own namespace",
+    }),
+  },
   "traffic.backendTLS": validations({
     rule: "has(self.cert) == has(self.key)",
     message: "cert and key must be set together",
@@ -351,7 +359,7 @@ export function structuralSchema(schema: z.ZodType, options: StructuralOptions):
 
 function structural(schema: Schema, path: string, options: StructuralOptions): Schema {
   const { type } = schema;
-  const extra = {
+  const extra: Schema = {
     ...(options.isOpen(path) && path !== "" && !path.endsWith("[]") ? { nullable: true } : {}),
     ...options.extra[path],
   };
@@ -361,7 +369,11 @@ function structural(schema: Schema, path: string, options: StructuralOptions): S
   const union = [schema.anyOf, schema.oneOf].find(Array.isArray) as Schema[] | undefined;
   if (union) return { ...kept(schema), ...structuralUnion(union), ...extra };
   if ("const" in schema) return { ...kept(schema), type: typeof schema.const, enum: [schema.const], ...extra };
-  if (type === "object") return { ...objectSchema(schema, path, options), ...extra };
+  if (type === "object") {
+    const own = objectSchema(schema, path, options);
+    if (!("properties" in extra)) return { ...own, ...extra };
+    return { ...own, ...extra, properties: { ...(own.properties as Schema), ...(extra.properties as Schema) } };
+  }
   if (type === "array")
     return { ...kept(schema), items: structural((schema.items ?? {}) as Schema, `${path}[]`, options), ...extra };
   if (type === "integer") return { ...kept(schema), format: "int64", ...extra };

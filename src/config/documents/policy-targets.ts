@@ -66,7 +66,7 @@ export function resolveTargets(
   // mistakes with a clear intent.
   for (const ref of [...refs.slice(MAX_TARGETS), spec.targetRefs, spec.targetRef]) {
     if (!isObject(ref)) continue;
-    const found = lookUp(referenceOf(ref, namespace), textOf(ref.sectionName), context);
+    const found = lookUp(referenceOf(ref, namespace), sectionOf(ref), context, namespace);
     if (typeof found !== "string") meant.push(found.target);
   }
 
@@ -86,14 +86,14 @@ export function resolveTargets(
         missing: { ...invalid, reason: "TargetNotSupported" },
       });
       for (const kind of meantKinds(reference.kind)) {
-        const guess = lookUp({ ...reference, kind }, textOf(fields.sectionName), context);
+        const guess = lookUp({ ...reference, kind }, sectionOf(fields), context, namespace);
         if (typeof guess !== "string") meant.push(guess.target);
       }
       continue;
     }
-    const found = lookUp(reference, textOf(fields.sectionName), context);
+    const found = lookUp(reference, sectionOf(fields), context, namespace);
     if (typeof found === "string") {
-      const whole = found.endsWith(SECTION_NOTE) ? lookUp(reference, undefined, context) : found;
+      const whole = found.endsWith(SECTION_NOTE) ? lookUp(reference, undefined, context, namespace) : found;
       if (typeof whole !== "string") meant.push(whole.target);
       problems.add(path, found);
       const reason = found.includes(NOT_FOUND) ? "TargetNotFound" : "TargetNotAttached";
@@ -155,7 +155,7 @@ function selectTargets(written: unknown, namespace: string, context: Targets): S
       labeledTargets(kind, namespace, context)
         .filter(({ labels = {} }) => isSelected(labels))
         .flatMap(({ reference }) => {
-          const found = lookUp(reference, undefined, context);
+          const found = lookUp(reference, undefined, context, namespace);
           return typeof found === "string" ? [] : [found];
         }),
     );
@@ -229,7 +229,19 @@ function wrongReference(reference: ObjectReference, namespace: string): { field:
   return undefined;
 }
 
-function lookUp(reference: ObjectReference, sectionName: string | undefined, context: Targets): FoundTarget | string {
+/** A section that is not a string names nothing. */
+function sectionOf({ sectionName }: Readonly<Record<string, unknown>>): string | undefined {
+  return sectionName === undefined ? undefined : String(sectionName);
+}
+
+/** Returns the target, or why there is none. The only way to a target, so no policy reaches another namespace. */
+function lookUp(
+  reference: ObjectReference,
+  sectionName: string | undefined,
+  context: Targets,
+  ownNamespace: string,
+): FoundTarget | string {
+  if (reference.namespace !== ownNamespace) return "a policy applies only to targets in its own namespace";
   const isInSection = (section: { sectionName: string | undefined }): boolean =>
     sectionName === undefined || section.sectionName === sectionName;
   const { namespace, name } = reference;
