@@ -49,6 +49,12 @@ export const RUNNING_LIMITS = {
       "targets of a GatewayPolicy",
       "rejected; a protection closes its routes",
     ],
+    [
+      "MAX_TLS_TARGETS",
+      "config/documents/cluster.ts",
+      "targets of a BackendTLSPolicy",
+      "rejected; the Services that they name get 500",
+    ],
     ["MAX_ANCESTORS", "config/documents/status.ts", "ancestors in a status", "the rest is omitted"],
     ["MAX_MESSAGE_BYTES", "config/documents/status.ts", "the message of a condition", "cut"],
   ],

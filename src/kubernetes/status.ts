@@ -3,14 +3,21 @@
  * controllers stay untouched.
  */
 
-import { isTlsPolicyConflicted, readTlsPolicy } from "../config/documents/backend-document.ts";
+import {
+  isForeignGroup,
+  isTlsPolicyConflicted,
+  readTlsPolicy,
+  tlsTargetFaults,
+} from "../config/documents/backend-document.ts";
 import {
   type Cluster,
   type KubernetesObject,
   keyOf,
   objectKey,
+  type Referent,
   specOf,
-  targetedServices,
+  type TlsTarget,
+  tlsTargets,
 } from "../config/documents/cluster.ts";
 import {
   type BackendOutcome,
@@ -362,20 +369,28 @@ function tlsPolicyStatuses(
   const users = usersOfServices(gateways, result, routes);
   return policies.flatMap((object) => {
     const namespace = object.metadata.namespace ?? "";
-    const reached = targetedServices(object).flatMap(({ name }) => [...(users.get(keyOf(namespace, name)) ?? [])]);
+    const targets = tlsTargets(object).filter(({ reference }) => !isForeignGroup(reference.group));
+    const reached = targets.flatMap(({ reference }) =>
+      reference.namespace === namespace ? [...(users.get(keyOf(namespace, reference.name)) ?? [])] : [],
+    );
+    const faults = tlsTargetFaults(object, cluster).filter(({ target }) => targets.some(isSameTarget(target)));
     const before = listOf(fieldsOf(object.status).ancestors).map(fieldsOf);
     const others = before.filter(({ controllerName }) => controllerName !== CONTROLLER_NAME);
-    const own = [...new Map(reached.map((gateway) => [gatewayKey(gateway), gateway])).values()];
+    const parents = [...new Map(reached.map((gateway) => [gatewayKey(gateway), gateway])).values()];
+    const own =
+      parents.length > 0 || gateways.length === 0
+        ? parents.map(gatewayReference)
+        : // A reference that names nothing reaches no Gateway, so it is its own ancestor.
+          faults.map(({ target }) => target.reference);
     if (own.length === 0 && others.length === before.length) return [];
     const read = readTlsPolicy(object, cluster);
-    const accepted = isTlsPolicyConflicted(object, cluster) ? CONFLICTED : read.accepted;
-    const ancestors = own.map((gateway) => {
-      const ancestorRef = {
-        group: GATEWAY_API_GROUP,
-        kind: "Gateway",
-        namespace: gateway.metadata.namespace ?? "",
-        name: gateway.metadata.name,
-      };
+    const [fault] = faults;
+    const refused = fault && {
+      ...fault.accepted,
+      message: `${faults.map(({ accepted }) => accepted.message).join("; ")}${faults.length < targets.length ? "; the other targets are in effect" : ""}`,
+    };
+    const accepted = isTlsPolicyConflicted(object, cluster) ? CONFLICTED : (refused ?? read.accepted);
+    const ancestors = uniqueReferences(own).map((ancestorRef) => {
       const known = before.find(
         (one) => one.controllerName === CONTROLLER_NAME && isSame(one.ancestorRef, ancestorRef),
       )?.conditions;
@@ -391,6 +406,18 @@ function tlsPolicyStatuses(
     });
     return [{ object, status: { ancestors: [...others, ...ancestors].slice(0, MOST_ANCESTORS) } }];
   });
+}
+
+function isSameTarget({ path }: TlsTarget): (other: TlsTarget) => boolean {
+  return (other) => isSame(other.path, path);
+}
+
+function gatewayReference({ metadata }: KubernetesObject): Referent {
+  return { group: GATEWAY_API_GROUP, kind: "Gateway", namespace: metadata.namespace ?? "", name: metadata.name };
+}
+
+function uniqueReferences(references: readonly Referent[]): Referent[] {
+  return [...new Map(references.map((reference) => [JSON.stringify(reference), reference])).values()];
 }
 
 /** Maps `namespace/name` of a Service to the Gateways whose routes refer to it. */

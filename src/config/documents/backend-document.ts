@@ -14,9 +14,10 @@ import {
   type Cluster,
   type KubernetesObject,
   objectKey,
+  portNames,
   specOf,
-  type TargetedService,
-  targetedServices,
+  type TlsTarget,
+  tlsTargets,
 } from "./cluster.ts";
 import { confinedValues } from "./confined-values.ts";
 import {
@@ -151,31 +152,89 @@ function readNames(written: unknown): string[] | undefined {
   return names.includes(undefined) ? undefined : (names as string[]);
 }
 
+interface TlsTargetFault {
+  readonly target: TlsTarget;
+  readonly accepted: Verdict;
+}
+
+/** Returns the references of a BackendTLSPolicy that name nothing that it can apply to. */
+export function tlsTargetFaults(policy: KubernetesObject, cluster: Cluster): TlsTargetFault[] {
+  return tlsTargets(policy).flatMap((target) => {
+    const accepted = faultOf(target, policy, cluster);
+    return accepted === undefined ? [] : [{ target, accepted }];
+  });
+}
+
+function faultOf(
+  { path, reference, sectionName, misplaced }: TlsTarget,
+  policy: KubernetesObject,
+  cluster: Cluster,
+): Verdict | undefined {
+  const no = (message: string, field?: string, reason = "Invalid"): Verdict => ({
+    isTrue: false,
+    reason,
+    message: `${pathText(field === undefined ? path : [...path, field])}: ${message}`,
+  });
+  const { group, kind, namespace, name } = reference;
+  if (misplaced !== undefined) return no(misplaced);
+  if (namespace !== policy.metadata.namespace)
+    return no("a policy applies only to Services in its own namespace", "namespace");
+  if (kind !== "Service")
+    return no(`the kind ${kind === "" ? "is missing" : `${kind} is not supported`}: use Service`, "kind");
+  if (group !== "") return no('expected ""', "group");
+  if (name === "") return no("required field is missing", "name");
+  const shown = `Service ${namespace}/${name}`;
+  const service = cluster.object("Service", namespace, name);
+  if (service === undefined) return no(`${shown} was not found`, undefined, "TargetNotFound");
+  const names = portNames(service);
+  if (sectionName === undefined || names.includes(sectionName)) return undefined;
+  const known = names.length === 0 ? "its TCP ports have no names" : `its TCP ports are ${names.join(", ")}`;
+  return no(
+    `${shown} has no port with the name ${sectionName} (${known}); requests to it get 500 until this is fixed`,
+    "sectionName",
+    "TargetNotFound",
+  );
+}
+
+/**
+ * Returns why no request may reach the Service or Backend. A policy whose reference is wrong but probably means it must
+ * not leave its traffic in plain text.
+ */
+function closedByTlsPolicy(cluster: Cluster, kind: string, namespace: string, name: string): string | undefined {
+  for (const policy of inOrder(cluster.tlsPolicies(namespace, name)))
+    for (const { target, accepted } of tlsTargetFaults(policy, cluster)) {
+      const { reference } = target;
+      if (reference.namespace !== namespace || reference.name !== name || isForeignGroup(reference.group)) continue;
+      if (reference.kind === "" || reference.kind.toLowerCase() === kind.toLowerCase())
+        return `BackendTLSPolicy ${objectKey(policy)}: ${accepted.message}`;
+    }
+  return undefined;
+}
+
+/** Kinds of other API groups belong to other controllers. A group without a dot is a mistake. */
+export function isForeignGroup(group: string): boolean {
+  return group.includes(".") && group !== POLICY_API_GROUP && group !== GATEWAY_API_GROUP;
+}
+
 export function isTlsPolicyConflicted(policy: KubernetesObject, cluster: Cluster): boolean {
-  const namespace = policy.metadata.namespace ?? "";
-  return targetedServices(policy).some(({ name, sectionName }) => {
-    const [first] = inOrder(cluster.tlsPolicies(namespace, name).filter(names({ name, sectionName })));
+  return usableTargets(policy, cluster).some(({ reference: { namespace, name }, sectionName }) => {
+    const [first] = inOrder(cluster.tlsPolicies(namespace, name).filter(hasTarget(cluster, name, sectionName)));
     return first !== undefined && objectKey(first) !== objectKey(policy);
   });
 }
 
-/** A policy that names the port takes precedence over a policy for the whole Service. */
-export function tlsPolicyOf(
-  cluster: Cluster,
-  namespace: string,
-  name: string,
-  port: string,
-): KubernetesObject | undefined {
-  const policies = cluster.tlsPolicies(namespace, name);
-  const [own] = inOrder(policies.filter(names({ name, sectionName: port })));
-  const [whole] = inOrder(policies.filter(names({ name, sectionName: undefined })));
-  return own ?? whole;
+function usableTargets(policy: KubernetesObject, cluster: Cluster): readonly TlsTarget[] {
+  return tlsTargets(policy).filter((target) => faultOf(target, policy, cluster) === undefined);
 }
 
-function names(target: TargetedService): (policy: KubernetesObject) => boolean {
+function hasTarget(
+  cluster: Cluster,
+  name: string,
+  sectionName: string | undefined,
+): (policy: KubernetesObject) => boolean {
   return (policy) =>
-    targetedServices(policy).some(
-      ({ name, sectionName }) => name === target.name && sectionName === target.sectionName,
+    usableTargets(policy, cluster).some(
+      (target) => target.reference.name === name && target.sectionName === sectionName,
     );
 }
 
@@ -189,7 +248,13 @@ export function tlsOfService(
   document: ResourceDocument,
   service: { readonly namespace: string; readonly name: string; readonly port: string },
 ): { readonly backendTLS: Fields } | { readonly closed: string } | undefined {
-  const policy = tlsPolicyOf(cluster, service.namespace, service.name, service.port);
+  const { namespace, name, port } = service;
+  const policies = inOrder(cluster.tlsPolicies(namespace, name));
+  // A policy that names the port takes precedence over a policy for the whole Service.
+  const own = policies.find(hasTarget(cluster, name, port));
+  const closed = own === undefined ? closedByTlsPolicy(cluster, "Service", namespace, name) : undefined;
+  if (closed !== undefined) return { closed };
+  const policy = own ?? policies.find(hasTarget(cluster, name, undefined));
   if (policy === undefined) return undefined;
   const { tls, accepted } = readTlsPolicy(policy, cluster);
   if (tls === undefined) return { closed: `BackendTLSPolicy ${objectKey(policy)}: ${accepted.message}` };
@@ -340,8 +405,14 @@ function resolved(
 ): FoundBackend {
   if (found === undefined) return { reason: "BackendNotFound", message: `Backend ${key} was not found` };
   const read = readBackend(found, namespace, route, cluster);
-  if ("backend" in read)
-    return { backend: read.backend, reference: { group: POLICY_API_GROUP, kind: "Backend", namespace, name } };
+  if ("backend" in read) {
+    const closed = cluster && closedByTlsPolicy(cluster, "Backend", namespace, name);
+    return {
+      backend: read.backend,
+      reference: { group: POLICY_API_GROUP, kind: "Backend", namespace, name },
+      ...(closed === undefined ? {} : { closed, policySource: "a BackendTLSPolicy" }),
+    };
+  }
   // The problem of a document in another namespace is not shown to the referrer.
   const why = namespace === referrer ? `: ${pathText(read.path)}: ${read.message}` : "";
   return { reason: "InvalidBackend", message: `Backend ${key} is not valid${why}` };

@@ -1,6 +1,7 @@
 /**
  * Provides an immutable view of the objects of a cluster for the translation of documents.
  */
+import type { Path } from "../text/value-path.ts";
 import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
 
 interface ClusterService {
@@ -12,7 +13,8 @@ export interface Cluster {
   service(namespace: string, name: string, port: unknown): ClusterService | undefined;
   object(kind: string, namespace: string, name: string): KubernetesObject | undefined;
   objects(kind: string): readonly KubernetesObject[];
-  tlsPolicies(namespace: string, service: string): readonly KubernetesObject[];
+  /** Returns the BackendTLSPolicies of the namespace with a reference to this name, of whatever kind. */
+  tlsPolicies(namespace: string, name: string): readonly KubernetesObject[];
   secret(namespace: string, name: string): ReadonlyMap<string, string> | undefined;
   mayRefer(from: Referrer, to: Referent): boolean;
   namespaceFits(namespace: string, selector: unknown): boolean;
@@ -32,7 +34,7 @@ export function createCluster(objects: readonly KubernetesObject[]): Cluster {
 
   const tlsPolicies = new Map<string, KubernetesObject[]>();
   for (const policy of list("BackendTLSPolicy"))
-    for (const name of new Set(targetedServices(policy).map((target) => target.name))) {
+    for (const name of new Set(tlsTargets(policy).map(({ reference }) => reference.name))) {
       const key = keyOf(policy.metadata.namespace ?? "", name);
       tlsPolicies.set(key, [...(tlsPolicies.get(key) ?? []), policy]);
     }
@@ -45,7 +47,7 @@ export function createCluster(objects: readonly KubernetesObject[]): Cluster {
     },
     object: find,
     objects: list,
-    tlsPolicies: (namespace, service) => tlsPolicies.get(keyOf(namespace, service)) ?? [],
+    tlsPolicies: (namespace, name) => tlsPolicies.get(keyOf(namespace, name)) ?? [],
     secret(namespace, name) {
       const secret = find("Secret", namespace, name);
       return secret && textsOf(secret);
@@ -58,18 +60,38 @@ export function createCluster(objects: readonly KubernetesObject[]): Cluster {
   };
 }
 
-export interface TargetedService {
-  readonly name: string;
+/** The Gateway API allows at most 16 targets. */
+const MAX_TLS_TARGETS = 16;
+
+/** A target of a BackendTLSPolicy as written, also in places where the author probably meant one. */
+export interface TlsTarget {
+  readonly path: Path;
+  readonly reference: Required<Referent>;
   /** Names a port. Undefined means all ports. */
   readonly sectionName: string | undefined;
+  /** Set if the entry is in a place that has no effect. */
+  readonly misplaced?: string;
 }
 
-export function targetedServices(policy: KubernetesObject): TargetedService[] {
-  return listOf(specOf(policy).targetRefs).flatMap((reference) => {
-    const { group = "", kind, name, sectionName } = fieldsOf(reference);
-    if (group !== "" || kind !== "Service" || typeof name !== "string") return [];
-    return [{ name, sectionName: textOf(sectionName) }];
-  });
+export function tlsTargets(policy: KubernetesObject): TlsTarget[] {
+  const { targetRefs, targetRef } = specOf(policy);
+  const target = (written: unknown, path: Path, misplaced?: string): TlsTarget => {
+    const { group = "", kind = "", name = "", namespace = policy.metadata.namespace, sectionName } = fieldsOf(written);
+    return {
+      path,
+      reference: { group: String(group), kind: String(kind), namespace: String(namespace ?? ""), name: String(name) },
+      sectionName: sectionName === undefined ? undefined : String(sectionName),
+      ...(misplaced === undefined ? {} : { misplaced }),
+    };
+  };
+  const list = ["spec", "targetRefs"];
+  return [
+    ...listOf(targetRefs).map((one, i) =>
+      target(one, [...list, i], i < MAX_TLS_TARGETS ? undefined : `at most ${MAX_TLS_TARGETS} targets are allowed`),
+    ),
+    ...(isObject(targetRefs) ? [target(targetRefs, list, "expected a list")] : []),
+    ...(targetRef === undefined ? [] : [target(targetRef, ["spec", "targetRef"], "unknown field: use targetRefs")]),
+  ];
 }
 
 export const INFERENCE_GROUP = "inference.networking.k8s.io";
@@ -189,6 +211,13 @@ interface ServicePort {
   readonly name: string;
   readonly port: number;
   readonly appProtocol: string | undefined;
+}
+
+/** Returns the names of the Service's TCP ports. */
+export function portNames(service: KubernetesObject): string[] {
+  return listOf(specOf(service).ports)
+    .map(fieldsOf)
+    .flatMap(({ name, protocol = "TCP" }) => (protocol === "TCP" && name !== "" ? (textOf(name) ?? []) : []));
 }
 
 function portOf(service: KubernetesObject, port: unknown): ServicePort | undefined {
