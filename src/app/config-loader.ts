@@ -1,6 +1,7 @@
 /**
  * Reads and compiles the configuration, at the start and for each reload.
  */
+
 import type { UiSource } from "../backends/ui/source.ts";
 import { LivingObjects } from "../base/living-objects.ts";
 import type { SharedMemory } from "../base/shared-memory.ts";
@@ -9,6 +10,7 @@ import type { ConfigGeneration } from "../config/compile/resource-registry.ts";
 import type { Sources, SourceText } from "../config/load/load.ts";
 import { type Prepared, type PreviousConfig, prepareConfigInSteps } from "../config/prepare.ts";
 import { fileMark } from "../config/watch.ts";
+import { EgressGuard } from "../http/egress-guard.ts";
 import type { ClusterSource } from "../kubernetes/follow-controller.ts";
 import type { Redaction } from "../observe/trace/redact.ts";
 import type { Services } from "./services.ts";
@@ -85,6 +87,7 @@ export function createConfigLoader(
       redaction,
       generation,
       internals: { uiSource },
+      egress: (author: "configuration" | "document") => EgressGuard.for(author),
       cluster: cluster?.current()?.input,
       endpoints: cluster?.endpoints,
       fileRead: (path: string) => void files.set(path, fileMark(path)),

@@ -2,9 +2,11 @@
  * Compiles a configuration without serving it, for example for validation. Files are read, but nothing is fetched,
  * stored, or scheduled.
  */
+
 import type { Clock } from "../base/clock.ts";
 import { createMemoryBudget } from "../base/memory-budget.ts";
 import { createTasks } from "../base/tasks.ts";
+import { EgressGuard } from "../http/egress-guard.ts";
 import { silentLogger } from "../observe/log/logger.ts";
 import { createMetrics } from "../observe/log/metrics.ts";
 import { noSigningKey } from "../store/signing-key.ts";
@@ -45,7 +47,7 @@ export function openDryConfig(sources: readonly SourceText[], options: DryConfig
       redaction: undefined,
       generation,
       fileRead: () => undefined,
-      isDry: true,
+      egress: (origin) => EgressGuard.for(origin).closed(),
       allowUnset: options.allowMissingEnv === true,
     });
     return { prepared, close: () => generation.discard() };

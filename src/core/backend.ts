@@ -162,8 +162,6 @@ export interface BackendEnv extends CompileEnv {
   readonly requiresCredential: boolean;
   /** True if a policy of the route reads credentials, even if they are optional. */
   readonly readsCredential?: boolean;
-  /** Child processes can inherit some of these variables of the gateway's process. */
-  readonly environment: Readonly<Record<string, string | undefined>>;
   readonly tls: TlsOptions | undefined;
   readonly protocol?: BackendProtocol | undefined;
 }

@@ -174,6 +174,20 @@ export interface EndpointDirectory {
   addresses(service: string): readonly string[];
 }
 
+/** What only the operator's own configuration may use: files, variables, processes, and credentials of this machine. */
+export interface Machine {
+  /** Resolves a path relative to the configuration file that contains it. */
+  resolvePath(path: string): string;
+  /** The environment variables of the process. */
+  readonly environment: Readonly<Record<string, string | undefined>>;
+}
+
+/** Throws "a document of a cluster cannot …" for a document that must not use this machine. */
+export function machineOf({ machine }: { readonly machine: Machine | undefined }, use: string): Machine {
+  if (machine === undefined) throw new Error(`a document of a cluster cannot ${use}`);
+  return machine;
+}
+
 export interface CompileEnv {
   cel(source: string): Expression;
   readonly clock: Clock;
@@ -200,15 +214,9 @@ export interface CompileEnv {
   readonly scopeName: string;
   /** A prefix rewrite replaces these path prefixes of the route. */
   readonly matchedPrefixes: readonly string[];
-  /** Resolves a path relative to the configuration file that contains it. */
-  resolvePath(path: string): string;
-  /** The environment variables of the process, empty for a policy from a cluster. */
-  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Undefined for a document of a cluster. Use `machineOf`, which says so. */
+  readonly machine: Machine | undefined;
   readonly endpoints?: EndpointDirectory | undefined;
-  /** True if the policy comes from a Kubernetes cluster, so it must not access files or addresses of this machine. */
-  readonly isConfined?: boolean;
-  /** True for a dry run, such as validation or a UI preview, so no connections may be opened. */
-  readonly isDry?: boolean;
   /** Reads a file that the configuration names, at most 1 MiB by default. Throws an Error that names the problem. */
   readFile(path: string, maxBytes?: number): string;
   /**

@@ -57,6 +57,8 @@ export class EgressGuard {
   /** Guards with the same key permit the same addresses, so they can share connections. */
   readonly key: string;
   readonly allowsUnixSockets: boolean;
+  /** True in a dry run, which connects to nothing. */
+  readonly isClosed: boolean;
   readonly #permits: AddressTest | undefined;
   readonly #refusal: (host: string) => string;
 
@@ -65,8 +67,10 @@ export class EgressGuard {
     permits: AddressTest | undefined,
     allowsUnixSockets: boolean,
     refusal: (host: string) => string,
+    isClosed = false,
   ) {
     this.key = key;
+    this.isClosed = isClosed;
     this.allowsUnixSockets = allowsUnixSockets;
     this.#permits = permits;
     this.#refusal = refusal;
@@ -88,6 +92,18 @@ export class EgressGuard {
     return new EgressGuard(key, tests[addresses](), unixSockets, refusal);
   }
 
+  /** Returns the guard of a dry run for what this guard permits. */
+  closed(): EgressGuard {
+    const refusal = (host: string): string => `a dry run does not connect to ${host}`;
+    return new EgressGuard(`${this.key} (dry run)`, () => false, this.allowsUnixSockets, refusal, true);
+  }
+
+  /** Returns the guard for addresses of another origin, in the same environment. */
+  to(origin: EgressOrigin, allowed: readonly string[] = []): EgressGuard {
+    const guard = EgressGuard.for(origin, allowed);
+    return this.isClosed ? guard.closed() : guard;
+  }
+
   /** Permits what both guards permit. */
   and(other: EgressGuard | undefined): EgressGuard {
     if (other === undefined || other.key === this.key) return this;
@@ -99,6 +115,7 @@ export class EgressGuard {
         : (address, host) => this.permits(address, host) && other.permits(address, host),
       this.allowsUnixSockets && other.allowsUnixSockets,
       this.#refusal,
+      this.isClosed || other.isClosed,
     );
   }
 
@@ -113,6 +130,7 @@ export class EgressGuard {
 
   /** Returns the reason if the target must not be connected to. Names are checked by `lookup` instead. */
   fault({ host, socketPath }: { readonly host: string; readonly socketPath?: string | undefined }): Error | undefined {
+    if (this.isClosed) return this.refusal(socketPath ?? host);
     if (socketPath !== undefined) return this.allowsUnixSockets ? undefined : this.refusal(socketPath);
     return isIP(host) === 0 || this.permits(host, host) ? undefined : this.refusal(host);
   }

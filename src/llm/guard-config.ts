@@ -271,8 +271,9 @@ function chooseService(config: GuardServicesConfig, env: CompileEnv): Chosen | u
 }
 
 /** A policy from a cluster must not use the credentials of the gateway's machine, also not by default. */
-function own(auth: z.output<typeof authSchema>, { isConfined }: CompileEnv): z.output<typeof authSchema> {
-  if (isConfined) throw new Error("set `auth`: a policy of a cluster cannot use credentials of this machine");
+function own(auth: z.output<typeof authSchema>, { machine }: CompileEnv): z.output<typeof authSchema> {
+  if (machine === undefined)
+    throw new Error("set `auth`: a policy of a cluster cannot use credentials of this machine");
   return auth;
 }
 

@@ -5,6 +5,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { MemoryBudget } from "../base/memory-budget.ts";
 import type { Tasks } from "../base/tasks.ts";
+import type { Machine } from "../core/policy.ts";
 import type { SignRequest } from "../core/signed-request.ts";
 import type { EgressGuard } from "../http/egress-guard.ts";
 import type { Fetch } from "../http/fetch.ts";
@@ -17,7 +18,6 @@ import type { ServerLogin } from "./logins/server-login.ts";
 import type { Target } from "./server-side/target.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
 import { TargetTools, type ToolSettingsByTarget } from "./tools/tool-settings.ts";
-import type { Environment } from "./transports/stdio-transport.ts";
 
 export interface BackendServices {
   readonly name: string;
@@ -27,7 +27,7 @@ export interface BackendServices {
   readonly memory: MemoryBudget;
   readonly tls: TlsOptions | undefined;
   readonly egress: EgressGuard;
-  readonly environment: Environment;
+  readonly machine: Machine | undefined;
   readonly store: Store;
   readonly signingKey: SigningKey;
   readonly fetch: Fetch;

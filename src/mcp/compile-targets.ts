@@ -4,6 +4,7 @@
 
 import { createHash } from "node:crypto";
 import type { BackendEnv } from "../core/backend.ts";
+import { machineOf } from "../core/policy.ts";
 import type { SignRequest } from "../core/signed-request.ts";
 import { createAwsSigner } from "../identity/cloud/aws.ts";
 import { awsKeys } from "../identity/cloud/cloud-credentials.ts";
@@ -158,11 +159,12 @@ const MAX_DESCRIPTION_FILE_BYTES = 16 * 1024 * 1024;
 export function withResolvedPath(target: McpConfig["targets"][number], env: BackendEnv): McpConfig["targets"][number] {
   const { stdio, openapi } = target;
   if (openapi) return { ...target, openapi: withDescription(openapi, env) };
-  if (stdio && env.isConfined) throw new Error("a document of a cluster cannot start a process");
-  if (stdio?.cwd !== undefined) return { ...target, stdio: { ...stdio, cwd: env.resolvePath(stdio.cwd) } };
+  if (stdio === undefined) return target;
+  const machine = machineOf(env, "start a process");
+  if (stdio.cwd !== undefined) return { ...target, stdio: { ...stdio, cwd: machine.resolvePath(stdio.cwd) } };
   // Without `cwd`, `./server.sh` is relative to the configuration file. A plain name is looked up in PATH.
-  return stdio && /^\.{1,2}[/\\]/.test(stdio.cmd)
-    ? { ...target, stdio: { ...stdio, cmd: env.resolvePath(stdio.cmd) } }
+  return /^\.{1,2}[/\\]/.test(stdio.cmd)
+    ? { ...target, stdio: { ...stdio, cmd: machine.resolvePath(stdio.cmd) } }
     : target;
 }
 

@@ -241,7 +241,9 @@ function createBackend(
 
     inspect: (only) => inspectTargets(hub.inspection(), only),
     withheld: () => withheldTargets(hub.inspection()),
-    ...(config.toolsLock === undefined || env.isConfined ? {} : { lockFile: env.resolvePath(config.toolsLock) }),
+    ...(config.toolsLock === undefined || env.machine === undefined
+      ? {}
+      : { lockFile: env.machine.resolvePath(config.toolsLock) }),
     endSession: (shown) => hub.sessions.endShown(shown),
     ...(logins.size === 0 ? {} : { accounts: createAccounts([...logins.values()], env) }),
 

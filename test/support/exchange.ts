@@ -88,8 +88,7 @@ export const testEnv: CompileEnv = {
   owner: Owner.standalone,
   scopeName: "route test",
   matchedPrefixes: ["/"],
-  resolvePath: (path) => path,
-  environment: {},
+  machine: { resolvePath: (path) => path, environment: {} },
   readFile: () => {
     throw new Error("a unit test does not read files");
   },

@@ -14,11 +14,12 @@ import {
 } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
+import { machineOf } from "../../core/policy.ts";
 import { isAddressRange } from "../../http/address-range.ts";
 import { HostHealth } from "../../http/client/host-health.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";
 import { parseProxiedHost } from "../../http/egress-addresses.ts";
-import { EgressGuard } from "../../http/egress-guard.ts";
+import type { EgressGuard } from "../../http/egress-guard.ts";
 import { describeSocketError, openSocket } from "../../http/h1/open-socket.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { HttpClientError, type HttpPool, type HttpTarget } from "../../http/http-client.ts";
@@ -53,8 +54,8 @@ export const dynamic = defineBackend({
   }),
 
   compile(config, env): Backend {
-    if (env.isConfined) throw new Error("a document of a cluster cannot use a `dynamic` backend");
-    const egress = EgressGuard.for("client", config.allow);
+    machineOf(env, "use a `dynamic` backend");
+    const egress = env.egress.to("client", config.allow);
     const ports = new Set(config.ports);
     const pools = env.acquire(
       `dynamic ${env.name}`,

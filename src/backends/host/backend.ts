@@ -14,6 +14,7 @@ import {
 import { DeferredRun } from "../../core/deferred-run.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
+import { machineOf } from "../../core/policy.ts";
 import { markAddress, markLocal } from "../../core/schema.ts";
 import { addedForwardedFor } from "../../core/source.ts";
 import { parseAddress } from "../../http/backend-address.ts";
@@ -43,8 +44,7 @@ export const host = defineBackend({
   compile(config, env): Backend {
     const parsed = parseAddress(config);
     if (!parsed.ok) throw new Error(parsed.error);
-    if (parsed.target.socketPath !== undefined && !env.egress.allowsUnixSockets)
-      throw new Error("a document of a cluster cannot use a unix socket");
+    if (parsed.target.socketPath !== undefined) machineOf(env, "use a unix socket");
     const named = { ...parsed.target, egress: env.egress };
     const target = withHttpChoice(
       env.tls ? { ...named, protocol: "https" as const, tls: env.tls } : named,

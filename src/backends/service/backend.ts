@@ -8,7 +8,6 @@ import { type Backend, defineBackend } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { openEndpointPools } from "../../http/client/endpoint-pools.ts";
-import { EgressGuard } from "../../http/egress-guard.ts";
 import { healthEvents, sendTo } from "../host/backend.ts";
 import { withHttpChoice } from "../host/http-choice.ts";
 
@@ -40,7 +39,7 @@ export const service = defineBackend({
 
   compile({ name, endpoints }, env): Backend {
     const protocol = env.tls ? "https" : "http";
-    const egress = endpoints === undefined ? EgressGuard.for("services") : env.egress;
+    const egress = endpoints === undefined ? env.egress.to("services") : env.egress;
     const target = withHttpChoice({ protocol, egress, ...(env.tls ? { tls: env.tls } : {}) } as const, env.protocol);
     const pools = env.acquire(
       `service ${name}`,

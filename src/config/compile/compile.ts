@@ -11,7 +11,15 @@ import { compileExpression } from "../../cel/expression.ts";
 import { unknownFields } from "../../cel/values/unknown-fields.ts";
 import type { BackendEnv } from "../../core/backend.ts";
 import { ConfigError } from "../../core/config-error.ts";
-import type { CompiledPolicy, CompiledScope, CompileEnv, Hooks, Settings } from "../../core/policy.ts";
+import {
+  type CompiledPolicy,
+  type CompiledScope,
+  type CompileEnv,
+  type Hooks,
+  type Machine,
+  machineOf,
+  type Settings,
+} from "../../core/policy.ts";
 import type { Listener, ProxyProtocol, Route, TcpService, Topology, WeightedBackend } from "../../core/topology.ts";
 import { parseProxiedHost } from "../../http/egress-addresses.ts";
 import { EgressGuard } from "../../http/egress-guard.ts";
@@ -47,11 +55,13 @@ export interface CompileContext
   extends Pick<
     CompileEnv,
     | ("clock" | "fetch" | "logger" | "tasks" | "metrics" | "limits" | "memory")
-    | ("shared" | "store" | "signingKey" | "endpoints" | "isDry")
+    | ("shared" | "store" | "signingKey" | "endpoints")
   > {
   readonly redaction: Redaction;
   readonly generation: ConfigGeneration;
   readonly environment: Environment;
+  /** Returns the guard for what an author may connect to, which in a dry run is nothing. */
+  egress(author: "configuration" | "document"): EgressGuard;
   readonly internals?: Readonly<Record<string, unknown>>;
   fileRead(path: string): void;
 }
@@ -253,8 +263,6 @@ function createCompiler(context: CompileContext) {
         ...compileEnv(context, origin, backend.config, `backend ${backend.name}`, prefixes),
         name: backend.name,
         ...guards,
-        // A document of a cluster must not use credentials of this machine, such as its cloud identity.
-        environment: backend.place.document.confined ? {} : context.environment,
         ...context.internals,
         scopeOf: innerScopes(origin),
         tls: settings.backendTls,
@@ -376,14 +384,10 @@ function compileEnv(
   const document = documentOf(origin);
   const { file, confined } = document;
   const isConfined = confined !== undefined;
-  const egress = EgressGuard.for(isConfined ? "document" : "configuration");
-  const folder = dirname(file);
+  const egress = context.egress(isConfined ? "document" : "configuration");
+  const machine = isConfined ? undefined : machineFor(dirname(file), context.environment);
   const hidden = hiddenSources(config, context.redaction);
   const warn = (message: string): void => origin.warn?.(message);
-  const resolvePath = (path: string): string => {
-    if (isConfined) throw new Error("a document of a cluster cannot name files");
-    return resolve(folder, path);
-  };
   return {
     cel(source) {
       const expression = compileExpression(source);
@@ -404,21 +408,24 @@ function compileEnv(
     owner: ownerOf(document),
     scopeName,
     matchedPrefixes,
-    resolvePath,
+    machine,
     readFile(path, maxBytes) {
       const granted = documentOf(origin).confined;
-      const text = granted ? granted.readText(path) : readConfigFile(resolvePath(path), context.fileRead, maxBytes);
+      const text = granted
+        ? granted.readText(path)
+        : readConfigFile(machineOf({ machine }, "name files").resolvePath(path), context.fileRead, maxBytes);
       if (KEY_FILE.test(text)) context.redaction.hideValues([text.trim()]);
       return text;
     },
-    environment: isConfined ? {} : context.environment,
-    isConfined,
-    isDry: context.isDry === true,
     endpoints: context.endpoints,
     acquire: (...resource) => context.generation.acquire(...resource),
     serving: (action) => context.generation.serving(action),
     warn,
   };
+}
+
+function machineFor(folder: string, environment: Environment): Machine {
+  return { resolvePath: (path) => resolve(folder, path), environment };
 }
 
 function innerScopes(origin: Origin): NonNullable<BackendEnv["scopeOf"]> {

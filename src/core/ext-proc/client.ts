@@ -79,21 +79,6 @@ export function openProcessorClient(
   };
 }
 
-/** For dry runs, which open no connections. */
-export const NO_PROCESSOR: ProcessorClient = {
-  open: () => {
-    const error = new Error("a dry run does not call the external processor");
-    return {
-      send: () => Promise.reject(error),
-      receive: (_step, receiver) => receiver.ended(error),
-      write: () => Promise.reject(error),
-      fail: () => undefined,
-      close: () => undefined,
-    };
-  },
-  close: () => undefined,
-};
-
 class Stream implements ProcessorStream {
   readonly #clock: Clock;
   readonly #opening: Promise<Call>;

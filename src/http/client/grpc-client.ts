@@ -25,6 +25,7 @@ export async function openGrpcClient(
   serviceName: string,
   { egress, maxResponseBytes, tls }: GrpcClientOptions,
 ): Promise<{ client: Client; service: ServiceDefinition }> {
+  if (egress.isClosed) throw egress.refusal(host);
   const [grpc, loader] = await Promise.all([
     import("@grpc/grpc-js").then(exportsOf),
     import("@grpc/proto-loader").then(exportsOf),

@@ -1,9 +1,11 @@
 /**
  * Defines the configuration of the gateway's own credentials at AWS, Google Cloud, and Azure, and obtains them.
  */
+
 import { readFileSync } from "node:fs";
 import { z } from "zod";
 import type { BackendEnv } from "../../core/backend.ts";
+import { machineOf } from "../../core/policy.ts";
 import { markLocal, secret, watchedFilePath } from "../../core/schema.ts";
 import { type AwsKeys, obtainAwsKeys } from "./aws.ts";
 import { type EntraSettings, entraTokenSource } from "./azure.ts";
@@ -11,7 +13,9 @@ import { googleKeySource, googleMetadataSource } from "./google.ts";
 import { createRenewable, fixedValue, type Renewable } from "./renewable.ts";
 import type { TokenSource } from "./token-request.ts";
 
-export type CloudEnv = Pick<BackendEnv, "clock" | "fetch" | "logger" | "resolvePath" | "environment" | "acquire">;
+const MACHINE_CREDENTIALS = "use credentials of this machine";
+
+export type CloudEnv = Pick<BackendEnv, "clock" | "fetch" | "logger" | "machine" | "acquire">;
 
 export interface CredentialOwner {
   /** Names the provider or backend in log lines. */
@@ -103,7 +107,8 @@ export function awsKeys(
     return fixedValue({ accessKeyId, secretAccessKey, sessionToken });
   if (accessKeyId !== undefined || secretAccessKey !== undefined || sessionToken !== undefined)
     throw new Error("`accessKeyId` and `secretAccessKey` belong together");
-  const { clock, fetch, environment: variables } = env;
+  const { clock, fetch } = env;
+  const { environment: variables } = machineOf(env, MACHINE_CREDENTIALS);
   return env.acquire(`${area}-credential aws ${name}`, { profile, region }, () =>
     createRenewable({
       name: `AWS keys for ${name}`,
@@ -119,11 +124,15 @@ export function googleToken(
   { name, area }: CredentialOwner,
   env: CloudEnv,
 ): Renewable<string> {
-  const { environment, clock, fetch } = env;
+  const { clock, fetch } = env;
+  const { environment, resolvePath } = machineOf(
+    env,
+    config.keyFile === undefined ? MACHINE_CREDENTIALS : "name files",
+  );
   const path =
     config.keyFile === undefined
       ? environment.GOOGLE_APPLICATION_CREDENTIALS || undefined
-      : env.resolvePath(config.keyFile);
+      : resolvePath(config.keyFile);
   const keySource = (file: string): TokenSource => googleKeySource(readFileSync(file, "utf8"), { clock, fetch });
   // Reading the file at load makes an invalid file a configuration error. Keys are rotated, so the file is read again
   // for each token.
@@ -138,7 +147,9 @@ export function googleToken(
 }
 
 export function entraToken(config: EntraSettings, { name, area }: CredentialOwner, env: CloudEnv): Renewable<string> {
-  const { environment, clock, fetch } = env;
+  const { clock, fetch } = env;
+  const isOwn = config.clientSecret !== undefined;
+  const environment = isOwn ? (env.machine?.environment ?? {}) : machineOf(env, MACHINE_CREDENTIALS).environment;
   const obtain = entraTokenSource(config, environment, { clock, fetch });
   return env.acquire(`${area}-credential azure ${name}`, config, () =>
     createRenewable({ name: `Entra ID token for ${name}`, clock, logger: env.logger.for(area), obtain }),

@@ -5,7 +5,7 @@
 import { z } from "zod";
 import { urlLabel } from "../../base/url-label.ts";
 import { ConfigError } from "../../core/config-error.ts";
-import type { CompileEnv } from "../../core/policy.ts";
+import { type CompileEnv, machineOf } from "../../core/policy.ts";
 import { markAddress, markLocal, serverUrl, watchedFilePath } from "../../core/schema.ts";
 import { parseHttpUrl } from "../../http/fetch.ts";
 import { createDiscovery, type Discovery } from "../providers/discovery.ts";
@@ -65,7 +65,8 @@ function fromText(text: string): KeySource {
 }
 
 export function acquireVerifier(source: KeySource, discovery: Discovery | undefined, env: CompileEnv): TokenVerifier {
-  const definition = source.kind === "file" ? { kind: "file", path: env.resolvePath(source.path) } : source;
+  const definition =
+    source.kind === "file" ? { kind: "file", path: machineOf(env, "name files").resolvePath(source.path) } : source;
   try {
     return env.acquire(
       `identity key set ${JSON.stringify(definition)}`,
@@ -113,7 +114,7 @@ function openKeySet(source: KeySource, discovery: Discovery | undefined, env: Co
     case "inline":
       return createInlineKeySet(source.value);
     case "file":
-      return openFileKeySet(env.resolvePath(source.path), { clock, logger });
+      return openFileKeySet(machineOf(env, "name files").resolvePath(source.path), { clock, logger });
     case "url":
       return openRemoteKeySet({
         description: urlLabel(source.url),

@@ -22,7 +22,6 @@ const env: BackendEnv = {
   tls: undefined,
   trustedHosts: [],
   requiresCredential: false,
-  environment: {},
 };
 
 test("the client's key is found wherever its SDK puts it", () => {

@@ -1,10 +1,12 @@
 /**
  * Compiles the configured credential of a provider.
  */
+
 import { readFileSync } from "node:fs";
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
+import { machineOf } from "../../core/policy.ts";
 import { exactlyOneOf, secret, watchedFilePath } from "../../core/schema.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { AWS_SOURCES, type AwsKeys } from "../../identity/cloud/aws.ts";
@@ -49,7 +51,7 @@ export function compileCredential(
     const key = config.key;
     return { kind: "key", read: () => key };
   }
-  return { kind: "key", read: fileReader(env.resolvePath(config.file ?? ""), env.clock) };
+  return { kind: "key", read: fileReader(machineOf(env, "name files").resolvePath(config.file ?? ""), env.clock) };
 }
 
 /**

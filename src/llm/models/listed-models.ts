@@ -27,12 +27,11 @@ export interface ListedModels {
   names(): Promise<readonly string[]>;
 }
 
-/** Returns undefined in a dry run, and if there is no model list to fetch. */
+/** Returns undefined if there is no model list to fetch. */
 export function createListedModels(
   table: Pick<ModelTable, "patternTargets">,
-  env: { readonly clock: Clock; readonly logger: Logger; readonly isDry?: boolean },
+  env: { readonly clock: Clock; readonly logger: Logger },
 ): ListedModels | undefined {
-  if (env.isDry === true) return undefined;
   const lists = new Map<Target, TargetList>();
   const sources: { readonly pattern: string; readonly model: string; readonly list: TargetList }[] = [];
   for (const { pattern, members } of table.patternTargets)

@@ -13,7 +13,6 @@ const env: BackendEnv = {
   tls: undefined,
   trustedHosts: [],
   requiresCredential: false,
-  environment: {},
 };
 const parse = (config: unknown): AiConfig => aiSchema.parse(config);
 const demo = { provider: { demo: {} } };

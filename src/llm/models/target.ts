@@ -4,6 +4,7 @@
 
 import type { Clock } from "../../base/clock.ts";
 import type { BackendEnv } from "../../core/backend.ts";
+import { machineOf } from "../../core/policy.ts";
 import type { SignedRequest } from "../../core/signed-request.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";
@@ -146,6 +147,7 @@ function createProvider(config: ProviderConfig): Provider {
 function resolveAddress(provider: Provider, hostOverride: string | undefined, env: BackendEnv): HttpTarget {
   const parsed = parseAddress(hostOverride ?? provider.origin);
   if (!parsed.ok) throw new Error(parsed.error);
+  if (parsed.target.socketPath !== undefined) machineOf(env, "use a unix socket");
   const target = { ...parsed.target, egress: env.egress };
   return env.tls ? { ...target, protocol: "https", tls: env.tls } : target;
 }

@@ -6,6 +6,7 @@
 import { cpus } from "node:os";
 import type { Clock } from "../../base/clock.ts";
 import type { MessagePool, ServerMessages } from "../../base/memory-budget.ts";
+import { type Machine, machineOf } from "../../core/policy.ts";
 import type { SignRequest } from "../../core/signed-request.ts";
 import type { EgressGuard } from "../../http/egress-guard.ts";
 import type { Fetch } from "../../http/fetch.ts";
@@ -20,7 +21,7 @@ import type { RoutedTarget, ServerError } from "../protocol/call.ts";
 import { HttpChannel } from "../transports/http-transport.ts";
 import { openRemoteServer, type RemoteServer } from "../transports/remote-server.ts";
 import { openSseChannel } from "../transports/sse-transport.ts";
-import { childEnvironment, childSecrets, type Environment, openStdioChannel } from "../transports/stdio-transport.ts";
+import { childEnvironment, childSecrets, openStdioChannel } from "../transports/stdio-transport.ts";
 import type { Channel, ChannelHandlers } from "../transports/transport.ts";
 import { ParamHeaders } from "./param-headers.ts";
 import { type ProcessLimiter, type ProcessSlot, SpareProcesses } from "./process-pool.ts";
@@ -31,7 +32,7 @@ export interface TargetOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly limiter: ProcessLimiter;
-  readonly environment: Environment;
+  readonly machine: Machine | undefined;
   readonly tls: TlsOptions | undefined;
   readonly egress: EgressGuard;
   readonly fetch: Fetch;
@@ -66,8 +67,9 @@ export class Target implements RoutedTarget {
     this.#options = options;
     this.messages = options.messages.server();
     this.failures = new ServerFailures(options.clock);
-    this.#childEnv = config.stdio ? childEnvironment(options.environment, config.stdio) : {};
-    this.#secrets = config.stdio ? childSecrets(options.environment, config.stdio) : [];
+    const environment = config.stdio ? machineOf(options, "start a process").environment : {};
+    this.#childEnv = config.stdio ? childEnvironment(environment, config.stdio) : {};
+    this.#secrets = config.stdio ? childSecrets(environment, config.stdio) : [];
     const { stdio, spares } = config;
     if (stdio && spares)
       this.#spares = new SpareProcesses(spares, options.limiter, options.clock, (handlers, slot) =>

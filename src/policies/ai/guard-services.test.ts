@@ -4,7 +4,10 @@ import { testEnv } from "../../../test/support/exchange.ts";
 import { ai } from "./policy.ts";
 
 const compiled = (guard: object, isConfined = false) =>
-  ai.compile(ai.schema.parse({ promptGuard: { request: [guard] } }), { ...testEnv, isConfined });
+  ai.compile(ai.schema.parse({ promptGuard: { request: [guard] } }), {
+    ...testEnv,
+    machine: isConfined ? undefined : testEnv.machine,
+  });
 
 const DEFAULTS: object[] = [
   { bedrockGuardrails: { guardrailIdentifier: "g", guardrailVersion: "1", region: "us-west-2" } },

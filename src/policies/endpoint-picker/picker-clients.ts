@@ -3,7 +3,6 @@
  */
 import type { Clock } from "../../base/clock.ts";
 import {
-  NO_PROCESSOR,
   openProcessorClient,
   type ProcessorClient,
   type ProcessorClientOptions,
@@ -41,6 +40,3 @@ export function openPickerClients(clock: Clock, options: ProcessorClientOptions)
     },
   };
 }
-
-/** For dry runs, which open no connections. */
-export const NO_PICKER: PickerClients = { open: () => NO_PROCESSOR.open(), close: () => undefined };

@@ -17,8 +17,7 @@ import { definePolicy, type Hooks } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import { duration, markAddress } from "../../core/schema.ts";
 import { readServiceTls, serviceTls } from "../../core/service-tls.ts";
-import { EgressGuard } from "../../http/egress-guard.ts";
-import { NO_PICKER, openPickerClients, type PickerClients } from "./picker-clients.ts";
+import { openPickerClients, type PickerClients } from "./picker-clients.ts";
 
 const DEFAULT_TIMEOUT_MS = 30_000;
 const DEFAULT_BODY_BYTES = 10 * 1024 * 1024;
@@ -102,12 +101,11 @@ export const endpointPicker = definePolicy({
     const { host, service, tls, timeout, failureMode, maxBodyBytes } = config;
     const name = host ?? service ?? "";
     // The endpoints of a Service come from the API server, which accepts no local addresses.
-    const egress = host === undefined ? EgressGuard.for("services") : env.egress;
+    const egress = host === undefined ? env.egress.to("services") : env.egress;
     const clients = env.acquire<PickerClients>(
       `endpoint picker ${name} ${maxBodyBytes}`,
       { tls, egress },
-      () =>
-        env.isDry ? NO_PICKER : openPickerClients(env.clock, { maxBodyBytes, egress, tls: readServiceTls(tls, env) }),
+      () => openPickerClients(env.clock, { maxBodyBytes, egress, tls: readServiceTls(tls, env) }),
       (closing) => closing.close(),
     );
     const count = env.metrics.counter("gateway_endpoint_picks_total", "Requests to endpoint pickers.", [

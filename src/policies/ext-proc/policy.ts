@@ -7,7 +7,7 @@ import { MemoryAccount, MemoryExhausted } from "../../base/memory-budget.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { BodyFilter, Exchange, RequestBody } from "../../core/exchange.ts";
 import { applyChanges, type BodyMode, type Immediate, type Modes } from "../../core/ext-proc/changes.ts";
-import { NO_PROCESSOR, openProcessorClient, type ProcessorClient } from "../../core/ext-proc/client.ts";
+import { openProcessorClient, type ProcessorClient } from "../../core/ext-proc/client.ts";
 import { hasNoBody, immediateReply, replaceBody, requestFields, responseFields } from "../../core/ext-proc/messages.ts";
 import { Processing, type ProcessingEvents } from "../../core/ext-proc/processing.ts";
 import { definePolicy, type Hooks } from "../../core/policy.ts";
@@ -92,7 +92,7 @@ export const extProc = definePolicy({
     const client = env.acquire(
       `extProc service ${host} ${maxBodyBytes}`,
       { egress },
-      () => (env.isDry ? NO_PROCESSOR : openProcessorClient(host, env.clock, { maxBodyBytes, egress })),
+      () => openProcessorClient(host, env.clock, { maxBodyBytes, egress }),
       (closing: ProcessorClient) => closing.close(),
     );
     const count = env.metrics.counter("gateway_ext_proc_total", "Messages to external processors.", [

@@ -19,7 +19,6 @@ import {
   type Decision,
   type GuardrailClient,
   MAX_BODY_BYTES,
-  NO_CLIENT,
   openGuardrailClient,
   parseResult,
 } from "./processor-client.ts";
@@ -125,7 +124,7 @@ function compileProcessor(config: Processor["config"], env: CompileEnv): Process
   const client = env.acquire(
     `mcpGuardrails service ${host} ${JSON.stringify(config.tls ?? {})}`,
     { egress: env.egress, tls },
-    () => (env.isDry ? NO_CLIENT : openGuardrailClient(host, env.clock, env.egress, tls)),
+    () => openGuardrailClient(host, env.clock, env.egress, tls),
     (closing: GuardrailClient) => closing.close(),
   );
   const counter = env.metrics.counter("gateway_mcp_guardrails_total", "Messages to services of mcpGuardrails.", [

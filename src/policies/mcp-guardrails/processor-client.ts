@@ -59,13 +59,6 @@ export function openGuardrailClient(
   };
 }
 
-/** For dry runs, which open no connections. */
-export const NO_CLIENT: GuardrailClient = {
-  checkRequest: () => Promise.reject(new Error("a dry run does not call the processor")),
-  checkResponse: () => Promise.reject(new Error("a dry run does not call the processor")),
-  close: () => undefined,
-};
-
 export type Decision =
   | { readonly kind: "rejected"; readonly code: number; readonly message: string; readonly data: unknown }
   | {

@@ -70,11 +70,6 @@ interface CompiledDescriptor {
   readonly entries: readonly { readonly key: string; readonly value: Expression }[];
 }
 
-const NO_SERVICE: RlsClient = {
-  call: () => Promise.reject(new Error("a dry run does not call the rate limit service")),
-  close: () => undefined,
-};
-
 export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): GlobalLimit {
   const isShadow = config.mode === "shadow";
   const requests = compileDescriptors(config, "requests", env);
@@ -82,7 +77,7 @@ export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): 
   const client = env.acquire(
     `rateLimit service ${config.host}`,
     { egress: env.egress },
-    () => (env.isDry ? NO_SERVICE : openRlsClient(config.host, env.clock, env.tasks, env.egress)),
+    () => openRlsClient(config.host, env.clock, env.tasks, env.egress),
     (closing: RlsClient) => closing.close(),
   );
   const state = env.acquire(

@@ -217,6 +217,7 @@ function firstConnection(channel: Promise<Channel>, clock: Clock): Promise<void>
 }
 
 async function openChannel(host: string, egress: EgressGuard): Promise<Channel> {
+  if (egress.isClosed) throw egress.refusal(host);
   const [grpc, loader] = await Promise.all([
     import("@grpc/grpc-js").then(exportsOf),
     import("@grpc/proto-loader").then(exportsOf),

@@ -5,12 +5,11 @@
 
 import { z } from "zod";
 import type { Exchange } from "../../core/exchange.ts";
-import { type CompileEnv, definePolicy } from "../../core/policy.ts";
+import { type CompileEnv, definePolicy, machineOf } from "../../core/policy.ts";
 import { exactlyOneOf, markLocal } from "../../core/schema.ts";
 import { addedForwardedFor } from "../../core/source.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { openEndpointPools } from "../../http/client/endpoint-pools.ts";
-import { EgressGuard } from "../../http/egress-guard.ts";
 import { addForwarded, type HeaderList } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
 import { ComparedResponse, compareCopies, expectCopy, watchBackend } from "./compare-responses.ts";
@@ -86,9 +85,9 @@ function openMirror(
   key: string,
   env: CompileEnv,
 ): (exchange: Exchange) => () => void {
-  if (env.isConfined && host !== undefined) throw new Error("a cluster resource cannot mirror to a host");
+  if (host !== undefined) machineOf(env, "mirror to a host");
   const protocol = host?.startsWith("https:") ? "https" : "http";
-  const egress = host === undefined ? EgressGuard.for("services") : env.egress;
+  const egress = host === undefined ? env.egress.to("services") : env.egress;
   const pools = env.acquire(
     key,
     { host, service, egress },

@@ -63,7 +63,7 @@ export async function serveMcp(
     trustedHosts: [],
     requiresCredential: false,
     tls: undefined,
-    environment: options.environment ?? {},
+    machine: { resolvePath: (path) => path, environment: options.environment ?? {} },
     readFile: (path) => options.files?.[path] ?? testEnv.readFile(path),
     acquire: (_key, _definition, open) => {
       const thing = open();

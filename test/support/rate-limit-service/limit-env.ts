@@ -54,7 +54,6 @@ export function limitEnv(owner = "route test"): LimitEnv {
 
   const env: CompileEnv = {
     cel: compileExpression,
-    environment: {},
     clock,
     egress: EgressGuard.for("configuration"),
     fetch: () => Promise.reject(new Error("no network in this test")),
@@ -79,7 +78,7 @@ export function limitEnv(owner = "route test"): LimitEnv {
     signingKey: noSigningKey,
     owner: Owner.standalone,
     scopeName: owner,
-    resolvePath: (path) => path,
+    machine: { resolvePath: (path) => path, environment: {} },
     readFile: (path) => {
       throw new Error(`no files in this test: ${path}`);
     },
