@@ -112,9 +112,11 @@ async function attack(names, seconds) {
 }
 
 async function startGateway() {
-  const { deaf, endless, llm, mcp, echo, plain } = ports;
+  const { deaf, endless, llm, mcp, api, echo, plain } = ports;
   const route = (path, backend) => `  - { matches: [{ path: { pathPrefix: ${path} } }], backends: [${backend}] }`;
   const host = (port) => `{ host: "127.0.0.1:${port}" }`;
+  const openapi = (file) =>
+    `{ mcp: { targets: [{ name: t, openapi: { url: "http://127.0.0.1:${api}/${file}.json", server: "http://127.0.0.1:${api}" } }], allowedHosts: [a] } }`;
   const ai = (more) =>
     `{ ai: { provider: { openAI: {} }, auth: { key: k }, hostOverride: "127.0.0.1:${llm}"${more} } }`;
   const file = join(folder, "config.yaml");
@@ -134,6 +136,9 @@ async function startGateway() {
         "/mcp",
         `{ mcp: { targets: [{ name: t, mcp: { url: "http://127.0.0.1:${mcp}/mcp" } }], allowedHosts: [a] } }`,
       ),
+      route("/api", openapi("small")),
+      route("/described", openapi("large")),
+      route("/broken", openapi("broken")),
       route("/", host(fast.address().port)),
     ].join("\n"),
   );

@@ -13,6 +13,19 @@ const FILLER = "x".repeat(ANSWER_BYTES);
 /** One buffer for all responses: thousands of them wait here while the gateway holds back. */
 const RESULT = Buffer.from(`${JSON.stringify({ content: [{ type: "text", text: "x".repeat(RESULT_BYTES) }] })}}`);
 
+const LARGE_DESCRIPTION = Buffer.from(
+  JSON.stringify({
+    openapi: "3.1.0",
+    info: {},
+    paths: Object.fromEntries(
+      Array.from({ length: 4_000 }, (_, i) => [
+        `/${i}`,
+        { get: { responses: { 200: { description: "x".repeat(3_800) } } } },
+      ]),
+    ),
+  }),
+);
+
 const servers = {
   plain: createServer((req, res) => {
     req.resume();
@@ -42,6 +55,7 @@ const servers = {
     });
   }),
   mcp: createServer(answerMcp),
+  api: createServer(answerApi),
   echo: openEcho(),
 };
 const ports = {};
@@ -87,6 +101,22 @@ function answerMcp(req, res) {
     else if (message.method === "tools/list") answer('{"tools":[{"name":"big","inputSchema":{"type":"object"}}]}');
     else answer("{}");
   });
+}
+
+/** An API whose responses stop before their end, and descriptions of almost the largest size. */
+function answerApi(req, res) {
+  req.resume();
+  const operation = (name) => ({ get: { operationId: name, responses: {} } });
+  const described = (paths) => JSON.stringify({ openapi: "3.1.0", info: {}, paths });
+  if (req.url === "/small.json")
+    res.end(described({ "/text": operation("text"), "/image": operation("image"), "/large": operation("large") }));
+  else if (req.url === "/large.json") res.end(LARGE_DESCRIPTION);
+  else if (req.url === "/broken.json") res.end(LARGE_DESCRIPTION.subarray(0, -1));
+  else {
+    res.setHeader("content-type", req.url === "/image" ? "image/png" : "application/json");
+    if (req.url === "/large") res.end(RESULT.subarray(0, -1));
+    else for (let bytes = 0; bytes < 31 * 1024 * 1024; bytes += PIECE.length) res.write(PIECE);
+  }
 }
 
 function openEcho() {

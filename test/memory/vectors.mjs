@@ -99,17 +99,19 @@ function initialize(padding, name = "c") {
   });
 }
 
-async function openSession(at) {
-  const response = await send(at, "/mcp", MCP_HEADERS, initialize(""));
+async function openSession(at, path) {
+  const response = await send(at, path, MCP_HEADERS, initialize(""));
   const id = response.headers["mcp-session-id"];
   if (id === undefined) throw new Error("no session");
   return id;
 }
 
-function sessionPost(id, body) {
+function sessionPost(id, body, path = "/mcp") {
   const text = JSON.stringify(body);
-  return `POST /mcp HTTP/1.1\r\nHost: a\r\n${JSON_HEAD}\r\nmcp-session-id: ${id}\r\nmcp-protocol-version: 2025-06-18\r\ncontent-length: ${text.length}\r\n\r\n${text}`;
+  return `POST ${path} HTTP/1.1\r\nHost: a\r\n${JSON_HEAD}\r\nmcp-session-id: ${id}\r\nmcp-protocol-version: 2025-06-18\r\ncontent-length: ${text.length}\r\n\r\n${text}`;
 }
+
+const callTool = (id, name) => ({ jsonrpc: "2.0", id, method: "tools/call", params: { name, arguments: {} } });
 
 const call = (delayMs) => ({
   jsonrpc: "2.0",
@@ -119,9 +121,9 @@ const call = (delayMs) => ({
 });
 
 /** Connections on which a session does something; `act` gets the session's id. */
-function inSessions(at, count, act) {
+function inSessions(at, count, act, path = "/mcp") {
   return connections(at, count, (socket) => {
-    openSession(at).then(
+    openSession(at, path).then(
       (id) => act(socket, id),
       () => socket.destroy(),
     );
@@ -278,6 +280,34 @@ export const VECTORS = {
       socket.pause();
       socket.write(sessionPost(id, call(0)));
     }),
+  /** Each session has as many calls under way as it may. */
+  "API responses that do not end": (at) =>
+    inSessions(
+      at,
+      40,
+      (socket, id) => {
+        socket.resume();
+        const texts = Array.from({ length: 250 }, (_, n) =>
+          sessionPost(id, callTool(n, n % 2 ? "text" : "image"), "/api"),
+        );
+        const text = texts.join("");
+        pour(socket, text.length, Buffer.from(text));
+      },
+      "/api",
+    ),
+  "large API responses that are not read": (at) =>
+    inSessions(
+      at,
+      100,
+      (socket, id) => {
+        socket.pause();
+        socket.write(sessionPost(id, callTool(1, "large"), "/api"));
+      },
+      "/api",
+    ),
+  /** Large descriptions: one that is valid and one that is not, so that it is loaded again. */
+  "large API descriptions": (at) =>
+    repeat(8, (number) => send(at, number % 2 ? "/described" : "/broken", MCP_HEADERS, initialize(""))),
   "responses that are not read": (at) =>
     connections(at, 400, (socket) => {
       socket.pause();
