@@ -1,8 +1,9 @@
 """A FastAPI application that reports what it received. Prints its port when it listens."""
+import json
 import socket
 
 import uvicorn
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 
 app = FastAPI()
 KEPT = ("x-user", "x-tenant")
@@ -26,11 +27,12 @@ async def report(operation: str, segment: str, request: Request):
         reading["json"] = await request.json()
     elif kind == "text/plain":
         reading["text"] = body.decode()
-    return reading
+    # Surrogates without a partner can be reported only as escapes.
+    return Response(json.dumps(reading), media_type="application/json")
 
 
 listening = socket.socket()
 listening.bind(("127.0.0.1", 0))
 print(listening.getsockname()[1], flush=True)
-server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False))
+server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, timeout_keep_alive=3600))
 server.run(sockets=[listening])

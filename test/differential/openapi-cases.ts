@@ -178,10 +178,17 @@ function fitting(random: Random, { type, item }: Schema): unknown {
       return random.pick([0, -0, 1, 1.5, -2.25, 1e-7, 1e21, 123456789.125]);
     case "boolean":
       return random.oneIn(2);
-    case "array":
-      return random.list(3, () => fitting(random, { type: item ?? "string" }));
+    case "array": {
+      const one = (): unknown => fitting(random, { type: item ?? "string" });
+      return [...random.list(2, one), one()];
+    }
     case "object":
-      return object(random, () => text(random));
+      return random.oneIn(4)
+        ? object(random, () => text(random))
+        : Object.fromEntries([
+            ["a", text(random)],
+            ...random.list(2, () => [random.pick(["b", "constructor", "é"]), text(random)] as const),
+          ]);
   }
 }
 
@@ -201,6 +208,31 @@ export function apiArguments(random: Random, { parameters, body }: ApiOperation)
     if (!random.oneIn(4)) values.body = random.oneIn(12) ? hostile(random) : fields;
   }
   return values;
+}
+
+/** Reads a request like a server on Node. Headers that no description declares are left out. */
+export async function readRequest(
+  url: string,
+  headers: readonly (readonly [string, string])[],
+  body: Buffer,
+): Promise<ApiReading> {
+  const [path = "", query = ""] = url.split(/\?(.*)/s, 2);
+  const type = headers.find(([name]) => name === "content-type")?.[1] ?? "";
+  const form = type.startsWith("multipart/form-data")
+    ? [...(await new Response(new Uint8Array(body), { headers: { "content-type": type } }).formData())]
+    : type === "application/x-www-form-urlencoded"
+      ? [...new URLSearchParams(body.toString())]
+      : undefined;
+  const cookies = headers.flatMap(([name, value]) => (name === "cookie" ? value.split("; ") : []));
+  return {
+    segment: decodeURIComponent(path.split("/")[2] ?? ""),
+    query: [...new URLSearchParams(query)],
+    headers: headers.filter(([name]) => name === OWN_HEADER[0] || name === "x-user"),
+    cookies: Object.fromEntries(cookies.map((one) => one.split(/=(.*)/s, 2) as [string, string])),
+    form: form?.map(([name, one]) => [name, String(one)] as const) ?? null,
+    json: type === "application/json" ? JSON.parse(body.toString()) : undefined,
+    text: type.startsWith("text/plain") ? body.toString() : null,
+  };
 }
 
 /** Reads the arguments from what a server received. Throws an Error for anything that no argument can have sent. */

@@ -19,6 +19,7 @@ import {
   OWN_HEADER,
   OWN_KEY,
   readArguments,
+  readRequest,
 } from "./openapi-cases.ts";
 
 export interface OpenApiOptions {
@@ -146,6 +147,8 @@ async function openNode(): Promise<Api> {
       (error: Error) => res.writeHead(500).end(error.message),
     );
   });
+  // The gateway does not repeat a POST over a connection that was just closed.
+  server.keepAliveTimeout = 600_000;
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   return {
     host: `127.0.0.1:${(server.address() as AddressInfo).port}`,
@@ -160,30 +163,8 @@ async function openNode(): Promise<Api> {
 async function read(req: IncomingMessage): Promise<ApiReading> {
   const chunks: Buffer[] = [];
   for await (const chunk of req) chunks.push(chunk as Buffer);
-  const bytes = Buffer.concat(chunks);
-  const [path = "", query = ""] = (req.url ?? "").split(/\?(.*)/s, 2);
-  const headers = [OWN_HEADER[0], "x-user"].flatMap((name): [string, string][] =>
-    (req.headersDistinct[name] ?? []).map((value) => [name, value]),
+  const headers = Object.entries(req.headersDistinct).flatMap(([name, values]) =>
+    (values ?? []).map((value): [string, string] => [name, value]),
   );
-  const type = req.headers["content-type"] ?? "";
-  const isMultipart = type.startsWith("multipart/form-data");
-  const form = isMultipart ? await new Response(bytes, { headers: { "content-type": type } }).formData() : undefined;
-  const isForm = type === "application/x-www-form-urlencoded";
-  const pairs = isForm
-    ? [...new URLSearchParams(bytes.toString())]
-    : form && [...form].map(([name, one]): [string, string] => [name, String(one)]);
-  return {
-    segment: decodeURIComponent(path.split("/")[2] ?? ""),
-    query: [...new URLSearchParams(query)],
-    headers,
-    cookies: Object.fromEntries(
-      (req.headers.cookie ?? "")
-        .split("; ")
-        .filter((one) => one !== "")
-        .map((one) => one.split(/=(.*)/s, 2) as [string, string]),
-    ),
-    form: pairs ?? null,
-    json: type === "application/json" ? JSON.parse(bytes.toString()) : undefined,
-    text: type.startsWith("text/plain") ? bytes.toString() : null,
-  };
+  return readRequest(req.url ?? "", headers, Buffer.concat(chunks));
 }

@@ -16,6 +16,7 @@ import { lineSplitter } from "./targets/line-splitter.ts";
 import { llmForms } from "./targets/llm-forms.ts";
 import { llmRequest } from "./targets/llm-request.ts";
 import { oauthForms } from "./targets/oauth-forms.ts";
+import { openApiRequests } from "./targets/openapi-requests.ts";
 import { proxyHeaders } from "./targets/proxy-headers.ts";
 import { rateLimitAnswers } from "./targets/rate-limit-answers.ts";
 import { redactor } from "./targets/redactor.ts";
@@ -41,6 +42,7 @@ export const targets: readonly Target[] = [
   awsEventStream,
   lineSplitter,
   oauthForms,
+  openApiRequests,
   redactor,
   tokenBuckets,
   rateLimitAnswers,
