@@ -19,7 +19,7 @@ const WORKER_FILE = "description-worker.js";
 /** Parsing a smaller description takes a few milliseconds. */
 const SMALL_JSON_CHARS = 256 * 1024;
 const SMALL_YAML_CHARS = 4 * 1024;
-const MAX_CONVERSION_MS = 30_000;
+const MAX_CONVERSION_MS = 60_000;
 const MAX_CONVERSION_MIB = 256;
 
 let running: Promise<unknown> = Promise.resolve();
