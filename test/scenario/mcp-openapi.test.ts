@@ -234,3 +234,59 @@ test("a signed API without keys, or with another source of the signature's heade
   assert.equal(received.length, 0);
   await assert.rejects(setUp(t, { auth: { aws }, forwardHeaders: ["authorization"] }), /the signature sets the header/);
 });
+
+const ORDERS = {
+  openapi: "3.1.0",
+  info: {},
+  paths: {
+    "/orders/{id}": {
+      get: {
+        operationId: "orders",
+        parameters: [
+          { name: "id", in: "path", required: true, schema: { type: "string" } },
+          { name: "user", in: "query", schema: { type: "string" } },
+          { name: "q", in: "query", schema: { type: "string" } },
+          { name: "limit", in: "query", schema: { type: "integer" } },
+          { name: "X-User", in: "header", schema: { type: "string" } },
+        ],
+        responses: {},
+      },
+    },
+  },
+};
+
+test("no argument gets past a pinned argument, a rule, or a forwarded header", async (t) => {
+  const received: Received[] = [];
+  const api = await backendFor(t, ({ method = "", url = "", headers }, res) => {
+    received.push({ method, url, headers, body: "" });
+    res.end("{}");
+  });
+  const openapi = {
+    file: "api.json",
+    server: `http://${api.host}`,
+    auth: { query: { name: "api_key", value: "own" } },
+    forwardHeaders: ["x-user"],
+  };
+  const override = { orders: { arguments: { user: { value: "alice" } } } };
+  const rules = [
+    { deny: "has(mcp.tool.arguments) && default(mcp.tool.arguments.limit, 0) > 10" },
+    { deny: 'has(mcp.tool.arguments) && mcp.tool.arguments.id == "secret"' },
+  ];
+  const policies = { mcpAuthorization: { rules } };
+  const yaml = mcpConfig([{ name: "api", openapi, tools: { override } }], {}, { policies });
+  const gateway = await gatewayFor(t, yaml, { files: { "api.json": JSON.stringify(ORDERS) } });
+  const client = rawClient(`${gateway.url()}/mcp`);
+  await client.initialize();
+  for (const args of [
+    { id: "secret" }, { id: ["secret"] }, { id: "1", limit: 100 }, { id: "1", limit: "100" }, { id: "1", limit: [100] }, { id: "1", q: { user: "bob" } },
+    { id: "1", q: { user: "bob", api_key: "x" } }, { id: "1", q: { limit: "100000" } }, { id: "1", "X-User": "admin" },
+  ]) // biome-ignore format: a table
+    await client.call("orders", args);
+  assert.equal(received.length, 0);
+  await client.call("orders", { id: "1", q: "user=bob&user=x", limit: 5 });
+  assert.deepEqual(
+    received.map(({ url }) => url),
+    ["/orders/1?user=alice&q=user%3Dbob%26user%3Dx&limit=5&api_key=own"],
+  );
+  assert.equal(received[0]?.headers["x-user"], undefined);
+});
