@@ -19,6 +19,7 @@ export interface Reading {
   readonly role: string | null;
   readonly user: string | null;
   readonly model: string | null;
+  readonly credential: string | null;
 }
 
 export type BackendName = "node" | "python" | "go";
@@ -66,6 +67,7 @@ async function openNode(): Promise<ReportingBackend> {
         role: typeof role === "string" ? role : null,
         user: typeof user === "string" ? user : null,
         model: modelOf(Buffer.concat(chunks)),
+        credential: req.headers.authorization ?? null,
       };
       const report = Buffer.from(JSON.stringify(reading));
       res.writeHead(200, { "content-type": "application/json", "content-length": report.length }).end(report);

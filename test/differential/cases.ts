@@ -78,7 +78,7 @@ const ODD = [
   "%E9", "\\", "|", "[0]", "%7F", "~", "%25", "%",
 ]; // biome-ignore format: a table
 
-function targetOf(random: Random): string {
+export function targetOf(random: Random): string {
   let path = respelled(random.pick(PATHS), random);
   for (let more = random.oneIn(3) ? 1 + random.int(2) : 0; more > 0; more--) {
     const at = 1 + random.int(path.length);

@@ -1,10 +1,12 @@
 /**
- * The program behind `npm run test:differential -- [--count N] [--seed S] [--backends node,python,go]`, and with
- * `--openapi <server>` behind the comparison of OpenAPI tools. Prints what came of the requests and exits with 1 on a
- * finding.
+/**
+ * The program behind `npm run test:differential -- [--count N] [--seed S] [--backends node,python,go]`. With `--heads`,
+ * each head goes through every way into the gateway; with `--openapi <server>`, the arguments of OpenAPI tools are
+ * compared. Prints what came of the requests and exits with 1 on a finding.
  */
 import { parseArgs } from "node:util";
 import type { BackendName } from "./backends.ts";
+import { runHeads } from "./heads.ts";
 import { runOpenApiDifferential } from "./openapi.ts";
 import { runDifferential } from "./run.ts";
 
@@ -16,6 +18,7 @@ const { values } = parseArgs({
     seed: { type: "string" },
     backends: { type: "string" },
     openapi: { type: "string" },
+    heads: { type: "boolean" },
   },
 });
 const backends = (values.backends ?? "node,python,go").split(",") as BackendName[];
@@ -31,7 +34,7 @@ if (values.openapi !== undefined) {
   );
   process.exit(report.findings.length === 0 ? 0 : 1);
 }
-const { findings, skipped, counts, seconds } = await runDifferential({
+const { findings, skipped, counts, seconds } = await (values.heads ? runHeads : runDifferential)({
   backends,
   count: Math.ceil(count / backends.length),
   seed: Number(values.seed ?? 1),

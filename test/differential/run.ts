@@ -50,8 +50,8 @@ export async function runDifferential(options: DifferentialOptions): Promise<Dif
           return differentialCase(random);
         };
         const worker = async (): Promise<void> => {
-          const guarded = new Connection(gateway.port(`guarded-${name}`));
-          const open = new Connection(gateway.port(`open-${name}`));
+          const guarded = new Connection(() => plainSocket(gateway.port(`guarded-${name}`)));
+          const open = new Connection(() => plainSocket(gateway.port(`open-${name}`)));
           for (let one = next(); one !== undefined; one = next()) await judge(name, one, guarded, open, report);
           guarded.close();
           open.close();
@@ -122,17 +122,31 @@ async function judge(
 }
 
 /** Undefined where there is no report: an answer to HEAD, or one that is not the backend's. */
-function readingIn(body: string): Reading | undefined {
+export function readingIn(body: string): Reading | undefined {
   return body.startsWith("{") && body.includes('"query"') ? (JSON.parse(body) as Reading) : undefined;
 }
 
+export function plainSocket(port: number): Socket {
+  return connect({ port, host: "127.0.0.1", noDelay: true });
+}
+
+export interface Answer {
+  readonly status: number;
+  readonly body: string;
+  /** The `x-gateway-error` header. */
+  readonly error: string | undefined;
+}
+
 /** One connection at a time, opened again when the gateway has closed it. Requests are written as they are. */
-class Connection {
-  readonly #port: number;
+export class Connection {
+  readonly #openSocket: () => Socket;
+  readonly #preface: string;
   #socket: Socket | undefined = undefined;
 
-  constructor(port: number) {
-    this.#port = port;
+  /** `preface` is sent before the first request, for example a PROXY protocol header. */
+  constructor(openSocket: () => Socket, preface = "") {
+    this.#openSocket = openSocket;
+    this.#preface = preface;
   }
 
   close(): void {
@@ -140,11 +154,13 @@ class Connection {
     this.#socket = undefined;
   }
 
-  send(bytes: Buffer, isHead: boolean): Promise<{ status: number; body: string }> {
+  send(bytes: Buffer, isHead: boolean): Promise<Answer> {
+    const isReused = this.#socket !== undefined;
+    const preface = isReused ? "" : this.#preface;
     const socket = this.#socket ?? this.#open();
-    return new Promise((resolve, reject) => {
+    return new Promise((resolve) => {
       let text = "";
-      const done = (answer: { status: number; body: string }, isClosing: boolean): void => {
+      const done = (answer: Answer, isClosing: boolean): void => {
         socket.removeAllListeners();
         socket.on("error", () => undefined);
         if (isClosing) this.close();
@@ -161,22 +177,25 @@ class Connection {
         const length = isHead ? 0 : Number(/^content-length: (\d+)/im.exec(head)?.[1] ?? 0);
         if (text.length < end + 4 + length) return;
         const body = Buffer.from(text.slice(end + 4), "latin1").toString();
-        done({ status: Number(head.slice(9, 12)), body }, /^connection: close/im.test(head));
+        const error = /^x-gateway-error: (.*)$/im.exec(head)?.[1];
+        done({ status: Number(head.slice(9, 12)), body, error }, /^connection: close/im.test(head));
       });
       socket.on("close", () => {
         this.#forget(socket);
-        reject(
-          new Error(
-            `the connection closed after ${JSON.stringify(text)} for ${JSON.stringify(bytes.toString("latin1"))}`,
-          ),
-        );
+        // The server may have closed an idle connection at this moment.
+        if (isReused && text === "") {
+          resolve(this.send(bytes, isHead));
+          return;
+        }
+        // A closed connection without a response has the status 0.
+        resolve({ status: 0, body: text, error: undefined });
       });
-      socket.write(bytes);
+      socket.write(Buffer.concat([Buffer.from(preface), bytes]));
     });
   }
 
   #open(): Socket {
-    const socket = connect({ port: this.#port, host: "127.0.0.1", noDelay: true });
+    const socket = this.#openSocket();
     this.#socket = socket;
     return socket;
   }

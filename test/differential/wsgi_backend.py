@@ -35,6 +35,7 @@ def application(environ, start_response):
         "role": environ.get("HTTP_X_ROLE"),
         "user": environ.get("HTTP_X_USER"),
         "model": model_of(environ),
+        "credential": environ.get("HTTP_AUTHORIZATION"),
     }).encode()
     start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(report)))])
     return [report]

@@ -26,6 +26,7 @@ func handle(w http.ResponseWriter, r *http.Request) {
 	report, _ := json.Marshal(map[string]any{
 		"method": r.Method, "path": r.URL.Path, "query": r.URL.RawQuery, "host": r.Host,
 		"role": header("X-Role"), "user": header("X-User"), "model": named.Model,
+		"credential": header("Authorization"),
 	})
 	w.Header().Set("Content-Type", "application/json")
 	w.Write(report)
