@@ -76,3 +76,15 @@ test("a few streams of a connection are not charged, and large heads are", () =>
   connection?.begin("client", 48 * KIB);
   assert.equal(pool.usedBytes, 128 * KIB);
 });
+
+test("a connection remembers no clients without streams but the latest", () => {
+  const pool = new StreamPool(POOL_BYTES, largestAccount);
+  const accounts = new StreamAccounts(pool, () => undefined);
+  for (let i = 0; i < 100; i++) {
+    const first = accounts.charge(`client ${i}`, 0);
+    const second = accounts.charge(`client ${i + 1}`, 0);
+    accounts.release(first);
+    accounts.release(second);
+    assert.equal(accounts.clients, 1);
+  }
+});

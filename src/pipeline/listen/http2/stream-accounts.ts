@@ -22,6 +22,7 @@ export class StreamAccounts {
   readonly #cut: (client: ClientStreams) => void;
   /** Only a proxy sends the streams of several clients over one connection. */
   readonly #clients = new Map<string, ClientStreams>();
+  #latest: ClientStreams | undefined = undefined;
 
   /** `cut` must end the client's streams on this connection. */
   constructor(pool: StreamPool, cut: (client: ClientStreams) => void) {
@@ -29,37 +30,52 @@ export class StreamAccounts {
     this.#cut = cut;
   }
 
+  /** The clients with open streams, and the latest. */
+  get clients(): number {
+    return this.#clients.size;
+  }
+
   /** The client's streams may be cut before this returns. */
   charge(name: string, headBytes: number): StreamCharge {
-    let client = this.#clients.get(name);
-    if (client === undefined) {
-      client = new ClientStreams(name);
-      this.#clients.set(name, client);
-    }
+    const latest = this.#latest?.isCut === false ? this.#latest : undefined;
+    const client = latest?.name === name ? latest : this.#find(name);
+    if (latest !== client && latest?.bytes === 0) this.#clients.delete(latest.name);
+    this.#latest = client;
     const bytes = STREAM_BYTES + headBytes;
     this.#resize(client, bytes);
     return { client, bytes };
   }
 
+  #find(name: string): ClientStreams {
+    let client = this.#clients.get(name);
+    if (client === undefined) {
+      client = new ClientStreams(name);
+      this.#clients.set(name, client);
+    }
+    return client;
+  }
+
   release({ client, bytes }: StreamCharge): void {
     if (client.isCut) return;
     this.#resize(client, -bytes);
-    if (client.bytes > 0) return;
-    client.account?.close();
-    this.#clients.delete(client.name);
+    // The latest client is likely to open the next stream.
+    if (client.bytes === 0 && client !== this.#latest) this.#clients.delete(client.name);
   }
 
   #resize(client: ClientStreams, bytes: number): void {
     client.bytes += bytes;
-    const chargedBytes = client.bytes - (client.bytes % STEP_BYTES);
-    if (chargedBytes === (client.account?.bytes ?? 0)) return;
+    const neededBytes = client.bytes - (client.bytes % STEP_BYTES);
+    const chargedBytes = client.account?.bytes ?? 0;
+    // One step more than needed stays charged, so that a constant number of streams changes nothing.
+    const fits = neededBytes <= chargedBytes && chargedBytes <= neededBytes + STEP_BYTES;
+    if (chargedBytes === neededBytes || (fits && neededBytes > 0)) return;
     client.account ??= this.#pool.open(client.name, () => {
       // The streams end later, and those that begin before are charged to another account.
       client.isCut = true;
       this.#clients.delete(client.name);
       this.#cut(client);
     });
-    client.account.resize(chargedBytes);
+    client.account.resize(neededBytes);
   }
 }
 
