@@ -87,6 +87,12 @@ export const POLICY_LIMITS = {
       "spending of further ones is lost, and logged",
     ],
     ["MAX_LABELED_OWNERS", "llm/budgets/ledger.ts", "keys of budgets with metrics of their own", "`other`"],
+    [
+      "MAX_REMEMBERED",
+      "llm/budgets/ledger.ts",
+      "accounts of earlier versions that a process remembers",
+      "the store is read again",
+    ],
     ["MAX_REMEMBERED", "llm/budgets/budget-alerts.ts", "alerts that a process remembers", "the store is read again"],
     ["MAX_RESPONSE_BYTES", "llm/budgets/budget-alerts.ts", "a webhook's response to an alert", "it counts as failed"],
     [

@@ -32,7 +32,7 @@ import { createRequestMetrics } from "../pipeline/records/request-metrics.ts";
 import { createShadowRecords, type ShadowRecords } from "../pipeline/records/shadow-report.ts";
 import { compileSpanAttributes } from "../pipeline/records/span-attributes.ts";
 import { createTrafficHistory, HISTORY_SECONDS, type TrafficHistory } from "../pipeline/records/traffic-history.ts";
-import { storeNamespace } from "../store/store.ts";
+import { processEntries } from "../store/owned-store.ts";
 import type { OtlpSettings, Signal } from "../telemetry/settings.ts";
 import type { Telemetry, TelemetryEnv } from "../telemetry/telemetry.ts";
 import type { AppOptions } from "./app-options.ts";
@@ -253,7 +253,7 @@ export function keepHistory(
   thread = 0,
 ): void {
   if (store.kind === "memory") return;
-  const kept = storeNamespace(store, "history");
+  const kept = processEntries(store, "history");
   // Replicas can share a store, so the key contains the host name.
   const key = `${hostname()}.${thread}`;
   let isRead = false;

@@ -11,20 +11,28 @@ const HASH_DIGITS = 32;
 
 export class Owner {
   /** Owns everything of the standalone configuration, so that replicas with other file names agree. */
-  static readonly standalone: Owner = new Owner("", undefined);
+  static readonly standalone: Owner = new Owner("", undefined, false);
 
   /** Keys begin with this text. It is empty for the standalone configuration, whose own keys never begin with `@`. */
   readonly prefix: string;
+  /** True for documents in files. Earlier versions stored their data without an owner. */
+  readonly isInFile: boolean;
   readonly #tenant: Owner | undefined;
 
-  private constructor(prefix: string, tenant: Owner | undefined) {
+  private constructor(prefix: string, tenant: Owner | undefined, isInFile: boolean) {
     this.prefix = prefix;
+    this.isInFile = isInFile;
     this.#tenant = tenant;
   }
 
-  static ofDocument({ namespace, kind, name }: { namespace: string; kind: string; name: string }): Owner {
-    const tenant = new Owner(`@${LABEL.test(namespace) ? namespace : `~${digest(namespace)}`}/`, undefined);
-    return new Owner(`${tenant.prefix}${digest(JSON.stringify([kind, name]))}/`, tenant);
+  /** Owns what the documents of one namespace have in common. */
+  static ofNamespace(namespace: string, isInFile = false): Owner {
+    return new Owner(`@${LABEL.test(namespace) ? namespace : `~${digest(namespace)}`}/`, undefined, isInFile);
+  }
+
+  static ofDocument({ namespace, kind, name }: DocumentIdentity, isInFile = false): Owner {
+    const tenant = Owner.ofNamespace(namespace, isInFile);
+    return new Owner(`${tenant.prefix}${digest(JSON.stringify([kind, name]))}/`, tenant, isInFile);
   }
 
   get isStandalone(): boolean {
@@ -35,6 +43,12 @@ export class Owner {
   get tenant(): Owner {
     return this.#tenant ?? this;
   }
+}
+
+export interface DocumentIdentity {
+  readonly namespace: string;
+  readonly kind: string;
+  readonly name: string;
 }
 
 function digest(text: string): string {

@@ -382,6 +382,10 @@ function createKeyCommand(command: Command, terminal: Terminal): void {
   withTarget(command)
     .description("create an API key and print it, once")
     .requiredOption("--name <text>", "whose key it is")
+    .option(
+      "--for-namespace <name>",
+      "only documents of this namespace accept it (default: the standalone configuration)",
+    )
     .option("--expires <when>", "a duration such as 90d, or a date such as 2027-01-31 (default: never)")
     .option("--models <names>", "the models it may use, comma-separated, each with at most one * (default: all)")
     .option("--cost <dollars>", "a budget in US dollars, with --per")

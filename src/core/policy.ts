@@ -18,8 +18,8 @@ import type { Logger } from "../observe/log/logger.ts";
 import type { Metrics } from "../observe/log/metrics.ts";
 import type { Phase } from "../observe/trace/events.ts";
 import type { CredentialPlaces } from "../observe/trace/redact.ts";
+import type { OwnedStore } from "../store/owned-store.ts";
 import type { SigningKey } from "../store/signing-key.ts";
-import type { Store } from "../store/store.ts";
 import type { Exchange } from "./exchange.ts";
 import type { Reply } from "./reply.ts";
 import type { Claims } from "./request-attributes.ts";
@@ -53,6 +53,8 @@ export interface RecordedIdentity {
 export interface StoredKeyIdentity {
   /** The digest is the SHA-256 of the key. */
   readonly digest: Uint8Array;
+  /** Undefined if the key has no namespace. */
+  readonly namespace?: string | undefined;
   readonly metadata: Readonly<Record<string, unknown>>;
   readonly expiresAtMs?: number | undefined;
   readonly models?: readonly string[] | undefined;
@@ -204,8 +206,8 @@ export interface CompileEnv {
   readonly memory: MemoryBudget;
   /** Worker threads share their counters in this memory. The value is undefined with a single thread. */
   readonly shared?: SharedMemory | undefined;
-  /** Use `storeNamespace`. The store is available once the gateway serves. */
-  readonly store: Store;
+  /** The owner's part of the store, which is available once the gateway serves. */
+  readonly store: OwnedStore;
   /** Signs values that clients send back, for example session ids. */
   readonly signingKey: SigningKey;
   /** Keys and signatures of state that documents of other owners can reach must contain it. */

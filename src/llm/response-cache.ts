@@ -9,7 +9,7 @@ import type { BackendEnv, BackendProblem, BackendRun, ResponseReceiver } from ".
 import { DeferredRun } from "../core/deferred-run.ts";
 import type { Exchange } from "../core/exchange.ts";
 import { HeaderList } from "../http/headers.ts";
-import { CACHE_NAMESPACE, storeNamespace } from "../store/store.ts";
+import { CACHE_NAMESPACE } from "../store/store.ts";
 import { ResponseFilter } from "./calls/response-filter.ts";
 import type { GuardedReceiver, ResponseGuards } from "./calls/response-guards.ts";
 import type { Settlement } from "./calls/settlement.ts";
@@ -44,7 +44,7 @@ const REPLAY_CHUNK_BYTES = 16 * 1024;
  * entries of the backend.
  */
 export function createResponseCache({ ttl, scope }: CacheConfig, backend: string, env: BackendEnv): ResponseCache {
-  const store = storeNamespace(env.store, CACHE_NAMESPACE);
+  const store = env.store.at(CACHE_NAMESPACE);
   const { clock, metrics } = env;
   const outcomes = metrics.counter("gateway_llm_cache_total", "LLM calls by what the response cache did.", ["outcome"]);
   const savedTokens = metrics.counter("gateway_llm_cache_saved_tokens_total", "Tokens that replayed answers had cost.");

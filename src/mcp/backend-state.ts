@@ -11,8 +11,8 @@ import type { EgressGuard } from "../http/egress-guard.ts";
 import type { Fetch } from "../http/fetch.ts";
 import type { TlsOptions } from "../http/http-client.ts";
 import type { Logger } from "../observe/log/logger.ts";
+import type { OwnedStore } from "../store/owned-store.ts";
 import type { SigningKey } from "../store/signing-key.ts";
-import type { Store } from "../store/store.ts";
 import { createNames, type Names } from "./aggregation/names.ts";
 import type { ServerLogin } from "./logins/server-login.ts";
 import type { Target } from "./server-side/target.ts";
@@ -28,7 +28,7 @@ export interface BackendServices {
   readonly tls: TlsOptions | undefined;
   readonly egress: EgressGuard;
   readonly machine: Machine | undefined;
-  readonly store: Store;
+  readonly store: OwnedStore;
   readonly signingKey: SigningKey;
   readonly fetch: Fetch;
 }

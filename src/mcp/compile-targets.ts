@@ -12,7 +12,6 @@ import { compileExternalGuard, reportGuardFailures } from "../llm/guard-config.t
 import { GuardRejection, guardParts } from "../llm/guards/guarded-text.ts";
 import { compileTextGuard } from "../llm/guards/text-guard.ts";
 import type { TextGuard } from "../llm/request/llm-call.ts";
-import { storeNamespace } from "../store/store.ts";
 import { confinedFetch } from "./logins/oauth-client.ts";
 import { LoginRegistry, ServerLogin } from "./logins/server-login.ts";
 import { Vault } from "./logins/vault.ts";
@@ -203,7 +202,7 @@ export function serverLogins(config: McpConfig, env: BackendEnv): ReadonlyMap<st
       `mcp login ${id}`,
       definition,
       () => {
-        const vault = new Vault(storeNamespace(env.store, "mcp-vault"), key);
+        const vault = new Vault(env.store.at("mcp-vault"), key);
         const logger = env.logger.for("mcp");
         const fetch = confinedFetch(url, env.fetch, oauth.issuer);
         const parts = { clock: env.clock, fetch, logger, vault };

@@ -3,6 +3,8 @@
  * StoreUnavailable while the store cannot be used, and the caller decides whether to fail open or fail closed.
  */
 
+import type { Owner } from "../base/owner.ts";
+
 export interface Store {
   readonly kind: StoreKind;
   /** Sends messages to other processes, if the store supports it. */
@@ -142,10 +144,18 @@ export function checkAmount(amount: number): void {
   if (!Number.isSafeInteger(amount)) throw new RangeError("the amount must be an integer");
 }
 
-/** Returns a view of the keys that start with `name/`, without that prefix. `name` must not contain a slash. */
-export function storeNamespace(store: Store, name: string): Store {
-  const prefix = `${name}/`;
-  const inner = (key: string): string => prefix + key;
+/**
+ * Returns a view of the keys that start with `name/` and the owner's prefix, without them. `name` must not contain a
+ * slash. Without an owner, the view contains the keys of all owners.
+ */
+export function storeNamespace(store: Store, name: string, owner?: Owner): Store {
+  const prefix = `${name}/${owner?.prefix ?? ""}`;
+  // Owners' prefixes begin with this character, so keys of the standalone configuration must not.
+  const isForeign = (key: string): boolean => owner?.isStandalone === true && key.startsWith("@");
+  const inner = (key: string): string => {
+    if (isForeign(key)) throw new RangeError("a key of the standalone configuration must not begin with @");
+    return prefix + key;
+  };
   return {
     get kind() {
       return store.kind;
@@ -170,7 +180,8 @@ export function storeNamespace(store: Store, name: string): Store {
     add: (key, amount, options) => store.add(inner(key), amount, options),
     async list(keyPrefix, cursor) {
       const page = await store.list(inner(keyPrefix), cursor);
-      return { ...page, entries: page.entries.map(({ key, value }) => ({ key: key.slice(prefix.length), value })) };
+      const entries = page.entries.map(({ key, value }) => ({ key: key.slice(prefix.length), value }));
+      return { ...page, entries: entries.filter(({ key }) => !isForeign(key)) };
     },
     sync: () => store.sync(),
     health: () => store.health(),

@@ -3,81 +3,33 @@
  * state of one tenant is worth nothing at the other's host.
  */
 import assert from "node:assert/strict";
-import { type IncomingHttpHeaders, request } from "node:http";
 import { type TestContext, test } from "node:test";
-import { stringify } from "yaml";
 import { startBackend } from "../support/backend.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { createSigningKey, keySetOf, signToken } from "../support/identity/tokens.ts";
+import { ask, TENANTS, type Tenant, type TenantAnswer, tenantDocuments } from "../support/tenants.ts";
 
 const CLIENT = "shared-client";
-const TENANTS = ["a", "b"] as const;
-type Tenant = (typeof TENANTS)[number];
 const KEYS = { a: createSigningKey("ES256", "k1"), b: createSigningKey("ES256", "k1") };
 
-interface Answer {
-  readonly status: number;
-  readonly headers: IncomingHttpHeaders;
-  readonly body: string;
-}
+const PAGE = { accept: "text/html" };
+const DEMO = (): object => ({ ai: { provider: { demo: {} } } });
 
-/** `fetch` cannot send a Host header of its own. */
-function ask(gateway: TestGateway, tenant: Tenant, path: string, cookie = ""): Promise<Answer> {
-  const headers = { host: `${tenant}.test`, accept: "text/html", ...(cookie === "" ? {} : { cookie }) };
-  return new Promise((resolve, reject) => {
-    request({ port: gateway.port(), path, headers, agent: false }, (response) => {
-      let body = "";
-      response.setEncoding("utf8").on("data", (part: string) => {
-        body += part;
-      });
-      response.on("end", () => resolve({ status: response.statusCode ?? 0, headers: response.headers, body }));
-    })
-      .on("error", reject)
-      .end();
-  });
-}
-
-/** One route and one policy of each tenant, with the same names. */
-function documents(policies: Readonly<Record<Tenant, object>>, backend: string): string {
-  return TENANTS.flatMap((namespace) => [
-    {
-      apiVersion: "gateway.networking.k8s.io/v1",
-      kind: "HTTPRoute",
-      metadata: { name: "web", namespace },
-      spec: {
-        hostnames: [`${namespace}.test`],
-        parentRefs: [{ name: "edge", namespace: "default" }],
-        rules: [{ backendRefs: [{ name: "web", port: 80 }] }],
-      },
-    },
-    {
-      apiVersion: "policy.gateway.internal/v1alpha1",
-      kind: "GatewayPolicy",
-      metadata: { name: "login", namespace },
-      spec: {
-        targetRefs: [{ group: "gateway.networking.k8s.io", kind: "HTTPRoute", name: "web" }],
-        ...policies[namespace],
-      },
-    },
-  ]).reduce(
-    (text, document) => `${text}---\n${stringify(document)}`,
-    `gateways: { edge: { port: 0 } }\nservices: { "web:80": "${backend}" }\n`,
-  );
-}
-
-function cookieOf({ headers }: Answer, name: RegExp): string {
+function cookieOf({ headers }: TenantAnswer, name: RegExp): string {
   const line = headers["set-cookie"]?.find((one) => name.test(one) && !/max-age=0/i.test(one)) ?? "";
   return line.slice(0, line.indexOf(";"));
 }
 
 /** Signs in at the tenant's own host. Resolves with the session cookie. */
 async function signIn(gateway: TestGateway, tenant: Tenant, nonces: Record<Tenant, string>): Promise<string> {
-  const begun = await ask(gateway, tenant, "/");
+  const begun = await ask(gateway, tenant, "/", PAGE);
   assert.equal(begun.status, 302, begun.body);
   const { searchParams } = new URL(begun.headers.location ?? "");
   nonces[tenant] = searchParams.get("nonce") ?? "";
   const state = searchParams.get("state") ?? "";
-  const finished = await ask(gateway, tenant, `/cb?code=c&state=${state}`, cookieOf(begun, /gateway_signin_/));
+  const finished = await ask(gateway, tenant, `/cb?code=c&state=${state}`, {
+    cookie: cookieOf(begun, /gateway_signin_/),
+  });
   assert.equal(finished.status, 302, finished.body);
   return cookieOf(finished, /gateway_session_/);
 }
@@ -108,7 +60,7 @@ async function twoOidcTenants(t: TestContext): Promise<{ gateway: TestGateway; n
       directResponse: { status: 200, body: `page of ${tenant}` },
     },
   });
-  const gateway = await startGateway(documents({ a: policy("a"), b: policy("b") }, provider.host));
+  const gateway = await startGateway(tenantDocuments(policy, DEMO));
   t.after(() => gateway.close());
   return { gateway, nonces };
 }
@@ -122,11 +74,11 @@ test("a session that one tenant opens with its own keys is none for another tena
     ["a", "b"],
     ["b", "a"],
   ] as const) {
-    assert.equal((await ask(gateway, own, "/", sessions[own])).body, `page of ${own}`);
+    assert.equal((await ask(gateway, own, "/", { ...PAGE, cookie: sessions[own] })).body, `page of ${own}`);
     const [ownName] = sessions[own].split("=");
     const [, value] = sessions[foreign].split("=");
     for (const cookie of [sessions[foreign], `${ownName}=${value}`]) {
-      const answer = await ask(gateway, own, "/", cookie);
+      const answer = await ask(gateway, own, "/", { ...PAGE, cookie });
       assert.equal(answer.status, 302, `${own} with ${cookie}: ${answer.body}`);
     }
   }
@@ -134,14 +86,14 @@ test("a session that one tenant opens with its own keys is none for another tena
 
 test("a sign-in that one tenant began cannot be finished at another", async (t) => {
   const { gateway, nonces } = await twoOidcTenants(t);
-  const begun = await ask(gateway, "b", "/");
+  const begun = await ask(gateway, "b", "/", PAGE);
   const { searchParams } = new URL(begun.headers.location ?? "");
   nonces.a = searchParams.get("nonce") ?? "";
-  const name = cookieOf(await ask(gateway, "a", "/"), /gateway_signin_/).replace(/_\d=.*/, "");
+  const name = cookieOf(await ask(gateway, "a", "/", PAGE), /gateway_signin_/).replace(/_\d=.*/, "");
   const state = searchParams.get("state") ?? "";
   const [, value] = cookieOf(begun, /gateway_signin_/).split("=");
   for (const cookie of [cookieOf(begun, /gateway_signin_/), `${name}_${state[0]}=${value}`]) {
-    const answer = await ask(gateway, "a", `/cb?code=c&state=${state}`, cookie);
+    const answer = await ask(gateway, "a", `/cb?code=c&state=${state}`, { cookie });
     assert.equal(answer.status, 401, answer.body);
   }
 });
@@ -192,10 +144,11 @@ test("a login state that one tenant seals is unknown to another tenant's callbac
     },
   });
   const [own, evil] = ["https://client.test/cb", "https://evil.test/cb"];
-  const b = policy(evil);
-  const gateway = await startGateway(documents({ a: policy(own), b }, provider.host));
+  const documents = (ofA: string): string => tenantDocuments((tenant) => policy(tenant === "a" ? ofA : evil), DEMO);
+  const gateway = await startGateway(documents(own));
   t.after(() => gateway.close());
-  const callback = (state: string): Promise<Answer> => ask(gateway, "a", `${CALLBACK}?code=victim&state=${state}`);
+  const callback = (state: string): Promise<TenantAnswer> =>
+    ask(gateway, "a", `${CALLBACK}?code=victim&state=${state}`);
 
   const foreign = await callback(await sealedState(gateway, "b", evil));
   assert.equal(foreign.status, 400);
@@ -207,7 +160,7 @@ test("a login state that one tenant seals is unknown to another tenant's callbac
   assert.equal(ours.status, 302, ours.body);
   assert.match(ours.headers.location ?? "", /^https:\/\/client\.test\/cb\?code=victim&state=s1/);
 
-  assert.equal(await gateway.reload(documents({ a: policy("https://other.test/cb"), b }, provider.host)), "loaded");
+  assert.equal(await gateway.reload(documents("https://other.test/cb")), "loaded");
   const removed = await callback(state);
   assert.equal(removed.status, 400);
   assert.match(removed.body, /redirect_uri is not among the addresses/);

@@ -16,6 +16,7 @@ import { HeaderList } from "../../src/http/headers.ts";
 import { silentLogger } from "../../src/observe/log/logger.ts";
 import { createMetrics } from "../../src/observe/log/metrics.ts";
 import { createMemoryStore } from "../../src/store/memory-store.ts";
+import { ownedStore } from "../../src/store/owned-store.ts";
 import { createSigningKey } from "../../src/store/signing-key.ts";
 
 export interface ExchangeParts extends RequestAttributes {
@@ -83,8 +84,8 @@ export const testEnv: CompileEnv = {
   metrics: createMetrics(),
   limits: createLimitRegistry(),
   memory: createMemoryBudget(systemClock),
-  store: createMemoryStore(systemClock),
-  signingKey: createSigningKey(createMemoryStore(systemClock), systemClock, silentLogger),
+  store: ownedStore(createMemoryStore(systemClock), Owner.standalone),
+  signingKey: createSigningKey(createMemoryStore(systemClock), systemClock, silentLogger).of(Owner.standalone),
   owner: Owner.standalone,
   scopeName: "route test",
   matchedPrefixes: ["/"],

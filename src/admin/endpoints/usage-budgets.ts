@@ -5,7 +5,8 @@
 import type { Clock } from "../../base/clock.ts";
 import type { History } from "../../history/history.ts";
 import { displayUnit, fromStoredAmount, type ParsedAccount, parseAccount, periodAt } from "../../llm/budgets/budget.ts";
-import { parseCounter, type Store, storeNamespace } from "../../store/store.ts";
+import { entriesOfAllOwners } from "../../store/owned-store.ts";
+import { parseCounter, type Store } from "../../store/store.ts";
 import { type AdminEndpoint, jsonResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 import { HISTORY_OFF } from "./usage.ts";
@@ -13,6 +14,7 @@ import { HISTORY_OFF } from "./usage.ts";
 const MAX_ACCOUNTS = 1_000;
 
 interface ComparedAccount {
+  readonly namespace?: string;
   readonly budget: string;
   readonly unit: "usd" | "tokens";
   readonly per: string;
@@ -47,7 +49,7 @@ export function usageBudgetsEndpoint(history: History | undefined, store: Store,
 }
 
 async function readLedger(store: Store): Promise<Map<string, number>> {
-  const budgets = storeNamespace(store, "budgets");
+  const budgets = entriesOfAllOwners(store, "budgets");
   const found = new Map<string, number>();
   let cursor: string | undefined;
   do {
@@ -75,12 +77,13 @@ function compareAccounts(
 }
 
 function compared(
-  { budget, unit, per, period, owner: key }: ParsedAccount,
+  { namespace, budget, unit, per, period, owner: key }: ParsedAccount,
   ledger: number,
   history: number,
 ): ComparedAccount {
   const amount = (counted: number): number => fromStoredAmount(unit, counted);
   return {
+    ...(namespace === undefined ? {} : { namespace }),
     budget,
     unit: displayUnit(unit),
     per,

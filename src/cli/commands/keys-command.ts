@@ -16,6 +16,7 @@ const UNIT_MS: Readonly<Record<string, number>> = { h: 3_600_000, d: 86_400_000,
 
 export interface CreateFlags extends TargetFlags {
   readonly name: string;
+  readonly forNamespace?: string;
   readonly expires?: string;
   readonly models?: string;
   readonly cost?: string;
@@ -30,6 +31,7 @@ export async function createKey(instance: string | undefined, flags: CreateFlags
   const budget = budgetOf(flags);
   const make = {
     name: flags.name,
+    ...(flags.forNamespace === undefined ? {} : { namespace: flags.forNamespace }),
     ...(flags.expires === undefined ? {} : { expiresAtMs: expiryOf(flags.expires) }),
     ...(flags.models === undefined ? {} : { models: flags.models.split(",").map((name) => name.trim()) }),
     ...(budget === undefined ? {} : { budget }),
@@ -99,7 +101,7 @@ function rowOf(key: Fields): Cell[] {
   const expires = typeof key.expiresAt === "string" ? key.expiresAt.slice(0, "2026-11-15".length) : "never";
   return [
     String(key.id),
-    String(key.name),
+    key.namespace === undefined ? String(key.name) : `${String(key.namespace)}/${String(key.name)}`,
     Array.isArray(key.models) ? key.models.join(", ") : "all",
     limit === "" ? "" : `${limit} per ${String(per)}`,
     key.spent === undefined ? "" : String(numberOf(key.spent)),

@@ -27,6 +27,9 @@ import { guardedFetch } from "../../http/fetch.ts";
 import type { ListenerTls } from "../../http/tls-listener.ts";
 import type { Phase } from "../../observe/trace/events.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
+import { ownedStore } from "../../store/owned-store.ts";
+import type { ProcessSigningKey } from "../../store/signing-key.ts";
+import type { Store } from "../../store/store.ts";
 import { ownerOf } from "../documents/documents.ts";
 import {
   fieldPlace,
@@ -54,9 +57,10 @@ const KEY_FILE = /^\s*\S{8,512}\s*$/;
 export interface CompileContext
   extends Pick<
     CompileEnv,
-    | ("clock" | "fetch" | "logger" | "tasks" | "metrics" | "limits" | "memory")
-    | ("shared" | "store" | "signingKey" | "endpoints")
+    ("clock" | "fetch" | "logger" | "tasks" | "metrics" | "limits" | "memory") | ("shared" | "endpoints")
   > {
+  readonly store: Store;
+  readonly signingKey: ProcessSigningKey;
   readonly redaction: Redaction;
   readonly generation: ConfigGeneration;
   readonly environment: Environment;
@@ -386,6 +390,7 @@ function compileEnv(
   const isConfined = confined !== undefined;
   const egress = context.egress(isConfined ? "document" : "configuration");
   const machine = isConfined ? undefined : machineFor(dirname(file), context.environment);
+  const owner = ownerOf(document);
   const hidden = hiddenSources(config, context.redaction);
   const warn = (message: string): void => origin.warn?.(message);
   return {
@@ -403,9 +408,9 @@ function compileEnv(
     limits: context.limits,
     memory: context.memory,
     shared: context.shared,
-    store: context.store,
-    signingKey: context.signingKey,
-    owner: ownerOf(document),
+    owner,
+    store: ownedStore(context.store, owner),
+    signingKey: context.signingKey.of(owner),
     scopeName,
     matchedPrefixes,
     machine,

@@ -326,7 +326,7 @@ export function identityOf(document: ResourceDocument): Identity {
 /** A standalone configuration has one owner, whatever its files are called. Of a document, it is the document itself. */
 export function ownerOf(document: SourceDocument): Owner {
   return isObject(document.value) && "kind" in document.value
-    ? Owner.ofDocument(identityOf(document))
+    ? Owner.ofDocument(identityOf(document), document.confined === undefined)
     : Owner.standalone;
 }
 

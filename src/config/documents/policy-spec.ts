@@ -194,13 +194,15 @@ function createSpecSchema(policies: readonly PolicyDefinition[]) {
         .min(1)
         .max(16)
         .optional()
-        .describe("The targets of the policy. Each target has its own budgets."),
+        .describe(
+          "The targets of the policy. Each target has its own rate limits; `budgets` with equal names share their spending in the whole namespace.",
+        ),
       targetSelectors: z
         .array(targetSelectorSchema)
         .min(1)
         .max(16)
         .optional()
-        .describe("More targets, selected by their labels in the policy's namespace. Each target has its own budgets."),
+        .describe("More targets, selected by their labels in the policy's namespace. Each has its own rate limits."),
       traffic: z.strictObject(below("traffic")).optional().describe("Policies for the requests of the targets."),
       backend: z
         .strictObject({

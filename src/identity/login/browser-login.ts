@@ -11,8 +11,8 @@ import { emptyReply, type Reply } from "../../core/reply.ts";
 import type { Claims } from "../../core/request-attributes.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import { parseBoundedObject } from "../../json/json.ts";
+import type { OwnedStore } from "../../store/owned-store.ts";
 import type { SigningKey } from "../../store/signing-key.ts";
-import { type Store, storeNamespace } from "../../store/store.ts";
 import type { TokenVerifier } from "../keys/token-verifier.ts";
 import { type Discovery, mayCall } from "../providers/discovery.ts";
 import { providerError } from "../providers/provider.ts";
@@ -38,7 +38,7 @@ export interface BrowserLoginOptions {
   readonly discovery: Discovery;
   readonly verifier: TokenVerifier;
   readonly signingKey: SigningKey;
-  readonly store: Store;
+  readonly store: OwnedStore;
   readonly fetch: Fetch;
   readonly clock: Clock;
 }
@@ -69,8 +69,8 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
   const { issuer, clientId, redirectUri, realm, discovery, clock, signingKey } = options;
   const { origin } = new URL(redirectUri);
   const stateCookie = (state: string): BrowserCookie => new BrowserCookie(`signin_${realm}_${state[0]}`, redirectUri);
-  const finished = storeNamespace(options.store, "signins-finished");
-  const signed = (payload: string): string => signingKey.sign(`sign-in ${realm} ${payload}`);
+  const finished = options.store.at("signins-finished");
+  const signed = (payload: string): string => signingKey.sign("sign-in", realm, payload);
 
   async function begin(request: GatewayRequest): Promise<Reply> {
     const authorize = requireEndpoint(await discovery.get(), "authorization_endpoint");
@@ -115,7 +115,7 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
     const cookies = /^[0-9][A-Za-z0-9_-]+$/.test(state) ? stateCookie(state).read(request.headers) : [];
     const candidates = cookies.flatMap((value) => {
       const [payload = "", signature = ""] = value.split(".");
-      return signingKey.isSignature(`sign-in ${realm} ${payload}`, signature)
+      return signingKey.isSignature(signature, "sign-in", realm, payload)
         ? [JSON.parse(Buffer.from(payload, "base64url").toString("utf8")) as PendingLogin]
         : [];
     });
@@ -298,8 +298,8 @@ export interface BrowserSessions {
 }
 
 /** `realm` separates the sessions of different policies. */
-export function createBrowserSessions(store: Store, clock: Clock, realm: string): BrowserSessions {
-  const sessions = storeNamespace(store, "signins");
+export function createBrowserSessions(store: OwnedStore, clock: Clock, realm: string): BrowserSessions {
+  const sessions = store.at("signins");
   const keyOf = (id: string): string => `${realm}.${createHash("sha256").update(id).digest("base64url")}`;
   return {
     async open(session, lifetimeMs) {

@@ -3,7 +3,6 @@
  * 4.1.2). The gateway redirects only to addresses in the configuration or in the client's metadata document, and only
  * with a state that the same policy signed.
  */
-import type { Owner } from "../../base/owner.ts";
 import type { SigningKey } from "../../store/signing-key.ts";
 import { type FormPair, parseForm, requireUnique, serializeForm } from "../providers/oauth-form.ts";
 import { OAuthRequestError } from "../providers/provider.ts";
@@ -27,7 +26,6 @@ export interface ClientCallbackOptions {
   readonly issuer: string;
   readonly resource: string;
   readonly key: SigningKey;
-  readonly owner: Owner;
   /** Set if clients with a metadata document are accepted. Returns whether the document's host is still accepted. */
   readonly acceptsDocument: ((client: string) => boolean) | undefined;
   nowMs(): number;
@@ -54,11 +52,9 @@ export function callbackAddress(resource: string): string {
 }
 
 export function createClientCallback(options: ClientCallbackOptions): ClientCallback {
-  const { key, owner, resource, issuer } = options;
+  const { key, resource, issuer } = options;
   const own = callbackAddress(resource);
   const { origin } = new URL(resource);
-  const signed = (payload: string): string =>
-    `${owner.prefix}${JSON.stringify(["login callback", issuer, resource, payload])}`;
 
   function isAllowed(address: string): boolean {
     return options.redirectUris.some((one) =>
@@ -76,12 +72,12 @@ export function createClientCallback(options: ClientCallbackOptions): ClientCall
     const until = Math.floor(options.nowMs() / 1000) + LOGIN_SECONDS;
     const sealed: Sealed = [address, state ?? null, suffix, until, client ?? null];
     const payload = Buffer.from(JSON.stringify(sealed)).toString("base64url");
-    return `${payload}.${key.sign(signed(payload))}`;
+    return `${payload}.${key.sign("login callback", issuer, resource, payload)}`;
   }
 
   function open(state: string): { address: string; state: string | null; suffix: string } {
     const [, payload = "", signature = ""] = STATE.exec(state) ?? [];
-    if (signature === "" || !key.isSignature(signed(payload), signature))
+    if (signature === "" || !key.isSignature(signature, "login callback", issuer, resource, payload))
       throw invalidRequest("the state is not known");
     const [address, own, suffix, until, client] = JSON.parse(Buffer.from(payload, "base64url").toString()) as Sealed;
     if (options.nowMs() / 1000 > until) throw invalidRequest("the login took too long; start it again");

@@ -1,12 +1,14 @@
 /**
- * Manages API keys that are created and revoked while the gateway runs, stored under the key's SHA-256. The key itself
- * is shown once and never stored. Lookups are cached briefly, so repeated use of a key causes few store reads.
+ * Manages API keys that are created and revoked while the gateway runs, stored under the key's SHA-256. A key of a
+ * namespace is accepted only by documents of that namespace. The key itself is shown once and never stored. Lookups are cached briefly, so repeated use of a key causes few store reads.
  */
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
+import { Owner } from "../../base/owner.ts";
 import type { StoredKeyIdentity } from "../../core/policy.ts";
-import { type Store, storeNamespace } from "../../store/store.ts";
+import { entriesOfAllOwners, type OwnedStore } from "../../store/owned-store.ts";
+import type { Store } from "../../store/store.ts";
 import { keyDigest } from "./api-keys.ts";
 
 const KEY_PREFIX = "gw-";
@@ -38,6 +40,8 @@ export const keyModels = z
 
 export const keyRequest = z.strictObject({
   name: z.string().min(1).max(200),
+  /** The namespace of the documents that accept the key. Without it, the standalone configuration accepts the key. */
+  namespace: z.string().min(1).max(253).optional(),
   expiresAtMs: z.int().min(1).optional(),
   models: keyModels.optional(),
   budget: keyBudget.optional(),
@@ -53,9 +57,15 @@ export interface StoredKey extends z.output<typeof record> {
   readonly digest: Buffer;
 }
 
-export interface StoredKeys {
+export interface KeyFinder {
   /** May return an expired key. */
   find(key: string): Promise<StoredKey | undefined>;
+  /** Returns whether keys of this namespace are accepted. */
+  accepts(namespace: string | undefined): boolean;
+}
+
+/** Manages the keys of all owners. */
+export interface StoredKeys {
   make(request: KeyRequest): Promise<{ readonly id: string; readonly key: string }>;
   list(): Promise<StoredKey[]>;
   revoke(id: string): Promise<boolean>;
@@ -68,23 +78,64 @@ export function keyId(digest: Buffer): string {
 type KeyCache = Map<string, { readonly untilMs: number; readonly found: StoredKey | undefined }>;
 
 /**
- * All policies of a thread share one cache per store, so that a revocation takes effect in all of them immediately.
+ * All policies of a thread share one cache per store, so that a revocation takes effect in all of them immediately. Its
+ * keys contain the owner.
  */
-const cachesByStore = new WeakMap<Store, KeyCache>();
+const cachesByStore = new WeakMap<WeakKey, KeyCache>();
+
+function cacheOf(root: WeakKey): KeyCache {
+  const cache: KeyCache = cachesByStore.get(root) ?? new Map();
+  cachesByStore.set(root, cache);
+  return cache;
+}
+
+/** Finds the keys of one owner. Keys without a namespace are also accepted by documents in files. */
+export function createKeyFinder(owned: OwnedStore, clock: Clock): KeyFinder {
+  const cache = cacheOf(owned.root);
+  const former = owned.former("api-keys");
+  const places = [
+    { prefix: owned.owner.tenant.prefix, store: owned.at("api-keys") },
+    ...(former === undefined ? [] : [{ prefix: Owner.standalone.prefix, store: former }]),
+  ];
+
+  async function findAt({ prefix, store }: (typeof places)[number], digest: string): Promise<StoredKey | undefined> {
+    const name = `${prefix}${digest}`;
+    const known = cache.get(name);
+    if (known !== undefined && known.untilMs > clock.monotonicMs()) return known.found;
+    const value = await store.get(digest);
+    const found = value === undefined ? undefined : parseRecord(digest, value);
+    if (cache.size >= MAX_CACHED_KEYS) cache.clear();
+    cache.set(name, { untilMs: clock.monotonicMs() + CACHE_MS, found });
+    return found;
+  }
+
+  return {
+    async find(key) {
+      // A key without the gateway's prefix cannot be in the store.
+      if (!key.startsWith(KEY_PREFIX)) return undefined;
+      const digest = keyDigest(key).toString("hex");
+      for (const place of places) {
+        const found = await findAt(place, digest);
+        if (found !== undefined) return found;
+      }
+      return undefined;
+    },
+    accepts: (namespace) => places.some(({ prefix }) => prefix === ownerOfKey(namespace).prefix),
+  };
+}
 
 export function createStoredKeys(whole: Store, clock: Clock): StoredKeys {
-  const store = storeNamespace(whole, "api-keys");
-  const cache: KeyCache = cachesByStore.get(whole) ?? new Map();
-  cachesByStore.set(whole, cache);
+  const store = entriesOfAllOwners(whole, "api-keys");
+  const cache = cacheOf(whole);
 
-  async function list(): Promise<StoredKey[]> {
-    const found = new Map<string, StoredKey>();
+  async function list(): Promise<(StoredKey & { readonly place: string })[]> {
+    const found = new Map<string, StoredKey & { readonly place: string }>();
     let cursor: string | undefined;
     do {
       const page = await store.list("", cursor);
       for (const { key, value } of page.entries) {
-        const parsed = parseRecord(key, value);
-        if (parsed) found.set(key, parsed);
+        const parsed = parseRecord(key.slice(key.lastIndexOf("/") + 1), value);
+        if (parsed && placeOf(parsed) === key) found.set(key, { ...parsed, place: key });
       }
       cursor = page.cursor;
     } while (cursor !== undefined);
@@ -92,25 +143,13 @@ export function createStoredKeys(whole: Store, clock: Clock): StoredKeys {
   }
 
   return {
-    list,
-    async find(key) {
-      // A key without the gateway's prefix cannot be in the store.
-      if (!key.startsWith(KEY_PREFIX)) return undefined;
-      const digest = keyDigest(key).toString("hex");
-      const known = cache.get(digest);
-      if (known !== undefined && known.untilMs > clock.monotonicMs()) return known.found;
-      const value = await store.get(digest);
-      const found = value === undefined ? undefined : parseRecord(digest, value);
-      if (cache.size >= MAX_CACHED_KEYS) cache.clear();
-      cache.set(digest, { untilMs: clock.monotonicMs() + CACHE_MS, found });
-      return found;
-    },
+    list: async () => (await list()).map(({ place: _, ...key }) => key),
     async make(request) {
       const key = `${KEY_PREFIX}${randomBytes(KEY_BYTES).toString("base64url")}`;
       const digest = keyDigest(key);
       const { expiresAtMs } = request;
       await store.set(
-        digest.toString("hex"),
+        placeOf({ ...request, digest }),
         JSON.stringify({ ...request, createdAtMs: clock.now() }),
         expiresAtMs === undefined ? {} : { expiresAtMs: expiresAtMs + LISTED_AFTER_MS },
       );
@@ -119,9 +158,9 @@ export function createStoredKeys(whole: Store, clock: Clock): StoredKeys {
     },
     async revoke(id) {
       const found = (await list()).filter((key) => key.id === id);
-      for (const { digest } of found) {
-        await store.delete(digest.toString("hex"));
-        cache.delete(digest.toString("hex"));
+      for (const { place } of found) {
+        await store.delete(place);
+        cache.delete(place);
       }
       if (found.length > 0) await store.sync();
       return found.length > 0;
@@ -129,8 +168,24 @@ export function createStoredKeys(whole: Store, clock: Clock): StoredKeys {
   };
 }
 
-export function storedKeyIdentity({ id, name, digest, metadata, expiresAtMs, models }: StoredKey): StoredKeyIdentity {
-  return { digest, metadata: { ...metadata, id, name }, expiresAtMs, models };
+function placeOf({ namespace, digest }: Pick<StoredKey, "namespace" | "digest">): string {
+  return `${ownerOfKey(namespace).prefix}${digest.toString("hex")}`;
+}
+
+export function ownerOfKey(namespace: string | undefined): Owner {
+  return namespace === undefined ? Owner.standalone : Owner.ofNamespace(namespace);
+}
+
+export function storedKeyIdentity({
+  id,
+  name,
+  namespace,
+  digest,
+  metadata,
+  expiresAtMs,
+  models,
+}: StoredKey): StoredKeyIdentity {
+  return { digest, namespace, metadata: { ...metadata, id, name }, expiresAtMs, models };
 }
 
 /** Returns undefined for an invalid record, so its key is not accepted. */

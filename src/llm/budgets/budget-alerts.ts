@@ -7,18 +7,17 @@ import { type Clock, wait } from "../../base/clock.ts";
 import type { Fetch } from "../../http/fetch.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import type { Counter, Family, Metrics } from "../../observe/log/metrics.ts";
-import type { Store } from "../../store/store.ts";
 import { type Account, displayUnit, formatAmount, fromStoredAmount } from "./budget.ts";
 
 export interface Webhook {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
+  /** Reaches only the addresses that the webhook's own configuration may reach. */
+  readonly fetch: Fetch;
 }
 
 export interface AlertServices {
-  readonly store: Store;
   readonly clock: Clock;
-  readonly fetch: Fetch;
   readonly logger: Logger;
   readonly metrics: Metrics;
 }
@@ -44,11 +43,11 @@ export class BudgetAlerts {
   }
 
   check(account: Account, total: number, webhook: Webhook | undefined): void {
-    const { budget, key } = account;
+    const { budget, key, prefix } = account;
     for (const percent of budget.alertAt) {
       if (total * 100 < budget.limit * percent) return;
       const name = `alerts/${percent}/${budget.limit}/${key}`;
-      if (this.#sent.has(name)) continue;
+      if (this.#sent.has(`${prefix}${name}`)) continue;
       this.#sendOnce(name, account, total, percent, webhook).catch((error) =>
         this.#services.logger.warn("a budget alert could not be sent", { budget: budget.name, reason: String(error) }),
       );
@@ -63,13 +62,13 @@ export class BudgetAlerts {
     webhook: Webhook | undefined,
   ): Promise<void> {
     if (this.#sent.size >= MAX_REMEMBERED) this.#sent.clear();
-    this.#sent.add(name);
+    const { store, prefix, expiresAtMs } = account;
+    this.#sent.add(`${prefix}${name}`);
     try {
-      const { expiresAtMs } = account;
-      if (!(await this.#services.store.replace(name, undefined, "1", { expiresAtMs }))) return;
+      if (!(await store.replace(name, undefined, "1", { expiresAtMs }))) return;
     } catch (error) {
       // A later call of the same account retries the alert.
-      this.#sent.delete(name);
+      this.#sent.delete(`${prefix}${name}`);
       throw error;
     }
     const { budget, owner } = account;
@@ -87,8 +86,8 @@ export class BudgetAlerts {
     if (webhook !== undefined) await this.#post(webhook, alertPayload(account, total, percent));
   }
 
-  async #post({ url, headers }: Webhook, alert: object): Promise<void> {
-    const { fetch, clock } = this.#services;
+  async #post({ url, headers, fetch }: Webhook, alert: object): Promise<void> {
+    const { clock } = this.#services;
     const body = Buffer.from(JSON.stringify(alert));
     for (let attempt = 0; ; attempt++) {
       try {

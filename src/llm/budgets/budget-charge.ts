@@ -10,6 +10,7 @@ import type { Quote } from "../request/llm-call.ts";
 import { estimatedTokens, outputTokens, usedTokens } from "../usage/usage.ts";
 import {
   type Account,
+  type AccountSpace,
   accountFor,
   type Budget,
   displayUnit,
@@ -94,7 +95,7 @@ export class BudgetCharge implements Charge {
       this.#settings.books.spent(claim.account, amount);
       if (amount === 0) continue;
       this.#exchange.limits.spent ??= [];
-      this.#exchange.limits.spent.push({ account: claim.account.key, amount });
+      this.#exchange.limits.spent.push({ account: claim.account.id, amount });
     }
   }
 
@@ -166,6 +167,7 @@ export function createChargeHooks(settings: ChargeSettings): ChargeHooks {
 }
 
 export interface AppliedBudget {
+  readonly accounts: AccountSpace;
   readonly budget: Budget;
   readonly key: string | undefined;
 }
@@ -182,8 +184,8 @@ export function createClaims(
   const quote = LlmRequestAttributes.callOf(exchange)?.quote ?? UNKNOWN;
   const input = estimatedTokens(llm);
   const output = outputTokens(llm);
-  return wanted.map(({ budget, key }) => {
-    const account = accountFor(budget, key, key ?? "", nowMs);
+  return wanted.map(({ accounts, budget, key }) => {
+    const account = accountFor(accounts, budget, key, key ?? "", nowMs);
     if (budget.unit === "tokens") return { account, estimate: input, output, priceOf: (tokens) => tokens };
     const cost = quote(input, 0);
     if (cost === undefined && budget.isHard && unpriced === "refuse" && !LlmRequestAttributes.isFree(llm))

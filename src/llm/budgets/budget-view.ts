@@ -5,8 +5,9 @@
 
 import type { Clock } from "../../base/clock.ts";
 import type { BudgetView } from "../../core/policy.ts";
-import { parseCounter, type Store } from "../../store/store.ts";
+import { parseCounter } from "../../store/store.ts";
 import {
+  type AccountSpace,
   accountsPrefix,
   type Budget,
   displayUnit,
@@ -24,7 +25,7 @@ const MAX_LOOK_MS = 5_000;
 export async function budgetView(
   budget: Budget,
   owner: string,
-  store: Store,
+  { store, former }: AccountSpace,
   clock: Clock,
   wanted: string | undefined,
 ): Promise<BudgetView> {
@@ -33,15 +34,19 @@ export async function budgetView(
   const prefix = accountsPrefix(budget, period);
   const untilMs = clock.monotonicMs() + MAX_LOOK_MS;
   const spent = new Map<string, number>();
-  let cursor: string | undefined;
-  do {
-    const page = await store.list(prefix, cursor);
-    for (const { key, value } of page.entries) {
-      const counted = parseCounter(value);
-      if (counted > 0) spent.set(parseOwner(key.slice(prefix.length)), counted);
-    }
-    cursor = page.cursor;
-  } while (cursor !== undefined && clock.monotonicMs() < untilMs);
+  for (const accounts of former === undefined ? [store] : [store, former]) {
+    let cursor: string | undefined;
+    do {
+      const page = await accounts.list(prefix, cursor);
+      for (const { key, value } of page.entries) {
+        const name = parseOwner(key.slice(prefix.length));
+        const counted = parseCounter(value);
+        // A former account that counts includes the spending of the own one.
+        if (counted > 0) spent.set(name, Math.max(counted, spent.get(name) ?? 0));
+      }
+      cursor = page.cursor;
+    } while (cursor !== undefined && clock.monotonicMs() < untilMs);
+  }
   const found = [...spent].filter(([key]) => wanted === undefined || key.includes(wanted));
   found.sort(([, one], [, other]) => other - one);
   const { unit, limit } = budget;

@@ -1,7 +1,9 @@
 /**
- * Defines budgets, their periods, and their amounts. Budgets with the same name, unit, and period share their counters,
- * even if they are configured in different scopes.
+ * Defines budgets, their periods, and their amounts. Budgets of one owner with the same name, unit, and period share
+ * their counters, even if they are configured in different scopes. Documents of a namespace have one owner.
  */
+import type { OwnedStore } from "../../store/owned-store.ts";
+import type { Store } from "../../store/store.ts";
 
 export interface Budget {
   readonly name: string;
@@ -15,23 +17,48 @@ export interface Budget {
   readonly alertAt: readonly number[];
 }
 
-export interface Account {
+/** Holds the accounts of one owner. */
+export interface AccountSpace {
+  readonly store: Store;
+  /** Holds accounts that earlier versions kept without an owner. Their spending counts until their period ends. */
+  readonly former: Store | undefined;
+  readonly prefix: string;
+}
+
+export interface Account extends AccountSpace {
   readonly budget: Budget;
   readonly period: Period;
+  /** The key within `store`, and within `former`. */
   readonly key: string;
+  /** The key with the owner, which names the account in the whole process. */
+  readonly id: string;
   readonly expiresAtMs: number;
+  /** Names the user or team whose account it is. */
   readonly owner: string;
+}
+
+export function accountsOf(store: OwnedStore): AccountSpace {
+  return { store: store.at("budgets"), former: store.former("budgets"), prefix: store.owner.tenant.prefix };
 }
 
 export const NO_KEY = "(no key)";
 
 /** Calls with an undefined `key` share one account. */
-export function accountFor(budget: Budget, key: string | undefined, shown: string, nowMs: number): Account {
+export function accountFor(
+  space: AccountSpace,
+  budget: Budget,
+  key: string | undefined,
+  shown: string,
+  nowMs: number,
+): Account {
   const period = periodAt(budget.per, nowMs);
+  const name = `${accountsPrefix(budget, period)}${key === undefined ? SHARED : `${OWN}${key}`}`;
   return {
+    ...space,
     budget,
     period,
-    key: `${accountsPrefix(budget, period)}${key === undefined ? SHARED : `${OWN}${key}`}`,
+    key: name,
+    id: `${space.prefix}${name}`,
     expiresAtMs: keptUntilMs(period),
     owner: key === undefined ? NO_KEY : shown,
   };
@@ -47,6 +74,8 @@ export function parseOwner(rest: string): string {
 }
 
 export interface ParsedAccount {
+  /** Undefined for the standalone configuration. */
+  readonly namespace: string | undefined;
   readonly budget: string;
   readonly unit: BudgetUnit;
   readonly per: PeriodUnit;
@@ -54,13 +83,13 @@ export interface ParsedAccount {
   readonly owner: string;
 }
 
-const ACCOUNT = /^(.*)\/(cost|tokens)\/(day|week|month)\/(\d{4}-\d\d(?:-\d\d)?)\/(-$|=.*)$/s;
+const ACCOUNT = /^(?:@([^/]+)\/)?([^/]+)\/(cost|tokens)\/(day|week|month)\/(\d{4}-\d\d(?:-\d\d)?)\/(-$|=.*)$/s;
 
-/** Parses the key of a counter. Returns undefined for other keys in the store. */
-export function parseAccount(key: string): ParsedAccount | undefined {
-  const [, budget, unit, per, period, rest] = ACCOUNT.exec(key) ?? [];
+/** Parses the ID of an account. Returns undefined for other keys in the store. */
+export function parseAccount(id: string): ParsedAccount | undefined {
+  const [, namespace, budget, unit, per, period, rest] = ACCOUNT.exec(id) ?? [];
   if (budget === undefined || period === undefined || rest === undefined) return undefined;
-  return { budget, unit: unit as BudgetUnit, per: per as PeriodUnit, period, owner: parseOwner(rest) };
+  return { namespace, budget, unit: unit as BudgetUnit, per: per as PeriodUnit, period, owner: parseOwner(rest) };
 }
 
 const SHARED = "-";

@@ -5,9 +5,10 @@
 import { randomBytes } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "../../observe/log/logger.ts";
+import type { OwnedStore } from "../../store/owned-store.ts";
 import { Sealer } from "../../store/sealer.ts";
 import type { SigningKey } from "../../store/signing-key.ts";
-import { type Bus, type BusChannel, type Store, storeNamespace } from "../../store/store.ts";
+import type { Bus, BusChannel, Store } from "../../store/store.ts";
 
 /** Limits concurrent sends. Further messages are dropped. */
 const MAX_SENDS = 1_000;
@@ -16,7 +17,7 @@ const ASK_MS = 2_000;
 export interface ReplicaServices {
   readonly clock: Clock;
   readonly logger: Logger;
-  readonly store: Store;
+  readonly store: OwnedStore;
   readonly key: SigningKey;
 }
 
@@ -46,7 +47,7 @@ export class ReplicaBus {
 
   constructor(env: ReplicaServices) {
     this.#env = env;
-    this.#store = storeNamespace(env.store, "mcp-replicas");
+    this.#store = env.store.at("mcp-replicas");
   }
 
   /** True if other processes may receive messages. */

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { systemClock } from "../../base/clock.ts";
+import { Owner } from "../../base/owner.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
 import { createMemoryStore } from "../../store/memory-store.ts";
+import { ownedStore } from "../../store/owned-store.ts";
 import type { SigningKey } from "../../store/signing-key.ts";
 import { noStore, type Store } from "../../store/store.ts";
 import { asClientRequest } from "../protocol/json-rpc.ts";
@@ -12,7 +14,12 @@ const key: SigningKey = { sign: (text) => `signed ${text}`, isSignature: () => t
 const never = Number.MAX_SAFE_INTEGER;
 
 function settingsIn(store: Store): SessionSettings {
-  return new SessionSettings({ clock: systemClock, logger: silentLogger, store, key });
+  return new SessionSettings({
+    clock: systemClock,
+    logger: silentLogger,
+    store: ownedStore(store, Owner.standalone),
+    key,
+  });
 }
 
 const subscribe = (uri: string) => asClientRequest("resources/subscribe", JSON.stringify({ uri }));

@@ -3,7 +3,7 @@
  * The record is encrypted, and the number of subscriptions is limited.
  */
 import { Sealer } from "../../store/sealer.ts";
-import { type Store, storeNamespace } from "../../store/store.ts";
+import type { Store } from "../../store/store.ts";
 import { asClientRequest, type ClientRequest } from "../protocol/json-rpc.ts";
 import type { ReplicaServices } from "./replica-bus.ts";
 
@@ -34,7 +34,7 @@ export class SessionSettings {
 
   constructor(env: ReplicaServices) {
     this.#env = env;
-    this.#store = storeNamespace(env.store, "mcp-settings");
+    this.#store = env.store.at("mcp-settings");
   }
 
   /** Stores the setting of a successful request. Never rejects. */

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
+import { Owner } from "../../base/owner.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
 import { createMemoryStore } from "../../store/memory-store.ts";
+import { ownedStore } from "../../store/owned-store.ts";
 import { noStore, type Store, StoreUnavailable } from "../../store/store.ts";
 import { TaskRecords } from "./task-records.ts";
 
@@ -10,7 +12,8 @@ const clock = fakeClock();
 
 function recordsIn(store: Store, backend = "b", sign = "secret", at = clock): TaskRecords {
   const key = { sign: () => sign, isSignature: () => false, isGiven: false };
-  return new TaskRecords({ backend, clock: at, logger: silentLogger, store, key });
+  const env = { backend, clock: at, logger: silentLogger, store: ownedStore(store, Owner.standalone), key };
+  return new TaskRecords(env);
 }
 
 test("a task is found by its backend, target and owner alone, also by another replica", async () => {

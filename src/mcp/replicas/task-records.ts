@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { Sealer } from "../../store/sealer.ts";
-import { type Store, StoreUnavailable, storeNamespace } from "../../store/store.ts";
+import { type Store, StoreUnavailable } from "../../store/store.ts";
 import type { ReplicaServices } from "./replica-bus.ts";
 
 const MAX_TASKS = 500;
@@ -52,7 +52,7 @@ export class TaskRecords {
 
   constructor(env: TaskRecordsOptions) {
     this.#env = env;
-    this.#store = storeNamespace(env.store, "mcp-tasks");
+    this.#store = env.store.at("mcp-tasks");
   }
 
   client(owner: string): ClientTasks {

@@ -7,8 +7,9 @@ import type { Clock } from "../../base/clock.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { members, slice } from "../../json/json-text.ts";
 import type { Logger } from "../../observe/log/logger.ts";
+import type { OwnedStore } from "../../store/owned-store.ts";
 import type { SigningKey } from "../../store/signing-key.ts";
-import { type Store, storeNamespace } from "../../store/store.ts";
+import type { Store } from "../../store/store.ts";
 import { Vault } from "../logins/vault.ts";
 import type { Question } from "../protocol/call.ts";
 import { type ClientResponse, INTERNAL_ERROR, notificationText, withId } from "../protocol/json-rpc.ts";
@@ -104,7 +105,7 @@ const QUESTION_ID = /^\d{1,16}$/;
 export interface SharedStore {
   readonly clock: Clock;
   readonly logger: Logger;
-  readonly store: Store;
+  readonly store: OwnedStore;
   readonly key: SigningKey;
 }
 
@@ -130,7 +131,7 @@ export class ForwardedAnswers {
 
   constructor(env: SharedStore) {
     this.#env = env;
-    this.#store = storeNamespace(env.store, "mcp-answers");
+    this.#store = env.store.at("mcp-answers");
   }
 
   forward(record: Recorded | undefined, { id, text }: Answer): void {

@@ -2,8 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import type { Clock } from "../../base/clock.ts";
+import { Owner } from "../../base/owner.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
 import { createMemoryStore } from "../../store/memory-store.ts";
+import { ownedStore } from "../../store/owned-store.ts";
 import { type Store, StoreUnavailable } from "../../store/store.ts";
 import { fitsInside, SessionRecords } from "./session-records.ts";
 
@@ -18,7 +20,15 @@ test("parameters fit into a session id up to a number of bytes, which is the lim
 
 function recordsIn(store: Store, clock: Clock): SessionRecords {
   const key = { sign: () => "s".repeat(22), isSignature: () => true, isGiven: false };
-  return new SessionRecords({ backend: "b", clock, logger: silentLogger, store, key, idleTtlMs: () => 60_000 });
+  const owned = ownedStore(store, Owner.standalone);
+  return new SessionRecords({
+    backend: "b",
+    clock,
+    logger: silentLogger,
+    store: owned,
+    key,
+    idleTtlMs: () => 60_000,
+  });
 }
 
 test("a session that began while Redis was unavailable is recorded later, and ends when its record is deleted", async () => {

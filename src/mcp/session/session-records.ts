@@ -6,8 +6,9 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
 import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "../../observe/log/logger.ts";
+import type { OwnedStore } from "../../store/owned-store.ts";
 import type { SigningKey } from "../../store/signing-key.ts";
-import { type Store, StoreUnavailable, storeNamespace } from "../../store/store.ts";
+import { type Store, StoreUnavailable } from "../../store/store.ts";
 import { ReplicaBus } from "../replicas/replica-bus.ts";
 import { endSession, type SessionReplication } from "../replicas/session-peers.ts";
 import { SessionSettings } from "../replicas/session-settings.ts";
@@ -35,7 +36,7 @@ export interface SessionRecordsOptions {
   readonly backend: string;
   readonly clock: Clock;
   readonly logger: Logger;
-  readonly store: Store;
+  readonly store: OwnedStore;
   readonly key: SigningKey;
   idleTtlMs(): number;
 }
@@ -59,7 +60,7 @@ export class SessionRecords {
       settings: new SessionSettings(env),
       expiresAtMs: () => this.#expiry(0).expiresAtMs,
     };
-    this.#store = storeNamespace(env.store, "mcp-sessions");
+    this.#store = env.store.at("mcp-sessions");
   }
 
   /** Creates the id and the record of a new session. `name` must be unguessable. */
@@ -178,7 +179,7 @@ export function sessionId(
   head.writeUInt32BE(Math.floor(issuedAtMs / 1000));
   head.writeUInt8(packed === undefined ? 0 : FLAG_INSIDE, TIME_BYTES);
   const text = `${name}.${Buffer.concat([head, packed ?? Buffer.alloc(0)]).toString("base64url")}`;
-  return `${text}.${key.sign(signedText(text, binding))}`;
+  return `${text}.${key.sign("mcp session", ...signedValues(text, binding))}`;
 }
 
 export function fitsInside(params: string): boolean {
@@ -190,7 +191,7 @@ export function readSessionId(key: SigningKey, id: string, binding: SessionBindi
   const match = ID.exec(id);
   if (match === null) return undefined;
   const [, name = "", payload = "", signature = ""] = match;
-  if (!key.isSignature(signedText(`${name}.${payload}`, binding), signature)) return undefined;
+  if (!key.isSignature(signature, "mcp session", ...signedValues(`${name}.${payload}`, binding))) return undefined;
   const bytes = Buffer.from(payload, "base64url");
   const issuedAtMs = bytes.readUInt32BE(0) * 1000;
   if (bytes.readUInt8(TIME_BYTES) !== FLAG_INSIDE) return { name, issuedAtMs, params: undefined };
@@ -198,7 +199,6 @@ export function readSessionId(key: SigningKey, id: string, binding: SessionBindi
   return { name, issuedAtMs, params };
 }
 
-/** A JSON array keeps the values unambiguous. */
-function signedText(text: string, { backend, owner }: SessionBinding): string {
-  return JSON.stringify(["mcp session", backend, owner ?? null, text]);
+function signedValues(text: string, { backend, owner }: SessionBinding): readonly (string | null)[] {
+  return [backend, owner ?? null, text];
 }

@@ -25,19 +25,22 @@ import {
 import { type ApiKeyEntry, createApiKeys, type KeyBudget, keyDigest } from "../../identity/passwords/api-keys.ts";
 import { compileFailureLimit, failureLimitSchema } from "../../identity/passwords/failed-credentials.ts";
 import {
-  createStoredKeys,
+  createKeyFinder,
   keyBudget,
   keyId,
   keyModels,
+  ownerOfKey,
+  type StoredKey,
   storedKeyIdentity,
 } from "../../identity/passwords/stored-keys.ts";
-import { accountFor, type Budget, fromStoredAmount, toStoredAmount } from "../../llm/budgets/budget.ts";
+import { accountFor, accountsOf, type Budget, fromStoredAmount, toStoredAmount } from "../../llm/budgets/budget.ts";
 import { createChargeHooks, createClaims } from "../../llm/budgets/budget-charge.ts";
 import { budgetBooks } from "../../llm/budgets/ledger.ts";
 import { detectDialect } from "../../llm/request/dialect.ts";
 import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
 import { matchPattern } from "../../llm/request/named-models.ts";
-import { parseCounter, type Store, StoreUnavailable, storeNamespace } from "../../store/store.ts";
+import { ownedStore } from "../../store/owned-store.ts";
+import { parseCounter, type Store, StoreUnavailable } from "../../store/store.ts";
 
 /** The general scheme is checked first, then the headers that the LLM providers' own clients use. */
 const DEFAULT_LOCATIONS: readonly CredentialLocation[] = [
@@ -117,7 +120,7 @@ export const apiKey = definePolicy({
       };
     });
     const keys = createApiKeys(entries);
-    const stored = config.stored === true ? createStoredKeys(env.store, env.clock) : undefined;
+    const stored = config.stored === true ? createKeyFinder(env.store, env.clock) : undefined;
     const failureLimit = compileFailureLimit(config.failureLimit, "apiKey", env);
     const authenticatedKeys = new WeakMap<Exchange, ApiKeyEntry>();
 
@@ -181,7 +184,7 @@ export const apiKey = definePolicy({
         if (credential.entry !== undefined || stored === undefined) continue;
         lookups.push(
           stored.find(read.value).then((key) => {
-            credential.entry = key && toEntry(storedKeyIdentity(key), key.budget);
+            credential.entry = key && toEntry(storedKeyIdentity(key), key.budget, key.namespace === undefined);
           }),
         );
       }
@@ -215,7 +218,10 @@ export const apiKey = definePolicy({
         const key = principals.find((principal) => principal.startsWith("key:"));
         const matched = key === undefined ? undefined : byShownPrincipal.get(key);
         if (matched !== undefined) return admit(exchange, matched);
-        if (storedKey !== undefined && stored !== undefined) return admit(exchange, toEntry(storedKey));
+        if (storedKey !== undefined && stored !== undefined)
+          return stored.accepts(storedKey.namespace)
+            ? admit(exchange, toEntry(storedKey))
+            : reject(exchange, "the API key belongs to another namespace");
         if (key !== undefined && stored !== undefined) return exchange.skip("the key may be one of the store");
         if (key !== undefined) return reject(exchange, "the API key is not one of the configured keys");
         return mode === "strict" ? reject(exchange, "no API key was sent") : undefined;
@@ -240,7 +246,8 @@ interface FoundKey {
 function toEntry(
   { digest, metadata, expiresAtMs, models }: StoredKeyIdentity,
   budget?: KeyBudget | undefined,
-): ApiKeyEntry {
+  hasNoNamespace = false,
+): ApiKeyEntry & SpendingKey {
   const bytes = Buffer.from(digest);
   return {
     id: keyId(bytes),
@@ -250,6 +257,7 @@ function toEntry(
     expiresAtMs,
     access: modelAccess(models),
     budget,
+    hasNoNamespace,
   };
 }
 
@@ -260,6 +268,8 @@ const ALERT_AT = [80, 100];
 export interface SpendingKey {
   readonly id: string;
   readonly budget?: KeyBudget | undefined;
+  /** True for a stored key without a namespace, which has one budget wherever it is accepted. */
+  readonly hasNoNamespace?: boolean;
 }
 
 /** Returns hooks that charge the budget of the key that authenticated the request. `keyOf` returns that key. */
@@ -268,6 +278,8 @@ export function keyBudgetHooks(
   keyOf: (exchange: Exchange) => SpendingKey | undefined,
 ): Pick<Hooks, "llmRequest" | "settle" | "response"> {
   const books = budgetBooks(env);
+  const own = accountsOf(env.store);
+  const withoutNamespace = own.former === undefined ? own : { store: own.former, former: undefined, prefix: "" };
   const { charge, settle, response } = createChargeHooks({
     books,
     failureMode: "closed",
@@ -278,7 +290,8 @@ export function keyBudgetHooks(
     llmRequest(exchange): Charge | undefined {
       const key = keyOf(exchange);
       if (key?.budget === undefined) return undefined;
-      const wanted = [{ budget: toBudget(key.budget), key: key.id }];
+      const accounts = key.hasNoNamespace === true ? withoutNamespace : own;
+      const wanted = [{ accounts, budget: toBudget(key.budget), key: key.id }];
       return charge(exchange, createClaims(wanted, exchange, "refuse", env.clock.now()));
     },
     settle,
@@ -287,11 +300,16 @@ export function keyBudgetHooks(
 }
 
 /** Resolves with the amount spent in the current period, or with undefined if the key has no budget. */
-export async function keySpending(whole: Store, clock: Clock, key: SpendingKey): Promise<number | undefined> {
+export async function keySpending(
+  whole: Store,
+  clock: Clock,
+  key: Pick<StoredKey, "id" | "namespace" | "budget">,
+): Promise<number | undefined> {
   if (key.budget === undefined) return undefined;
   const budget = toBudget(key.budget);
-  const account = accountFor(budget, key.id, key.id, clock.now());
-  return fromStoredAmount(budget.unit, parseCounter(await storeNamespace(whole, "budgets").get(account.key)));
+  const accounts = accountsOf(ownedStore(whole, ownerOfKey(key.namespace)));
+  const account = accountFor(accounts, budget, key.id, key.id, clock.now());
+  return fromStoredAmount(budget.unit, parseCounter(await account.store.get(account.key)));
 }
 
 function toBudget({ cost, tokens, per }: KeyBudget): Budget {

@@ -1,14 +1,17 @@
 /** `budgets`: the schema, and charges against a fake store. test/scenario/budgets.test.ts covers whole requests. */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anAnsweredExchange, anExchange, type ExchangeParts, testEnv } from "../../../test/support/exchange.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
+import { Owner } from "../../base/owner.ts";
 import { compileExpression } from "../../cel/expression.ts";
 import { createLimitRegistry } from "../../config/compile/limit-registry.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { CompileEnv, Hooks, Outcome } from "../../core/policy.ts";
 import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
 import { createMemoryStore } from "../../store/memory-store.ts";
+import { ownedStore } from "../../store/owned-store.ts";
 import { type Store, StoreUnavailable } from "../../store/store.ts";
 import { budgets } from "./policy.ts";
 
@@ -42,7 +45,13 @@ interface Setup {
 function setUp(limit: object, rest: object = {}, wrap: (store: Store) => Store = (store) => store): Setup {
   const clock = fakeClock(Date.UTC(2026, 10, 15));
   const store = wrap(createMemoryStore(clock));
-  const env: CompileEnv = { ...testEnv, cel: compileExpression, clock, store, limits: createLimitRegistry() };
+  const env: CompileEnv = {
+    ...testEnv,
+    cel: compileExpression,
+    clock,
+    store: ownedStore(store, Owner.standalone),
+    limits: createLimitRegistry(),
+  };
   const config = budgets.schema.parse({ limits: [{ name: "b", tokens: 100, per: "day", ...limit }], ...rest });
   return { hooks: budgets.compile(config, env), store, env };
 }
@@ -105,7 +114,12 @@ test("a call passes while one token is left, and the next is rejected with heade
 test("a rejection refunds the other budgets", async () => {
   const clock = fakeClock();
   const store = createMemoryStore(clock);
-  const env: CompileEnv = { ...testEnv, clock, store, limits: createLimitRegistry() };
+  const env: CompileEnv = {
+    ...testEnv,
+    clock,
+    store: ownedStore(store, Owner.standalone),
+    limits: createLimitRegistry(),
+  };
   const limits = [
     { name: "large", tokens: 1000, per: "month" },
     { name: "small", tokens: 1, per: "day" },

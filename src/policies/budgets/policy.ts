@@ -9,7 +9,7 @@ import { keyOf, mayBeSecret } from "../../cel/limit-key.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { type Charge, definePolicy, type Hooks } from "../../core/policy.ts";
 import { celSource, exactlyOneOf, headerName, headerValue, serverUrl } from "../../core/schema.ts";
-import { type Budget, MAX_BUDGET_TOKENS, MAX_COST, toStoredAmount } from "../../llm/budgets/budget.ts";
+import { accountsOf, type Budget, MAX_BUDGET_TOKENS, MAX_COST, toStoredAmount } from "../../llm/budgets/budget.ts";
 import { createChargeHooks, createClaims } from "../../llm/budgets/budget-charge.ts";
 import { budgetView } from "../../llm/budgets/budget-view.ts";
 import { budgetBooks } from "../../llm/budgets/ledger.ts";
@@ -27,7 +27,7 @@ export const budgetName = z
 const budget = exactlyOneOf(
   z.strictObject({
     name: budgetName.describe(
-      "The name in headers, metrics and the store. Budgets with the same name share their spending.",
+      "The name in headers, metrics and the store. Budgets with the same name share their spending; those of documents only within their namespace.",
     ),
     cost: z
       .number()
@@ -104,6 +104,7 @@ export const budgets = definePolicy({
 
   compile(config, env): Hooks {
     const books = budgetBooks(env);
+    const accounts = accountsOf(env.store);
     const rules = config.limits.map((limit) => ({
       budget: toBudget(limit),
       key: limit.key === undefined ? undefined : env.cel(limit.key),
@@ -113,7 +114,7 @@ export const budgets = definePolicy({
     const { charge, settle, response } = createChargeHooks({
       books,
       failureMode,
-      webhook,
+      webhook: webhook && { ...webhook, fetch: env.fetch },
       nowMs: () => env.clock.now(),
     });
     for (const { budget } of rules)
@@ -122,7 +123,7 @@ export const budgets = definePolicy({
         { budget, owner: env.scopeName, failureMode },
         () =>
           env.limits.registerBudgets(
-            async (key) => [await budgetView(budget, env.scopeName, books.store, env.clock, key)],
+            async (key) => [await budgetView(budget, env.scopeName, accounts, env.clock, key)],
             { requiresStore: budget.isHard && failureMode === "closed" },
           ),
         (unregister) => unregister(),
@@ -131,7 +132,7 @@ export const budgets = definePolicy({
     function llmRequest(exchange: Exchange): Charge {
       if (readsModel) LlmRequestAttributes.requireOneModel(exchange.attributes.llm);
       const nowMs = env.clock.now();
-      const wanted = rules.map(({ budget, key }) => ({ budget, key: key && storedKey(key, exchange) }));
+      const wanted = rules.map(({ budget, key }) => ({ accounts, budget, key: key && storedKey(key, exchange) }));
       return charge(exchange, createClaims(wanted, exchange, config.unpriced, nowMs));
     }
 

@@ -270,10 +270,10 @@ function openClientMetadata({ clientId, clientMetadataHosts: hosts }: Config, en
 function openCallback(
   { clientId, redirectUris, issuer, resourceMetadata: { resource } }: Config,
   clientMetadata: ClientMetadata | undefined,
-  { signingKey: key, owner, clock }: CompileEnv,
+  { signingKey: key, clock }: CompileEnv,
 ) {
   if (clientId === undefined || redirectUris === undefined) return undefined;
   const nowMs = (): number => clock.now();
   const acceptsDocument = clientMetadata?.accepts;
-  return createClientCallback({ clientId, redirectUris, issuer, resource, key, owner, acceptsDocument, nowMs });
+  return createClientCallback({ clientId, redirectUris, issuer, resource, key, acceptsDocument, nowMs });
 }

@@ -2,10 +2,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createExchange, createTestEnv, type RequestWords } from "../../../test/support/identity/policy-env.ts";
 import { createSigningKey, keySetOf, signToken } from "../../../test/support/identity/tokens.ts";
+import { Owner } from "../../base/owner.ts";
 import type { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Reply } from "../../core/reply.ts";
 import { createMemoryStore } from "../../store/memory-store.ts";
+import { ownedStore } from "../../store/owned-store.ts";
 import { oidc } from "./policy.ts";
 
 const ISSUER = "https://id.example.com";
@@ -21,7 +23,7 @@ function setUp(base: string, endpoints?: Readonly<Record<string, unknown>>) {
   const env = createTestEnv();
   const hooks = oidc.compile(
     oidc.schema.parse({ issuer: ISSUER, clientId: "ui", redirectUri: `${base}/oidc/callback`, ...endpoints }),
-    { ...env, store: createMemoryStore(env.clock) },
+    { ...env, store: ownedStore(createMemoryStore(env.clock), Owner.standalone) },
   );
   const { answers } = env.provider;
   if (endpoints === undefined)

@@ -2,10 +2,12 @@
  * The MCP backend behind a plain HTTP server, without policies and pipeline, for tests that need their own clock or
  * internal state.
  */
+
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Clock } from "../../../src/base/clock.ts";
 import { createMemoryBudget, type MemoryBudget } from "../../../src/base/memory-budget.ts";
+import { Owner } from "../../../src/base/owner.ts";
 import { createTasks, type Tasks } from "../../../src/base/tasks.ts";
 import type { Backend, BackendEnv, BackendRun, ResponseReceiver } from "../../../src/core/backend.ts";
 import { Exchange, NO_BODY } from "../../../src/core/exchange.ts";
@@ -17,6 +19,7 @@ import { mcp } from "../../../src/mcp/backend.ts";
 import { Hub } from "../../../src/mcp/hub.ts";
 import type { Logger } from "../../../src/observe/log/logger.ts";
 import { createMemoryStore } from "../../../src/store/memory-store.ts";
+import { ownedStore } from "../../../src/store/owned-store.ts";
 import { createSigningKey } from "../../../src/store/signing-key.ts";
 import { testEnv } from "../exchange.ts";
 import { patientClock } from "./patient-clock.ts";
@@ -56,8 +59,8 @@ export async function serveMcp(
     clock,
     memory,
     logger: options.logger ?? testEnv.logger,
-    store,
-    signingKey: createSigningKey(store, clock, testEnv.logger),
+    store: ownedStore(store, Owner.standalone),
+    signingKey: createSigningKey(store, clock, testEnv.logger).of(Owner.standalone),
     tasks,
     name: "test",
     trustedHosts: [],

@@ -18,6 +18,7 @@ import { createMetrics } from "../../../src/observe/log/metrics.ts";
 import { createRedaction } from "../../../src/observe/trace/redact.ts";
 import { runAdmission } from "../../../src/pipeline/phases/run-hooks.ts";
 import { createMemoryStore } from "../../../src/store/memory-store.ts";
+import { ownedStore } from "../../../src/store/owned-store.ts";
 import { noSigningKey } from "../../../src/store/signing-key.ts";
 import { fakeClock } from "../fake-clock.ts";
 
@@ -74,8 +75,8 @@ export function limitEnv(owner = "route test"): LimitEnv {
       budgets: async () => [],
     },
     memory: createMemoryBudget(clock),
-    store: createMemoryStore(clock),
-    signingKey: noSigningKey,
+    store: ownedStore(createMemoryStore(clock), Owner.standalone),
+    signingKey: noSigningKey.of(Owner.standalone),
     owner: Owner.standalone,
     scopeName: owner,
     machine: { resolvePath: (path) => path, environment: {} },
