@@ -45,6 +45,33 @@ export class Owner {
   }
 }
 
+/** Names a resource of the process together with its owner. Only the functions below make one. */
+export type ResourceKey = string & { readonly [owned]: true };
+declare const owned: unique symbol;
+
+/** Resources that the documents of a namespace share if they use the same name and definition. */
+export function ownedResource({ tenant }: Owner, name: string): ResourceKey {
+  return `${tenant.prefix}${name}` as ResourceKey;
+}
+
+/**
+ * Resources that all owners share. Documents cannot choose their names, and what they contain for one owner has that
+ * owner in its key.
+ */
+export const PROCESS_RESOURCES = {
+  "budget books": "retry and count spending; each account has the key and the store of its owner",
+  "mcp backends": "counts the backends for metrics",
+  "mcp logins": "finds a login by its random ticket or state; each login has the vault of its owner",
+  "password checks": "queues checks per client, so that one thread is enough; it contains no results",
+} as const;
+
+export type ProcessResource = keyof typeof PROCESS_RESOURCES;
+
+/** The keys of owners are empty or begin with `@`, so they differ from these. */
+export function processResource(name: ProcessResource): ResourceKey {
+  return `*/${name}` as ResourceKey;
+}
+
 export interface DocumentIdentity {
   readonly namespace: string;
   readonly kind: string;

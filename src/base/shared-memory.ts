@@ -2,6 +2,8 @@
  * Manages named memory that the threads of the process share. The main thread creates it, and the other threads
  * receive it with the configuration.
  */
+import { type Owner, ownedResource } from "./owner.ts";
+
 export interface SharedMemory {
   /** The number is not 0, because 0 marks a free lock. */
   readonly thread: number;
@@ -17,6 +19,16 @@ export interface SharedMemory {
   onDeath(name: string, repair: (thread: number) => void): void;
   /** Removes the buffer with this name and its repair callback. Only the main thread can remove them. */
   release(name: string): void;
+}
+
+/** Gives each owner its own names. */
+export function ownedMemory(memory: SharedMemory, owner: Owner): SharedMemory {
+  return {
+    thread: memory.thread,
+    claim: (name, bytes) => memory.claim(ownedResource(owner, name), bytes),
+    onDeath: (name, repair) => memory.onDeath(ownedResource(owner, name), repair),
+    release: (name) => memory.release(ownedResource(owner, name)),
+  };
 }
 
 export interface OwnedSharedMemory extends SharedMemory {

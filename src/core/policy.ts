@@ -6,7 +6,7 @@
 import type { z } from "zod";
 import type { Clock } from "../base/clock.ts";
 import type { MemoryBudget } from "../base/memory-budget.ts";
-import type { Owner } from "../base/owner.ts";
+import type { Owner, ProcessResource } from "../base/owner.ts";
 import type { SharedMemory } from "../base/shared-memory.ts";
 import type { Tasks } from "../base/tasks.ts";
 import type { Expression } from "../cel/expression.ts";
@@ -222,11 +222,12 @@ export interface CompileEnv {
   /** Reads a file that the configuration names, at most 1 MiB by default. Throws an Error that names the problem. */
   readFile(path: string, maxBytes?: number): string;
   /**
-   * Returns the resource with this key (buckets, pool, sessions) if its definition is unchanged, also from an earlier
-   * configuration, and otherwise opens a new one. The gateway closes a resource when no configuration holds it.
+   * Returns the resource with this name (buckets, pool, sessions) if its definition is unchanged, also from an earlier
+   * configuration, and otherwise opens a new one. The documents of another namespace have other resources. The gateway
+   * closes a resource when no configuration holds it.
    */
   acquire<Resource>(
-    key: string,
+    name: string,
     definition: unknown,
     open: () => Resource,
     close?: (resource: Resource) => void | Promise<void>,
@@ -234,6 +235,12 @@ export interface CompileEnv {
      * Called instead of `close` if a new configuration does not acquire the resource, to finish pending work first.
      */
     retire?: (resource: Resource) => Promise<void>,
+  ): Resource;
+  /** Returns a resource that all owners of the process share. */
+  acquireShared<Resource>(
+    name: ProcessResource,
+    open: () => Resource,
+    close?: (resource: Resource) => void | Promise<void>,
   ): Resource;
   /** Runs the action when this configuration starts to serve, and never if it is discarded. */
   serving(action: () => void): void;

@@ -4,6 +4,7 @@
  */
 
 import { ExpectedError } from "../base/errors.ts";
+import type { Owner } from "../base/owner.ts";
 import type { EgressGuard } from "./egress-guard.ts";
 import type { HeaderList } from "./headers.ts";
 import type { TlsOptions } from "./http-client.ts";
@@ -18,6 +19,8 @@ export interface FetchRequest {
   readonly tls?: TlsOptions;
   /** Connects to a unix socket instead of the host in `url`, which stays the Host header. */
   readonly socketPath?: string | undefined;
+  /** Connections are not shared with requests of other owners. */
+  readonly owner?: Owner | undefined;
   /** Restricts the addresses further than the guard of the `Fetch` does, for a URL that a remote server named. */
   readonly egress?: EgressGuard | undefined;
 }
@@ -43,6 +46,10 @@ export type Fetch = (request: FetchRequest) => Promise<FetchResponse>;
 /** Returns a `Fetch` that permits only what the guard permits, too. */
 export function guardedFetch(fetch: Fetch, egress: EgressGuard): Fetch {
   return (request) => fetch({ ...request, egress: egress.and(request.egress) });
+}
+
+export function ownedFetch(fetch: Fetch, { tenant }: Owner): Fetch {
+  return (request) => fetch({ ...request, owner: tenant });
 }
 
 export interface Fetcher {

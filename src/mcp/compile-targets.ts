@@ -190,7 +190,7 @@ export function serverLogins(config: McpConfig, env: BackendEnv): ReadonlyMap<st
       "`oauth` stores tokens per user: the route needs an authentication policy that rejects anonymous clients",
     );
   const key = vaultKey(config, env);
-  const registry = env.acquire("mcp logins", "all", () => new LoginRegistry());
+  const registry = env.acquireShared("mcp logins", () => new LoginRegistry());
   for (const { name, mcp } of targets) {
     if (mcp?.oauth === undefined) continue;
     const { url, oauth } = mcp;

@@ -82,7 +82,7 @@ export function compileMcp(config: McpConfig, env: BackendEnv): Backend {
     (living) => living.retire(),
   );
   env.serving(() => hub.serve(resolved, parts, env.tls));
-  const counted = env.acquire("mcp backends", "all", (): CountedBackends => new Set());
+  const counted = env.acquireShared("mcp backends", (): CountedBackends => new Set());
   counted.add(hub);
   hub.closed = () => counted.delete(hub);
   return createBackend(resolved, hub, createMcpMetrics(env.metrics, env.name, counted), env, {

@@ -93,7 +93,8 @@ export const testEnv: CompileEnv = {
   readFile: () => {
     throw new Error("a unit test does not read files");
   },
-  acquire: (_key, _definition, open) => open(),
+  acquire: (_name, _definition, open) => open(),
+  acquireShared: (_name, open) => open(),
   serving: (action) => action(),
   warn: () => undefined,
 };

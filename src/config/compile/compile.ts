@@ -7,6 +7,8 @@ import { readFileSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { backends } from "../../backends/index.ts";
 import { fileProblem } from "../../base/files.ts";
+import { ownedResource, processResource } from "../../base/owner.ts";
+import { ownedMemory } from "../../base/shared-memory.ts";
 import { compileExpression } from "../../cel/expression.ts";
 import { unknownFields } from "../../cel/values/unknown-fields.ts";
 import type { BackendEnv } from "../../core/backend.ts";
@@ -23,7 +25,7 @@ import {
 import type { Listener, ProxyProtocol, Route, TcpService, Topology, WeightedBackend } from "../../core/topology.ts";
 import { parseProxiedHost } from "../../http/egress-addresses.ts";
 import { EgressGuard } from "../../http/egress-guard.ts";
-import { guardedFetch } from "../../http/fetch.ts";
+import { guardedFetch, ownedFetch } from "../../http/fetch.ts";
 import type { ListenerTls } from "../../http/tls-listener.ts";
 import type { Phase } from "../../observe/trace/events.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
@@ -401,13 +403,15 @@ function compileEnv(
     },
     clock: context.clock,
     egress,
-    fetch: isConfined ? guardedFetch(context.fetch, egress) : context.fetch,
+    fetch: owner.isStandalone
+      ? context.fetch
+      : ownedFetch(isConfined ? guardedFetch(context.fetch, egress) : context.fetch, owner),
     logger: context.logger,
     tasks: context.tasks,
     metrics: context.metrics,
     limits: context.limits,
     memory: context.memory,
-    shared: context.shared,
+    shared: context.shared && ownedMemory(context.shared, owner),
     owner,
     store: ownedStore(context.store, owner),
     signingKey: context.signingKey.of(owner),
@@ -423,7 +427,8 @@ function compileEnv(
       return text;
     },
     endpoints: context.endpoints,
-    acquire: (...resource) => context.generation.acquire(...resource),
+    acquire: (name, ...resource) => context.generation.acquire(ownedResource(owner, name), ...resource),
+    acquireShared: (name, open, close) => context.generation.acquire(processResource(name), undefined, open, close),
     serving: (action) => context.generation.serving(action),
     warn,
   };

@@ -1,12 +1,13 @@
 /**
  * Manages long-lived resources that survive a reload, such as connection pools and rate limit buckets. A new
- * configuration acquires each resource it needs by key and definition. When it starts to serve, the registry retires or
+ * configuration acquires each resource it needs by key and definition, and the key contains the resource's owner. When it starts to serve, the registry retires or
  * closes the resources that it did not acquire.
  */
+import type { ResourceKey } from "../../base/owner.ts";
 
 export interface ConfigGeneration {
   acquire<Resource>(
-    key: string,
+    key: ResourceKey,
     definition: unknown,
     open: () => Resource,
     close?: (resource: Resource) => void | Promise<void>,

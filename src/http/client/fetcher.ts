@@ -1,5 +1,5 @@
 /**
- * Sends the gateway's own outgoing requests (http/fetch.ts). Connections are pooled per origin, TLS options, and
+ * Sends the gateway's own outgoing requests (http/fetch.ts). Connections are pooled per owner, origin, TLS options, and
  * guard.
  */
 
@@ -13,9 +13,10 @@ import { openHttpPool } from "./http-pool.ts";
 export function openFetcher(clock: Clock, egress: EgressGuard): Fetcher {
   const pools = new Map<string, HttpPool>();
 
-  function poolFor(url: URL, { tls, egress: further, socketPath }: FetchRequest): HttpPool {
+  function poolFor(url: URL, { owner, tls, egress: further, socketPath }: FetchRequest): HttpPool {
     const guard = egress.and(further);
-    const key = `${url.origin} ${guard.key} ${tls ? JSON.stringify(tls) : ""} ${socketPath ?? ""}`;
+    const from = owner?.prefix ?? "";
+    const key = `${from}${url.origin} ${guard.key} ${tls ? JSON.stringify(tls) : ""} ${socketPath ?? ""}`;
     const known = pools.get(key);
     if (known) return known;
     const protocol = url.protocol === "https:" ? "https" : "http";

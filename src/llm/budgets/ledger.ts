@@ -152,9 +152,8 @@ export interface BudgetBooks {
 }
 
 export function budgetBooks(env: CompileEnv): BudgetBooks {
-  return env.acquire(
+  return env.acquireShared(
     "budget books",
-    {},
     () => open(env),
     async ({ ledger, progress }) => {
       progress.close();

@@ -24,7 +24,7 @@ export const mcpLogins = defineBackend({
   defaultPaths: [{ pathPrefix: "/connect" }],
 
   compile(_config, env): Backend {
-    const registry = env.acquire("mcp logins", "all", () => new LoginRegistry());
+    const registry = env.acquireShared("mcp logins", () => new LoginRegistry());
     const logger = env.logger.for("mcp");
     return {
       attributes: { name: env.name, type: "internal", protocol: "http" },

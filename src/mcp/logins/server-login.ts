@@ -404,33 +404,38 @@ function isSame(one: string, other: string): boolean {
   return one.length === other.length && timingSafeEqual(Buffer.from(one), Buffer.from(other));
 }
 
+interface RegisteredLogin {
+  readonly login: ServerLogin;
+  readonly vault: Vault;
+}
+
+/** Contains the logins of all owners. IDs of different owners may be equal, so a login is found in its own vault. */
 export class LoginRegistry {
-  readonly #logins = new Map<string, ServerLogin>();
-  readonly #vaults = new Map<string, Vault>();
+  readonly #logins = new Map<ServerLogin, Vault>();
 
   add(login: ServerLogin, vault: Vault): void {
-    this.#logins.set(login.id, login);
-    this.#vaults.set(login.id, vault);
+    this.#logins.set(login, vault);
   }
 
   remove(login: ServerLogin): void {
-    if (this.#logins.get(login.id) !== login) return;
-    this.#logins.delete(login.id);
-    this.#vaults.delete(login.id);
+    this.#logins.delete(login);
   }
 
   get all(): readonly ServerLogin[] {
-    return [...this.#logins.values()];
+    return [...this.#logins.keys()];
   }
 
   /** Does not invalidate the ticket. */
-  invitation(ticket: string): Promise<{ login: ServerLogin; invitation: Invitation } | undefined> {
-    return this.#find(ticket, (vault) => vault.get<Invitation>(`invitation/${ticket}`));
+  async invitation(ticket: string): Promise<{ login: ServerLogin; invitation: Invitation } | undefined> {
+    const found = await this.#find<Invitation>("invitation/", ticket);
+    return found && { login: found.login, invitation: found.value };
   }
 
   /** Invalidates the ticket. */
-  accept(ticket: string): Promise<{ login: ServerLogin; invitation: Invitation } | undefined> {
-    return this.#find(ticket, (vault) => vault.take<Invitation>(`invitation/${ticket}`));
+  async accept(ticket: string): Promise<{ login: ServerLogin; invitation: Invitation } | undefined> {
+    const found = await this.#find<Invitation>("invitation/", ticket);
+    const invitation = await found?.vault.take<Invitation>(`invitation/${ticket}`);
+    return found && invitation && { login: found.login, invitation };
   }
 
   /** Finds the flow of a redirect. `secretsFor` returns the secrets that the browser has for this state and login. */
@@ -438,22 +443,21 @@ export class LoginRegistry {
     state: string,
     secretsFor: (login: ServerLogin) => readonly string[],
   ): Promise<{ login: ServerLogin; flow: Flow } | "other browser" | undefined> {
-    const found = await this.#find(state, (vault) => vault.get<Flow>(`flow/${state}`));
+    const found = await this.#find<Flow>("flow/", state);
     if (found === undefined) return undefined;
-    if (!isStartedBy(found.invitation, secretsFor(found.login))) return "other browser";
-    const taken = await this.#find(state, (vault) => vault.take<Flow>(`flow/${state}`));
-    return taken && { login: taken.login, flow: taken.invitation };
+    if (!isStartedBy(found.value, secretsFor(found.login))) return "other browser";
+    const flow = await found.vault.take<Flow>(`flow/${state}`);
+    return flow && { login: found.login, flow };
   }
 
   async #find<Value extends Invitation>(
+    place: "invitation/" | "flow/",
     secret: string,
-    read: (vault: Vault) => Promise<Value | undefined>,
-  ): Promise<{ login: ServerLogin; invitation: Value } | undefined> {
+  ): Promise<(RegisteredLogin & { readonly value: Value }) | undefined> {
     if (!/^[\w-]{20,64}$/.test(secret)) return undefined;
-    for (const vault of new Set(this.#vaults.values())) {
-      const invitation = await read(vault);
-      const login = invitation && this.#logins.get(invitation.login);
-      if (login) return { login, invitation };
+    for (const [login, vault] of this.#logins) {
+      const value = await vault.get<Value>(`${place}${secret}`);
+      if (value?.login === login.id) return { login, vault, value };
     }
     return undefined;
   }

@@ -61,7 +61,7 @@ export const basicAuth = definePolicy({
     let passwords: Htpasswd;
     try {
       // All policies of this kind share one instance.
-      const checks = env.acquire("password checks", "all", () => new PasswordChecks(env.clock));
+      const checks = env.acquireShared("password checks", () => new PasswordChecks(env.clock));
       passwords = createHtpasswd(text, checks);
     } catch (error) {
       throw new ConfigError(undefined, "htpasswd", (error as Error).message);

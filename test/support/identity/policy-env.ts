@@ -42,6 +42,10 @@ export function createTestEnv(files: Readonly<Record<string, string>> = {}): Tes
       if (!living.has(identity)) living.set(identity, open());
       return living.get(identity) as Living;
     },
+    acquireShared<Living>(name: string, open: () => Living): Living {
+      if (!living.has(name)) living.set(name, open());
+      return living.get(name) as Living;
+    },
   };
 }
 

@@ -95,6 +95,7 @@ export function limitEnv(owner = "route test"): LimitEnv {
       kept.set(key, { definition: text, living, close: () => close?.(living) });
       return living;
     },
+    acquireShared: (_name, open) => open(),
     serving: (action) => action(),
     warn: (message) => warnings.push(message),
   };
