@@ -17,13 +17,13 @@ export interface TenantAnswer {
 /** `fetch` cannot send a Host header of its own. */
 export function ask(
   gateway: TestGateway,
-  tenant: Tenant,
+  tenant: string,
   path: string,
   headers: Readonly<Record<string, string>> = {},
   body?: string,
 ): Promise<TenantAnswer> {
   const options = {
-    port: gateway.port(),
+    port: gateway.port("edge"),
     path,
     method: body === undefined ? "GET" : "POST",
     headers: { host: `${tenant}.test`, ...headers },
