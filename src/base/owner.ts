@@ -62,6 +62,7 @@ export const PROCESS_RESOURCES = {
   "budget books": "retry and count spending; each account has the key and the store of its owner",
   "mcp backends": "counts the backends for metrics",
   "mcp logins": "finds a login by its random ticket or state; each login has the vault of its owner",
+  "minute counts": "counts what clients do; each key of a document contains its owner",
   "password checks": "queues checks per client, so that one thread is enough; it contains no results",
 } as const;
 

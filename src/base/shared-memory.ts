@@ -21,6 +21,11 @@ export interface SharedMemory {
   release(name: string): void;
 }
 
+/** Returns memory of this size that the threads share, or of this thread alone. */
+export type ClaimMemory = (bytes: number) => { readonly buffer: SharedArrayBuffer; readonly isNew: boolean };
+
+export const claimAlone: ClaimMemory = (bytes) => ({ buffer: new SharedArrayBuffer(bytes), isNew: true });
+
 /** Gives each owner its own names. */
 export function ownedMemory(memory: SharedMemory, owner: Owner): SharedMemory {
   return {

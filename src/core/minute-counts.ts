@@ -78,17 +78,7 @@ function unpack(slot: number, now: number): MinuteCount {
     : { count, resetSeconds: WINDOW_SECONDS - age };
 }
 
-const NAME = "minute counts";
-
-/** Returns the table of the process. Keys begin with the name of what they count. */
-export function openMinuteCounts(env: Pick<CompileEnv, "acquire" | "clock" | "shared">): MinuteCounts {
-  const { clock, shared } = env;
-  const memory = () =>
-    shared?.claim(NAME, MINUTE_COUNTS_BYTES) ?? { buffer: new SharedArrayBuffer(MINUTE_COUNTS_BYTES), isNew: true };
-  return env.acquire(
-    NAME,
-    "all",
-    () => new MinuteCounts(clock, memory()),
-    () => shared?.release(NAME),
-  );
+/** Returns the table of the process. Keys begin with the name of what they count, and contain the owner. */
+export function openMinuteCounts({ clock, acquireShared }: Pick<CompileEnv, "acquireShared" | "clock">): MinuteCounts {
+  return acquireShared("minute counts", (claim) => new MinuteCounts(clock, claim(MINUTE_COUNTS_BYTES)));
 }

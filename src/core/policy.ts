@@ -7,7 +7,7 @@ import type { z } from "zod";
 import type { Clock } from "../base/clock.ts";
 import type { MemoryBudget } from "../base/memory-budget.ts";
 import type { Owner, ProcessResource } from "../base/owner.ts";
-import type { SharedMemory } from "../base/shared-memory.ts";
+import type { ClaimMemory, SharedMemory } from "../base/shared-memory.ts";
 import type { Tasks } from "../base/tasks.ts";
 import type { Expression } from "../cel/expression.ts";
 import type { EgressGuard } from "../http/egress-guard.ts";
@@ -239,7 +239,7 @@ export interface CompileEnv {
   /** Returns a resource that all owners of the process share. */
   acquireShared<Resource>(
     name: ProcessResource,
-    open: () => Resource,
+    open: (claim: ClaimMemory) => Resource,
     close?: (resource: Resource) => void | Promise<void>,
   ): Resource;
   /** Runs the action when this configuration starts to serve, and never if it is discarded. */

@@ -5,6 +5,7 @@
 import { systemClock } from "../../src/base/clock.ts";
 import { createMemoryBudget } from "../../src/base/memory-budget.ts";
 import { Owner } from "../../src/base/owner.ts";
+import { claimAlone } from "../../src/base/shared-memory.ts";
 import { createTasks } from "../../src/base/tasks.ts";
 import { compileExpression } from "../../src/cel/expression.ts";
 import { createLimitRegistry } from "../../src/config/compile/limit-registry.ts";
@@ -94,7 +95,7 @@ export const testEnv: CompileEnv = {
     throw new Error("a unit test does not read files");
   },
   acquire: (_name, _definition, open) => open(),
-  acquireShared: (_name, open) => open(),
+  acquireShared: (_name, open) => open(claimAlone),
   serving: (action) => action(),
   warn: () => undefined,
 };

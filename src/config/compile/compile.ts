@@ -8,7 +8,7 @@ import { dirname, resolve } from "node:path";
 import { backends } from "../../backends/index.ts";
 import { fileProblem } from "../../base/files.ts";
 import { ownedResource, processResource } from "../../base/owner.ts";
-import { ownedMemory } from "../../base/shared-memory.ts";
+import { type ClaimMemory, claimAlone, ownedMemory, type SharedMemory } from "../../base/shared-memory.ts";
 import { compileExpression } from "../../cel/expression.ts";
 import { unknownFields } from "../../cel/values/unknown-fields.ts";
 import type { BackendEnv } from "../../core/backend.ts";
@@ -428,7 +428,11 @@ function compileEnv(
     },
     endpoints: context.endpoints,
     acquire: (name, ...resource) => context.generation.acquire(ownedResource(owner, name), ...resource),
-    acquireShared: (name, open, close) => context.generation.acquire(processResource(name), undefined, open, close),
+    acquireShared: (name, open, close) => {
+      const key = processResource(name);
+      const claim = claimOf(context.shared, key);
+      return context.generation.acquire(key, undefined, () => open(claim), releasing(context.shared, key, close));
+    },
     serving: (action) => context.generation.serving(action),
     warn,
   };
@@ -436,6 +440,22 @@ function compileEnv(
 
 function machineFor(folder: string, environment: Environment): Machine {
   return { resolvePath: (path) => resolve(folder, path), environment };
+}
+
+function claimOf(shared: SharedMemory | undefined, key: string): ClaimMemory {
+  return (bytes) => (shared ? shared.claim(key, bytes) : claimAlone(bytes));
+}
+
+/** Not in the environment, because the resource keeps this function longer than the configuration that opened it. */
+function releasing<Resource>(
+  shared: SharedMemory | undefined,
+  key: string,
+  close: ((resource: Resource) => void | Promise<void>) | undefined,
+) {
+  return (resource: Resource): void | Promise<void> => {
+    shared?.release(key);
+    return close?.(resource);
+  };
 }
 
 function innerScopes(origin: Origin): NonNullable<BackendEnv["scopeOf"]> {

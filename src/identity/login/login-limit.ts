@@ -22,9 +22,10 @@ export interface LoginLimit {
   forward(kind: LoginRequest, listener: string): void;
 }
 
-/** All routes of a listener share its limits. */
-export function openLoginLimit(env: Pick<CompileEnv, "acquire" | "clock" | "shared">): LoginLimit {
+/** All routes of one owner on a listener share its limits. */
+export function openLoginLimit(env: Pick<CompileEnv, "acquireShared" | "clock" | "owner">): LoginLimit {
   const counts = openMinuteCounts(env);
+  const owner = env.owner.tenant.prefix;
 
   function take(key: string, max: number, detail: string): void {
     const { count, resetSeconds } = counts.count(key);
@@ -37,12 +38,12 @@ export function openLoginLimit(env: Pick<CompileEnv, "acquire" | "clock" | "shar
     enter(kind, { listener, source }) {
       const address = knownAddress(source);
       if (address === undefined) return;
-      const key = `login ${kind} ${JSON.stringify([listener, clientNetwork(address)])}`;
+      const key = `${owner}login ${kind} ${JSON.stringify([listener, clientNetwork(address)])}`;
       take(key, REQUESTS_PER_CLIENT, `more than ${REQUESTS_PER_CLIENT} ${kind} requests of a client in a minute`);
     },
     forward(kind, listener) {
       const detail = `more than ${REQUESTS_PER_MINUTE} ${kind} requests in a minute on ${listener}`;
-      take(`login ${kind} ${JSON.stringify([listener])}`, REQUESTS_PER_MINUTE, detail);
+      take(`${owner}login ${kind} ${JSON.stringify([listener])}`, REQUESTS_PER_MINUTE, detail);
     },
   };
 }

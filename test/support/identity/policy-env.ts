@@ -3,6 +3,7 @@
  * create exchanges.
  */
 
+import { type ClaimMemory, claimAlone } from "../../../src/base/shared-memory.ts";
 import { createTasks } from "../../../src/base/tasks.ts";
 import { Exchange, type GatewayRequest, NO_BODY, type RequestBody } from "../../../src/core/exchange.ts";
 import type { CompileEnv } from "../../../src/core/policy.ts";
@@ -42,8 +43,8 @@ export function createTestEnv(files: Readonly<Record<string, string>> = {}): Tes
       if (!living.has(identity)) living.set(identity, open());
       return living.get(identity) as Living;
     },
-    acquireShared<Living>(name: string, open: () => Living): Living {
-      if (!living.has(name)) living.set(name, open());
+    acquireShared<Living>(name: string, open: (claim: ClaimMemory) => Living): Living {
+      if (!living.has(name)) living.set(name, open(claimAlone));
       return living.get(name) as Living;
     },
   };

@@ -6,6 +6,7 @@
 import type { Clock } from "../../../src/base/clock.ts";
 import { createMemoryBudget } from "../../../src/base/memory-budget.ts";
 import { Owner } from "../../../src/base/owner.ts";
+import { claimAlone } from "../../../src/base/shared-memory.ts";
 import { createTasks } from "../../../src/base/tasks.ts";
 import { compileExpression } from "../../../src/cel/expression.ts";
 import { Exchange, NO_BODY } from "../../../src/core/exchange.ts";
@@ -95,7 +96,7 @@ export function limitEnv(owner = "route test"): LimitEnv {
       kept.set(key, { definition: text, living, close: () => close?.(living) });
       return living;
     },
-    acquireShared: (_name, open) => open(),
+    acquireShared: (_name, open) => open(claimAlone),
     serving: (action) => action(),
     warn: (message) => warnings.push(message),
   };
