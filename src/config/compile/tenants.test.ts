@@ -10,6 +10,7 @@ import { createMemoryBudget } from "../../base/memory-budget.ts";
 import { Owner, PROCESS_RESOURCES } from "../../base/owner.ts";
 import type { SharedMemory } from "../../base/shared-memory.ts";
 import { createTasks } from "../../base/tasks.ts";
+import { EgressGuard } from "../../http/egress-guard.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
 import { createMetrics } from "../../observe/log/metrics.ts";
 import { policies } from "../../policies/index.ts";
@@ -192,7 +193,7 @@ function acquiredBy(documents: readonly KubernetesObject[], inFiles: boolean): {
       },
       shared,
       redaction: undefined,
-      isDry: true,
+      egress: (author) => EgressGuard.for(author).closed(),
       fileRead: () => undefined,
       generation: {
         acquire(name, _definition, open) {
