@@ -59,7 +59,7 @@ export const HEAD_ROWS: readonly {
     what: "a malformed HTTP/2 request is a stream error without a response",
     rfc: "RFC 9113 section 8.1.1",
     doors: HTTP2,
-    applies: (_one, { status }, found) => status === 400 && found === "reset",
+    applies: (_one, { status }, found) => status >= 400 && found === "reset",
   },
   {
     what: "nghttp2 drops a field whose value has a control character, and the backend does not receive it either",
@@ -73,13 +73,13 @@ export const HEAD_ROWS: readonly {
     rfc: "RFC 9113 section 8.3.1",
     doors: HTTP2,
     applies: ({ target }, _expected, found) =>
-      /^[a-z]+:\/\//i.test(target) && found !== "reset" && found.status === 400,
+      /^[a-z]+:\/\//i.test(target) && (found === "reset" || found.status === 400),
   },
   {
     what: "the Host header of a request to a proxy has another place in the head, so another fault may be found first",
     rfc: "RFC 9112 section 3.2.2",
     doors: ["forward proxy", ...HTTP2],
-    applies: (_one, { status }, found) => status === 400 && found !== "reset" && found.status === 400,
+    applies: (_one, { error }, found) => HEAD_ERRORS.has(error ?? "") && found !== "reset" && found.status === 400,
   },
   {
     what: "the admin interface accepts heads up to 8 KiB",
