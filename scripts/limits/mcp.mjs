@@ -230,12 +230,6 @@ export const MCP_LIMITS = {
     ],
     ["MAX_RELAYED_FORM_BYTES", "mcp/login-relay.ts", "a token request that is passed on", "413"],
     ["MAX_RELAYED_ANSWER_BYTES", "mcp/login-relay.ts", "the response to it", "503"],
-    [
-      "MAX_EXCHANGED_TOKENS",
-      "mcp/logins/oauth-client.ts",
-      "exchanged tokens kept for a server",
-      "the oldest is forgotten",
-    ],
     ["MAX_TEST_BYTES", "mcp/logins/accounts.ts", "a response to `gwctl mcp connections --test`", "the test fails"],
     ["MAX_A2A_REQUEST_BYTES", "backends/a2a/backend.ts", "a request to an A2A agent", "413"],
     ["MAX_CARD_BYTES", "backends/a2a/agent-card.ts", "an A2A agent's card", "502"],

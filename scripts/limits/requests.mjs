@@ -232,20 +232,20 @@ export const REQUEST_LIMITS = {
     ["MAX_TTL_MS", "policies/backend-auth/jwt-sign.ts", "`jwtSign.ttl`", "the configuration is rejected"],
     [
       "MAX_KEPT_TOKENS",
-      "policies/backend-auth/oauth-tokens.ts",
-      "tokens that one `backendAuth` keeps",
-      "the oldest go",
+      "identity/oauth/kept-tokens.ts",
+      "tokens that one `backendAuth` or `identity.exchange` keeps",
+      "the least recently used are requested again",
     ],
     [
       "MAX_KEPT_TOKEN_BYTES",
-      "policies/backend-auth/oauth-tokens.ts",
-      "tokens of `backendAuth.oauth` that are kept, in total",
+      "identity/oauth/kept-tokens.ts",
+      "the length of these tokens in total",
       "the least recently used are requested again",
     ],
     [
       "MAX_KEPT_MS",
-      "policies/backend-auth/oauth-tokens.ts",
-      "the time for which `backendAuth` keeps a token",
+      "identity/oauth/kept-tokens.ts",
+      "the time for which such a token is kept",
       "it is requested again",
     ],
     [

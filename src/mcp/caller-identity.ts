@@ -5,9 +5,10 @@ import type { Expression } from "../cel/expression.ts";
 import type { BackendEnv } from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
 import { isHeaderValue } from "../http/headers.ts";
+import type { KeptTokens } from "../identity/oauth/kept-tokens.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import { RequestRejection } from "./client-side/http-request.ts";
-import { TokenExchange } from "./logins/oauth-client.ts";
+import { tokenExchange } from "./logins/oauth-client.ts";
 import { INTERNAL_ERROR } from "./protocol/json-rpc.ts";
 import { setCallerHeaders } from "./server-side/target.ts";
 import type { ExchangeConfig, McpConfig } from "./server-side/target-config.ts";
@@ -15,7 +16,7 @@ import type { ExchangeConfig, McpConfig } from "./server-side/target-config.ts";
 interface CompiledIdentity {
   readonly target: string;
   readonly passesToken: boolean;
-  readonly exchange: TokenExchange | undefined;
+  readonly exchange: KeptTokens | undefined;
   readonly headers: readonly (readonly [name: string, value: Expression])[];
 }
 
@@ -50,11 +51,9 @@ export function callerIdentity(config: McpConfig, env: BackendEnv): CallerIdenti
   return { attach: (exchange) => attach(exchange, identities, isAlone, logger) };
 }
 
-function keptExchange(name: string, config: ExchangeConfig, env: BackendEnv): TokenExchange {
-  return env.acquire(
-    `mcp token exchange ${env.name}/${name}`,
-    JSON.stringify(config),
-    () => new TokenExchange(config, env.fetch, env.clock),
+function keptExchange(name: string, config: ExchangeConfig, env: BackendEnv): KeptTokens {
+  return env.acquire(`mcp token exchange ${env.name}/${name}`, JSON.stringify(config), () =>
+    tokenExchange(config, env.fetch, env.clock),
   );
 }
 
@@ -88,28 +87,22 @@ async function attach(
 
 async function shownToken(
   { passesToken, exchange }: CompiledIdentity,
-  token: CallersToken | undefined,
+  token: string | undefined,
 ): Promise<string | undefined> {
   if (!passesToken && exchange === undefined) return undefined;
   if (token === undefined) throw new Error("the caller was authenticated without a token");
-  return exchange === undefined ? token.text : exchange.token(token.text, token.untilMs);
-}
-
-interface CallersToken {
-  readonly text: string;
-  readonly untilMs: number;
+  return exchange === undefined ? token : exchange.get(token);
 }
 
 /** The presented credential may be an API key, so it is compared with the verified claims. */
-function callersToken({ credentials: { presented: credential }, attributes }: Exchange): CallersToken | undefined {
+function callersToken({ credentials: { presented: credential }, attributes }: Exchange): string | undefined {
   const claims = attributes.jwt;
   const text = credential?.value.replace(/^\S+\s+/, "");
   const payload = text?.split(".")[1];
   if (claims === undefined || text === undefined || payload === undefined) return undefined;
   try {
     const own = JSON.parse(Buffer.from(payload, "base64url").toString()) as Readonly<Record<string, unknown>>;
-    if (JSON.stringify(own) !== JSON.stringify(claims)) return undefined;
-    return { text, untilMs: Number(claims.exp) * 1000 };
+    return JSON.stringify(own) === JSON.stringify(claims) ? text : undefined;
   } catch {
     return undefined;
   }

@@ -38,7 +38,7 @@ export const SUBFOLDERS: Readonly<Record<string, readonly string[]>> = {
   observe: ["log", "trace"],
   http: [".", "h1", "h2", "client"],
   cel: ["syntax", "values", "functions", "analysis"],
-  identity: ["cloud", "tokens", "providers", "keys", "passwords", "access", "login"],
+  identity: ["oauth", "cloud", "tokens", "providers", "keys", "passwords", "access", "login"],
   llm: [
     "encoding",
     "usage",

@@ -4,7 +4,14 @@
 
 import type { Clock } from "../../base/clock.ts";
 import type { Fetch } from "../../http/fetch.ts";
-import { type Members, parseMembers } from "../../json/json.ts";
+import {
+  accessToken,
+  errorSuffix,
+  lifetimeMs,
+  type OauthResponse,
+  readResponse,
+  requestToken,
+} from "../oauth/oauth-requests.ts";
 import type { Lease } from "./renewable.ts";
 
 const TIMEOUT_MS = 5_000;
@@ -23,34 +30,31 @@ export function exchangeForm(
   url: string,
   form: Readonly<Record<string, string>>,
 ): Promise<Lease<string>> {
-  return readToken(options, server, {
-    url,
-    method: "POST",
-    headers: { "content-type": "application/x-www-form-urlencoded" },
-    body: Buffer.from(new URLSearchParams(form).toString()),
-  });
+  const endpoint = { url, fetch: options.fetch, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES };
+  return leasedToken(options.clock, server, requestToken(endpoint, {}, Object.entries(form)));
 }
 
-export async function readToken(
+/** Reads a token from a metadata service. */
+export function readToken(
   { fetch, clock }: TokenSourceOptions,
   server: string,
-  request: { url: string; method?: string; headers: Readonly<Record<string, string>>; body?: Buffer },
+  request: { readonly url: string; readonly headers: Readonly<Record<string, string>> },
 ): Promise<Lease<string>> {
-  const response = await fetch({ ...request, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES }).catch((error: Error) => {
-    throw new Error(`${server} cannot be reached: ${error.message}`);
-  });
-  const body = parseMembers(response.body.toString("utf8")) ?? {};
-  if (response.status !== 200) throw new Error(`${server} answered with status ${response.status}${errorSuffix(body)}`);
-  const { access_token: token, expires_in: lifetime } = body;
-  // Azure's metadata service returns the lifetime as a string.
-  const seconds = typeof lifetime === "string" ? Number(lifetime) : lifetime;
-  // The token becomes a header value, so only visible ASCII characters are allowed.
-  if (typeof token !== "string" || !/^[\x21-\x7e]+$/.test(token) || typeof seconds !== "number" || !(seconds > 0))
-    throw new Error(`${server} answered without access_token and expires_in`);
-  return { value: token, expiresAtMs: clock.now() + seconds * 1000 };
+  return leasedToken(
+    clock,
+    server,
+    fetch({ ...request, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES }).then(readResponse),
+  );
 }
 
-/** OAuth error codes are fixed words (RFC 6749, section 5.2). Other values might contain secrets and are omitted. */
-function errorSuffix({ error }: Members): string {
-  return typeof error === "string" && /^[a-z_]{1,64}$/.test(error) ? ` (${error})` : "";
+async function leasedToken(clock: Clock, server: string, response: Promise<OauthResponse>): Promise<Lease<string>> {
+  const { status, members } = await response.catch((error: Error) => {
+    throw new Error(`${server} cannot be reached: ${error.message}`);
+  });
+  if (status !== 200) throw new Error(`${server} answered with status ${status}${errorSuffix(members)}`);
+  const token = accessToken(members);
+  const forMs = lifetimeMs(members);
+  if (token === undefined || forMs === undefined)
+    throw new Error(`${server} answered without access_token and expires_in`);
+  return { value: token, expiresAtMs: clock.now() + forMs };
 }

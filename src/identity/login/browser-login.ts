@@ -9,11 +9,11 @@ import { GatewayError } from "../../core/errors.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
 import { emptyReply, type Reply } from "../../core/reply.ts";
 import type { Claims } from "../../core/request-attributes.ts";
-import type { Fetch, FetchResponse } from "../../http/fetch.ts";
-import { parseBoundedObject } from "../../json/json.ts";
+import type { Fetch } from "../../http/fetch.ts";
 import type { OwnedStore } from "../../store/owned-store.ts";
 import type { SigningKey } from "../../store/signing-key.ts";
 import type { TokenVerifier } from "../keys/token-verifier.ts";
+import { codeRequestUrl, createVerifier, requestToken } from "../oauth/oauth-requests.ts";
 import { type Discovery, mayCall } from "../providers/discovery.ts";
 import { providerError } from "../providers/provider.ts";
 import { readUnverified, show } from "../tokens/token.ts";
@@ -77,12 +77,11 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
     const pending: PendingLogin = {
       state: `${randomBytes(1).readUInt8() % SLOTS}${random()}`,
       nonce: random(),
-      verifier: random(),
+      verifier: createVerifier(),
       returnTo: returnTo(request),
       untilMs: clock.now() + LOGIN_MS,
     };
     const payload = Buffer.from(JSON.stringify(pending)).toString("base64url");
-    const url = new URL(authorize);
     const parameters = {
       response_type: "code",
       client_id: clientId,
@@ -90,12 +89,9 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
       scope: options.scopes.join(" "),
       state: pending.state,
       nonce: pending.nonce,
-      code_challenge: createHash("sha256").update(pending.verifier).digest("base64url"),
-      code_challenge_method: "S256",
     };
-    for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
     return emptyReply(302, {
-      location: url.href,
+      location: codeRequestUrl(authorize, parameters, pending.verifier),
       "set-cookie": stateCookie(pending.state).line(`${payload}.${signed(payload)}`, LOGIN_MS / 1000),
       "cache-control": "no-store",
     });
@@ -168,42 +164,29 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
     const url = requireEndpoint(metadata, "token_endpoint");
     if (!mayCall(url, issuer))
       throw signInFailed("the identity provider's metadata is not safe", `token_endpoint ${shown(url)} has no TLS`);
-    const form = new URLSearchParams({
+    const grant = {
       grant_type: "authorization_code",
       code,
       redirect_uri: redirectUri,
       code_verifier: verifier,
       client_id: clientId,
-    });
-    const headers: Record<string, string> = { "content-type": "application/x-www-form-urlencoded" };
-    const { clientSecret } = options;
-    if (clientSecret !== undefined && usesBasic(metadata)) {
-      const pair = [clientId, clientSecret].map((part) => encodeURIComponent(part)).join(":");
-      headers.authorization = `Basic ${Buffer.from(pair).toString("base64")}`;
-    } else if (clientSecret !== undefined) form.set("client_secret", clientSecret);
-    let response: FetchResponse;
-    try {
-      const body = Buffer.from(form.toString());
-      response = await options.fetch({
-        url,
-        method: "POST",
-        headers,
-        body,
-        timeoutMs: TIMEOUT_MS,
-        maxBytes: MAX_RESPONSE_BYTES,
-      });
-    } catch (error) {
-      throw providerError(error, url);
-    }
-    const token = parseBoundedObject(response.body);
-    if (response.status === 200 && typeof token?.id_token === "string") return token.id_token;
-    if (response.status === 200)
+    };
+    const { fetch, clientSecret } = options;
+    const client = { clientId, clientSecret, method: usesBasic(metadata) ? "basic" : "post" } as const;
+    const endpoint = { url, fetch, timeoutMs: TIMEOUT_MS, maxBytes: MAX_RESPONSE_BYTES };
+    const { status, members: token } = await requestToken(endpoint, client, Object.entries(grant)).catch(
+      (error: unknown) => {
+        throw providerError(error, url);
+      },
+    );
+    if (status === 200 && typeof token.id_token === "string") return token.id_token;
+    if (status === 200)
       throw signInFailed(
         "the identity provider sent no ID token",
         "add `openid` to `scopes`, and check the client's settings",
       );
-    const reason = `${shown(token?.error ?? response.status)}${token?.error_description ? `: ${shown(token.error_description)}` : ""}`;
-    throw signInFailed(`the identity provider rejected the code with ${reason}`, suggestFix(token?.error));
+    const reason = `${shown(token.error ?? status)}${token.error_description ? `: ${shown(token.error_description)}` : ""}`;
+    throw signInFailed(`the identity provider rejected the code with ${reason}`, suggestFix(token.error));
   }
 
   function usesBasic({ token_endpoint_auth_methods_supported: methods }: Claims): boolean {

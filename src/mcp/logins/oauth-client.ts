@@ -4,12 +4,19 @@
  * (RFC 8693).
  */
 
-import { createHash, hash, randomBytes } from "node:crypto";
-import { LRUCache } from "lru-cache";
 import type { Clock } from "../../base/clock.ts";
 import { EgressGuard } from "../../http/egress-guard.ts";
 import { type Fetch, FetchError, type FetchResponse } from "../../http/fetch.ts";
-import { parseBoundedObject } from "../../json/json.ts";
+import { type KeptTokens, keptTokens } from "../../identity/oauth/kept-tokens.ts";
+import {
+  accessToken,
+  codeRequestUrl,
+  lifetimeMs,
+  requestRegistration,
+  requestRevocation,
+  requestToken,
+} from "../../identity/oauth/oauth-requests.ts";
+import { type Members, parseBoundedObject } from "../../json/json.ts";
 import type { ExchangeConfig } from "../server-side/target-config.ts";
 
 const TOKEN_MS = 15_000;
@@ -34,22 +41,17 @@ export class GrantRefused extends Error {}
 
 export async function registerClient(server: OauthServer, redirectUri: string, fetch: Fetch): Promise<OauthClient> {
   if (server.registrationEndpoint === undefined) throw new Error("has no registration endpoint: set `clientId`");
-  const body = {
+  const { status, members } = await requestRegistration(endpoint(server.registrationEndpoint, fetch), {
     client_name: "MCP gateway",
     redirect_uris: [redirectUri],
     grant_types: ["authorization_code", "refresh_token"],
     response_types: ["code"],
     token_endpoint_auth_method: "none",
-  };
-  const answer = await post(server.registrationEndpoint, JSON.stringify(body), "application/json", fetch);
-  const { client_id: clientId, client_secret: clientSecret } = answer.value;
-  if (answer.status > 299 || typeof clientId !== "string")
-    throw new Error(`refused the registration: ${answer.reason}`);
+  });
+  const { client_id: clientId, client_secret: clientSecret } = members;
+  if (status > 299 || typeof clientId !== "string")
+    throw new Error(`refused the registration: ${refusal(status, members)}`);
   return { clientId, clientSecret: typeof clientSecret === "string" ? clientSecret : undefined };
-}
-
-export function createVerifier(): string {
-  return randomBytes(32).toString("base64url");
 }
 
 export interface AuthorizationRequest {
@@ -61,20 +63,18 @@ export interface AuthorizationRequest {
 }
 
 export function authorizationUrl(server: OauthServer, request: AuthorizationRequest): string {
-  const url = new URL(server.authorizationEndpoint);
-  const challenge = createHash("sha256").update(request.verifier).digest("base64url");
-  const parameters = {
-    response_type: "code",
-    client_id: request.client.clientId,
-    redirect_uri: request.redirectUri,
-    state: request.state,
-    code_challenge: challenge,
-    code_challenge_method: "S256",
-    resource: server.resource,
-    ...(request.scopes.length === 0 ? {} : { scope: request.scopes.join(" ") }),
-  };
-  for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
-  return url.href;
+  return codeRequestUrl(
+    server.authorizationEndpoint,
+    {
+      response_type: "code",
+      client_id: request.client.clientId,
+      redirect_uri: request.redirectUri,
+      state: request.state,
+      resource: server.resource,
+      ...(request.scopes.length === 0 ? {} : { scope: request.scopes.join(" ") }),
+    },
+    request.verifier,
+  );
 }
 
 /** The endpoint of a server to which grants and tokens are sent. */
@@ -122,12 +122,9 @@ export async function revokeTokens(
   fetch: Fetch,
 ): Promise<boolean> {
   if (server.revocationEndpoint === undefined) return false;
-  const form = { token: held.refreshToken ?? held.accessToken };
-  const answer = await post(server.revocationEndpoint, encoded(client, form), FORM, fetch, basic(client));
-  return answer.status < 300;
+  const token = held.refreshToken ?? held.accessToken;
+  return (await requestRevocation(endpoint(server.revocationEndpoint, fetch), client, token)).status < 300;
 }
-
-const FORM = "application/x-www-form-urlencoded";
 
 function tokens(
   server: TokenServer,
@@ -144,64 +141,37 @@ function tokens(
  * failed.
  */
 export async function requestTokens(
-  endpoint: string,
+  url: string,
   client: OauthClient,
   form: Readonly<Record<string, string>>,
   fetch: Fetch,
   nowMs: number,
 ): Promise<Tokens> {
-  const answer = await post(endpoint, encoded(client, form), FORM, fetch, basic(client));
-  const {
-    access_token: accessToken,
-    refresh_token: refreshToken,
-    expires_in: seconds,
-    scope,
-    token_type: type,
-  } = answer.value;
-  if (answer.status > 299 || typeof accessToken !== "string" || !/^[\x21-\x7e]+$/.test(accessToken)) {
-    const isFinal = answer.status >= 400 && answer.status < 500 && answer.status !== 429;
-    throw new (isFinal ? GrantRefused : Error)(`refused the token request: ${answer.reason}`);
+  const { status, members } = await requestToken(endpoint(url, fetch), client, Object.entries(form));
+  const token = accessToken(members);
+  if (status > 299 || token === undefined) {
+    const isFinal = status >= 400 && status < 500 && status !== 429;
+    throw new (isFinal ? GrantRefused : Error)(`refused the token request: ${refusal(status, members)}`);
   }
+  const { refresh_token: refreshToken, scope, token_type: type } = members;
   if (typeof type === "string" && type.toLowerCase() !== "bearer")
     throw new Error(`gave a token of type ${type.slice(0, 40)}`);
   return {
-    accessToken,
+    accessToken: token,
     refreshToken: typeof refreshToken === "string" ? refreshToken : undefined,
-    expiresAtMs: nowMs + (typeof seconds === "number" && seconds > 0 ? seconds * 1000 : DEFAULT_LIFETIME_MS),
+    expiresAtMs: nowMs + (lifetimeMs(members) ?? DEFAULT_LIFETIME_MS),
     scope: typeof scope === "string" ? scope : undefined,
   };
 }
 
-function encoded(client: OauthClient, form: Readonly<Record<string, string>>): string {
-  // A client with a secret sends its id in the authorization header.
-  return new URLSearchParams(
-    client.clientSecret === undefined ? { ...form, client_id: client.clientId } : form,
-  ).toString();
+function endpoint(url: string, fetch: Fetch) {
+  return { url, fetch, timeoutMs: TOKEN_MS, maxBytes: MAX_TOKEN_BYTES };
 }
 
-function basic({ clientId, clientSecret }: OauthClient): Record<string, string> {
-  if (clientSecret === undefined) return {};
-  const pair = `${encodeURIComponent(clientId)}:${encodeURIComponent(clientSecret)}`;
-  return { authorization: `Basic ${Buffer.from(pair).toString("base64")}` };
-}
-
-async function post(url: string, body: string, type: string, fetch: Fetch, headers: Record<string, string> = {}) {
-  const answer = await fetch({
-    url,
-    method: "POST",
-    headers: { "content-type": type, accept: "application/json", ...headers },
-    body: Buffer.from(body),
-    timeoutMs: TOKEN_MS,
-    maxBytes: MAX_TOKEN_BYTES,
-  });
-  const value = parseBoundedObject(answer.body) ?? {};
-  // Other members of the body may echo the request with its secrets, so they are not shown.
-  const detail = [value.error, value.error_description].filter((one) => typeof one === "string").join(": ");
-  return {
-    status: answer.status,
-    value,
-    reason: `status ${answer.status}${detail === "" ? "" : `, ${detail.slice(0, 200)}`}`,
-  };
+/** Other members of the body may echo the request with its secrets, so they are not shown. */
+function refusal(status: number, { error, error_description: description }: Members): string {
+  const detail = [error, description].filter((one) => typeof one === "string").join(": ");
+  return `status ${status}${detail === "" ? "" : `, ${detail.slice(0, 200)}`}`;
 }
 
 const METADATA_MS = 10_000;
@@ -419,59 +389,20 @@ function texts(value: unknown): string[] {
   return Array.isArray(value) ? value.filter((one) => typeof one === "string") : [];
 }
 
-const MAX_EXCHANGED_TOKENS = 10_000;
-/** A cached token is not used this shortly before it expires, because the request takes time. */
-const EARLY_MS = 15_000;
-/** Limits how long a token is reused, because it may have been revoked. */
-const KEPT_MS = 300_000;
-
-export class TokenExchange {
-  readonly #config: ExchangeConfig;
-  readonly #fetch: Fetch;
-  readonly #clock: Clock;
-  readonly #kept = new LRUCache<string, { readonly token: string; readonly untilMs: number }>({
-    max: MAX_EXCHANGED_TOKENS,
+/** Exchanges tokens of callers (RFC 8693). */
+export function tokenExchange(config: ExchangeConfig, fetch: Fetch, clock: Clock): KeptTokens {
+  const { tokenUrl, clientId, clientSecret, audience, resource, scopes, subjectTokenType } = config;
+  const form = {
+    grant_type: "urn:ietf:params:oauth:grant-type:token-exchange",
+    subject_token_type: subjectTokenType,
+    requested_token_type: "urn:ietf:params:oauth:token-type:access_token",
+    ...(audience === undefined ? {} : { audience }),
+    ...(resource === undefined ? {} : { resource }),
+    ...(scopes === undefined ? {} : { scope: scopes.join(" ") }),
+  };
+  return keptTokens(false, clock, async (subject) => {
+    const grant = { ...form, subject_token: subject };
+    const tokens = await requestTokens(tokenUrl, { clientId, clientSecret }, grant, fetch, clock.now());
+    return { token: tokens.accessToken, untilMs: tokens.expiresAtMs };
   });
-  readonly #running = new Map<string, Promise<string>>();
-
-  constructor(config: ExchangeConfig, fetch: Fetch, clock: Clock) {
-    this.#config = config;
-    this.#fetch = fetch;
-    this.#clock = clock;
-  }
-
-  token(subject: string, untilMs: number): Promise<string> {
-    const key = hash("sha256", subject, "base64");
-    const kept = this.#kept.get(key);
-    if (kept && kept.untilMs > this.#clock.now()) return Promise.resolve(kept.token);
-    const running = this.#running.get(key);
-    if (running !== undefined) return running;
-    const exchanging = this.#exchanged(key, subject, untilMs).finally(() => this.#running.delete(key));
-    this.#running.set(key, exchanging);
-    return exchanging;
-  }
-
-  async #exchanged(key: string, subject: string, subjectUntilMs: number): Promise<string> {
-    const { tokenUrl, clientId, clientSecret, audience, resource, scopes, subjectTokenType } = this.#config;
-    const nowMs = this.#clock.now();
-    const form = {
-      grant_type: "urn:ietf:params:oauth:grant-type:token-exchange",
-      subject_token: subject,
-      subject_token_type: subjectTokenType,
-      requested_token_type: "urn:ietf:params:oauth:token-type:access_token",
-      ...(audience === undefined ? {} : { audience }),
-      ...(resource === undefined ? {} : { resource }),
-      ...(scopes === undefined ? {} : { scope: scopes.join(" ") }),
-    };
-    const { accessToken, expiresAtMs } = await requestTokens(
-      tokenUrl,
-      { clientId, clientSecret },
-      form,
-      this.#fetch,
-      nowMs,
-    );
-    const untilMs = Math.min(expiresAtMs - EARLY_MS, nowMs + KEPT_MS, subjectUntilMs);
-    this.#kept.set(key, { token: accessToken, untilMs });
-    return accessToken;
-  }
 }

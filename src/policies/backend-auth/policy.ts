@@ -22,9 +22,9 @@ import {
   SIGNATURE_HEADERS,
 } from "../../identity/cloud/cloud-credentials.ts";
 import { CredentialError, type Renewable } from "../../identity/cloud/renewable.ts";
+import type { KeptTokens } from "../../identity/oauth/kept-tokens.ts";
 import { jwtSignSchema, signedJwts } from "./jwt-sign.ts";
 import {
-  type BackendTokens,
   clientKeys,
   crossAppAccessSchema,
   crossAppTokens,
@@ -127,7 +127,7 @@ function forwardCredential(exchange: Exchange): undefined {
 }
 
 /** The tokens survive a reload that does not change the policy or its keys. */
-function sendToken(definition: unknown, open: (env: TokenEnv) => BackendTokens, env: CompileEnv): Hooks {
+function sendToken(definition: unknown, open: (env: TokenEnv) => KeptTokens, env: CompileEnv): Hooks {
   const tokens = env.acquire(`backendAuth tokens ${env.scopeName}`, definition, () => open(env));
   const logger = env.logger.for("policies");
   return {
