@@ -21,6 +21,7 @@ import { parseBoundedObject } from "../json/json.ts";
 import { RequestRejection } from "./client-side/http-request.ts";
 import { readBody } from "./client-side/read-body.ts";
 import { discoverLogin, type LoginDocuments, learningFetch } from "./logins/oauth-client.ts";
+import { placeName } from "./logins/vault.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
 
 const DOCUMENTS_MS = 600_000;
@@ -42,11 +43,18 @@ const TOKEN_MEMBERS = [
 /** These members refer to the authorization server's address or sign values that the relay changes. */
 const NOT_PASSED_ON = ["signed_metadata", "authorization_response_iss_parameter_supported"];
 
-function relayedServer({ targets }: McpConfig): string | undefined {
+interface RelayedServer {
+  readonly name: string;
+  readonly url: string;
+}
+
+function relayedServer({ targets }: McpConfig): RelayedServer | undefined {
   const [target] = targets;
   if (targets.length !== 1 || target?.mcp === undefined || target.mcp.oauth !== undefined) return undefined;
   const { forwardHeaders, headers, url } = target.mcp;
-  return forwardHeaders.includes("authorization") && !Object.hasOwn(headers, "authorization") ? url : undefined;
+  return forwardHeaders.includes("authorization") && !Object.hasOwn(headers, "authorization")
+    ? { name: target.name, url }
+    : undefined;
 }
 
 export function relayPaths(config: McpConfig, paths: readonly string[]): readonly ExtraMatch[] {
@@ -55,13 +63,14 @@ export function relayPaths(config: McpConfig, paths: readonly string[]): readonl
 }
 
 export function loginRelay(config: McpConfig, env: BackendEnv): LoginRelay | undefined {
-  const url = env.readsCredential === false ? relayedServer(config) : undefined;
-  if (url === undefined) return undefined;
-  return new LoginRelay(url, openLoginLimit(env), env);
+  const server = env.readsCredential === false ? relayedServer(config) : undefined;
+  if (server === undefined) return undefined;
+  return new LoginRelay(server, openLoginLimit(env), env);
 }
 
 export class LoginRelay {
   readonly #serverUrl: string;
+  readonly #targetName: string;
   readonly #env: BackendEnv;
   readonly #fetch: Fetch;
   readonly #limit: LoginLimit;
@@ -69,9 +78,10 @@ export class LoginRelay {
   readonly #endpoints: ReadonlyMap<string, LoginEndpoint>;
   #documents: { readonly found: Promise<LoginDocuments>; untilMs: number } | undefined = undefined;
 
-  constructor(serverUrl: string, limit: LoginLimit, env: BackendEnv) {
-    this.#serverUrl = serverUrl;
-    this.#fetch = learningFetch(serverUrl, env.fetch);
+  constructor({ name, url }: RelayedServer, limit: LoginLimit, env: BackendEnv) {
+    this.#serverUrl = url;
+    this.#targetName = name;
+    this.#fetch = learningFetch(url, env.fetch);
     this.#env = env;
     this.#limit = limit;
     this.#suffixes = pathSuffixes(env.matchedPrefixes);
@@ -143,11 +153,29 @@ export class LoginRelay {
     return { ...jsonReply(answer.status, body, ANY_ORIGIN), confidential: true };
   }
 
+  /**
+   * Clients cannot notice that the server names another authorization server, because the relay has one issuer for them.
+   * Therefore, the first one is stored, and codes and refresh tokens of clients are sent to no other.
+   */
+  async #load(): Promise<LoginDocuments> {
+    const documents = await discoverLogin(this.#serverUrl, {}, this.#fetch);
+    const { issuer, tokenEndpoint, revocationEndpoint = tokenEndpoint } = documents.server;
+    const named = JSON.stringify([issuer, new URL(tokenEndpoint).origin, new URL(revocationEndpoint).origin]);
+    const store = this.#env.store.at("mcp-login-relays");
+    const place = placeName(this.#env.name, this.#targetName, this.#serverUrl);
+    if (await store.replace(place, undefined, named)) return documents;
+    const first = await store.get(place);
+    if (first === named) return documents;
+    throw new Error(
+      `names another authorization server (${named}) than at first (${first}): rename the target to accept it`,
+    );
+  }
+
   #discovered(listener: string): Promise<LoginDocuments> {
     const nowMs = this.#env.clock.monotonicMs();
     if (this.#documents && this.#documents.untilMs > nowMs) return this.#documents.found;
     this.#limit.forward("discovery", listener);
-    const found = discoverLogin(this.#serverUrl, undefined, this.#fetch).catch((error: unknown) => {
+    const found = this.#load().catch((error: unknown) => {
       held.untilMs = this.#env.clock.monotonicMs() + FAILURE_MS;
       this.#env.logger.for("mcp").warn("MCP server's login could not be found", { reason: errorReason(error) });
       throw unavailable(error);

@@ -1,11 +1,15 @@
 /** A server with a login of its own behind a route without authentication: clients log in there themselves. */
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { startGateway } from "../support/gateway.ts";
 import { logIn } from "../support/identity/mcp-login.ts";
 import { type Json, rawClient } from "../support/mcp/client.ts";
 import { modernPost } from "../support/mcp/modern-client.ts";
 import { type OauthFixture, startOauthFixture } from "../support/mcp/oauth-fixture.ts";
+import { shiftedClock } from "../support/rate-limit-service/shifted-clock.ts";
 
 function config(targets: readonly object[], policies: object = {}, settings: object = {}): string {
   return JSON.stringify({
@@ -142,4 +146,40 @@ for (const [what, make] of [
     assert.equal(answer.headers.get("www-authenticate"), null);
     assert.match(answer.text, /answered with status 401/);
     assert.equal((await fetch(`${gateway.url()}/.well-known/oauth-protected-resource/mcp`)).status, 404);
+  });
+
+for (const when of ["after 10 minutes", "after a restart"] as const)
+  test(`a server that names another authorization server ${when} gets no code and no refresh token of clients [D35]`, async (t) => {
+    const [mcp, first, second] = [await startOauthFixture(), await startOauthFixture(), await startOauthFixture()];
+    for (const server of [mcp, first, second]) t.after(() => server.close());
+    mcp.authorizationServer = first;
+    first.resource = mcp.mcpUrl;
+    first.tokens.set("first", "alice");
+    first.refreshTokens.set("rt-of-first", "alice");
+    const folder = mkdtempSync(join(tmpdir(), "relay-"));
+    t.after(() => rmSync(folder, { recursive: true, force: true }));
+    const text = config([target(mcp)]).replace('"config":{', `"config":{"store":{"folder":${JSON.stringify(folder)}},`);
+    const clock = shiftedClock();
+    let gateway = await startGateway(text, { clock });
+    t.after(() => gateway.close());
+    const place = "/.well-known/oauth-authorization-server/mcp";
+    const post = (body: string) =>
+      fetch(`${gateway.url()}${place}/token`, { method: "POST", body: new URLSearchParams(body) });
+    assert.equal((await post("grant_type=refresh_token&refresh_token=rt-of-first")).status, 200);
+    first.refreshTokens.set("rt-of-first", "alice");
+    const move = async (): Promise<void> => {
+      if (when === "after 10 minutes") return clock.advance(601_000);
+      await gateway.close();
+      gateway = await startGateway(text, { clock });
+    };
+    mcp.authorizationServer = second;
+    await move();
+    for (const grant of ["grant_type=refresh_token&refresh_token=rt-of-first", "grant_type=authorization_code&code=c"])
+      assert.equal((await post(grant)).status, 503);
+    assert.equal((await fetch(`${gateway.url()}${place}`)).status, 503);
+    assert.deepEqual(second.requests, []);
+    await gateway.logged("names another authorization server");
+    mcp.authorizationServer = first;
+    await move();
+    assert.equal((await post("grant_type=refresh_token&refresh_token=rt-of-first")).status, 200);
   });

@@ -17,7 +17,7 @@ import {
   requestToken,
 } from "../../identity/oauth/oauth-requests.ts";
 import { type Members, parseBoundedObject } from "../../json/json.ts";
-import type { ExchangeConfig } from "../server-side/target-config.ts";
+import type { ExchangeConfig, OauthConfig } from "../server-side/target-config.ts";
 
 const TOKEN_MS = 15_000;
 const MAX_TOKEN_BYTES = 256 * 1024;
@@ -242,12 +242,14 @@ function isRefused(error: unknown): boolean {
   return error instanceof FetchError && error.reason === "refused";
 }
 
+type ConfiguredServer = Pick<OauthConfig, "issuer" | "resource">;
+
 export async function discoverOauthServer(
   serverUrl: string,
-  issuer: string | undefined,
+  configured: ConfiguredServer,
   fetch: Fetch,
 ): Promise<OauthServer> {
-  return (await discoverLogin(serverUrl, issuer, fetch)).server;
+  return (await discoverLogin(serverUrl, configured, fetch)).server;
 }
 
 export interface LoginDocuments {
@@ -260,7 +262,7 @@ export interface LoginDocuments {
 
 export async function discoverLogin(
   serverUrl: string,
-  issuer: string | undefined,
+  { issuer, resource: configuredResource }: ConfiguredServer,
   fetch: Fetch,
 ): Promise<LoginDocuments> {
   const mayLocal = isLocal(new URL(serverUrl));
@@ -290,11 +292,24 @@ export async function discoverLogin(
     tokenEndpoint,
     registrationEndpoint: endpoint("registration_endpoint"),
     revocationEndpoint: endpoint("revocation_endpoint"),
-    resource: typeof resource?.resource === "string" ? resource.resource : serverUrl,
+    resource: configuredResource ?? namedResource(resource?.resource, serverUrl, mayLocal),
     scopes: texts(resource?.scopes_supported),
     sendsIssuer: metadata.authorization_response_iss_parameter_supported === true,
   };
   return { server, resourceMetadata: resource, serverMetadata: metadata };
+}
+
+/**
+ * Prevents a server from requesting tokens for another server (RFC 9728 section 3.3). A resource may have a shorter path,
+ * and a local server may have another public address.
+ */
+function namedResource(named: unknown, serverUrl: string, mayLocal: boolean): string {
+  if (typeof named !== "string" || named === serverUrl) return serverUrl;
+  const [own, other] = [new URL(serverUrl), URL.canParse(named) ? new URL(named) : undefined];
+  const path = other?.pathname.replace(/\/+$/, "") ?? "";
+  const contains = other?.origin === own.origin && `${own.pathname}/`.startsWith(`${path}/`);
+  if (!contains && !mayLocal) throw new Error(`names another resource (${named.slice(0, 200)}): set \`resource\``);
+  return named;
 }
 
 type Check = (url: string, what: string) => string;

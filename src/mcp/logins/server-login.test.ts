@@ -167,7 +167,6 @@ const configured = { issuer: "https://cal.example", clientId: "c", clientSecret:
 for (const [what, oauth, registration, isRenewed] of [
   ["with the configured issuer", configured, undefined, true],
   ["with a registration of the older version", {}, { clientId: "c" }, true],
-  ["with a registration of this version only", {}, { clientId: "c", issuer: "https://cal.example" }, false],
   ["without a registration", {}, undefined, false],
   ["with a configured client whose issuer is not configured", { clientId: "c" }, { clientId: "c" }, false],
   [
@@ -228,7 +227,37 @@ for (const [what, change] of [
   ["another issuer", { issuer: "https://evil.example" }],
 ] as const)
   test(`a server on the internet that names ${what} has no login`, async () => {
-    await assert.rejects(discoverLogin(SERVER, undefined, withMetadata(change)));
+    await assert.rejects(discoverLogin(SERVER, {}, withMetadata(change)));
+  });
+
+const RESOURCES: readonly [named: string, resource: string | undefined, isAccepted: boolean][] = [
+  [SERVER, undefined, true],
+  ["https://cal.example", undefined, true],
+  ["https://cal.example/", undefined, true],
+  [`${SERVER}/`, undefined, true],
+  ["https://cal.example/m", undefined, false],
+  ["https://cal.example/mcp/other", undefined, false],
+  ["https://mail.example/mcp", undefined, false],
+  ["http://cal.example/mcp", undefined, false],
+  ["https://cal.example:8443/mcp", undefined, false],
+  ["urn:mail", undefined, false],
+  ["https://mail.example/mcp", "https://mail.example/mcp", true],
+];
+for (const [named, resource, isAccepted] of RESOURCES)
+  test(`a server that names the resource ${named} gets ${isAccepted ? "" : "no "}tokens${resource ? ", as configured" : ""} [D35]`, async () => {
+    const inner = authorizationServer();
+    const fetch: Fetch = async (request) =>
+      request.url.includes("oauth-protected-resource")
+        ? { status: 200, headers: new HeaderList(), body: Buffer.from(JSON.stringify({ resource: named })) }
+        : inner(request);
+    const found = discoverLogin(SERVER, { resource }, fetch);
+    if (isAccepted) assert.equal((await found).server.resource, named);
+    else await assert.rejects(found, /names another resource/);
+    // A server in the own network may have another public address.
+    const local = "http://10.1.2.3/mcp";
+    const there: Fetch = (request) =>
+      fetch({ ...request, url: request.url.replace("http://10.1.2.3", "https://cal.example") });
+    assert.equal((await discoverLogin(local, { issuer: "https://cal.example" }, there)).server.resource, named);
   });
 
 /** A fetch whose connections use these addresses, one per request. The last one stays. */

@@ -273,7 +273,7 @@ export class ServerLogin {
   #discovered(): Promise<OauthServer> {
     const nowMs = this.#env.clock.now();
     if (this.#server && this.#server.untilMs > nowMs) return this.#server.found;
-    const found = discoverOauthServer(this.serverUrl, this.#config.issuer, this.#env.fetch);
+    const found = discoverOauthServer(this.serverUrl, this.#config, this.#env.fetch);
     this.#server = { found, untilMs: nowMs + SERVER_MS };
     found.catch(() => {
       this.#server = undefined;
@@ -289,10 +289,8 @@ export class ServerLogin {
     }
     const named = await this.#discovered();
     if (this.#config.issuer !== undefined) return named;
-    // Older versions stored only the registrations, which show the issuer, provided that it issues tokens itself.
-    const isOwn = new URL(named.tokenEndpoint).origin === new URL(named.issuer).origin;
-    const known = this.#config.clientId === undefined ? await this.#registration(named) : undefined;
-    if (isOwn && known !== undefined && known.issuer === undefined) return named;
+    const known = this.#config.clientId === undefined ? await this.#earlierRegistration(named) : undefined;
+    if (known !== undefined) return named;
     throw new GrantRefused("an older version did not record its authorization server");
   }
 
@@ -311,10 +309,11 @@ export class ServerLogin {
   #newClient(server: OauthServer): Promise<OauthClient> {
     const { clientId, clientSecret } = this.#config;
     if (clientId !== undefined) return Promise.resolve({ clientId, clientSecret });
-    const running = this.#registering.get(server.issuer);
+    const place = this.#registrationPlace(server);
+    const running = this.#registering.get(place);
     if (running !== undefined) return running;
-    const registering = this.#registered(server).finally(() => this.#registering.delete(server.issuer));
-    this.#registering.set(server.issuer, registering);
+    const registering = this.#registered(server).finally(() => this.#registering.delete(place));
+    this.#registering.set(place, registering);
     return registering;
   }
 
@@ -322,8 +321,7 @@ export class ServerLogin {
     const known = await this.#registration(server);
     if (known) return known;
     const client = await registerClient(server, this.redirectUri, this.#env.fetch);
-    const registration: Registration = { ...client, issuer: server.issuer };
-    await this.#env.vault.put(this.#registrationPlace(server), registration);
+    await this.#env.vault.put(this.#registrationPlace(server), client);
     return client;
   }
 
@@ -339,12 +337,23 @@ export class ServerLogin {
     return { clientId, clientSecret };
   }
 
-  #registration(server: BoundServer): Promise<Registration | undefined> {
-    return this.#env.vault.get<Registration>(this.#registrationPlace(server));
+  async #registration(server: BoundServer): Promise<OauthClient | undefined> {
+    return (
+      (await this.#env.vault.get<OauthClient>(this.#registrationPlace(server))) ?? this.#earlierRegistration(server)
+    );
   }
 
-  #registrationPlace({ issuer }: BoundServer): string {
-    return `client/${placeName(this.id, issuer, this.redirectUri)}`;
+  /**
+   * Older versions stored registrations by issuer only. They show who issued tokens and the client's secret if the issuer
+   * issues tokens itself.
+   */
+  async #earlierRegistration({ issuer, tokenEndpoint }: BoundServer): Promise<OauthClient | undefined> {
+    if (new URL(tokenEndpoint).origin !== new URL(issuer).origin) return undefined;
+    return this.#env.vault.get<OauthClient>(`client/${placeName(this.id, issuer, this.redirectUri)}`);
+  }
+
+  #registrationPlace({ issuer, tokenEndpoint }: BoundServer): string {
+    return `client/${placeName(this.id, issuer, new URL(tokenEndpoint).origin, this.redirectUri)}`;
   }
 
   /** Throws if the configured secret belongs to another server. */
@@ -373,8 +382,6 @@ export class ServerLogin {
   }
 }
 
-/** The gateway's registration at an authorization server. Those of older versions have no issuer. */
-type Registration = OauthClient & { readonly issuer?: string };
 type SecretOwner = Pick<BoundServer, "issuer" | "tokenEndpoint">;
 
 function requireOwner(owner: SecretOwner, server: BoundServer): void {

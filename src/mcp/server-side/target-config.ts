@@ -74,7 +74,14 @@ export const oauthSchema = z
     connectUrl: httpUrl().describe(
       "The public URL of the route with the `mcpLogins` backend, for example `https://gateway.example.com/connect`. Users connect their accounts there.",
     ),
-    issuer: serverUrl().optional().describe("The authorization server. Default: the one in the server's metadata."),
+    issuer: serverUrl()
+      .optional()
+      .describe(
+        "The authorization server. Default: the one in the server's metadata. Set it if you set `clientSecret`.",
+      ),
+    resource: httpUrl()
+      .optional()
+      .describe("The server's identifier at the authorization server. Default: the one in its metadata, or its URL."),
     clientId: z
       .string()
       .min(1)
