@@ -48,7 +48,8 @@ export async function compare(options) {
   const rows = compared.map(({ name }) => {
     const all = samples.get(name);
     // Beside the baseline of the same round: what disturbed the machine for a while disturbed both.
-    const paired = baseSamples && median(all.map((micros, round) => micros / baseSamples[round]));
+    const ratios = baseSamples && all.map((micros, round) => micros / baseSamples[round]);
+    const paired = ratios && { ratio: median(ratios), ...medianInterval(ratios) };
     const range = { least: Math.min(...all), most: Math.max(...all), quiet: quantile(all, QUIET) };
     return { name, micros: median(all), paired, ...range, errors: errors.get(name) };
   });
@@ -70,16 +71,30 @@ export function rowOf(title, { rows }) {
 function printTable(title, rows, base) {
   console.log(`\n${title}`);
   const width = Math.max(...rows.map(({ name }) => name.length), 8);
-  console.log(`  ${"".padEnd(width)}  CPU µs  min..max      × ${base?.name ?? "-"}  in pairs  quiet`);
+  console.log(`  ${"".padEnd(width)}  CPU µs  min..max      × ${base?.name ?? "-"}  in pairs  95% interval  quiet`);
   for (const { name, micros, paired, quiet, least, most, errors } of rows) {
     const range = `${least.toFixed(0)}..${most.toFixed(0)}`;
     const ratios = base
-      ? `${(micros / base.micros).toFixed(2).padEnd(base.name.length + 4)}${paired.toFixed(2).padEnd(10)}${(quiet / base.quiet).toFixed(2)}`
+      ? `${(micros / base.micros).toFixed(2).padEnd(base.name.length + 4)}${paired.ratio.toFixed(2).padEnd(10)}${intervalText(paired).padEnd(14)}${(quiet / base.quiet).toFixed(2)}`
       : "-";
     console.log(
       `  ${name.padEnd(width)}  ${micros.toFixed(1).padStart(6)}  ${range.padEnd(12)}  ${ratios}${errors > 0 ? `  ${errors} errors` : ""}`,
     );
   }
+}
+
+function intervalText({ low, high }) {
+  return `${low.toFixed(2)}..${high.toFixed(2)}`;
+}
+
+/**
+ * The 95% interval of the median, by order statistics: it makes no assumption about how disturbances are distributed.
+ * With fewer than six values, no interval reaches 95%, so it is the whole range.
+ */
+export function medianInterval(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  const below = Math.max(0, Math.floor((sorted.length - 1.96 * Math.sqrt(sorted.length)) / 2) - 1);
+  return { low: sorted[below], high: sorted[sorted.length - 1 - below] };
 }
 
 export function median(values) {
