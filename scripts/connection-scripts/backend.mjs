@@ -5,6 +5,8 @@
 import { createServer } from "node:net";
 import { hashOf } from "./kinds.mjs";
 
+/** For the key that all WebSocket requests of the scripts have (RFC 6455 section 1.3). */
+const ACCEPT = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 const CHUNK_LINE = /^[0-9a-f]+$/i;
 
 /** `report({ method, target, id, hash })` per request; `fault(text)` for what no gateway may send. */
@@ -93,7 +95,7 @@ function serve(socket, report, fault) {
   function openTunnel({ id }) {
     tunnel = { id };
     socket.write(
-      `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nX-Id: ${id}\r\n\r\n`,
+      `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${ACCEPT}\r\nX-Id: ${id}\r\n\r\n`,
     );
     readTunnel();
   }
