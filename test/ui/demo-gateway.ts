@@ -6,7 +6,7 @@ import { startGateway, type TestGateway, type TestGatewayOptions } from "../supp
 
 /** As a name in YAML, and as it arrives. */
 export const EVIL_YAML = '"<img src=x onerror=document.title=1>\\u202e\\u0007"';
-export const EVIL_SHOWN = "<img src=x onerror=document.title=1>\\u202e␇";
+export const EVIL_SHOWN = "<img src=x onerror=document.title=1>\\u202e\\u0007";
 export const SECRET = "secret-that-must-not-be-shown";
 
 export function demoConfig(extra = ""): string {

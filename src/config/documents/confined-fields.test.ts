@@ -142,7 +142,7 @@ const SPOKEN_FOR: readonly [pattern: RegExp, by: "fetch" | "pool" | "gRPC" | "na
   [/targets\[\]\.(mcp|sse)\.url$/, "pool"],
   [/openapi\.(url|server)$/, "fetch"],
   [/oauth\.issuer$/, "fetch"],
-  [/oauth\.connectUrl$/, "name"],
+  [/oauth\.(connectUrl|resource)$/, "name"],
   [/exchange\.tokenUrl$/, "fetch"],
   [/backendAuth\.(oauth|crossAppAccess\.(identityProvider|resourceServer))\.tokenUrl$/, "fetch"],
   [/backendAuth\.azure\.resource$/, "name"],
