@@ -95,7 +95,7 @@ export function createRequestEntry(
         port: peer.port,
         client: forwardedClient(forwardedFor, env.isTrustedPeer) ?? proxied,
         proxied,
-        isForwarded: isForwarded || peer.proxied !== undefined,
+        isForwarded: isForwarded || peer.proxied !== undefined ? true : undefined,
         identity: identityOf?.(socket),
         ...(served.listener.tls?.parts === undefined ? {} : { serverName: serverNameOf(socket) }),
       },
