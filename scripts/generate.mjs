@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { build } from "esbuild";
+import { inputsPage } from "./inputs.mjs";
 import { kubernetesManifests } from "./kubernetes-manifests.mjs";
 import { limitsPage } from "./limits.mjs";
 import { metricsPage } from "./metrics.mjs";
@@ -44,6 +45,7 @@ export async function generated() {
     ["docs/reference/cel.md", celPage(ATTRIBUTES, FUNCTION_GROUPS)],
     ["docs/reference/threats.md", threatsPage(others.ROW_GROUPS, others.collectClaims(root))],
     ["docs/reference/spec.md", specPage(others.STATEMENT_GROUPS, others.collectClaims(root))],
+    ["docs/internals/peer-inputs.md", inputsPage(others.PEER_INPUTS, NOTE)],
     ["docs/reference/metrics.md", metricsPage(root, NOTE)],
     ["docs/reference/limits.md", limitsPage(root, NOTE, (setting) => defaultOf(setting, backends, schemaOf))],
   ]);
@@ -65,6 +67,7 @@ export { backends } from "./backends/index.ts";
 export { crdManifests } from "./config/documents/crd-manifest.ts";
 export { ERRORS, RECORDED } from "./core/errors.ts";
 export { ATTRIBUTES } from "./cel/values/attributes.ts";
+export { PEER_INPUTS } from "./base/peer-inputs.ts";
 export { FUNCTION_GROUPS } from "./cel/reference.ts";
 export { ROW_GROUPS } from "../test/threats/rows.ts";
 export { STATEMENT_GROUPS } from "../test/spec/statements.ts";
