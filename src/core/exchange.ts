@@ -241,6 +241,14 @@ class ExchangeUpstream {
   endpoint: string | undefined = undefined;
 }
 
+/**
+ * Identifies what one policy, backend, or module keeps of one request. Only code that has the key can read or change the
+ * value, so create it where the configuration is compiled or in the module that owns the value.
+ */
+export class StateKey<Value> {
+  declare protected readonly value: Value;
+}
+
 const nextRecordId = createRecordIds();
 
 export class Exchange implements Linked<Exchange> {
@@ -289,7 +297,6 @@ export class Exchange implements Linked<Exchange> {
   originAllowed: boolean | undefined = undefined;
   /** Called when the backend's response head arrives, to add observers of the body. */
   observeResponse: ((response: GatewayResponse) => void) | undefined = undefined;
-  judged: { readonly judge: object; readonly request: GatewayRequest }[] | undefined = undefined;
   /** Called once all rules and limits, including those that read the body, have admitted the request. */
   onAdmitted: (() => void)[] | undefined = undefined;
   /** The pipeline, which can end the request while its body is forwarded, and asks the client for the body. */
@@ -297,6 +304,8 @@ export class Exchange implements Linked<Exchange> {
   /** Called once when the exchange ends. Unlike settle hooks, these also run for backends of earlier attempts. */
   onEnd: (() => void)[] | undefined = undefined;
   #celAttributes: CelAttributes | undefined = undefined;
+  /** Contains each key followed by its value. A request has few keys, so an array is faster than a map. */
+  #state: unknown[] | undefined = undefined;
 
   readonly #memory: MemoryBudget | undefined;
   #heldResponse: MemoryAccount | undefined = undefined;
@@ -315,6 +324,26 @@ export class Exchange implements Linked<Exchange> {
     this.startedAt = start.startedAt;
     this.startedMs = start.startedMs;
     this.#memory = start.memory;
+  }
+
+  state<Value>(key: StateKey<Value>): Value | undefined {
+    return this.#state?.[this.#stateIndex(key) + 1] as Value | undefined;
+  }
+
+  setState<Value>(key: StateKey<Value>, value: Value): void {
+    this.#state ??= [];
+    const at = this.#stateIndex(key);
+    this.#state[at] = key;
+    this.#state[at + 1] = value;
+  }
+
+  /** Returns the position of the key, or the next free position. */
+  #stateIndex(key: StateKey<unknown>): number {
+    const pairs = this.#state;
+    if (pairs === undefined) return 0;
+    let at = 0;
+    while (at < pairs.length && pairs[at] !== key) at += 2;
+    return at;
   }
 
   /** Charges a small body that has arrived. Returns false if the body needs a reservation (`bodyReservation`). */

@@ -5,7 +5,7 @@
 import { nextTurn, SLICED_BYTES } from "../base/sliced-work.ts";
 import type { Backend, BackendEnv, BackendRun, ResponseReceiver } from "../core/backend.ts";
 import type { ErrorCode } from "../core/errors.ts";
-import type { Exchange } from "../core/exchange.ts";
+import { type Exchange, StateKey } from "../core/exchange.ts";
 import { revealArguments } from "../core/mcp-arguments.ts";
 import type { Reply } from "../core/reply.ts";
 import { HeaderList } from "../http/headers.ts";
@@ -106,7 +106,7 @@ function createBackend(
   { relay, identity, logins }: BackendParts,
 ): Backend {
   const trusted = env.requiresCredential ? ANY_HOST : trustedHosts([...config.allowedHosts, ...env.trustedHosts]);
-  const prepared = new PreparedActions();
+  const prepared = new StateKey<ClientAction | undefined>();
   const reports: ReportServices = { metrics, logger: env.logger.for("mcp"), names: () => hub.names };
 
   const isStateless = ({ headers }: Exchange["request"]): boolean =>
@@ -169,8 +169,8 @@ function createBackend(
     if (elsewhere !== undefined && !isOldTransport(exchange.request) && !isModern(exchange.request, parsed))
       return hub.resumption
         .prepare(exchange, elsewhere, hub.clientOf(exchange), parsed)
-        .then((action) => prepared.set(exchange, action ?? toAction()));
-    prepared.set(exchange, toAction());
+        .then((action) => exchange.setState(prepared, action ?? toAction()));
+    exchange.setState(prepared, toAction());
     return undefined;
   }
 
@@ -178,7 +178,7 @@ function createBackend(
     const { request } = exchange;
     note(exchange, undefined);
     if (isOldTransport(request)) {
-      prepared.set(exchange, { kind: "openStream" });
+      exchange.setState(prepared, { kind: "openStream" });
       return undefined;
     }
     if (isStateless(request)) statelessOther(request);
@@ -186,8 +186,8 @@ function createBackend(
     if (elsewhere !== undefined && (request.method === "GET" || request.method === "DELETE"))
       return hub.resumption
         .prepare(exchange, elsewhere, hub.clientOf(exchange), undefined)
-        .then((action) => prepared.set(exchange, action ?? legacyOther(request, finder(hub, exchange))));
-    prepared.set(exchange, legacyOther(request, finder(hub, exchange)));
+        .then((action) => exchange.setState(prepared, action ?? legacyOther(request, finder(hub, exchange))));
+    exchange.setState(prepared, legacyOther(request, finder(hub, exchange)));
     return undefined;
   }
 
@@ -221,7 +221,9 @@ function createBackend(
     },
 
     call(exchange, call) {
-      const action = prepared.take(exchange);
+      const action = exchange.state(prepared);
+      // The stream of a response can be open for hours, and the action contains the client's messages.
+      exchange.setState(prepared, undefined);
       if (action === undefined) throw new Error("the request was not prepared");
       const method = exchange.attributes.mcp?.methodName;
       if (method !== undefined) metrics.request(method);
@@ -267,26 +269,6 @@ function createBackend(
 
 function finder(hub: Hub, exchange: Exchange): { find(id: string): Session | undefined } {
   return { find: (id) => hub.sessions.find(id, sessionOwner(exchange)) };
-}
-
-export class PreparedActions {
-  #exchange: Exchange | undefined = undefined;
-  #action: ClientAction | undefined = undefined;
-  readonly #waiting = new WeakMap<Exchange, ClientAction>();
-
-  set(exchange: Exchange, action: ClientAction): void {
-    if (this.#exchange && this.#action) this.#waiting.set(this.#exchange, this.#action);
-    this.#exchange = exchange;
-    this.#action = action;
-  }
-
-  take(exchange: Exchange): ClientAction | undefined {
-    if (this.#exchange !== exchange) return this.#waiting.get(exchange);
-    const action = this.#action;
-    this.#exchange = undefined;
-    this.#action = undefined;
-    return action;
-  }
 }
 
 export function unwrappedAction(action: ClientAction): ClientAction {

@@ -4,7 +4,7 @@
  */
 
 import type { Steps } from "../../base/sliced-work.ts";
-import type { Exchange } from "../../core/exchange.ts";
+import { type Exchange, StateKey } from "../../core/exchange.ts";
 import { isMembers, type Members } from "../../json/json.ts";
 import type { Format } from "../request/dialect.ts";
 import type { PromptMessage, PromptRules } from "../request/llm-call.ts";
@@ -20,19 +20,19 @@ export function mergeRules(rules: readonly PromptRules[]): PromptRules {
 }
 
 /**
- * Requests that are not read as LLM calls have no `LlmCall`, so this map stores their rules. The outermost scope is
+ * Requests that are not read as LLM calls have no `LlmCall`, so their rules are kept here. The outermost scope is
  * first.
  */
-const rulesOfUnread = new WeakMap<Exchange, PromptRules[]>();
+const rulesOfUnread = new StateKey<PromptRules[]>();
 
 export function noteUnreadRules(exchange: Exchange, rules: PromptRules): void {
-  const known = rulesOfUnread.get(exchange);
-  if (known === undefined) rulesOfUnread.set(exchange, [rules]);
+  const known = exchange.state(rulesOfUnread);
+  if (known === undefined) exchange.setState(rulesOfUnread, [rules]);
   else known.push(rules);
 }
 
 export function unreadRulesOf(exchange: Exchange): PromptRules {
-  return mergeRules(rulesOfUnread.get(exchange) ?? []);
+  return mergeRules(exchange.state(rulesOfUnread) ?? []);
 }
 
 export function hasGuards({ requestGuards, responseGuards, requestWebhooks, responseWebhooks }: PromptRules): boolean {

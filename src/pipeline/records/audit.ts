@@ -6,7 +6,7 @@ import { createHash, createHmac } from "node:crypto";
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
 import { GatewayError } from "../../core/errors.ts";
-import type { Exchange } from "../../core/exchange.ts";
+import { type Exchange, StateKey } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import { secret } from "../../core/schema.ts";
 import { type ContentReport, createContentReader } from "../../llm/usage/response-content.ts";
@@ -169,15 +169,15 @@ interface AuditedCall {
 }
 
 export function createAudit(settings: AuditSettings, env: AuditEnv): Audit {
-  const trails = new WeakMap<Exchange, Trail>();
+  const ownTrail = new StateKey<Trail>();
   return {
     begin(exchange) {
       const trail = new Trail(settings, env, exchange);
-      trails.set(exchange, trail);
+      exchange.setState(ownTrail, trail);
       exchange.records.audit = trail;
     },
     settled(exchange, outcome, durationMs) {
-      trails.get(exchange)?.settled(outcome, durationMs);
+      exchange.state(ownTrail)?.settled(outcome, durationMs);
     },
   };
 }

@@ -7,7 +7,7 @@ import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import { GatewayError } from "../../core/errors.ts";
-import type { Exchange } from "../../core/exchange.ts";
+import { type Exchange, StateKey } from "../../core/exchange.ts";
 import { type Charge, type CompileEnv, definePolicy, type Hooks, type StoredKeyIdentity } from "../../core/policy.ts";
 import { keyPrincipal, shownPrincipal } from "../../core/principal.ts";
 import type { ModelAccess } from "../../core/request-attributes.ts";
@@ -122,7 +122,7 @@ export const apiKey = definePolicy({
     const keys = createApiKeys(entries);
     const stored = config.stored === true ? createKeyFinder(env.store, env.clock) : undefined;
     const failureLimit = compileFailureLimit(config.failureLimit, "apiKey", env);
-    const authenticatedKeys = new WeakMap<Exchange, ApiKeyEntry>();
+    const authenticatedKey = new StateKey<ApiKeyEntry>();
 
     function reject(exchange: Exchange, detail: string): undefined {
       if (mode === "permissive") {
@@ -140,7 +140,7 @@ export const apiKey = definePolicy({
       exchange.attributes.apiKey = entry.metadata;
       exchange.identity.modelAccess = intersectAccess(exchange.identity.modelAccess, entry.access);
       exchange.authenticated(entry.principal);
-      authenticatedKeys.set(exchange, entry);
+      exchange.setState(authenticatedKey, entry);
     };
 
     function decide(exchange: Exchange, found: readonly FoundKey[]): undefined {
@@ -227,7 +227,7 @@ export const apiKey = definePolicy({
         return mode === "strict" ? reject(exchange, "no API key was sent") : undefined;
       },
       ...(hasModels ? { parsed: checkModel } : {}),
-      ...(hasBudgets ? keyBudgetHooks(env, (exchange) => authenticatedKeys.get(exchange)) : {}),
+      ...(hasBudgets ? keyBudgetHooks(env, (exchange) => exchange.state(authenticatedKey)) : {}),
       // `sight.model` is not needed, because a key with a model list sets `exchange.identity.modelAccess`.
       ...(hasBudgets ? { sight: { tokens: true } } : {}),
     };

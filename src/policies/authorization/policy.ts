@@ -8,7 +8,7 @@ import { canonicalA2aMethod, misspelledA2aMethod } from "../../core/a2a-methods.
 import { CelAttributes } from "../../core/cel-attributes.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import { GatewayError } from "../../core/errors.ts";
-import { type Exchange, forkRequest, type GatewayRequest } from "../../core/exchange.ts";
+import { type Exchange, forkRequest, type GatewayRequest, StateKey } from "../../core/exchange.ts";
 import { definePolicy, type Hooks } from "../../core/policy.ts";
 import type { RequestAttributes } from "../../core/request-attributes.ts";
 import {
@@ -62,7 +62,8 @@ export const authorization = definePolicy({
 
     const readsMcp = readsBody(late, "mcp");
     const readsLlm = readsBody(late, "llm");
-    const judge = {};
+    /** The request as it was when the rules that need no body ran, before other policies transform it. */
+    const unchanged = new StateKey<GatewayRequest>();
     function otherModels(exchange: Exchange): readonly string[] | undefined {
       const { llm } = exchange.attributes;
       try {
@@ -80,14 +81,13 @@ export const authorization = definePolicy({
       sight: { model: readsLlm && !isShadow },
       request(exchange) {
         check(early, exchange.celAttributes, exchange);
-        exchange.judged = [...(exchange.judged ?? []), { judge, request: forkRequest(exchange.request) }];
+        exchange.setState(unchanged, forkRequest(exchange.request));
         if (readsMcp && isShadow) exchange.mcp.isWatched = true;
         else if (readsMcp) exchange.mcp.isJudged = true;
         return undefined;
       },
       parsed(exchange) {
-        const seen = exchange.judged?.findLast((one) => one.judge === judge);
-        const request = seen?.request ?? exchange.request;
+        const request = exchange.state(unchanged) ?? exchange.request;
         const {
           attributes,
           mcp: { batch: mcpBatch },

@@ -8,7 +8,7 @@
 import { z } from "zod";
 import { MemoryAccount } from "../../base/memory-budget.ts";
 import { GatewayError } from "../../core/errors.ts";
-import type { BodyFilter, Exchange, GatewayResponse } from "../../core/exchange.ts";
+import { type BodyFilter, type Exchange, type GatewayResponse, StateKey } from "../../core/exchange.ts";
 import { applyChanges, type Changes, type Modes } from "../../core/ext-proc/changes.ts";
 import { hasNoBody, immediateReply, replaceBody, requestFields, responseFields } from "../../core/ext-proc/messages.ts";
 import { type Answer, Processing } from "../../core/ext-proc/processing.ts";
@@ -113,7 +113,7 @@ export const endpointPicker = definePolicy({
       "result",
     ]);
     const logger = env.logger.for("policies");
-    const picks = new WeakMap<Exchange, Pick>();
+    const latestPick = new StateKey<Pick>();
     let loggedAtMs = Number.NEGATIVE_INFINITY;
 
     const addresses = (): readonly string[] => (host === undefined ? (env.endpoints?.addresses(name) ?? []) : [host]);
@@ -126,7 +126,7 @@ export const endpointPicker = definePolicy({
         loggedAtMs = nowMs;
         logger.warn("the endpoint picker failed", { picker: name, failureMode, reason: error.message });
       }
-      if (picks.get(exchange)?.selection !== undefined) return;
+      if (exchange.state(latestPick)?.selection !== undefined) return;
       exchange.skip(`the endpoint picker failed: ${error.message}`);
       if (failureMode === "closed")
         throw new GatewayError("not_ready", {
@@ -162,7 +162,7 @@ export const endpointPicker = definePolicy({
         },
       });
       const pick: Pick = { processing, selection: undefined, isUnreachable: false };
-      picks.set(exchange, pick);
+      exchange.setState(latestPick, pick);
       exchange.onEnd ??= [];
       exchange.onEnd.push(() => processing.close());
       return pick;
@@ -170,7 +170,7 @@ export const endpointPicker = definePolicy({
 
     async function pickEndpoint(exchange: Exchange): Promise<Reply | undefined> {
       const { request } = exchange;
-      const before = picks.get(exchange);
+      const before = exchange.state(latestPick);
       // Servers must not take the client's header for a selection.
       request.headers.delete(PICKED);
       const rest = before && remaining(before, exchange.upstream.endpoint);
@@ -244,7 +244,7 @@ export const endpointPicker = definePolicy({
       bodyBytes: () => maxBodyBytes,
       request: pickEndpoint,
       response(exchange) {
-        const pick = picks.get(exchange);
+        const pick = exchange.state(latestPick);
         // Only the attempt that produced the response is reported, and responses of the gateway itself are not.
         if (pick?.selection === undefined || exchange.upstream.picked === undefined || pick.processing.isOver) return;
         if (exchange.response?.source !== "upstream") return;

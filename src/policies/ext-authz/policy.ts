@@ -7,7 +7,7 @@ import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import { GatewayError } from "../../core/errors.ts";
-import type { Exchange } from "../../core/exchange.ts";
+import { type Exchange, StateKey } from "../../core/exchange.ts";
 import { evaluatedText } from "../../core/header-changes.ts";
 import { definePolicy, type Hooks } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
@@ -190,7 +190,7 @@ export const extAuthz = definePolicy({
       "result",
     ]);
     const logger = env.logger.for("policies");
-    const responses = new WeakMap<Exchange, Verdict>();
+    const responses = new StateKey<Verdict>();
     let loggedAtMs = Number.NEGATIVE_INFINITY;
 
     async function callService(exchange: Exchange): Promise<Verdict> {
@@ -241,7 +241,7 @@ export const extAuthz = definePolicy({
       removeForgedHeaders(exchange);
       for (const name of verdict.remove) headers.delete(name);
       applyHeaders(headers, accepted ? verdict.set.filter(({ name }) => accepted.has(name)) : verdict.set);
-      if (verdict.respond.length > 0) responses.set(exchange, verdict);
+      if (verdict.respond.length > 0) exchange.setState(responses, verdict);
       return undefined;
     }
 
@@ -281,7 +281,7 @@ export const extAuthz = definePolicy({
         );
       },
       response(exchange) {
-        const verdict = responses.get(exchange);
+        const verdict = exchange.state(responses);
         if (verdict?.allowed && exchange.response) applyHeaders(exchange.response.headers, verdict.respond);
       },
     };

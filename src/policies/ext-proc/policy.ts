@@ -5,7 +5,7 @@
 import { z } from "zod";
 import { MemoryAccount, MemoryExhausted } from "../../base/memory-budget.ts";
 import { GatewayError } from "../../core/errors.ts";
-import type { BodyFilter, Exchange, RequestBody } from "../../core/exchange.ts";
+import { type BodyFilter, type Exchange, type RequestBody, StateKey } from "../../core/exchange.ts";
 import { applyChanges, type BodyMode, type Immediate, type Modes } from "../../core/ext-proc/changes.ts";
 import { openProcessorClient, type ProcessorClient } from "../../core/ext-proc/client.ts";
 import { hasNoBody, immediateReply, replaceBody, requestFields, responseFields } from "../../core/ext-proc/messages.ts";
@@ -100,7 +100,7 @@ export const extProc = definePolicy({
       "result",
     ]);
     const logger = env.logger.for("policies");
-    const running = new WeakMap<Exchange, Processing>();
+    const running = new StateKey<Processing>();
     let loggedAtMs = Number.NEGATIVE_INFINITY;
 
     function logFailure(reason: string): void {
@@ -140,7 +140,7 @@ export const extProc = definePolicy({
         memory: new MemoryAccount(env.memory.streams, exchange.client),
         events,
       });
-      running.set(exchange, processing);
+      exchange.setState(running, processing);
       return processing;
     }
 
@@ -364,20 +364,20 @@ export const extProc = definePolicy({
       sends: true,
       bodyBytes: () => (buffersRequest ? maxBodyBytes : undefined),
       responseBodyBytes(exchange) {
-        const processing = running.get(exchange);
+        const processing = exchange.state(running);
         const status = exchange.response?.status ?? 200;
         const isNeeded = processing?.isOver === false && processing.modes.responseBody === "buffered";
         return isNeeded && !hasNoBody(exchange.request.method, status) ? maxBodyBytes : undefined;
       },
       request: processRequest,
       response(exchange) {
-        const processing = running.get(exchange);
+        const processing = exchange.state(running);
         // Responses of the gateway itself are not processed.
         if (processing === undefined || processing.isOver || exchange.response?.source !== "upstream") return;
         return processResponse(exchange, processing);
       },
       settle(exchange) {
-        running.get(exchange)?.close();
+        exchange.state(running)?.close();
       },
     };
   },

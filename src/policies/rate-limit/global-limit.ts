@@ -7,7 +7,7 @@ import { isHeaderName } from "../../base/header-names.ts";
 import type { Expression } from "../../cel/expression.ts";
 import { keyOf } from "../../cel/limit-key.ts";
 import { GatewayError } from "../../core/errors.ts";
-import type { Exchange, LimitReading } from "../../core/exchange.ts";
+import { type Exchange, type LimitReading, StateKey } from "../../core/exchange.ts";
 import type { CompileEnv } from "../../core/policy.ts";
 import { canServiceChange } from "../../http/header-rules.ts";
 import { isHeaderValue } from "../../http/headers.ts";
@@ -95,8 +95,8 @@ export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): 
     ])
     .labels(config.host);
   const reportFailure = failureReport(config, env, failures);
-  const estimates = new WeakMap<Exchange, { descriptors: readonly RlsDescriptor[]; estimate: number }>();
-  const headers = new WeakMap<Exchange, Record<string, string>>();
+  const estimated = new StateKey<{ descriptors: readonly RlsDescriptor[]; estimate: number }>();
+  const responseHeaders = new StateKey<Record<string, string>>();
 
   function admit(exchange: Exchange, descriptors: readonly RlsDescriptor[], hitsAddend: number): Promise<void> {
     if (!isShadow) return callService(exchange, descriptors, hitsAddend);
@@ -139,7 +139,10 @@ export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): 
     }
     if (result.reading) addReading(exchange, result.reading);
     for (const [name, value] of Object.entries(result.requestHeaders)) exchange.request.headers.set(name, value);
-    headers.set(exchange, { ...headers.get(exchange), ...withoutVendorHeader(result.responseHeaders) });
+    exchange.setState(responseHeaders, {
+      ...exchange.state(responseHeaders),
+      ...withoutVendorHeader(result.responseHeaders),
+    });
   }
 
   return {
@@ -156,17 +159,17 @@ export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): 
     async admitTokens(exchange, estimate) {
       const descriptors = tokens.map((descriptor) => evaluateDescriptor(descriptor, exchange));
       await admit(exchange, descriptors, estimate);
-      estimates.set(exchange, { descriptors, estimate });
+      exchange.setState(estimated, { descriptors, estimate });
     },
     settleTokens(exchange, used) {
-      const charged = estimates.get(exchange);
+      const charged = exchange.state(estimated);
       // The protocol can only add hits, so an estimate that was too high stays counted.
       if (charged === undefined || used <= charged.estimate) return;
       const request = { domain: config.domain, descriptors: charged.descriptors, hitsAddend: used - charged.estimate };
       client.call(request, Math.max(config.timeout, SETTLE_TIMEOUT_MS)).catch(reportFailure);
     },
     respond(exchange) {
-      const added = headers.get(exchange);
+      const added = exchange.state(responseHeaders);
       if (added) for (const [name, value] of Object.entries(added)) exchange.response?.headers.set(name, value);
     },
   };

@@ -6,7 +6,7 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
 import { isHeaderName } from "../../base/header-names.ts";
-import type { Exchange } from "../../core/exchange.ts";
+import { type Exchange, StateKey } from "../../core/exchange.ts";
 import { definePolicy, type Hooks } from "../../core/policy.ts";
 import { duration, secret } from "../../core/schema.ts";
 import type { PersistentRoute, PersistentServer } from "../../core/session-persistence.ts";
@@ -92,7 +92,7 @@ export const sessionPersistence = definePolicy({
   schema,
 
   compile({ type, name, absoluteTimeout, idleTimeout, lifetime, key = "" }, env): Hooks {
-    const sessions = new WeakMap<Exchange, ClientSession>();
+    const clientSession = new StateKey<ClientSession>();
     const tokensByRoute = new WeakMap<PersistentRoute, ServerTokens>();
     const hasTimeout = absoluteTimeout !== undefined || idleTimeout !== undefined;
 
@@ -117,7 +117,7 @@ export const sessionPersistence = definePolicy({
       idleTimeout !== undefined && nowMs - extendedMs >= idleTimeout * EXTENSION_SHARE;
 
     function find(exchange: Exchange, route: PersistentRoute): PersistentServer | undefined {
-      const session = sessions.get(exchange);
+      const session = exchange.state(clientSession);
       if (session === undefined) return undefined;
       session.route = route;
       session.kept = undefined;
@@ -148,12 +148,12 @@ export const sessionPersistence = definePolicy({
       request(exchange) {
         const { headers } = exchange.request;
         const tokens = takeTokens(headers, type, sessionName(exchange.route ?? ""));
-        sessions.set(exchange, { presented: tokens, kept: undefined, route: undefined });
+        exchange.setState(clientSession, { presented: tokens, kept: undefined, route: undefined });
         return undefined;
       },
       response(exchange) {
         const { response, upstream } = exchange;
-        const { route, kept } = sessions.get(exchange) ?? {};
+        const { route, kept } = exchange.state(clientSession) ?? {};
         if (route === undefined || response?.source !== "upstream" || upstream.backendIndex === undefined) return;
         const server = tokensOf(route).tokenOf(upstream.backendIndex, upstream.endpoint);
         if (server === undefined) return;
