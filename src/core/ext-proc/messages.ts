@@ -2,6 +2,7 @@
  * Converts requests and responses of the gateway to messages of the external processing protocol, and applies what the
  * processor sends.
  */
+import type { HeaderList } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
 import type { Exchange, GatewayResponse } from "../exchange.ts";
 import type { Reply } from "../reply.ts";
@@ -9,13 +10,14 @@ import type { Immediate } from "./changes.ts";
 
 type Field = readonly [name: string, value: string];
 
-export function requestFields({ request }: Exchange): Field[] {
+/** `headers` are the request's, or a copy of them with fewer cookies. */
+export function requestFields({ request }: Exchange, headers: HeaderList): Field[] {
   return [
     [":method", request.method],
     [":path", pathAndQuery(request)],
     [":authority", request.host],
     [":scheme", request.scheme],
-    ...[...request.headers.entries()].filter(([name]) => name !== "host"),
+    ...[...headers.entries()].filter(([name]) => name !== "host"),
   ];
 }
 

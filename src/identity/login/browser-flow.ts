@@ -4,10 +4,8 @@
  */
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { HeaderList } from "../../http/headers.ts";
-import { cookieValues, removeCookies } from "../access/cookies.ts";
+import { cookieValues, OWN_PREFIX } from "../access/cookies.ts";
 
-/** All cookies of the gateway have this prefix, after `__Host-` if TLS is used. */
-const OWN_PREFIX = "gateway_";
 /**
  * Other hosts of a domain can add cookies with the same name over plain HTTP. Cookies beyond this number are ignored.
  */
@@ -56,9 +54,4 @@ export class BrowserCookie {
   read(headers: HeaderList): string[] {
     return cookieValues(headers, this.name).slice(0, MAX_SAME_NAME);
   }
-}
-
-export function withholdOwnCookies(headers: HeaderList): void {
-  if (!headers.has("cookie") || !headers.getAll("cookie").some((line) => line.includes(OWN_PREFIX))) return;
-  removeCookies(headers, (name) => /^(?:__Host-)?gateway_/.test(name));
 }

@@ -12,8 +12,7 @@ import type { ClientSink } from "../../core/sink.ts";
 import { redactedTrace, requestState } from "../../core/snapshot.ts";
 import type { ListenerScopes, Route, WeightedBackend } from "../../core/topology.ts";
 import type { HeaderList } from "../../http/headers.ts";
-import { removeCookies } from "../../identity/access/cookies.ts";
-import { withholdOwnCookies } from "../../identity/login/browser-flow.ts";
+import { withholdCredentials } from "../../identity/access/withheld-credentials.ts";
 import type { RequestStage } from "../../observe/trace/events.ts";
 import { chooseBackend, chooseBySession } from "../route/choose-backend.ts";
 import {
@@ -92,24 +91,6 @@ export function reportCall({ records: { audit, spans }, attributes, trace }: Exc
 
 export function tracePolicies({ trace }: Exchange, { phase, of, effectivePolicy }: CompiledScope): void {
   trace?.point({ type: "policySelection", phase, effectivePolicy, ...(of === undefined ? {} : { of }) });
-}
-
-/**
- * Removes the credentials that authentication read. Also removes the gateway's own cookies, unless the backend is
- * internal.
- */
-export function withholdCredentials({ credentials, attributes, request }: Exchange): void {
-  if (attributes.backend?.type !== "internal") withholdOwnCookies(request.headers);
-  if (credentials.headers) for (const name of credentials.headers) request.headers.delete(name);
-  const { cookies: cookieNames } = credentials;
-  if (cookieNames) removeCookies(request.headers, (name) => cookieNames.includes(name));
-  const { query: credentialQuery } = credentials;
-  if (credentialQuery && credentialQuery.length > 0) {
-    request.query = request.query
-      .split("&")
-      .filter((part) => !credentialQuery.includes(part.split("=", 1)[0] ?? ""))
-      .join("&");
-  }
 }
 
 export function handle(env: PipelineEnv, served: Served, exchange: Exchange, sink: ClientSink): void {
@@ -231,7 +212,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     if (route.policies.settings.sessions) upstream.backendIndex = route.backends.indexOf(chosen);
     this.exchange.attributes.backend = chosen.backend.attributes;
     setTraceparent(this.exchange, chosen.backend.attributes.protocol);
-    withholdCredentials(this.exchange);
+    withholdCredentials(this.exchange, this.exchange.request);
     if (this.#delivery.entered.length > 2) this.#delivery.entered.length = 2;
     this.enter(scope);
     const reach = (): void => beforeCall(this, chosen.backend, this.#delivery.entered, () => this.#call(chosen));

@@ -184,7 +184,7 @@ export const endpointPicker = definePolicy({
       const bytes = body.kind === "bytes" ? body.bytes : EMPTY;
       if (bytes.length > maxBodyBytes) throw new GatewayError("body_too_large");
       const tried = new Set<string>();
-      const fields = requestFields(exchange);
+      const fields = requestFields(exchange, exchange.request.headers);
       const ask = async ({ processing }: Pick) =>
         bytes.length === 0
           ? { headers: await processing.headers("requestHeaders", fields, true), body: undefined }

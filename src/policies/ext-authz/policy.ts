@@ -25,6 +25,7 @@ import {
 import { applyHeaders, headerChange } from "../../core/service-headers.ts";
 import { MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import { HeaderList } from "../../http/headers.ts";
+import { withholdOwnCookies } from "../../identity/access/withheld-credentials.ts";
 import { type CheckClient, checkRequest, openCheckClient, parseVerdict } from "./grpc-check.ts";
 import { checkOverHttp } from "./http-check.ts";
 import type { Denied, Verdict } from "./verdict.ts";
@@ -320,6 +321,7 @@ function requestHeaders({ request }: Exchange, sent: ReadonlySet<string> | undef
     if (MESSAGE_HEADERS.has(name) || name === "host" || sent?.has(name) === false) continue;
     headers.add(name, request.headers.get(name) ?? "");
   }
+  withholdOwnCookies(headers);
   return headers;
 }
 

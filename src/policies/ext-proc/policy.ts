@@ -16,6 +16,7 @@ import type { Reply } from "../../core/reply.ts";
 import { duration, markAddress } from "../../core/schema.ts";
 import { BodyTooLarge } from "../../http/body.ts";
 import { type ChunkFilter, FilteredRequestBody } from "../../http/filtered-request-body.ts";
+import { withoutOwnCookies } from "../../identity/access/withheld-credentials.ts";
 
 const DEFAULT_TIMEOUT_MS = 200;
 const DEFAULT_BODY_BYTES = 2 * 1024 * 1024;
@@ -155,7 +156,7 @@ export const extProc = definePolicy({
       if (modes.requestHeaders && modes.requestBody === "fullDuplexStreamed" && body.kind !== "none")
         return processDuplexRequest(exchange, processing, body);
       if (modes.requestHeaders) {
-        const answer = await processing.headers("requestHeaders", requestFields(exchange), body.kind === "none");
+        const answer = await processing.headers("requestHeaders", sentFields(exchange), body.kind === "none");
         if (answer?.immediate) return reply(exchange, answer.immediate);
         if (answer) {
           applyChanges(request.headers, answer.changes);
@@ -183,11 +184,11 @@ export const extProc = definePolicy({
       let replaced: Buffer | undefined;
       let answer: Awaited<ReturnType<Processing["headers"]>>;
       if (body.kind === "bytes") {
-        const whole = await processing.whole(requestFields(exchange), body.bytes);
+        const whole = await processing.whole(sentFields(exchange), body.bytes);
         answer = whole?.headers;
         replaced = whole?.body;
       } else {
-        const answering = processing.headers("requestHeaders", requestFields(exchange), false, { isDuplex: true });
+        const answering = processing.headers("requestHeaders", sentFields(exchange), false, { isDuplex: true });
         answering.catch(() => undefined);
         let isWaiting = true;
         let fail: (error: GatewayError) => void = () => undefined;
@@ -382,6 +383,10 @@ export const extProc = definePolicy({
     };
   },
 });
+
+function sentFields(exchange: Exchange): ReturnType<typeof requestFields> {
+  return requestFields(exchange, withoutOwnCookies(exchange.request.headers));
+}
 
 /** Ends the request while its body is forwarded. */
 type Interrupt = (outcome: Reply | GatewayError) => void;

@@ -4,7 +4,7 @@ import { createExchange, createTestEnv, type RequestWords } from "../../../test/
 import { createSigningKey, keySetOf, START_MS, signToken } from "../../../test/support/identity/tokens.ts";
 import type { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { withholdCredentials } from "../../pipeline/phases/pipeline.ts";
+import { withholdCredentials } from "../../identity/access/withheld-credentials.ts";
 import { jwtAuth } from "./policy.ts";
 
 const ISSUER = "https://id.example.com";
@@ -57,7 +57,7 @@ test("the token can be in a cookie, which backends do not get", () => {
   const cookie = { location: { cookie: { name: "session" } } };
   const found = run({ headers: { cookie: `theme=dark; session=${token()}; lang=en` } }, cookie);
   assert.equal(found.attributes.jwt?.sub, "alice");
-  withholdCredentials(found);
+  withholdCredentials(found, found.request);
   assert.equal(found.request.headers.get("cookie"), "theme=dark; lang=en");
   assert.match(found.credentials.presented?.value ?? "", /^Bearer eyJ/);
   assert.equal(refusal({ headers: { cookie: "theme=dark" } }, cookie).code, "unauthorized");
@@ -76,7 +76,7 @@ test("the token can be the value of an expression, and no copy of it reaches bac
   };
   const found = run(words, { location });
   assert.equal(found.attributes.jwt?.sub, "alice");
-  withholdCredentials(found);
+  withholdCredentials(found, found.request);
   assert.equal(found.request.headers.get("x-other"), "1");
   assert.equal(found.request.headers.get("x-tokens"), undefined);
   assert.equal(found.request.headers.get("x-copy"), undefined);

@@ -14,6 +14,7 @@ import { readServiceTls, serviceTls } from "../../core/service-tls.ts";
 import { MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
+import { withoutOwnCookies } from "../../identity/access/withheld-credentials.ts";
 import { isMethodPattern, phasesOf } from "./method-phases.ts";
 import {
   type Decision,
@@ -160,7 +161,7 @@ class ExchangeGuardrails implements McpGuardrails {
     this.#exchange = exchange;
     // The hook of a backend runs again for each attempt.
     this.processors = [...processors, ...added.filter((processor) => !processors.includes(processor))];
-    this.#headers = before === undefined ? exchange.request.headers.clone() : before.#headers;
+    this.#headers = before === undefined ? withoutOwnCookies(exchange.request.headers) : before.#headers;
   }
 
   checksRequest(method: string): boolean {

@@ -12,6 +12,7 @@ import { parseAddress } from "../../http/backend-address.ts";
 import { openEndpointPools } from "../../http/client/endpoint-pools.ts";
 import { addForwarded, type HeaderList } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
+import { withholdCredentials } from "../../identity/access/withheld-credentials.ts";
 import { ComparedResponse, compareCopies, expectCopy, watchBackend } from "./compare-responses.ts";
 
 const MAX_MIRRORED_BYTES = 256 * 1024;
@@ -103,14 +104,21 @@ function openMirror(
   return (exchange) => {
     const { request, id } = exchange;
     const { method, body } = request;
-    const path = pathAndQuery(request);
-    const headers = request.headers.clone();
+    const copy = { path: request.path, query: request.query, headers: request.headers.clone() };
+    withholdCredentials(exchange, copy);
+    const { headers } = copy;
     headers.removeHopByHop(new Set());
     addForwarded(headers, addedForwardedFor(exchange.source), request.scheme, exchange.originalHost);
     headers.set("host", request.host);
     headers.set("x-request-id", id);
     if (body.kind === "bytes") headers.set("content-length", String(body.bytes.length));
-    return () => send(exchange, { method, path, headers, body: body.kind === "bytes" ? body.bytes : undefined });
+    return () =>
+      send(exchange, {
+        method,
+        path: pathAndQuery(copy),
+        headers,
+        body: body.kind === "bytes" ? body.bytes : undefined,
+      });
   };
 
   function send(exchange: Exchange, sent: OutgoingCopy): void {
