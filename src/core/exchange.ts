@@ -229,7 +229,9 @@ class ExchangeMcp {
 }
 
 class ExchangeUpstream {
+  /** When the current attempt started, or its first MCP message was sent. */
   startedMs: number | undefined = undefined;
+  /** When the response head or the last MCP result arrived. */
   headMs: number | undefined = undefined;
   /** The endpoints that an endpoint picker selected for the current attempt, in order of preference. */
   picked: readonly string[] | undefined = undefined;
@@ -239,6 +241,23 @@ class ExchangeUpstream {
   backendIndex: number | undefined = undefined;
   /** The endpoint of a `service` backend that got the request last. */
   endpoint: string | undefined = undefined;
+  #delayedSnapshots: (() => void)[] | undefined = undefined;
+
+  /** Delays the snapshots of a response whose head is sent before the MCP servers respond (spec 6 has their order). */
+  delaySnapshots(): void {
+    this.#delayedSnapshots ??= [];
+  }
+
+  emitSnapshot(emit: () => void): void {
+    if (this.#delayedSnapshots === undefined) emit();
+    else this.#delayedSnapshots.push(emit);
+  }
+
+  releaseSnapshots(): void {
+    const delayed = this.#delayedSnapshots;
+    this.#delayedSnapshots = undefined;
+    if (delayed !== undefined) for (const emit of delayed) emit();
+  }
 }
 
 /**

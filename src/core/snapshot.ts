@@ -103,55 +103,51 @@ function sentRequest(
   };
 }
 
+/** The monotonic times of the first byte sent to the server and of its response head or MCP result. */
+export interface ServerTimes {
+  readonly startedMs: number | undefined;
+  readonly headMs: number | undefined;
+}
+
 export function responseState(exchange: Exchange, redaction: Redaction, clock: Clock): JsonObject {
-  const { response } = exchange;
-  return buildResponseState(exchange, response?.status, response?.headers, exchange.upstream.headMs, redaction, clock);
+  const { response, upstream } = exchange;
+  return receivedState(exchange, response?.status, response?.headers, upstream, redaction, clock);
+}
+
+/** Replaces the durations in the state of a response whose trace event was delayed. */
+export function withCurrentDurations(state: JsonObject, exchange: Exchange, clock: Clock): JsonObject {
+  return { ...state, proxy: proxyState(exchange, exchange.upstream, clock) };
 }
 
 export function receivedState(
   exchange: Exchange,
-  status: number,
-  headers: HeaderList,
-  redaction: Redaction,
-  clock: Clock,
-): JsonObject {
-  return buildResponseState(
-    exchange,
-    status,
-    headers,
-    exchange.upstream.headMs ?? clock.monotonicMs(),
-    redaction,
-    clock,
-  );
-}
-
-function buildResponseState(
-  exchange: Exchange,
-  code: number | undefined,
+  status: number | undefined,
   headers: HeaderList | undefined,
-  upstreamHeadMs: number | undefined,
+  times: ServerTimes,
   redaction: Redaction,
   clock: Clock,
 ): JsonObject {
-  const { startedMs, upstream } = exchange;
-  const upstreamFrom = upstream.startedMs ?? clock.monotonicMs();
   // A response may echo credentials of the request.
   const secrets = [...redaction.secrets(exchange.request.headers.pairs), ...(exchange.credentials.secrets ?? [])];
   return {
-    response: headers ? { code, headers: redaction.headers(headers.pairs, secrets) } : {},
-    proxy: {
-      listener: { name: exchange.listener },
-      ...(exchange.route === undefined ? {} : { route: { name: exchange.route } }),
-      requestProcessingDuration: seconds(upstreamFrom - startedMs),
-      ...(upstreamHeadMs === undefined
-        ? {}
-        : {
-            upstreamDuration: seconds(upstreamHeadMs - upstreamFrom),
-            responseProcessingDuration: seconds(clock.monotonicMs() - upstreamHeadMs),
-          }),
-    },
+    response: headers ? { code: status, headers: redaction.headers(headers.pairs, secrets) } : {},
+    proxy: proxyState(exchange, times, clock),
     env: {},
     ...attributesState(exchange.attributes),
+  };
+}
+
+function proxyState({ listener, route, startedMs }: Exchange, times: ServerTimes, clock: Clock): JsonObject {
+  const nowMs = clock.monotonicMs();
+  const sentMs = times.startedMs ?? nowMs;
+  const { headMs } = times;
+  return {
+    listener: { name: listener },
+    ...(route === undefined ? {} : { route: { name: route } }),
+    requestProcessingDuration: seconds(sentMs - startedMs),
+    ...(headMs === undefined
+      ? {}
+      : { upstreamDuration: seconds(headMs - sentMs), responseProcessingDuration: seconds(nowMs - headMs) }),
   };
 }
 

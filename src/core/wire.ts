@@ -18,12 +18,18 @@ export type Sent =
       readonly isReported?: boolean;
     }
   /**
-   * The line was written to the standard input of a child process and excludes the newline. The backend reports the
-   * response or its absence.
+   * The line was written to the standard input of a child process and excludes the newline. If `hasResult` is true, the
+   * backend reports the response or its absence.
    */
-  | { readonly over: "stdio"; readonly line: string };
+  | { readonly over: "stdio"; readonly line: string; readonly hasResult: boolean };
 
 export interface WireTap {
+  /** True if the request is traced or sampled. Otherwise only the times are used. */
+  readonly isWatched: boolean;
+  /** Starts the time of the server, unless an earlier message of the same attempt started it. */
+  requestSent(): void;
+  /** Ends the time of the server. Called once for each `requestSent`, also if there is no result. */
+  resultReceived(): void;
   /** Reports that I/O starts. */
   attempt(target: string, sent?: Sent): void;
   /** Reports a response head, unless the receiver of the response gets the same head. */

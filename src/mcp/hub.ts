@@ -175,7 +175,7 @@ export class Hub {
     const params = find(request.text, 0, "params");
     const session = this.sessions.create(this.clientOf(exchange), params ? slice(request.text, params) : "{}");
     const router = this.#routers.legacy(session, request, exchange.request.headers);
-    return session.open(router, request, sink, report, exchange.isWatched ? sink : undefined, exchange.mcp.guardrails);
+    return session.open(router, request, sink, report, sink, exchange.mcp.guardrails);
   }
 
   openStream(exchange: Exchange, sink: ResponseReceiver): BackendRun {

@@ -3,14 +3,13 @@
  * metadata documents contain the gateway's address, because clients compare URLs with the one that they called.
  */
 
-import type { Duplex } from "node:stream";
-import type { BackendEnv, BackendProblem, ResponseReceiver } from "../core/backend.ts";
+import type { BackendEnv, ResponseReceiver } from "../core/backend.ts";
 import { GatewayError } from "../core/errors.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { ExtraMatch } from "../core/policy.ts";
 import { publicOrigin } from "../core/public-origin.ts";
 import { emptyReply, jsonReply, type Reply } from "../core/reply.ts";
-import type { Sent } from "../core/wire.ts";
+import { ResponseFilter } from "../core/response-filter.ts";
 import type { Fetch } from "../http/fetch.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { type LoginLimit, openLoginLimit } from "../identity/login/login-limit.ts";
@@ -267,50 +266,29 @@ function errorReason(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-export class RelayedCall implements ResponseReceiver {
-  readonly #call: ResponseReceiver;
+export class RelayedCall extends ResponseFilter {
   readonly #challenge: (text: string) => string;
 
   constructor(call: ResponseReceiver, challenge: (text: string) => string) {
-    this.#call = call;
+    super(call);
     this.#challenge = challenge;
   }
 
   head(status: number, headers: HeaderList): void {
     const text = headers.get("www-authenticate");
     if (text !== undefined) headers.set("www-authenticate", this.#challenge(text));
-    this.#call.head(status, headers);
+    this.call.head(status, headers);
   }
 
   data(chunk: Buffer): boolean {
-    return this.#call.data(chunk);
+    return this.call.data(chunk);
   }
 
   end(trailers?: readonly string[]): void {
-    this.#call.end(trailers);
-  }
-
-  problem(problem: BackendProblem): void {
-    this.#call.problem(problem);
+    this.call.end(trailers);
   }
 
   fail(error: unknown): void {
-    this.#call.fail(error);
-  }
-
-  upgraded(status: number, headers: HeaderList, socket: Duplex): void {
-    this.#call.upgraded(status, headers, socket);
-  }
-
-  attempt(target: string, sent?: Sent): void {
-    this.#call.attempt(target, sent);
-  }
-
-  received(status: number, headers: HeaderList, target?: string): void {
-    this.#call.received(status, headers, target);
-  }
-
-  missed(reason: string, target?: string): void {
-    this.#call.missed(reason, target);
+    this.call.fail(error);
   }
 }

@@ -296,20 +296,19 @@ export function runAction(
 ): BackendRun {
   const { headers } = exchange.request;
   const forwarded = hub.wantsHeaders ? headers : undefined;
-  const wire = exchange.isWatched ? call : undefined;
   const report = new RequestReport(reports, exchange, call, action.kind === "streamMessage");
   // A relayed login challenge must be in the response head, so the head is sent later.
   const primeAfterMs = call instanceof RelayedCall ? KEEP_ALIVE_MS : undefined;
   const { access, guardrails } = exchange.mcp;
-  const context = { access, guardrails, headers: forwarded, report, wire, primeAfterMs };
+  const context = { access, guardrails, headers: forwarded, report, wire: call, primeAfterMs };
   switch (action.kind) {
     case "initialize":
       return hub.initialize(action.request, exchange, call, report);
     case "requests":
-      for (const message of action.notes) pass(action.session, message, wire);
+      for (const message of action.notes) pass(action.session, message, call);
       return action.session.request(action.requests, call, context);
     case "notes":
-      for (const message of action.notes) pass(action.session, message, wire);
+      for (const message of action.notes) pass(action.session, message, call);
       return empty(call, 202);
     case "listen":
       return action.session.listen(call, action.after, tokenLifeMs(exchange));
@@ -321,9 +320,9 @@ export function runAction(
     case "openStream":
       return hub.openStream(exchange, call);
     case "streamMessage":
-      if (action.message.kind !== "request") pass(action.session, action.message, wire);
+      if (action.message.kind !== "request") pass(action.session, action.message, call);
       else if (action.message.method === "initialize")
-        hub.initializeStream(action.session, action.message, headers, report, wire, guardrails);
+        hub.initializeStream(action.session, action.message, headers, report, call, guardrails);
       else action.session.requestOnStream(action.message, context);
       return empty(call, 202);
     case "modern":
@@ -340,11 +339,7 @@ export function runAction(
   }
 }
 
-function pass(
-  session: Session,
-  message: Exclude<ClientMessage, { kind: "request" }>,
-  wire: ResponseReceiver | undefined,
-): void {
+function pass(session: Session, message: Exclude<ClientMessage, { kind: "request" }>, wire: ResponseReceiver): void {
   if (message.kind === "notification") session.notify(message, wire);
   else session.respond(message, wire);
 }

@@ -199,9 +199,9 @@ for (const kind of KINDS)
           /^(?:backendCallResult|responseSnapshot (?:raw|final))/.test(type),
         );
         assert.deepEqual(order, [
-          "responseSnapshot final response",
           "backendCallResult",
           "responseSnapshot raw response",
+          "responseSnapshot final response",
         ]);
       }
       const raw = messagesOf(events, "responseSnapshot").filter(({ stage }) => stage === "raw response");

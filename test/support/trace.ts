@@ -12,6 +12,8 @@ export interface OpenTrace {
   readonly events: Promise<TraceEvent[]>;
   /** Everything that came, comments included, once the stream ended. */
   readonly text: Promise<string>;
+  /** Resolves when the stream so far matches. */
+  shows(pattern: RegExp): Promise<void>;
   cancel(): void;
 }
 
@@ -24,13 +26,25 @@ export async function armTrace(gateway: TestGateway, query = "", method = "GET")
   const decoder = new TextDecoder();
   let text = decoder.decode((await reader.read()).value);
   assert.match(text, /^: armed/);
+  const waiting = new Set<() => void>();
   const all = (async () => {
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return text;
       text += decoder.decode(value, { stream: true });
+      for (const look of waiting) look();
     }
   })();
+  const shows = (pattern: RegExp): Promise<void> =>
+    new Promise((resolve) => {
+      const look = (): void => {
+        if (!pattern.test(text)) return;
+        waiting.delete(look);
+        resolve();
+      };
+      waiting.add(look);
+      look();
+    });
   const events = all.then((whole) =>
     whole
       .split("\n")
@@ -39,7 +53,7 @@ export async function armTrace(gateway: TestGateway, query = "", method = "GET")
   );
   // A test that cancels does not ask for the rest.
   events.catch(() => undefined);
-  return { text: all, events, cancel: () => abort.abort() };
+  return { text: all, events, shows, cancel: () => abort.abort() };
 }
 
 /** The trace of what `send` does. */

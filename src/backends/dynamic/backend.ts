@@ -15,6 +15,7 @@ import {
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { machineOf } from "../../core/policy.ts";
+import { ResponseFilter } from "../../core/response-filter.ts";
 import { isAddressRange } from "../../http/address-range.ts";
 import { HostHealth } from "../../http/client/host-health.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";
@@ -78,7 +79,7 @@ export const dynamic = defineBackend({
         if (exchange.request.method === "CONNECT") return connect(destination, call, env);
         const { pool, health } = pools.find(destination);
         const { display, target } = destination;
-        return sendTo(pool, display, target.protocol, exchange, withRefusals(call, display), health, true);
+        return sendTo(pool, display, target.protocol, exchange, new RefusalFilter(call, display), health, true);
       },
       describe: () => ({ dynamic: config, hosts: pools.size() }),
     };
@@ -143,21 +144,30 @@ function refused(detail: string): GatewayError {
 }
 
 /** A name without an address that may be used is refused, and not a failure of the server. */
-function withRefusals(call: ResponseReceiver, display: string): ResponseReceiver {
-  return {
-    attempt: (target, sent) => call.attempt(target, sent),
-    received: (status, headers, target) => call.received(status, headers, target),
-    missed: (reason, target) => call.missed(reason, target),
-    head: (status, headers) => call.head(status, headers),
-    data: (chunk) => call.data(chunk),
-    end: (trailers) => call.end(trailers),
-    problem: (problem) => call.problem(problem),
-    upgraded: (status, headers, socket) => call.upgraded(status, headers, socket),
-    fail(error) {
-      const { cause } = error as { readonly cause?: { readonly code?: string; readonly message?: string } };
-      call.fail(cause?.code === "EACCES" ? refused(`${display}: ${cause.message ?? ""}`) : error);
-    },
-  };
+class RefusalFilter extends ResponseFilter {
+  readonly #display: string;
+
+  constructor(call: ResponseReceiver, display: string) {
+    super(call);
+    this.#display = display;
+  }
+
+  head(status: number, headers: HeaderList): void {
+    this.call.head(status, headers);
+  }
+
+  data(chunk: Buffer): boolean {
+    return this.call.data(chunk);
+  }
+
+  end(trailers?: readonly string[]): void {
+    this.call.end(trailers);
+  }
+
+  fail(error: unknown): void {
+    const { cause } = error as { readonly cause?: { readonly code?: string; readonly message?: string } };
+    this.call.fail(cause?.code === "EACCES" ? refused(`${this.#display}: ${cause.message ?? ""}`) : error);
+  }
 }
 
 const NO_CALL: BackendRun = { abort: () => undefined, resume: () => undefined };

@@ -6,10 +6,10 @@ import { createHash } from "node:crypto";
 import type { Duplex } from "node:stream";
 import type { SharedMemory } from "../../base/shared-memory.ts";
 import type { Expression } from "../../cel/expression.ts";
-import type { Backend, BackendEnv, BackendProblem, BackendRun, ResponseReceiver } from "../../core/backend.ts";
+import type { Backend, BackendEnv, BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
+import { ResponseFilter } from "../../core/response-filter.ts";
 import type { Canary } from "../../core/topology.ts";
-import type { Sent } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { HttpClientError } from "../../http/http-client.ts";
 import type { CanaryConfig } from "../schema/schema.ts";
@@ -90,13 +90,12 @@ export function compileCanary(config: CanaryConfig, definition: unknown, env: Ba
   };
 }
 
-class WatchedAttempt implements ResponseReceiver {
-  readonly #call: ResponseReceiver;
+class WatchedAttempt extends ResponseFilter {
   readonly #report: (hasFailed: boolean) => void;
   #isReported = false;
 
   constructor(call: ResponseReceiver, report: (hasFailed: boolean) => void) {
-    this.#call = call;
+    super(call);
     this.#report = report;
   }
 
@@ -110,44 +109,28 @@ class WatchedAttempt implements ResponseReceiver {
     };
   }
 
-  attempt(target: string, sent?: Sent): void {
-    this.#call.attempt(target, sent);
-  }
-
-  received(status: number, headers: HeaderList): void {
-    this.#call.received(status, headers);
-  }
-
-  missed(reason: string): void {
-    this.#call.missed(reason);
-  }
-
   head(status: number, headers: HeaderList): void {
     this.#reportOnce(status >= 500);
-    this.#call.head(status, headers);
+    this.call.head(status, headers);
   }
 
   data(chunk: Buffer): boolean {
-    return this.#call.data(chunk);
+    return this.call.data(chunk);
   }
 
   end(trailers?: readonly string[]): void {
-    this.#call.end(trailers);
-  }
-
-  problem(problem: BackendProblem): void {
-    this.#call.problem(problem);
+    this.call.end(trailers);
   }
 
   fail(error: unknown): void {
     // A stale keep-alive connection does not count as a failure.
     if (!(error instanceof HttpClientError && error.kind === "stale")) this.#reportOnce(true);
-    this.#call.fail(error);
+    this.call.fail(error);
   }
 
-  upgraded(status: number, headers: HeaderList, socket: Duplex): void {
+  override upgraded(status: number, headers: HeaderList, socket: Duplex): void {
     this.#reportOnce(false);
-    this.#call.upgraded(status, headers, socket);
+    this.call.upgraded(status, headers, socket);
   }
 
   #reportOnce(hasFailed: boolean): void {

@@ -7,6 +7,7 @@ import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
+import { ResponseFilter } from "../../core/response-filter.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { createSseParser, encodeSseEvent, type SseEvent, type SseParser, SseTooLarge } from "../../http/sse.ts";
 import { isLossless } from "../../json/lossless.ts";
@@ -22,7 +23,6 @@ import type { TextGuard } from "../request/llm-call.ts";
 import { errorBody, errorEvent, type LlmError } from "../request/llm-errors.ts";
 import type { PreparedRequest } from "./apply-policies.ts";
 import { failAfter, isEventStream } from "./provider-response.ts";
-import { ResponseFilter } from "./response-filter.ts";
 
 export const MAX_RESPONSE_BYTES = 4 * 1024 * 1024;
 export const MAX_EVENT_BYTES = 2 * 1024 * 1024;

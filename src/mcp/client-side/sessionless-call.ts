@@ -83,7 +83,7 @@ export class SessionlessCall implements Call, BackendRun, Heartbeat {
   previous: Heartbeat | undefined = undefined;
   readonly request: ClientRequest;
   readonly headers: HeaderList;
-  readonly wire: WireTap | undefined;
+  readonly wire: WireTap;
   running: CallHandle | undefined = undefined;
   readonly #sink: ResponseReceiver;
   readonly #env: SessionlessCallHost;
@@ -94,16 +94,10 @@ export class SessionlessCall implements Call, BackendRun, Heartbeat {
   #lastWriteMs: number;
   #target: RoutedTarget | undefined = undefined;
 
-  constructor(
-    request: ClientRequest,
-    headers: HeaderList,
-    sink: ResponseReceiver,
-    wire: WireTap | undefined,
-    env: SessionlessCallHost,
-  ) {
+  constructor(request: ClientRequest, headers: HeaderList, sink: ResponseReceiver, env: SessionlessCallHost) {
     this.request = request;
     this.headers = headers;
-    this.wire = wire;
+    this.wire = sink;
     this.#sink = sink;
     this.#env = env;
     this.#lastWriteMs = env.nowMs();
@@ -314,7 +308,7 @@ export function runSessionless(
   { report, sessions, nowMs }: SessionlessServices,
 ): BackendRun {
   const isStateless = sent !== request;
-  const call = new SessionlessCall(request, exchange.request.headers, sink, exchange.isWatched ? sink : undefined, {
+  const call = new SessionlessCall(request, exchange.request.headers, sink, {
     report,
     hidesStatus: isStateless,
     nowMs,

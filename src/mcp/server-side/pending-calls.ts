@@ -2,8 +2,14 @@
  * Tracks the calls in flight to one server by their wire id, which is the id that the gateway assigns on the
  * connection.
  */
+import type { Sent, WireTap } from "../../core/wire.ts";
+import { HeaderList } from "../../http/headers.ts";
 import { type Call, type CallHandle, type Failure, serverFailure } from "../protocol/call.ts";
 import type { ServerMessage } from "../protocol/json-rpc.ts";
+import type { Channel } from "../transports/transport.ts";
+
+/** A message over a pipe has no status. The trace requires one. */
+const PIPE_STATUS = 200;
 
 /** Limits one call even if the server keeps reporting progress. */
 const MAX_CALL_MS = 3_600_000;
@@ -28,6 +34,8 @@ export class PendingCall implements CallHandle {
   progressToken: string | undefined = undefined;
   wasRepeated = false;
   isOver = false;
+  #isTimed = false;
+  #reported: ResultTap | undefined = undefined;
 
   constructor(call: Call, nowMs: number, owner: CallOwner, isInternal = false) {
     this.call = call;
@@ -47,13 +55,28 @@ export class PendingCall implements CallHandle {
     return (nowMs - this.activityMs > timeoutMs && !hasOpenQuestions) || nowMs - this.startedMs >= MAX_CALL_MS;
   }
 
-  cancel(reason: string | undefined): void {
-    if (!this.isOver) this.#owner.cancel(this, reason);
+  /** Starts the time of the server. Returns the tap for the message, or undefined if the call is not traced. */
+  sentOver(channel: Pick<Channel, "address" | "isPipe">): WireTap | undefined {
+    this.#settle();
+    const { wire } = this.call;
+    // The result of a subscription is the start of its stream.
+    if (wire === undefined || this.isSubscription) return wire?.isWatched === true ? wire : undefined;
+    this.#isTimed = true;
+    wire.requestSent();
+    if (wire.isWatched) this.#reported = new ResultTap(wire, channel);
+    return this.#reported;
+  }
+
+  cancel(reason: string | undefined, failure?: Failure): void {
+    if (this.isOver) return;
+    this.#owner.cancel(this, reason);
+    this.#settle(failure);
   }
 
   /** Catches exceptions, because responses are delivered from callbacks that other calls share. */
   answer(message: ServerMessage): void {
     this.isOver = true;
+    this.#settle("answered");
     try {
       this.call.answered(message);
     } catch (error) {
@@ -64,11 +87,76 @@ export class PendingCall implements CallHandle {
 
   fail(failure: Failure): void {
     this.isOver = true;
+    this.#settle(failure);
     try {
       this.call.failed(failure);
     } catch (error) {
       this.#owner.reportDefect(error);
     }
+  }
+
+  #settle(outcome?: "answered" | Failure): void {
+    if (!this.#isTimed) return;
+    this.#isTimed = false;
+    this.call.wire?.resultReceived();
+    this.#reported?.settle(outcome);
+    this.#reported = undefined;
+  }
+}
+
+/**
+ * Delays the report of an HTTP response head until the result of the call, because servers may send the head of an
+ * event stream at once. Reports the result of a call over a pipe, which has no head.
+ */
+class ResultTap implements WireTap {
+  readonly #wire: WireTap;
+  readonly #pipe: string | undefined;
+  #head: readonly [status: number, headers: HeaderList, target: string | undefined] | undefined = undefined;
+  #isSettled = false;
+
+  constructor(wire: WireTap, { address, isPipe }: Pick<Channel, "address" | "isPipe">) {
+    this.#wire = wire;
+    this.#pipe = isPipe === true ? address : undefined;
+  }
+
+  get isWatched(): boolean {
+    return this.#wire.isWatched;
+  }
+
+  requestSent(): void {
+    this.#wire.requestSent();
+  }
+
+  resultReceived(): void {
+    this.#wire.resultReceived();
+  }
+
+  attempt(target: string, sent?: Sent): void {
+    this.#flush();
+    this.#wire.attempt(target, sent);
+  }
+
+  received(status: number, headers: HeaderList, target?: string): void {
+    this.#flush();
+    if (this.#isSettled) this.#wire.received(status, headers, target);
+    else this.#head = [status, headers, target];
+  }
+
+  missed(reason: string, target?: string): void {
+    this.#wire.missed(reason, target);
+  }
+
+  settle(outcome: "answered" | Failure | undefined): void {
+    this.#isSettled = true;
+    this.#flush();
+    if (this.#pipe === undefined || outcome === undefined) return;
+    if (outcome === "answered") this.#wire.received(PIPE_STATUS, new HeaderList(), this.#pipe);
+    else this.#wire.missed(outcome.message, this.#pipe);
+  }
+
+  #flush(): void {
+    if (this.#head !== undefined) this.#wire.received(...this.#head);
+    this.#head = undefined;
   }
 }
 

@@ -8,7 +8,7 @@
 
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { WireTap } from "../../core/wire.ts";
-import { HeaderList } from "../../http/headers.ts";
+import type { HeaderList } from "../../http/headers.ts";
 import { find, slice, splice } from "../../json/json-text.ts";
 import type { Span } from "../../json/syntax.ts";
 import type { Logger } from "../../observe/log/logger.ts";
@@ -34,8 +34,6 @@ import { type McpProtocol, SUBSCRIPTION_ID } from "../protocol/protocol-version.
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/transport.ts";
 import { type CallOwner, CallTable, PendingCall } from "./pending-calls.ts";
 
-/** A message over a pipe has no status. The trace requires one. */
-const PIPE_STATUS = 200;
 const MAX_WAITING = 1_000;
 const MAX_QUESTIONS = 1_000;
 
@@ -193,7 +191,7 @@ export class ServerConnection {
         }
       },
       failed: (wireId, reason, error) => {
-        if (this.#isCurrent(handlers)) this.#failSent(this.#calls.take(wireId), this.#failure(reason, error));
+        if (this.#isCurrent(handlers)) this.#calls.take(wireId)?.fail(this.#failure(reason, error));
       },
       expired: (wireId) => {
         if (this.#isCurrent(handlers)) this.#reopenSession(wireId);
@@ -303,8 +301,7 @@ export class ServerConnection {
     const questions = this.#questions;
     this.#questions = undefined;
     if (questions) for (const question of questions.values()) question.withdrawn?.(undefined);
-    for (const pending of sent) this.#failSent(pending, failure, channel);
-    for (const pending of waiting) pending.fail(failure);
+    for (const pending of [...sent, ...waiting]) pending.fail(failure);
     return channel;
   }
 
@@ -328,19 +325,18 @@ export class ServerConnection {
   }
 
   notify(text: string, method: string, wire?: WireTap): void {
-    if (this.#state === "up") this.#send({ text, method, wire });
+    if (this.#state === "up") this.#send({ text, method, wire: watched(wire) });
   }
 
   sweep(nowMs: number): void {
     const timeoutMs = this.#options.requestTimeoutMs();
     for (const pending of [...this.#calls.all(), ...this.#waiting]) {
       if (!pending.isOverdue(nowMs, timeoutMs, this.#hasOpenQuestions)) continue;
-      pending.cancel("timeout");
+      const failure = this.#failure(`did not respond within ${Math.round(timeoutMs / 1000)} s`, "backend_timeout");
+      pending.cancel("timeout", failure);
       // `cancel` ignores internal requests, so they are removed from the table directly.
       if (!pending.isOver) this.#calls.take(pending.wireId);
-      const failure = this.#failure(`did not respond within ${Math.round(timeoutMs / 1000)} s`, "backend_timeout");
-      if (pending.wireId === 0) pending.fail(failure);
-      else this.#failSent(pending, failure);
+      pending.fail(failure);
     }
   }
 
@@ -363,10 +359,11 @@ export class ServerConnection {
       pending.fail(this.#failure("does not read its input", "overloaded"));
       return;
     }
-    const { request, headers, wire } = pending.call;
+    const { request, headers } = pending.call;
     if (headers) this.#headers = this.#options.forwarded(headers);
     const wireId = this.#calls.add(pending);
     const isAlone = this.#calls.size === 1;
+    const wire = this.#channel && pending.sentOver(this.#channel);
     this.#send({ text: textWithWireId(pending, wireId), wireId, method: request.method, wire, isAlone });
   }
 
@@ -379,8 +376,10 @@ export class ServerConnection {
       notified: (message) => this.#listener.notified(message),
       asked: (question) => this.#listener.asked(question),
     };
-    const wireId = this.#calls.add(new PendingCall(call, this.#options.clock.monotonicMs(), this.#owner, true));
-    this.#send({ text: requestText(String(wireId), method, params), wireId, method, wire: receiver.wire });
+    const pending = new PendingCall(call, this.#options.clock.monotonicMs(), this.#owner, true);
+    const wireId = this.#calls.add(pending);
+    const wire = this.#channel && pending.sentOver(this.#channel);
+    this.#send({ text: requestText(String(wireId), method, params), wireId, method, wire });
   }
 
   #cancelSent(pending: PendingCall, reason: string | undefined): void {
@@ -406,15 +405,7 @@ export class ServerConnection {
 
   /** Drops unsolicited and duplicate responses, which match no call. */
   #response(message: ServerMessage): void {
-    const pending = this.#calls.take(parseWireId(message));
-    const channel = this.#channel;
-    if (channel?.isPipe === true) pending?.call.wire?.received(PIPE_STATUS, new HeaderList(), channel.address);
-    pending?.answer(message);
-  }
-
-  #failSent(pending: PendingCall | undefined, failure: Failure, channel = this.#channel): void {
-    if (channel?.isPipe === true) pending?.call.wire?.missed(failure.message, channel.address);
-    pending?.fail(failure);
+    this.#calls.take(parseWireId(message))?.answer(message);
   }
 
   #notification(message: ServerMessage, about: number | undefined): void {
@@ -487,7 +478,7 @@ export class ServerConnection {
         this.#questions.delete(id);
         const nowMs = this.#options.clock.monotonicMs();
         for (const pending of this.#calls.all()) pending.activityMs = nowMs;
-        this.#send({ text: `{"jsonrpc":"2.0","id":${id},${outcome}}`, wire });
+        this.#send({ text: `{"jsonrpc":"2.0","id":${id},${outcome}}`, wire: watched(wire) });
       },
     };
     this.#questions ??= new Map();
@@ -513,6 +504,10 @@ export class ServerConnection {
     const reason = find(message.text, 0, "params", "reason");
     question.withdrawn?.(reason && slice(message.text, reason));
   }
+}
+
+function watched(wire: WireTap | undefined): WireTap | undefined {
+  return wire?.isWatched === true ? wire : undefined;
 }
 
 class ReconnectBackoff {

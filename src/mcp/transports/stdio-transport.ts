@@ -45,7 +45,7 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
   const address = `stdio:${options.name}`;
   const send = (message: Outgoing): void => {
     const line = singleLine(message.text);
-    message.wire?.attempt(address, { over: "stdio", line });
+    message.wire?.attempt(address, { over: "stdio", line, hasResult: message.wireId !== undefined });
     child.write(line, message.isAlone);
   };
   const read = (messages: ParsedMessages, text: string): void => {

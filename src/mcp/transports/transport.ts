@@ -13,6 +13,7 @@ export interface Outgoing {
   readonly method?: string;
   /** Alternating names and values of additional HTTP headers. */
   readonly headers?: readonly string[];
+  /** Set only if the message is traced or sampled. */
   readonly wire?: WireTap | undefined;
   readonly isAlone?: boolean;
 }

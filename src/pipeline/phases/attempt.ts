@@ -33,11 +33,17 @@ export class AttemptTrace {
   #sentMs: number;
   #isReported = false;
   #hasResult = false;
+  /** Contains the requests whose results the backend reports, until it reports them. */
+  #open: { readonly target: string; readonly sentMs: number }[] | undefined = undefined;
 
   constructor(exchange: Exchange, env: AttemptTraceEnv) {
     this.#exchange = exchange;
     this.#env = env;
     this.#sentMs = exchange.isWatched ? env.clock.monotonicMs() : 0;
+  }
+
+  get awaitsResult(): boolean {
+    return this.#open !== undefined && this.#open.length > 0;
   }
 
   asked(target: string, sent: Sent | undefined): void {
@@ -51,6 +57,11 @@ export class AttemptTrace {
     this.#sentMs = clock.monotonicMs();
     this.#isReported = sent !== undefined && (sent.over === "stdio" || sent.isReported === true);
     this.#hasResult = false;
+    const hasResult = sent?.over === "stdio" ? sent.hasResult : this.#isReported;
+    if (hasResult) {
+      this.#open ??= [];
+      this.#open.push({ target, sentMs: this.#sentMs });
+    }
     spans?.asked(target, this.#sentMs);
     if (trace === undefined) return;
     const state = sent ? sentState(this.#exchange, target, sent, redaction) : requestState(this.#exchange, redaction);
@@ -63,11 +74,20 @@ export class AttemptTrace {
   }
 
   received(status: number, headers: HeaderList, target?: string): void {
-    const { trace } = this.#exchange;
-    this.#result(status, null, target);
-    if (trace === undefined) return;
-    const state = receivedState(this.#exchange, status, headers, this.#env.redaction, this.#env.clock);
-    trace.point({ type: "responseSnapshot", stage: "raw response", requestState: state });
+    const { trace, upstream } = this.#exchange;
+    const sentMs = this.#close(target);
+    this.#result(status, null, target, sentMs);
+    if (trace !== undefined) {
+      const { clock, redaction } = this.#env;
+      const headMs = clock.monotonicMs();
+      const times =
+        sentMs === undefined
+          ? { startedMs: upstream.startedMs, headMs: upstream.headMs ?? headMs }
+          : { startedMs: sentMs, headMs };
+      const state = receivedState(this.#exchange, status, headers, times, redaction, clock);
+      trace.point({ type: "responseSnapshot", stage: "raw response", requestState: state });
+    }
+    this.#releaseSnapshots();
   }
 
   /**
@@ -79,14 +99,25 @@ export class AttemptTrace {
 
   /** Reports that a target did not respond. Without `target`, nothing is reported if there already is a result. */
   missed(reason: string, target: string | undefined): void {
-    if (!this.#hasResult || target !== undefined) this.#result(null, reason, target);
+    const sentMs = this.#close(target);
+    if (!this.#hasResult || target !== undefined) this.#result(null, reason, target, sentMs);
+    this.#releaseSnapshots();
   }
 
   failed(reason: string): void {
     this.#result(null, reason);
   }
 
-  #result(status: number | null, error: string | null, target?: string): void {
+  #close(target: string | undefined): number | undefined {
+    const at = this.#open?.findIndex((one) => one.target === target) ?? -1;
+    return at < 0 ? undefined : this.#open?.splice(at, 1)[0]?.sentMs;
+  }
+
+  #releaseSnapshots(): void {
+    if (!this.awaitsResult) this.#exchange.upstream.releaseSnapshots();
+  }
+
+  #result(status: number | null, error: string | null, target?: string, sentMs = this.#sentMs): void {
     const {
       trace,
       records: { spans },
@@ -96,7 +127,7 @@ export class AttemptTrace {
     const severity = error !== null || (status ?? 0) >= 500 ? "error" : (status ?? 0) >= 400 ? "warn" : "info";
     this.#hasResult = true;
     const whose = target === undefined ? {} : { target };
-    trace?.span(this.#sentMs, { type: "backendCallResult", status, error, ...whose }, severity);
+    trace?.span(sentMs, { type: "backendCallResult", status, error, ...whose }, severity);
   }
 }
 
@@ -207,6 +238,8 @@ export class Attempt implements ResponseReceiver, BackendRun {
   readonly #startedMs: number;
   #targets = 0;
   readonly #trace: AttemptTrace;
+  #openRequests = 0;
+  #hasSent = false;
   #timer: Timer | undefined;
   #run: BackendRun | undefined;
   #state: AttemptState = "waiting";
@@ -231,7 +264,9 @@ export class Attempt implements ResponseReceiver, BackendRun {
   }
 
   start(backend: Backend): void {
-    this.#exchange.upstream.startedMs = this.#startedMs;
+    const { upstream } = this.#exchange;
+    upstream.startedMs = this.#startedMs;
+    upstream.headMs = undefined;
     const { requestTimeoutMs, backendTimeoutMs } = this.#settings;
     // The default timeout does not apply while the client's body is still arriving.
     const isDefault = requestTimeoutMs === undefined && backendTimeoutMs === undefined;
@@ -260,6 +295,23 @@ export class Attempt implements ResponseReceiver, BackendRun {
     if (!isOver(this.#state)) this.#run?.resume();
   }
 
+  get isWatched(): boolean {
+    return this.#exchange.isWatched;
+  }
+
+  requestSent(): void {
+    if (isOver(this.#state)) return;
+    if (!this.#hasSent) this.#exchange.upstream.startedMs = this.#owner.clock.monotonicMs();
+    this.#hasSent = true;
+    this.#openRequests += 1;
+  }
+
+  resultReceived(): void {
+    if (isOver(this.#state)) return;
+    this.#openRequests -= 1;
+    this.#exchange.upstream.headMs = this.#owner.clock.monotonicMs();
+  }
+
   attempt(target: string, sent?: Sent): void {
     this.#targets += 1;
     if (this.#targets > 1 && this.#run?.tryNext !== undefined && this.#state === "waiting") this.#arm(false);
@@ -285,8 +337,9 @@ export class Attempt implements ResponseReceiver, BackendRun {
       }
       this.#transition("head");
       this.#timer?.cancel();
-      this.#exchange.upstream.headMs = this.#owner.clock.monotonicMs();
+      this.#exchange.upstream.headMs ??= this.#owner.clock.monotonicMs();
       this.#reportHead(status, headers);
+      if (this.#trace.awaitsResult) this.#exchange.upstream.delaySnapshots();
       this.#delivery.head(status, headers, this.#said);
     } catch (thrown) {
       this.#threw(thrown);
@@ -423,6 +476,8 @@ export class Attempt implements ResponseReceiver, BackendRun {
     const next = afterEvent(this.#state, event);
     if (next === undefined) return false;
     this.#state = next;
+    // The servers have not responded, so their time ends with the attempt.
+    if (this.#openRequests > 0 && isOver(next)) this.#exchange.upstream.headMs = this.#owner.clock.monotonicMs();
     return true;
   }
 

@@ -8,7 +8,7 @@ import type { BodyFilter, Exchange, GatewayResponse } from "../../core/exchange.
 import { type CompiledPolicy, type CompiledScope, type Outcome, rejectPromise } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
-import { responseState } from "../../core/snapshot.ts";
+import { responseState, withCurrentDurations } from "../../core/snapshot.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { BodyCapture } from "../records/body-capture.ts";
 import { FilteredResponse } from "./filtered-response.ts";
@@ -323,12 +323,16 @@ export class Delivery {
   }
 
   #snapshot(stage: "backend response ready" | "final response"): void {
-    if (this.#exchange.trace === undefined) return;
-    this.#exchange.trace.point({
-      type: "responseSnapshot",
-      stage,
-      requestState: responseState(this.#exchange, this.#env.redaction, this.#env.clock),
-    });
+    const { trace, upstream } = this.#exchange;
+    if (trace === undefined) return;
+    const state = responseState(this.#exchange, this.#env.redaction, this.#env.clock);
+    upstream.emitSnapshot(() =>
+      trace.point({
+        type: "responseSnapshot",
+        stage,
+        requestState: withCurrentDurations(state, this.#exchange, this.#env.clock),
+      }),
+    );
   }
 }
 
@@ -354,6 +358,7 @@ export function settle(
   capture: BodyCapture | undefined,
 ): void {
   const { response, trace } = exchange;
+  exchange.upstream.releaseSnapshots();
   if (response?.observers)
     for (const observer of response.observers) guarded(env, exchange, () => observer.end(outcome.end === "complete"));
   for (let i = entered.length - 1; i >= 0; i--) {

@@ -121,6 +121,9 @@ function call(backend: Backend, exchange: Exchange, res: ServerResponse): void {
   let run: BackendRun | undefined;
   let isOver = false;
   const sink: ResponseReceiver = {
+    isWatched: false,
+    requestSent: () => undefined,
+    resultReceived: () => undefined,
     attempt: () => undefined,
     received: () => undefined,
     missed: () => undefined,

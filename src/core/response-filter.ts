@@ -2,9 +2,9 @@
  * Provides the base class of response filters, which forwards the events that a filter does not inspect.
  */
 import type { Duplex } from "node:stream";
-import type { BackendProblem, ResponseReceiver } from "../../core/backend.ts";
-import type { Sent } from "../../core/wire.ts";
-import type { HeaderList } from "../../http/headers.ts";
+import type { HeaderList } from "../http/headers.ts";
+import type { BackendProblem, ResponseReceiver } from "./backend.ts";
+import type { Sent } from "./wire.ts";
 
 export abstract class ResponseFilter implements ResponseReceiver {
   protected readonly call: ResponseReceiver;
@@ -18,16 +18,28 @@ export abstract class ResponseFilter implements ResponseReceiver {
   abstract end(trailers?: readonly string[]): void;
   abstract fail(error: unknown): void;
 
+  get isWatched(): boolean {
+    return this.call.isWatched;
+  }
+
+  requestSent(): void {
+    this.call.requestSent();
+  }
+
+  resultReceived(): void {
+    this.call.resultReceived();
+  }
+
   attempt(target: string, sent?: Sent): void {
     this.call.attempt(target, sent);
   }
 
-  received(status: number, headers: HeaderList): void {
-    this.call.received(status, headers);
+  received(status: number, headers: HeaderList, target?: string): void {
+    this.call.received(status, headers, target);
   }
 
-  missed(reason: string): void {
-    this.call.missed(reason);
+  missed(reason: string, target?: string): void {
+    this.call.missed(reason, target);
   }
 
   problem(problem: BackendProblem): void {
