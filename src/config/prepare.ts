@@ -12,6 +12,7 @@ import { createRedaction, type Redaction } from "../observe/trace/redact.ts";
 import { isSensitiveName } from "../observe/trace/sensitive-names.ts";
 import { policies } from "../policies/index.ts";
 import { checkConfig } from "./checks/check-config.ts";
+import { exposedAdminWarnings } from "./checks/exposed-admin.ts";
 import type { AttachedResources } from "./compile/attach-resources.ts";
 import { type CompileContext, compileConfig, type ResourceFailure } from "./compile/compile.ts";
 import type { Cluster } from "./documents/cluster.ts";
@@ -144,6 +145,7 @@ export function* prepareConfigInSteps(
     ...compiled.failures.map(failureOf),
     ...compiled.warnings,
     ...checked.warnings,
+    ...exposedAdminWarnings(config, loaded.standalone),
     ...plainDollarWarnings(configSchema, loaded.standalone, context.environment),
     ...(servesNothing ? [nothingServed(sources, loaded.isEmpty)] : []),
   ].filter((warning) => !isUnset(warning, loaded.unset));
