@@ -135,6 +135,13 @@ export const ERRORS = {
     "The API key has a list of models, and the request names another one or none.",
   ),
   unpriced_model: entry(403, "text", "the model has no price", "client", "See `modelCatalog` and `budgets.unpriced`."),
+  unpriced_request: entry(
+    403,
+    "text",
+    "the cost of the request is unknown",
+    "client",
+    "A budget or token limit applies, and the endpoint does not report its cost; see `budgets.unpriced` and `rateLimit.unpriced`.",
+  ),
   too_many_headers: entry(
     431,
     "text",

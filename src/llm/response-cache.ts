@@ -173,7 +173,7 @@ export interface CacheKeyInput {
 export function cacheKey(input: CacheKeyInput, exchange: Exchange): string | undefined {
   const { llm, scope, candidates } = input;
   const { request } = exchange;
-  if (llm.dialect.free || !CACHED_FORMATS.has(llm.dialect.format)) return undefined;
+  if (llm.dialect.operation === "count" || !CACHED_FORMATS.has(llm.dialect.format)) return undefined;
   const owner = cacheOwner(exchange, scope, candidates);
   if (owner === undefined) return undefined;
   const hash = createHash("sha256");

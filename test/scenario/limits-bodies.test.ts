@@ -97,7 +97,6 @@ interface Way {
 const AI_WAYS: readonly Way[] = [
   { name: "an image edit", path: "/v1/images/edits", body: () => form(200 * 1024), charge: [200, 202] },
   { name: "a transcription", path: "/v1/audio/transcriptions", body: () => form(100 * 1024), charge: [100, 102] },
-  { name: "a PUT", path: "/v1/x", body: () => "y".repeat(400), method: "PUT", charge: [100, 100] },
   { name: "a file", path: "/v1/files", body: () => form(300 * 1024), charge: [0, 0] },
 ];
 const HOST_WAYS: readonly Way[] = [

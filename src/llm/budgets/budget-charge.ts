@@ -5,7 +5,7 @@ import { GatewayError } from "../../core/errors.ts";
 import type { BudgetReading, Exchange } from "../../core/exchange.ts";
 import type { Charge, Hooks, Outcome } from "../../core/policy.ts";
 import type { LlmAttributes } from "../../core/request-attributes.ts";
-import { LlmRequestAttributes } from "../request/llm-attributes.ts";
+import { LlmRequestAttributes, requireKnownCost } from "../request/llm-attributes.ts";
 import type { Quote } from "../request/llm-call.ts";
 import { estimatedTokens, outputTokens, usedTokens } from "../usage/usage.ts";
 import {
@@ -186,9 +186,10 @@ export function createClaims(
   const output = outputTokens(llm);
   return wanted.map(({ accounts, budget, key }) => {
     const account = accountFor(accounts, budget, key, key ?? "", nowMs);
+    if (budget.isHard && unpriced === "refuse") requireKnownCost(llm, "budgets");
     if (budget.unit === "tokens") return { account, estimate: input, output, priceOf: (tokens) => tokens };
     const cost = quote(input, 0);
-    if (cost === undefined && budget.isHard && unpriced === "refuse" && !LlmRequestAttributes.isFree(llm))
+    if (cost === undefined && budget.isHard && unpriced === "refuse" && LlmRequestAttributes.costOf(llm) !== "free")
       throw unpricedModel(llm);
     const counted = (inputTokens: number, outTokens: number): number =>
       toStoredAmount("cost", quote(inputTokens, outTokens) ?? 0);

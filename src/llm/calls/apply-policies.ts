@@ -41,7 +41,7 @@ export function* applyPolicies(llm: LlmCall, env: PlanOptions, watch: ShadowGuar
   const edited = editsRequest(applicable) && !llm.scan.isForm ? yield* edit(llm, applicable, env) : llm;
   if (rules.watchedRequests && !edited.scan.isForm) yield* watchRequest(edited, rules.watchedRequests, env, watch);
   const model = edited.dialect.pathModel ?? edited.scan.model;
-  const caching = llm.dialect.free ? undefined : rules.promptCaching;
+  const caching = llm.dialect.operation === "count" ? undefined : rules.promptCaching;
   return {
     llm: caching === undefined ? edited : { ...edited, caching },
     model: (model !== undefined && rules.aliases?.(model)) || model,

@@ -549,8 +549,8 @@ class TargetQueue {
 const QUOTA_EXHAUSTED = "the model's requests or tokens per minute are exhausted";
 
 /** Returns undefined unless the request counts tokens in the Messages or Gemini API. */
-function tokenCountFormat({ free, format, suffix }: Dialect): Format | undefined {
-  if (!free) return undefined;
+function tokenCountFormat({ operation, format, suffix }: Dialect): Format | undefined {
+  if (operation !== "count") return undefined;
   if (format === "messages") return format;
   return suffix.endsWith(":countTokens") ? "generateContent" : undefined;
 }

@@ -14,7 +14,8 @@ import type { ModelPolicies } from "../models/model-policies.ts";
 import type { ModelTable } from "../models/model-table.ts";
 import type { Quotes } from "../models/quotes.ts";
 import { type Dialect, detectDialect, type ModelsPath, parseModelsPath } from "../request/dialect.ts";
-import { LlmRequestAttributes, noteFreeRequest, noteSizedRequest } from "../request/llm-attributes.ts";
+import { type Cost, endpointCost } from "../request/endpoint-cost.ts";
+import { LlmRequestAttributes, noteSizedRequest, noteUncountedRequest } from "../request/llm-attributes.ts";
 import { errorBody, type LlmError } from "../request/llm-errors.ts";
 import { ModelNames, modelsInHeaders, modelsInQuery } from "../request/named-models.ts";
 import { readingSteps, scanForm, scanRequest } from "../request/read-request.ts";
@@ -61,7 +62,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
         ? parseModelsPath(request.path)
         : undefined;
     if (isWebsocket(request)) return prepareUpgrade(exchange, table);
-    if (models === undefined) noteUnread(exchange, detectDialect(request.path));
+    if (models === undefined) noteUnread(exchange, requestCost(exchange));
     const mayUse = (model: string): boolean => policies?.mayUse(exchange, model) !== false;
     if (models === undefined) return undefined;
     const reply = (listed: readonly string[]): Reply =>
@@ -101,7 +102,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
       : read(body.kind === "bytes" ? body.bytes : NO_BYTES);
   }
   if (form || isUnread(request, dialect, isJudged)) {
-    noteUnread(exchange, dialect);
+    noteUnread(exchange, requestCost(exchange));
     return undefined;
   }
   const understood = (bytes: Buffer): Reply | undefined | Promise<Reply | undefined> =>
@@ -122,8 +123,8 @@ function prepareUpgrade(exchange: Exchange, table: ModelTable): Reply | undefine
   const { path } = exchange.request;
   const [target] = table.targets;
   if (table.targets.length === 1 && target?.provider.upgrades?.(path) === true) {
-    // The gateway does not read the tunnel, so no tokens are charged for it.
-    noteFreeRequest(exchange, modelsInHead(exchange));
+    // The gateway does not read the tunnel, so it cannot count its tokens.
+    noteUncountedRequest(exchange, requestCost(exchange), modelsInHead(exchange));
     return undefined;
   }
   return rejection(exchange, detectDialect(path), {
@@ -133,12 +134,13 @@ function prepareUpgrade(exchange: Exchange, table: ModelTable): Reply | undefine
   });
 }
 
-/** An opaque request that is not free is read regardless of its content type, because many servers ignore the type. */
-function isUnread({ headers, body, path }: GatewayRequest, { format, free }: Dialect, isJudged: boolean): boolean {
+/** An opaque call is read regardless of its content type, because many servers ignore the type. */
+function isUnread({ headers, body, path }: GatewayRequest, { format, operation }: Dialect, isJudged: boolean): boolean {
   if (format !== "opaque") return false;
-  if (free && UPLOAD.test(path)) return true;
+  const isCall = operation !== "count" && operation !== "objects";
+  if (!isCall && UPLOAD.test(path)) return true;
   const type = headers.get("content-type") ?? "";
-  if (!free) return body.kind === "none";
+  if (isCall) return body.kind === "none";
   return isJudged ? /^multipart\/form-data\s*;/i.test(type) : !/^application\/json\s*(?:;|$)/i.test(type);
 }
 
@@ -169,6 +171,7 @@ function understandForm(exchange: Exchange, dialect: Dialect, bytes: Buffer): Re
   const attributes = new LlmRequestAttributes(scan.model, scan.stream ?? false, NO_BYTES, call, others);
   // Files are estimated by their size, and text fields by their text.
   const text = scan.formText ?? { bytes: 0, tokens: 0 };
+  attributes.setCost(requestCost(exchange));
   attributes.estimatedTokens = Math.ceil((bytes.length - text.bytes) / bytesPerToken(request)) + Math.ceil(text.tokens);
   exchange.attributes.llm = attributes;
   return undefined;
@@ -179,10 +182,14 @@ const FORMS: ReadonlySet<string> = new Set([
   ...["/videos", "/images/edits", "/images/variations", "/audio/transcriptions", "/audio/translations"],
 ]);
 
-function noteUnread(exchange: Exchange, { free }: Dialect): void {
-  if (exchange.request.body.kind === "none") return;
-  if (free) noteFreeRequest(exchange);
-  else noteSizedRequest(exchange);
+function requestCost({ request }: Exchange): Cost {
+  const { method, path, query } = request;
+  return endpointCost({ method, path, query, isUpgrade: isWebsocket(request) }, detectDialect(path));
+}
+
+function noteUnread(exchange: Exchange, cost: Cost): void {
+  if (cost !== "free") noteSizedRequest(exchange, cost);
+  else if (exchange.request.body.kind !== "none") noteUncountedRequest(exchange, cost);
 }
 
 function modelsInHead({ request: { query }, sentPairs }: Exchange): readonly string[] {
@@ -216,7 +223,7 @@ function* understand(
     { dialect, bytes, scan, rules: [], quote },
     others,
   );
-  if (dialect.free) attributes.makeFree();
+  attributes.setCost(requestCost(exchange));
   if (bytes.length > COUNTED_LATER_BYTES) yield* attributes.count();
   if (bytes.length > SLICED_BYTES && isJudged) yield* attributes.findModels();
   exchange.attributes.llm = attributes;
@@ -263,7 +270,7 @@ export function restoreRecordedCall(exchange: Exchange, recorded: LlmAttributes,
   const scan = isForm(request, dialect) ? { ...scanned.scan, isForm: true as const } : scanned.scan;
   const call = { dialect, bytes, scan, rules: [], quote: quotes?.(model) };
   const attributes = new LlmRequestAttributes(model, recorded.streaming ?? false, bytes, call);
-  if (dialect.free) attributes.makeFree();
+  attributes.setCost(requestCost(exchange));
   attributes.estimatedTokens = recorded.estimatedTokens ?? 0;
   const { responseModel, provider, inputTokens, outputTokens, totalTokens } = recorded;
   if (responseModel !== undefined) attributes.responseModel = responseModel;

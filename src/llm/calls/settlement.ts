@@ -5,6 +5,8 @@
 import type { Clock } from "../../base/clock.ts";
 import type { LlmAttributes } from "../../core/request-attributes.ts";
 import type { Dialect, Format } from "../request/dialect.ts";
+import type { Cost } from "../request/endpoint-cost.ts";
+import { LlmRequestAttributes } from "../request/llm-attributes.ts";
 import type { LlmMetrics } from "../usage/llm-metrics.ts";
 import { costOf, type PriceCatalogue } from "../usage/prices.ts";
 import { settleUsage, type TapReport } from "../usage/response-usage.ts";
@@ -39,7 +41,7 @@ export type ResponseSettlement = Pick<Settlement, "firstByte" | "used" | "unused
 export class Settlement {
   readonly #env: SettlementOptions;
   readonly #attributes: LlmAttributes;
-  readonly #free: boolean;
+  readonly #cost: Cost;
   readonly #operation: string;
   readonly #startedMs: number;
   #firstByteMs: number | undefined;
@@ -52,7 +54,7 @@ export class Settlement {
   constructor(env: SettlementOptions, attributes: LlmAttributes, dialect: Dialect) {
     this.#env = env;
     this.#attributes = attributes;
-    this.#free = dialect.free;
+    this.#cost = LlmRequestAttributes.costOf(attributes);
     this.#operation = OPERATIONS[dialect.format] ?? "other";
     this.#startedMs = env.clock.monotonicMs();
   }
@@ -82,7 +84,7 @@ export class Settlement {
 
   used(report: TapReport): void {
     if (this.#settled) return;
-    if (this.#free) this.unused("");
+    if (this.#cost === "free" || (this.#cost === "unmetered" && report.usage === undefined)) this.unused("");
     else {
       settleUsage(this.#attributes, report);
       // If the response does not name the model, the model that was sent to the provider is recorded.
@@ -111,7 +113,7 @@ export class Settlement {
     const { prices, metrics, clock } = this.#env;
     const cost = prices ? costOf(prices, this.#attributes, this.#sentModel) : undefined;
     if (cost !== undefined) this.#attributes.cost = cost;
-    if (this.#free) return;
+    if (this.#cost !== "metered" && !this.#attributes.totalTokens) return;
     const endMs = clock.monotonicMs();
     metrics.record(this.#attributes, {
       durationMs: endMs - this.#startedMs,

@@ -70,8 +70,11 @@ export function planRequest(
   const { provider } = target;
   const clientFormat = llm.dialect.format;
   const format = provider.upstreamFormat(clientFormat, model);
-  // With another format or path, a free request could run as a billed call.
-  const wouldBeBilled = llm.dialect.free && (format !== clientFormat || target.pathOverride !== undefined);
+  // With another format or path, a request that runs no model could run as a billed call.
+  const { operation } = llm.dialect;
+  const wouldBeBilled =
+    (operation === "count" || operation === "objects") &&
+    (format !== clientFormat || target.pathOverride !== undefined);
   // A provider that reads the model from the body does not serve paths that name the model.
   const isForeignPath = clientFormat === "opaque" && llm.dialect.pathModel !== undefined && provider.modelInBody;
   if (format === undefined || wouldBeBilled || isForeignPath) throw unsupported(clientFormat, provider.name);
@@ -82,7 +85,7 @@ export function planRequest(
     suffix: isNative ? llm.dialect.suffix : translatedSuffix(format),
     model,
     stream,
-    counts: llm.dialect.free && clientFormat !== "opaque",
+    counts: operation === "count" && clientFormat !== "opaque",
     query: isNative ? withoutKey(query) : "",
   };
   const options = format === "chat" || clientFormat === "chat" ? parseStreamOptions(llm) : undefined;

@@ -5,6 +5,8 @@
 import { isUtf8 } from "node:buffer";
 import type { Steps } from "../../base/sliced-work.ts";
 import type { Exchange } from "../../core/exchange.ts";
+import { detectDialect } from "./dialect.ts";
+import { type Cost, type CostedRequest, listedCost } from "./endpoint-cost.ts";
 import { LlmRequestAttributes } from "./llm-attributes.ts";
 import { ModelNames, modelsInHeaders, modelsInJson, modelsInPath, modelsInQuery } from "./named-models.ts";
 import { readingSteps } from "./read-request.ts";
@@ -26,13 +28,14 @@ const NOTHING: Detected = { attributes: undefined, isUnclear: false };
 const UNCLEAR: Detected = { attributes: undefined, isUnclear: true };
 
 export interface RequestHead {
+  readonly method: string;
   readonly path: string;
   readonly query: string;
   readonly pairs: readonly string[];
 }
 
-export function requestHead({ request: { path, query }, sentPairs: pairs }: Exchange): RequestHead {
-  return { path, query, pairs };
+export function requestHead({ request: { method, path, query }, sentPairs: pairs }: Exchange): RequestHead {
+  return { method, path, query, pairs };
 }
 
 export function modelsInHead({ path, query, pairs }: RequestHead): readonly string[] {
@@ -46,7 +49,7 @@ export function modelsInHead({ path, query, pairs }: RequestHead): readonly stri
 /** `bytes` must start like a JSON object or array. */
 export function* detectLlmRequest(head: RequestHead, bytes: Buffer): Steps<Detected> {
   const others = modelsInHead(head);
-  if (firstByte(bytes) === OPEN_BRACKET) return yield* detectInList(bytes, others);
+  if (firstByte(bytes) === OPEN_BRACKET) return yield* detectInList(head, bytes, others);
   // The backend may ignore the case of keys.
   const reading = yield* readingSteps(head.path, bytes, "any");
   if (!reading.ok) return UNCLEAR;
@@ -61,16 +64,23 @@ export function* detectLlmRequest(head: RequestHead, bytes: Buffer): Steps<Detec
   const attributes = new LlmRequestAttributes(reading.model ?? others[0], streaming, bytes, undefined, others);
   yield* attributes.findModels();
   if (LlmRequestAttributes.modelsOf(attributes).length === 0) return NOTHING;
-  if (dialect.free) attributes.makeFree();
+  attributes.setCost(hostCost(head));
   return { attributes, isUnclear: false };
 }
 
-function* detectInList(bytes: Buffer, others: readonly string[]): Steps<Detected> {
+/** A plain HTTP backend may be any server, so the cost of an endpoint that is not listed is estimated. */
+export function hostCost(request: Omit<CostedRequest, "isUpgrade">, isUpgrade = false): Cost {
+  return listedCost({ ...request, isUpgrade }, detectDialect(request.path)) ?? "metered";
+}
+
+function* detectInList(head: RequestHead, bytes: Buffer, others: readonly string[]): Steps<Detected> {
   if (bytes.includes(0) || !isUtf8(bytes)) return UNCLEAR;
   const found = new ModelNames();
   yield* modelsInJson(bytes, false, found);
   if (found.names.length === 0 && others.length === 0) return NOTHING;
-  return { attributes: new LlmRequestAttributes(others[0], false, bytes, undefined, others), isUnclear: false };
+  const attributes = new LlmRequestAttributes(others[0], false, bytes, undefined, others);
+  attributes.setCost(hostCost(head));
+  return { attributes, isUnclear: false };
 }
 
 /**

@@ -30,14 +30,14 @@ for (const [path, format, model, stream] of cases) {
   });
 }
 
-test("counting tokens is free", () => {
+test("requests that count tokens are recognized", () => {
   for (const path of [
     "/v1/messages/count_tokens",
     "/v1beta/models/g:countTokens",
     "/model/x/count-tokens",
     "/v1/responses/input_tokens",
   ]) {
-    assert.equal(detectDialect(path).free, true, path);
+    assert.equal(detectDialect(path).operation, "count", path);
   }
 });
 
@@ -61,9 +61,9 @@ const stored: [path: string, suffix: string | undefined][] = [
   ["/v1/filesystem", undefined],
 ];
 for (const [path, suffix] of stored) {
-  test(`${path} is ${suffix === undefined ? "a question to a model" : "forwarded, and is free"}`, () => {
+  test(`${path} is ${suffix === undefined ? "a question to a model" : "about stored objects"}`, () => {
     const dialect = detectDialect(path);
-    assert.equal(dialect.free, suffix !== undefined);
+    assert.equal(dialect.operation === "objects", suffix !== undefined);
     if (suffix !== undefined) assert.deepEqual([dialect.format, dialect.suffix], ["opaque", suffix]);
     else assert.notEqual(dialect.format, "opaque");
   });

@@ -20,6 +20,9 @@ export function isConversation(format: Format): boolean {
   return format === "chat" || format === "messages" || format === "responses" || format === "generateContent";
 }
 
+/** `count` counts tokens, `job` runs a model later, and `objects` are stored objects, such as files and batches. */
+export type Operation = "call" | "count" | "job" | "objects" | "unknown";
+
 export interface Dialect {
   readonly format: Format;
   readonly errorFormat: Format;
@@ -27,8 +30,7 @@ export interface Dialect {
   readonly suffix: string;
   readonly pathModel: string | undefined;
   readonly pathStream: boolean | undefined;
-  /** True if the request is not charged, such as token counting and requests for stored objects. */
-  readonly free: boolean;
+  readonly operation: Operation;
   readonly isKnown: boolean;
   /**
    * False if the request may run stored requests, so that the model in the request does not determine the model that
@@ -42,13 +44,13 @@ export interface ModelsPath {
 }
 
 /** A suffix must come before the shorter suffixes that it ends with. */
-const SUFFIXES: readonly (readonly [suffix: string, format: Format, free?: boolean])[] = [
+const SUFFIXES: readonly (readonly [suffix: string, format: Format, operation?: Operation])[] = [
   ["/chat/completions", "chat"],
-  ["/responses/input_tokens", "opaque", true],
+  ["/responses/input_tokens", "opaque", "count"],
   ["/responses/compact", "opaque"],
   ["/responses", "responses"],
   ["/embeddings", "embeddings"],
-  ["/messages/count_tokens", "messages", true],
+  ["/messages/count_tokens", "messages", "count"],
   ["/messages", "messages"],
   ["/completions", "opaque"],
   ["/moderations", "opaque"],
@@ -68,7 +70,8 @@ const GEMINI =
   /\/((?:models|tunedModels)\/([^:]+)):(generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents|asyncBatchEmbedContent|batchGenerateContent|predict|predictLongRunning|rawPredict|streamRawPredict)$/;
 /** Matches `/model/<id>/<verb>`. The id may be percent-encoded. */
 const BEDROCK = /\/model\/([^/]+)\/(converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)$/;
-/** Requests for stored objects, such as files and batches, are treated as free. */
+const JOBS: ReadonlySet<string> = new Set(["asyncBatchEmbedContent", "batchGenerateContent", "predictLongRunning"]);
+/** Matches requests for stored objects, such as files and batches. */
 const STORED =
   /\/(?:v1|v1beta)(\/(?:(?:files|uploads|batches|cachedContents|fileSearchStores|operations|vector_stores|fine_tuning|assistants|threads|conversations|containers|evals|videos|skills)(?:\/.*)?|responses\/[^/]+\/cancel|messages\/batches(?:\/.*)?))$/;
 /** Realtime sessions name their model inside `session`, so the gateway recognizes them by their path. */
@@ -82,7 +85,7 @@ const STORE_BY_MODEL = /\/(?:assistants(?:\/[^/]+)?|videos|threads(?:\/[^/]+)?\/
 const MODELS = /\/(?:v1|v1beta)\/models(?:\/(.+))?$|^\/models(?:\/(.+))?$/;
 
 export function detectDialect(path: string): Dialect {
-  for (const [suffix, format, free = false] of SUFFIXES) {
+  for (const [suffix, format, operation = "call"] of SUFFIXES) {
     // OpenAI's threads API also has a `/messages` path.
     if (path.endsWith(suffix) && !(format === "messages" && STORED.test(path)))
       return {
@@ -91,7 +94,7 @@ export function detectDialect(path: string): Dialect {
         suffix,
         pathModel: undefined,
         pathStream: undefined,
-        free,
+        operation,
         isKnown: true,
         runsRequestedModel: true,
       };
@@ -109,7 +112,7 @@ export function detectDialect(path: string): Dialect {
       suffix: stored[1] as string,
       pathModel: undefined,
       pathStream: undefined,
-      free: true,
+      operation: "objects",
       isKnown: true,
       runsRequestedModel: runsRequestedModel(path),
     };
@@ -119,7 +122,7 @@ export function detectDialect(path: string): Dialect {
     suffix: "/chat/completions",
     pathModel: undefined,
     pathStream: undefined,
-    free: false,
+    operation: "unknown",
     isKnown: REALTIME.test(path) || STORE_SEGMENT.test(path),
     runsRequestedModel: runsRequestedModel(path),
   };
@@ -155,7 +158,7 @@ function geminiDialect(suffix: string, model: string, verb: string): Dialect {
     suffix,
     pathModel: decode(model),
     pathStream: verb.startsWith("stream"),
-    free: verb === "countTokens",
+    operation: verb === "countTokens" ? "count" : JOBS.has(verb) ? "job" : "call",
     isKnown: true,
     runsRequestedModel: true,
   };
@@ -169,7 +172,7 @@ function bedrockDialect(suffix: string, id: string, verb: string): Dialect {
     suffix,
     pathModel: decode(id),
     pathStream: verb.endsWith("stream"),
-    free: verb === "count-tokens",
+    operation: verb === "count-tokens" ? "count" : "call",
     isKnown: true,
     runsRequestedModel: true,
   };

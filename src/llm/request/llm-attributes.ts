@@ -8,6 +8,7 @@ import { type LlmAttributes, LlmCallAttributes } from "../../core/request-attrib
 import { observeChunks } from "../../http/body.ts";
 import { bytesPerToken, estimateRequestTokens, estimateSteps } from "../usage/estimate-tokens.ts";
 import { maxOutputTokens, maxOutputTokensSteps } from "../usage/max-output-tokens.ts";
+import type { Cost } from "./endpoint-cost.ts";
 import type { LlmCall } from "./llm-call.ts";
 import { ModelNames, modelsInJson } from "./named-models.ts";
 
@@ -23,7 +24,7 @@ export class LlmRequestAttributes extends LlmCallAttributes implements LlmAttrib
   #maximum: number | undefined;
   #estimate = 0;
   #call: LlmCall | undefined;
-  #isFree = false;
+  #cost: Cost = "metered";
   #unsearched: Buffer | undefined;
   readonly #others: readonly string[];
   #models: readonly string[] | undefined;
@@ -110,13 +111,13 @@ export class LlmRequestAttributes extends LlmCallAttributes implements LlmAttrib
       });
   }
 
-  makeFree(): void {
-    this.#isFree = true;
-    this.estimatedTokens = 0;
+  setCost(cost: Cost): void {
+    this.#cost = cost;
+    if (cost === "free") this.estimatedTokens = 0;
   }
 
-  static isFree(llm: LlmAttributes | undefined): boolean {
-    return llm instanceof LlmRequestAttributes && llm.#isFree;
+  static costOf(llm: LlmAttributes | undefined): Cost {
+    return llm instanceof LlmRequestAttributes ? llm.#cost : "metered";
   }
 
   /** Returns undefined if the `ai` backend has not read the request as an LLM call. */
@@ -130,21 +131,36 @@ const NO_BYTES = Buffer.alloc(0);
 const NO_MODELS: readonly string[] = [];
 
 /** Keeps attributes that are already set. The first of `models` becomes the request's model. */
-export function noteSizedRequest(exchange: Exchange, models: readonly string[] = NO_MODELS): LlmAttributes {
-  const attributes = exchange.attributes.llm ?? sizedAttributes(exchange.request, models);
+export function noteSizedRequest(
+  exchange: Exchange,
+  cost: Cost = "metered",
+  models: readonly string[] = NO_MODELS,
+): LlmAttributes {
+  const known = exchange.attributes.llm;
+  if (known !== undefined) return known;
+  const attributes = sizedAttributes(exchange.request, models);
+  attributes.setCost(cost);
   exchange.attributes.llm = attributes;
   return attributes;
 }
 
-/** Marks a request as free unless its attributes are already set. */
-export function noteFreeRequest(exchange: Exchange, models: readonly string[] = NO_MODELS): void {
+/** Notes a request whose body the gateway does not read or count, such as a WebSocket. */
+export function noteUncountedRequest(exchange: Exchange, cost: Cost, models: readonly string[] = NO_MODELS): void {
   if (exchange.attributes.llm !== undefined) return;
   const attributes = new LlmRequestAttributes(models[0], false, NO_BYTES, undefined, models);
-  attributes.makeFree();
+  attributes.setCost(cost);
   exchange.attributes.llm = attributes;
 }
 
-function sizedAttributes(request: GatewayRequest, models: readonly string[]): LlmAttributes {
+/** Throws `GatewayError` if a limit of the policy cannot know what the request costs. */
+export function requireKnownCost(llm: LlmAttributes | undefined, policy: "budgets" | "rateLimit"): void {
+  if (LlmRequestAttributes.costOf(llm) !== "unmetered") return;
+  throw new GatewayError("unpriced_request", {
+    message: `the cost of this request is unknown, and a limit of \`${policy}\` applies; the setting \`${policy}.unpriced: allow\` permits it`,
+  });
+}
+
+function sizedAttributes(request: GatewayRequest, models: readonly string[]): LlmRequestAttributes {
   const { body } = request;
   const perToken = bytesPerToken(request);
   const attributes = new LlmRequestAttributes(models[0], false, NO_BYTES, undefined, models);

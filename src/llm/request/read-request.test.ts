@@ -6,7 +6,7 @@ import { LlmRequestAttributes } from "./llm-attributes.ts";
 import { scanRequest } from "./read-request.ts";
 
 function detect(path: string, bytes: Buffer): LlmRequestAttributes | undefined {
-  return finish(detectLlmRequest({ path, query: "", pairs: [] }, bytes)).attributes;
+  return finish(detectLlmRequest({ method: "POST", path, query: "", pairs: [] }, bytes)).attributes;
 }
 
 test("reads model and stream and their offsets", () => {
@@ -77,7 +77,7 @@ for (const [path, body] of [
 
 test("a count of tokens names its model and is free", () => {
   const attributes = detect("/v1/messages/count_tokens", Buffer.from('{"model":"m"}'));
-  assert.deepEqual([attributes?.requestModel, LlmRequestAttributes.isFree(attributes)], ["m", true]);
+  assert.deepEqual([attributes?.requestModel, LlmRequestAttributes.costOf(attributes)], ["m", "free"]);
 });
 
 test("text has no such limit, wherever the chunks of the scan end", () => {

@@ -12,12 +12,14 @@ import { hiddenBody } from "../../http/charset.ts";
 import {
   classifyBodyStart,
   detectLlmRequest,
+  hostCost,
   mayNameModel,
   modelsInHead,
   requestHead,
 } from "../../llm/request/detect-llm-request.ts";
 import { detectDialect } from "../../llm/request/dialect.ts";
-import { LlmRequestAttributes, noteFreeRequest, noteSizedRequest } from "../../llm/request/llm-attributes.ts";
+import type { Cost } from "../../llm/request/endpoint-cost.ts";
+import { LlmRequestAttributes, noteSizedRequest, noteUncountedRequest } from "../../llm/request/llm-attributes.ts";
 import { ModelNames, modelsInQuery } from "../../llm/request/named-models.ts";
 import { scanForm } from "../../llm/request/read-request.ts";
 import { createUsageTap, settleUsage } from "../../llm/usage/response-usage.ts";
@@ -52,7 +54,7 @@ export function inspectBody(
   }
   if (request.body.kind === "none") {
     if (needs.model) noteHead(exchange);
-    next(scopes);
+    next(chargeBodiless(exchange, scopes));
     return;
   }
   const hidden = hiddenBody(request.headers);
@@ -74,7 +76,11 @@ export function inspectBody(
     if (beginning === "foreign" && needs.model) throw unreadable("bad_request", "the body is not UTF-8");
     if (first === undefined || !isHeld) {
       if (needs.model) noteHead(exchange);
-      next(first === undefined ? scopes : chargeBySize(exchange, scopes, beginning === "foreign"));
+      next(
+        first === undefined
+          ? chargeBodiless(exchange, scopes)
+          : chargeBySize(exchange, scopes, beginning === "foreign"),
+      );
       return;
     }
     if (!needs.enforces && mayBeTooLarge(request.body)) {
@@ -111,11 +117,11 @@ function* readCall(
   if (attributes !== undefined) {
     if (bytes.length > SLICED_BYTES) yield* attributes.count();
     exchange.attributes.llm = attributes;
-    if (!LlmRequestAttributes.isFree(attributes)) observeUsage(exchange, attributes);
+    if (LlmRequestAttributes.costOf(attributes) !== "free") observeUsage(exchange, attributes);
     return scopes;
   }
   // Such a request is free, for example if it counts tokens.
-  if (detectDialect(request.path).free && !isUnclear) return scopes;
+  if (!isUnclear && costAtHost(exchange) === "free") return scopes;
   // A server may be able to parse a body that the gateway cannot, so forwarding it could bypass the rule.
   if (isUnclear && needsModel) throw unreadable("bad_request", "the body is not one plain JSON object in UTF-8");
   return chargeBySize(exchange, scopes, isUnclear && (yield* mayNameModel(bytes)));
@@ -128,8 +134,9 @@ function noteHead(exchange: Exchange): void {
   if (request.body.kind === "none" && READING.has(request.method) && !request.headers.has("upgrade")) return;
   const models = modelsInHead(requestHead(exchange));
   if (models.length === 0) return;
-  if (request.body.kind === "none") noteFreeRequest(exchange, models);
-  else noteSizedRequest(exchange, models);
+  const cost = costAtHost(exchange);
+  if (request.body.kind === "none") noteUncountedRequest(exchange, cost === "metered" ? "free" : cost, models);
+  else noteSizedRequest(exchange, cost, models);
 }
 
 function noteFields(exchange: Exchange, bytes: Buffer, type: string): void {
@@ -141,7 +148,7 @@ function noteFields(exchange: Exchange, bytes: Buffer, type: string): void {
     for (const name of scanned.scan.formModels ?? []) found.add(name);
   } else if (FIELDS_TYPE.test(type)) modelsInQuery(bytes.toString("utf8"), found);
   for (const name of modelsInHead(requestHead(exchange))) found.add(name);
-  if (found.names.length > 0) noteSizedRequest(exchange, found.names);
+  if (found.names.length > 0) noteSizedRequest(exchange, costAtHost(exchange), found.names);
 }
 
 const READING: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "DELETE"]);
@@ -154,8 +161,19 @@ function chargeBySize(
 ): readonly CompiledScope[] {
   const charged = mayBeCall ? scopes : scopes.filter(({ phase }) => phase !== "gateway");
   if (!combinedNeeds(charged, exchange).counts) return [];
-  observeUsage(exchange, noteSizedRequest(exchange));
+  const cost = costAtHost(exchange);
+  // Forms and other bodies that cannot be read are charged by size, even if the endpoint is free.
+  observeUsage(exchange, noteSizedRequest(exchange, cost === "free" ? "metered" : cost));
   return charged;
+}
+
+/** A request without a body is charged only if it may run a model nevertheless, such as a WebSocket. */
+function chargeBodiless(exchange: Exchange, scopes: readonly CompiledScope[]): readonly CompiledScope[] {
+  return costAtHost(exchange) === "unmetered" ? chargeBySize(exchange, scopes, false) : scopes;
+}
+
+function costAtHost({ request }: Exchange): Cost {
+  return hostCost(request, request.headers.has("upgrade"));
 }
 
 function observeUsage(exchange: Exchange, attributes: LlmAttributes): void {

@@ -223,8 +223,21 @@ test("a budget in dollars rejects models without a price, unless configured othe
   await admit(setUp(dollars, { unpriced: "allow" }), call());
   await admit(setUp({ ...dollars, hard: false }), call());
   const free = new LlmRequestAttributes(undefined, false, Buffer.alloc(0));
-  free.makeFree();
+  free.setCost("free");
   await admit(setUp(dollars), anExchange({ llm: free }));
+});
+
+test("a hard budget rejects requests with an unknown cost, unless configured otherwise", async () => {
+  const unknown = new LlmRequestAttributes("m", false, Buffer.alloc(0));
+  unknown.setCost("unmetered");
+  for (const unit of [{}, { tokens: undefined, cost: 1 }]) {
+    await assert.rejects(async () => admit(setUp(unit), anExchange({ llm: unknown })), {
+      code: "unpriced_request",
+      message: /`budgets\.unpriced: allow`/,
+    });
+    await admit(setUp(unit, { unpriced: "allow" }), anExchange({ llm: unknown }));
+    await admit(setUp({ ...unit, hard: false }), anExchange({ llm: unknown }));
+  }
 });
 
 test("x-budget headers from a backend are removed", () => {

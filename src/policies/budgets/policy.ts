@@ -85,7 +85,7 @@ export const budgetsSchema = z.strictObject({
     .enum(["refuse", "allow"])
     .default("refuse")
     .describe(
-      "Whether a dollar budget rejects calls to models without a price, or treats them as free. Default: refuse.",
+      "Whether hard budgets reject requests whose cost is unknown (batches, videos, WebSockets, and for dollars models without a price) or treat them as free. Default: refuse.",
     ),
   failureMode: z
     .enum(["closed", "open"])

@@ -5,7 +5,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Charge, Hooks, Outcome } from "../../core/policy.ts";
-import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
+import { LlmRequestAttributes, requireKnownCost } from "../../llm/request/llm-attributes.ts";
 import { estimatedTokens, outputTokens, usedTokens } from "../../llm/usage/usage.ts";
 import type { GlobalLimit } from "./global-limit.ts";
 import { checkLimits, keysOf, LocalCharge, type LocalLimit, ONE_REQUEST } from "./local-limit.ts";
@@ -16,6 +16,7 @@ export function limitHooks(
   global: GlobalLimit | undefined,
   isShadow: boolean,
   clock: Clock,
+  unpriced: "refuse" | "allow",
 ): Hooks {
   const requestLimits = limits.filter((limit) => limit.type === "requests");
   const tokenLimits = limits.filter((limit) => limit.type === "tokens");
@@ -41,6 +42,7 @@ export function limitHooks(
   function llmRequest(exchange: Exchange): Charge | undefined {
     if (isShadow && exchange.shadow.isFree) return undefined;
     if (readsModel && !isShadow) LlmRequestAttributes.requireOneModel(exchange.attributes.llm);
+    if (!isShadow && unpriced === "refuse") requireKnownCost(exchange.attributes.llm, "rateLimit");
     const keys = keysOf(tokenLimits, exchange);
     const estimate = estimatedTokens(exchange.attributes.llm);
     const amount = { charged: estimate, reserved: reservesOutput ? outputTokens(exchange.attributes.llm) : 0 };

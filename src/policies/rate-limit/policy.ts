@@ -20,7 +20,7 @@ export const rateLimit = definePolicy({
     const hooksFor = (isShadow: boolean): Hooks | undefined => {
       const own = limits.filter((limit) => limit.isShadow === isShadow);
       const service = global?.isShadow === isShadow ? global : undefined;
-      return own.length === 0 && !service ? undefined : limitHooks(own, service, isShadow, env.clock);
+      return own.length === 0 && !service ? undefined : limitHooks(own, service, isShadow, env.clock, config.unpriced);
     };
     const enforced = hooksFor(false);
     const shadow = hooksFor(true);

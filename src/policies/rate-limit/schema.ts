@@ -113,6 +113,12 @@ export const rateLimitSchema = z
       .optional()
       .describe("Limits counted in this process. A request must pass all of them."),
     global: globalLimitSchema.optional().describe("Limits counted by an external service, shared by all replicas."),
+    unpriced: z
+      .enum(["refuse", "allow"])
+      .default("refuse")
+      .describe(
+        "Whether token limits reject requests whose cost is unknown, such as batches, videos, and WebSockets, or let them pass. Default: refuse.",
+      ),
   })
   .refine((config) => config.local !== undefined || config.global !== undefined, missingChoice(["local", "global"]));
 
