@@ -8,7 +8,7 @@ import { isHeaderName } from "../base/header-names.ts";
 import { END_TO_END_HEADERS, foldHeaderName, imitatesReservedHeader } from "./header-rules.ts";
 import { HeaderList, isHeaderValue } from "./headers.ts";
 import { parseAuthority, withoutPort } from "./host.ts";
-import { isKnownMethod } from "./request-methods.ts";
+import { beginsWithMethod, isKnownMethod } from "./request-methods.ts";
 import { canonicalPath, isPlainPath, pathFault } from "./request-path.ts";
 
 /** The size is that of the head in HTTP/1.1, without the final line break. */
@@ -127,7 +127,11 @@ export function readRequestHead(
 ): RequestHead {
   const { method, version, pairs: raw, target } = received;
   const isConnect = method === "CONNECT";
-  if (received.bytes > MAX_HEAD_BYTES) throw new RequestError("too-large", "the head is larger than 16 KiB");
+  if (received.bytes > MAX_HEAD_BYTES) {
+    // A parser of HTTP/1.1 reads the method before the head is too large.
+    if (!beginsWithMethod(method)) throw bad("the request does not begin with a method");
+    throw new RequestError("too-large", "the head is larger than 16 KiB");
+  }
   checkRequestLine(received, isForwardProxy);
   if (received.expects === "unknown") throw new RequestError("expectation", "an unknown expectation");
   if (raw.length > MAX_HEADER_LINES * 2) throw new RequestError("too-large", "too many header lines");

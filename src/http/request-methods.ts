@@ -13,6 +13,13 @@ const METHODS = new Set(
 /** Other methods share a metric label, so that clients choose from few series (RFC 9110 section 9.3 and RFC 5789). */
 const LABELS = new Set(["", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"]);
 
+const BEGINNING = /^[A-Z][A-Z-]{0,14}(?: |$)/;
+
+/** Checks a request of which only the beginning has arrived. */
+export function beginsWithMethod(text: string): boolean {
+  return BEGINNING.test(text);
+}
+
 export function isKnownMethod(method: string): boolean {
   return METHODS.has(method);
 }

@@ -48,6 +48,8 @@ export const HEAD_ROWS: readonly {
   readonly rfc: string;
   readonly doors: readonly Door[];
   applies(one: HeadCase, expected: Answer, found: Verdict): boolean;
+  /** Plain HTTP/1.1 must come to the found verdict for this head. */
+  alike?(one: HeadCase): HeadCase;
 }[] = [
   {
     what: "connection-specific fields make an HTTP/2 request malformed",
@@ -65,8 +67,8 @@ export const HEAD_ROWS: readonly {
     what: "nghttp2 drops a field whose value has a control character, and the backend does not receive it either",
     rfc: "RFC 9113 section 8.2.1",
     doors: HTTP2,
-    applies: ({ lines }, { status }, found) =>
-      lines.includes("x-bad: a\u0001b") && status === 400 && found !== "reset" && found.status < 300,
+    applies: ({ lines }, { status }) => lines.includes(CONTROLLED) && status === 400,
+    alike: (one) => ({ ...one, lines: one.lines.filter((line) => line !== CONTROLLED) }),
   },
   {
     what: "HTTP/2 has no absolute form",
@@ -79,7 +81,8 @@ export const HEAD_ROWS: readonly {
     what: "the Host header of a request to a proxy has another place in the head, so another fault may be found first",
     rfc: "RFC 9112 section 3.2.2",
     doors: ["forward proxy", ...HTTP2],
-    applies: (_one, { error }, found) => HEAD_ERRORS.has(error ?? "") && found !== "reset" && found.status === 400,
+    applies: (_one, { error }, found) =>
+      (HEAD_ERRORS.has(error ?? "") || error === "method_not_allowed") && found !== "reset" && found.status === 400,
   },
   {
     what: "the admin interface accepts heads up to 8 KiB",
@@ -90,6 +93,7 @@ export const HEAD_ROWS: readonly {
   },
 ];
 
+const CONTROLLED = "x-bad: a\u0001b";
 const METHODS = ["GET", "GET", "GET", "GET", "DELETE", "HEAD", "OPTIONS", "PROPFIND"];
 const ODD_METHODS = ["delete", "Get", "TRACE", "FOO", "GETX", "get-", "M-SEARCH", "PATCH"];
 const HOSTS = [
@@ -138,7 +142,7 @@ const LINES = [
 ]; // biome-ignore format: a table
 const ODD_LINES = [
   "host: b.test", "authorization: Bearer b", "expect: nonsense", "te: gzip", "connection: keep-alive, x-role", "connection: close, x-user",
-  "keep-alive: 1", "proxy-connection: keep-alive", "upgrade: h2c", "x-bad: a\u0001b", "x-long: ", "x bad: 1", "x-role: \u00e9", "transfer_encoding: x",
+  "keep-alive: 1", "proxy-connection: keep-alive", "upgrade: h2c", CONTROLLED, "x-long: ", "x bad: 1", "x-role: \u00e9", "transfer_encoding: x",
 ]; // biome-ignore format: a table
 
 function headCase(random: Random): HeadCase {
@@ -151,7 +155,7 @@ function headCase(random: Random): HeadCase {
   const unique = lines.filter(
     (line, i) => !line.startsWith("te:") || lines.findIndex((other) => other.startsWith("te:")) === i,
   );
-  if (random.oneIn(60)) for (let i = random.pick([90, 101]); i > 0; i--) unique.push(`x-${i}: 1`);
+  if (random.oneIn(60)) for (let i = random.pick([80, 101]); i > 0; i--) unique.push(`x-${i}: 1`);
   return {
     method: random.oneIn(12) ? random.pick(ODD_METHODS) : random.pick(METHODS),
     target: random.oneIn(12)
@@ -317,20 +321,31 @@ async function judge(one: HeadCase, client: Client, { findings, counts }: Differ
       count(`${door} same`);
       continue;
     }
-    const row = HEAD_ROWS.find((known) => known.doors.includes(door) && known.applies(one, expected, found));
+    const row = await rowOf(door, one, expected, found, client);
     if (row !== undefined) count(`${door} differs by ${row.rfc}: ${row.what}`);
     else findings.push(`${door}: ${JSON.stringify(one).slice(0, 600)}: ${shown(expected)}, but ${shown(found)}`);
   }
+}
+
+async function rowOf(door: Door, one: HeadCase, expected: Answer, found: Verdict, client: Client) {
+  for (const row of HEAD_ROWS) {
+    if (!row.doors.includes(door) || !row.applies(one, expected, found)) continue;
+    if (row.alike === undefined || isSame(door, (await client.send("h1", row.alike(one))) as Answer, found)) return row;
+  }
+  return undefined;
 }
 
 function isSame(door: Door, expected: Answer, found: Verdict): boolean {
   if (found === "reset") return false;
   const isRejected = HEAD_ERRORS.has(expected.error ?? "");
   // Node's parser may reject a head before the rules do, and closes the connection.
-  if (door === "admin")
-    return isRejected
-      ? found.status === expected.status || found.status === 0
+  if (door === "admin") {
+    if (isRejected) return found.status === expected.status || found.status === 0;
+    // The method is judged after the rest of the head there.
+    return expected.status === 405
+      ? found.status === 0 || found.status >= 400
       : ![0, 400, 417, 431].includes(found.status);
+  }
   if (door === "ui" && !isRejected) return !HEAD_ERRORS.has(found.error ?? "");
   const text = ({ body }: Answer): string => JSON.stringify(readingIn(body) ?? body);
   return found.status === expected.status && found.error === expected.error && text(found) === text(expected);

@@ -169,6 +169,20 @@ for (const [name, bytes, seen] of accepted) {
   });
 }
 
+const headRequests: readonly [name: string, bytes: string, status: number][] = [
+  ["too large", requestText("HEAD / HTTP/1.1", [`X-Long: ${"a".repeat(17_000)}`]), 431],
+  ["malformed", requestText("HEAD / HTTP/1.1", ["X-A : 1"]), 400],
+  ["with too many lines", requestText("HEAD / HTTP/1.1", many(101)), 431],
+  ["with a malformed body", requestText("HEAD / HTTP/1.1", ["Transfer-Encoding: chunked"], "zz\r\n"), 400],
+];
+for (const [name, bytes, status] of headRequests) {
+  test(`the response to a HEAD request that is ${name} has no body`, async () => {
+    const answer = await rawRequest(gateway.port(), Buffer.from(bytes, "latin1"));
+    assert.equal(answer.status, status);
+    assert.ok(answer.text.endsWith("\r\n\r\n"), answer.text);
+  });
+}
+
 test("OPTIONS * is answered or refused, and never breaks the gateway", async () => {
   const answer = await rawRequest(gateway.port(), requestText("OPTIONS * HTTP/1.1"));
   assert.ok(answer.status === 200 || answer.status === 400, answer.text);

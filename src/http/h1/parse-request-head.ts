@@ -7,7 +7,7 @@
 import { isHeaderName, lowerHeaderName } from "../../base/header-names.ts";
 import { isHeaderValue } from "../headers.ts";
 import { type ReceivedHead, RequestError } from "../request-head.ts";
-import { isKnownMethod } from "../request-methods.ts";
+import { beginsWithMethod, isKnownMethod } from "../request-methods.ts";
 import { trimmed } from "./message-framing.ts";
 
 export interface ParsedRequest extends ReceivedHead {
@@ -22,7 +22,6 @@ export interface ParsedRequest extends ReceivedHead {
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches control characters
 const FORBIDDEN_SO_FAR = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n|$)|(?<!\r)\n/;
-const METHOD_SO_FAR = /^[A-Z][A-Z-]{0,14}(?: |$)/;
 /** These trailers could replace the body length or host at a server that merges trailers into headers. */
 const FRAMING_TRAILER = /^(?:content-length|transfer-encoding|host)$/i;
 const LENGTH = /^[0-9]{1,15}$/;
@@ -34,7 +33,7 @@ const EXTENSIONS = new RegExp(
 
 /** Rejects text that cannot become a valid head, before its end arrives. */
 export function checkPartialHead(text: string): void {
-  if (!METHOD_SO_FAR.test(text)) throw new RequestError("bad", "the request does not begin with a method");
+  if (!beginsWithMethod(text)) throw new RequestError("bad", "the request does not begin with a method");
   if (FORBIDDEN_SO_FAR.test(text)) throw new RequestError("bad", "a control character in the head");
 }
 

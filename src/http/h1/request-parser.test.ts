@@ -125,6 +125,8 @@ const hostile: [name: string, bytes: string, kind: string][] = [
   ],
   ["a trailer without a colon", chunked("0\r\nx\r\n\r\n"), "bad"],
   ["a folded trailer", chunked("0\r\nx: 1\r\n y\r\n\r\n"), "bad"],
+  ["a head of 17 KB that does not begin with a method", `get / HTTP/1.1\r\nx: ${"a".repeat(17_000)}\r\n\r\n`, "bad"],
+  ["a control character in a head of 17 KB", `GET / HTTP/1.1\r\nx: \x01${"a".repeat(17_000)}\r\n\r\n`, "bad"],
   ["101 trailers", chunked(`0\r\n${"x: 1\r\n".repeat(101)}\r\n`), "too-large"],
   ["trailers of 9 KB", chunked(`0\r\n${`x: ${"a".repeat(900)}\r\n`.repeat(10)}\r\n`), "too-large"],
 ];
@@ -230,15 +232,16 @@ function summary({ requests, refusal }: Reading): string[] {
 }
 
 /**
- * The reason of a rejection may depend on the split, but the rejection may not. A body before a fault may be reported
+ * The reason of a rejection may depend on the split, but the rejection and its kind may not. A body before a fault may be reported
  * or not.
  */
-function verdict({ requests, refusal, closed }: Reading): unknown {
+function verdict({ requests, refusal, kind, closed }: Reading): unknown {
   return {
     requests: requests.filter(({ complete }) => complete).map(({ head, body }) => [head, body]),
     open:
       refusal === undefined ? requests.filter(({ complete }) => !complete).map(({ head, body }) => [head, body]) : [],
     isRefused: refusal !== undefined,
+    kind,
     closed,
   };
 }

@@ -151,11 +151,13 @@ export class RequestParser extends ChunkedParser<RequestState> {
     try {
       return this.#tryHead(chunk, at);
     } catch (error) {
-      if (error instanceof RequestError) {
-        const came = held === undefined ? chunk.subarray(at) : Buffer.concat([held, chunk.subarray(at)]);
-        error.head = came.subarray(0, MAX_HEAD_BYTES);
-      }
-      throw error;
+      if (!(error instanceof RequestError)) throw error;
+      const received = held === undefined ? chunk.subarray(at) : Buffer.concat([held, chunk.subarray(at)]);
+      const head = received.subarray(0, MAX_HEAD_BYTES);
+      const first = error.kind === "too-large" ? faultInPart(head) : undefined;
+      const fault = first ?? error;
+      fault.head = head;
+      throw fault;
     }
   }
 
@@ -303,6 +305,17 @@ export class RequestParser extends ChunkedParser<RequestState> {
     if (next === TOO_LONG)
       throw new RequestError(this.state === "chunk-extension" ? "extensions" : "too-large", tooLarge);
     return next;
+  }
+}
+
+/** Finds a fault before the limit, so that the verdict does not depend on the pieces in which a large head arrives. */
+function faultInPart(head: Buffer): RequestError | undefined {
+  try {
+    checkPartialHead(head.toString("latin1"));
+    return undefined;
+  } catch (error) {
+    if (error instanceof RequestError) return error;
+    throw error;
   }
 }
 

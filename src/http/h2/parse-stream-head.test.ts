@@ -37,6 +37,11 @@ const faults: [name: string, raw: string[], fault: RegExp][] = [
   ["no target", [":method", "GET", ":authority", "a"], /malformed/],
   ["an unknown scheme", [":method", "GET", ":path", "/", ":scheme", "ftp", ":authority", "a"], /scheme/],
   ["a method in lower case", [":method", "get", ":path", "/", ":authority", "a"], /method is not known/],
+  [
+    "a large head with a method in lower case",
+    [":method", "get", ":path", "/", ":authority", "a", "x", "y".repeat(16_384)],
+    /does not begin with a method/,
+  ],
   ["a control character in a value", head(":authority", "a", "x", "a\u0001"), /control character/],
   ["a name that is no token", head(":authority", "a", "x y", "a"), /malformed header/],
 ];

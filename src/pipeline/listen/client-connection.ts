@@ -142,9 +142,10 @@ export class Linger {
 }
 
 /** The caller must write the text in latin1. */
-export function replyText({ body, headers, status }: Reply, now: number): string {
+export function replyText({ body, headers, status }: Reply, isHead: boolean, now: number): string {
   headers.set("content-length", String(body?.length ?? 0));
-  return responseHead(status, headers, { isChunked: false, keptSeconds: 0, now }) + (body?.toString("latin1") ?? "");
+  const sentBody = isHead ? undefined : body?.toString("latin1");
+  return responseHead(status, headers, { isChunked: false, keptSeconds: 0, now }) + (sentBody ?? "");
 }
 
 /** WebSocket is the only upgrade that is forwarded. The gateway ignores any other offer. */
@@ -322,7 +323,8 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
   #reject(error: GatewayError, bytes: Buffer | undefined): void {
     const response = this.#response;
     const rejection = this.owner.reject(response === undefined ? bytes : undefined, error, this.#socket);
-    this.#socket.write(replyText(rejection.reply, this.owner.clock.now()), "latin1", (failed) => {
+    const isHead = response === undefined ? bytes?.toString("latin1", 0, 5) === "HEAD " : response.isHead;
+    this.#socket.write(replyText(rejection.reply, isHead, this.owner.clock.now()), "latin1", (failed) => {
       rejection.settle(!failed);
     });
     response?.close(false);

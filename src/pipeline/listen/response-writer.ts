@@ -192,10 +192,14 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
     return this.#hasHead;
   }
 
+  get isHead(): boolean {
+    return this.#request.method === "HEAD";
+  }
+
   head(status: number, headers: HeaderList): void {
     const isOld = this.#request.version === "1.0";
     const hasLength = headers.has("content-length");
-    this.#sendsBody = this.#request.method !== "HEAD" && status !== 204 && status !== 304;
+    this.#sendsBody = !this.isHead && status !== 204 && status !== 304;
     this.#endsWithConnection = !hasLength && isOld && this.#sendsBody;
     this.#isFramed = !hasLength && !isOld && status !== 204 && status !== 304;
     if (this.#carrier.owner.isDraining() || this.#isBodyUnread || this.#endsWithConnection) this.isLast = true;
