@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
+import fc from "fast-check";
 import { gatewayFor } from "../support/scenario.ts";
 
 const SKILLS = [
@@ -244,6 +245,47 @@ test("a body that an agent could decode otherwise is rejected [M15]", async (t) 
   assert.equal((await post(Buffer.from(text), { "content-type": "application/json; charset=UTF-8" })).status, 200);
   assert.equal(agent.calls.length, 2);
 });
+
+test("a rule about a task holds for every task that an agent can read in a call [A35]", async (t) => {
+  const { agent, post } = await setUp(t, { authorization: { rules: [{ deny: 'a2a.taskId == "theirs"' }] } });
+  const task = fc.constantFrom<unknown>("mine", "theirs", ["theirs"], "", null);
+  const name = fc.constantFrom("id", "ID", "taskId", "TaskID", "task_id", "task__ID", "other");
+  const members = fc.dictionary(name, task, { maxKeys: 3 });
+  const methods = ["message/send", "SendMessage", "tasks/get", "GetTask", "tasks/pushNotificationConfig/set"];
+  const method = fc.constantFrom(
+    ...methods,
+    "tasks/pushNotificationConfig/get",
+    "GetTaskPushNotificationConfig",
+    "x/y",
+  );
+  const inner = fc.option(fc.tuple(fc.constantFrom("message", "Message", "MESSAGE_"), members), { nil: undefined });
+  await fc.assert(
+    fc.asyncProperty(method, members, inner, async (called, params, nested) => {
+      const before = agent.calls.length;
+      const response = await post(call(called, nested ? { ...params, [nested[0]]: nested[1] } : params));
+      const [sent] = agent.calls.slice(before);
+      assert.ok(sent === undefined ? response.status >= 400 : response.status === 200);
+      if (sent === undefined) return;
+      assert.doesNotMatch(JSON.stringify(tasksIn(JSON.parse(sent.body))), /theirs/, sent.body);
+    }),
+    { seed: 1, numRuns: 150 },
+  );
+  const mine = call("GetTaskPushNotificationConfig", { taskId: "mine", id: "theirs" });
+  assert.equal((await post(mine)).status, 200, "here, the ID is that of a configuration");
+  assert.equal((await post(call("GetTaskPushNotificationConfig", { taskId: "theirs", id: "mine" }))).status, 403);
+  const { error } = (await (await post(call("tasks/get", { id: "mine", taskId: "theirs" }, "q"))).json()) as never;
+  assert.deepEqual(error, { code: -32602, message: 'Invalid params: "taskId" has several values' });
+});
+
+/** Reads the tasks of a call as the most lenient agent could. */
+function tasksIn({ method, params }: { method: string; params: Record<string, unknown> }): unknown[] {
+  const isTask = (key: string): boolean => /^(?:task)?id$/.test(key.toLowerCase().replaceAll("_", ""));
+  const isConfig = method === "GetTaskPushNotificationConfig";
+  return Object.entries(params).flatMap(([key, value]): unknown[] => {
+    if (key.toLowerCase().startsWith("message")) return tasksIn({ method: "", params: value as typeof params });
+    return isTask(key) && !(isConfig && key === "id") ? [value] : [];
+  });
+}
 
 test("an agent that cannot be reached is told as an error of JSON-RPC", async (t) => {
   const { agent, post } = await setUp(t);

@@ -62,6 +62,7 @@ export const ROW_GROUPS: readonly RowGroup[] = [
       A32: "An MCP task exists only for the client that created it, and only while the rules allow the tool that created it.",
       A33: "A request that a rule rejects, also for what its body says, is not mirrored.",
       A34: "A mirror receives no credential that the backend does not receive, and no service of a policy receives the cookie of a browser session.",
+      A35: "A rule about an A2A task holds for every task that an agent can read in the call.",
     },
   },
   {

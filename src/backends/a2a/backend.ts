@@ -19,6 +19,7 @@ import { errorText, JsonRpcProblem, parseClientMessages } from "../../mcp/protoc
 import { healthEvents, sendTo } from "../host/backend.ts";
 import { withHttpChoice } from "../host/http-choice.ts";
 import { type AgentCard, AgentCards, CARD_PATHS, shownCard, skillsOf } from "./agent-card.ts";
+import { callAttributes } from "./call-attributes.ts";
 
 /** An agent can work for minutes before it responds. */
 const RESPONSE_HEAD_TIMEOUT_MS = 300_000;
@@ -119,10 +120,11 @@ export const a2a = defineBackend({
         if (!("kind" in message) || message.kind === "response")
           throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: expected one JSON-RPC request");
         const known = canonicalA2aMethod(message.method);
-        attributes = attributesOf(known ?? message.method, message.params);
-        // The attributes are set before the checks, so that rejected requests are also recorded with them.
-        exchange.attributes.a2a = attributes;
         const id = message.kind === "request" ? message.id : undefined;
+        // The attributes are set before the checks, so that rejected requests are also recorded with them.
+        exchange.attributes.a2a = { method: known ?? message.method };
+        attributes = callAttributes(message.method, known ?? message.method, message.params, id);
+        exchange.attributes.a2a = attributes;
         const meant = misspelledA2aMethod(message.method);
         if (meant !== undefined)
           return refusal(METHOD_NOT_FOUND, `Method not found: ${message.method}. Did you mean ${meant}?`, id);
@@ -178,20 +180,6 @@ function aboutAgent(card: AgentCard): Pick<A2aAttributes, "agent" | "skills"> {
   return { ...(typeof card.name === "string" ? { agent: card.name } : {}), skills: skillsOf(card) };
 }
 
-function attributesOf(method: string, params: Readonly<Record<string, unknown>>): A2aAttributes {
-  const message = objectOf(params.message);
-  const task = textOf(params.id) ?? textOf(params.taskId) ?? textOf(message.taskId);
-  const context = textOf(message.contextId);
-  const metadata = { ...objectOf(params.metadata), ...objectOf(message.metadata) };
-  const skill = textOf(metadata.skillId) ?? textOf(metadata.skill);
-  return {
-    method,
-    ...(task === undefined ? {} : { taskId: task }),
-    ...(context === undefined ? {} : { contextId: context }),
-    ...(skill === undefined ? {} : { skill }),
-  };
-}
-
 function refusal(code: number, message: string, id: string | undefined): Reply {
   const reply = jsonReply(code === METHOD_NOT_FOUND ? 200 : 400, {});
   return { ...reply, body: Buffer.from(errorText(id, code, message)) };
@@ -212,14 +200,4 @@ function idOf(text: string): string | undefined {
   } catch {
     return undefined;
   }
-}
-
-function textOf(value: unknown): string | undefined {
-  return typeof value === "string" && value !== "" ? value : undefined;
-}
-
-function objectOf(value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value)
-    ? (value as Readonly<Record<string, unknown>>)
-    : {};
 }
