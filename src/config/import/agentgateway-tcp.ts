@@ -1,6 +1,7 @@
 /**
  * Converts agentgateway listeners with the protocol TCP or TLS, and their `tcpRoutes`.
  */
+import type { PortTls } from "./agentgateway-tls.ts";
 import { asList, asObject, type Conversion, defined, isObject, type Values } from "./conversion.ts";
 
 export function isTcpListener({ protocol }: Values): boolean {
@@ -11,21 +12,25 @@ export function isTcpListener({ protocol }: Values): boolean {
 export function tcpListener(
   own: Values,
   entries: readonly Values[],
-  tls: Values | undefined,
+  { tls, conflict }: PortTls,
   at: string,
   conversion: Conversion,
 ): Values | undefined {
+  if (conflict !== undefined) {
+    conversion.leftOut.push(`${at}: ${conflict}; a port has one setting here`);
+    return undefined;
+  }
   const protocols = new Set(entries.map(({ protocol }) => String(protocol).toUpperCase()));
   const terminating = entries.filter((entry) => entry.tls !== undefined).length;
   if (protocols.size > 1 || (terminating > 0 && terminating < entries.length)) {
     conversion.leftOut.push(`${at}: its listeners forward connections in different ways; a port has one way here`);
     return undefined;
   }
-  for (const [index, { policies }] of entries.entries())
-    if (policies !== undefined)
-      conversion.leftOut.push(`${at}.listeners[${index}].policies: policies apply to HTTP requests here`);
-  const { port, address } = own;
-  return defined({ port, address, protocol: [...protocols][0], tls });
+  const { port, address, policies } = own;
+  // The loader rejects policies here. If one of them protects, the gateway is removed.
+  const rejected = Object.assign({}, policies, ...entries.map((entry) => entry.policies));
+  const hasPolicies = Object.keys(rejected).length > 0;
+  return defined({ port, address, protocol: [...protocols][0], tls, policies: hasPolicies ? rejected : undefined });
 }
 
 /** The host name of a listener is the default host name of its routes. */

@@ -9,6 +9,7 @@ import { mcpGuardrailsOf } from "./agentgateway-mcp-guardrails.ts";
 import { crossAppOf, oauthOf } from "./agentgateway-oauth.ts";
 import { processOf } from "./agentgateway-process.ts";
 import { addTunnelRoutes, isConnectBind, isTcpListener, tcpListener, tcpRouteOf } from "./agentgateway-tcp.ts";
+import { portTls, tlsOf } from "./agentgateway-tls.ts";
 import {
   asList,
   asObject,
@@ -19,7 +20,7 @@ import {
   leaveOutOthers,
   newConversion,
   protectingPolicy,
-  unknownFields,
+  protectionIn,
   type Values,
 } from "./conversion.ts";
 
@@ -137,7 +138,7 @@ function attachPolicies(entries: readonly unknown[], conversion: Conversion): vo
     for (const owner of owners) addPolicies(owner, asObject(policy), at, conversion);
     if (owners.length > 0) continue;
     conversion.leftOut.push(`${at}: its target was not found`);
-    const protecting = Object.keys(asObject(policy)).find((kind) => protectingPolicy([at, kind]) !== undefined);
+    const protecting = protectionIn(policy);
     if (protecting === undefined) continue;
     for (const [owner, label] of scopesOf(conversion.config))
       close(conversion, owner, label, `the ${protecting} of ${at} was not imported`);
@@ -195,13 +196,7 @@ function addBinds(
     }
     const entries = asList(list).map(asObject);
     if (entries.some(isTcpListener)) {
-      const forwarding = tcpListener(
-        { port, ...others },
-        entries,
-        portTls(entries, at, conversion).tls,
-        at,
-        conversion,
-      );
+      const forwarding = tcpListener({ port, ...others }, entries, portTls(entries, at, conversion), at, conversion);
       if (forwarding === undefined) continue;
       listeners[name] = forwarding;
       for (const [number, { tcpRoutes, hostname }] of entries.entries())
@@ -255,7 +250,7 @@ function addGateways(gateways: Values, listeners: Values, conversion: Conversion
     }
     const all = asList(list).map(asObject);
     if (all.length > 0 && all.every(isTcpListener)) {
-      const forwarding = tcpListener(gateway, all, portTls(all, at, conversion).tls, at, conversion);
+      const forwarding = tcpListener(gateway, all, portTls(all, at, conversion), at, conversion);
       if (forwarding !== undefined) listeners[name] = forwarding;
       for (const entry of all) hosts.set(`${name}/${String(entry.name)}`, entry.hostname);
       continue;
@@ -409,9 +404,10 @@ function aiOf(ai: Values, at: string, conversion: Conversion): Values {
   const { policies, provider, ...rest } = ai;
   const others = provider === undefined ? rest : { ...rest, provider: withCopilot(provider) };
   const { backendAuth, ...more } = asObject(policies);
-  for (const name of Object.keys(more))
-    conversion.leftOut.push(`${at}.ai.policies.${name}: policies of one provider are not supported`);
-  return { ...others, ...(isObject(backendAuth) ? { auth: backendAuth } : {}) };
+  // The loader rejects policies of one provider. If one of them protects, the route is closed.
+  const rejected = isObject(policies) ? more : policies;
+  const hasPolicies = !isObject(rejected) || Object.keys(rejected).length > 0;
+  return defined({ ...others, auth: backendAuth, policies: hasPolicies ? rejected : undefined });
 }
 
 /** Below `ai`, servers with an OpenAI-compatible API have no names of their own here. */
@@ -722,56 +718,4 @@ function globalLimit(value: Values, at: string, conversion: Conversion): Values 
     return { entries, ...(type === undefined ? {} : { type }) };
   });
   return { ...others, failureMode: mode, descriptors: list };
-}
-
-// Listeners that share a port become certificates that are selected by server name.
-
-const TAKEN = ["cert", "key", "root", "minTLSVersion"];
-/** Without these settings, TLS is still as strict about clients. */
-const LEFT_OUT = ["maxTLSVersion", "cipherSuites", "keyExchangeGroups"];
-const CLIENTS = "client certificates (`root`) differ between the listeners of a port";
-
-export interface PortTls {
-  readonly tls: Values | undefined;
-  readonly conflict: string | undefined;
-}
-
-export function tlsOf(tls: Values, at: string, conversion: Conversion): Values {
-  const { cert, key, root, minTLSVersion } = tls;
-  const others = unknownFields(tls, TAKEN);
-  for (const name of LEFT_OUT) if (name in tls) conversion.leftOut.push(`${at}.tls.${name}: there is no counterpart`);
-  return defined({
-    // The loader rejects these fields, such as client certificates of another kind, and the gateway is closed.
-    ...unknownFields(others, LEFT_OUT),
-    cert,
-    key,
-    minVersion: /1[._]?3/.test(String(minTLSVersion)) ? "TLSv1.3" : undefined,
-    clientAuth: root === undefined ? undefined : { ca: root },
-  });
-}
-
-export function portTls(listeners: readonly Values[], at: string, conversion: Conversion): PortTls {
-  const entries = listeners.flatMap(({ tls, hostname }, index) =>
-    isObject(tls) ? [{ hostname, ...tlsOf(tls, `${at}.listeners[${index}]`, conversion) } as Values] : [],
-  );
-  const [first] = entries;
-  if (first === undefined) return { tls: undefined, conflict: undefined };
-  if (entries.length < listeners.length)
-    conversion.differs.push(
-      `${at}: a port serves TLS for all of its listeners or for none; this one serves it for all`,
-    );
-  const { hostname: _hostname, ...only } = first;
-  if (entries.length === 1) return { tls: only, conflict: undefined };
-  const isSame = (field: string): boolean =>
-    entries.every((entry) => JSON.stringify(entry[field]) === JSON.stringify(first[field]));
-  const minVersion = entries.some((entry) => entry.minVersion !== undefined) ? "TLSv1.3" : undefined;
-  const clientAuth = isSame("clientAuth") ? first.clientAuth : undefined;
-  const certificates = entries.map(({ cert, key, hostname }) =>
-    defined({ cert, key, hosts: hostname === undefined ? undefined : [hostname] }),
-  );
-  const others = entries.map((entry) => unknownFields(entry, ["cert", "key", "hostname", "minVersion", "clientAuth"]));
-  return {
-    tls: defined({ ...Object.assign({}, ...others), certificates, minVersion, clientAuth }),
-    conflict: isSame("clientAuth") ? undefined : CLIENTS,
-  };
 }

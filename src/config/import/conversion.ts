@@ -30,6 +30,7 @@ const PROTECTS = new Set([
   "guardrails",
   "hostnames",
   "jwtAuth",
+  "localRateLimit",
   "matches",
   "mcpAuthentication",
   "mcpAuthorization",
@@ -39,6 +40,7 @@ const PROTECTS = new Set([
   "perMinute",
   "promptGuard",
   "rateLimit",
+  "remoteRateLimit",
   "tls",
   "tools",
 ]);
@@ -81,6 +83,16 @@ export function unknownFields(source: Values, taken: readonly string[]): Values 
 export function protectingPolicy(path: readonly (string | number)[]): string | undefined {
   const found = path.find((part, index) => index > 0 && PROTECTS.has(String(part)));
   return found === undefined ? undefined : String(found);
+}
+
+/** Returns the first protecting field anywhere in the value, which would be lost with it. */
+export function protectionIn(value: unknown): string | undefined {
+  if (typeof value !== "object" || value === null) return undefined;
+  for (const [name, inner] of Object.entries(value)) {
+    const found = PROTECTS.has(name) ? name : protectionIn(inner);
+    if (found !== undefined) return found;
+  }
+  return undefined;
 }
 
 /** Makes a scope reject every request. `owner` is the object with the `policies` field. */

@@ -1,7 +1,7 @@
 /**
  * Removes fields that the gateway's loader rejects, one at a time, until it accepts the configuration.
  */
-import { type Conversion, close, isObject, protectingPolicy, type Values } from "./conversion.ts";
+import { type Conversion, close, isObject, protectingPolicy, protectionIn, type Values } from "./conversion.ts";
 
 export interface Problem {
   /** The format is that of the loader, for example `routes[0].policies.cors`. */
@@ -32,13 +32,18 @@ export function dropInvalid(conversion: Conversion, check: Check): void {
     if (present.length === 0) throw new Error(problem.message);
     const inside = path.slice(present.length);
     addDropped(dropped, { path: present, label: labelOf(config, present), inside, reason: reasonOf(problem) });
-    remove(config, present);
     // A route with fewer conditions could match more requests, so it is closed.
-    const policy = present.includes("matches") ? "condition (matches)" : protectingPolicy(present);
+    const policy = present.includes("matches") ? "condition (matches)" : lostProtection(config, present);
+    remove(config, present);
     if (policy !== undefined) closeScope(conversion, present, policy);
   }
   for (const { label, inside, reason } of dropped)
     conversion.leftOut.push(`${label}: ${inside.length === 0 ? "" : `${pathText(inside)}: `}${reason}`);
+}
+
+function lostProtection(config: Values, path: readonly Part[]): string | undefined {
+  const lost = path.at(-1) === "policies" ? protectionIn(valueAt(config, path)) : undefined;
+  return protectingPolicy(path) ?? lost;
 }
 
 function withItsRouting(path: Part[]): Part[] {
@@ -134,7 +139,8 @@ function remove(config: Values, path: readonly Part[]): void {
  * gateway, model, or top-level section. A gateway that forwards connections has no policies, so it is removed.
  */
 function closeScope(conversion: Conversion, path: readonly Part[], policy: string): void {
-  const index = path.lastIndexOf("policies");
+  // An object whose `policies` were rejected as a whole cannot have policies.
+  const index = path.slice(0, -1).lastIndexOf("policies");
   const scope = index > 0 ? path.slice(0, index) : scopeOf(path);
   const owner = valueAt(conversion.config, scope);
   if (!isObject(owner)) return;

@@ -8,7 +8,7 @@ import fc from "fast-check";
 import { yamlText } from "../../base/yaml-text.ts";
 import { loadConfig } from "../load/load.ts";
 import { importAgentgateway } from "./agentgateway.ts";
-import { asList, asObject, type Conversion, isObject, type Values } from "./conversion.ts";
+import { asList, asObject, type Conversion, isObject, protectionIn, type Values } from "./conversion.ts";
 import { type Check, dropInvalid } from "./drop-invalid.ts";
 import { importLitellm } from "./litellm.ts";
 import { importMcpServers } from "./mcp-servers.ts";
@@ -298,6 +298,84 @@ for (const [name, policy] of Object.entries(PROTECTING))
       const found = asObject(kept.policies)[KEPT_AS[name] ?? name];
       assert.ok(found !== undefined || isClosed(kept), yamlText(conversion?.config));
     }));
+
+/** Every place of a protection that its requests or connections pass, with the scopes that must have it. */
+const PLACES: Readonly<Record<string, (policies: Values) => Values>> = {
+  "a listener": (policies) => bind({ policies, routes: [http] }),
+  "one of two listeners": (policies) => bind({ policies, routes: [http] }, { hostname: "b.example", routes: [http] }),
+  "a TCP listener": (policies) => bind({ protocol: "TCP", policies, tcpRoutes: [tcp] }),
+  "a gateway for TCP": (policies) => ({
+    gateways: { default: { port: 3000, policies, listeners: [{ name: "l", protocol: "TCP" }] } },
+    tcpRoutes: [tcp],
+  }),
+  "a backend": (policies) => bind({ routes: [{ name: "r", backends: [{ host: "localhost:1", policies }] }] }),
+  "a provider": (policies) => bind({ routes: [{ name: "r", backends: [{ ai: { ...openAi, policies } }] }] }),
+  "a provider of a group": (policies) =>
+    bind({ routes: [{ name: "r", backends: [{ ai: { groups: [{ providers: [{ ...openAi, policies }] }] } }] }] }),
+  "an entry for a gateway": (policy) => ({
+    ...bind({ protocol: "TCP", tcpRoutes: [tcp] }),
+    policies: [{ target: { gateway: "default" }, policy }],
+  }),
+  "an entry for a target that does not exist": (policy) => ({
+    ...bind({ routes: [http] }),
+    policies: [{ target: { route: "other" }, policy }],
+  }),
+};
+const openAi = { name: "a", provider: { openAI: {} } };
+const http = { name: "r", backends: [{ host: "localhost:1" }] };
+const tcp = { name: "t", backends: [{ host: "localhost:1" }] };
+const bind = (...listeners: Values[]): Values => ({ binds: [{ port: 3000, listeners }] });
+const GUARD = { promptGuard: { request: [{ regex: { action: "reject", rules: [{ builtin: "ssn" }] } }] } };
+const KINDS: Readonly<Record<string, unknown>> = {
+  authorization: { rules: ['source.address == "10.0.0.1"'] },
+  apiKey: { keys: [{ key: "k-1234567890" }] },
+  localRateLimit: [{ maxTokens: 10, tokensPerFill: 10, fillInterval: "1s" }],
+  ai: GUARD,
+};
+
+for (const [place, sourceOf] of Object.entries(PLACES))
+  for (const [kind, policy] of Object.entries(KINDS))
+    test(`agentgateway: ${kind} of ${place} is kept, or nothing is served without it`, () => {
+      const conversion = imported(() => importAgentgateway(sourceOf({ [kind]: policy })));
+      const { gateways, routes, tcpRoutes } = asObject(conversion?.config);
+      const shown = yamlText(conversion?.config);
+      const isKept = (scopes: readonly unknown[]): boolean =>
+        scopes.some((scope) => isClosed(asObject(scope)) || protectionIn(asObject(scope).policies) !== undefined);
+      for (const route of asList(routes).map(asObject)) {
+        if (place === "one of two listeners" && asList(route.hostnames).includes("b.example")) continue;
+        const served = asObject(asObject(gateways)[String(route.gateways ?? "default")]);
+        assert.ok(isKept([route, ...asList(route.backends), served]), shown);
+      }
+      assert.deepEqual(asList(tcpRoutes), [], shown);
+    });
+
+const ROOTS = [undefined, "ca.pem", "other.pem"];
+
+test("agentgateway: connections of TLS listeners need the client certificates of their listener", () => {
+  for (const first of ROOTS)
+    for (const second of ROOTS) {
+      const listenerOf = (name: string, root: string | undefined) => ({
+        name,
+        protocol: "TLS",
+        hostname: `${name}.example`,
+        tls: { cert: "c.pem", key: "k.pem", ...(root === undefined ? {} : { root }) },
+      });
+      const listeners = [listenerOf("a", first), listenerOf("b", second)];
+      const named = listeners.map(({ name }) => ({ name, gateways: [`default/${name}`], backends: tcp.backends }));
+      for (const source of [
+        bind(...listeners.map((one) => ({ ...one, tcpRoutes: [tcp] }))),
+        { gateways: { default: { port: 3000, listeners } }, tcpRoutes: named },
+      ]) {
+        const { config, leftOut } = importAgentgateway(source);
+        const clientAuth = asObject(asObject(asObject(asObject(config.gateways).default).tls).clientAuth);
+        if (first === second) assert.deepEqual([clientAuth.ca, asList(config.tcpRoutes).length], [first, 2]);
+        else {
+          assert.deepEqual([config.gateways, config.tcpRoutes], [undefined, undefined]);
+          assert.match(leftOut.join("\n"), /client certificates \(`root`\) differ/);
+        }
+      }
+    }
+});
 
 test("mcp-proxy: a server with tokens needs one of them, or its route is closed", () =>
   run(fc.oneof(oneOf(["t-1234567890"]), fc.array(scalar, { minLength: 1, maxLength: 2 })), (authTokens) => {
