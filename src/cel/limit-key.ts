@@ -3,9 +3,8 @@
  * memory.
  */
 import { createHash } from "node:crypto";
+import { boundedKey } from "../base/bounded-key.ts";
 import type { AttributeSource, Expression } from "./expression.ts";
-
-export const MAX_KEY_LENGTH = 128;
 
 /** These attributes may contain credentials. */
 const MAY_BE_SECRET = [
@@ -26,10 +25,6 @@ export function keyOf(expression: Expression, attributes: AttributeSource): stri
   if (typeof value === "number" || typeof value === "boolean") return String(value);
   if (typeof value !== "string" || value === "") return undefined;
   return boundedKey(value);
-}
-
-export function boundedKey(value: string): string {
-  return value.length > MAX_KEY_LENGTH ? `sha256:${createHash("sha256").update(value).digest("base64url")}` : value;
 }
 
 export function mayBeSecret(expression: Expression): boolean {

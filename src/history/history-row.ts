@@ -135,6 +135,11 @@ export function parseCharges(text: string): Charge[] {
   return (JSON.parse(text) as [string, number][]).map(([account, amount]) => ({ account, amount }));
 }
 
+/** PostgreSQL cannot store NUL characters, which the key of a budget can contain. */
+export function storedAccount(account: string): string {
+  return account.replaceAll("\0", " ");
+}
+
 /** Returns one line per row. */
 export function rowLines(rows: readonly RowValues[]): string {
   return rows.map((row) => JSON.stringify(row)).join("\n");

@@ -165,8 +165,8 @@ async function run(client: pg.Client, statement: string, parameters: readonly un
     return (await client.query(statement, [...parameters])).rows as ResultRow[];
   } catch (error) {
     const { code = "", message } = error as Error & { code?: string };
-    // Classes 22 and 23 are invalid values and violated constraints.
-    if (/^2[23]/.test(code)) throw new UnstorableRow(message);
+    // Classes 22, 23, and 54 are invalid values, violated constraints, and values that are too large for an index.
+    if (/^(?:2[23]|54)/.test(code)) throw new UnstorableRow(message);
     throw error;
   }
 }

@@ -1,8 +1,10 @@
 /**
  * Reads the spending of budgets, deletes the rows of a user, and removes rows after their retention.
  */
+import { boundedKey } from "../base/bounded-key.ts";
 import type { HistoryEngine, Sql } from "./engine.ts";
-import type { Charge } from "./history-row.ts";
+import { type Charge, storedAccount } from "./history-row.ts";
+import { oneLine, shortName } from "./row-batch.ts";
 import { DIMENSIONS, SUMS } from "./usage-columns.ts";
 
 /** Rows are deleted in transactions of at most this many, so that writes are not delayed for long. */
@@ -10,7 +12,8 @@ export const ROWS_PER_STEP = 1_000;
 export const DELETED_USER = "(deleted)";
 
 /** Resolves with the number of deleted rows. The sums of the user are added to those of `DELETED_USER`. */
-export async function deleteSubject(engine: HistoryEngine, subject: string): Promise<number> {
+export async function deleteSubject(engine: HistoryEngine, name: string): Promise<number> {
+  const subject = oneLine(shortName(name));
   const deleted = await engine.rows.deleteSubject(subject);
   // The name of an API key without a user is both the user and the key.
   await renameUser(engine, "user_name", subject);
@@ -18,7 +21,7 @@ export async function deleteSubject(engine: HistoryEngine, subject: string): Pro
   await engine.transaction((sql) =>
     sql.all(
       "DELETE FROM gateway_spending WHERE substr(account, length(account) - length(CAST($1 AS TEXT)) + 1) = CAST($1 AS TEXT)",
-      [`/=${subject}`],
+      [`/=${storedAccount(boundedKey(name))}`],
     ),
   );
   return deleted;

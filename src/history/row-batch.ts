@@ -138,6 +138,13 @@ export function batchRows(batch: RowBatch): RowValues[] {
   return Array.from({ length: batch.rows }, (_, row) => COLUMNS.map((_, i) => valueAt(open, row, i)));
 }
 
+/** Longer names, such as those of users and models, are cut off. */
+const MAX_NAME_CHARS = 200;
+
+export function shortName(text: string): string {
+  return text.length > MAX_NAME_CHARS ? text.slice(0, MAX_NAME_CHARS) : text;
+}
+
 /** Newlines separate texts, and PostgreSQL cannot store NUL characters. */
 export function oneLine(text: string): string {
   return text.includes("\n") || text.includes("\0") ? text.replace(/[\n\0]+/g, " ") : text;

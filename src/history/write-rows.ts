@@ -3,7 +3,7 @@
  * counted again, so a batch can be written any number of times.
  */
 import type { HistoryEngine, Sql } from "./engine.ts";
-import { COLUMN_INDEX, COLUMNS, parseCharges, type RowValue, type RowValues } from "./history-row.ts";
+import { COLUMN_INDEX, COLUMNS, parseCharges, type RowValue, type RowValues, storedAccount } from "./history-row.ts";
 import { batchOf, type RowBatch } from "./row-batch.ts";
 import { type GroupedRows, groupRows, hourOf } from "./row-groups.ts";
 import { DIMENSIONS, SUMS } from "./usage-columns.ts";
@@ -92,8 +92,9 @@ async function addSpending(sql: Sql, { values, texts }: GroupedRows, rows: reado
     if (charges === "") continue;
     const time = values[row * WIDTH + COLUMN_INDEX.time] as number;
     for (const { account, amount } of parseCharges(charges)) {
-      const [sum, latest] = sums.get(account) ?? [0, 0];
-      sums.set(account, [sum + amount, Math.max(latest, time)]);
+      const stored = storedAccount(account);
+      const [sum, latest] = sums.get(stored) ?? [0, 0];
+      sums.set(stored, [sum + amount, Math.max(latest, time)]);
     }
   }
   const entries = [...sums].sort(([one], [other]) => (one < other ? -1 : 1));

@@ -4,13 +4,18 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { NewerSchema } from "../../src/history/engine.ts";
-import { COLUMNS } from "../../src/history/history-row.ts";
+import { boundedKey } from "../../src/base/bounded-key.ts";
+import type { Outcome } from "../../src/core/policy.ts";
+import { NewerSchema, UnstorableRow } from "../../src/history/engine.ts";
+import { COLUMNS, type RowValues } from "../../src/history/history-row.ts";
 import { MIGRATIONS, migrate, schemaVersion } from "../../src/history/migrations.ts";
 import { deleteSubject, expireSome, readSpending } from "../../src/history/request-query.ts";
 import { readUsage, type UsageQuery } from "../../src/history/usage-query.ts";
 import { writeRows } from "../../src/history/write-rows.ts";
+import { createRedaction } from "../../src/observe/trace/redact.ts";
+import { createHistoryRecorder } from "../../src/pipeline/records/history-record.ts";
 import { eventually } from "../support/eventually.ts";
+import { anExchange } from "../support/exchange.ts";
 import { gwctl } from "../support/gwctl.ts";
 import { startChatProvider } from "../support/history/chat-provider.ts";
 import { HISTORY_DATABASES, openedDatabase, usageOf } from "../support/history/history-database.ts";
@@ -286,6 +291,54 @@ routes: [{ name: web, policies: { directResponse: { status: 418, body: no } } }]
       "bob  1",
     ]);
     assert.equal((await readUsage(engine.reader, { ...ALL, filter: { team: "red" } })).total.cost, 3e-8);
+  });
+
+  test(`${name}: users with any name are recorded, and can be deleted by it`, { skip }, async (t) => {
+    const engine = await openedDatabase(t, kind);
+    const names = [
+      "ada",
+      "x".repeat(255),
+      "😀".repeat(120),
+      `${"A".repeat(199)}😀`,
+      "a\nb",
+      "c\0d",
+      "\0\n",
+      "a\ud800b",
+      "'; DROP TABLE gateway_requests; --",
+      '"q"\\',
+      "%",
+      "/=ada",
+      "\u2028",
+    ];
+    const rows: RowValues[] = [];
+    const record = createHistoryRecorder({
+      redaction: createRedaction(),
+      team: undefined,
+      add: (row) => void rows.push(row),
+    });
+    for (const sub of names) {
+      const exchange = anExchange({ jwt: { sub } });
+      exchange.limits.spent = [{ account: `m/tokens/month/2026-11/=${boundedKey(sub)}`, amount: 1 }];
+      record(exchange, { status: 200, end: "complete", responseBytes: 0 } as Outcome, 1);
+    }
+    assert.equal(await writeRows(engine, rows), names.length);
+    const left = async () => (await engine.rows.stored()).rows;
+    for (const [i, sub] of names.entries()) {
+      assert.equal(await deleteSubject(engine, sub), 1, JSON.stringify(sub));
+      assert.equal(await left(), names.length - i - 1, JSON.stringify(sub));
+    }
+    assert.deepEqual(await readSpending(engine.reader), []);
+    const { rows: users } = await readUsage(engine.reader, { ...ALL, untilMs: Date.now() + HOUR, by: ["user"] });
+    assert.deepEqual(
+      users.map(({ user, requests }) => `${user} ${requests}`),
+      [`(deleted) ${names.length}`],
+    );
+
+    // Only PostgreSQL limits the size of a key.
+    const wide = Array.from({ length: 200 }, (_, i) => String.fromCharCode(0x4e00 + ((i * 7_919) % 20_000))).join("");
+    const large = writeRows(engine, [aRow({ id: "l", subject: wide, team: wide, key: wide, model: wide, tool: wide })]);
+    if (engine.kind === "postgres") await assert.rejects(large, UnstorableRow);
+    else assert.equal(await large, 1);
   });
 
   test(`${name}: missing migrations run once, and a newer schema is refused`, { skip }, async (t) => {

@@ -8,13 +8,12 @@ import type { Outcome } from "../../core/policy.ts";
 import { requestSubject } from "../../core/principal.ts";
 import { celSource, duration } from "../../core/schema.ts";
 import { chargesText, type HistoryRow, type RowValues } from "../../history/history-row.ts";
-import { oneLine } from "../../history/row-batch.ts";
+import { oneLine, shortName } from "../../history/row-batch.ts";
 import { explainRequest } from "../../observe/trace/explain.ts";
 import { type Redaction, redactUrl, shortSessionId } from "../../observe/trace/redact.ts";
 import { type RequestDetail, type RequestRecord, resultOf } from "../../observe/trace/request-record.ts";
 
 const DAY_MS = 86_400_000;
-const MAX_CHARS = 200;
 const MAX_LONG_CHARS = 1_000;
 const PER_DOLLAR = 1_000_000_000;
 
@@ -93,13 +92,13 @@ function historyRow(
   const named = mcp?.tool ?? mcp?.prompt;
   const [path, host, requestId, subject, key, team, tool, model, message] = withoutCredentials(exchange, redaction, [
     long(exchange.originalPath),
-    short(exchange.originalHost),
+    shortName(exchange.originalHost),
     exchange.id,
-    short(requestSubject(attributes) ?? ""),
-    short(keyName(apiKey)),
-    short(teamExpression === undefined ? defaultTeam(attributes) : teamOf(teamExpression, exchange)),
-    short(named?.name ?? (mcp?.resource === undefined ? "" : redactUrl(mcp.resource.uri))),
-    short(llm?.responseModel ?? llm?.requestModel ?? ""),
+    shortName(requestSubject(attributes) ?? ""),
+    shortName(keyName(apiKey)),
+    shortName(teamExpression === undefined ? defaultTeam(attributes) : teamOf(teamExpression, exchange)),
+    shortName(named?.name ?? (mcp?.resource === undefined ? "" : redactUrl(mcp.resource.uri))),
+    shortName(llm?.responseModel ?? llm?.requestModel ?? ""),
     long(failure === undefined ? "" : (failure.detail ?? failure.message)),
   ]);
   return [
@@ -110,7 +109,7 @@ function historyRow(
     exchange.listener,
     exchange.route ?? "",
     attributes.backend?.name ?? "",
-    arrived.method.slice(0, MAX_CHARS),
+    shortName(arrived.method),
     host,
     path,
     requestId,
@@ -118,7 +117,7 @@ function historyRow(
     subject,
     key,
     team,
-    short(mcp?.methodName ?? ""),
+    shortName(mcp?.methodName ?? ""),
     named?.target ?? mcp?.resource?.target ?? mcp?.target ?? "",
     tool,
     mcp?.sessionId === undefined ? "" : shortSessionId(mcp.sessionId),
@@ -154,10 +153,6 @@ function withoutCredentials(exchange: Exchange, redaction: Redaction, texts: Cli
   const text = texts.map(oneLine).join("\n");
   const shown = redaction.scrub(text, sentPairs, credentials.secrets);
   return shown === text ? texts : (shown.split("\n") as unknown as ClientTexts);
-}
-
-function short(text: string): string {
-  return text.length > MAX_CHARS ? text.slice(0, MAX_CHARS) : text;
 }
 
 function long(text: string): string {

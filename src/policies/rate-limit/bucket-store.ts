@@ -3,7 +3,7 @@
  * arrays that threads can share. With shared memory, a slot number is valid only inside `withLock`.
  */
 import { randomFillSync } from "node:crypto";
-import { MAX_KEY_LENGTH } from "../../cel/limit-key.ts";
+import { MAX_KEY_LENGTH } from "../../base/bounded-key.ts";
 
 export interface BucketRule {
   /** A full bucket holds this many units, which is the limit plus the burst. */

@@ -2,8 +2,9 @@
  * Implements one entry of `rateLimit.local` and the charges against its buckets. A reload that does not change the
  * entry keeps the buckets and their admin view.
  */
+import { boundedKey } from "../../base/bounded-key.ts";
 import type { Expression } from "../../cel/expression.ts";
-import { boundedKey, keyDisplay, keyOf } from "../../cel/limit-key.ts";
+import { keyDisplay, keyOf } from "../../cel/limit-key.ts";
 import type { Exchange, LimitReading } from "../../core/exchange.ts";
 import type { Charge, CompileEnv, LimitView } from "../../core/policy.ts";
 import type { Counter } from "../../observe/log/metrics.ts";
