@@ -19,7 +19,7 @@ export const POLICY_LIMITS = {
       "buckets that are brought up to date per eviction",
       "the rest waits",
     ],
-    ["MAX_KEY_LENGTH", "cel/limit-key.ts", "a key's characters", "its SHA-256 replaces it"],
+    ["MAX_KEY_LENGTH", "base/bounded-key.ts", "a key's characters", "its SHA-256 replaces it"],
     ["MAX_ENTRIES", "policies/rate-limit/schema.ts", "limits of one policy", "the configuration is rejected"],
     ["MAX_LIMIT", "policies/rate-limit/schema.ts", "the budget of a limit", "the configuration is rejected"],
     [

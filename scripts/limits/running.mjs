@@ -5,7 +5,7 @@
 
 export const RUNNING_LIMITS = {
   History: [
-    ["MAX_CHARS", "pipeline/records/history-record.ts", "a name in a row, such as a model or a tool", "it is cut off"],
+    ["MAX_NAME_CHARS", "history/row-batch.ts", "a name in a row, such as a model or a tool", "it is cut off"],
     ["MAX_LONG_CHARS", "pipeline/records/history-record.ts", "the path and the reason in a row", "they are cut off"],
     ["MAX_GROUPS", "admin/endpoints/usage.ts", "names in `by` of `/debug/usage`", "400"],
     [
@@ -71,6 +71,12 @@ export const RUNNING_LIMITS = {
     ],
     ["MAX_STREAMS", "kubernetes/snapshot-server.ts", "data planes of one controller", "503, they try again"],
     [
+      "MAX_GATEWAY_STREAMS",
+      "kubernetes/snapshot-server.ts",
+      "data planes of one Gateway at one controller",
+      "503, they try again",
+    ],
+    [
       "MAX_DELEGATED_RULES",
       "config/documents/route-delegation.ts",
       "rules of child routes, at all levels, that one HTTPRoute serves",
@@ -85,7 +91,18 @@ export const RUNNING_LIMITS = {
       "data that a data plane has not read yet",
       "it is disconnected and comes again",
     ],
-    ["MAX_KNOWN", "kubernetes/snapshot-server.ts", "tokens whose verdict is remembered", "all are reviewed again"],
+    [
+      "MAX_KNOWN",
+      "kubernetes/token-reviews.ts",
+      "valid tokens whose review is kept, and invalid ones",
+      "the least recently used are reviewed again",
+    ],
+    [
+      "MAX_RUNNING_PER_ADDRESS",
+      "kubernetes/token-reviews.ts",
+      "reviews of unknown tokens at once, per address",
+      "429, data planes try again",
+    ],
     ["MAX_SNAPSHOT_BYTES", "kubernetes/follow-controller.ts", "a snapshot", "rejected; the one before is served"],
   ],
   "Trace, logs and metrics": [

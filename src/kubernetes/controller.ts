@@ -29,8 +29,9 @@ import { createHeldObjects } from "./held-objects.ts";
 import { electLeader, type Leader } from "./leader-election.ts";
 import { createPeerReporter } from "./peer-reports.ts";
 import { addressesOf, missingAddress } from "./service-addresses.ts";
-import { createTokenReviews, openSnapshotServer, replicaAddress, type SnapshotServer } from "./snapshot-server.ts";
+import { openSnapshotServer, replicaAddress, type SnapshotServer } from "./snapshot-server.ts";
 import { createStatusWriter, desiredStatuses, type GatewayState, heldStatuses, waitingStatuses } from "./status.ts";
+import { createTokenReviews } from "./token-reviews.ts";
 
 const QUIET_MS = 50;
 const LONGEST_MS = 500;

@@ -13,8 +13,8 @@ import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import { type ApiClient, ApiError } from "./api-client.ts";
 import { AUTOSCALER_KIND, AUTOSCALERS } from "./cluster-cache.ts";
-import { TOKEN_AUDIENCE } from "./snapshot-server.ts";
 import { WRITE_TIMEOUT_MS } from "./status.ts";
+import { TOKEN_AUDIENCE } from "./token-reviews.ts";
 
 /** gwctl finds the pods of a Gateway by this label (GEP-1762). */
 export const GATEWAY_LABEL = `${GATEWAY_API_GROUP}/gateway-name`;

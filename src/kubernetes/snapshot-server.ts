@@ -4,16 +4,14 @@
  * server reviews.
  */
 
-import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer, type Server } from "node:https";
 import { isIP } from "node:net";
 import type { Clock } from "../base/clock.ts";
 import type { Snapshot } from "../config/documents/snapshot.ts";
-import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
+import { fieldsOf } from "../config/text/value-shapes.ts";
 import { readAll } from "../http/body.ts";
 import type { Logger } from "../observe/log/logger.ts";
-import type { ApiClient } from "./api-client.ts";
 import {
   type ConnectedStream,
   createReplicaReports,
@@ -25,10 +23,13 @@ import {
   readReport,
   STREAM_HEADER,
 } from "./peer-reports.ts";
+import { type TokenReviews, TooManyReviews } from "./token-reviews.ts";
 
 const MAX_ACK_BYTES = 256 * 1024;
 const MAX_REPORT_BYTES = 64 * 1024 * 1024;
 const MAX_STREAMS = 4096;
+/** The data planes of one Gateway cannot use up the streams of all. */
+const MAX_GATEWAY_STREAMS = 2048;
 const MAX_BEHIND_BYTES = 64 * 1024 * 1024;
 const HEARTBEAT_MS = 5_000;
 /** The connection is closed, so that a load balancer can select another replica for the next request. */
@@ -78,9 +79,15 @@ export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<
     const token = /^Bearer (\S+)$/.exec(request.headers.authorization ?? "")?.[1];
     const account = parts.accountOf(gateway);
     if (token === undefined) return 401;
-    const user = await parts.reviews.userOf(token);
-    if (user === undefined) return 401;
-    return account !== undefined && user === account ? 200 : 403;
+    try {
+      const user = await parts.reviews.userOf(token, request.socket.remoteAddress ?? "");
+      if (user === undefined) return 401;
+      return account !== undefined && user === account ? 200 : 403;
+    } catch (error) {
+      // The rejection is not logged, because any pod can cause it.
+      if (error instanceof TooManyReviews) return 429;
+      throw error;
+    }
   }
 
   function send(stream: Stream): void {
@@ -115,7 +122,9 @@ export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<
       return undefined;
     }
     if (what !== "snapshots" || request.method !== "GET") return refuse(response, 405, "method not allowed");
-    if (streams.size >= MAX_STREAMS) return refuse(response, 503, "too many data planes");
+    const own = [...streams.values()].filter((stream) => stream.gateway === gateway).length;
+    if (!streams.has(key) && (streams.size >= MAX_STREAMS || own >= MAX_GATEWAY_STREAMS))
+      return refuse(response, 503, "too many data planes");
     // A reconnected data plane replaces its old stream.
     streams.get(key)?.response.destroy();
     const stream: Stream = { id, gateway, response, sent: "" };
@@ -214,48 +223,4 @@ export function listenAddress(text: string): { readonly host: string; readonly p
   const host = found?.six ?? found?.four ?? "";
   if (found === undefined || Number(found.port) > 65_535 || (host !== "" && isIP(host) === 0)) return undefined;
   return { host, port: Number(found.port) };
-}
-
-/** Tokens for another audience, such as the API server, are rejected. */
-export const TOKEN_AUDIENCE = "gateway-controller";
-const FRESH_MS = 60_000;
-const STALE_MS = 600_000;
-const MAX_KNOWN = 10_000;
-
-export interface TokenReviews {
-  /**
-   * Resolves to undefined if the token is invalid. Rejects if the API server is unavailable and no recent result
-   * exists.
-   */
-  userOf(token: string): Promise<string | undefined>;
-}
-
-export function createTokenReviews(client: ApiClient, clock: Clock): TokenReviews {
-  const known = new Map<string, { readonly user: string | undefined; readonly atMs: number }>();
-  return {
-    async userOf(token) {
-      const key = createHash("sha256").update(token).digest("base64");
-      const before = known.get(key);
-      const age = before === undefined ? Number.POSITIVE_INFINITY : clock.monotonicMs() - before.atMs;
-      if (before && age < FRESH_MS) return before.user;
-      try {
-        const body = {
-          apiVersion: "authentication.k8s.io/v1",
-          kind: "TokenReview",
-          spec: { token, audiences: [TOKEN_AUDIENCE] },
-        };
-        const path = "/apis/authentication.k8s.io/v1/tokenreviews";
-        const status = fieldsOf(fieldsOf(await client.request({ method: "POST", path, body })).status);
-        const isGood = status.authenticated === true && listOf(status.audiences).includes(TOKEN_AUDIENCE);
-        const { username } = fieldsOf(status.user);
-        const user = isGood && typeof username === "string" ? username : undefined;
-        if (known.size >= MAX_KNOWN) known.clear();
-        known.set(key, { user, atMs: clock.monotonicMs() });
-        return user;
-      } catch (error) {
-        if (before && age < STALE_MS) return before.user;
-        throw error;
-      }
-    },
-  };
 }
