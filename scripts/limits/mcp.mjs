@@ -338,6 +338,32 @@ export const MCP_LIMITS = {
       "open questions of a server",
       "error -32603 to the server",
     ],
+    [
+      "MAX_SENDING",
+      "mcp/transports/one-way-queue.ts",
+      "responses to the requests of a remote server, and notifications, that are under way in one session, each",
+      "others wait in order",
+    ],
+    [
+      "MAX_SENDING_TO_SERVER",
+      "mcp/transports/one-way-queue.ts",
+      "the same to one server in all sessions",
+      "sessions take turns",
+    ],
+    [
+      "MAX_WAITING",
+      "mcp/transports/one-way-queue.ts",
+      "responses, or notifications, of one session that wait",
+      "the server is disconnected, notifications are dropped",
+    ],
+    ["MAX_CHARS", "mcp/transports/one-way-queue.ts", "their size, with those under way, in characters", "the same"],
+    [
+      "MAX_WAITING_FOR_SERVER",
+      "mcp/transports/one-way-queue.ts",
+      "the same to one server, beyond 4 of each session",
+      "the same",
+    ],
+    ["MAX_CHARS_FOR_SERVER", "mcp/transports/one-way-queue.ts", "the size of all of them, in characters", "the same"],
     ["MAX_ID_CHARS", "mcp/transports/server-messages.ts", "the id of a server's request", "the request is rejected"],
     [
       "MAX_BATCH_CHARS",

@@ -167,10 +167,15 @@ export class CallTable {
   /** The length is a power of two, and the low bits of the id are the index of the call. */
   #slots: (PendingCall | undefined)[] = new Array(INITIAL_TABLE_SIZE).fill(undefined);
   #size = 0;
+  #subscriptions = 0;
   #nextId = 1;
 
   get size(): number {
     return this.#size;
+  }
+
+  get subscriptions(): number {
+    return this.#subscriptions;
   }
 
   /** Assigns an unused id and skips ids whose slot is still occupied by an older call. */
@@ -181,6 +186,7 @@ export class CallTable {
     const wireId = this.#nextId++;
     this.#slots[wireId & mask] = pending;
     this.#size += 1;
+    if (pending.isSubscription) this.#subscriptions += 1;
     pending.wireId = wireId;
     return wireId;
   }
@@ -195,7 +201,20 @@ export class CallTable {
     if (pending === undefined) return undefined;
     this.#slots[wireId & (this.#slots.length - 1)] = undefined;
     this.#size -= 1;
+    if (pending.isSubscription) this.#subscriptions -= 1;
     return pending;
+  }
+
+  /** Returns the call that was sent last. Subscriptions do not count. */
+  newest(): PendingCall | undefined {
+    let newest: PendingCall | undefined;
+    for (const pending of this.#slots)
+      if (pending !== undefined && !pending.isSubscription && pending.wireId > (newest?.wireId ?? 0)) newest = pending;
+    return newest;
+  }
+
+  noteActivity(nowMs: number): void {
+    for (const pending of this.#slots) if (pending !== undefined) pending.activityMs = nowMs;
   }
 
   /** Returns the calls in the order of their ids. */
@@ -208,6 +227,7 @@ export class CallTable {
     const all = this.all();
     this.#slots = new Array(INITIAL_TABLE_SIZE).fill(undefined);
     this.#size = 0;
+    this.#subscriptions = 0;
     return all;
   }
 

@@ -443,19 +443,7 @@ export class ServerConnection {
 
   /** Returns the pending call if there is exactly one. Subscriptions do not count. */
   #onlyCall(): PendingCall | undefined {
-    let only: PendingCall | undefined;
-    for (const pending of this.#calls.all()) {
-      if (pending.isSubscription) continue;
-      if (only !== undefined) return undefined;
-      only = pending;
-    }
-    return only;
-  }
-
-  #newestCall(): PendingCall | undefined {
-    let newest: PendingCall | undefined;
-    for (const pending of this.#calls.all()) if (!pending.isSubscription) newest = pending;
-    return newest;
+    return this.#calls.size - this.#calls.subscriptions === 1 ? this.#calls.newest() : undefined;
   }
 
   get #hasOpenQuestions(): boolean {
@@ -476,8 +464,7 @@ export class ServerConnection {
       answer: (outcome, wire) => {
         if (this.#questions?.get(id) !== question) return;
         this.#questions.delete(id);
-        const nowMs = this.#options.clock.monotonicMs();
-        for (const pending of this.#calls.all()) pending.activityMs = nowMs;
+        this.#calls.noteActivity(this.#options.clock.monotonicMs());
         this.#send({ text: `{"jsonrpc":"2.0","id":${id},${outcome}}`, wire: watched(wire) });
       },
     };
@@ -490,7 +477,7 @@ export class ServerConnection {
     this.#questions.get(id)?.withdrawn?.(undefined);
     this.#questions.set(id, question);
     const pending = about === undefined ? this.#onlyCall() : this.#calls.get(about);
-    const chosen = pending ?? (this.#listener.canDeliverQuestions() ? undefined : this.#newestCall());
+    const chosen = pending ?? (this.#listener.canDeliverQuestions() ? undefined : this.#calls.newest());
     if (chosen === undefined) this.#listener.asked(question);
     else chosen.call.asked(question);
   }

@@ -4,8 +4,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
+import { MessagePool } from "../../base/memory-budget.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { HttpChannel } from "./http-transport.ts";
+import { OneWayLimits, type OneWayMessage, OneWayQueue } from "./one-way-queue.ts";
 import type { RemoteHandler, RemoteRequest, RemoteServer } from "./remote-server.ts";
 
 const CANCELLATION = { text: "{}", method: "notifications/cancelled" };
@@ -14,8 +16,11 @@ const CANCELLATION = { text: "{}", method: "notifications/cancelled" };
 function setUp() {
   const clock = fakeClock();
   const sent: { readonly method: string; readonly handler: RemoteHandler; isAborted: boolean }[] = [];
+  const memory = new MessagePool(2 ** 24, clock).server();
   const server = {
     address: "a:1",
+    oneWayQueue: (_kind: string, start: (queued: OneWayMessage) => void) =>
+      new OneWayQueue(new OneWayLimits(), memory, start),
     requiredLogin: () => undefined,
     send({ method }: RemoteRequest, handler: RemoteHandler) {
       const request = { method, handler, isAborted: false };
@@ -74,4 +79,19 @@ test("a session without messages on their way ends at once, and one that the ser
   other.sent[2]?.handler.end();
   void other.channel.close();
   assert.equal(other.sent[3]?.method, "DELETE");
+});
+
+test("cancellations that wait for their turn are sent before the session ends", async () => {
+  const { sent, channel } = setUp();
+  for (let i = 0; i < 40; i++) channel.send(CANCELLATION);
+  assert.equal(sent.length, 2 + 16);
+  const closed = channel.close();
+  for (let i = 2; i < 2 + 41; i++) {
+    assert.equal(sent[i]?.method, "POST");
+    sent[i]?.handler.end();
+  }
+  await new Promise(setImmediate);
+  assert.deepEqual([sent.length, sent[43]?.method], [44, "DELETE"]);
+  sent[43]?.handler.end();
+  await closed;
 });

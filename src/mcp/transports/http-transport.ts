@@ -13,9 +13,10 @@ import type { LoginRequired } from "../protocol/call.ts";
 import { parseWireId } from "../protocol/json-rpc.ts";
 import { MIRRORED, mirrorHeader } from "../protocol/mirror-headers.ts";
 import type { McpProtocol } from "../protocol/protocol-version.ts";
+import type { OneWayMessage, OneWayQueue } from "./one-way-queue.ts";
 import type { RemoteServer } from "./remote-server.ts";
 import { type BrokenMessage, type ParsedMessages, parseServerTextInSteps, reportBroken } from "./server-messages.ts";
-import type { Channel, ChannelHandlers, Outgoing } from "./transport.ts";
+import { type Channel, type ChannelHandlers, type Outgoing, TOO_MANY_REQUESTS } from "./transport.ts";
 
 const MAX_EXCHANGES = 1_024;
 const MAX_RESUMES = 10;
@@ -34,6 +35,12 @@ export class HttpChannel implements Channel {
   readonly #clock: Clock;
   readonly #handlers: ChannelHandlers;
   readonly #exchanges = new Set<HttpExchange>();
+  /** The responses to the server's requests. */
+  readonly #answers: OneWayQueue;
+  /** A server that floods the gateway with requests does not delay these messages, such as cancellations. */
+  readonly #notifications: OneWayQueue;
+  /** Called after `close`, when the last message without a response is sent. */
+  #allSent: (() => void) | undefined = undefined;
   #protocol: McpProtocol = "legacy";
   #version: string | undefined = undefined;
   #sessionId: string | undefined = undefined;
@@ -48,6 +55,9 @@ export class HttpChannel implements Channel {
     this.#server = server;
     this.#clock = clock;
     this.#handlers = handlers;
+    const send = (queued: OneWayMessage): void => this.#sendOneWay(queued);
+    this.#answers = server.oneWayQueue("answers", send);
+    this.#notifications = server.oneWayQueue("notifications", send);
   }
 
   get address(): string {
@@ -55,7 +65,7 @@ export class HttpChannel implements Channel {
   }
 
   get isOverloaded(): boolean {
-    return this.#exchanges.size > MAX_EXCHANGES;
+    return this.#exchanges.size + (this.#held?.length ?? 0) > MAX_EXCHANGES;
   }
 
   setProtocol(protocol: McpProtocol, version: string): void {
@@ -67,16 +77,23 @@ export class HttpChannel implements Channel {
     // In 2026-07-28, closing the stream cancels the request.
     if (this.#isClosed || (this.#protocol === "modern" && message.method === "notifications/cancelled")) return;
     if (this.#held) {
-      this.#held.push(message);
+      if (message.wireId !== undefined || !this.isOverloaded) this.#held.push(message);
       return;
     }
     if (message.method === "notifications/initialized" && !this.#hasGeneralStream) this.#hold();
-    if (message.wireId === undefined && this.isOverloaded) return;
-    const exchange = this.#begin(message.wireId);
-    if (message.wireId === undefined) {
-      exchange.isOneWay = true;
-      exchange.timer = this.#clock.after(ACCEPT_MS, () => this.#drop(exchange));
-    }
+    if (message.wireId !== undefined) this.#post(this.#begin(message.wireId), message);
+    else if (message.method !== undefined) this.#notifications.send(message);
+    else if (!this.#answers.send(message)) this.#handlers.closed(TOO_MANY_REQUESTS);
+  }
+
+  #sendOneWay(queued: OneWayMessage): void {
+    const exchange = this.#begin(undefined);
+    exchange.oneWay = queued;
+    exchange.timer = this.#clock.after(ACCEPT_MS, () => this.#drop(exchange));
+    this.#post(exchange, queued.message);
+  }
+
+  #post(exchange: HttpExchange, message: Outgoing): void {
     if (message.headers) this.#headers = message.headers;
     const headers = [
       "content-type",
@@ -107,24 +124,30 @@ export class HttpChannel implements Channel {
   close(): Promise<void> {
     if (this.#isClosed) return Promise.resolve();
     this.#isClosed = true;
-    const last: Promise<void>[] = [];
-    for (const exchange of [...this.#exchanges]) {
-      if (exchange.isOneWay) last.push(this.#lastSent(exchange));
-      else this.#drop(exchange);
-    }
+    this.#answers.close();
+    for (const exchange of [...this.#exchanges]) if (exchange.oneWay === undefined) this.#drop(exchange);
     const end = (): Promise<void> => {
       if (this.#sessionId === undefined) return Promise.resolve();
       return endSession(this.#server, this.#clock, this.#protocolHeaders({ text: "" }));
     };
-    return last.length === 0 ? end() : Promise.all(last).then(end);
+    return this.#hasSentAll ? end() : this.#lastSent().then(end);
+  }
+
+  get #hasSentAll(): boolean {
+    return this.#answers.isEmpty && this.#notifications.isEmpty;
   }
 
   /** A message without a response, such as the cancellation of a call, reaches the server before the session ends. */
-  #lastSent(exchange: HttpExchange): Promise<void> {
+  #lastSent(): Promise<void> {
     return new Promise((resolve) => {
-      exchange.forgotten = resolve;
-      exchange.timer?.cancel();
-      exchange.timer = this.#clock.after(END_SESSION_MS, () => this.#drop(exchange));
+      const timer = this.#clock.after(END_SESSION_MS, () => {
+        this.#notifications.close();
+        for (const exchange of [...this.#exchanges]) this.#drop(exchange);
+      });
+      this.#allSent = () => {
+        timer.cancel();
+        resolve();
+      };
     });
   }
 
@@ -304,7 +327,10 @@ export class HttpChannel implements Channel {
   #forget(exchange: HttpExchange): void {
     this.#exchanges.delete(exchange);
     exchange.timer?.cancel();
-    exchange.forgotten?.();
+    const { oneWay } = exchange;
+    if (oneWay === undefined) return;
+    (oneWay.message.method === undefined ? this.#answers : this.#notifications).release(oneWay);
+    if (this.#hasSentAll) this.#allSent?.();
   }
 
   #drop(exchange: HttpExchange): void {
@@ -325,23 +351,21 @@ const MAX_RETRY_MS = 30_000;
 interface HttpExchange {
   call: HttpCall | undefined;
   readonly wireId: number | undefined;
-  /** Sends a message that has no response. */
-  isOneWay: boolean;
+  /** Set if the exchange sends a message that has no response. */
+  oneWay: OneWayMessage | undefined;
   isAnswered: boolean;
   lastEventId: string | undefined;
   retryMs: number;
   resumes: number;
   timer: Timer | undefined;
   texts: InOrder | undefined;
-  /** Called when the exchange is over. */
-  forgotten?: () => void;
 }
 
 function createExchange(wireId: number | undefined): HttpExchange {
   return {
     call: undefined,
     wireId,
-    isOneWay: false,
+    oneWay: undefined,
     isAnswered: wireId === undefined,
     lastEventId: undefined,
     retryMs: FIRST_RETRY_MS,

@@ -27,6 +27,7 @@ import type {
 import { createSseParser, type SseEvent, type SseParser, SseTooLarge } from "../../http/sse.ts";
 import { withoutSecrets } from "../../observe/trace/redact.ts";
 import { LOGIN_REQUIRED, type LoginRequired } from "../protocol/call.ts";
+import { OneWayLimits, type OneWayMessage, OneWayQueue } from "./one-way-queue.ts";
 
 export interface RemoteOptions {
   readonly url: string;
@@ -46,6 +47,8 @@ export interface RemoteServer {
   shown(text: string): string;
   requiredLogin(status: number, headers: HeaderList): LoginRequired | undefined;
   send(request: RemoteRequest, handler: RemoteHandler): HttpCall;
+  /** Creates the queue of a channel. Queues of one kind share the limits of the server. */
+  oneWayQueue(kind: "answers" | "notifications", start: (queued: OneWayMessage) => void): OneWayQueue;
   close(): void;
 }
 
@@ -98,6 +101,7 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
   const address = `${url.hostname}:${port}`;
   const hiddenHeaders = Object.keys(options.headers).map((name) => name.toLowerCase());
   const secrets = [...Object.values(options.headers), ...url.searchParams.values(), ...rawValues(url.search)];
+  const limits = { answers: new OneWayLimits(), notifications: new OneWayLimits() };
   return {
     url,
     shown: (text) => withoutSecrets(text, secrets),
@@ -138,6 +142,7 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
       } as const;
       return new SignedCall(sign, signed, begin, handler);
     },
+    oneWayQueue: (kind, start) => new OneWayQueue(limits[kind], options.messages, start),
     close: () => pool.close(),
   };
 }

@@ -9,9 +9,10 @@ import { InOrder } from "../../base/in-order.ts";
 import { SLICED_BYTES } from "../../base/sliced-work.ts";
 import type { HttpCall } from "../../http/http-client.ts";
 import type { SseEvent } from "../../http/sse.ts";
+import type { OneWayMessage } from "./one-way-queue.ts";
 import type { RemoteServer } from "./remote-server.ts";
 import { type ParsedMessages, parseServerTextInSteps, reportBroken } from "./server-messages.ts";
-import type { Channel, ChannelHandlers } from "./transport.ts";
+import { type Channel, type ChannelHandlers, type Outgoing, TOO_MANY_REQUESTS } from "./transport.ts";
 
 const OPEN_TIMEOUT_MS = 30_000;
 const ACCEPT_MS = 30_000;
@@ -19,6 +20,7 @@ const MAX_POSTS = 1_024;
 
 interface Post {
   readonly wireId: number | undefined;
+  readonly oneWay: OneWayMessage | undefined;
   readonly timer: Timer;
   call: HttpCall | undefined;
 }
@@ -43,6 +45,8 @@ export function openSseChannel(
   const forget = (post: Post): void => {
     posts.delete(post);
     post.timer.cancel();
+    const { oneWay } = post;
+    if (oneWay) (oneWay.message.method === undefined ? answers : notifications).release(oneWay);
   };
   const drop = (post: Post): void => {
     forget(post);
@@ -52,6 +56,8 @@ export function openSseChannel(
     isOver = true;
     timer.cancel();
     stream?.abort();
+    answers.close();
+    notifications.close();
     for (const post of [...posts]) drop(post);
   };
   const over = (reason: string): void => {
@@ -62,6 +68,40 @@ export function openSseChannel(
   };
   const timer = clock.after(OPEN_TIMEOUT_MS, () => over("did not send its endpoint in time"));
 
+  const post = (message: Outgoing, oneWay?: OneWayMessage): void => {
+    const headers = ["content-type", "application/json", "accept", "application/json", ...(message.headers ?? [])];
+    const { wireId } = message;
+    let status = 0;
+    const failed = (reason: string): void => {
+      forget(sent);
+      if (!isOver && wireId !== undefined) handlers.failed(wireId, reason);
+    };
+    const late = (): void => {
+      drop(sent);
+      failed("did not accept the message in time");
+    };
+    const sent: Post = { wireId, oneWay, call: undefined, timer: clock.after(ACCEPT_MS, late) };
+    posts.add(sent);
+    sent.call = server.send(
+      { method: "POST", path: endpoint as string, headers, body: message.text, wire: message.wire },
+      {
+        head: (code) => {
+          status = code;
+        },
+        event: () => undefined,
+        body: (text) => {
+          if (status >= 300) failed(`answered with status ${status}: ${server.shown(text.trim()).slice(0, 200)}`);
+        },
+        mayRead: () => true,
+        end: () => forget(sent),
+        error: failed,
+      },
+    );
+  };
+  const sendOneWay = (queued: OneWayMessage): void => post(queued.message, queued);
+  const answers = server.oneWayQueue("answers", sendOneWay);
+  const notifications = server.oneWayQueue("notifications", sendOneWay);
+
   const channel: Channel = {
     address: server.address,
     get isOverloaded() {
@@ -70,38 +110,12 @@ export function openSseChannel(
     setProtocol: () => undefined,
     send(message) {
       if (isOver || endpoint === undefined) return;
-      const headers = ["content-type", "application/json", "accept", "application/json", ...(message.headers ?? [])];
-      const { wireId } = message;
-      if (wireId === undefined && posts.size > MAX_POSTS) return;
-      let status = 0;
-      const failed = (reason: string): void => {
-        forget(post);
-        if (!isOver && wireId !== undefined) handlers.failed(wireId, reason);
-      };
-      const late = (): void => {
-        drop(post);
-        failed("did not accept the message in time");
-      };
-      const post: Post = { wireId, call: undefined, timer: clock.after(ACCEPT_MS, late) };
-      posts.add(post);
-      post.call = server.send(
-        { method: "POST", path: endpoint, headers, body: message.text, wire: message.wire },
-        {
-          head: (code) => {
-            status = code;
-          },
-          event: () => undefined,
-          body: (text) => {
-            if (status >= 300) failed(`answered with status ${status}: ${server.shown(text.trim()).slice(0, 200)}`);
-          },
-          mayRead: () => true,
-          end: () => forget(post),
-          error: failed,
-        },
-      );
+      if (message.wireId !== undefined) post(message);
+      else if (message.method !== undefined) notifications.send(message);
+      else if (!answers.send(message)) over(TOO_MANY_REQUESTS);
     },
     abandon: (wireId) => {
-      for (const post of posts) if (post.wireId === wireId) drop(post);
+      for (const sent of posts) if (sent.wireId === wireId) drop(sent);
     },
     pause: () => {
       isPaused = true;

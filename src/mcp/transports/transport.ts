@@ -18,6 +18,9 @@ export interface Outgoing {
   readonly isAlone?: boolean;
 }
 
+/** The reason of a channel that was closed because the answers to its server's requests no longer fit. */
+export const TOO_MANY_REQUESTS = "was disconnected because it sends requests faster than it accepts the responses";
+
 export interface Channel {
   /** Identifies the channel in traces, for example as `stdio:<name>` or `host:port`. */
   readonly address: string;
