@@ -67,6 +67,24 @@ test("unreadable arguments fail a rule even if it has a default for them", () =>
   assert.match(JSON.stringify(judged({ force: true, text: "x".repeat(70_000) })), /longer than/);
 });
 
+test("a rule that reads a number that JSON.parse rounds fails, because servers can read it exactly", () => {
+  const rule = compileExpression("has(mcp.tool.arguments.id) && mcp.tool.arguments.id == 9007199254740993");
+  const judged = (text: string) =>
+    JSON.stringify(rule.evaluate(plainAttributes({ mcp: { tool: withArguments({}, JSON.parse(text)) } })));
+  for (const id of ["9007199254740993", "9007199254740992", "-9007199254740993", "1e400", "-1e400", "1e21"])
+    assert.match(judged(`{"id":${id}}`), /beyond 2\^53/, id);
+  for (const id of ["9007199254740991", "-9007199254740991", "0.1", "5e-324", "123.25", "-0", '"9007199254740993"'])
+    assert.equal(judged(`{"id":${id}}`), '{"ok":true,"value":false}', id);
+  // Only rules that read the number fail.
+  assert.equal(judged('{"other":9007199254740993}'), '{"ok":true,"value":false}');
+  const listed = compileExpression("5 in mcp.tool.arguments.ids");
+  const args = JSON.parse('{"ids":[5,9007199254740993]}') as object;
+  assert.match(
+    JSON.stringify(listed.evaluate(plainAttributes({ mcp: { tool: withArguments({}, args) } }))),
+    /beyond 2\^53/,
+  );
+});
+
 test("all calls share one getter, because a getter per call would outlive its request", () => {
   const getter = (args: unknown) => Object.getOwnPropertyDescriptor(withArguments({}, args), "arguments")?.get;
   assert.equal(getter({ a: 1 }), getter({ b: 2 }));

@@ -1,7 +1,8 @@
 /**
  * Wraps a JSON object from a client as a CEL map with unambiguous keys. The upstream server may ignore the case of keys
  * and read `Path` where a rule reads `path`. Therefore, reading a key that exists in another spelling, or in several,
- * fails the whole evaluation, even inside `has()`, `default()`, or `||`.
+ * fails the whole evaluation, even inside `has()`, `default()`, or `||`. So does reading a number that `JSON.parse` rounds,
+ * because many servers read it exactly.
  */
 import type { CelError, CelValue } from "@bufbuild/cel";
 import { foldCase } from "../../json/syntax.ts";
@@ -9,8 +10,15 @@ import { MAP_MARK, toCel, UnreadableValue } from "./values.ts";
 
 /** Wraps objects, also inside lists, and returns other values unchanged. The result is opaque outside this folder. */
 export function celMembers(value: unknown): unknown {
+  if (typeof value === "number") requireExact(value);
   if (typeof value !== "object" || value === null) return value;
   return Array.isArray(value) ? value.map(celMembers) : new MemberMap(value as Readonly<Record<string, unknown>>);
+}
+
+/** The digits of fractions are rounded everywhere, but integers can be identifiers. */
+function requireExact(value: number): void {
+  if (Number.isSafeInteger(value) || (!Number.isInteger(value) && Number.isFinite(value))) return;
+  throw new UnreadableValue(`the number ${value} is beyond 2^53, so it may not be the exact value`);
 }
 
 class MemberMap {

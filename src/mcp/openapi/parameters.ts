@@ -2,7 +2,13 @@
  * Reads the parameters and the body of an operation. What the gateway cannot send exactly as the description declares it
  * is not offered: an optional parameter or field is skipped, and an operation that requires it is left out.
  */
-import { FORWARDING_HEADERS, includesHeader, isSameHeader, MESSAGE_HEADERS } from "../../http/header-rules.ts";
+import {
+  FORWARDING_HEADERS,
+  foldHeaderName,
+  includesHeader,
+  isSameHeader,
+  MESSAGE_HEADERS,
+} from "../../http/header-rules.ts";
 import { isObject, type Json, type OpenApiDocument, resolved } from "./document.ts";
 import { narrowedSchema, type ToolSchemas } from "./tool-schemas.ts";
 import { readShape, type ValueShape } from "./value-shape.ts";
@@ -84,16 +90,25 @@ export function declaredParameters(document: OpenApiDocument, ofPath: unknown, o
   }
   const folded = new Set<string>();
   for (const { in: place, name } of found.values()) {
-    const key = `${place} ${place === "path" ? name : foldedName(String(name))}`;
+    const key = `${place} ${sharedName(place, String(name))}`;
     if (folded.has(key)) throw new Error(`several parameters have the name ${String(name).slice(0, 100)}`);
     folded.add(key);
   }
   return [...found.values()];
 }
 
-/** Servers may treat names as equal that differ in case, or in the characters that variables cannot contain. */
+/** Returns what the names of a place have in common that servers may treat as equal. */
+function sharedName(place: unknown, name: string): string {
+  if (place === "path") return name;
+  return place === "header" ? foldHeaderName(name) : foldedName(name);
+}
+
+/**
+ * Servers may treat names as equal that differ in case, in compatible characters, or in characters that variables cannot
+ * contain.
+ */
 export function foldedName(name: string): string {
-  return name.toLowerCase().replace(/[.\s]/g, "_");
+  return name.normalize("NFKC").toUpperCase().toLowerCase().replace(/[.\s]/g, "_");
 }
 
 /** Returns undefined if the parameter is not offered as an argument. */

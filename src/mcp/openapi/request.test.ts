@@ -160,6 +160,10 @@ const REJECTED: readonly [string, object[], object][] = [
   ["other characters than ASCII in a header", [{ name: "x-a", in: "header", schema: {} }], { "x-a": "é" }],
   ["a second cookie", [{ name: "c", in: "cookie", schema: {} }], { c: "a; user=bob" }],
   ["a percent sign in a cookie", [{ name: "c", in: "cookie", schema: {} }], { c: "%61" }],
+  ["infinity", [query("n", { type: "number" })], { n: Number.POSITIVE_INFINITY }],
+  ["infinity in JSON", [{ name: "j", in: "query", content: { "application/json": { schema: {} } } }], { j: { a: [-Infinity] } }],
+  ["another type in JSON", [{ name: "j", in: "query", content: { "application/json": { schema: { type: "array", items: { type: "string" } } } } }], { j: ["a", 5] }],
+  ["its name in compatible characters", [SPREAD, USER], { q: { ｕſer: "bob" } }],
   ["an argument of no parameter", [], { user: "bob" }],
 ]; // biome-ignore format: a table
 
@@ -224,6 +228,15 @@ test("the fields of a form have their declared types", () => {
     assert.throws(() => sent([], { body: wrong }, form), ArgumentProblem, JSON.stringify(wrong));
 });
 
+test("a JSON body has the declared types and is sent as it was written", () => {
+  const schema = { type: "object", properties: { id: { type: "string" }, n: { type: "integer" } } };
+  const json = { requestBody: { content: { "application/json": { schema } } } };
+  const body = { id: "1", n: 2, other: ["x"] };
+  assert.equal(sent([], { body }, json).body?.toString(), JSON.stringify(body));
+  for (const wrong of ["id", null, [body], { id: ["1"] }, { id: 1 }, { n: "2" }, { n: 0.5 }])
+    assert.throws(() => sent([], { body: wrong }, json), ArgumentProblem, JSON.stringify(wrong));
+});
+
 test("a multipart form keeps line breaks, and JSON has its content type", () => {
   const form = formOf("multipart/form-data", { type: "object", properties: PROPERTIES, additionalProperties: false });
   const { body } = sent([], { body: { user: "a\nb\r\nc", extra: { n: 1 } } }, form);
@@ -251,7 +264,12 @@ test("a tool offers the values that its parameters can carry", () => {
 });
 
 test("an operation whose parameters a server could confuse is left out", () => {
-  for (const parameters of [[USER, query("USER", {})], [{ ...PATH, style: "form" }]]) {
+  const header = (name: string): object => ({ name, in: "header", schema: { type: "string" } });
+  for (const parameters of [
+    [USER, query("USER", {})],
+    [header("X-User"), header("x_user")],
+    [{ ...PATH, style: "form" }],
+  ]) {
     const root = {
       paths: { "/a/{p}": { get: { operationId: "a", parameters: [PATH, ...parameters], responses: {} } } },
     };

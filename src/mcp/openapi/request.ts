@@ -7,10 +7,11 @@
 import { randomUUID } from "node:crypto";
 import { HeaderList, isHeaderValue } from "../../http/headers.ts";
 import { canonicalPath, pathFault, pathSegment } from "../../http/request-path.ts";
+import { checkDeclaredTypes } from "./declared-types.ts";
 import { isObject, type Json } from "./document.ts";
 import { type Operation, placeholders } from "./operations.ts";
 import { type Encoding, foldedName, type Parameter, type RequestBody } from "./parameters.ts";
-import { ArgumentProblem, FREE_NAME, listItems, mapTexts, scalarText, wrongType } from "./value-shape.ts";
+import { ArgumentProblem, FREE_NAME, jsonText, listItems, mapTexts, scalarText, wrongType } from "./value-shape.ts";
 
 export interface ApiRequest {
   readonly method: string;
@@ -44,6 +45,8 @@ export function apiRequest(
   for (const name of Object.keys(values))
     if (!(name === "body" && operation.body) && !parameters.some(({ argument }) => argument === name))
       throw new ArgumentProblem(`unknown argument "${name.slice(0, 100)}"`);
+  // Everything else is checked when it is encoded.
+  if (sendsJson(operation)) checkDeclaredTypes(JSON.parse(operation.text).inputSchema as Json, values);
   const query = new OwnedPairs(parameters.filter((one) => one.in === "query"));
   const headers = new HeaderList(["accept", "application/json, text/*;q=0.9, */*;q=0.5"]);
   const cookies: string[] = [];
@@ -66,6 +69,11 @@ export function apiRequest(
   const path = buildPath(operation.path, segments);
   const text = query.text(gateway.query, queryPair);
   return { method: operation.method, path: text === "" ? path : `${path}?${text}`, headers, body: body?.bytes };
+}
+
+function sendsJson({ parameters, body }: Operation): boolean {
+  const fields = body === undefined ? [] : "fields" in body ? Object.values(body.fields) : [];
+  return body?.kind === "json" || [...parameters, ...fields].some(({ shape }) => shape.kind === "json");
 }
 
 interface Pair {
@@ -116,13 +124,13 @@ function rootName(name: string): string {
 
 function writePairs(pairs: OwnedPairs, encoding: Encoding, value: unknown, where: string): void {
   const { name, style, explode, shape } = encoding;
-  if (shape.kind === "json") pairs.put(encoding, name, jsonText(shape.isAny, value, where));
+  if (shape.kind === "json") pairs.put(encoding, name, jsonValue(shape.isAny, value, where));
   else if (shape.kind === "scalar") pairs.put(encoding, name, scalarText(shape.types, value, where));
   else if (shape.kind === "list") {
     const { items } = shape;
     const texts = listItems(value, where).map((item, i) =>
       items === "objects"
-        ? jsonText(false, item, `item ${i} of ${where}`)
+        ? jsonValue(false, item, `item ${i} of ${where}`)
         : scalarText(items, item, `item ${i} of ${where}`),
     );
     if (explode || style === "deepObject") for (const text of texts) pairs.put(encoding, name, text);
@@ -152,14 +160,14 @@ function joined(parts: readonly string[], separator: string, where: string): str
   return parts.join(separator);
 }
 
-function jsonText(isAny: boolean, value: unknown, where: string): string {
+function jsonValue(isAny: boolean, value: unknown, where: string): string {
   if (!isAny && !isObject(value)) throw wrongType(where, "object", value);
-  return JSON.stringify(value);
+  return jsonText(value, where);
 }
 
 /** Implements the style `simple`, which separates parts with commas. */
 function simpleText({ shape, explode }: Encoding, value: unknown, where: string): string {
-  if (shape.kind === "json") return jsonText(shape.isAny, value, where);
+  if (shape.kind === "json") return jsonValue(shape.isAny, value, where);
   if (shape.kind === "scalar") return scalarText(shape.types, value, where);
   if (shape.kind === "list") return joined(listTexts(shape.items, value, where), ",", where);
   const members = mapTexts(shape, value, where);

@@ -137,6 +137,7 @@ export function scalarText(types: readonly ScalarType[], value: unknown, where: 
   }
   if (typeof value === "boolean" && types.includes("boolean")) return String(value);
   if (typeof value === "number") {
+    requireFinite(value, where);
     if (types.includes("number")) return String(value);
     if (types.includes("integer") && Number.isInteger(value)) {
       if (!Number.isSafeInteger(value))
@@ -146,6 +147,19 @@ export function scalarText(types: readonly ScalarType[], value: unknown, where: 
   }
   if (types.length === 0) throw new ArgumentProblem(`${where} is nested too deeply for its place`);
   throw wrongType(where, types.join(" or "), value);
+}
+
+/** `JSON.parse` reads `1e400` as infinity, which has no text that servers read as a number. */
+function requireFinite(value: number, where: string): void {
+  if (!Number.isFinite(value)) throw new ArgumentProblem(`${where} is a number beyond 1.8e308, which cannot be sent`);
+}
+
+/** Returns JSON text that has the same values. */
+export function jsonText(value: unknown, where: string): string {
+  return JSON.stringify(value, (_name, member: unknown) => {
+    if (typeof member === "number") requireFinite(member, `a number of ${where}`);
+    return member;
+  });
 }
 
 export function listItems(value: unknown, where: string): readonly unknown[] {
