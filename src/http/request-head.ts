@@ -161,7 +161,7 @@ export function readRequestHead(
       throw bad(`the header ${name} could be mistaken for ${foldHeaderName(name)}`);
     }
     const isForwarding = isForwardingHeader(name);
-    isForwarded ||= isForwarding;
+    isForwarded ||= isForwarding || name === "via";
     // Forwarding headers are accepted only from a proxy that the operator trusts.
     if ((isForwarding && !isPeerTrusted) || isRemoved(name, isUpgrade)) {
       kept ??= raw.slice(0, i);

@@ -19,7 +19,7 @@ import { OAuthRequestError } from "../identity/providers/provider.ts";
 import { parseBoundedObject } from "../json/json.ts";
 import { RequestRejection } from "./client-side/http-request.ts";
 import { readBody } from "./client-side/read-body.ts";
-import { discoverLogin, type LoginDocuments, learningFetch } from "./logins/oauth-client.ts";
+import { discoverLogin, endpointPlace, type LoginDocuments, learningFetch } from "./logins/oauth-client.ts";
 import { placeName } from "./logins/vault.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
 
@@ -39,8 +39,13 @@ const TOKEN_MEMBERS = [
   ...["access_token", "token_type", "expires_in", "refresh_token", "scope", "id_token"],
   ...["error", "error_description", "error_uri"],
 ];
-/** These members refer to the authorization server's address or sign values that the relay changes. */
-const NOT_PASSED_ON = ["signed_metadata", "authorization_response_iss_parameter_supported"];
+/**
+ * These members refer to the authorization server's address, sign values that the relay changes, or name other token
+ * endpoints.
+ */
+const NOT_PASSED_ON = ["signed_metadata", "authorization_response_iss_parameter_supported", "mtls_endpoint_aliases"];
+/** Clients send credentials and tokens to other endpoints too, so those must be at one of the bound origins. */
+const BOUND = ["authorization_endpoint", "token_endpoint", "revocation_endpoint", "registration_endpoint"];
 
 interface RelayedServer {
   readonly name: string;
@@ -158,8 +163,10 @@ export class LoginRelay {
    */
   async #load(): Promise<LoginDocuments> {
     const documents = await discoverLogin(this.#serverUrl, {}, this.#fetch);
-    const { issuer, tokenEndpoint, revocationEndpoint = tokenEndpoint } = documents.server;
-    const named = JSON.stringify([issuer, new URL(tokenEndpoint).origin, new URL(revocationEndpoint).origin]);
+    const { issuer, authorizationEndpoint, tokenEndpoint, registrationEndpoint = issuer } = documents.server;
+    const { revocationEndpoint = tokenEndpoint } = documents.server;
+    const endpoints = [authorizationEndpoint, tokenEndpoint, revocationEndpoint, registrationEndpoint];
+    const named = JSON.stringify([issuer, ...endpoints.map((one) => endpointPlace(issuer, one))]);
     const store = this.#env.store.at("mcp-login-relays");
     const place = placeName(this.#env.name, this.#targetName, this.#serverUrl);
     if (await store.replace(place, undefined, named)) return documents;
@@ -203,19 +210,32 @@ function resourceDocument({ resourceMetadata }: LoginDocuments, resource: string
   return { ...without(resourceMetadata ?? {}), resource, authorization_servers: [resource] };
 }
 
-function serverDocument({ serverMetadata }: LoginDocuments, issuer: string): object {
+function serverDocument({ server, serverMetadata }: LoginDocuments, issuer: string): object {
   const { origin, pathname } = new URL(issuer);
   const own = `${origin}/.well-known/oauth-authorization-server${pathname === "/" ? "" : pathname}`;
   return {
-    ...without(serverMetadata),
+    ...without(serverMetadata, (name, value) => isUnbound(server, name, value)),
     issuer,
     authorization_endpoint: `${own}/authorize`,
     token_endpoint: `${own}/token`,
   };
 }
 
-function without(document: Readonly<Record<string, unknown>>): object {
-  return Object.fromEntries(Object.entries(document).filter(([name]) => !NOT_PASSED_ON.includes(name)));
+function without(
+  document: Readonly<Record<string, unknown>>,
+  isRemoved?: (name: string, value: unknown) => boolean,
+): object {
+  return Object.fromEntries(
+    Object.entries(document).filter(
+      ([name, value]) => !NOT_PASSED_ON.includes(name) && isRemoved?.(name, value) !== true,
+    ),
+  );
+}
+
+function isUnbound({ issuer, tokenEndpoint }: LoginDocuments["server"], name: string, value: unknown): boolean {
+  if (!name.endsWith("_endpoint") || BOUND.includes(name)) return false;
+  const origin = typeof value === "string" && URL.canParse(value) ? new URL(value).origin : undefined;
+  return origin !== new URL(issuer).origin && origin !== new URL(tokenEndpoint).origin;
 }
 
 function authorize({ server }: LoginDocuments, exchange: Exchange): Reply {

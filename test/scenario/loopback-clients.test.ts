@@ -37,6 +37,7 @@ const FORWARDING_LINES = [
   "X-Real-IP: 127.0.0.1",
   "Forwarded: for=203.0.113.9",
   "Forwarded: for=127.0.0.1",
+  "Via: 1.1 proxy",
   "Connection: x-forwarded-for\r\nX-Forwarded-For: 203.0.113.9",
 ];
 const HOSTS = ["localhost", "127.0.0.1", "[::1]:3000"];

@@ -183,3 +183,51 @@ for (const when of ["after 10 minutes", "after a restart"] as const)
     await move();
     assert.equal((await post("grant_type=refresh_token&refresh_token=rt-of-first")).status, 200);
   });
+
+test("clients are not sent to other endpoints than those of the first authorization server [D35]", async (t) => {
+  const elsewhere = "http://127.0.0.1:9";
+  const { server, gateway } = await setUp(t, (one) => config([target(one)]));
+  const own = `${gateway.url()}/.well-known/oauth-authorization-server/mcp`;
+  const others = ["introspection", "pushed_authorization_request", "device_authorization", "userinfo", "end_session"];
+  server.serverMetadata = {
+    ...Object.fromEntries(others.map((name) => [`${name}_endpoint`, `${elsewhere}/${name}`])),
+    backchannel_authentication_endpoint: `${server.url}/ciba`,
+    mtls_endpoint_aliases: { token_endpoint: `${elsewhere}/token` },
+    registration_endpoint: undefined,
+  };
+  const names = Object.keys(await get(own)).filter((name) => /endpoint/.test(name));
+  assert.deepEqual(names.sort(), [
+    "authorization_endpoint",
+    "backchannel_authentication_endpoint",
+    "revocation_endpoint",
+    "token_endpoint",
+    "token_endpoint_auth_methods_supported",
+  ]);
+});
+
+for (const name of ["authorization", "token", "revocation", "registration"] as const)
+  test(`a server whose metadata names another ${name} endpoint later has no login until it is accepted [D35]`, async (t) => {
+    const first = await startOauthFixture();
+    t.after(() => first.close());
+    const server = await startOauthFixture();
+    t.after(() => server.close());
+    // The server is its own issuer, with endpoints of another one.
+    const endpoint = { authorization: "authorize", token: "token", revocation: "revoke", registration: "register" };
+    const endpoints = Object.fromEntries(
+      Object.entries(endpoint).map(([one, path]) => [`${one}_endpoint`, `${first.url}/${path}`]),
+    );
+    server.serverMetadata = endpoints;
+    const clock = shiftedClock();
+    const gateway = await startGateway(config([target(server)]), { clock });
+    t.after(() => gateway.close());
+    const own = `${gateway.url()}/.well-known/oauth-authorization-server/mcp`;
+    const statusFor = async (metadata: Record<string, unknown>): Promise<number> => {
+      server.serverMetadata = metadata;
+      clock.advance(601_000);
+      return (await fetch(own)).status;
+    };
+    assert.equal(await statusFor(endpoints), 200);
+    for (const moved of [`${first.url}/tenants/evil/${endpoint[name]}`, `${server.url}/${endpoint[name]}`])
+      assert.equal(await statusFor({ ...endpoints, [`${name}_endpoint`]: moved }), 503, moved);
+    assert.equal(await statusFor(endpoints), 200);
+  });

@@ -27,7 +27,7 @@ interface World {
   challenge: string | undefined;
   /** Answers of the first server's endpoints, by path. */
   readonly redirects: Map<string, number>;
-  readonly sent: { readonly origin: string; readonly text: string }[];
+  readonly sent: { readonly origin: string; readonly path: string; readonly text: string }[];
 }
 
 function metadata(issuer: string, endpoints = issuer): Document {
@@ -72,6 +72,7 @@ function fetchOf(all: World): Fetch {
     const authorization = Buffer.from((headers?.authorization ?? "").replace("Basic ", ""), "base64").toString();
     all.sent.push({
       origin,
+      path: pathname,
       text: `${decodeURIComponent(body?.toString() ?? "")} ${decodeURIComponent(authorization)}`,
     });
     if (url === `${MCP}/mcp`)
@@ -84,7 +85,7 @@ function fetchOf(all: World): Fetch {
     const redirect = all.redirects.get(pathname);
     if (origin === FIRST && redirect !== undefined) return reply(redirect, {}, { location: `${SECOND}${pathname}` });
     n += 1;
-    const name = new URL(origin).host;
+    const name = pathname.startsWith("/tenants/") ? "evil" : new URL(origin).host;
     if (pathname === "/register")
       return reply(201, { client_id: `id-${name}`, client_secret: `registered-${name}-${n}` });
     if (pathname === "/revoke") return reply(200, {});
@@ -145,6 +146,7 @@ const MUTATIONS: Readonly<Record<string, (all: World) => void>> = {
     all.resource.resource = `${SECOND}/mcp`;
   },
   "the token endpoint": withEndpoints({ token_endpoint: `${SECOND}/token` }),
+  "another path of the token endpoint": withEndpoints({ token_endpoint: `${FIRST}/tenants/evil/token` }),
   "the authorization endpoint": withEndpoints({ authorization_endpoint: `${SECOND}/authorization` }),
   "the revocation endpoint": withEndpoints({ revocation_endpoint: `${SECOND}/revocation` }),
   "the registration endpoint": withEndpoints({ registration_endpoint: `${SECOND}/registration` }),
@@ -218,8 +220,8 @@ class Attempt {
     const { flow } = returned;
     const server = new URL(url).hostname;
     const code = `code-${server}-${user}-${this.secrets.size}`;
-    // Nothing of a login at the first server is for another one.
-    if (server === new URL(FIRST).hostname && new URL(flow.server?.tokenEndpoint ?? SECOND).origin === FIRST) {
+    // Nothing of a login at the first server is for another one, or for another tenant of its origin.
+    if (server === new URL(FIRST).hostname && flow.server?.tokenEndpoint === `${FIRST}/token`) {
       this.secrets.add(code);
       this.secrets.add(flow.verifier);
       if (flow.client.clientSecret?.startsWith("registered-first")) this.secrets.add(flow.client.clientSecret);
@@ -233,10 +235,10 @@ class Attempt {
 
   /** Fails if another server than the first received one of the secrets. */
   check(): void {
-    for (const { origin, text } of this.all.sent) {
-      if (origin === FIRST) continue;
+    for (const { origin, path, text } of this.all.sent) {
+      if (origin === FIRST && !path.startsWith("/tenants/")) continue;
       for (const secret of [...this.secrets, "rt-first.example-", CONFIGURED_SECRET])
-        assert.ok(!text.includes(secret), `${origin} received ${secret}: ${text}`);
+        assert.ok(!text.includes(secret), `${origin}${path} received ${secret}: ${text}`);
     }
   }
 }

@@ -360,6 +360,15 @@ async function serverMetadata(issuer: string, fetch: Fetch): Promise<Document> {
   throw new Error(`has no authorization server metadata at ${origin}`);
 }
 
+/**
+ * Returns what an endpoint must keep. An issuer may move endpoints within its own origin; those that it names elsewhere
+ * may belong to other tenants of the same origin, so that their whole address counts.
+ */
+export function endpointPlace(issuer: string, endpoint: string): string {
+  const { origin, href } = new URL(endpoint);
+  return origin === new URL(issuer).origin ? origin : href;
+}
+
 export function isSameIssuer(one: string, other: string): boolean {
   return one.replace(/\/$/, "") === other.replace(/\/$/, "");
 }

@@ -11,6 +11,7 @@ import type { OauthConfig } from "../server-side/target-config.ts";
 import {
   authorizationUrl,
   discoverOauthServer,
+  endpointPlace,
   exchangeCode,
   GrantRefused,
   isSameIssuer,
@@ -353,7 +354,7 @@ export class ServerLogin {
   }
 
   #registrationPlace({ issuer, tokenEndpoint }: BoundServer): string {
-    return `client/${placeName(this.id, issuer, new URL(tokenEndpoint).origin, this.redirectUri)}`;
+    return `client/${placeName(this.id, issuer, endpointPlace(issuer, tokenEndpoint), this.redirectUri)}`;
   }
 
   /** Throws if the configured secret belongs to another server. */
@@ -396,7 +397,10 @@ function boundServer({ issuer, tokenEndpoint, revocationEndpoint, resource }: Bo
 }
 
 function isSameServer(one: SecretOwner, other: SecretOwner): boolean {
-  return one.issuer === other.issuer && new URL(one.tokenEndpoint).origin === new URL(other.tokenEndpoint).origin;
+  return (
+    one.issuer === other.issuer &&
+    endpointPlace(one.issuer, one.tokenEndpoint) === endpointPlace(other.issuer, other.tokenEndpoint)
+  );
 }
 
 export function isStartedBy(flow: Flow, secrets: readonly string[]): boolean {
