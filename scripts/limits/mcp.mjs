@@ -215,7 +215,12 @@ export const MCP_LIMITS = {
       "nested `allOf`, `anyOf`, and `oneOf` of a parameter",
       "deeper ones do not count",
     ],
-    ["MAX_CHECKS", "mcp/openapi/declared-types.ts", "values whose types are checked in the JSON of a call", "the call is rejected"],
+    [
+      "MAX_CHECKS",
+      "mcp/openapi/declared-types.ts",
+      "values whose types are checked in the JSON of a call",
+      "the call is rejected",
+    ],
     ["MAX_DEPTH", "mcp/openapi/declared-types.ts", "their nesting, with that of the schema", "the call is rejected"],
     ["MAX_PARAMETERS", "mcp/openapi/parameters.ts", "parameters of an operation", "the operation is left out"],
     ["MAX_DESCRIPTION_CHARS", "mcp/openapi/operations.ts", "the description of a tool or argument", "cut"],
