@@ -75,7 +75,7 @@ export function createConfigLoader(
     const context = {
       clock,
       environment,
-      fetch: services.fetcher.fetch,
+      fetcher: services.fetcher,
       logger,
       tasks,
       metrics,

@@ -9,6 +9,7 @@ import { type AdminEndpoint, redactedEndpoint } from "../admin/server/endpoint.t
 import { ADMIN_PATHS } from "../admin/server/paths.ts";
 import type { Ui } from "../admin/ui/ui.ts";
 import type { HeapPressure } from "../base/heap-pressure.ts";
+import { Owner } from "../base/owner.ts";
 import { configDumpInParts } from "../config/dump.ts";
 import type { Sources } from "../config/load/load.ts";
 import type { ProcessSettings } from "../config/prepare.ts";
@@ -92,7 +93,7 @@ export function operatorEndpoints(services: Services, parts: OperatorParts): Ope
     ui: ui.endpoint({
       clock,
       environment,
-      fetch: fetcher.fetch,
+      fetch: fetcher.of(Owner.standalone),
       redaction,
       mayEdit,
       read: sources.read,

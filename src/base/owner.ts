@@ -45,13 +45,16 @@ export class Owner {
   }
 }
 
-/** Names a resource of the process together with its owner. Only the functions below make one. */
-export type ResourceKey = string & { readonly [owned]: true };
+/**
+ * Names state of the process together with its owner: resources, shared memory, counters, pools, and cached entries.
+ * Only the functions below make one, so that a key without an owner does not compile.
+ */
+export type OwnedKey = string & { readonly [owned]: true };
 declare const owned: unique symbol;
 
-/** Resources that the documents of a namespace share if they use the same name and definition. */
-export function ownedResource({ tenant }: Owner, name: string): ResourceKey {
-  return `${tenant.prefix}${name}` as ResourceKey;
+/** Returns the key of state that the documents of a namespace share if they use the same name. */
+export function ownedKey({ tenant }: Owner, name: string): OwnedKey {
+  return `${tenant.prefix}${name}` as OwnedKey;
 }
 
 /**
@@ -69,8 +72,8 @@ export const PROCESS_RESOURCES = {
 export type ProcessResource = keyof typeof PROCESS_RESOURCES;
 
 /** The keys of owners are empty or begin with `@`, so they differ from these. */
-export function processResource(name: ProcessResource): ResourceKey {
-  return `*/${name}` as ResourceKey;
+export function processKey(name: ProcessResource): OwnedKey {
+  return `*/${name}` as OwnedKey;
 }
 
 export interface DocumentIdentity {

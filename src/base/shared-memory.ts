@@ -2,24 +2,28 @@
  * Manages named memory that the threads of the process share. The main thread creates it, and the other threads
  * receive it with the configuration.
  */
-import { type Owner, ownedResource } from "./owner.ts";
+import { type OwnedKey, type Owner, ownedKey } from "./owner.ts";
 
-export interface SharedMemory {
+/** Names are keys with an owner. Policies and backends receive the memory of their owner, with plain names. */
+export interface SharedMemory<Name extends string = OwnedKey> {
   /** The number is not 0, because 0 marks a free lock. */
   readonly thread: number;
   /**
    * Returns the buffer with this name. If `isNew` is true, the caller must initialize it before other threads use it.
    * Throws in a thread that did not receive it.
    */
-  claim(name: string, bytes: number): { readonly buffer: SharedArrayBuffer; readonly isNew: boolean };
+  readonly claim: (name: Name, bytes: number) => { readonly buffer: SharedArrayBuffer; readonly isNew: boolean };
   /**
    * Registers a repair that runs after a thread crashed, because the thread may have held a lock. Only the main thread
    * runs repairs.
    */
-  onDeath(name: string, repair: (thread: number) => void): void;
+  readonly onDeath: (name: Name, repair: (thread: number) => void) => void;
   /** Removes the buffer with this name and its repair callback. Only the main thread can remove them. */
-  release(name: string): void;
+  readonly release: (name: Name) => void;
 }
+
+/** The memory of one owner. */
+export type OwnedMemory = SharedMemory<string>;
 
 /** Returns memory of this size that the threads share, or of this thread alone. */
 export type ClaimMemory = (bytes: number) => { readonly buffer: SharedArrayBuffer; readonly isNew: boolean };
@@ -27,21 +31,21 @@ export type ClaimMemory = (bytes: number) => { readonly buffer: SharedArrayBuffe
 export const claimAlone: ClaimMemory = (bytes) => ({ buffer: new SharedArrayBuffer(bytes), isNew: true });
 
 /** Gives each owner its own names. */
-export function ownedMemory(memory: SharedMemory, owner: Owner): SharedMemory {
+export function ownedMemory(memory: SharedMemory, owner: Owner): OwnedMemory {
   return {
     thread: memory.thread,
-    claim: (name, bytes) => memory.claim(ownedResource(owner, name), bytes),
-    onDeath: (name, repair) => memory.onDeath(ownedResource(owner, name), repair),
-    release: (name) => memory.release(ownedResource(owner, name)),
+    claim: (name, bytes) => memory.claim(ownedKey(owner, name), bytes),
+    onDeath: (name, repair) => memory.onDeath(ownedKey(owner, name), repair),
+    release: (name) => memory.release(ownedKey(owner, name)),
   };
 }
 
-export interface OwnedSharedMemory extends SharedMemory {
+export interface MainSharedMemory extends SharedMemory {
   all(): ReadonlyMap<string, SharedArrayBuffer>;
   died(thread: number): void;
 }
 
-export function createSharedMemory(thread: number): OwnedSharedMemory {
+export function createSharedMemory(thread: number): MainSharedMemory {
   const buffers = new Map<string, SharedArrayBuffer>();
   const repairs = new Map<string, (thread: number) => void>();
   return {

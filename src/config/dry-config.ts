@@ -36,7 +36,7 @@ export function openDryConfig(sources: readonly SourceText[], options: DryConfig
     const prepared = prepareConfig(sources, {
       clock,
       environment: options.environment,
-      fetch: () => Promise.reject(new Error("nothing is fetched here")),
+      fetcher: { of: () => () => Promise.reject(new Error("nothing is fetched here")) },
       logger: silentLogger,
       tasks: createTasks(clock),
       metrics: createMetrics(),

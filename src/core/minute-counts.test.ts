@@ -2,7 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { fakeClock } from "../../test/support/fake-clock.ts";
+import { type OwnedKey, Owner, ownedKey } from "../base/owner.ts";
 import { MINUTE_COUNTS_BYTES, MinuteCounts } from "./minute-counts.ts";
+
+const keyOf = (name: string): OwnedKey => ownedKey(Owner.standalone, name);
 
 /** Two threads with one table. */
 function tables() {
@@ -32,11 +35,11 @@ test("counts of all threads are one count, which ends a minute after its first f
         const known = model.get(key);
         const isOver = known === undefined || nowSeconds - known.startedSecond >= 60;
         const expected = isOver ? { startedSecond: nowSeconds, failures: 0 } : known;
-        assert.deepEqual((inFirst ? second : first).count(key), {
+        assert.deepEqual((inFirst ? second : first).count(keyOf(key)), {
           count: expected.failures,
           resetSeconds: 60 - (nowSeconds - expected.startedSecond),
         });
-        (inFirst ? first : second).add(key);
+        (inFirst ? first : second).add(keyOf(key));
         model.set(key, { ...expected, failures: expected.failures + 1 });
       }
     }),
@@ -46,13 +49,13 @@ test("counts of all threads are one count, which ends a minute after its first f
 
 test("failures of 50,000 other clients lift no count and take no memory", () => {
   const { first } = tables();
-  for (let i = 0; i < 20; i++) first.add("victim");
-  for (let i = 0; i < 50_000; i++) first.add(`other ${i}`);
-  assert.ok(first.count("victim").count >= 20);
+  for (let i = 0; i < 20; i++) first.add(keyOf("victim"));
+  for (let i = 0; i < 50_000; i++) first.add(keyOf(`other ${i}`));
+  assert.ok(first.count(keyOf("victim")).count >= 20);
 });
 
 test("a count does not overflow into its window", () => {
   const { first } = tables();
-  for (let i = 0; i < 5_000; i++) first.add("a");
-  assert.deepEqual(first.count("a"), { count: 4_095, resetSeconds: 60 });
+  for (let i = 0; i < 5_000; i++) first.add(keyOf("a"));
+  assert.deepEqual(first.count(keyOf("a")), { count: 4_095, resetSeconds: 60 });
 });

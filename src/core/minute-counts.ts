@@ -5,6 +5,7 @@
  */
 import { createHmac, randomBytes } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
+import type { OwnedKey } from "../base/owner.ts";
 import type { CompileEnv } from "./policy.ts";
 
 const WINDOW_SECONDS = 60;
@@ -36,7 +37,7 @@ export class MinuteCounts {
     if (memory.isNew) this.#seed.set(randomBytes(SEED_BYTES));
   }
 
-  count(key: string): MinuteCount {
+  count(key: OwnedKey): MinuteCount {
     const now = this.#second();
     let found: MinuteCount = { count: Number.POSITIVE_INFINITY, resetSeconds: 0 };
     for (const slot of this.#slotsOf(key)) {
@@ -46,7 +47,7 @@ export class MinuteCounts {
     return found;
   }
 
-  add(key: string): void {
+  add(key: OwnedKey): void {
     const now = this.#second();
     for (const slot of this.#slotsOf(key)) {
       for (;;) {
@@ -78,7 +79,7 @@ function unpack(slot: number, now: number): MinuteCount {
     : { count, resetSeconds: WINDOW_SECONDS - age };
 }
 
-/** Returns the table of the process. Keys begin with the name of what they count, and contain the owner. */
+/** Returns the table of the process. The names in its keys begin with what they count. */
 export function openMinuteCounts({ clock, acquireShared }: Pick<CompileEnv, "acquireShared" | "clock">): MinuteCounts {
   return acquireShared("minute counts", (claim) => new MinuteCounts(clock, claim(MINUTE_COUNTS_BYTES)));
 }

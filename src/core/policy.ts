@@ -7,7 +7,7 @@ import type { z } from "zod";
 import type { Clock } from "../base/clock.ts";
 import type { MemoryBudget } from "../base/memory-budget.ts";
 import type { Owner, ProcessResource } from "../base/owner.ts";
-import type { ClaimMemory, SharedMemory } from "../base/shared-memory.ts";
+import type { ClaimMemory, OwnedMemory } from "../base/shared-memory.ts";
 import type { Tasks } from "../base/tasks.ts";
 import type { Expression } from "../cel/expression.ts";
 import type { EgressGuard } from "../http/egress-guard.ts";
@@ -205,7 +205,7 @@ export interface CompileEnv {
   /** Requests are charged for the memory that the gateway retains for them. */
   readonly memory: MemoryBudget;
   /** Worker threads share their counters in this memory. The value is undefined with a single thread. */
-  readonly shared?: SharedMemory | undefined;
+  readonly shared?: OwnedMemory | undefined;
   /** The owner's part of the store, which is available once the gateway serves. */
   readonly store: OwnedStore;
   /** Signs values that clients send back, for example session ids. */

@@ -57,8 +57,7 @@ export class EgressGuard {
   /** Guards with the same key permit the same addresses, so they can share connections. */
   readonly key: string;
   readonly allowsUnixSockets: boolean;
-  /** True in a dry run, which connects to nothing. */
-  readonly isClosed: boolean;
+  readonly #isClosed: boolean;
   readonly #permits: AddressTest | undefined;
   readonly #refusal: (host: string) => string;
 
@@ -70,7 +69,7 @@ export class EgressGuard {
     isClosed = false,
   ) {
     this.key = key;
-    this.isClosed = isClosed;
+    this.#isClosed = isClosed;
     this.allowsUnixSockets = allowsUnixSockets;
     this.#permits = permits;
     this.#refusal = refusal;
@@ -101,7 +100,7 @@ export class EgressGuard {
   /** Returns the guard for addresses of another origin, in the same environment. */
   to(origin: EgressOrigin, allowed: readonly string[] = []): EgressGuard {
     const guard = EgressGuard.for(origin, allowed);
-    return this.isClosed ? guard.closed() : guard;
+    return this.#isClosed ? guard.closed() : guard;
   }
 
   /** Permits what both guards permit. */
@@ -115,7 +114,7 @@ export class EgressGuard {
         : (address, host) => this.permits(address, host) && other.permits(address, host),
       this.allowsUnixSockets && other.allowsUnixSockets,
       this.#refusal,
-      this.isClosed || other.isClosed,
+      this.#isClosed || other.#isClosed,
     );
   }
 
@@ -130,7 +129,7 @@ export class EgressGuard {
 
   /** Returns the reason if the target must not be connected to. Names are checked by `lookup` instead. */
   fault({ host, socketPath }: { readonly host: string; readonly socketPath?: string | undefined }): Error | undefined {
-    if (this.isClosed) return this.refusal(socketPath ?? host);
+    if (this.#isClosed) return this.refusal(socketPath ?? host);
     if (socketPath !== undefined) return this.allowsUnixSockets ? undefined : this.refusal(socketPath);
     return isIP(host) === 0 || this.permits(host, host) ? undefined : this.refusal(host);
   }

@@ -19,8 +19,6 @@ export interface FetchRequest {
   readonly tls?: TlsOptions;
   /** Connects to a unix socket instead of the host in `url`, which stays the Host header. */
   readonly socketPath?: string | undefined;
-  /** Connections are not shared with requests of other owners. */
-  readonly owner?: Owner | undefined;
   /** Restricts the addresses further than the guard of the `Fetch` does, for a URL that a remote server named. */
   readonly egress?: EgressGuard | undefined;
 }
@@ -45,15 +43,13 @@ export type Fetch = (request: FetchRequest) => Promise<FetchResponse>;
 
 /** Returns a `Fetch` that permits only what the guard permits, too. */
 export function guardedFetch(fetch: Fetch, egress: EgressGuard): Fetch {
+  if (egress.isOpen && egress.allowsUnixSockets) return fetch;
   return (request) => fetch({ ...request, egress: egress.and(request.egress) });
 }
 
-export function ownedFetch(fetch: Fetch, { tenant }: Owner): Fetch {
-  return (request) => fetch({ ...request, owner: tenant });
-}
-
 export interface Fetcher {
-  readonly fetch: Fetch;
+  /** Connections are not shared with requests of other owners. */
+  of(owner: Owner): Fetch;
   close(): void;
 }
 

@@ -52,9 +52,9 @@ export function ownedStore(store: Store, owner: Owner): OwnedStore {
 
 /** Returns the entries of all owners, whose keys begin with the owner's prefix. For the operator's view only. */
 export function entriesOfAllOwners(store: Store, entries: OwnedEntries): Store {
-  return storeNamespace(store, entries);
+  return storeNamespace(store, entries, undefined);
 }
 
 export function processEntries(store: Store, entries: ProcessEntries): Store {
-  return storeNamespace(store, entries);
+  return storeNamespace(store, entries, undefined);
 }

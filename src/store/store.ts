@@ -146,9 +146,9 @@ export function checkAmount(amount: number): void {
 
 /**
  * Returns a view of the keys that start with `name/` and the owner's prefix, without them. `name` must not contain a
- * slash. Without an owner, the view contains the keys of all owners.
+ * slash. If `owner` is undefined, the view contains the keys of all owners.
  */
-export function storeNamespace(store: Store, name: string, owner?: Owner): Store {
+export function storeNamespace(store: Store, name: string, owner: Owner | undefined): Store {
   const prefix = `${name}/${owner?.prefix ?? ""}`;
   // Owners' prefixes begin with this character, so keys of the standalone configuration must not.
   const isForeign = (key: string): boolean => owner?.isStandalone === true && key.startsWith("@");

@@ -6,6 +6,7 @@
 import assert from "node:assert/strict";
 import type { RequestListener } from "node:http";
 import { type TestContext, test } from "node:test";
+import { Owner } from "../../src/base/owner.ts";
 import { openFetcher } from "../../src/http/client/fetcher.ts";
 import { openHttpPool } from "../../src/http/client/http-pool.ts";
 import { EgressGuard } from "../../src/http/egress-guard.ts";
@@ -24,7 +25,7 @@ async function fetcherFor(t: TestContext, listener: RequestListener) {
   t.after(() => fetcher.close());
   const backend = await backendFor(t, listener);
   const ask = (path = "/") =>
-    fetcher.fetch({ url: `http://${backend.host}${path}`, timeoutMs: 5_000, maxBytes: LIMIT });
+    fetcher.of(Owner.standalone)({ url: `http://${backend.host}${path}`, timeoutMs: 5_000, maxBytes: LIMIT });
   return { clock, ask };
 }
 
@@ -38,14 +39,24 @@ for (const host of ["localhost", "127.0.0.1"])
       res.end();
     });
     const request = { url: `http://${host}:${backend.port}/`, timeoutMs: 5_000, maxBytes: LIMIT };
-    await assert.rejects(fetcher.fetch({ ...request, egress: EgressGuard.for("server") }), { reason: "refused" });
+    await assert.rejects(fetcher.of(Owner.standalone)({ ...request, egress: EgressGuard.for("server") }), {
+      reason: "refused",
+    });
     assert.equal(requests, 0);
-    assert.equal((await fetcher.fetch({ ...request, egress: EgressGuard.for("privateServer") })).status, 200);
+    assert.equal(
+      (await fetcher.of(Owner.standalone)({ ...request, egress: EgressGuard.for("privateServer") })).status,
+      200,
+    );
     // A connection that another request opened is not reused.
-    await assert.rejects(fetcher.fetch({ ...request, egress: EgressGuard.for("server") }), { reason: "refused" });
+    await assert.rejects(fetcher.of(Owner.standalone)({ ...request, egress: EgressGuard.for("server") }), {
+      reason: "refused",
+    });
     assert.equal(requests, 1);
     await assert.rejects(
-      fetcher.fetch({ ...request, egress: EgressGuard.for("privateServer").and(EgressGuard.for("document")) }),
+      fetcher.of(Owner.standalone)({
+        ...request,
+        egress: EgressGuard.for("privateServer").and(EgressGuard.for("document")),
+      }),
       { reason: "refused" },
     );
   });

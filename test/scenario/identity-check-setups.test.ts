@@ -8,6 +8,7 @@ import { createServer as createTlsServer } from "node:https";
 import { type AddressInfo, createServer } from "node:net";
 import { after, before, test } from "node:test";
 import { type Clock, systemClock } from "../../src/base/clock.ts";
+import { Owner } from "../../src/base/owner.ts";
 import { openFetcher } from "../../src/http/client/fetcher.ts";
 import { EgressGuard } from "../../src/http/egress-guard.ts";
 import { checkLogin } from "../../src/identity/login/login-check.ts";
@@ -206,7 +207,7 @@ async function check(setup: Setup, given: string): Promise<ReadonlyMap<string, L
   const legs = new Map<string, LoginLeg>();
   const options = {
     policy,
-    fetch: fetcher.fetch,
+    fetch: fetcher.of(Owner.standalone),
     clock,
     readFile: () => "",
     gateway: { hasCors: setup.hasCors ?? true },

@@ -114,7 +114,7 @@ test("random operations give the same results in memory, in a folder and in Redi
   await fc.assert(
     fc.asyncProperty(fc.array(operation, { minLength: 1, maxLength: 40 }), async (operations) => {
       const names = `r${round++}`;
-      const views = ALL.map((store) => storeNamespace(store, names));
+      const views = ALL.map((store) => storeNamespace(store, names, undefined));
       for (const [index, one] of operations.entries()) {
         const results = await Promise.all(views.map((store) => run(store, one)));
         for (const result of results.slice(1)) assert.deepEqual(result, results[0], `${index}: ${JSON.stringify(one)}`);
@@ -144,7 +144,7 @@ for (const store of ALL) {
   });
 
   test(`${store.kind}: a listing of several pages shows every key once or more`, async () => {
-    const view = storeNamespace(store, "many");
+    const view = storeNamespace(store, "many", undefined);
     await Promise.all(Array.from({ length: 1_700 }, (_, i) => view.set(`k${i}`, String(i))));
     assert.equal((await all(view, "k")).length, 1_700);
     assert.equal((await all(view, "k169")).length, 11);

@@ -8,7 +8,7 @@ import type { Worker } from "node:worker_threads";
 import type { AdminEndpoint } from "../../admin/server/endpoint.ts";
 import type { UiSource } from "../../backends/ui/source.ts";
 import { clockStartMs } from "../../base/clock.ts";
-import { createSharedMemory, type OwnedSharedMemory } from "../../base/shared-memory.ts";
+import { createSharedMemory, type MainSharedMemory } from "../../base/shared-memory.ts";
 import type { Sources } from "../../config/load/load.ts";
 import type { WrittenProcess } from "../../config/schema/schema.ts";
 import type { RowBatch } from "../../history/row-batch.ts";
@@ -61,7 +61,7 @@ export function loadForThreads(
   handed: HandedSockets,
 ): ThreadedLoad {
   const startThread = options.cluster ? undefined : options.startThread;
-  let memory: OwnedSharedMemory | undefined;
+  let memory: MainSharedMemory | undefined;
   const loader = createConfigLoader(services, {
     sources,
     uiSource,

@@ -11,7 +11,7 @@ import type { AdminEndpoint } from "../../admin/server/endpoint.ts";
 import { childRegistryBytes, endListedChildren } from "../../base/child-registry.ts";
 import { type Clock, wait } from "../../base/clock.ts";
 import type { MemoryBudget } from "../../base/memory-budget.ts";
-import type { OwnedSharedMemory } from "../../base/shared-memory.ts";
+import type { MainSharedMemory } from "../../base/shared-memory.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import type { Listener, Topology } from "../../core/topology.ts";
 import type { RowBatch } from "../../history/row-batch.ts";
@@ -44,7 +44,7 @@ export interface ThreadPoolOptions {
   readonly logger: Logger;
   readonly metrics: Metrics;
   readonly output: LogOutput;
-  readonly memory: OwnedSharedMemory;
+  readonly memory: MainSharedMemory;
   readonly store: ConfigurableStore;
   /** Listening sockets of the previous process. */
   readonly sockets: readonly HandedSocket[];

@@ -2,6 +2,7 @@
  * Sends requests to the Kubernetes API server of a kubeconfig.
  */
 
+import { Owner } from "../../base/owner.ts";
 import { openFetcher } from "../../http/client/fetcher.ts";
 import { EgressGuard } from "../../http/egress-guard.ts";
 import type { Cluster } from "../../kubernetes/kubeconfig.ts";
@@ -17,7 +18,7 @@ export async function requestCluster(
 ): Promise<{ status: number; body: Buffer }> {
   const fetcher = openFetcher(terminal.clock, EgressGuard.for("configuration"));
   try {
-    return await fetcher.fetch({
+    return await fetcher.of(Owner.standalone)({
       url: `${cluster.server}${path}`,
       headers: cluster.headers,
       tls: cluster.tls,

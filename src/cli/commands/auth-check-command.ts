@@ -5,6 +5,7 @@
 
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
+import { Owner } from "../../base/owner.ts";
 import { openFetcher } from "../../http/client/fetcher.ts";
 import { EgressGuard } from "../../http/egress-guard.ts";
 import type { LoginLeg, LoginPolicy } from "../../identity/login/login-leg.ts";
@@ -52,7 +53,7 @@ export async function authCheck(flags: AuthCheckFlags, terminal: Terminal): Prom
       const folder = dirname(place.document.file);
       const legs = checkLogin({
         policy: config as LoginPolicy,
-        fetch: fetcher.fetch,
+        fetch: fetcher.of(Owner.standalone),
         clock: terminal.clock,
         readFile: (path) => readFileSync(resolve(folder, path), "utf8"),
         gateway: { hasCors },

@@ -1,26 +1,20 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createSharedMemory, givenSharedMemory } from "../../base/shared-memory.ts";
+import { Owner } from "../../base/owner.ts";
+import { createSharedMemory, givenSharedMemory, ownedMemory, type SharedMemory } from "../../base/shared-memory.ts";
 import { CanaryTrial } from "./canary.ts";
 
 const isBad = ({ requests, failed }: { requests: number; failed: number }): boolean => requests >= 4 && failed > 1;
 const times = (nowMs: number) => ({ nowMs, wallMs: 1000 + nowMs, windowMs: 60_000 });
 const failed = { hasFailed: true, isSlow: false };
+const owned = (memory: SharedMemory) => ownedMemory(memory, Owner.standalone);
 const ok = { hasFailed: false, isSlow: true };
 
 test("threads count together, and one of them makes the decision for all", () => {
   const memory = createSharedMemory(1);
-  const main = new CanaryTrial("c", 0, memory);
-  const one = new CanaryTrial(
-    "c",
-    5,
-    givenSharedMemory(2, () => memory.all()),
-  );
-  const other = new CanaryTrial(
-    "c",
-    6,
-    givenSharedMemory(3, () => memory.all()),
-  );
+  const main = new CanaryTrial("c", 0, owned(memory));
+  const one = new CanaryTrial("c", 5, owned(givenSharedMemory(2, () => memory.all())));
+  const other = new CanaryTrial("c", 6, owned(givenSharedMemory(3, () => memory.all())));
   assert.deepEqual([one.count(failed, times(10), isBad), other.count(failed, times(11), isBad)], [false, false]);
   assert.deepEqual([one.count(ok, times(12), isBad), other.count(ok, times(13), isBad)], [false, true]);
   for (const trial of [main, one, other]) {
@@ -44,8 +38,8 @@ test("a new window forgets what was counted, and a withdrawal stays", () => {
 
 test("a thread that died with the lock does not keep the others waiting", () => {
   const memory = createSharedMemory(1);
-  const trial = new CanaryTrial("c", 0, memory);
-  const { buffer } = memory.claim("c", 0);
+  const trial = new CanaryTrial("c", 0, owned(memory));
+  const { buffer } = owned(memory).claim("c", 0);
   Atomics.store(new Int32Array(buffer), buffer.byteLength / 4 - 2, 7);
   memory.died(7);
   assert.equal(trial.count(failed, times(1), isBad), false);

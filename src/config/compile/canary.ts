@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import type { Duplex } from "node:stream";
-import type { SharedMemory } from "../../base/shared-memory.ts";
+import type { OwnedMemory } from "../../base/shared-memory.ts";
 import type { Expression } from "../../cel/expression.ts";
 import type { Backend, BackendEnv, BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -180,7 +180,7 @@ export class CanaryTrial {
   readonly #thread: number;
 
   /** `name` must differ for each definition. */
-  constructor(name: string, nowMs: number, shared?: SharedMemory) {
+  constructor(name: string, nowMs: number, shared?: OwnedMemory) {
     this.#thread = shared?.thread ?? 0;
     const memory = shared?.claim(name, BYTES) ?? { buffer: new ArrayBuffer(BYTES), isNew: true };
     this.#numbers = new Float64Array(memory.buffer, 0, NUMBERS);

@@ -7,7 +7,7 @@ import { readFileSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { backends } from "../../backends/index.ts";
 import { fileProblem } from "../../base/files.ts";
-import { ownedResource, processResource } from "../../base/owner.ts";
+import { type OwnedKey, ownedKey, processKey } from "../../base/owner.ts";
 import { type ClaimMemory, claimAlone, ownedMemory, type SharedMemory } from "../../base/shared-memory.ts";
 import { compileExpression } from "../../cel/expression.ts";
 import { unknownFields } from "../../cel/values/unknown-fields.ts";
@@ -25,7 +25,7 @@ import {
 import type { Listener, ProxyProtocol, Route, TcpService, Topology, WeightedBackend } from "../../core/topology.ts";
 import { parseProxiedHost } from "../../http/egress-addresses.ts";
 import { EgressGuard } from "../../http/egress-guard.ts";
-import { guardedFetch, ownedFetch } from "../../http/fetch.ts";
+import { type Fetcher, guardedFetch } from "../../http/fetch.ts";
 import type { ListenerTls } from "../../http/tls-listener.ts";
 import type { Phase } from "../../observe/trace/events.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
@@ -46,6 +46,7 @@ import {
 import { secretsInConfig } from "../schema/shown-config.ts";
 import type { Environment } from "../text/env.ts";
 import { pathText } from "../text/value-path.ts";
+import type { SourceDocument } from "../text/yaml-source.ts";
 import { compileCanary } from "./canary.ts";
 import { definitionOf, rememberReplaced, scopeOf, shownPolicies } from "./compiled-scope.ts";
 import { claimExtraMatches, readsCredential, trustedHosts } from "./extra-matches.ts";
@@ -57,10 +58,9 @@ import { hiddenSources, tracedExpression } from "./traced-expression.ts";
 const KEY_FILE = /^\s*\S{8,512}\s*$/;
 
 export interface CompileContext
-  extends Pick<
-    CompileEnv,
-    ("clock" | "fetch" | "logger" | "tasks" | "metrics" | "limits" | "memory") | ("shared" | "endpoints")
-  > {
+  extends Pick<CompileEnv, "clock" | "logger" | "tasks" | "metrics" | "limits" | "memory" | "endpoints"> {
+  readonly fetcher: Pick<Fetcher, "of">;
+  readonly shared?: SharedMemory | undefined;
   readonly store: Store;
   readonly signingKey: ProcessSigningKey;
   readonly redaction: Redaction;
@@ -388,10 +388,7 @@ function compileEnv(
   matchedPrefixes: readonly string[],
 ): CompileEnv {
   const document = documentOf(origin);
-  const { file, confined } = document;
-  const isConfined = confined !== undefined;
-  const egress = context.egress(isConfined ? "document" : "configuration");
-  const machine = isConfined ? undefined : machineFor(dirname(file), context.environment);
+  const { egress, machine } = surroundingsOf(document, context);
   const owner = ownerOf(document);
   const hidden = hiddenSources(config, context.redaction);
   const warn = (message: string): void => origin.warn?.(message);
@@ -403,9 +400,7 @@ function compileEnv(
     },
     clock: context.clock,
     egress,
-    fetch: owner.isStandalone
-      ? context.fetch
-      : ownedFetch(isConfined ? guardedFetch(context.fetch, egress) : context.fetch, owner),
+    fetch: guardedFetch(context.fetcher.of(owner), egress),
     logger: context.logger,
     tasks: context.tasks,
     metrics: context.metrics,
@@ -427,9 +422,9 @@ function compileEnv(
       return text;
     },
     endpoints: context.endpoints,
-    acquire: (name, ...resource) => context.generation.acquire(ownedResource(owner, name), ...resource),
+    acquire: (name, ...resource) => context.generation.acquire(ownedKey(owner, name), ...resource),
     acquireShared: (name, open, close) => {
-      const key = processResource(name);
+      const key = processKey(name);
       const claim = claimOf(context.shared, key);
       return context.generation.acquire(key, undefined, () => open(claim), releasing(context.shared, key, close));
     },
@@ -438,18 +433,28 @@ function compileEnv(
   };
 }
 
+/** The only place that decides what the author of a document can reach outside of the configuration. */
+function surroundingsOf(
+  { file, confined }: SourceDocument,
+  { egress, environment }: CompileContext,
+): Pick<CompileEnv, "egress" | "machine"> {
+  return confined === undefined
+    ? { egress: egress("configuration"), machine: machineFor(dirname(file), environment) }
+    : { egress: egress("document"), machine: undefined };
+}
+
 function machineFor(folder: string, environment: Environment): Machine {
   return { resolvePath: (path) => resolve(folder, path), environment };
 }
 
-function claimOf(shared: SharedMemory | undefined, key: string): ClaimMemory {
+function claimOf(shared: SharedMemory | undefined, key: OwnedKey): ClaimMemory {
   return (bytes) => (shared ? shared.claim(key, bytes) : claimAlone(bytes));
 }
 
 /** Not in the environment, because the resource keeps this function longer than the configuration that opened it. */
 function releasing<Resource>(
   shared: SharedMemory | undefined,
-  key: string,
+  key: OwnedKey,
   close: ((resource: Resource) => void | Promise<void>) | undefined,
 ) {
   return (resource: Resource): void | Promise<void> => {

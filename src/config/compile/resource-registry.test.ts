@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Owner, ownedResource } from "../../base/owner.ts";
+import { Owner, ownedKey } from "../../base/owner.ts";
 import { createResourceRegistry } from "./resource-registry.ts";
 
 function things() {
@@ -11,7 +11,7 @@ function things() {
   );
   const open = (generation: ReturnType<typeof registry.begin>, key: string, definition: unknown = 1): object =>
     generation.acquire(
-      ownedResource(Owner.standalone, key),
+      ownedKey(Owner.standalone, key),
       definition,
       () => ({ key }),
       () => void closed.push(`${key} ${JSON.stringify(definition)}`),
@@ -55,7 +55,7 @@ test("at the end everything is closed, also when one fails", async () => {
   const { registry, closed, errors, open } = things();
   const generation = registry.begin();
   generation.acquire(
-    ownedResource(Owner.standalone, "bad"),
+    ownedKey(Owner.standalone, "bad"),
     1,
     () => 1,
     () => {
@@ -74,7 +74,7 @@ test("what can retire may finish; at the end it is closed all the same", async (
   const first = registry.begin();
   for (const key of ["quick", "slow"]) {
     first.acquire(
-      ownedResource(Owner.standalone, key),
+      ownedKey(Owner.standalone, key),
       1,
       () => key,
       () => void closed.push(key),

@@ -3,11 +3,11 @@
  * configuration acquires each resource it needs by key and definition, and the key contains the resource's owner. When it starts to serve, the registry retires or
  * closes the resources that it did not acquire.
  */
-import type { ResourceKey } from "../../base/owner.ts";
+import type { OwnedKey } from "../../base/owner.ts";
 
 export interface ConfigGeneration {
   acquire<Resource>(
-    key: ResourceKey,
+    key: OwnedKey,
     definition: unknown,
     open: () => Resource,
     close?: (resource: Resource) => void | Promise<void>,

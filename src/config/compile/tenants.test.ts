@@ -178,7 +178,7 @@ function acquiredBy(documents: readonly KubernetesObject[], inFiles: boolean): {
     {
       clock: systemClock,
       environment: {},
-      fetch: () => Promise.reject(new Error("nothing is fetched")),
+      fetcher: { of: () => () => Promise.reject(new Error("nothing is fetched")) },
       logger: silentLogger,
       tasks: createTasks(systemClock),
       metrics: createMetrics(),

@@ -4,32 +4,47 @@
  */
 
 import type { Clock } from "../../base/clock.ts";
+import { type OwnedKey, type Owner, ownedKey } from "../../base/owner.ts";
 import type { EgressGuard } from "../egress-guard.ts";
-import { FetchError, type Fetcher, type FetchRequest, parseHttpUrl } from "../fetch.ts";
+import { type Fetch, FetchError, type Fetcher, type FetchRequest, parseHttpUrl } from "../fetch.ts";
 import { HeaderList } from "../headers.ts";
 import type { HttpClientError, HttpPool } from "../http-client.ts";
 import { openHttpPool } from "./http-pool.ts";
 
-export function openFetcher(clock: Clock, egress: EgressGuard): Fetcher {
-  const pools = new Map<string, HttpPool>();
+/** Servers and clients can name URLs too, so the pools without connections are closed when there are many. */
+const MANY_POOLS = 64;
 
-  function poolFor(url: URL, { owner, tls, egress: further, socketPath }: FetchRequest): HttpPool {
+export function openFetcher(clock: Clock, egress: EgressGuard): Fetcher {
+  const pools = new Map<OwnedKey, HttpPool>();
+  let sweepAt = MANY_POOLS;
+
+  function poolFor(owner: Owner, url: URL, { tls, egress: further, socketPath }: FetchRequest): HttpPool {
     const guard = egress.and(further);
-    const from = owner?.prefix ?? "";
-    const key = `${from}${url.origin} ${guard.key} ${tls ? JSON.stringify(tls) : ""} ${socketPath ?? ""}`;
+    const key = ownedKey(owner, `${url.origin} ${guard.key} ${tls ? JSON.stringify(tls) : ""} ${socketPath ?? ""}`);
     const known = pools.get(key);
     if (known) return known;
+    if (pools.size >= sweepAt) closeUnused();
     const protocol = url.protocol === "https:" ? "https" : "http";
     const port = url.port === "" ? (protocol === "https" ? 443 : 80) : Number(url.port);
     const host = url.hostname.replace(/^\[|\]$/g, "");
     const through = socketPath === undefined ? {} : { socketPath };
-    const pool = openHttpPool({ protocol, host, port, egress: guard, ...through, ...(tls ? { tls } : {}) });
+    const pool = openHttpPool({ protocol, host, port, egress: guard, ...through, ...(tls ? { tls } : {}) }, clock);
     pools.set(key, pool);
     return pool;
   }
 
-  return {
-    fetch: (request) =>
+  function closeUnused(): void {
+    for (const [key, pool] of pools) {
+      if (pool.connections().open > 0) continue;
+      pool.close();
+      pools.delete(key);
+    }
+    sweepAt = Math.max(MANY_POOLS, 2 * pools.size);
+  }
+
+  const fetchFor =
+    (owner: Owner): Fetch =>
+    (request) =>
       new Promise((resolve, reject) => {
         const url = parseHttpUrl(request.url);
         if (!url) {
@@ -51,7 +66,7 @@ export function openFetcher(clock: Clock, egress: EgressGuard): Fetcher {
         const timer = clock.after(request.timeoutMs, () => {
           stop(new FetchError("timeout", `no response within ${request.timeoutMs} ms`));
         });
-        const call = poolFor(url, request).send(
+        const call = poolFor(owner, url, request).send(
           { method: request.method ?? "GET", path: url.pathname + url.search, headers, body: request.body },
           {
             head(code, list) {
@@ -75,7 +90,10 @@ export function openFetcher(clock: Clock, egress: EgressGuard): Fetcher {
             },
           },
         );
-      }),
+      });
+
+  return {
+    of: fetchFor,
     close() {
       for (const pool of pools.values()) pool.close();
       pools.clear();

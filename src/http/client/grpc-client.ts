@@ -6,7 +6,7 @@ import type { fromJSON } from "@grpc/proto-loader";
 import { exportsOf } from "../../base/exports-of.ts";
 import type { EgressGuard } from "../egress-guard.ts";
 import type { TlsOptions } from "../http-client.ts";
-import { grpcChannel } from "./grpc-credentials.ts";
+import { grpcChannel, requireGrpcAddress } from "./grpc-credentials.ts";
 
 const FIRST_RECONNECT_MS = 100;
 const MAX_RECONNECT_MS = 5_000;
@@ -25,7 +25,7 @@ export async function openGrpcClient(
   serviceName: string,
   { egress, maxResponseBytes, tls }: GrpcClientOptions,
 ): Promise<{ client: Client; service: ServiceDefinition }> {
-  if (egress.isClosed) throw egress.refusal(host);
+  requireGrpcAddress(host, egress);
   const [grpc, loader] = await Promise.all([
     import("@grpc/grpc-js").then(exportsOf),
     import("@grpc/proto-loader").then(exportsOf),

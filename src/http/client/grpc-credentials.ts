@@ -17,8 +17,10 @@ export interface GrpcChannel {
 export function grpcChannel(grpc: Grpc, address: string, egress: EgressGuard, tls?: TlsOptions): GrpcChannel {
   const credentials = tls === undefined ? grpc.credentials.createInsecure() : tlsCredentials(grpc, tls);
   const named = tls?.servername === undefined ? {} : { "grpc.ssl_target_name_override": tls.servername };
-  if (egress.isOpen) return { credentials, options: named };
-  const host = address.replace(/:\d+$/, "");
+  // Connections of another owner, or of a configuration that opened them without this check, are not shared.
+  const options = { ...named, "grpc.use_local_subchannel_pool": 1 };
+  if (egress.isOpen) return { credentials, options };
+  const host = grpcHost(address);
   const create = credentials._createSecureConnector.bind(credentials);
   credentials._createSecureConnector = (...parts) => {
     const connector = create(...parts);
@@ -34,8 +36,17 @@ export function grpcChannel(grpc: Grpc, address: string, egress: EgressGuard, tl
       },
     };
   };
-  // Prevents sharing a connection that another configuration opened without this check.
-  return { credentials, options: { ...named, "grpc.use_local_subchannel_pool": 1 } };
+  return { credentials, options };
+}
+
+/** Throws if nothing may connect to the address, before the libraries are loaded. */
+export function requireGrpcAddress(address: string, egress: EgressGuard): void {
+  const fault = egress.fault({ host: grpcHost(address) });
+  if (fault) throw fault;
+}
+
+function grpcHost(address: string): string {
+  return address.replace(/:\d+$/, "").replace(/^\[|\]$/g, "");
 }
 
 function tlsCredentials({ credentials }: Grpc, { ca, names, insecure }: TlsOptions): ChannelCredentials {

@@ -2,6 +2,7 @@
  * Limits the login endpoints, which need no token. Each client has a limit of its own, and the listener has one for the
  * requests that reach the provider, so that invalid requests of one client do not stop the logins of others.
  */
+import { type OwnedKey, ownedKey } from "../../base/owner.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { openMinuteCounts } from "../../core/minute-counts.ts";
@@ -25,9 +26,10 @@ export interface LoginLimit {
 /** All routes of one owner on a listener share its limits. */
 export function openLoginLimit(env: Pick<CompileEnv, "acquireShared" | "clock" | "owner">): LoginLimit {
   const counts = openMinuteCounts(env);
-  const owner = env.owner.tenant.prefix;
+  const keyOf = (kind: LoginRequest, ...counted: readonly string[]): OwnedKey =>
+    ownedKey(env.owner, `login ${kind} ${JSON.stringify(counted)}`);
 
-  function take(key: string, max: number, detail: string): void {
+  function take(key: OwnedKey, max: number, detail: string): void {
     const { count, resetSeconds } = counts.count(key);
     if (count >= max)
       throw new GatewayError("rate_limited", { detail, headers: { "retry-after": String(resetSeconds) } });
@@ -38,12 +40,12 @@ export function openLoginLimit(env: Pick<CompileEnv, "acquireShared" | "clock" |
     enter(kind, { listener, source }) {
       const address = knownAddress(source);
       if (address === undefined) return;
-      const key = `${owner}login ${kind} ${JSON.stringify([listener, clientNetwork(address)])}`;
+      const key = keyOf(kind, listener, clientNetwork(address));
       take(key, REQUESTS_PER_CLIENT, `more than ${REQUESTS_PER_CLIENT} ${kind} requests of a client in a minute`);
     },
     forward(kind, listener) {
       const detail = `more than ${REQUESTS_PER_MINUTE} ${kind} requests in a minute on ${listener}`;
-      take(`${owner}login ${kind} ${JSON.stringify([listener])}`, REQUESTS_PER_MINUTE, detail);
+      take(keyOf(kind, listener), REQUESTS_PER_MINUTE, detail);
     },
   };
 }

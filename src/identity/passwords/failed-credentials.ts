@@ -2,6 +2,7 @@
  * Counts wrong passwords and API keys per client address and user name, and per client address.
  */
 import { z } from "zod";
+import { type OwnedKey, ownedKey } from "../../base/owner.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { openMinuteCounts } from "../../core/minute-counts.ts";
 import type { CompileEnv } from "../../core/policy.ts";
@@ -57,14 +58,15 @@ export function compileFailureLimit(config: FailureLimitConfig, kind: string, en
   const { user: perUser, address: perAddress, block } = config ?? { user: 20, address: 200, block: false };
   const table = openMinuteCounts(env);
   const scope = JSON.stringify([env.owner.prefix, env.scopeName, kind]);
+  const keyOf = (counted: string): OwnedKey => ownedKey(env.owner, `${scope} ${counted}`);
 
   function reached(source: Source, user: string): { counts: readonly Count[]; full: Count | undefined } {
     const known = knownAddress(source);
     const address = known === undefined ? undefined : clientNetwork(known);
     const counts: Count[] = [];
     if (address !== undefined || user !== "")
-      counts.push({ key: `${scope} user ${JSON.stringify([address, user])}`, max: perUser });
-    if (address !== undefined) counts.push({ key: `${scope} address ${address}`, max: perAddress });
+      counts.push({ key: keyOf(`user ${JSON.stringify([address, user])}`), max: perUser });
+    if (address !== undefined) counts.push({ key: keyOf(`address ${address}`), max: perAddress });
     return { counts, full: counts.find(({ key, max }) => table.count(key).count >= max) };
   }
 
@@ -90,6 +92,6 @@ export function compileFailureLimit(config: FailureLimitConfig, kind: string, en
 }
 
 interface Count {
-  readonly key: string;
+  readonly key: OwnedKey;
   readonly max: number;
 }

@@ -5,7 +5,7 @@
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
-import { Owner } from "../../base/owner.ts";
+import { type OwnedKey, Owner, ownedKey } from "../../base/owner.ts";
 import type { StoredKeyIdentity } from "../../core/policy.ts";
 import { entriesOfAllOwners, type OwnedStore } from "../../store/owned-store.ts";
 import type { Store } from "../../store/store.ts";
@@ -75,12 +75,9 @@ export function keyId(digest: Buffer): string {
   return digest.toString("hex").slice(0, ID_DIGITS);
 }
 
-type KeyCache = Map<string, { readonly untilMs: number; readonly found: StoredKey | undefined }>;
+type KeyCache = Map<OwnedKey, { readonly untilMs: number; readonly found: StoredKey | undefined }>;
 
-/**
- * All policies of a thread share one cache per store, so that a revocation takes effect in all of them immediately. Its
- * keys contain the owner.
- */
+/** All policies of a thread share one cache per store, so that a revocation takes effect in all of them immediately. */
 const cachesByStore = new WeakMap<WeakKey, KeyCache>();
 
 function cacheOf(root: WeakKey): KeyCache {
@@ -94,12 +91,12 @@ export function createKeyFinder(owned: OwnedStore, clock: Clock): KeyFinder {
   const cache = cacheOf(owned.root);
   const former = owned.former("api-keys");
   const places = [
-    { prefix: owned.owner.tenant.prefix, store: owned.at("api-keys") },
-    ...(former === undefined ? [] : [{ prefix: Owner.standalone.prefix, store: former }]),
+    { owner: owned.owner, store: owned.at("api-keys") },
+    ...(former === undefined ? [] : [{ owner: Owner.standalone, store: former }]),
   ];
 
-  async function findAt({ prefix, store }: (typeof places)[number], digest: string): Promise<StoredKey | undefined> {
-    const name = `${prefix}${digest}`;
+  async function findAt({ owner, store }: (typeof places)[number], digest: string): Promise<StoredKey | undefined> {
+    const name = ownedKey(owner, digest);
     const known = cache.get(name);
     if (known !== undefined && known.untilMs > clock.monotonicMs()) return known.found;
     const value = await store.get(digest);
@@ -120,7 +117,7 @@ export function createKeyFinder(owned: OwnedStore, clock: Clock): KeyFinder {
       }
       return undefined;
     },
-    accepts: (namespace) => places.some(({ prefix }) => prefix === ownerOfKey(namespace).prefix),
+    accepts: (namespace) => places.some(({ owner }) => owner.tenant.prefix === ownerOfKey(namespace).prefix),
   };
 }
 
@@ -128,14 +125,16 @@ export function createStoredKeys(whole: Store, clock: Clock): StoredKeys {
   const store = entriesOfAllOwners(whole, "api-keys");
   const cache = cacheOf(whole);
 
-  async function list(): Promise<(StoredKey & { readonly place: string })[]> {
-    const found = new Map<string, StoredKey & { readonly place: string }>();
+  async function list(): Promise<(StoredKey & { readonly place: OwnedKey })[]> {
+    const found = new Map<string, StoredKey & { readonly place: OwnedKey }>();
     let cursor: string | undefined;
     do {
       const page = await store.list("", cursor);
       for (const { key, value } of page.entries) {
         const parsed = parseRecord(key.slice(key.lastIndexOf("/") + 1), value);
-        if (parsed && placeOf(parsed) === key) found.set(key, { ...parsed, place: key });
+        if (parsed === undefined) continue;
+        const place = placeOf(parsed);
+        if (place === key) found.set(place, { ...parsed, place });
       }
       cursor = page.cursor;
     } while (cursor !== undefined);
@@ -168,8 +167,8 @@ export function createStoredKeys(whole: Store, clock: Clock): StoredKeys {
   };
 }
 
-function placeOf({ namespace, digest }: Pick<StoredKey, "namespace" | "digest">): string {
-  return `${ownerOfKey(namespace).prefix}${digest.toString("hex")}`;
+function placeOf({ namespace, digest }: Pick<StoredKey, "namespace" | "digest">): OwnedKey {
+  return ownedKey(ownerOfKey(namespace), digest.toString("hex"));
 }
 
 export function ownerOfKey(namespace: string | undefined): Owner {

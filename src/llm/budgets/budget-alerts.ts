@@ -4,6 +4,7 @@
  */
 
 import { type Clock, wait } from "../../base/clock.ts";
+import { type OwnedKey, ownedKey } from "../../base/owner.ts";
 import type { Fetch } from "../../http/fetch.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import type { Counter, Family, Metrics } from "../../observe/log/metrics.ts";
@@ -30,7 +31,7 @@ const MAX_REMEMBERED = 10_000;
 
 export class BudgetAlerts {
   readonly #services: AlertServices;
-  readonly #sent = new Set<string>();
+  readonly #sent = new Set<OwnedKey>();
   readonly #count: Family<Counter>;
 
   constructor(services: AlertServices) {
@@ -43,11 +44,11 @@ export class BudgetAlerts {
   }
 
   check(account: Account, total: number, webhook: Webhook | undefined): void {
-    const { budget, key, prefix } = account;
+    const { budget, key, tenant } = account;
     for (const percent of budget.alertAt) {
       if (total * 100 < budget.limit * percent) return;
       const name = `alerts/${percent}/${budget.limit}/${key}`;
-      if (this.#sent.has(`${prefix}${name}`)) continue;
+      if (this.#sent.has(ownedKey(tenant, name))) continue;
       this.#sendOnce(name, account, total, percent, webhook).catch((error) =>
         this.#services.logger.warn("a budget alert could not be sent", { budget: budget.name, reason: String(error) }),
       );
@@ -62,13 +63,14 @@ export class BudgetAlerts {
     webhook: Webhook | undefined,
   ): Promise<void> {
     if (this.#sent.size >= MAX_REMEMBERED) this.#sent.clear();
-    const { store, prefix, expiresAtMs } = account;
-    this.#sent.add(`${prefix}${name}`);
+    const { store, tenant, expiresAtMs } = account;
+    const id = ownedKey(tenant, name);
+    this.#sent.add(id);
     try {
       if (!(await store.replace(name, undefined, "1", { expiresAtMs }))) return;
     } catch (error) {
       // A later call of the same account retries the alert.
-      this.#sent.delete(`${prefix}${name}`);
+      this.#sent.delete(id);
       throw error;
     }
     const { budget, owner } = account;

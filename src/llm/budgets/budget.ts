@@ -2,6 +2,7 @@
  * Defines budgets, their periods, and their amounts. Budgets of one owner with the same name, unit, and period share
  * their counters, even if they are configured in different scopes. Documents of a namespace have one owner.
  */
+import { type OwnedKey, type Owner, ownedKey } from "../../base/owner.ts";
 import type { OwnedStore } from "../../store/owned-store.ts";
 import type { Store } from "../../store/store.ts";
 
@@ -22,7 +23,7 @@ export interface AccountSpace {
   readonly store: Store;
   /** Holds accounts that earlier versions kept without an owner. Their spending counts until their period ends. */
   readonly former: Store | undefined;
-  readonly prefix: string;
+  readonly tenant: Owner;
 }
 
 export interface Account extends AccountSpace {
@@ -31,14 +32,14 @@ export interface Account extends AccountSpace {
   /** The key within `store`, and within `former`. */
   readonly key: string;
   /** The key with the owner, which names the account in the whole process. */
-  readonly id: string;
+  readonly id: OwnedKey;
   readonly expiresAtMs: number;
   /** Names the user or team whose account it is. */
   readonly owner: string;
 }
 
 export function accountsOf(store: OwnedStore): AccountSpace {
-  return { store: store.at("budgets"), former: store.former("budgets"), prefix: store.owner.tenant.prefix };
+  return { store: store.at("budgets"), former: store.former("budgets"), tenant: store.owner.tenant };
 }
 
 export const NO_KEY = "(no key)";
@@ -58,7 +59,7 @@ export function accountFor(
     budget,
     period,
     key: name,
-    id: `${space.prefix}${name}`,
+    id: ownedKey(space.tenant, name),
     expiresAtMs: keptUntilMs(period),
     owner: key === undefined ? NO_KEY : shown,
   };

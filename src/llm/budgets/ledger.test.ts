@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
-import { Owner } from "../../base/owner.ts";
+import { Owner, ownedKey } from "../../base/owner.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
 import { createMemoryStore } from "../../store/memory-store.ts";
 import { ownedStore } from "../../store/owned-store.ts";
@@ -17,7 +17,13 @@ function setUp() {
   let failure: Error | undefined;
   const store: Store = { ...memory, add: (...args) => (failure ? Promise.reject(failure) : memory.add(...args)) };
   const ledger = new Ledger(clock, silentLogger);
-  const account = { store, former: undefined, key: "a", id: "a", expiresAtMs: Date.UTC(2027, 0, 1) };
+  const account = {
+    store,
+    former: undefined,
+    key: "a",
+    id: ownedKey(Owner.standalone, "a"),
+    expiresAtMs: Date.UTC(2027, 0, 1),
+  };
   const total = async (): Promise<number> => (await memory.add("a", 0)).total;
   return {
     account,

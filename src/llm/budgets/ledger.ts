@@ -3,6 +3,7 @@
  * with an unknown outcome is not retried, because it might count twice.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
+import { type OwnedKey, Owner, ownedKey } from "../../base/owner.ts";
 import type { CompileEnv } from "../../core/policy.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { boundedLabel, type Counter, type Family } from "../../observe/log/metrics.ts";
@@ -28,8 +29,8 @@ const MAX_REMEMBERED = 10_000;
 export class Ledger {
   readonly #clock: Clock;
   readonly #logger: Logger;
-  readonly #waiting = new Map<string, QueuedAmount>();
-  readonly #joined = new Set<string>();
+  readonly #waiting = new Map<OwnedKey, QueuedAmount>();
+  readonly #joined = new Set<OwnedKey>();
   /** These reservations were also added to the former account. */
   readonly #inBoth = new WeakSet<SpendingCounter>();
   #retrying: Timer | undefined = undefined;
@@ -136,10 +137,10 @@ export class Ledger {
   }
 }
 
-/** The former account has no owner in its ID. */
+/** The standalone configuration owns the former account. */
 function formerCounter(counter: SpendingCounter): SpendingCounter | undefined {
   const { former, key } = counter;
-  return former && { ...counter, store: former, former: undefined, id: key };
+  return former && { ...counter, store: former, former: undefined, id: ownedKey(Owner.standalone, key) };
 }
 
 /** All owners share the books, whose accounts name their owner. */

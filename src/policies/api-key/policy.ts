@@ -5,6 +5,7 @@
  */
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
+import { Owner } from "../../base/owner.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { type Exchange, StateKey } from "../../core/exchange.ts";
@@ -279,7 +280,8 @@ export function keyBudgetHooks(
 ): Pick<Hooks, "llmRequest" | "settle" | "response"> {
   const books = budgetBooks(env);
   const own = accountsOf(env.store);
-  const withoutNamespace = own.former === undefined ? own : { store: own.former, former: undefined, prefix: "" };
+  const withoutNamespace =
+    own.former === undefined ? own : { store: own.former, former: undefined, tenant: Owner.standalone };
   const { charge, settle, response } = createChargeHooks({
     books,
     failureMode: "closed",

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { startLimitThreads } from "../../../test/support/limit-threads.ts";
+import { Owner, ownedKey } from "../../base/owner.ts";
 import { createSharedMemory, givenSharedMemory } from "../../base/shared-memory.ts";
 import { type BucketRule, BucketStore, keyHash } from "./bucket-store.ts";
 
@@ -128,15 +129,16 @@ test("the hash depends on every character, the length and the seed", () => {
 
 test("a thread finds only memory that the main thread allocated", () => {
   const main = createSharedMemory(9);
-  const first = main.claim("rule", 64);
-  assert.deepEqual([first.isNew, main.claim("rule", 64).isNew], [true, false]);
+  const name = ownedKey(Owner.standalone, "rule");
+  const first = main.claim(name, 64);
+  assert.deepEqual([first.isNew, main.claim(name, 64).isNew], [true, false]);
   const given = givenSharedMemory(1, main.all);
-  assert.equal(given.claim("rule", 64).buffer, first.buffer);
-  assert.throws(() => given.claim("other", 64), /shared memory is missing: other/);
+  assert.equal(given.claim(name, 64).buffer, first.buffer);
+  assert.throws(() => given.claim(ownedKey(Owner.standalone, "other"), 64), /shared memory is missing: other/);
   const dead: number[] = [];
-  main.onDeath("rule", (thread) => dead.push(thread));
+  main.onDeath(name, (thread) => dead.push(thread));
   main.died(3);
-  main.release("rule");
+  main.release(name);
   main.died(4);
   assert.deepEqual([dead, main.all().size], [[3], 0]);
 });

@@ -7,7 +7,7 @@ import type { fromJSON } from "@grpc/proto-loader";
 import type { Clock } from "../../base/clock.ts";
 import { exportsOf } from "../../base/exports-of.ts";
 import type { Task, Tasks } from "../../base/tasks.ts";
-import { grpcChannel } from "../../http/client/grpc-credentials.ts";
+import { grpcChannel, requireGrpcAddress } from "../../http/client/grpc-credentials.ts";
 import type { EgressGuard } from "../../http/egress-guard.ts";
 
 export const SERVICE_NAME = "envoy.service.ratelimit.v3.RateLimitService";
@@ -217,7 +217,7 @@ function firstConnection(channel: Promise<Channel>, clock: Clock): Promise<void>
 }
 
 async function openChannel(host: string, egress: EgressGuard): Promise<Channel> {
-  if (egress.isClosed) throw egress.refusal(host);
+  requireGrpcAddress(host, egress);
   const [grpc, loader] = await Promise.all([
     import("@grpc/grpc-js").then(exportsOf),
     import("@grpc/proto-loader").then(exportsOf),
