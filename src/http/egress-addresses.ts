@@ -6,27 +6,21 @@
 import { BlockList, isIPv4, isIPv6 } from "node:net";
 import { embeddedAddresses, isFormOfIPv4 } from "./embedded-addresses.ts";
 import { parseAuthority } from "./host.ts";
-import { isLocalAddress } from "./local-address.ts";
+import { isLocalAddress, isPrivateAddress } from "./local-address.ts";
 
 /** `host` is the name that resolved to the address, or the address itself. */
 export type AddressTest = (address: string, host: string) => boolean;
 
-const REFUSED = new BlockList();
+/** Neither local nor private networks, but without hosts of the internet. */
+const WITHOUT_HOSTS = new BlockList();
 for (const [network, prefix] of [
-  ["0.0.0.0", 8],
-  ["10.0.0.0", 8],
-  ["100.64.0.0", 10],
-  ["127.0.0.0", 8],
-  ["169.254.0.0", 16],
-  ["172.16.0.0", 12],
   ["192.0.0.0", 24],
-  ["192.168.0.0", 16],
   ["198.18.0.0", 15],
   ["224.0.0.0", 3],
 ] as const)
-  REFUSED.addSubnet(network, prefix, "ipv4");
+  WITHOUT_HOSTS.addSubnet(network, prefix, "ipv4");
 // This address belongs to a metadata service of Azure.
-REFUSED.addAddress("168.63.129.16", "ipv4");
+WITHOUT_HOSTS.addAddress("168.63.129.16", "ipv4");
 const GLOBAL_UNICAST = new BlockList();
 GLOBAL_UNICAST.addSubnet("2000::", 3, "ipv6");
 
@@ -43,7 +37,9 @@ export function publicAddresses(allowed: readonly string[]): AddressTest {
     const address = withoutZone(text);
     const all = [address, ...embeddedAddresses(address)];
     if (all.some((one) => contains(exceptions, one))) return true;
-    return isGlobal(address) && !all.some((one) => contains(REFUSED, one) || isLocalAddress(one));
+    const isRefused = (one: string): boolean =>
+      contains(WITHOUT_HOSTS, one) || isPrivateAddress(one) || isLocalAddress(one);
+    return isGlobal(address) && !all.some(isRefused);
   };
 }
 

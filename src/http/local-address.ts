@@ -43,6 +43,11 @@ for (const [network, prefix] of [
   PRIVATE.addSubnet(network, prefix, "ipv4");
 PRIVATE.addSubnet("fc00::", 7, "ipv6");
 
+/** IPv6 addresses that embed an IPv4 address count as both. */
+export function isPrivateAddress(address: string): boolean {
+  return formsOf(address).some((one) => includes(PRIVATE, one));
+}
+
 /** Undefined if private addresses are not refused. */
 let allowed: BlockList | undefined;
 
@@ -88,7 +93,7 @@ export function serviceOfName(host: string): { readonly name: string; readonly n
 /** `host` is the name that resolved to the address, or the address itself. */
 export function isRefusedAddress(address: string, host: string): boolean {
   if (isLocalAddress(address)) return true;
-  if (allowed === undefined || !formsOf(address).some((one) => includes(PRIVATE, one))) return false;
+  if (allowed === undefined || !isPrivateAddress(address)) return false;
   return !isAllowedNetwork(address) && serviceOfName(host) === undefined;
 }
 

@@ -4,6 +4,7 @@
  * (RFC 8693).
  */
 
+import { isIP } from "node:net";
 import type { Clock } from "../../base/clock.ts";
 import { EgressGuard } from "../../http/egress-guard.ts";
 import { type Fetch, FetchError, type FetchResponse } from "../../http/fetch.ts";
@@ -401,12 +402,10 @@ function checkedUrl(url: string, may: { mayHttp: boolean; mayLocal: boolean }, w
   return url;
 }
 
-const LOCAL_V4 = /^(?:0|10|127|169\.254|172\.(?:1[6-9]|2\d|3[01])|192\.168|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7]))\./;
-
 function isLocal({ hostname }: URL): boolean {
   const host = hostname.replace(/^\[|\]$/g, "").replace(/\.$/, "");
-  if (host.includes(":")) return !/^[23]/.test(host);
-  return host === "localhost" || /\.(?:localhost|internal|local)$/.test(host) || LOCAL_V4.test(host);
+  if (isIP(host) !== 0) return !PUBLIC.permits(host, host);
+  return host === "localhost" || /\.(?:localhost|internal|local)$/.test(host);
 }
 
 function texts(value: unknown): string[] {

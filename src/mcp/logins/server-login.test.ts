@@ -221,6 +221,9 @@ for (const [what, change] of [
   ["an address of the cloud's metadata service", { token_endpoint: "https://169.254.169.254/token" }],
   ["a private address", { authorization_endpoint: "https://10.0.0.1/authorize" }],
   ["a mapped address", { token_endpoint: "https://[::ffff:127.0.0.1]/token" }],
+  ...["100.64.0.9", "198.18.0.1", "168.63.129.16", "224.0.0.1", "0x7f000001", "2130706433", "127.1", "[fd12::5]", "[ff02::1]", "[2002:a00:1::]", "[64:ff9b::a00:1]", "[fd00::5efe:808:808]"].map(
+    (host) => [host, { token_endpoint: `https://${host}/token` }] as const,
+  ), // biome-ignore format: a table
   ["localhost", { token_endpoint: "https://localhost./token" }],
   ["http", { token_endpoint: "http://cal.example/token" }],
   ["credentials", { token_endpoint: "https://a:b@cal.example/token" }],
