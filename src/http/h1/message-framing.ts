@@ -43,25 +43,55 @@ export const TOO_LONG = -2;
 /** Extracts the text before a mark (a line break or an empty line) from bytes that arrive in several reads. */
 export class LineBuffer {
   text = "";
-  held: Buffer | undefined = undefined;
+  #held: Buffer | undefined = undefined;
+  /** Has room for further bytes, so that the cost of many small reads is proportional to their bytes. */
+  #space: Buffer | undefined = undefined;
+  #heldBefore = 0;
+
+  get held(): Buffer | undefined {
+    return this.#held;
+  }
+
+  /** The number of held bytes that arrived before the last read. */
+  get heldBefore(): number {
+    return this.#heldBefore;
+  }
+
+  clear(): void {
+    this.#held = undefined;
+    this.#space = undefined;
+    this.#heldBefore = 0;
+  }
 
   /** Sets `text` and returns the offset to continue at, or returns NOT_YET or TOO_LONG. */
   take(chunk: Buffer, at: number, mark: Buffer, maxBytes: number): number {
-    const { held } = this;
-    const all = held === undefined ? chunk : Buffer.concat([held, chunk.subarray(at)]);
+    const held = this.#held;
+    const all = held === undefined ? chunk : this.#joined(held, chunk.subarray(at), maxBytes);
     const start = held === undefined ? at : 0;
-    const end = all.indexOf(mark, start);
+    this.#heldBefore = held === undefined ? 0 : held.length;
+    const end = all.indexOf(mark, start + Math.max(0, this.#heldBefore - mark.length + 1));
     // Until the mark arrives, all bytes except a possible beginning of the mark precede it.
     const before = (end < 0 ? all.length - mark.length + 1 : end) - start;
     if (before > maxBytes) return TOO_LONG;
     if (end < 0) {
-      this.held = all.subarray(start);
+      this.#held = all.subarray(start);
       return NOT_YET;
     }
-    this.held = undefined;
     this.text = all.toString("latin1", start, end);
     const consumed = end + mark.length - start;
-    return held === undefined ? at + consumed : at + consumed - held.length;
+    if (held === undefined) return at + consumed;
+    this.clear();
+    return at + consumed - held.length;
+  }
+
+  #joined(held: Buffer, chunk: Buffer, maxBytes: number): Buffer {
+    const length = held.length + chunk.length;
+    if (this.#space === undefined || this.#space.length < length) {
+      this.#space = Buffer.allocUnsafeSlow(length > maxBytes ? length : 2 * length);
+      held.copy(this.#space);
+    }
+    chunk.copy(this.#space, held.length);
+    return this.#space.subarray(0, length);
   }
 }
 

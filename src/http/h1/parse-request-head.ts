@@ -21,7 +21,9 @@ export interface ParsedRequest extends ReceivedHead {
 }
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches control characters
-const FORBIDDEN_SO_FAR = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n|$)|(?<!\r)\n/;
+const FORBIDDEN_SO_FAR = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n|$)|(?<!\r)\n/g;
+/** Enough for the longest method and the space after it. */
+const BEGINNING_BYTES = 17;
 /** These trailers could replace the body length or host at a server that merges trailers into headers. */
 const FRAMING_TRAILER = /^(?:content-length|transfer-encoding|host)$/i;
 const LENGTH = /^[0-9]{1,15}$/;
@@ -31,10 +33,18 @@ const EXTENSIONS = new RegExp(
   `^(?:;${TOKEN}(?:=(?:${TOKEN}|"(?:[\\t !#-\\[\\]-~\\x80-\\xff]|\\\\[\\t -~\\x80-\\xff])*"))?)+$`,
 );
 
-/** Rejects text that cannot become a valid head, before its end arrives. */
-export function checkPartialHead(text: string): void {
-  if (!beginsWithMethod(text)) throw new RequestError("bad", "the request does not begin with a method");
-  if (FORBIDDEN_SO_FAR.test(text)) throw new RequestError("bad", "a control character in the head");
+/**
+ * Rejects bytes that cannot become a valid head, before its end arrives. The first `checked` bytes were checked before, so
+ * that a head in many pieces is not read again for each of them.
+ */
+export function checkPartialHead(head: Buffer, checked: number): void {
+  if (checked < BEGINNING_BYTES && !beginsWithMethod(head.toString("latin1", 0, BEGINNING_BYTES)))
+    throw new RequestError("bad", "the request does not begin with a method");
+  // The last checked byte may be a CR, whose verdict depends on the next byte, or an LF, which needs the byte before it.
+  const from = Math.max(0, checked - 2);
+  FORBIDDEN_SO_FAR.lastIndex = Math.max(0, checked - 1 - from);
+  if (FORBIDDEN_SO_FAR.test(head.toString("latin1", from)))
+    throw new RequestError("bad", "a control character in the head");
 }
 
 /** `text` is the head without the final empty line. */

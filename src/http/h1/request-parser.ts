@@ -109,7 +109,7 @@ export class RequestParser extends ChunkedParser<RequestState> {
 
   stop(): void {
     this.state = "stopped";
-    this.line.held = undefined;
+    this.line.clear();
   }
 
   /**
@@ -164,7 +164,7 @@ export class RequestParser extends ChunkedParser<RequestState> {
   #tryHead(chunk: Buffer, at: number): number {
     const next = this.#takeUntil(chunk, at, END_OF_HEAD, MAX_HEAD_BYTES, "the head is larger than 16 KiB");
     if (next === NOT_YET) {
-      checkPartialHead(this.line.held?.toString("latin1") ?? "");
+      if (this.line.held !== undefined) checkPartialHead(this.line.held, this.line.heldBefore);
       return chunk.length;
     }
     const request = parseRequestHead(this.line.text);
@@ -262,7 +262,8 @@ export class RequestParser extends ChunkedParser<RequestState> {
     if (this.extensionBytes > MAX_EXTENSION_BYTES)
       throw new RequestError("extensions", "the chunk extensions are too long");
     if (next === NOT_YET) {
-      if (this.line.held?.includes(LF)) throw new RequestError("bad", "a control character in a chunk extension");
+      if (this.line.held?.includes(LF, this.line.heldBefore))
+        throw new RequestError("bad", "a control character in a chunk extension");
       return chunk.length;
     }
     checkExtensions(this.line.text);
@@ -277,7 +278,8 @@ export class RequestParser extends ChunkedParser<RequestState> {
   protected override readTrailer(chunk: Buffer, at: number): number {
     const next = this.#takeUntil(chunk, at, CRLF, MAX_TRAILER_BYTES, "the trailers are too large");
     if (next === NOT_YET) {
-      if (this.line.held?.includes(LF)) throw new RequestError("bad", "a control character in a trailer");
+      if (this.line.held?.includes(LF, this.line.heldBefore))
+        throw new RequestError("bad", "a control character in a trailer");
       return chunk.length;
     }
     if (this.line.text !== "") {
@@ -311,7 +313,7 @@ export class RequestParser extends ChunkedParser<RequestState> {
 /** Finds a fault before the limit, so that the verdict does not depend on the pieces in which a large head arrives. */
 function faultInPart(head: Buffer): RequestError | undefined {
   try {
-    checkPartialHead(head.toString("latin1"));
+    checkPartialHead(head, 0);
     return undefined;
   } catch (error) {
     if (error instanceof RequestError) return error;

@@ -84,7 +84,7 @@ export class ResponseParser extends ChunkedParser<ResponseState> {
     this.#upgrade = upgrade;
     this.#interim = 0;
     this.extensionBytes = 0;
-    this.line.held = undefined;
+    this.line.clear();
     this.#trailers = [];
   }
 
