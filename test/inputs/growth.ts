@@ -1,0 +1,67 @@
+/** Counts the work of readers at n, 2n, and 4n bytes. */
+import { countWork, type Task } from "./count-work.ts";
+import type { Hostile } from "./hostile.ts";
+
+/** For each doubling of the bytes. */
+const MAX_GROWTH = 2.3;
+/** A reader may look at the whole input once more to tell why it refuses it. */
+const MAX_GROWTH_TO_REFUSAL = 3;
+/** Differences below this are constants, for example of a table that grows once. */
+const COUNTED_FROM = 1_000;
+
+export interface Growth {
+  readonly input: string;
+  readonly shape: string;
+  readonly pieceBytes: number;
+  /** At n, 2n, and 4n, without the work for an empty input. */
+  readonly steps: readonly number[];
+  readonly touched: readonly number[];
+  readonly outcomes: readonly string[];
+  readonly isLinear: boolean;
+}
+
+interface Case {
+  readonly input: string;
+  readonly shape: string;
+  readonly pieceBytes: number;
+  readonly sizes: readonly number[];
+}
+
+/** The group's module exports records of inputs as its named interface. */
+export interface Group {
+  readonly module: string;
+  readonly inputs: Readonly<Record<string, Hostile>>;
+}
+
+/** Groups are counted in parallel, each in its own thread. */
+export async function growthOf({ module, inputs }: Group): Promise<readonly Growth[]> {
+  const cases = Object.entries(inputs).flatMap(([input, { shapes, pieces, bytes }]) =>
+    shapes.flatMap((shape) =>
+      pieces.map((pieceBytes): Case => ({ input, shape, pieceBytes, sizes: [bytes, 0, bytes, 2 * bytes, 4 * bytes] })),
+    ),
+  );
+  const tasks = cases.flatMap(({ input, shape, pieceBytes, sizes }) =>
+    sizes.map((n): Task => ({ module, input, shape, pieceBytes, n })),
+  );
+  const works = await countWork(tasks);
+  let at = 0;
+  return cases.map(({ sizes, ...rest }): Growth => {
+    // The first reading fills caches.
+    const [, empty, ...counted] = works.slice(at, at + sizes.length);
+    at += sizes.length;
+    const steps = counted.map((work) => work.steps - (empty?.steps ?? 0));
+    const touched = counted.map((work) => work.touched - (empty?.touched ?? 0));
+    const outcomes = counted.map(({ outcome }) => outcome);
+    return { ...rest, steps, touched, outcomes, isLinear: isLinear(steps, outcomes) && isLinear(touched, outcomes) };
+  });
+}
+
+function isLinear([first = 0, second = 0, third = 0]: readonly number[], outcomes: readonly string[]): boolean {
+  const [, below, beyond] = outcomes;
+  const isRefused = beyond?.startsWith("refused") === true && below !== beyond;
+  return grows(first, second, MAX_GROWTH) && grows(second, third, isRefused ? MAX_GROWTH_TO_REFUSAL : MAX_GROWTH);
+}
+
+function grows(from: number, to: number, most: number): boolean {
+  return to <= COUNTED_FROM || to <= most * from;
+}

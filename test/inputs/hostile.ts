@@ -1,0 +1,65 @@
+/**
+ * What a peer may send to one reader, and the reader. The shapes make inputs of about the given size.
+ */
+
+export interface HostileInput<T> {
+  readonly shapes: Readonly<Record<string, (bytes: number) => T>>;
+  /** The gateway's own reader. An error means that the reader refused the input. */
+  readonly read: (input: T, pieceBytes: number) => unknown;
+  /** Readers of streams read pieces of these sizes. */
+  readonly pieces?: readonly number[];
+  /** The smallest size at which work is counted; the other sizes are two and four times this. */
+  readonly bytes?: number;
+}
+
+/** Hides the type of the input. */
+export interface Hostile {
+  readonly shapes: readonly string[];
+  readonly pieces: readonly number[];
+  readonly bytes: number;
+  /** Returns the action that reads a new input. Making the input is not part of it. */
+  prepare(shape: string, bytes: number, pieceBytes: number): () => unknown;
+}
+
+/** Enough to see a term that grows with the square, and little enough for a test. */
+const COUNTED_BYTES = 3_000;
+
+export function hostile<T>({ shapes, read, pieces = [], bytes = COUNTED_BYTES }: HostileInput<T>): Hostile {
+  return {
+    shapes: Object.keys(shapes),
+    pieces: [...pieces, Number.POSITIVE_INFINITY],
+    bytes,
+    prepare(shape, size, pieceBytes) {
+      const make = shapes[shape];
+      if (make === undefined) throw new Error(`unknown shape ${shape}`);
+      const input = make(size);
+      return () => read(input, pieceBytes);
+    },
+  };
+}
+
+/** The pieces of streams: some arrive in many, and some with a full read. */
+export const STREAM_PIECES = [11, 1_400];
+
+/** Copies, because readers may keep or reuse what they receive. */
+export function inPieces(bytes: Buffer, pieceBytes: number): Buffer[] {
+  const size = Math.max(1, Math.min(pieceBytes, bytes.length));
+  const pieces: Buffer[] = [];
+  for (let at = 0; at < bytes.length; at += size) pieces.push(Buffer.from(bytes.subarray(at, at + size)));
+  return pieces;
+}
+
+/** Repeats an item up to the size. */
+export function many(bytes: number, item: (index: number) => string, separator = ""): string {
+  const items: string[] = [];
+  for (let length = 0; length < bytes; length += (items.at(-1) as string).length + separator.length)
+    items.push(item(items.length));
+  return items.join(separator);
+}
+
+export function mapShapes<A, B>(
+  shapes: Readonly<Record<string, (bytes: number) => A>>,
+  map: (value: A) => B,
+): Record<string, (bytes: number) => B> {
+  return Object.fromEntries(Object.entries(shapes).map(([name, make]) => [name, (bytes: number) => map(make(bytes))]));
+}
