@@ -4,6 +4,7 @@
  */
 import { decodeText, isBinary, isTextType, SAMPLED_CHARACTERS } from "../../base/encoded-text.ts";
 import type { Steps } from "../../base/sliced-work.ts";
+import { UniqueNames } from "../../base/unique-names.ts";
 import { isMembers, type Members, putMember } from "../../json/json.ts";
 import type { TextGuard } from "../request/llm-call.ts";
 import { type GuardFound, guardParts, spreadText } from "./guarded-text.ts";
@@ -117,10 +118,11 @@ class Walk {
     const own = isFree ? undefined : (value.mimeType ?? value.mime_type ?? value.media_type ?? value.format);
     const mediaType = typeof own === "string" ? own : place.mediaType;
     let changed: Record<string, unknown> | undefined;
+    let names: UniqueNames | undefined;
     for (const name of Object.keys(value)) {
       const member = value[name];
       if (!isFree && !mayHaveText(name, member)) {
-        if (changed !== undefined) putMember(changed, unusedName(changed, name), member);
+        if (changed !== undefined) putMember(changed, names?.next(name) ?? name, member);
         continue;
       }
       const below = `${path}.${name.includes(".") || name.includes("~") ? escaped(name) : name}`;
@@ -136,8 +138,11 @@ class Walk {
       if (changed === undefined) {
         if (mapped === member && shown === name) continue;
         changed = copyUpTo(value, name);
+        // Two names may have the same mask, and both members must be kept.
+        names = new UniqueNames();
+        for (const own of Object.keys(changed)) names.next(own);
       }
-      if (mapped !== undefined) putMember(changed, unusedName(changed, shown), mapped);
+      if (mapped !== undefined) putMember(changed, names?.next(shown) ?? shown, mapped);
     }
     return changed ?? value;
   }
@@ -235,13 +240,6 @@ function copyUpTo(value: Members, name: string): Record<string, unknown> {
     putMember(copy, own, member);
   }
   return copy;
-}
-
-/** Two names may have the same mask, and both members must be kept. */
-function unusedName(object: Members, name: string): string {
-  let unused = name;
-  while (Object.hasOwn(object, unused)) unused += "_";
-  return unused;
 }
 
 export class BodyTexts {

@@ -1,6 +1,8 @@
 /**
  * Converts the operations of an OpenAPI description into tools. Unsupported operations are skipped with a reason.
  */
+
+import { UniqueNames } from "../../base/unique-names.ts";
 import { pathFault } from "../../http/request-path.ts";
 import { isObject, type Json, type OpenApiDocument, resolved } from "./document.ts";
 import {
@@ -12,7 +14,6 @@ import {
   readRequestBody,
 } from "./parameters.ts";
 import { SchemaBudget, SchemaTooLarge, ToolSchemas } from "./tool-schemas.ts";
-import { UniqueNames } from "./unique-names.ts";
 
 const METHODS = ["get", "put", "post", "delete", "options", "head", "patch"] as const;
 const MAX_OPERATIONS = 5_000;

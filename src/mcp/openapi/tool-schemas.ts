@@ -2,9 +2,10 @@
  * Converts the schemas of a description to the JSON Schema of tools. References become `$defs`, and the keywords of
  * OpenAPI 3.0 become those of JSON Schema.
  */
+
+import { UniqueNames } from "../../base/unique-names.ts";
 import { putMember } from "../../json/json.ts";
 import { isObject, type Json, type OpenApiDocument, pointedTo, resolved } from "./document.ts";
-import { UniqueNames } from "./unique-names.ts";
 import type { ValueShape } from "./value-shape.ts";
 
 /** Limits the schemas of one tool, because longer ones would cost the model too many tokens. */
