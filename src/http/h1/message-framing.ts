@@ -2,6 +2,7 @@
  * Implements the framing that HTTP/1.1 requests and responses share, which consists of lines and chunked bodies (RFC
  * 9112 section 7.1).
  */
+import { JoinedBytes } from "../../base/joined-bytes.ts";
 
 export const TAB = 9;
 export const LF = 10;
@@ -44,8 +45,7 @@ export const TOO_LONG = -2;
 export class LineBuffer {
   text = "";
   #held: Buffer | undefined = undefined;
-  /** Has room for further bytes, so that the cost of many small reads is proportional to their bytes. */
-  #space: Buffer | undefined = undefined;
+  readonly #joined = new JoinedBytes();
   #heldBefore = 0;
 
   get held(): Buffer | undefined {
@@ -59,14 +59,14 @@ export class LineBuffer {
 
   clear(): void {
     this.#held = undefined;
-    this.#space = undefined;
+    this.#joined.clear();
     this.#heldBefore = 0;
   }
 
   /** Sets `text` and returns the offset to continue at, or returns NOT_YET or TOO_LONG. */
   take(chunk: Buffer, at: number, mark: Buffer, maxBytes: number): number {
     const held = this.#held;
-    const all = held === undefined ? chunk : this.#joined(held, chunk.subarray(at), maxBytes);
+    const all = held === undefined ? chunk : this.#join(held, chunk.subarray(at));
     const start = held === undefined ? at : 0;
     this.#heldBefore = held === undefined ? 0 : held.length;
     const end = all.indexOf(mark, start + Math.max(0, this.#heldBefore - mark.length + 1));
@@ -84,14 +84,10 @@ export class LineBuffer {
     return at + consumed - held.length;
   }
 
-  #joined(held: Buffer, chunk: Buffer, maxBytes: number): Buffer {
-    const length = held.length + chunk.length;
-    if (this.#space === undefined || this.#space.length < length) {
-      this.#space = Buffer.allocUnsafeSlow(length > maxBytes ? length : 2 * length);
-      held.copy(this.#space);
-    }
-    chunk.copy(this.#space, held.length);
-    return this.#space.subarray(0, length);
+  /** The first piece is not copied, because most lines arrive in one or two. */
+  #join(held: Buffer, chunk: Buffer): Buffer {
+    if (this.#joined.length === 0) this.#joined.add(held);
+    return this.#joined.add(chunk);
   }
 }
 

@@ -2,6 +2,7 @@
  * Removes the usage from a chat stream.
  */
 
+import { JoinedBytes } from "../../base/joined-bytes.ts";
 import { isMembers, parseMembers } from "../../json/json.ts";
 import { removeMembers, splice } from "../../json/json-text.ts";
 import { endOfEvent } from "../encoding/stream-events.ts";
@@ -19,17 +20,18 @@ export interface UsageHider {
 const MAX_HELD_BYTES = 16 * 1024;
 
 export function createUsageHider(): UsageHider {
-  let held: Buffer | undefined;
+  const held = new JoinedBytes();
+  /** The number of held bytes that contain no end of an event. */
+  let searched = 0;
   let insideLong = false;
   /** The blank line that ends a long event may be split across two chunks. */
   let tail: Buffer = Buffer.alloc(0);
   return {
     pass(chunk, usageAt) {
-      const beginsEvent = held === undefined && !insideLong;
+      const beginsEvent = held.length === 0 && !insideLong;
       // Most chunks hold complete events without usage.
       if (beginsEvent && usageAt < 0 && endsEvent(chunk)) return chunk;
-      const bytes = held === undefined ? chunk : Buffer.concat([held, chunk]);
-      held = undefined;
+      const bytes = held.length === 0 ? chunk : held.add(chunk);
       let from = 0;
       if (insideLong) {
         const end = endOfEvent(Buffer.concat([tail, bytes]), 0);
@@ -44,7 +46,9 @@ export function createUsageHider(): UsageHider {
       let kept = from;
       // No event before `usageAt` has usage.
       if (beginsEvent && usageAt > 0) from = usageAt;
-      for (let end = endOfEvent(bytes, from); end >= 0; end = endOfEvent(bytes, from)) {
+      // The end of an event has at most three bytes, and one of them is new.
+      const firstEnd = endOfEvent(bytes, Math.max(from, searched - 2));
+      for (let end = firstEnd; end >= 0; end = endOfEvent(bytes, from)) {
         const event = bytes.toString("utf8", from, end);
         const without = withoutUsage(event);
         if (without !== event) {
@@ -56,21 +60,25 @@ export function createUsageHider(): UsageHider {
         from = end;
       }
       if (from > kept) out.push(bytes.subarray(kept, from));
-      if (from < bytes.length) {
-        if (bytes.length - from <= MAX_HELD_BYTES) held = bytes.subarray(from);
-        else {
-          insideLong = true;
-          tail = bytes.subarray(-2);
-          out.push(bytes.subarray(from));
-        }
+      searched = bytes.length - from;
+      if (searched > MAX_HELD_BYTES) {
+        insideLong = true;
+        tail = bytes.subarray(-2);
+        out.push(bytes.subarray(from));
+        searched = 0;
+        held.clear();
+      } else if (from > 0 || held.length === 0) {
+        held.clear();
+        held.add(bytes.subarray(from));
       }
       return out.length === 0 ? undefined : out.length === 1 ? out[0] : Buffer.concat(out);
     },
     flush() {
-      const rest = held;
-      held = undefined;
+      if (held.length === 0) return undefined;
+      const rest = held.all;
+      held.clear();
+      searched = 0;
       // Some servers omit the blank line after the last event.
-      if (rest === undefined) return rest;
       const event = rest.toString("utf8");
       const without = withoutUsage(event);
       if (without === event) return rest;
