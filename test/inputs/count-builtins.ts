@@ -232,8 +232,12 @@ function replace(owner: object, costs: Readonly<Record<string, Cost>>): void {
     const cost = costs[name] as Cost;
     const counted = {
       [name](this: unknown, ...args: unknown[]): unknown {
-        const result: unknown = apply(original, this, args);
-        touched += cost(this, args, result);
+        let result: unknown;
+        try {
+          result = apply(original, this, args);
+        } finally {
+          touched += cost(this, args, result);
+        }
         return result;
       },
     }[name];

@@ -4,16 +4,17 @@ import type { Hostile } from "./hostile.ts";
 
 /** For each doubling of the bytes. */
 const MAX_GROWTH = 2.3;
+const MAX_GROWTH_AFTER_LIMIT = 2.05;
 /** A reader may look at the whole input once more to tell why it refuses it. */
 const MAX_GROWTH_TO_REFUSAL = 3;
-/** Differences below this are constants, for example of a table that grows once. */
+/** Less additional work does not count, for example of a table that grows once. */
 const COUNTED_FROM = 1_000;
 
 export interface Growth {
   readonly input: string;
   readonly shape: string;
   readonly pieceBytes: number;
-  /** At n, 2n, and 4n, without the work for an empty input. */
+  /** At n, 2n, and 4n. */
   readonly steps: readonly number[];
   readonly touched: readonly number[];
   readonly outcomes: readonly string[];
@@ -37,7 +38,7 @@ export interface Group {
 export async function growthOf({ module, inputs }: Group): Promise<readonly Growth[]> {
   const cases = Object.entries(inputs).flatMap(([input, { shapes, pieces, bytes }]) =>
     shapes.flatMap((shape) =>
-      pieces.map((pieceBytes): Case => ({ input, shape, pieceBytes, sizes: [bytes, 0, bytes, 2 * bytes, 4 * bytes] })),
+      pieces.map((pieceBytes): Case => ({ input, shape, pieceBytes, sizes: [bytes, 2 * bytes, 4 * bytes] })),
     ),
   );
   const tasks = cases.flatMap(({ input, shape, pieceBytes, sizes }) =>
@@ -46,22 +47,21 @@ export async function growthOf({ module, inputs }: Group): Promise<readonly Grow
   const works = await countWork(tasks);
   let at = 0;
   return cases.map(({ sizes, ...rest }): Growth => {
-    // The first reading fills caches.
-    const [, empty, ...counted] = works.slice(at, at + sizes.length);
+    const counted = works.slice(at, at + sizes.length);
     at += sizes.length;
-    const steps = counted.map((work) => work.steps - (empty?.steps ?? 0));
-    const touched = counted.map((work) => work.touched - (empty?.touched ?? 0));
+    const steps = counted.map((work) => work.steps);
+    const touched = counted.map((work) => work.touched);
     const outcomes = counted.map(({ outcome }) => outcome);
     return { ...rest, steps, touched, outcomes, isLinear: isLinear(steps, outcomes) && isLinear(touched, outcomes) };
   });
 }
 
+/** Compares the work that each doubling adds, so that constants do not count. */
 function isLinear([first = 0, second = 0, third = 0]: readonly number[], outcomes: readonly string[]): boolean {
+  if (third - second <= COUNTED_FROM || third - second <= MAX_GROWTH * (second - first)) return true;
+  // The work to the first limit of a reader is not part of the growth.
+  if (second <= 2 * first && third <= MAX_GROWTH_AFTER_LIMIT * second) return true;
   const [, below, beyond] = outcomes;
-  const isRefused = beyond?.startsWith("refused") === true && below !== beyond;
-  return grows(first, second, MAX_GROWTH) && grows(second, third, isRefused ? MAX_GROWTH_TO_REFUSAL : MAX_GROWTH);
-}
-
-function grows(from: number, to: number, most: number): boolean {
-  return to <= COUNTED_FROM || to <= most * from;
+  const isRefusal = beyond?.startsWith("refused") === true && below !== beyond;
+  return isRefusal && third <= MAX_GROWTH_TO_REFUSAL * second && second <= MAX_GROWTH * first;
 }

@@ -3,12 +3,26 @@ import type { InputId } from "../../src/base/peer-inputs.ts";
 import type { Group } from "./growth.ts";
 import type { Hostile } from "./hostile.ts";
 import { httpInputs } from "./readers/http.ts";
+import { identityInputs } from "./readers/identity.ts";
+import { llmInputs } from "./readers/llm.ts";
+import { mcpInputs } from "./readers/mcp.ts";
+import { serviceInputs } from "./readers/services.ts";
 
 export const HOSTILE_INPUTS: Partial<Record<InputId, Hostile>> = {
   ...httpInputs,
+  ...mcpInputs,
+  ...llmInputs,
+  ...identityInputs,
+  ...serviceInputs,
 };
 
 const moduleOf = (name: string): string => new URL(`./readers/${name}.js`, import.meta.url).href;
 
-/** Each group is counted in a thread that loads only its module. */
-export const GROUPS: readonly Group[] = [{ module: moduleOf("http"), inputs: httpInputs }];
+/** Each group is counted in a thread that loads only its module. The slowest are first. */
+export const GROUPS: readonly Group[] = [
+  { module: moduleOf("llm"), inputs: llmInputs },
+  { module: moduleOf("mcp"), inputs: mcpInputs },
+  { module: moduleOf("http"), inputs: httpInputs },
+  { module: moduleOf("services"), inputs: serviceInputs },
+  { module: moduleOf("identity"), inputs: identityInputs },
+];

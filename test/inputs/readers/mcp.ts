@@ -1,0 +1,262 @@
+/** Hostile inputs of the readers of MCP messages. */
+import { finish } from "../../../src/base/sliced-work.ts";
+import { TextPieces } from "../../../src/base/text-pieces.ts";
+import { HeaderList } from "../../../src/http/headers.ts";
+import { createSseParser } from "../../../src/http/sse.ts";
+import { jsonProblem } from "../../../src/json/validate-json.ts";
+import { decodeCursor } from "../../../src/mcp/aggregation/merge-responses.ts";
+import { resultReader, toolResult } from "../../../src/mcp/openapi/api-results.ts";
+import { filterList } from "../../../src/mcp/protocol/access.ts";
+import {
+  asClientRequest,
+  asServerMessage,
+  type ClientMessage,
+  parseClientMessages,
+  type ServerMessage,
+} from "../../../src/mcp/protocol/json-rpc.ts";
+import { listProblem } from "../../../src/mcp/protocol/list-check.ts";
+import { handshakeRefusal, readDiscovered, readInitialized } from "../../../src/mcp/server-side/upstream.ts";
+import { responseOutcome } from "../../../src/mcp/session/call-outcome.ts";
+import { parseEventId } from "../../../src/mcp/session/event-log.ts";
+import { readSessionId } from "../../../src/mcp/session/session-records.ts";
+import { Quarantine } from "../../../src/mcp/tools/quarantine.ts";
+import { guardedMessage } from "../../../src/mcp/tools/result-guard.ts";
+import { parseToolLocks } from "../../../src/mcp/tools/tool-lock.ts";
+import { parseServerText, parseServerTextInSteps } from "../../../src/mcp/transports/server-messages.ts";
+import { LineSplitter, StderrTail } from "../../../src/mcp/transports/stdio-transport.ts";
+import { silentLogger } from "../../../src/observe/log/logger.ts";
+import type { SigningKey } from "../../../src/store/signing-key.ts";
+import { fakeClock } from "../../support/fake-clock.ts";
+import { hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts";
+import { COMPRESSIONS, compressedShapes, jsonShapes, lineShapes, noise, sseShapes } from "../shapes.ts";
+
+const MIB = 1024 * 1024;
+
+const inCall = (value: string): string =>
+  `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"x":${value}}}}`;
+const inResult = (value: string): string => `{"jsonrpc":"2.0","id":1,"result":{"content":${value}}}`;
+const inError = (value: string): string =>
+  `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"m","data":${value}}}`;
+const inAbout = (value: string): string =>
+  `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"x":${value}},"serverInfo":{}}}`;
+
+const clientMessages = {
+  ...jsonShapes(inCall),
+  "many messages": (n: number) => `[${many(n, (i) => `{"jsonrpc":"2.0","id":${i},"method":"ping"}`, ",")}]`,
+  "equal IDs": (n: number) => `[${many(n, () => '{"jsonrpc":"2.0","id":1,"method":"ping"}', ",")}]`,
+  "many members of the message": (n: number) => `{"jsonrpc":"2.0",${many(n, (i) => `"x${i}":1`, ",")}}`,
+  "one large ID": (n: number) => `{"jsonrpc":"2.0","id":"${"x".repeat(n)}","method":"ping"}`,
+  "one large method": (n: number) => `{"jsonrpc":"2.0","id":1,"method":"${"x".repeat(n)}"}`,
+};
+
+function count(messages: ClientMessage | readonly ClientMessage[]): number {
+  return Array.isArray(messages) ? messages.length : 1;
+}
+
+const serverShapes = {
+  ...jsonShapes(inResult),
+  "many messages": (n: number) => `[${many(n, (i) => `{"jsonrpc":"2.0","id":${i},"result":{}}`, ",")}]`,
+  "many members of the message": (n: number) => `{"jsonrpc":"2.0",${many(n, (i) => `"x${i}":1`, ",")}}`,
+  "one large ID": (n: number) => `{"jsonrpc":"2.0","id":"${"x".repeat(n)}","result":{}}`,
+};
+
+const small = (_: number, index: number): string => `{"jsonrpc":"2.0","id":${index},"result":{}}`;
+const sized = (n: number, index: number): string =>
+  n === 1 ? small(n, index) : `{"jsonrpc":"2.0","id":1,"result":{"text":"${"x".repeat(n)}"}}`;
+
+const tool = (i: number): string => `{"name":"tool${i}","inputSchema":{"type":"object"}}`;
+const inTools = (tools: string): string => `{"jsonrpc":"2.0","id":1,"result":{"tools":[${tools}]}}`;
+const toolLists = {
+  "many tools": (n: number) => inTools(many(n, tool, ",")),
+  "equal names": (n: number) => inTools(many(n, () => tool(1), ",")),
+  "tools without names": (n: number) => inTools(many(n, () => "{}", ",")),
+  "one large tool": (n: number) => inTools(`{"name":"a","description":"${"x".repeat(n)}"}`),
+  "one large name": (n: number) => inTools(`{"name":"${"x".repeat(n)}"}`),
+  "many members of a tool": (n: number) => inTools(`{"name":"a",${many(n, (i) => `"x${i}":1`, ",")}}`),
+  "many members of the result": (n: number) =>
+    `{"jsonrpc":"2.0","id":1,"result":{${many(n, (i) => `"x${i}":1`, ",")},"tools":[]}}`,
+  "deep schema": (n: number) => inTools(`{"name":"a","inputSchema":${'{"a":'.repeat(n / 6)}1${"}".repeat(n / 6)}}`),
+  "one large cursor": (n: number) => `{"jsonrpc":"2.0","id":1,"result":{"tools":[],"nextCursor":"${"x".repeat(n)}"}}`,
+};
+
+const lock = parseToolLocks('{"version":2,"targets":{"a":{"a":{"name":"a","description":"b"}}}}')("a");
+const listTools = asClientRequest("tools/list", "{}");
+const callTool = asClientRequest("tools/call", '{"name":"a"}');
+
+/** Accepts everything: clients cannot sign, but the limits after the check must hold as well. */
+const anyKey: SigningKey = { sign: () => "", isSignature: () => true, isGiven: true };
+
+const sessionId = (packed: Buffer): string =>
+  `${"a".repeat(32)}.${Buffer.concat([Buffer.from([0, 0, 0, 0, 1]), packed]).toString("base64url")}.${"A".repeat(22)}`;
+
+function texts(message: ServerMessage): unknown {
+  const guard = {
+    *checked(parts: readonly string[]) {
+      yield;
+      return parts.map((part) => part.replaceAll("secret", "***"));
+    },
+    refusal: "no",
+  };
+  return finish(guardedMessage(message, guard, "tools/call"))?.text.length;
+}
+
+const inText = (text: string): string =>
+  `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":${JSON.stringify(text)}}]}}`;
+
+const JSON_TYPE = new HeaderList(["content-type", "application/json"]);
+const IMAGE_TYPE = new HeaderList(["content-type", "image/png"]);
+const TEXT_TYPE = new HeaderList(["content-type", "text/plain"]);
+
+interface ApiResponse {
+  readonly headers: HeaderList;
+  readonly body: Buffer;
+}
+
+const responseOf =
+  (headers: HeaderList) =>
+  (body: string | Buffer): ApiResponse => ({ headers, body: Buffer.from(body) });
+
+export const mcpInputs = {
+  "client/mcp-message": hostile<string>({ shapes: clientMessages, read: (text) => count(parseClientMessages(text)) }),
+  "client/mcp-initialize": hostile<string>({
+    shapes: jsonShapes(
+      (value) =>
+        `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"x":${value}},"clientInfo":{"name":"a","version":"1"}}}`,
+    ),
+    read: (text) => count(parseClientMessages(text)),
+  }),
+  "client/mcp-session-id": hostile<string>({
+    shapes: {
+      ...mapShapes(
+        compressedShapes((n) => many(n, (i) => `"a${i}":1`, ","), COMPRESSIONS.raw),
+        sessionId,
+      ),
+      "many dots": (n) => ".".repeat(n),
+      "one large name": (n) => `${"a".repeat(n)}.AAAAAAA.${"A".repeat(22)}`,
+    },
+    read: (id) => readSessionId(anyKey, id, { backend: "b", owner: undefined })?.params?.length,
+  }),
+  "client/mcp-cursor": hostile<string>({
+    shapes: mapShapes(
+      jsonShapes((value) => `{"a":${value}}`),
+      (text) => Buffer.from(text).toString("base64url"),
+    ),
+    read: (cursor) => decodeCursor(cursor) !== undefined,
+  }),
+  "client/mcp-event-id": hostile<string>({
+    shapes: {
+      "many digits": (n) => "1".repeat(n),
+      "many hyphens": (n) => "1-".repeat(n / 2),
+      "one large answer": (n) => `1-1-s${Buffer.from(JSON.stringify("x".repeat(n))).toString("base64url")}`,
+      "one large number answer": (n) => `1-1-n${"9".repeat(n)}`,
+      "deep answer": (n) => `1-1-s${Buffer.from("[".repeat(n)).toString("base64url")}`,
+      "invalid at the end": (n) => `1-1e${"1".repeat(n)}-`,
+    },
+    read: (id) => parseEventId(id)?.stream,
+  }),
+  "mcp-server/stdio-message": hostile<Buffer>({
+    shapes: { ...lineShapes(sized), ...mapShapes(serverShapes, (text) => Buffer.from(`${text}\n`)) },
+    read(bytes, pieceBytes) {
+      let messages = 0;
+      const splitter = new LineSplitter((line) => {
+        messages += parseServerText(line).length;
+      }, MIB);
+      for (const piece of inPieces(bytes, pieceBytes)) splitter.push(piece);
+      return messages;
+    },
+    pieces: STREAM_PIECES,
+  }),
+  "mcp-server/stdio-log": hostile<Buffer>({
+    shapes: lineShapes((n, i) => `${i} Error: ${"x".repeat(n)}`),
+    read(bytes, pieceBytes) {
+      const tail = new StderrTail({ name: "a", clock: fakeClock(), logger: silentLogger, secrets: ["secret-value"] });
+      for (const piece of inPieces(bytes, pieceBytes)) tail.push(piece);
+      return tail.likelyCause()?.length;
+    },
+    pieces: STREAM_PIECES,
+  }),
+  "mcp-server/http-response": hostile<Buffer>({
+    shapes: mapShapes(serverShapes, (text) => Buffer.from(text)),
+    read(bytes, pieceBytes) {
+      const text = new TextPieces();
+      for (const piece of inPieces(bytes, pieceBytes)) text.add(piece);
+      return finish(parseServerTextInSteps(text.end())).length;
+    },
+    pieces: STREAM_PIECES,
+  }),
+  "mcp-server/event-stream": hostile<Buffer>({
+    shapes: sseShapes((n) => sized(n, 1)),
+    read(bytes, pieceBytes) {
+      let messages = 0;
+      const parser = createSseParser(({ data }) => {
+        messages += parseServerText(data).length;
+      }, MIB);
+      for (const piece of inPieces(bytes, pieceBytes)) parser.push(piece);
+      return messages;
+    },
+    pieces: STREAM_PIECES,
+  }),
+  "mcp-server/event": hostile<string>({ shapes: serverShapes, read: (data) => parseServerText(data).length }),
+  "mcp-server/error": hostile<string>({
+    shapes: jsonShapes(inError),
+    read: (text) => parseServerText(text).map(({ kind }) => kind),
+  }),
+  "mcp-server/about": hostile<string>({
+    shapes: jsonShapes(inAbout),
+    read(text) {
+      const answer = asServerMessage(text);
+      return [readInitialized(answer), readDiscovered(answer), handshakeRefusal(answer)].length;
+    },
+    // Shorter messages are not counted, because they cannot have too many values.
+    bytes: 12_000,
+  }),
+  "mcp-server/tool": hostile<string>({
+    shapes: jsonShapes((value) => `{"name":"a","description":"d","inputSchema":{"properties":{"x":${value}}}}`),
+    read(text) {
+      // The depth is checked with the list.
+      if (jsonProblem(text) !== undefined) throw new Error("not a valid definition");
+      return new Quarantine("a", silentLogger).passes("a", text, lock);
+    },
+    bytes: 12_000,
+  }),
+  "mcp-server/tool-list": hostile<string>({
+    shapes: toolLists,
+    read(text) {
+      const message = asServerMessage(text);
+      finish(listProblem(listTools, message, "a"));
+      return finish(filterList(message, "tools/list", (name) => name.endsWith("1"))).text.length;
+    },
+  }),
+  "mcp-server/string": hostile<string>({
+    shapes: {
+      ...jsonShapes(inText),
+      "one large error message": (n) => `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"${"x".repeat(n)}"}}`,
+      "many texts": (n) => inResult(`[${many(n, () => '{"type":"text","text":"a"}', ",")}],"isError":true`),
+    },
+    read: (text) => responseOutcome(callTool, undefined, asServerMessage(text)).kind,
+  }),
+  "mcp-server/guarded-text": hostile<string>({
+    shapes: {
+      "one large text": (n) => inText("x".repeat(n)),
+      "many matches": (n) => inText("secret ".repeat(n / 7)),
+      "many texts": (n) => inResult(`[${many(n, () => '{"type":"text","text":"secret"}', ",")}]`),
+      "escaped text": (n) => inResult(`[{"type":"text","text":"${"\\u0073ecret".repeat(n / 11)}"}]`),
+      "deep lists": (n) => inResult("[".repeat(n / 2) + "]".repeat(n / 2)),
+      "equal names": (n) => inResult(`[{${many(n, () => '"text":"secret"', ",")}}]`),
+    },
+    read: (text) => texts(asServerMessage(text)),
+  }),
+  "openapi-server/response": hostile<ApiResponse>({
+    shapes: {
+      ...mapShapes(jsonShapes(), responseOf(JSON_TYPE)),
+      "an image": (n) => responseOf(IMAGE_TYPE)(noise(n)),
+      "a text": (n) => responseOf(TEXT_TYPE)('"\\\n'.repeat(n / 3)),
+    },
+    read({ headers, body }, pieceBytes) {
+      const reader = resultReader(200, headers);
+      for (const piece of inPieces(body, pieceBytes)) reader.add(piece);
+      return finish(toolResult(200, headers, reader.end())).length;
+    },
+    pieces: STREAM_PIECES,
+  }),
+};
