@@ -116,14 +116,25 @@ export function createAdminClient(address: AdminAddress): AdminClient {
   };
 }
 
-/** Splits a stream into lines. An incomplete last line is dropped. */
+/** Splits a stream into lines. An incomplete last line is dropped. Throws a CliError if a line is too long. */
 export function lineReader(onLine: (line: string) => void): (chunk: Buffer) => void {
   const decoder = new StringDecoder("utf8");
-  let rest = "";
+  let held: string[] = [];
+  let heldChars = 0;
   return (chunk) => {
-    const lines = (rest + decoder.write(chunk)).split("\n");
-    rest = lines.pop() ?? "";
-    for (const line of lines) onLine(line);
+    const text = decoder.write(chunk);
+    let start = 0;
+    for (let end = text.indexOf("\n"); end >= 0; end = text.indexOf("\n", start)) {
+      const last = text.slice(start, end);
+      onLine(held.length === 0 ? last : held.join("") + last);
+      held = [];
+      heldChars = 0;
+      start = end + 1;
+    }
+    if (start === text.length) return;
+    held.push(text.slice(start));
+    heldChars += text.length - start;
+    if (heldChars > MAX_RESPONSE_BYTES) throw new CliError("a line of the stream is longer than 64 MiB");
   };
 }
 
