@@ -36,7 +36,9 @@ export interface Group {
 
 /** Groups are counted in parallel, each in its own thread. */
 export async function growthOf({ module, inputs }: Group): Promise<readonly Growth[]> {
-  const cases = Object.entries(inputs).flatMap(([input, { shapes, pieces, bytes }]) =>
+  // Entries of the same reader share generators, and are counted once.
+  const distinct = new Map([...Object.entries(inputs)].reverse().map(([input, hostile]) => [hostile, input]));
+  const cases = [...distinct].flatMap(([{ shapes, pieces, bytes }, input]) =>
     shapes.flatMap((shape) =>
       pieces.map((pieceBytes): Case => ({ input, shape, pieceBytes, sizes: [bytes, 2 * bytes, 4 * bytes] })),
     ),

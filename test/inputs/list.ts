@@ -6,6 +6,8 @@ import { httpInputs } from "./readers/http.ts";
 import { identityInputs } from "./readers/identity.ts";
 import { llmInputs } from "./readers/llm.ts";
 import { mcpInputs } from "./readers/mcp.ts";
+import { recordInputs } from "./readers/records.ts";
+import { requestInputs } from "./readers/requests.ts";
 import { serviceInputs } from "./readers/services.ts";
 
 export const HOSTILE_INPUTS: Partial<Record<InputId, Hostile>> = {
@@ -14,14 +16,18 @@ export const HOSTILE_INPUTS: Partial<Record<InputId, Hostile>> = {
   ...llmInputs,
   ...identityInputs,
   ...serviceInputs,
+  ...recordInputs,
+  ...requestInputs,
 };
 
 const moduleOf = (name: string): string => new URL(`./readers/${name}.js`, import.meta.url).href;
 
 /** Each group is counted in a thread that loads only its module. The slowest are first. */
 export const GROUPS: readonly Group[] = [
+  { module: moduleOf("records"), inputs: recordInputs },
   { module: moduleOf("llm"), inputs: llmInputs },
   { module: moduleOf("mcp"), inputs: mcpInputs },
+  { module: moduleOf("requests"), inputs: requestInputs },
   { module: moduleOf("http"), inputs: httpInputs },
   { module: moduleOf("services"), inputs: serviceInputs },
   { module: moduleOf("identity"), inputs: identityInputs },
