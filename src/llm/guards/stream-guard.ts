@@ -101,9 +101,10 @@ export function createStreamGuard(guards: readonly TextGuard[], found?: GuardFou
         return [{ ...event, data: yield* channelOf("").text.push(event.data, true) }];
       }
       const { body, places } = readPlaces(parsed);
-      const isEnded = endedChannels(parsed) ?? (() => false);
-      const texts = yield* guarded(event, places, isEnded);
-      const before = yield* release(isEnded);
+      const isEnded = endedChannels(parsed);
+      const texts = yield* guarded(event, places, isEnded ?? (() => false));
+      // Most events end no channel, and a search of all channels for each event would be quadratic.
+      const before = isEnded === undefined ? [] : yield* release(isEnded);
       const isChanged = body !== parsed || places.some(({ text }, i) => texts[i] !== text);
       if (!isChanged) return [...before, event];
       const shown: Members = withPlaces(body, texts);
