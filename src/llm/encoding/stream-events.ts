@@ -42,8 +42,19 @@ export function* writeEventInSteps(body: Members, isLarge: boolean): Steps<strin
 const LF = 10;
 const CR = 13;
 
+const FIRST_SEARCH_BYTES = 1024;
+
 /** Returns the offset after the first blank line, or -1. Accepts LF, CRLF, and CR line endings. */
 export function endOfEvent(bytes: Buffer, from: number): number {
+  // Searching all bytes for a line ending that does not occur, for each of many events, would be quadratic.
+  for (let size = FIRST_SEARCH_BYTES; from + size < bytes.length; size *= 4) {
+    const end = firstEnd(bytes.subarray(0, from + size), from);
+    if (end >= 0) return end;
+  }
+  return firstEnd(bytes, from);
+}
+
+function firstEnd(bytes: Buffer, from: number): number {
   const lf = endByLineFeeds(bytes, from);
   const cr = endByReturns(bytes, from, lf < 0 ? bytes.length : lf);
   return cr < 0 ? lf : cr;
