@@ -1,10 +1,15 @@
 /**
  * `npm run inputs`: prints what peers can send, as listed in `src/base/peer-inputs.ts`, with the reader, limits, and
- * memory account of each input. `npm run inputs -- <peer>` prints only one peer. `inputsPage` writes the same as a page.
+ * memory account of each input, and the shapes of its hostile inputs (`test/inputs/`). `npm run inputs -- <peer>` prints
+ * only one peer. `npm run inputs -- --measure [entry…]` measures the readers with these inputs (`test/inputs/measure.ts`).
+ * `inputsPage` writes the list as a page.
  */
+import { spawnSync } from "node:child_process";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { build } from "esbuild";
+import { inlineOnDemand } from "./on-demand.mjs";
 import { root } from "./steps.mjs";
 
 const HEAD = ["Input", "Reader", "Bytes", "Items", "Depth", "Open", "Memory account"];
@@ -19,6 +24,11 @@ export function inputsPage(inputs, note) {
     "Clients, servers, providers, services, stores, files, and other processes of the gateway are peers. Every message that the",
     "gateway reads from a peer has one entry in `src/base/peer-inputs.ts`, which names its reader, its limits, and the account that",
     "its memory is charged to. An empty cell means that the size bounds the value. `npm run inputs` prints the list.",
+    "",
+    "`test/inputs/` makes hostile inputs of at least five shapes for each entry: many small items, one large item, equal names, deep",
+    "nesting, highly compressed, never completed, out of order, and invalid at the end. `npm test` counts the executed blocks of the",
+    "gateway's reader, and the bytes that built-in functions touch, at n, 2n, and 4n bytes: each doubling adds at most 2.3 times the work of",
+    "the one before. `npm run inputs -- --measure` measures CPU time, the longest piece of work on the main thread (50 ms at most), and memory.",
     "",
   ];
   for (const [peer, ofPeer] of groups(inputs))
@@ -50,14 +60,32 @@ function count(limit) {
   return limit === undefined ? "" : limit.toLocaleString("en-US");
 }
 
-async function loadInputs() {
-  const { outputFiles } = await build({
-    entryPoints: [join(root, "src/base/peer-inputs.ts")],
-    bundle: true,
-    write: false,
-    format: "esm",
-  });
-  return (await import(`data:text/javascript,${encodeURIComponent(outputFiles[0].text)}`)).PEER_INPUTS;
+/** Bundles the list and the measurement, calls `use` with their folder, and removes it. */
+async function withBundle(use) {
+  const outdir = join(root, `build-inputs-${process.pid}`);
+  try {
+    await build({
+      absWorkingDir: root,
+      entryPoints: ["test/inputs/list.ts", "test/inputs/measure.ts", "src/base/peer-inputs.ts"],
+      entryNames: "[name]",
+      outdir,
+      outExtension: { ".js": ".mjs" },
+      plugins: [inlineOnDemand],
+      bundle: true,
+      splitting: true,
+      packages: "external",
+      format: "esm",
+      platform: "node",
+      target: "node20.19",
+      banner: {
+        js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
+      },
+      logLevel: "error",
+    });
+    return await use(outdir);
+  } finally {
+    rmSync(outdir, { recursive: true, force: true });
+  }
 }
 
 function printed(inputs) {
@@ -71,8 +99,22 @@ function printed(inputs) {
   );
 }
 
+function shapes(inputs, hostile) {
+  const width = Math.max(...inputs.map(({ id }) => id.length));
+  return inputs.map(({ id }) => `${id.padEnd(width)}  ${hostile[id]?.shapes.join(", ") ?? "-"}`);
+}
+
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const [peer] = process.argv.slice(2);
-  const inputs = (await loadInputs()).filter((input) => peer === undefined || input.peer === peer);
-  process.stdout.write(`${printed(inputs).join("\n")}\n${inputs.length} inputs\n`);
+  const [first, ...entries] = process.argv.slice(2);
+  process.exitCode = await withBundle(async (folder) => {
+    if (first === "--measure")
+      return spawnSync(process.execPath, ["--expose-gc", join(folder, "measure.mjs"), ...entries], { stdio: "inherit" })
+        .status;
+    const load = (name) => import(pathToFileURL(join(folder, name)).href);
+    const [{ PEER_INPUTS }, { HOSTILE_INPUTS }] = [await load("peer-inputs.mjs"), await load("list.mjs")];
+    const inputs = PEER_INPUTS.filter((input) => first === undefined || input.peer === first);
+    const lines = [...printed(inputs), "", "Hostile shapes:", ...shapes(inputs, HOSTILE_INPUTS)];
+    process.stdout.write(`${lines.join("\n")}\n${inputs.length} inputs\n`);
+    return 0;
+  });
 }

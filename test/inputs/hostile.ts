@@ -1,6 +1,7 @@
 /**
  * What a peer may send to one reader, and the reader. The shapes make inputs of about the given size.
  */
+import { endTurn } from "./turns.ts";
 
 export interface HostileInput<T> {
   readonly shapes: Readonly<Record<string, (bytes: number) => T>>;
@@ -38,11 +39,19 @@ export function hostile<T>({ shapes, read, pieces = [], bytes = COUNTED_BYTES }:
   };
 }
 
-/** Streams may arrive in many small pieces. */
-export const STREAM_PIECES = [11, 500];
+/** Streams may arrive in many small pieces, or whole. */
+export const STREAM_PIECES = [11, Number.POSITIVE_INFINITY];
+
+/** Each piece is read in its own iteration of the event loop. */
+export function* inPieces(bytes: Buffer, pieceBytes: number): Iterable<Buffer> {
+  for (const piece of cut(bytes, pieceBytes)) {
+    yield piece;
+    endTurn();
+  }
+}
 
 /** Copies, because readers may keep or reuse what they receive. */
-export function inPieces(bytes: Buffer, pieceBytes: number): Buffer[] {
+export function cut(bytes: Buffer, pieceBytes: number): Buffer[] {
   const size = Math.max(1, Math.min(pieceBytes, bytes.length));
   const pieces: Buffer[] = [];
   for (let at = 0; at < bytes.length; at += size) pieces.push(Buffer.from(bytes.subarray(at, at + size)));

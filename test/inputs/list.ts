@@ -10,7 +10,20 @@ import { recordInputs } from "./readers/records.ts";
 import { requestInputs } from "./readers/requests.ts";
 import { serviceInputs } from "./readers/services.ts";
 
-export const HOSTILE_INPUTS: Partial<Record<InputId, Hostile>> = {
+/** Their readers cannot be called without a server, a database, or a thread. */
+type Unreachable =
+  | "backend/http2-head"
+  | "file/history-database"
+  | "file/imported-configuration"
+  | "file/openapi-description"
+  | "gateway/admin-response"
+  | "kubernetes-api/watch-event"
+  | "kubernetes-plugin/credential"
+  | "mcp-server/error-body"
+  | "openapi-server/description"
+  | "openapi-server/yaml-description";
+
+export const HOSTILE_INPUTS: Record<Exclude<InputId, Unreachable>, Hostile> = {
   ...httpInputs,
   ...mcpInputs,
   ...llmInputs,

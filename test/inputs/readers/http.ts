@@ -6,7 +6,7 @@ import { parseStreamHead } from "../../../src/http/h2/parse-stream-head.ts";
 import { readProxyHeader } from "../../../src/http/proxy-protocol.ts";
 import { type ReceivedHead, readRequestHead } from "../../../src/http/request-head.ts";
 import { FrameCounter } from "../../../src/http/websocket-frames.ts";
-import { hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts";
+import { cut, hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts";
 
 const latin1 = (text: string): Buffer => Buffer.from(text, "latin1");
 
@@ -131,7 +131,7 @@ function hello(extensions: Buffer): Buffer {
 }
 
 function inRecords(handshake: Buffer, recordBytes: number): Buffer {
-  return Buffer.concat(inPieces(handshake, recordBytes).map(record));
+  return Buffer.concat(cut(handshake, recordBytes).map(record));
 }
 
 const serverName = (name: string): Buffer => {
@@ -142,6 +142,13 @@ const serverName = (name: string): Buffer => {
   head.writeUInt16BE(bytes.length, 7);
   return Buffer.concat([head, bytes]);
 };
+
+const responseBodies = hostile<Buffer>({
+  shapes: mapShapes(chunkedBodies, (body) => latin1(`HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n${body}`)),
+  read: readResponse,
+  pieces: STREAM_PIECES,
+  bytes: HEAD_BYTES,
+});
 
 export const httpInputs = {
   "client/proxy-header": hostile<Buffer>({
@@ -238,12 +245,9 @@ export const httpInputs = {
     pieces: STREAM_PIECES,
     bytes: 2 * HEAD_BYTES,
   }),
-  "backend/response-framing": hostile<Buffer>({
-    shapes: mapShapes(chunkedBodies, (body) => latin1(`HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n${body}`)),
-    read: readResponse,
-    pieces: STREAM_PIECES,
-    bytes: HEAD_BYTES,
-  }),
+  "backend/response-framing": responseBodies,
+  "alert-service/response": responseBodies,
+  "otlp-collector/response": responseBodies,
 };
 
 function proxyHeader(fields: Buffer): Buffer {

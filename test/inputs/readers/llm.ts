@@ -1,6 +1,5 @@
 /** Hostile inputs of the readers of LLM requests and responses. */
 import { crc32 } from "node:zlib";
-import { finish } from "../../../src/base/sliced-work.ts";
 import { createSseParser } from "../../../src/http/sse.ts";
 import { isMembers, type Members, parseBoundedObject, parseMembers } from "../../../src/json/json.ts";
 import { parseMembersInSteps, stringifyInSteps } from "../../../src/json/parse-in-steps.ts";
@@ -24,6 +23,7 @@ import { promptMessages } from "../../../src/pipeline/records/llm-content.ts";
 import { context } from "../../support/llm/translate.ts";
 import { hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts";
 import { COMPRESSIONS, compressedShapes, jsonShapes, sseShapes } from "../shapes.ts";
+import { finishInTurns } from "../turns.ts";
 
 const MIB = 1024 * 1024;
 const CLIENTS: readonly Format[] = ["chat", "messages", "responses", "generateContent"];
@@ -186,13 +186,13 @@ export const llmInputs = {
   "client/llm-request-tree": hostile<Buffer>({
     shapes: mapShapes(requests, (text) => Buffer.from(text)),
     read(bytes) {
-      const body = finish(parseMembersInSteps(bytes));
+      const body = finishInTurns(parseMembersInSteps(bytes));
       if (body === undefined) throw new Error("not an object");
       for (const provider of PROVIDERS) {
         const translation = translationBetween("chat", provider);
-        if (translation !== undefined) finish(stringifyInSteps(translation.request(body, context())));
+        if (translation !== undefined) finishInTurns(stringifyInSteps(translation.request(body, context())));
       }
-      return finish(new BodyTexts(body, {} as never).guarded(guards)) !== undefined;
+      return finishInTurns(new BodyTexts(body, {} as never).guarded(guards)) !== undefined;
     },
   }),
   "client/llm-form": hostile<Buffer>({
@@ -249,7 +249,7 @@ export const llmInputs = {
   "llm-provider/response": hostile<Buffer>({
     shapes: mapShapes(responses, (text) => Buffer.from(text)),
     read(bytes) {
-      const body = finish(parseMembersInSteps(bytes));
+      const body = finishInTurns(parseMembersInSteps(bytes));
       if (body === undefined) throw new Error("not an object");
       const translated: Members[] = [];
       for (const provider of PROVIDERS)
@@ -267,9 +267,9 @@ export const llmInputs = {
   "llm-provider/guarded-response": hostile<Buffer>({
     shapes: mapShapes(guardedBodies, (text) => Buffer.from(text)),
     read(bytes) {
-      const body = finish(parseMembersInSteps(bytes));
+      const body = finishInTurns(parseMembersInSteps(bytes));
       if (body === undefined) throw new Error("not an object");
-      return JSON.stringify(finish(new BodyTexts(body, {} as never).guarded(guards))).length;
+      return JSON.stringify(finishInTurns(new BodyTexts(body, {} as never).guarded(guards))).length;
     },
   }),
   "llm-provider/openai-stream": translatedStream("chat"),
@@ -317,7 +317,7 @@ export const llmInputs = {
   }),
   "llm-provider/stream-event": hostile<string>({
     shapes: jsonShapes((value) => `{"choices":[{"delta":${value}}]}`),
-    read: (data) => finish(parseEventInSteps(data)) !== undefined,
+    read: (data) => finishInTurns(parseEventInSteps(data)) !== undefined,
   }),
   "llm-provider/usage": hostile<Buffer>({ shapes: usageEvents, read: readNative, pieces: STREAM_PIECES }),
   "llm-provider/error": hostile<string>({
@@ -353,7 +353,7 @@ export const llmInputs = {
       ),
       "many models": (n) => Buffer.from(`{"data":[${many(n, (i) => `{"id":"m${i}"}`, ",")}]}`),
     },
-    read: (bytes) => finish(parseMembersInSteps(bytes)) !== undefined,
+    read: (bytes) => finishInTurns(parseMembersInSteps(bytes)) !== undefined,
   }),
   "llm-provider/guarded-text": hostile<readonly string[]>({
     shapes: {
@@ -373,9 +373,10 @@ export const llmInputs = {
       const guard = createStreamGuard(guards);
       let out = 0;
       for (const data of events)
-        out += finish(guard.event({ event: "message", data, id: undefined, retry: undefined })).length;
-      return out + finish(guard.end()).length;
+        out += finishInTurns(guard.event({ event: "message", data, id: undefined, retry: undefined })).length;
+      return out + finishInTurns(guard.end()).length;
     },
+    bytes: 1_000,
   }),
   "backend/llm-response": hostile<Buffer>({
     shapes: mapShapes(responses, (text) => Buffer.from(text)),

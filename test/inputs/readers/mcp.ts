@@ -1,5 +1,4 @@
 /** Hostile inputs of the readers of MCP messages. */
-import { finish } from "../../../src/base/sliced-work.ts";
 import { TextPieces } from "../../../src/base/text-pieces.ts";
 import { HeaderList } from "../../../src/http/headers.ts";
 import { createSseParser } from "../../../src/http/sse.ts";
@@ -29,6 +28,7 @@ import type { SigningKey } from "../../../src/store/signing-key.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 import { hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts";
 import { COMPRESSIONS, compressedShapes, jsonShapes, lineShapes, noise, sseShapes } from "../shapes.ts";
+import { finishInTurns } from "../turns.ts";
 
 const MIB = 1024 * 1024;
 
@@ -97,7 +97,7 @@ function texts(message: ServerMessage): unknown {
     },
     refusal: "no",
   };
-  return finish(guardedMessage(message, guard, "tools/call"))?.text.length;
+  return finishInTurns(guardedMessage(message, guard, "tools/call"))?.text.length;
 }
 
 const inText = (text: string): string =>
@@ -180,7 +180,7 @@ export const mcpInputs = {
     read(bytes, pieceBytes) {
       const text = new TextPieces();
       for (const piece of inPieces(bytes, pieceBytes)) text.add(piece);
-      return finish(parseServerTextInSteps(text.end())).length;
+      return finishInTurns(parseServerTextInSteps(text.end())).length;
     },
     pieces: STREAM_PIECES,
   }),
@@ -223,8 +223,8 @@ export const mcpInputs = {
     shapes: toolLists,
     read(text) {
       const message = asServerMessage(text);
-      finish(listProblem(listTools, message, "a"));
-      return finish(filterList(message, "tools/list", (name) => name.endsWith("1"))).text.length;
+      finishInTurns(listProblem(listTools, message, "a"));
+      return finishInTurns(filterList(message, "tools/list", (name) => name.endsWith("1"))).text.length;
     },
   }),
   "mcp-server/string": hostile<string>({
@@ -255,7 +255,7 @@ export const mcpInputs = {
     read({ headers, body }, pieceBytes) {
       const reader = resultReader(200, headers);
       for (const piece of inPieces(body, pieceBytes)) reader.add(piece);
-      return finish(toolResult(200, headers, reader.end())).length;
+      return finishInTurns(toolResult(200, headers, reader.end())).length;
     },
     pieces: STREAM_PIECES,
   }),

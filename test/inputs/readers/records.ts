@@ -6,7 +6,6 @@ import { parseRecording } from "../../../src/app/rehearsal/recording-file.ts";
 import { HANDED_SOCKETS } from "../../../src/app/upgrade/messages.ts";
 import { openPredecessor } from "../../../src/app/upgrade/predecessor.ts";
 import { Owner } from "../../../src/base/owner.ts";
-import { finish } from "../../../src/base/sliced-work.ts";
 import { lineReader } from "../../../src/cli/instance/admin-client.ts";
 import { parseSnapshot } from "../../../src/config/documents/snapshot.ts";
 import { parseSourceInSteps } from "../../../src/config/text/yaml-source.ts";
@@ -30,6 +29,7 @@ import { parseCounter } from "../../../src/store/store.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 import { hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts";
 import { compressedShapes, formShapes, jsonShapes, lineShapes, sseShapes } from "../shapes.ts";
+import { finishInTurns } from "../turns.ts";
 
 const clock = fakeClock();
 
@@ -81,7 +81,7 @@ const configurations = {
 
 const configuration = hostile<string>({
   shapes: configurations,
-  read: (value) => finish(parseSourceInSteps("a.yaml", value, {}, {})).problems.length,
+  read: (value) => finishInTurns(parseSourceInSteps("a.yaml", value, {}, {})).problems.length,
 });
 
 const PEM = "-----BEGIN CERTIFICATE-----\n";
