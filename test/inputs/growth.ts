@@ -7,8 +7,6 @@ const MAX_GROWTH = 2.3;
 const MAX_GROWTH_AFTER_LIMIT = 2.05;
 /** A reader may look at the whole input once more to tell why it refuses it. */
 const MAX_GROWTH_TO_REFUSAL = 3;
-/** Less additional work does not count, for example of a table that grows once. */
-const COUNTED_FROM = 1_000;
 
 export interface Growth {
   readonly input: string;
@@ -26,6 +24,7 @@ interface Case {
   readonly shape: string;
   readonly pieceBytes: number;
   readonly sizes: readonly number[];
+  readonly uncomparedSteps: number;
 }
 
 /** The group's module exports records of inputs as its named interface. */
@@ -38,9 +37,11 @@ export interface Group {
 export async function growthOf({ module, inputs }: Group): Promise<readonly Growth[]> {
   // Entries of the same reader share generators, and are counted once.
   const distinct = new Map([...Object.entries(inputs)].reverse().map(([input, hostile]) => [hostile, input]));
-  const cases = [...distinct].flatMap(([{ shapes, pieces, bytes }, input]) =>
+  const cases = [...distinct].flatMap(([{ shapes, pieces, bytes, uncomparedSteps }, input]) =>
     shapes.flatMap((shape) =>
-      pieces.map((pieceBytes): Case => ({ input, shape, pieceBytes, sizes: [bytes, 2 * bytes, 4 * bytes] })),
+      pieces.map(
+        (pieceBytes): Case => ({ input, shape, pieceBytes, sizes: [bytes, 2 * bytes, 4 * bytes], uncomparedSteps }),
+      ),
     ),
   );
   const tasks = cases.flatMap(({ input, shape, pieceBytes, sizes }) =>
@@ -48,19 +49,29 @@ export async function growthOf({ module, inputs }: Group): Promise<readonly Grow
   );
   const works = await countWork(tasks);
   let at = 0;
-  return cases.map(({ sizes, ...rest }): Growth => {
+  return cases.map(({ sizes, uncomparedSteps, ...rest }): Growth => {
     const counted = works.slice(at, at + sizes.length);
     at += sizes.length;
     const steps = counted.map((work) => work.steps);
     const touched = counted.map((work) => work.touched);
     const outcomes = counted.map(({ outcome }) => outcome);
-    return { ...rest, steps, touched, outcomes, isLinear: isLinear(steps, outcomes) && isLinear(touched, outcomes) };
+    return {
+      ...rest,
+      steps,
+      touched,
+      outcomes,
+      isLinear: isLinear(steps, outcomes, uncomparedSteps) && isLinear(touched, outcomes, uncomparedSteps),
+    };
   });
 }
 
 /** Compares the work that each doubling adds, so that constants do not count. */
-function isLinear([first = 0, second = 0, third = 0]: readonly number[], outcomes: readonly string[]): boolean {
-  if (third - second <= COUNTED_FROM || third - second <= MAX_GROWTH * (second - first)) return true;
+function isLinear(
+  [first = 0, second = 0, third = 0]: readonly number[],
+  outcomes: readonly string[],
+  uncompared: number,
+): boolean {
+  if (third - second <= uncompared || third - second <= MAX_GROWTH * (second - first)) return true;
   // The work to the first limit of a reader is not part of the growth.
   if (second <= 2 * first && third <= MAX_GROWTH_AFTER_LIMIT * second) return true;
   const [, below, beyond] = outcomes;

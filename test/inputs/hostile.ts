@@ -11,6 +11,8 @@ export interface HostileInput<T> {
   readonly pieces?: readonly number[];
   /** The smallest size at which work is counted; the other sizes are two and four times this. */
   readonly bytes?: number;
+  /** For work of a library that grows faster within the limit of the input: fewer steps are not compared. */
+  readonly uncomparedSteps?: number;
 }
 
 /** Hides the type of the input. */
@@ -18,6 +20,7 @@ export interface Hostile {
   readonly shapes: readonly string[];
   readonly pieces: readonly number[];
   readonly bytes: number;
+  readonly uncomparedSteps: number;
   /** Returns the action that reads a new input. Making the input is not part of it. */
   prepare(shape: string, bytes: number, pieceBytes: number): () => unknown;
 }
@@ -25,11 +28,18 @@ export interface Hostile {
 /** Enough to see a term that grows with the square, and little enough for a test. */
 const COUNTED_BYTES = 2_500;
 
-export function hostile<T>({ shapes, read, pieces = [], bytes = COUNTED_BYTES }: HostileInput<T>): Hostile {
+export function hostile<T>({
+  shapes,
+  read,
+  pieces = [],
+  bytes = COUNTED_BYTES,
+  uncomparedSteps = 1_000,
+}: HostileInput<T>): Hostile {
   return {
     shapes: Object.keys(shapes),
     pieces: pieces.length > 0 ? pieces : [Number.POSITIVE_INFINITY],
     bytes,
+    uncomparedSteps,
     prepare(shape, size, pieceBytes) {
       const make = shapes[shape];
       if (make === undefined) throw new Error(`unknown shape ${shape}`);

@@ -181,6 +181,8 @@ export const requestInputs = {
     },
     read: (pattern) => typeof compileComputedRegex(pattern, createBudget()),
     bytes: 100,
+    // The work of the RE2 library grows with the square of a literal, and a pattern has at most 512 characters.
+    uncomparedSteps: 150_000,
   }),
   "client/login-state": hostile<string>({
     shapes: {
