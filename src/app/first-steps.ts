@@ -53,7 +53,7 @@ function stepOf(route: Route, origin: string): Step | undefined {
   const path = pathOf(route);
   const [first] = route.backends;
   if (path === undefined || route.hostnames.length > 0) return undefined;
-  const credential = route.isProtected ? [`-H "authorization: Bearer $TOKEN"`] : [];
+  const credential = route.readsCredential ? [`-H "authorization: Bearer $TOKEN"`] : [];
   switch (first?.backend.attributes.type) {
     case "mcp":
       return {

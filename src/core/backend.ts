@@ -8,7 +8,7 @@ import type { HeaderList } from "../http/headers.ts";
 import type { HttpResponseReceiver, TlsOptions } from "../http/http-client.ts";
 import type { ErrorCode, ErrorSource, FailureCode, GatewayError } from "./errors.ts";
 import type { Exchange } from "./exchange.ts";
-import type { CompiledScope, CompileEnv, ExtraMatch, HookResult, PathMatch } from "./policy.ts";
+import type { CompiledScope, CompileEnv, ExtraMatch, HookResult, PathMatch, Protection } from "./policy.ts";
 import type { Reply } from "./reply.ts";
 import type { BackendAttributes, LlmAttributes } from "./request-attributes.ts";
 import type { ServerGroup } from "./session-persistence.ts";
@@ -140,6 +140,8 @@ export interface BackendDefinition<Key extends string = string, Schema extends z
    * the route or its gateway reads credentials.
    */
   extraMatches?(config: z.output<Schema>, paths: readonly string[]): readonly ExtraMatch[];
+  /** Anything but `none` for a backend that guards its servers with this configuration, apart from its policies. */
+  protection(config: z.output<Schema>): Protection;
   compile(config: z.output<Schema>, env: BackendEnv): Backend;
 }
 

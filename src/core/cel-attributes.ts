@@ -2,6 +2,7 @@
  * Exposes the attributes of an exchange to CEL expressions under their documented names. Getters compute each value on
  * demand.
  */
+import { compileExpression } from "../cel/expression.ts";
 import { AttributeSource } from "../cel/values/attribute-source.ts";
 import { celHeaders } from "../cel/values/headers.ts";
 import { celFields, type LazyFields } from "../cel/values/lazy-map.ts";
@@ -67,6 +68,23 @@ const REQUEST: LazyFields<ReadableExchange> = new Map<string, (exchange: Readabl
   ["startTime", ({ startedAt }) => new Date(startedAt)],
   ["body", ({ request: { body } }) => (body.kind === "bytes" ? body.bytes.toString() : undefined)],
 ]);
+
+const PATHS = ["request.path", "request.rawPath", "request.pathAndQuery", "request.uri"];
+
+/** Returns the protection by a policy with these expressions, which is stricter if one of them reads the path. */
+export function protectionBy(sources: readonly (string | undefined)[]): "route" | "paths" {
+  const readsPath = sources.some((source) => {
+    if (source === undefined) return false;
+    try {
+      const expression = compileExpression(source);
+      return PATHS.some((path) => expression.reads(path));
+    } catch {
+      // The policy reports the error when it compiles the expression.
+      return true;
+    }
+  });
+  return readsPath ? "paths" : "route";
+}
 
 const RESPONSE: LazyFields<ReadableResponse> = new Map<string, (response: ReadableResponse) => unknown>([
   ["code", ({ status }) => status],

@@ -314,6 +314,13 @@ export interface ExtraMatch {
   readonly isShared?: boolean;
 }
 
+/**
+ * States how strictly the gateway treats other spellings of a route's requests. `route`: another spelling must not reach
+ * a backend around the route. `paths`: in addition, the policy or its service reads the path, so the route's own paths
+ * must not be ambiguous.
+ */
+export type Protection = "none" | "route" | "paths";
+
 export interface PolicyDefinition<Kind extends string = string, Schema extends z.ZodType = z.ZodType> {
   readonly kind: Kind;
   readonly doc: string;
@@ -323,6 +330,8 @@ export interface PolicyDefinition<Kind extends string = string, Schema extends z
   readonly merge?: "innermost";
   /** If a `security` policy in a GatewayPolicy cannot be compiled, its target rejects all requests. */
   readonly role?: "security";
+  /** Anything but `none` for a policy that rejects, limits, charges, or guards requests with this configuration. */
+  protection(config: z.output<Schema>): Protection;
   /** Returns true if every request needs a verified credential that a web page cannot attach by itself. */
   requiresCredential?(config: z.output<Schema>): boolean;
   /** Returns the host names under which clients can call the gateway, for example the host of the resource URL. */

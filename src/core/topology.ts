@@ -5,7 +5,7 @@ import type { EgressGuard } from "../http/egress-guard.ts";
 import type { ListenerTls } from "../http/tls-listener.ts";
 import type { Backend } from "./backend.ts";
 import type { Exchange } from "./exchange.ts";
-import type { CompiledScope } from "./policy.ts";
+import type { CompiledScope, Protection } from "./policy.ts";
 
 /** Selects the requests of a canary backend, before the weights apply. */
 export interface Canary {
@@ -41,8 +41,12 @@ export interface Route {
   readonly policies: CompiledScope;
   readonly backends: readonly WeightedBackend[];
   readonly totalWeight: number;
-  /** True if paths must be checked more strictly, for example because the route has a security policy. */
-  readonly isProtected: boolean;
+  /** The strictest protection of the policies and backends that apply to the route. */
+  readonly protection: Protection;
+  /** The override headers that the route's configuration or its gateway's policies name. */
+  readonly namedOverrides: ReadonlySet<string>;
+  /** True if a policy reads a credential of the client. */
+  readonly readsCredential: boolean;
 }
 
 export interface Listener extends ListenerScopes {
@@ -59,6 +63,11 @@ export interface Listener extends ListenerScopes {
   /** Returns the position and the path of a field in the configuration, for example `mcp.port`. */
   writtenAt(field: "port" | "address"): string;
   readonly routes: readonly Route[];
+  /**
+   * Set if a route is protected: the gateway removes the override headers of clients, except those that a route or a
+   * policy of the listener names.
+   */
+  readonly namedOverrides?: ReadonlySet<string> | undefined;
   /** Replaces the scopes for the host names of listeners that share the port. */
   readonly sections?: readonly ListenerSection[] | undefined;
   /** Set if the listener forwards connections instead of HTTP requests. It then has no routes and policies. */

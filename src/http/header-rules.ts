@@ -32,6 +32,22 @@ export const FORWARDING_HEADERS: ReadonlySet<string> = new Set([
 /** A forward proxy does not send these headers to the servers that its clients name. */
 export const PROXY_REQUEST_HEADERS: ReadonlySet<string> = new Set([...FORWARDING_HEADERS, "proxy-authorization"]);
 
+/** Some servers use these headers in place of the request method. */
+export const METHOD_OVERRIDE_HEADERS: ReadonlySet<string> = new Set([
+  "x-http-method",
+  "x-http-method-override",
+  "x-method-override",
+  "x-original-method",
+]);
+
+/** Some servers use these headers in place of the request method or path. */
+export const OVERRIDE_HEADERS: ReadonlySet<string> = new Set([
+  ...METHOD_OVERRIDE_HEADERS,
+  "x-original-uri",
+  "x-original-url",
+  "x-rewrite-url",
+]);
+
 /**
  * A client cannot declare these headers hop-by-hop by naming them in `connection`, because they frame or describe the
  * message, identify the client, or are set by the gateway (CVE-2025-48865).

@@ -3,7 +3,7 @@
  * values.
  */
 import { isHeaderName } from "../base/header-names.ts";
-import { HOP_BY_HOP_HEADERS, isSameHeader } from "./header-rules.ts";
+import { HOP_BY_HOP_HEADERS, includesHeader, isSameHeader, OVERRIDE_HEADERS } from "./header-rules.ts";
 
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
@@ -159,6 +159,30 @@ export class HeaderList {
     cutTo(pairs, write);
   }
 
+  /** Returns the override headers (`OVERRIDE_HEADERS`) in spellings that are not in `kept`, or undefined. */
+  overrides(kept: ReadonlySet<string>): readonly string[] | undefined {
+    const pairs = this.pairs;
+    let found: string[] | undefined;
+    for (let i = 0; i < pairs.length; i += 2) {
+      if (!isOverride(pairs[i] as string, kept)) continue;
+      found ??= [];
+      found.push(pairs[i] as string);
+    }
+    return found;
+  }
+
+  removeOverrides(kept: ReadonlySet<string>): void {
+    const pairs = this.#pairs;
+    let write = 0;
+    for (let read = 0; read < pairs.length; read += 2) {
+      if (isOverride(pairs[read] as string, kept)) continue;
+      pairs[write] = pairs[read] as string;
+      pairs[write + 1] = pairs[read + 1] as string;
+      write += 2;
+    }
+    cutTo(pairs, write);
+  }
+
   *entries(): Iterable<[name: string, value: string]> {
     for (const name of this.names()) yield [name, this.get(name) ?? ""];
   }
@@ -188,6 +212,13 @@ export class HeaderList {
     }
     cutTo(pairs, write);
   }
+}
+
+const SMALL_X = 0x78;
+
+/** The first letter decides for most names, because no other character folds to it. */
+function isOverride(name: string, kept: ReadonlySet<string>): boolean {
+  return name.charCodeAt(0) === SMALL_X && includesHeader(OVERRIDE_HEADERS, name) && !kept.has(name);
 }
 
 /** Popping is faster than setting `length` in V8. */

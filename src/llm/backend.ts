@@ -17,5 +17,6 @@ export const ai = defineBackend({
   schemaWith: aiSchemaWith,
   innerPolicies,
   section: { name: "llm", defaultPort: 4000 },
+  protection: () => "none",
   compile: (config, env) => implementation().compileAi(config, env),
 });

@@ -18,6 +18,8 @@ export const mcp = defineBackend({
   schema: mcpSchema,
   defaultPaths: MCP_PATHS,
   section: { name: "mcp", defaultPort: 3000, paths: MCP_PATHS },
+  protection: ({ targets, toolsLock }) =>
+    toolsLock !== undefined || targets.some(({ tools }) => tools !== undefined) ? "route" : "none",
   extraMatches: (config, paths) => loginRelay().relayPaths(config, paths),
   compile: (config, env) => implementation().compileMcp(config, env),
 });

@@ -10,6 +10,7 @@ export const allowMethods = definePolicy({
   kind: "allowMethods",
   doc: "Rejects methods that are not listed.",
   scopes: ["gateway", "route"],
+  protection: () => "route",
   schema: z.strictObject({
     methods: z
       .array(z.string().regex(/^[A-Z]+$/, "write methods in upper case"))

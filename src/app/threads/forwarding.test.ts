@@ -72,7 +72,9 @@ function connectThreads(t: TestContext, respond: Respond): Threads {
     policies: emptyScope("route"),
     backends: [{ backend, weight: 1, policies: emptyScope("backend") }],
     totalWeight: 1,
-    isProtected: false,
+    protection: "none",
+    namedOverrides: new Set(),
+    readsCredential: false,
   };
   const served: Served = {
     listener: {

@@ -42,6 +42,7 @@ export const a2a = defineBackend({
       .optional()
       .describe("The URL of the agent card. Default: `.well-known/agent-card.json` below `url`, or at its host."),
   }),
+  protection: () => "none",
 
   compile(config, env): Backend {
     const url = new URL(config.url);

@@ -53,6 +53,7 @@ export const dynamic = defineBackend({
         "Addresses or CIDR ranges that are otherwise refused: those of this machine, private and link-local networks, and metadata services.",
       ),
   }),
+  protection: () => "none",
 
   compile(config, env): Backend {
     machineOf(env, "use a `dynamic` backend");

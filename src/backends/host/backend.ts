@@ -40,6 +40,7 @@ export const host = defineBackend({
       { what: "a unix socket", isLocal: (text) => /^unix:/i.test(String(text)) },
     ),
   ).describe("`host:port`, `http://host[:port]`, `https://host[:port]` or `unix:/path`."),
+  protection: () => "none",
 
   compile(config, env): Backend {
     const parsed = parseAddress(config);

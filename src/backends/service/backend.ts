@@ -36,6 +36,7 @@ export const service = defineBackend({
       .optional()
       .describe("`host:port` of each server. Default: the endpoints of the Service in the cluster."),
   }),
+  protection: () => "none",
 
   compile({ name, endpoints }, env): Backend {
     const protocol = env.tls ? "https" : "http";

@@ -43,6 +43,7 @@ export const ui = defineBackend({
       .describe("A CEL expression that is true for operators, who may make changes. Default: no operators."),
   }),
   defaultPaths: [{ pathPrefix: BASE }],
+  protection: () => "none",
 
   compile(config, env: UiBackendEnv): Backend {
     const { uiSource } = env;

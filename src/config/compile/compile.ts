@@ -20,6 +20,7 @@ import {
   type Hooks,
   type Machine,
   machineOf,
+  type Protection,
   type Settings,
 } from "../../core/policy.ts";
 import type { Listener, ProxyProtocol, Route, TcpService, Topology, WeightedBackend } from "../../core/topology.ts";
@@ -51,6 +52,7 @@ import { compileCanary } from "./canary.ts";
 import { definitionOf, rememberReplaced, scopeOf, shownPolicies } from "./compiled-scope.ts";
 import { claimExtraMatches, readsCredential, trustedHosts } from "./extra-matches.ts";
 import { readListenerTls } from "./listener-tls.ts";
+import { namedOverrides } from "./named-overrides.ts";
 import type { ConfigGeneration } from "./resource-registry.ts";
 import { hiddenSources, tracedExpression } from "./traced-expression.ts";
 
@@ -122,6 +124,13 @@ function createCompiler(context: CompileContext) {
     const whole = compileScopes(gateway);
     const sections = gateway.sections?.map((section) => ({ section, scopes: compileScopes(section) }));
     const { policies, unmatched } = whole;
+    const compiled = routes
+      .filter((route) => route.gateways.includes(gateway.name))
+      .map((route) => {
+        const { inherited, own, closed } =
+          sections?.find(({ section }) => section.name === route.section)?.scopes ?? whole;
+        return compileRoute(route, inherited, own, closed);
+      });
     return {
       name: gateway.name,
       address: gateway.address,
@@ -133,13 +142,11 @@ function createCompiler(context: CompileContext) {
       ...(gateway.proxyProtocol === undefined ? {} : { proxyProtocol: compileProxyProtocol(gateway.proxyProtocol) }),
       writtenAt: (field) => fieldPlace(gateway.place, field),
       policies,
-      routes: routes
-        .filter((route) => route.gateways.includes(gateway.name))
-        .map((route) => {
-          const own = sections?.find(({ section }) => section.name === route.section)?.scopes ?? whole;
-          return compileRoute(route, own.inherited, own.own);
-        }),
+      routes: compiled,
       unmatched,
+      ...(compiled.some(({ protection }) => protection !== "none")
+        ? { namedOverrides: new Set(compiled.flatMap((route) => [...route.namedOverrides])) }
+        : {}),
       ...(gateway.tcp === undefined ? {} : { tcp: compileTcp(gateway, gateway.tcp) }),
       ...(sections === undefined
         ? {}
@@ -193,6 +200,7 @@ function createCompiler(context: CompileContext) {
     return {
       inherited,
       own,
+      closed,
       policies: compileScope("gateway", own, [], closed),
       unmatched: compileScope("route", inherited, [], undefined),
     };
@@ -202,6 +210,7 @@ function createCompiler(context: CompileContext) {
     route: NormalRoute,
     inherited: readonly PlacedPolicy[],
     gatewayPolicies: readonly PlacedPolicy[],
+    closedGateway: string | undefined,
   ): Route {
     const kinds = new Set(route.policies.map(({ kind }) => kind));
     confinedFault = undefined;
@@ -232,10 +241,17 @@ function createCompiler(context: CompileContext) {
       policies: scope,
       backends: list,
       totalWeight: list.reduce((sum, { weight }) => sum + weight, 0),
-      isProtected:
-        [...placed, ...gatewayPolicies, ...route.backends.flatMap(policiesOf)].some(
-          ({ kind }) => definitionOf(kind).role === "security",
-        ) || route.closed !== undefined,
+      protection: protectionOf(
+        route,
+        [...placed, ...gatewayPolicies, ...route.backends.flatMap(policiesOf)],
+        closedGateway !== undefined || confinedFault !== undefined,
+      ),
+      namedOverrides: namedOverrides([
+        route.matches,
+        ...[...placed, ...gatewayPolicies].map(({ config }) => config),
+        ...route.backends.flatMap((backend) => [backend.config, ...policiesOf(backend).map(({ config }) => config)]),
+      ]),
+      readsCredential: guards.readsCredential,
     };
   }
 
@@ -502,6 +518,16 @@ function policyPosition({ place: { document, path }, config }: PlacedPolicy, rul
 
 function ruleSource(rule: unknown): unknown {
   return typeof rule === "object" && rule !== null ? Object.values(rule)[0] : rule;
+}
+
+function protectionOf(route: NormalRoute, placed: readonly PlacedPolicy[], isClosed: boolean): Protection {
+  if (isClosed || route.closed !== undefined || route.backends.some(({ closed }) => closed !== undefined))
+    return "paths";
+  const all = [
+    ...placed.map(({ kind, config }) => definitionOf(kind).protection(config)),
+    ...route.backends.map(({ key, config }) => backends.find((one) => one.key === key)?.protection(config) ?? "none"),
+  ];
+  return all.includes("paths") ? "paths" : all.includes("route") ? "route" : "none";
 }
 
 function policiesOf({ policies, inner = [] }: NormalBackend): readonly PlacedPolicy[] {

@@ -7,6 +7,7 @@ import {
   FORWARDING_HEADERS,
   includesHeader,
   MESSAGE_HEADERS,
+  OVERRIDE_HEADERS,
   PROVIDER_CREDENTIAL_HEADERS,
 } from "../../http/header-rules.ts";
 import { HeaderList } from "../../http/headers.ts";
@@ -184,10 +185,8 @@ const WITHHELD: ReadonlySet<string> = new Set([
   "origin",
   "referer",
   "proxy-authorization",
-  // Override headers could make the provider use a different method than the policies checked.
-  "x-http-method",
-  "x-http-method-override",
-  "x-method-override",
+  // A provider must not use another method or path than the policies checked.
+  ...OVERRIDE_HEADERS,
 ]);
 
 /** If `isReplaced` is true, the client's provider credentials are withheld. */

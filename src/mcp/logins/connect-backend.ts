@@ -22,6 +22,7 @@ export const mcpLogins = defineBackend({
   doc: "The pages where users connect their accounts at MCP servers with `oauth`.",
   schema: z.strictObject({}),
   defaultPaths: [{ pathPrefix: "/connect" }],
+  protection: () => "none",
 
   compile(_config, env): Backend {
     const registry = env.acquireShared("mcp logins", () => new LoginRegistry());

@@ -8,6 +8,7 @@ import {
   includesHeader,
   isSameHeader,
   MESSAGE_HEADERS,
+  OVERRIDE_HEADERS,
 } from "../../http/header-rules.ts";
 import { isObject, type Json, type OpenApiDocument, resolved } from "./document.ts";
 import { narrowedSchema, type ToolSchemas } from "./tool-schemas.ts";
@@ -64,8 +65,8 @@ const IGNORED_HEADERS: ReadonlySet<string> = new Set([
   ...MESSAGE_HEADERS,
   ...FORWARDING_HEADERS,
   ...["accept", "accept-encoding", "authorization", "cookie", "date", "expect", "host", "origin"],
-  ...["x-http-method-override", "x-http-method", "x-method-override", "x-original-method"],
-  ...["x-original-url", "x-original-uri", "x-rewrite-url", "traceparent", "tracestate"],
+  ...OVERRIDE_HEADERS,
+  ...["traceparent", "tracestate"],
 ]);
 const IGNORED_PREFIXES = /^(?:content|proxy|mcp|x-gateway|x-forwarded|sec)[^a-z0-9]/i;
 const TOKEN = /^[\w!#$%&'*+.^`|~-]+$/;

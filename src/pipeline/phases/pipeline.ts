@@ -143,6 +143,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
   #gatewayPhase(): void {
     const { listener, table } = this.#served;
     rejectMisdirected(listener.tls?.parts, this.exchange);
+    this.#removeOverrides(listener.namedOverrides);
     this.#scopes = selectScopes(listener, this.exchange.request);
     const scope = this.#scopes.policies;
     this.enter(scope);
@@ -176,7 +177,20 @@ class Flow implements AttemptOwner, BeforeCallRun {
     this.#route = route;
     this.exchange.route = route.name;
     rejectAmbiguousPath(request, route, table);
+    // What another route names, perhaps that of another author, does not pass here.
+    if (this.#served.listener.namedOverrides?.size) this.#removeOverrides(route.namedOverrides);
     this.#routePhase(route);
+  }
+
+  /** A backend must not serve another path or with another method than those that routes and policies read. */
+  #removeOverrides(named: ReadonlySet<string> | undefined): void {
+    if (named === undefined) return;
+    const { headers } = this.exchange.request;
+    const removed = headers.overrides(named);
+    if (removed === undefined) return;
+    this.exchange.keepHeaders();
+    headers.removeOverrides(named);
+    this.exchange.trace?.point({ type: "policyEvent", kind: "overrideHeaders", details: { removed } });
   }
 
   #routePhase(route: Route): void {

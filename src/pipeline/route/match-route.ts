@@ -227,14 +227,14 @@ export function rejectAmbiguousPath(request: GatewayRequest, route: Route, table
   const { path } = request;
   if (!mayBeAmbiguous(path)) return;
   const ambiguity = findAmbiguity(path);
-  if (!(route.isProtected && ambiguity !== undefined) && !alternativePaths(path).some(isProtectedElsewhere)) return;
+  if (!(route.protection === "paths" && ambiguity !== undefined) && !alternativePaths(path).some(isProtectedElsewhere)) return;
   throw new GatewayError("bad_request", {
     message: `bad request: ${ambiguity ?? "an ambiguous spelling"} in the path of a protected route`,
   });
 
   function isProtectedElsewhere(reading: string): boolean {
     const other = table.match(request, reading);
-    return other !== route && other?.isProtected === true;
+    return other !== undefined && other !== route && other.protection !== "none";
   }
 }
 

@@ -45,6 +45,8 @@ export const ai = definePolicy({
   kind: "ai",
   doc: "Default and fixed parameters, prompts, prompt caching, model aliases, and guards for LLM calls.",
   scopes: ["gateway", "route", "backend", "model"],
+  protection: ({ promptGuard: { request = [], response = [] } = {} }) =>
+    [...request, ...response].some(({ mode }) => mode !== "shadow") ? "route" : "none",
   schema: z.strictObject({
     defaults: z
       .record(z.string(), z.unknown())

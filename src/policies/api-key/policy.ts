@@ -13,7 +13,7 @@ import { type Charge, type CompileEnv, definePolicy, type Hooks, type StoredKeyI
 import { keyPrincipal, shownPrincipal } from "../../core/principal.ts";
 import type { ModelAccess } from "../../core/request-attributes.ts";
 import { exactlyOneOf, missingChoice, secret } from "../../core/schema.ts";
-import { includesHeader } from "../../http/header-rules.ts";
+import { includesHeader, METHOD_OVERRIDE_HEADERS } from "../../http/header-rules.ts";
 import { authenticationMode, toleratedInShadow } from "../../identity/access/bearer-authentication.ts";
 import {
   BEARER_LOCATION,
@@ -88,6 +88,7 @@ export const apiKey = definePolicy({
   doc: "Requires one of the configured API keys. Expressions read its metadata as `apiKey.<field>`.",
   scopes: ["gateway", "route"],
   role: "security",
+  protection: () => "paths",
   requiresCredential: ({ mode }) => mode === undefined || mode === "strict",
   schema: z
     .strictObject({
@@ -346,8 +347,6 @@ export function intersectAccess(a: ModelAccess | undefined, b: ModelAccess | und
 
 /** A request with one of these methods, without a body and a method override, counts as reading. */
 const READ_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
-/** Some servers use these headers in place of the request method. */
-const METHOD_OVERRIDES: ReadonlySet<string> = new Set(["x-http-method-override", "x-http-method", "x-method-override"]);
 
 /** Throws `model_not_allowed` if the key's model list does not allow the request. */
 export function checkModel({ identity: { modelAccess: access }, request, attributes }: Exchange): undefined {
@@ -365,7 +364,7 @@ export function checkModel({ identity: { modelAccess: access }, request, attribu
   const isReading =
     body.kind === "none" &&
     READ_METHODS.has(method) &&
-    ![...headers.names()].some((name) => includesHeader(METHOD_OVERRIDES, name));
+    ![...headers.names()].some((name) => includesHeader(METHOD_OVERRIDE_HEADERS, name));
   if (isReading) return;
   if (llm?.requestModel === undefined)
     throw modelNotAllowed("the API key may use certain models only, and the request names none");

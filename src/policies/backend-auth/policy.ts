@@ -46,6 +46,7 @@ export const backendAuth = definePolicy({
   kind: "backendAuth",
   doc: "Sends the gateway's own key or a token for the backend, or forwards the client's credential.",
   scopes: ["route", "backend"],
+  protection: () => "none",
   schema: exactlyOneOf(
     z.strictObject({
       passthrough: z

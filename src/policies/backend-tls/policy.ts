@@ -12,6 +12,7 @@ export const backendTls = definePolicy({
   doc: "Uses TLS to the backend, with custom root certificates, a client certificate or another server name.",
   scopes: ["route", "backend"],
   merge: "innermost",
+  protection: () => "none",
   schema: z
     .strictObject({
       root: filePath().optional().describe("A PEM file with trusted certificates, instead of the system's."),

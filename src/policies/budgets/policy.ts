@@ -6,6 +6,7 @@ import { createHash } from "node:crypto";
 import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
 import { keyOf, mayBeSecret } from "../../cel/limit-key.ts";
+import { protectionBy } from "../../core/cel-attributes.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { type Charge, definePolicy, type Hooks } from "../../core/policy.ts";
 import { celSource, exactlyOneOf, headerName, headerValue, serverUrl } from "../../core/schema.ts";
@@ -100,6 +101,7 @@ export const budgets = definePolicy({
   kind: "budgets",
   doc: "Limits the cost of LLM calls per day, week or month, in US dollars or tokens, in total or per key; sends alerts, and returns 429 when a budget is exhausted.",
   scopes: ["gateway", "route", "model"],
+  protection: ({ limits }) => protectionBy(limits.map(({ key }) => key)),
   schema: budgetsSchema,
 
   compile(config, env): Hooks {

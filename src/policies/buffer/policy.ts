@@ -12,6 +12,7 @@ export const buffer = definePolicy({
   doc: "Reads the whole request body before the backend is called, and rejects larger bodies with 413.",
   scopes: ["route"],
   role: "security",
+  protection: () => "paths",
   schema: z.strictObject({
     request: z
       .strictObject({

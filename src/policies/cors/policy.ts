@@ -19,6 +19,7 @@ export const cors = definePolicy({
   doc: "Responds to CORS preflight requests and adds the headers that let browsers read responses.",
   scopes: ["gateway", "route"],
   merge: "innermost",
+  protection: () => "none",
   schema: z
     .strictObject({
       allowOrigins: z

@@ -15,6 +15,7 @@ export const csrf = definePolicy({
   doc: "Rejects requests that change something if a page of another origin makes them.",
   scopes: ["gateway", "route"],
   role: "security",
+  protection: () => "paths",
   schema: z.strictObject({
     additionalOrigins: z
       .array(z.string().regex(ORIGIN, "expected an origin such as https://app.example.com"))

@@ -13,6 +13,7 @@ export const delay = definePolicy({
   kind: "delay",
   doc: "Delays requests, to test how clients behave if a backend is slow.",
   scopes: ["route"],
+  protection: () => "none",
   schema: z.strictObject({
     duration: durationOrExpression().describe(
       "A duration such as `500ms`, or a CEL expression for the milliseconds or the duration, for example `random() < 0.1 ? 2000 : 0`. At most 1m. If the expression fails, the request is not delayed.",

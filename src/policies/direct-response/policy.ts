@@ -3,6 +3,7 @@
  */
 import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
+import { protectionBy } from "../../core/cel-attributes.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { evaluatedText } from "../../core/header-changes.ts";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
@@ -11,6 +12,8 @@ import { celSource, changeableHeaderName, headerValue } from "../../core/schema.
 import { HeaderList } from "../../http/headers.ts";
 
 const MAX_CONDITIONS = 64;
+/** Responses with this status or above keep requests from the backend. */
+const REJECTION = 400;
 
 const fields = {
   status: z.int().min(200).max(599).default(200).describe("The response's status."),
@@ -67,6 +70,11 @@ export const directResponse = definePolicy({
   kind: "directResponse",
   doc: "Returns a status, body and headers instead of calling a backend, always or on conditions.",
   scopes: ["route"],
+  protection({ conditional, status }) {
+    if (conditional === undefined) return status >= REJECTION ? "route" : "none";
+    if (!conditional.some((entry) => entry.status >= REJECTION)) return "none";
+    return protectionBy(conditional.map(({ condition }) => condition));
+  },
   schema,
 
   compile({ conditional, ...always }, env) {

@@ -95,6 +95,7 @@ export const endpointPicker = definePolicy({
   doc: "An endpoint picker (Gateway API Inference Extension) selects the server of a `service` backend for each request.",
   scopes: ["backend"],
   role: "security",
+  protection: () => "paths",
   schema,
 
   compile(config, env): Hooks {

@@ -78,6 +78,7 @@ export const extProc = definePolicy({
   doc: "Sends requests and responses to an external processor (Envoy's external processing protocol over gRPC), which can change or reject them.",
   scopes: ["gateway", "route"],
   role: "security",
+  protection: () => "paths",
   schema,
 
   compile(config, env): Hooks {

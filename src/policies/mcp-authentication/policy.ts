@@ -186,6 +186,7 @@ export const mcpAuthentication = definePolicy({
   doc: "Requires a bearer token from an identity provider and lets MCP clients log in there.",
   scopes: ["route"],
   role: "security",
+  protection: () => "paths",
   requiresCredential: ({ mode }) => mode === undefined || mode === "strict",
   schema,
 

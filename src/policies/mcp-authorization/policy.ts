@@ -26,6 +26,7 @@ export const mcpAuthorization = definePolicy({
   doc: "Restricts the tools, prompts and resources that a client can see and use.",
   scopes: ["gateway", "route", "backend"],
   role: "security",
+  protection: () => "paths",
   schema: z.strictObject({
     mode: enforcement.optional(),
     rules: z

@@ -102,6 +102,7 @@ export const mcpGuardrails = definePolicy({
   doc: "Sends MCP requests and results to external services (agentgateway's protocol over gRPC), which can change or reject them.",
   scopes: ["gateway", "route", "backend"],
   role: "security",
+  protection: () => "paths",
   schema,
 
   compile(config, env): Hooks {

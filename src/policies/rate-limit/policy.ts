@@ -2,6 +2,7 @@
  * `rateLimit`: limits requests or LLM tokens, counted in this process (`local`) or by an external service (`global`).
  * Each limit is enforced or, in `mode: shadow`, only recorded.
  */
+import { protectionBy } from "../../core/cel-attributes.ts";
 import { type CompileEnv, definePolicy, type Hooks } from "../../core/policy.ts";
 import { compileGlobalLimit } from "./global-limit.ts";
 import { combineHooks, limitHooks } from "./limit-hooks.ts";
@@ -12,6 +13,14 @@ export const rateLimit = definePolicy({
   kind: "rateLimit",
   doc: "Limits requests or LLM tokens per second, minute or hour, for all or per key; returns 429 when a limit is reached.",
   scopes: ["gateway", "route", "model"],
+  // A limit in shadow mode must not change which requests are accepted.
+  protection({ local = [], global }) {
+    const enforced = local.filter(isEnforced);
+    const service = global !== undefined && isEnforced(global) ? global.descriptors : [];
+    if (enforced.length === 0 && service.length === 0) return "none";
+    const values = service.flatMap(({ entries }) => entries.map(({ value }) => value));
+    return protectionBy([...enforced.map(({ key }) => key), ...values]);
+  },
   schema: rateLimitSchema,
 
   compile(config, env): Hooks {
@@ -28,6 +37,10 @@ export const rateLimit = definePolicy({
     return enforced ?? shadow ?? {};
   },
 });
+
+function isEnforced({ mode }: Pick<LocalLimitConfig, "mode">): boolean {
+  return mode !== "shadow";
+}
 
 function compileLocalLimits(entries: readonly LocalLimitConfig[], env: CompileEnv): LocalLimit[] {
   const seen = new Map<string, number>();

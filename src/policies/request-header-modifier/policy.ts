@@ -9,6 +9,7 @@ export const requestHeaderModifier = definePolicy({
   kind: "requestHeaderModifier",
   doc: "Adds, sets and removes request headers. `remove` first, then `set`, then `add`.",
   scopes: ["gateway", "route", "backend", "model"],
+  protection: () => "none",
   schema: headerChanges.schema,
 
   compile(config) {

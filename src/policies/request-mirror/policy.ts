@@ -50,6 +50,7 @@ export const requestMirror = definePolicy({
   kind: "requestMirror",
   doc: "Sends copies of requests to another server and ignores or compares its responses.",
   scopes: ["route", "backend"],
+  protection: () => "none",
   schema: z.array(mirror).min(1).max(16),
 
   compile(config, env) {

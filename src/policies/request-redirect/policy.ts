@@ -16,6 +16,7 @@ export const requestRedirect = definePolicy({
   kind: "requestRedirect",
   doc: "Redirects to another scheme, authority or path; the query is kept.",
   scopes: ["route"],
+  protection: () => "none",
   schema: z.strictObject({
     scheme: z.enum(["http", "https"]).optional().describe("Default: the one of the request."),
     authority: authority().optional().describe("Default: the one of the request."),

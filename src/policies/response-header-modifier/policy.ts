@@ -8,6 +8,7 @@ export const responseHeaderModifier = definePolicy({
   kind: "responseHeaderModifier",
   doc: "Adds, sets and removes response headers. `remove` first, then `set`, then `add`.",
   scopes: ["gateway", "route", "backend", "model"],
+  protection: () => "none",
   schema: headerChanges.schema,
 
   compile(config) {

@@ -17,6 +17,7 @@ export const retry = definePolicy({
   doc: "Retries if the backend cannot be reached, closes the connection early, or sends a response that counts as a failure.",
   scopes: ["gateway", "route"],
   merge: "innermost",
+  protection: () => "none",
   schema: z.strictObject({
     attempts: z.int().min(1).max(MAX_ATTEMPTS).default(1).describe("Attempts after the first (1 to 10)."),
     backoff: duration()

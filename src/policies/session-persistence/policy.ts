@@ -89,6 +89,7 @@ export const sessionPersistence = definePolicy({
   kind: "sessionPersistence",
   doc: "Sends the requests of a client's session to the same server, identified by a cookie or a header.",
   scopes: ["route"],
+  protection: () => "none",
   schema,
 
   compile({ type, name, absoluteTimeout, idleTimeout, lifetime, key = "" }, env): Hooks {

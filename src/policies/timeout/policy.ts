@@ -10,6 +10,7 @@ export const timeout = definePolicy({
   doc: "Limits the wait for the response head; a response that has started is never cut off.",
   scopes: ["gateway", "route", "backend"],
   merge: "innermost",
+  protection: () => "none",
   schema: z.strictObject({
     requestTimeout: duration()
       .optional()

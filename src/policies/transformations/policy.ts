@@ -33,6 +33,7 @@ export const transformations = definePolicy({
   kind: "transformations",
   doc: "Sets request and response headers, and bodies, from CEL expressions.",
   scopes: ["gateway", "route", "backend", "model"],
+  protection: () => "none",
   schema: z.strictObject({
     request: changes.optional().describe("Applied to the request."),
     response: changes.optional().describe("Applied to the response."),

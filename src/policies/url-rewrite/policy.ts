@@ -11,6 +11,7 @@ export const urlRewrite = definePolicy({
   kind: "urlRewrite",
   doc: "Rewrites the path or the authority (Host) of the request before it goes to the backend.",
   scopes: ["route", "backend"],
+  protection: () => "none",
   schema: z.strictObject({
     authority: authority().optional().describe("The Host header for the backend."),
     path: pathChange.schema.optional(),

@@ -154,7 +154,9 @@ function servedBy(backend: Backend): Served {
     policies: emptyScope("route"),
     backends: [{ backend, weight: 1, policies: emptyScope("backend") }],
     totalWeight: 1,
-    isProtected: false,
+    protection: "none",
+    namedOverrides: new Set(),
+    readsCredential: false,
   };
   return {
     listener: {

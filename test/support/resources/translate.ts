@@ -23,6 +23,7 @@ const authorization = definePolicy({
   doc: "Admits.",
   scopes: ["gateway", "route"],
   role: "security",
+  protection: () => "paths",
   schema: z.strictObject({ rules: z.array(z.string().startsWith("jwt", "bad rule")).min(1) }),
   compile: () => ({}),
 });
@@ -31,6 +32,7 @@ const apiKey = definePolicy({
   doc: "Knows keys.",
   scopes: ["route"],
   role: "security",
+  protection: () => "paths",
   schema: z.strictObject({ keys: z.array(z.strictObject({ key: secret() })) }),
   compile: () => ({}),
 });
