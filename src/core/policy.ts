@@ -332,6 +332,10 @@ export interface PolicyDefinition<Kind extends string = string, Schema extends z
   readonly role?: "security";
   /** Anything but `none` for a policy that rejects, limits, charges, or guards requests with this configuration. */
   protection(config: z.output<Schema>): Protection;
+  /**
+   * Lists of entries that apply independently of each other. If a GatewayPolicy has invalid entries, the others apply.
+   */
+  readonly entries?: readonly (readonly [string] | readonly [string, string])[];
   /** Returns true if every request needs a verified credential that a web page cannot attach by itself. */
   requiresCredential?(config: z.output<Schema>): boolean;
   /** Returns the host names under which clients can call the gateway, for example the host of the resource URL. */

@@ -45,7 +45,12 @@ interface DumpedPolicy {
   readonly spec?: unknown;
   readonly status?: {
     readonly ancestors: {
-      readonly conditions: { readonly type: string; readonly status: string; readonly message: string }[];
+      readonly conditions: {
+        readonly type: string;
+        readonly status: string;
+        readonly reason: string;
+        readonly message: string;
+      }[];
     }[];
   };
 }
@@ -139,6 +144,32 @@ test("a bad policy is logged and shown, and stops neither the start nor the othe
     bad?.status?.ancestors[0]?.conditions.map(({ status }) => status),
     ["False", "False"],
   );
+});
+
+test("an invalid limit does not lift the valid one beside it", async (t) => {
+  const invalid = [
+    "{ requests: 5 }",
+    "{ requests: 5, unit: Hours, key: user.id }",
+    "{ requests: 5, unit: Hours, perClient: true }",
+  ];
+  const gateway = await start(
+    t,
+    (host) =>
+      standalone(host) +
+      policy(
+        "mixed",
+        "HTTPRoute",
+        "web",
+        `{ rateLimit: { local: [${invalid[0]}, { requests: 1, unit: Hours }, ${invalid[1]}, ${invalid[2]}] } }`,
+      ),
+  );
+  assert.deepEqual(await statuses(`${gateway.url()}/web`, 3), [200, 429, 429]);
+  const [mixed] = await dumpedPolicies(gateway);
+  const [accepted, attached] = mixed?.status?.ancestors[0]?.conditions ?? [];
+  assert.deepEqual([accepted?.status, accepted?.reason, attached?.status], ["True", "PartiallyInvalid", "True"]);
+  for (const i of [0, 2, 3]) assert.match(accepted?.message ?? "", new RegExp(`rateLimit\\.local\\[${i}\\]`));
+  assert.doesNotMatch(accepted?.message ?? "", /local\[1\]/);
+  await gateway.logged("GatewayPolicy default/mixed: spec.traffic.rateLimit.local[0].unit");
 });
 
 test("an authorization that cannot be understood closes its target and nothing else", async (t) => {

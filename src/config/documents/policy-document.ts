@@ -30,6 +30,7 @@ import {
 import { findParts, type Part, STACKING_KINDS } from "./policy-spec.ts";
 import { type ResolvedTarget, resolveTargets, type Targets } from "./policy-targets.ts";
 import { ACCEPTED, statusOf } from "./status.ts";
+import { validEntries } from "./valid-entries.ts";
 
 export interface PolicyContext extends Targets {
   readonly parts: readonly Part[];
@@ -58,21 +59,23 @@ export function translatePolicy(
   const value = isObject(document.value) ? document.value : {};
   const spec = isObject(value.spec) ? value.spec : {};
   const faults: ConfigError[] = [];
+  const entryFaults = new Set<ConfigError>();
   let securityFault: ConfigError | undefined;
-  const fault = (path: Path, message: string, isSecurity: boolean): void => {
+  const fault: Fault = (path, message, { isSecurity = false, isOfEntry = false }) => {
     const error = problems.add(path, message);
     faults.push(error);
     if (isSecurity) securityFault ??= error;
+    if (isOfEntry) entryFaults.add(error);
   };
 
-  if (kind !== "GatewayPolicy") fault(["kind"], "expected GatewayPolicy", false);
-  if (apiVersion !== POLICY_API_VERSION) fault(["apiVersion"], `expected ${POLICY_API_VERSION}`, false);
-  if (name === "") fault(["metadata", "name"], "required field is missing", false);
-  if (context.isDuplicate) fault(["metadata", "name"], "another GatewayPolicy has this name", false);
+  if (kind !== "GatewayPolicy") fault(["kind"], "expected GatewayPolicy", {});
+  if (apiVersion !== POLICY_API_VERSION) fault(["apiVersion"], `expected ${POLICY_API_VERSION}`, {});
+  if (name === "") fault(["metadata", "name"], "required field is missing", {});
+  if (context.isDuplicate) fault(["metadata", "name"], "another GatewayPolicy has this name", {});
   const isRefused = faults.length > 0;
 
   const { outcomes, targets, meant, repeated } = resolveTargets(spec, { namespace, name }, context, problems);
-  if (outcomes.length === 0) fault(["spec", "targetRefs"], "a list with at least one target is required", false);
+  if (outcomes.length === 0) fault(["spec", "targetRefs"], "a list with at least one target is required", {});
   const validParts = checkParts(spec, context.parts, document, fault, context.cluster);
 
   const attachments: Attachment[] = [];
@@ -83,11 +86,7 @@ export function translatePolicy(
     for (const target of targets) {
       for (const { definition, written, config } of part.policies) {
         if (!definition.scopes.includes(target.scope)) {
-          fault(
-            part.path,
-            `cannot apply to a ${target.reference.kind} (${referenceText(target.reference)})`,
-            part.isSecurity,
-          );
+          fault(part.path, `cannot apply to a ${target.reference.kind} (${referenceText(target.reference)})`, part);
           continue;
         }
         for (const targetName of target.tcpNames ?? []) {
@@ -103,7 +102,7 @@ export function translatePolicy(
           const before = taken.get(definition.kind) ?? (reserved === source ? undefined : reserved);
           if (before !== undefined && !STACKING_KINDS.has(definition.kind)) {
             const message = `${referenceText(target.reference)} already has ${definition.kind} from ${before}`;
-            if (!faults.some((known) => known.message === message)) fault(part.path, message, false);
+            if (!faults.some((known) => known.message === message)) fault(part.path, message, {});
             continue;
           }
           taken.set(definition.kind, source);
@@ -121,7 +120,7 @@ export function translatePolicy(
     }
   }
   if (attachments.length === 0 && tcpNotes.size > 0)
-    fault(["spec"], `policies ${tcpRefusal(targets.find(({ tcpNames = [] }) => tcpNames.length > 0))}`, false);
+    fault(["spec"], `policies ${tcpRefusal(targets.find(({ tcpNames = [] }) => tcpNames.length > 0))}`, {});
   // The targets of a rejected document with a security policy reject all requests.
   if (isRefused && securityFault === undefined && validParts.some(({ isSecurity }) => isSecurity))
     securityFault = faults[0];
@@ -139,7 +138,7 @@ export function translatePolicy(
   // A policy without targets is an error, but targets that do not exist yet may appear later.
   const hasValidPart =
     !isRefused && outcomes.length > 0 && (targets.length === 0 ? validParts.length > 0 : attachments.length > 0);
-  const accepted = withNotes(acceptance(faults, hasValidPart, isBlocked), [...repeated, ...tcpNotes]);
+  const accepted = withNotes(acceptance(faults, entryFaults, hasValidPart, isBlocked), [...repeated, ...tcpNotes]);
   const self: ObjectReference = { group: POLICY_API_GROUP, kind: "GatewayPolicy", namespace, name };
   return {
     resource: {
@@ -176,14 +175,21 @@ function closuresOf(targets: readonly ResolvedTarget[], document: ResourceDocume
   );
 }
 
-function acceptance(faults: readonly ConfigError[], hasValidPart: boolean, isClosed: boolean): Verdict {
+function acceptance(
+  faults: readonly ConfigError[],
+  entryFaults: ReadonlySet<ConfigError>,
+  hasValidPart: boolean,
+  isClosed: boolean,
+): Verdict {
   if (faults.length === 0) return ACCEPTED;
   // In the log, paths start with the document's name, which a status does not need.
   const lines = faults.map(({ path, message }) => `${path.slice(path.indexOf(": ") + 2)}: ${message}`);
   const message = `${lines.join("; ")}${isClosed ? "; the targets are blocked until this is fixed" : ""}`;
   // An unknown field has no effect, so the policy is marked as invalid for its author to see. Its other parts apply.
-  const isUnknown = faults.some((fault) => fault.message.startsWith("unknown field"));
+  const isUnknown = faults.some((fault) => fault.message.startsWith("unknown field") && !entryFaults.has(fault));
   if (hasValidPart && isUnknown) return { isTrue: false, reason: "Invalid", message: `${message}; other parts apply` };
+  if (hasValidPart && entryFaults.size > 0)
+    return { isTrue: true, reason: "PartiallyInvalid", message: `${message}; the other entries apply` };
   if (hasValidPart) return { isTrue: true, reason: "PartiallyValid", message };
   const isConflict = faults.every((fault) => / already has \S+ from /.test(fault.message));
   return { isTrue: false, reason: isConflict ? "Conflicted" : "Invalid", message };
@@ -216,7 +222,12 @@ interface ValidPart {
   }[];
 }
 
-type Fault = (path: Path, message: string, isSecurity: boolean) => void;
+type Fault = (
+  path: Path,
+  message: string,
+  /** `isOfEntry` means that the other entries of the policy apply. */
+  of: { readonly isSecurity?: boolean; readonly isOfEntry?: boolean },
+) => void;
 
 function checkParts(
   spec: Readonly<Record<string, unknown>>,
@@ -229,32 +240,63 @@ function checkParts(
   for (const { path, known } of unknown) {
     // An unknown field may be a misspelled security policy, so it blocks the targets. `targetRef` is not a policy.
     const field = String(path.at(-1));
-    fault(path, `unknown field${suggestion(field, known)}`, path.length > 2 || field !== "targetRef");
+    fault(path, `unknown field${suggestion(field, known)}`, {
+      isSecurity: path.length > 2 || field !== "targetRef",
+    });
   }
   if (found.length === 0 && unknown.length === 0)
-    fault(["spec"], "one of `traffic`, `backend` is required, with at least one policy", false);
+    fault(["spec"], "one of `traffic`, `backend` is required, with at least one policy", {});
 
   const valid: ValidPart[] = [];
   const referrer = { group: POLICY_API_GROUP, kind: "GatewayPolicy", namespace: identityOf(document).namespace };
   for (const { part, path, value: written } of found) {
     const confined = cluster && confinedValues(part.schema, written, path, { cluster, document, referrer });
-    for (const { path: at, message } of confined?.faults ?? []) fault(at, message, part.isSecurity);
-    if (confined && confined.faults.length > 0) continue;
     const value = confined ? confined.value : written;
-    const checked = validate(part.schema, document, value, path);
-    if (!checked.ok) {
-      for (const problem of checked.problems) fault(pathBelow(path, problem.path), problem.message, part.isSecurity);
-      continue;
+    const refused = confined?.faults ?? [];
+    const faults = refused.length > 0 ? refused : invalidFields(part, document, value, path);
+    let accepted = value;
+    if (faults.length > 0) {
+      const usable = part.entries && validEntries(part.schema, withoutRefused(value, refused, path), part.entries);
+      for (const { path: at, message } of faults) fault(at, message, { ...part, isOfEntry: usable !== undefined });
+      if (usable === undefined) continue;
+      for (const at of usable.dropped) {
+        const whole = [...path, ...at];
+        if (!faults.some((known) => isBelow(known.path, whole))) fault(whole, "is not valid", { isOfEntry: true });
+      }
+      accepted = usable.value;
     }
     const policies: ValidPart["policies"][number][] = [];
-    for (const { definition, written: own } of part.toPolicies(value)) {
+    for (const { definition, written: own } of part.toPolicies(accepted)) {
       const parsed = definition.schema.safeParse(own);
       if (parsed.success) policies.push({ definition, written: own, config: parsed.data });
-      else for (const issue of parsed.error.issues) fault(path, issue.message, part.isSecurity);
+      else for (const issue of parsed.error.issues) fault(path, issue.message, part);
     }
     if (policies.length > 0) valid.push({ path, isSecurity: part.isSecurity, policies });
   }
   return valid;
+}
+
+function invalidFields({ schema }: Part, document: ResourceDocument, value: unknown, path: Path) {
+  const checked = validate(schema, document, value, path);
+  return checked.ok ? [] : checked.problems.map((one) => ({ path: pathBelow(path, one.path), message: one.message }));
+}
+
+/** Replaces the values that a document of a cluster must not use by values that no schema accepts. */
+function withoutRefused(value: unknown, refused: readonly { readonly path: Path }[], base: Path): unknown {
+  let left = value;
+  for (const { path } of refused) left = replaced(left, path.slice(base.length), Symbol("refused"));
+  return left;
+}
+
+function replaced(value: unknown, path: Path, by: unknown): unknown {
+  const [first, ...rest] = path;
+  if (first === undefined || typeof value !== "object" || value === null) return by;
+  if (Array.isArray(value)) return value.map((item, i) => (i === first ? replaced(item, rest, by) : item));
+  return { ...value, [first]: replaced((value as Readonly<Record<string, unknown>>)[first], rest, by) };
+}
+
+function isBelow(path: Path, base: Path): boolean {
+  return base.every((step, i) => path[i] === step);
 }
 
 /** The validator reports the whole path as a string, so the steps below the part are parsed from it. */

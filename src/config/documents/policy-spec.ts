@@ -15,6 +15,7 @@ export interface Part {
   readonly schema: z.ZodType;
   readonly doc: string;
   readonly isSecurity: boolean;
+  readonly entries?: PolicyDefinition["entries"];
   toPolicies(value: unknown): readonly { readonly definition: PolicyDefinition; readonly written: unknown }[];
 }
 
@@ -72,6 +73,7 @@ function createParts(policies: readonly PolicyDefinition[]): Part[] {
       schema: definition.schema,
       doc: definition.doc,
       isSecurity: definition.role === "security",
+      ...(definition.entries === undefined ? {} : { entries: definition.entries }),
       toPolicies: (written) => [{ definition, written }],
     });
   }

@@ -16,7 +16,7 @@ test("a valid policy is accepted and attached [S2.6-9] [S2.6-12]", () => {
       {
         target: { kind: "route", name: "web" },
         kind: "rateLimit",
-        config: { local: [{ requests: 3, unit: "Seconds", burst: 3 }] },
+        config: { local: [{ requests: 3, unit: "Seconds", burst: 3 }], unpriced: "refuse" },
         owner: "HTTPRoute default/web (GatewayPolicy default/limits)",
       },
     ],

@@ -103,6 +103,7 @@ export const budgets = definePolicy({
   scopes: ["gateway", "route", "model"],
   protection: ({ limits }) => protectionBy(limits.map(({ key }) => key)),
   schema: budgetsSchema,
+  entries: [["limits"]],
 
   compile(config, env): Hooks {
     const books = budgetBooks(env);

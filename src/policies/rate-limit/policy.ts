@@ -22,6 +22,7 @@ export const rateLimit = definePolicy({
     return protectionBy([...enforced.map(({ key }) => key), ...values]);
   },
   schema: rateLimitSchema,
+  entries: [["local"], ["global", "descriptors"]],
 
   compile(config, env): Hooks {
     const limits = compileLocalLimits(config.local ?? [], env);
