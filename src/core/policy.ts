@@ -110,6 +110,8 @@ export interface Hooks {
   responseBodyBytes?(exchange: Exchange): number | undefined;
   /** Outputs redact the credentials at these locations. */
   readonly credentials?: CredentialPlaces;
+  /** Clients without credentials log in at these paths. The request hook responds to all requests for them. */
+  readonly loginPaths?: { has(path: string): boolean };
   /** The request hook removes or overwrites these lowercase request headers. */
   readonly replaces?: readonly string[];
   /** Changes settings of the pipeline, such as timeouts and retries. The innermost scope wins, field by field. */
@@ -336,6 +338,8 @@ export interface PolicyDefinition<Kind extends string = string, Schema extends z
    * Lists of entries that apply independently of each other. If a GatewayPolicy has invalid entries, the others apply.
    */
   readonly entries?: readonly (readonly [string] | readonly [string, string])[];
+  /** True for authentication and authorization, which on a gateway do not apply to the login paths of its routes. */
+  readonly exemptsLogins?: true;
   /** Returns true if every request needs a verified credential that a web page cannot attach by itself. */
   requiresCredential?(config: z.output<Schema>): boolean;
   /** Returns the host names under which clients can call the gateway, for example the host of the resource URL. */
@@ -378,6 +382,10 @@ export interface CompiledScope {
   readonly isTransparent: boolean;
   /** These hooks of a route run before the gateway's access policies, for example to respond to a CORS preflight. */
   readonly preface?: CompiledScope;
+  /** Replaces the scope of a gateway for the login paths of a route. */
+  readonly forLogins?: CompiledScope;
+  /** The login paths of a route's policies. */
+  readonly loginPaths?: { has(path: string): boolean };
   readonly readsResponseBody: boolean;
   /** Secrets are redacted, because the trace and the config dump show this configuration. */
   readonly effectivePolicy: Readonly<Record<string, unknown>>;

@@ -50,15 +50,23 @@ export function scopeOf(
     effectivePolicy,
   };
   const preface = prefaceOf(scope);
-  return preface ? { ...scope, preface } : scope;
+  const loginPaths = all.find(({ hooks }) => hooks.loginPaths !== undefined)?.hooks.loginPaths;
+  const forLogins = access.filter(({ kind }) => policies.find((one) => one.kind === kind)?.exemptsLogins !== true);
+  return {
+    ...scope,
+    ...(preface === undefined ? {} : { preface }),
+    ...(loginPaths === undefined ? {} : { loginPaths }),
+    ...(forLogins.length === access.length ? {} : { forLogins: { ...scope, access: forLogins } }),
+  };
 }
 
 function prefaceOf(scope: CompiledScope): CompiledScope | undefined {
   const access = scope.access.filter(({ kind }) =>
     policies.some((one) => one.kind === kind && one.merge === "innermost"),
   );
-  if (access.length === 0) return undefined;
-  const response = scope.response.filter((policy) => access.includes(policy));
+  // A client that the gateway rejects must also learn where to log in.
+  const response = scope.response.filter((policy) => access.includes(policy) || policy.hooks.loginPaths !== undefined);
+  if (access.length === 0 && response.length === 0) return undefined;
   const none = { admit: [], shape: [], parsed: [], admitParsed: [], llmRequest: [], settle: [] };
   return { ...scope, access, response, ...none };
 }

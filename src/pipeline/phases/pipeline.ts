@@ -16,10 +16,10 @@ import { withholdCredentials } from "../../identity/access/withheld-credentials.
 import type { RequestStage } from "../../observe/trace/events.ts";
 import { chooseBackend, chooseBySession } from "../route/choose-backend.ts";
 import {
+  matchEarly,
   rejectAmbiguousPath,
   rejectMisdirected,
   routeNotFound,
-  selectPreface,
   selectScopes,
 } from "../route/match-route.ts";
 import { Attempt, type AttemptOwner } from "./attempt.ts";
@@ -110,6 +110,8 @@ class Flow implements AttemptOwner, BeforeCallRun {
   readonly #retries = new Retries();
   #rules: BodyRules | undefined;
   #route: Route | undefined;
+  /** Set if the request is for a login path of this route. */
+  #loginRoute: Route | undefined;
   #scopes: ListenerScopes;
 
   constructor(env: PipelineEnv, served: Served, exchange: Exchange, sink: ClientSink) {
@@ -149,10 +151,13 @@ class Flow implements AttemptOwner, BeforeCallRun {
     this.enter(scope);
     if (scope.isTransparent) this.#matchRoute();
     else {
-      const preface = selectPreface(this.#scopes, table, this.exchange.request);
+      const early = matchEarly(this.#scopes, table, this.exchange.request);
+      const preface = scope.access.length === 0 ? undefined : (early?.policies ?? this.#scopes.unmatched).preface;
       if (preface) this.#delivery.entered.push(preface);
+      if (early?.policies.loginPaths?.has(this.exchange.request.path) === true) this.#loginRoute = early;
+      const access = this.#loginRoute === undefined ? scope : (scope.forLogins ?? scope);
       this.pass(preface, "access", () =>
-        this.pass(scope, "access", () => this.pass(scope, "shape", () => this.#matchRoute())),
+        this.pass(access, "access", () => this.pass(scope, "shape", () => this.#matchRoute())),
       );
     }
   }
@@ -174,6 +179,8 @@ class Flow implements AttemptOwner, BeforeCallRun {
       this.pass(unmatched, "access", () => this.fail(routeNotFound(this.exchange.request, table)));
       return;
     }
+    // The policies of the gateway did not check whether the client may use another route.
+    if (this.#loginRoute !== undefined && route !== this.#loginRoute) throw new GatewayError("route_not_found");
     this.#route = route;
     this.exchange.route = route.name;
     rejectAmbiguousPath(request, route, table);

@@ -5,7 +5,6 @@
 import { linearRegex } from "../../base/regex.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
-import type { CompiledScope } from "../../core/policy.ts";
 import type { Listener, ListenerScopes, ListenerSection, Route, RouteMatch, ValueMatch } from "../../core/topology.ts";
 import {
   type CanonicalHost,
@@ -211,14 +210,12 @@ export function selectScopes(listener: Listener, request: GatewayRequest): Liste
   return found ?? sections.find(({ hostname }) => hostname === undefined) ?? listener;
 }
 
-export function selectPreface(
-  scopes: ListenerScopes,
-  table: RouteTable,
-  request: GatewayRequest,
-): CompiledScope | undefined {
-  if (scopes.policies.access.length === 0) return undefined;
-  const route = table.match(request);
-  return (route?.policies ?? scopes.unmatched).preface;
+/**
+ * Returns the route whose preface runs before the access policies of the gateway, if there are any. The policies may
+ * change the request, so that another route matches it later.
+ */
+export function matchEarly(scopes: ListenerScopes, table: RouteTable, request: GatewayRequest): Route | undefined {
+  return scopes.policies.access.length === 0 ? undefined : table.match(request);
 }
 
 const SHOWN_ROUTES = 10;
@@ -227,7 +224,8 @@ export function rejectAmbiguousPath(request: GatewayRequest, route: Route, table
   const { path } = request;
   if (!mayBeAmbiguous(path)) return;
   const ambiguity = findAmbiguity(path);
-  if (!(route.protection === "paths" && ambiguity !== undefined) && !alternativePaths(path).some(isProtectedElsewhere)) return;
+  if (!(route.protection === "paths" && ambiguity !== undefined) && !alternativePaths(path).some(isProtectedElsewhere))
+    return;
   throw new GatewayError("bad_request", {
     message: `bad request: ${ambiguity ?? "an ambiguous spelling"} in the path of a protected route`,
   });

@@ -88,6 +88,7 @@ export const apiKey = definePolicy({
   doc: "Requires one of the configured API keys. Expressions read its metadata as `apiKey.<field>`.",
   scopes: ["gateway", "route"],
   role: "security",
+  exemptsLogins: true,
   protection: () => "paths",
   requiresCredential: ({ mode }) => mode === undefined || mode === "strict",
   schema: z

@@ -25,6 +25,7 @@ export const authorization = definePolicy({
   doc: "Allows a request only if it satisfies the rules.",
   scopes: ["gateway", "route", "backend", "model"],
   role: "security",
+  exemptsLogins: true,
   protection: () => "paths",
   schema: z.strictObject({
     mode: enforcement.optional(),

@@ -30,6 +30,7 @@ export const basicAuth = definePolicy({
   doc: "Requires a user name and password from an htpasswd file.",
   scopes: ["gateway", "route"],
   role: "security",
+  exemptsLogins: true,
   protection: () => "paths",
   requiresCredential: ({ mode }) => mode === undefined || mode === "strict",
   schema: z.strictObject({

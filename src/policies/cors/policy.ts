@@ -61,8 +61,8 @@ export const cors = definePolicy({
     const anyHeader = config.allowHeaders?.includes("*") === true;
     // With credentials, browsers read `*` in these headers as a name and not as a wildcard.
     const anyHeaderText = config.allowCredentials ? undefined : "*";
-    const exposed = config.exposeHeaders?.filter((name) => name !== "*" || !config.allowCredentials);
-    const expose = exposed === undefined || exposed.length === 0 ? undefined : exposed.join(", ");
+    const named = config.exposeHeaders?.filter((name) => name !== "*" || !config.allowCredentials);
+    const expose = named === undefined || named.length === 0 ? undefined : named.join(", ");
 
     function originHeaders(origin: string): Record<string, string> {
       const headers: Record<string, string> = { "access-control-allow-origin": origins.any ? "*" : origin };
@@ -110,7 +110,8 @@ export const cors = definePolicy({
           response.headers.delete(name);
         if (origin === undefined || !origins.allows(origin)) return;
         for (const [name, value] of Object.entries(originHeaders(origin))) response.headers.set(name, value);
-        if (expose !== undefined) response.headers.set("access-control-expose-headers", expose);
+        const exposed = isLoginChallenge(response) ? addedName(expose, "www-authenticate") : expose;
+        if (exposed !== undefined) response.headers.set("access-control-expose-headers", exposed);
       },
     };
   },
@@ -119,6 +120,18 @@ export const cors = definePolicy({
 /** The names are written into a header, so only token characters are allowed. `*` is a token character. */
 function token() {
   return z.string().refine(isHeaderName, "expected a name, or *");
+}
+
+/** An MCP client in a browser must read where to log in. */
+function isLoginChallenge({ source, status, headers }: NonNullable<Exchange["response"]>): boolean {
+  return (
+    source === "gateway" && status === 401 && headers.get("www-authenticate")?.includes("resource_metadata=") === true
+  );
+}
+
+function addedName(list: string | undefined, name: string): string {
+  if (list === undefined) return name;
+  return list.split(", ").some((one) => one.toLowerCase() === name) ? list : `${list}, ${name}`;
 }
 
 function addVary(headers: { get(name: string): string | undefined; set(name: string, value: string): void }): void {

@@ -140,6 +140,7 @@ export const extAuthz = definePolicy({
   doc: "Calls an external service (Envoy's check API over gRPC, or plain HTTP) that allows or denies the request.",
   scopes: ["gateway", "route"],
   role: "security",
+  exemptsLogins: true,
   protection: () => "paths",
   schema,
 

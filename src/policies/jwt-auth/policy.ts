@@ -88,6 +88,7 @@ export const jwtAuth = definePolicy({
   doc: "Requires a bearer token (JWT) from an identity provider, or from one of several.",
   scopes: ["gateway", "route"],
   role: "security",
+  exemptsLogins: true,
   protection: () => "paths",
   requiresCredential: ({ mode, location }) => (mode === undefined || mode === "strict") && !isAttachedByPages(location),
   schema,

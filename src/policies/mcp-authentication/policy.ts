@@ -5,6 +5,7 @@
 import { z } from "zod";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
 import { httpUrl, markAddress, secret } from "../../core/schema.ts";
+import type { HeaderList } from "../../http/headers.ts";
 import { authenticationMode, createBearerAuthentication } from "../../identity/access/bearer-authentication.ts";
 import { BEARER_LOCATION } from "../../identity/access/credential-location.ts";
 import { plainReader } from "../../identity/access/token-location.ts";
@@ -223,6 +224,7 @@ export const mcpAuthentication = definePolicy({
       fetch: env.fetch,
       logger: env.logger.for("identity"),
     });
+    const challenge = `resource_metadata="${resourceMetadataUrl(resource)}"`;
     const authenticate = createBearerAuthentication({
       kind: "mcpAuthentication",
       mode: config.mode ?? "strict",
@@ -234,11 +236,16 @@ export const mcpAuthentication = definePolicy({
           rules: { issuer, audiences, requiredClaims },
         })),
       ],
-      challenge: `resource_metadata="${resourceMetadataUrl(resource)}"`,
+      challenge,
       hint: provider.hint,
     });
 
     return {
+      loginPaths: endpoints,
+      response({ request: { path }, response }) {
+        if (response?.source !== "gateway" || response.status !== 401 || endpoints.has(path)) return;
+        addChallenge(response.headers, challenge);
+      },
       bodyBytes(exchange) {
         const { method, path } = exchange.request;
         const kind = method === "POST" ? endpoints.get(path)?.kind : undefined;
@@ -256,6 +263,16 @@ export const mcpAuthentication = definePolicy({
     };
   },
 });
+
+/** Another policy rejected the request, whose challenge does not name the metadata. Clients read the first one only. */
+function addChallenge(headers: HeaderList, challenge: string): void {
+  const given = headers.getAll("www-authenticate");
+  if (given.some((one) => one.includes(challenge))) return;
+  const first = given.find((one) => /^bearer(?: |$)/i.test(one));
+  const own = first === undefined || first.length <= "Bearer ".length ? "Bearer" : `${first},`;
+  headers.set("www-authenticate", `${own} ${challenge}`);
+  for (const other of given) if (other !== first) headers.add("www-authenticate", other);
+}
 
 function listEndpoints(config: Config): ReturnType<typeof loginEndpoints> {
   const { provider } = config;

@@ -100,6 +100,7 @@ export const oidc = definePolicy({
   doc: "Signs users in with their browser at an OpenID provider.",
   scopes: ["gateway", "route"],
   role: "security",
+  exemptsLogins: true,
   protection: () => "paths",
   schema,
   trustedHosts: ({ redirectUri }) => [new URL(redirectUri).hostname],
