@@ -159,7 +159,7 @@ export function createRequestRecords(
     ...(nextSeq ? { nextSeq } : {}),
   });
   const own = process.logging?.access && compileAccessFields(process.logging.access, redaction);
-  const accessLog = createAccessLog(logger.for("access"), { copy: logCopy(clock, telemetry), own });
+  const accessLog = createAccessLog(logger.for("access"), redaction, { copy: logCopy(clock, telemetry), own });
   const needsPrompt = neededBy("llm.prompt", own, telemetry);
   const needsCompletion = neededBy("llm.completion", own, telemetry);
   const requestHistory = createRequestHistory(redaction);

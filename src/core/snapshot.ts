@@ -38,14 +38,15 @@ export function requestState(
   const { request, attributes, source } = exchange;
   const query = redaction.query(request.query, exchange.credentials.query);
   const shown = pathAndQuery({ path, query });
+  const host = redaction.host(request.host);
   return {
     request: {
       method: request.method,
-      uri: `${request.scheme}://${request.host}${shown}`,
+      uri: `${request.scheme}://${host}${shown}`,
       path,
       rawPath: request.rawPath,
       pathAndQuery: shown,
-      host: request.host,
+      host,
       scheme: request.scheme,
       version: `HTTP/${request.version}`,
       headers: redaction.headers(request.headers.pairs, exchange.credentials.secrets),
@@ -87,7 +88,7 @@ function sentRequest(
   const hidden = [...hiddenQuery, ...(exchange.credentials.query ?? [])];
   const query = at < 0 ? "" : redaction.query(request.path.slice(at + 1), hidden);
   const shown = pathAndQuery({ path, query });
-  const host = request.headers.get("host") ?? "";
+  const host = redaction.host(request.headers.get("host") ?? "");
   const pairs = writtenHeaders(request).map((text, i, all) =>
     i % 2 === 1 && hiddenHeaders.includes(all[i - 1] as string) ? REDACTED : text,
   );

@@ -254,7 +254,8 @@ function httpAttributes(exchange: Exchange, outcome: Outcome, redaction: Redacti
     "gateway.request.id": exchange.id,
   };
   if (exchange.source.client !== undefined) attributes[ATTR_NETWORK_PEER_ADDRESS] = exchange.source.address;
-  const { name: host = exchange.originalHost, port } = parseAuthority(exchange.originalHost) ?? {};
+  const shownHost = redaction.host(exchange.originalHost);
+  const { name: host = shownHost, port } = parseAuthority(shownHost) ?? {};
   if (host !== "") attributes[ATTR_SERVER_ADDRESS] = host;
   if (port !== undefined) attributes[ATTR_SERVER_PORT] = port;
   if (exchange.originalQuery !== "")

@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { DEMO_TARGET } from "../support/identity/protected-gateway.ts";
+import { rawRequest } from "../support/raw-client.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
 import { messagesOf, traceOf } from "../support/trace.ts";
 
@@ -139,4 +140,42 @@ routes:
   const mcp = messagesOf(events, "policyEvent").find(({ kind }) => kind === "mcp");
   assert.equal((mcp?.details as { sessionId?: string } | undefined)?.sessionId, `${session.slice(0, 8)}…`);
   assert.ok(!JSON.stringify(events).includes(session));
+});
+
+test("with `sensitiveHeaders: [host]` no output has the host of a request", async (t) => {
+  const backend = await backendFor(t);
+  const gateway = await gatewayFor(
+    t,
+    `config:
+  sensitiveHeaders: [Host]
+  logging: { access: { fields: { where: request.host, whole: request.uri } } }
+gateways: { default: { port: 0, address: 127.0.0.1 } }
+routes:
+  - hostnames: ["*.hidden.test"]
+    policies:
+      authorization: { rules: ['request.host != "x"', 'request.uri.size() > 0'] }
+      transformations: { request: { set: { x-tenant: request.host } }, response: { set: { x-tenant: request.host } } }
+    backends: [{ host: "${backend.host}" }]
+  - { hostnames: ["*.denied.test"], policies: { authorization: { rules: ['request.host == "x"'] } }, backends: [{ host: "${backend.host}" }] }
+`,
+  );
+  const names = ["tenant-7.hidden.test", "tenant-7.denied.test", "tenant-7.nowhere.test"];
+  const seen: string[] = [];
+  for (const name of names) {
+    const events = await traceOf(gateway, () =>
+      rawRequest(gateway.port(), `GET /x?a=1 HTTP/1.1\r\nHost: ${name}\r\nConnection: close\r\n\r\n`),
+    );
+    seen.push(JSON.stringify(events));
+    const body = JSON.stringify({ request: { url: `http://${name}/x` } });
+    seen.push(await (await fetch(`${gateway.adminUrl}/debug/what-if`, { method: "POST", body })).text());
+  }
+  const requests = await (await fetch(`${gateway.adminUrl}/debug/requests`)).text();
+  const { requests: list } = JSON.parse(requests) as { requests: { id: string; host: string }[] };
+  assert.ok(list.length >= names.length, requests);
+  assert.deepEqual([...new Set(list.map(({ host }) => host))], ["<redacted>"]);
+  for (const { id } of list) seen.push(await (await fetch(`${gateway.adminUrl}/debug/requests/${id}`)).text());
+  seen.push(requests, ...gateway.log());
+  assert.equal(backend.received.at(0)?.headers.host, names[0]);
+  for (const text of seen) assert.doesNotMatch(text, /tenant-7/);
+  assert.ok(seen.some((text) => text.includes("<redacted>")));
 });

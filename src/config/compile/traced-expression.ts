@@ -14,6 +14,7 @@ const MAX_SHOWN_CHARS = 2048;
 export function tracedExpression(expression: Expression, redaction: Redaction, isHidden: boolean): Expression {
   const mayCarrySecrets =
     CARRIERS.some((path) => expression.reads(path)) ||
+    (redaction.isSensitive("host") && expression.reads("request.host")) ||
     [...expression.paths].some((path) => readsSensitiveHeader(path, redaction));
   // Computed lazily, because the configuration may declare more sensitive names later.
   let shown: string | undefined;

@@ -29,6 +29,8 @@ export interface Redaction {
    */
   secrets(pairs: readonly string[]): string[];
   query(query: string, alsoHidden?: readonly string[]): string;
+  /** Hides the host of a request if the header `host` is sensitive. */
+  host(host: string): string;
   /**
    * Redacts text that may quote the values of these headers or other secrets, for example the reason for a rejection.
    */
@@ -101,6 +103,8 @@ export function createRedaction(sensitiveHeaders: readonly string[] = []): Redac
       return false;
     },
     query: shownQuery,
+    // An empty host means that there is none.
+    host: (host) => (host !== "" && names.has("host") ? REDACTED : host),
     text: (text) => configured.hideIn(text),
     headerSetting(name, value) {
       const lower = name.toLowerCase();

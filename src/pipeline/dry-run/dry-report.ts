@@ -94,7 +94,7 @@ export function buildReport(exchange: Exchange, listener: Listener, walk: Walk, 
       ? {
           request: {
             method: called.method,
-            url: `${called.scheme}://${called.host}${called.path}${query === "" ? "" : `?${query}`}`,
+            url: `${called.scheme}://${redaction.host(called.host)}${called.path}${query === "" ? "" : `?${query}`}`,
             headers: redaction.headers(called.headers.pairs, secrets),
           },
         }

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anAnsweredExchange } from "../../../test/support/exchange.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
+import { createRedaction } from "../../observe/trace/redact.ts";
 import { createAccessLog } from "./access-log.ts";
 
 const levels: [status: number | undefined, level: string][] = [
@@ -22,7 +23,11 @@ for (const [status, level] of levels) {
       info: () => void said.push("info"),
       warn: () => void said.push("warn"),
     };
-    createAccessLog(logger)(anAnsweredExchange({}), { status, end: "complete", responseBytes: 0 }, 1);
+    createAccessLog(logger, createRedaction())(
+      anAnsweredExchange({}),
+      { status, end: "complete", responseBytes: 0 },
+      1,
+    );
     assert.deepEqual(said, [level]);
   });
 }

@@ -90,20 +90,29 @@ export interface AccessLogOptions {
   readonly own?: AccessFields | undefined;
 }
 
-export function createAccessLog(logger: Logger, { copy, own }: AccessLogOptions = {}): AccessLog {
+export function createAccessLog(
+  logger: Logger,
+  redaction: Pick<Redaction, "host">,
+  { copy, own }: AccessLogOptions = {},
+): AccessLog {
   return (exchange, outcome, durationMs) => {
     const level = outcome.status !== undefined && outcome.status >= 500 ? "warn" : "info";
     const isShown = logger.enabled(level);
     if (!isShown && copy === undefined) return;
     if (own !== undefined && !own.passes(exchange)) return;
-    const fields = accessFields(exchange, outcome, durationMs);
+    const fields = accessFields(exchange, outcome, durationMs, redaction);
     own?.addTo(fields, exchange);
     if (isShown) logger[level]("request", fields);
     copy?.(level, fields, exchange);
   };
 }
 
-export function accessFields(exchange: Exchange, outcome: Outcome, durationMs: number): Record<string, LogValue> {
+export function accessFields(
+  exchange: Exchange,
+  outcome: Outcome,
+  durationMs: number,
+  redaction: Pick<Redaction, "host">,
+): Record<string, LogValue> {
   const { request, attributes, failure } = exchange;
   const fields: Record<string, LogValue> = {
     id: exchange.id,
@@ -113,7 +122,7 @@ export function accessFields(exchange: Exchange, outcome: Outcome, durationMs: n
     backend: attributes.backend?.name,
     src: `${exchange.source.address}:${exchange.source.port}`,
     method: request.method,
-    host: exchange.originalHost,
+    host: redaction.host(exchange.originalHost),
     path: exchange.originalPath,
     status: outcome.status,
     durationMs: Math.round(durationMs * 1000) / 1000,

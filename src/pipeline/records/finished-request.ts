@@ -63,7 +63,13 @@ export class FinishedRequest implements KeptAttributes {
   backend: RequestAttributes["backend"] | undefined = undefined;
 
   /** Replaces all fields. `share` returns the string to keep instead of an equal one. */
-  set(seq: number, exchange: Exchange, outcome: Outcome, durationMs: number, share: (text: string) => string): void {
+  set(
+    seq: number,
+    exchange: Exchange,
+    outcome: Outcome,
+    durationMs: number,
+    { share, redaction }: { readonly share: (text: string) => string; readonly redaction: Pick<Redaction, "host"> },
+  ): void {
     const { arrived, attributes, upstream, credentials, response } = exchange;
     this.seq = seq;
     this.id = exchange.id;
@@ -78,7 +84,7 @@ export class FinishedRequest implements KeptAttributes {
         : upstream.headMs - upstream.startedMs;
     this.method = share(arrived.method);
     this.scheme = arrived.scheme;
-    this.host = share(exchange.originalHost);
+    this.host = share(redaction.host(exchange.originalHost));
     this.path = share(exchange.originalPath);
     this.rawPath = share(arrived.rawPath);
     this.query = share(exchange.originalQuery);

@@ -92,7 +92,7 @@ function historyRow(
   const named = mcp?.tool ?? mcp?.prompt;
   const [path, host, requestId, subject, key, team, tool, model, message] = withoutCredentials(exchange, redaction, [
     long(exchange.originalPath),
-    shortName(exchange.originalHost),
+    shortName(redaction.host(exchange.originalHost)),
     exchange.id,
     shortName(requestSubject(attributes) ?? ""),
     shortName(keyName(apiKey)),

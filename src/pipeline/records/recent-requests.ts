@@ -96,7 +96,7 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
       }
       if (ring.length < RECENT_REQUESTS) ring.push(new FinishedRequest());
       const one = ring[count % RECENT_REQUESTS] as FinishedRequest;
-      one.set(options.nextSeq?.() ?? count, exchange, outcome, durationMs, share);
+      one.set(options.nextSeq?.() ?? count, exchange, outcome, durationMs, { share, redaction });
       if (count >= WITH_HEADERS) ring[(count - WITH_HEADERS) % RECENT_REQUESTS]?.dropHeaders();
       count += 1;
       if (exchange.trace !== undefined) endTrace(exchange, exchange.trace, outcome);

@@ -62,7 +62,7 @@ export function recordText(exchange: Exchange, outcome: Outcome, durationMs: num
   const identity = source.identity === undefined ? "" : oneLine(source.identity);
   const principals =
     attributes.apiKey === undefined && attributes.basicAuth === undefined ? "" : shownPrincipals(principal);
-  let text = `${exchange.startedAt}\n${exchange.id}\n${Math.round(durationMs * 1000)}\n${exchange.listener}\n${arrived.method}\n${arrived.scheme}\n${exchange.originalHost}\n${arrived.rawPath}\n${query}\n${sourceText(source)}\n${identity}\n${exchange.route ?? ""}\n${outcome.status ?? ""}\n${failure?.code ?? ""}\n${subjectText(attributes)}\n${policiesText(exchange)}\n${principals}\n${jsonOnce(attributes.jwt)}\n${jsonOnce(attributes.apiKey)}\n${mcpText(attributes.mcp)}\n${llmText(attributes.llm)}`;
+  let text = `${exchange.startedAt}\n${exchange.id}\n${Math.round(durationMs * 1000)}\n${exchange.listener}\n${arrived.method}\n${arrived.scheme}\n${redaction.host(exchange.originalHost)}\n${arrived.rawPath}\n${query}\n${sourceText(source)}\n${identity}\n${exchange.route ?? ""}\n${outcome.status ?? ""}\n${failure?.code ?? ""}\n${subjectText(attributes)}\n${policiesText(exchange)}\n${principals}\n${jsonOnce(attributes.jwt)}\n${jsonOnce(attributes.apiKey)}\n${mcpText(attributes.mcp)}\n${llmText(attributes.llm)}`;
   let secrets = exchange.credentials.secrets;
   for (let i = 0; i < pairs.length; i += 2) {
     const name = pairs[i] as string;
