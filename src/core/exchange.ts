@@ -235,6 +235,8 @@ class ExchangeUpstream {
   headMs: number | undefined = undefined;
   /** The endpoints that an endpoint picker selected for the current attempt, in order of preference. */
   picked: readonly string[] | undefined = undefined;
+  /** True if the backend of the current attempt can use another endpoint. */
+  hasOtherEndpoints = false;
   /** The endpoint of the client's session. A `service` backend uses another one if it is ejected. */
   preferred: string | undefined = undefined;
   /** The index of the chosen backend in the route, if the route has session persistence. */

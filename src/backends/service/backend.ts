@@ -62,17 +62,20 @@ export const service = defineBackend({
       servers: { name, addresses },
       call(exchange, call) {
         const { upstream } = exchange;
+        const known = addresses();
         const next =
-          upstream.picked === undefined
-            ? pools.next(addresses(), upstream.preferred)
-            : pools.first(upstream.picked, addresses());
+          upstream.picked === undefined ? pools.next(known, upstream.preferred) : pools.first(upstream.picked, known);
+        upstream.hasOtherEndpoints = upstream.picked === undefined && known.length > 1;
         upstream.endpoint = next?.address;
         if (next) return sendTo(next.pool, next.address, protocol, exchange, call, next.health);
         call.attempt(name, undefined);
         // A picker must not send requests to other addresses than those of the backend.
         const failure =
-          upstream.picked === undefined || addresses().length === 0
-            ? new GatewayError("backend_unavailable", { detail: `${name} has no ready endpoints` })
+          upstream.picked === undefined || known.length === 0
+            ? new GatewayError("not_ready", {
+                message: "the service has no ready endpoints",
+                detail: `${name} has no ready endpoints`,
+              })
             : new GatewayError("not_ready", {
                 message: "the endpoint picker selected no endpoint of the backend",
                 detail: `${name}: ${upstream.picked.join(", ").slice(0, SHOWN_PICK_CHARS)}`,

@@ -12,6 +12,7 @@ import type { ClientSink } from "../../core/sink.ts";
 import { redactedTrace, requestState } from "../../core/snapshot.ts";
 import type { ListenerScopes, Route, WeightedBackend } from "../../core/topology.ts";
 import type { HeaderList } from "../../http/headers.ts";
+import { HttpClientError } from "../../http/http-client.ts";
 import { withholdCredentials } from "../../identity/access/withheld-credentials.ts";
 import type { RequestStage } from "../../observe/trace/events.ts";
 import { chooseBackend, chooseBySession } from "../route/choose-backend.ts";
@@ -35,7 +36,7 @@ const STALE_RETRY: RetrySettings = { attempts: 1, backoffMs: 0, codes: new Set()
 
 /**
  * Decides whether and after how long a failed attempt is retried. Without a retry policy, one retry is allowed if the
- * backend had closed a reused connection.
+ * backend had closed a reused connection, or if connecting failed and the backend has other endpoints.
  */
 export class Retries {
   #settings: RetrySettings = STALE_RETRY;
@@ -53,13 +54,18 @@ export class Retries {
   delayMs(error: GatewayError, exchange: Exchange): number | undefined {
     const { attempts, backoffMs } = this.#settings;
     const isWanted = this.#settings !== STALE_RETRY && this.#settings.precondition?.(exchange) !== false;
-    if (!(isWanted || isStale(error)) || this.#started > attempts) return undefined;
+    const isUnsent = isStale(error) || (exchange.upstream.hasOtherEndpoints && isUnconnected(error));
+    if (!(isWanted || isUnsent) || this.#started > attempts) return undefined;
     return backoffMs === 0 ? 0 : backoffMs * 2 ** (this.#started - 1);
   }
 }
 
 function isStale(error: GatewayError): boolean {
   return (error.cause as { kind?: string } | undefined)?.kind === "stale";
+}
+
+function isUnconnected({ cause }: GatewayError): boolean {
+  return cause instanceof HttpClientError && (cause.kind === "connect" || cause.kind === "connect-timeout");
 }
 
 export function traceStart(exchange: Exchange, env: Pick<PipelineEnv, "trace" | "redaction">): void {
