@@ -4,6 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
+import { connect as connectHttp2 } from "node:http2";
 import { test } from "node:test";
 import { DEMO_TARGET } from "../support/identity/protected-gateway.ts";
 import { gatewayFor } from "../support/scenario.ts";
@@ -137,6 +138,55 @@ test("guesses are limited per client address and user name", async (t) => {
     assert.deepEqual(await statuses(1, { path: "/blocked", headers: key("right-key") }), { 200: 1 });
     assert.deepEqual(await statuses(2, { path: "/blocked", headers: key("wrong") }), { 401: 1, 429: 1 });
     assert.deepEqual(await statuses(1, { path: "/blocked", headers: key("right-key") }), { 429: 1 });
+  });
+
+  await t.test("the addresses of an IPv6 network are one client", async () => {
+    const from = (address: string) => ({ "x-forwarded-for": address, ...basic("alice", "wrong") });
+    const counts: Record<number, number> = {};
+    for (let i = 0; i < 25; i++) {
+      const { status } = await send({ headers: from(`2001:db8:0:7:${i.toString(16)}::1`) });
+      counts[status] = (counts[status] ?? 0) + 1;
+    }
+    assert.deepEqual(counts, { 401: 20, 429: 5 });
+    assert.deepEqual(await statuses(1, { headers: from("[2001:DB8:0:7::ffff]:4711") }), { 429: 1 });
+    assert.deepEqual(await statuses(1, { headers: from("2001:db8:0:8::1") }), { 401: 1 });
+  });
+
+  await t.test("requests over HTTP/2 count with the others", async () => {
+    next();
+    const session = connectHttp2(gateway.url());
+    t.after(() => session.close());
+    const status = (): Promise<unknown> =>
+      new Promise((resolve, reject) => {
+        const stream = session.request({
+          ":path": "/users",
+          "x-forwarded-for": `203.0.113.${address}`,
+          ...basic("alice", "wrong"),
+        });
+        stream.on("response", (head) => resolve(head[":status"]));
+        stream.on("error", reject);
+        stream.resume();
+      });
+    const counts: Record<string, number> = {};
+    for (let i = 0; i < 25; i++) {
+      const one = String(await status());
+      counts[one] = (counts[one] ?? 0) + 1;
+    }
+    assert.deepEqual(counts, { 401: 20, 429: 5 });
+    assert.deepEqual(await statuses(1, { headers: basic("alice", "wrong") }), { 429: 1 });
+  });
+
+  await t.test("thousands of names of one client lift no limit of another", async () => {
+    next();
+    for (let i = 0; i < 20; i++) await send({ headers: basic("alice", "wrong") });
+    const victim = address;
+    next();
+    for (let batch = 0; batch < 40; batch++)
+      await Promise.all(Array.from({ length: 50 }, (_, i) => send({ headers: basic(`user-${batch}-${i}`, "wrong") })));
+    address = victim;
+    assert.deepEqual(await statuses(1, { headers: basic("alice", "wrong") }), { 429: 1 });
+    assert.deepEqual(await statuses(1, { headers: basic("alice", "right") }), { 200: 1 });
+    address += 1;
   });
 
   await t.test("what-if counts nothing", async () => {
