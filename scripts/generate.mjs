@@ -47,7 +47,10 @@ export async function generated() {
     ["docs/reference/spec.md", specPage(others.STATEMENT_GROUPS, others.collectClaims(root))],
     ["docs/internals/peer-inputs.md", inputsPage(others.PEER_INPUTS, NOTE)],
     ["docs/reference/metrics.md", metricsPage(root, NOTE)],
-    ["docs/reference/limits.md", limitsPage(root, NOTE, (setting) => defaultOf(setting, backends, schemaOf))],
+    [
+      "docs/reference/limits.md",
+      limitsPage(root, NOTE, (setting) => defaultOf(setting, backends, schemaOf), others.PEER_INPUTS),
+    ],
   ]);
 }
 

@@ -11,7 +11,10 @@ import { POLICY_LIMITS } from "./limits/policies.mjs";
 import { REQUEST_LIMITS } from "./limits/requests.mjs";
 import { RUNNING_LIMITS } from "./limits/running.mjs";
 
-/** Rows: [constant, file below `src/`, meaning, behavior beyond the limit], or [setting, meaning, behavior beyond]. */
+/**
+ * Rows: [constant, file below `src/`, meaning, behavior beyond the limit], [peer input, its limit, meaning, behavior
+ * beyond], or [setting, meaning, behavior beyond].
+ */
 const LIMITS = { ...REQUEST_LIMITS, ...MCP_LIMITS, ...LLM_LIMITS, ...POLICY_LIMITS, ...RUNNING_LIMITS };
 
 /** Constants that bound nothing that comes from outside: timers' own limits, the demo server, counters that wrap. */
@@ -23,7 +26,7 @@ const NOT_LISTED = new Set([
 ]);
 
 /** Returns the page and the problems of the table. */
-export function limitsPage(root, note, defaultOf) {
+export function limitsPage(root, note, defaultOf, inputs) {
   const lines = [
     "# Limits",
     "",
@@ -39,7 +42,11 @@ export function limitsPage(root, note, defaultOf) {
       const [name, ...rest] = row;
       const isSetting = rest.length === 2;
       const [what, beyond] = rest.slice(-2);
-      const shown = isSetting ? withUnit(name, defaultOf(name)) : withUnit(name, constantIn(root, rest[0], name));
+      const shown = isSetting
+        ? withUnit(name, defaultOf(name))
+        : name.includes("/")
+          ? withUnit(rest[0], limitIn(inputs, name, rest[0]))
+          : withUnit(name, constantIn(root, rest[0], name));
       lines.push(`| ${what} | ${shown} | ${isSetting ? `\`${name}\`` : ""} | ${beyond} |`);
     }
     lines.push("");
@@ -47,7 +54,7 @@ export function limitsPage(root, note, defaultOf) {
   return `${lines.join("\n").trimEnd()}\n`;
 }
 
-/** Constants named as limits that have no row. */
+/** Constants named as limits that have no row. Limits of peer inputs are in their own list. */
 export function unlistedLimits(root) {
   const listed = new Set(Object.values(LIMITS).flatMap((rows) => rows.map(([name, file]) => `${file} ${name}`)));
   const source = join(root, "src");
@@ -56,11 +63,19 @@ export function unlistedLimits(root) {
     .map((entry) => relative(source, join(entry.parentPath ?? entry.path, entry.name)))
     .filter((file) => !file.startsWith("cli/"))
     .flatMap((file) =>
-      [...readFileSync(join(source, file), "utf8").matchAll(/^(?:export )?const (MAX_[A-Z_]+) = /gm)].map(
-        ([, name]) => `${file} ${name}`,
-      ),
+      [
+        ...readFileSync(join(source, file), "utf8").matchAll(
+          /^(?:export )?const (MAX_[A-Z_]+) = (?![A-Z_]+\.max[A-Z])/gm,
+        ),
+      ].map(([, name]) => `${file} ${name}`),
     )
     .filter((one) => !listed.has(one) && !NOT_LISTED.has(one));
+}
+
+function limitIn(inputs, id, limit) {
+  const found = inputs.find((input) => input.id === id)?.limits[limit];
+  if (typeof found !== "number") throw new Error(`scripts/limits.mjs: ${id} has no fixed limit of ${limit}`);
+  return found;
 }
 
 /** The number behind a constant or a member, which must be plain arithmetic. */

@@ -106,8 +106,8 @@ async function assets(work) {
   const files = Object.fromEntries(readdirSync(ui).map((name) => [`ui/${name}`, join(ui, name)]));
   const docs = join(root, "dist", "docs");
   if (existsSync(docs)) for (const name of filesBelow(docs)) files[`docs/${name}`] = join(docs, name);
-  const list = join(work, "files.json");
-  writeFileSync(list, JSON.stringify(Object.keys(files)));
+  const list = join(work, "files.txt");
+  writeFileSync(list, Object.keys(files).join("\n"));
   const threads = await bundleThread(work, "password-worker.js", "src/identity/passwords/password-worker.ts");
   const descriptions = await bundleThread(work, "description-worker.js", "src/mcp/openapi/description-worker.ts");
   const history = await bundleThread(work, "history-worker.js", "src/history/history-worker.ts");
@@ -117,5 +117,5 @@ async function assets(work) {
     banner: { js: THREAD_BANNER },
     footer: { js: THREAD_FOOTER },
   });
-  return { ...files, ...threads, ...descriptions, ...history, ...workers, "files.json": list };
+  return { ...files, ...threads, ...descriptions, ...history, ...workers, "files.txt": list };
 }

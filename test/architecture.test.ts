@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { test } from "node:test";
+import { PEER_INPUTS } from "../src/base/peer-inputs.ts";
 import {
   brokenRules,
   LAYERS,
@@ -44,6 +45,23 @@ test("the checker finds repeated code, but not repeated imports and comments", (
   assert.deepEqual(check(lines(10), `\n// A comment.\n${lines(10)}`), ["src/b.ts:3 repeats src/a.ts:1"]);
   assert.deepEqual(check(lines(9), lines(9)), []);
   assert.deepEqual(check(imports, imports), []);
+});
+
+/** Inputs of readers that do not require an entry yet. */
+const WITHOUT_READER =
+  /^(?:CEL|DNS|HTTP body|HTTP head|AWS event stream|event stream|lines|WebSocket|structured clone|PEM|PROXY header|PostgreSQL|Redis|SQLite|TLS hello|XML|YAML|compressed|form|multipart|protobuf|regular expression)$/;
+
+test("every input of the list has a reader", () => {
+  const read = new Set(
+    sourceFiles()
+      .filter(({ path }) => !/\.test\.tsx?$/.test(path))
+      .flatMap(({ text }) => [...text.matchAll(/\bpeerInput\(\s*"([^"]+)"/g)].map(([, id]) => id)),
+  );
+  const unread = PEER_INPUTS.filter(({ id, reader }) => !read.has(id) && !WITHOUT_READER.test(reader));
+  assert.deepEqual(
+    unread.map(({ id }) => id),
+    [],
+  );
 });
 
 test("no test sleeps", () => {
@@ -114,6 +132,7 @@ const wrong: [name: string, path: string, text: string][] = [
   ["a client of Redis elsewhere", "src/core/a.ts", 'import { Redis } from "ioredis";\n'],
   ["a client of PostgreSQL elsewhere", "src/core/a.ts", 'const pg = await import("pg");\n'],
   ["connections without a guard", "src/http/h1/open-socket.ts", 'import { connect } from "node:net";\n'],
+  ["the JSON parser elsewhere", "src/core/a.ts", "const value = texts.map(JSON.parse);\n"],
   ["the environment elsewhere", "src/core/a.ts", "const a = process.env.HOME;\n"],
   ["the client library elsewhere", "src/core/a.ts", 'import { fetch } from "undici";\n'],
   ["the time of day elsewhere", "src/core/a.ts", "const now = Date.now();\n"],
@@ -181,6 +200,7 @@ const right: [name: string, path: string, text: string][] = [
   ["gwctl's login check", "src/cli/a.ts", 'const b = await import("../config/b.ts");\n'],
   ["an I/O module in a comment", "src/core/a.ts", "// never process.env, never Date.now()\n"],
   ["two hop-by-hop headers", "src/core/a.ts", 'const A = new Set(["connection", "upgrade", "x"]);\n'],
+  ["writing JSON", "src/core/a.ts", "const text = JSON.stringify(value);\n"],
   ["a date that is given", "src/core/a.ts", "const d = new Date(0);\n"],
 ];
 for (const [name, path, text] of right) {

@@ -82,8 +82,8 @@ export const RUNNING_LIMITS = {
       "rules of child routes, at all levels, that one HTTPRoute serves",
       "500 for the requests of the others",
     ],
-    ["MAX_ACK_BYTES", "kubernetes/snapshot-server.ts", "the response of a data plane", "503"],
-    ["MAX_REPORT_BYTES", "kubernetes/snapshot-server.ts", "the report of a controller replica to the leader", "503"],
+    ["data-plane/acknowledgment", "bytes", "the response of a data plane", "503"],
+    ["replica/report", "bytes", "the report of a controller replica to the leader", "503"],
     ["MAX_PEERS", "kubernetes/peer-reports.ts", "controller replicas", "the leader ignores their reports"],
     [
       "MAX_BEHIND_BYTES",
@@ -137,7 +137,7 @@ export const RUNNING_LIMITS = {
       "an export of spans or log records with several of them",
       "the rest follows",
     ],
-    ["MAX_PROMPT_BYTES", "pipeline/records/llm-content.ts", "a request whose `llm.prompt` is read", "it is absent"],
+    ["client/recorded-body", "bytes", "a request whose `llm.prompt` is read", "it is absent"],
     ["MAX_COMPLETION_CHARS", "pipeline/records/llm-content.ts", "`llm.completion`", "cut"],
     [
       "MAX_LINES",
@@ -380,6 +380,6 @@ export const RUNNING_LIMITS = {
     ["MAX_REQUESTS", "admin/endpoints/tasks.ts", "requests in a response", "the oldest are listed, all are counted"],
     ["MAX_IDS", "admin/ui/matching.ts", "requests that one filter call looks at", "400"],
     ["MAX_BUFFERED_BYTES", "admin/ui/call.ts", "a response that the page reads slowly", "the backend waits"],
-    ["MAX_BYTES", "admin/ui/token.ts", "a response of the identity provider", "502"],
+    ["identity-provider/token-response", "bytes", "a response of the identity provider", "502"],
   ],
 };

@@ -4,7 +4,7 @@
 import { getAsset, isSea } from "node:sea";
 
 /** Lists the names of the embedded files, because Node 20 cannot enumerate them. */
-export const EMBEDDED_LIST = "files.json";
+export const EMBEDDED_LIST = "files.txt";
 
 export function isOneFile(): boolean {
   return isSea();
@@ -19,7 +19,7 @@ export interface EmbeddedFolder {
 export function embeddedFolder(folder: string): EmbeddedFolder | undefined {
   if (!isSea()) return undefined;
   const prefix = `${folder}/`;
-  const all = JSON.parse(getAsset(EMBEDDED_LIST, "utf8")) as string[];
+  const all = getAsset(EMBEDDED_LIST, "utf8").split("\n");
   return {
     names: all.filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length)),
     read: (name) => Buffer.from(getAsset(`${prefix}${name}`)),

@@ -11,11 +11,15 @@ import { parseRecording } from "../app/rehearsal/recording-file.ts";
 import { type RehearsalReport, rehearsalCode, rehearsalText } from "../app/rehearsal/rehearsal-report.ts";
 import { rehearse } from "../app/rehearsal/rehearse.ts";
 import { keepAwake, systemClock } from "../base/clock.ts";
+import { peerInput } from "../base/peer-inputs.ts";
 import { print } from "../base/print.ts";
 import { openSources, type SourceText, STDIN } from "../config/load/load.ts";
 import { processEnvironment } from "../config/text/env.ts";
 import { ConfigError } from "../core/config-error.ts";
+import { readJson } from "../json/read-json.ts";
 import { connectionTo } from "./health.ts";
+
+const REPORT = peerInput("gateway/rehearsal-report");
 
 /** Exceeds the gateway's own limit for a rehearsal, which is one minute. */
 const TIMEOUT_MS = 90_000;
@@ -73,7 +77,7 @@ async function rehearseRunning({ after, admin, readStdin }: RehearseFlags): Prom
     .map(({ file, text }) => ({ file: after.includes(STDIN) && file.startsWith("<") ? file : resolve(file), text }));
   const { status, body } = await post(admin, JSON.stringify({ sources }));
   if (status !== 200) throw new Error(body.trim() === "" ? `the gateway answered ${status}` : body.trim());
-  return JSON.parse(body) as RehearsalReport;
+  return readJson(REPORT, body) as RehearsalReport;
 }
 
 function post(address: string | undefined, body: string): Promise<{ status: number; body: string }> {

@@ -3,9 +3,11 @@
  * parameters redacted.
  */
 import type { Clock } from "../base/clock.ts";
+import { peerInput } from "../base/peer-inputs.ts";
 import { writtenHeaders } from "../http/h1/write-request-head.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { pathAndQuery } from "../http/request-path.ts";
+import { readJson } from "../json/read-json.ts";
 import type { JsonObject, TraceMessage } from "../observe/trace/events.ts";
 import { REDACTED, type Redaction, redactJson, shortSessionId } from "../observe/trace/redact.ts";
 import type { Trace } from "../observe/trace/trace.ts";
@@ -13,6 +15,8 @@ import type { Exchange, GatewayRequest } from "./exchange.ts";
 import type { RequestAttributes } from "./request-attributes.ts";
 import { clientAddress, type Source } from "./source.ts";
 import type { Sent } from "./wire.ts";
+
+const REDACTED_VALUE = peerInput("gateway/redacted-value");
 
 export interface SnapshotSource {
   readonly request: Pick<
@@ -169,7 +173,7 @@ function attributesState(attributes: RequestAttributes): JsonObject {
 }
 
 function withoutSecrets(values: object): JsonObject {
-  return JSON.parse(redactJson(JSON.stringify(values))) as JsonObject;
+  return readJson(REDACTED_VALUE, redactJson(JSON.stringify(values))) as JsonObject;
 }
 
 function withoutSecret(attributes: JsonObject, field: string): JsonObject {

@@ -3,6 +3,10 @@
  */
 import type { Readable } from "node:stream";
 import { systemClock, wait } from "../base/clock.ts";
+import { peerInput } from "../base/peer-inputs.ts";
+import { readMembers } from "../json/read-json.ts";
+
+const REQUEST = peerInput("demo-client/message");
 
 const VERSIONS = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 const MAX_SLOW_MS = 60_000;
@@ -125,11 +129,7 @@ function serve(input: Readable, write: (line: string) => void): void {
 }
 
 function parse(line: string): Message | undefined {
-  try {
-    return JSON.parse(line) as Message;
-  } catch {
-    return undefined;
-  }
+  return readMembers(REQUEST, line) as Message | undefined;
 }
 
 function initializeResult(params: Arguments): object {

@@ -2,6 +2,12 @@
  * Defines the row of one finished request. A spooled row is a line with a JSON array in the order of `COLUMNS`.
  */
 
+import { peerInput } from "../base/peer-inputs.ts";
+import { readJson, tryReadJson } from "../json/read-json.ts";
+
+const ROW = peerInput("history/row");
+const CHARGES = peerInput("history/charges");
+
 /** Spooled rows have this order, so new columns must be appended. */
 export const COLUMNS = [
   "id",
@@ -102,7 +108,7 @@ export type RowValues = readonly RowValue[];
 
 /** Returns undefined for a line that is not a row, for example a truncated last line of a spool file. */
 export function parseRow(line: string): RowValues | undefined {
-  const values = parseJson(line);
+  const values = tryReadJson(ROW, line);
   if (!Array.isArray(values) || values.length < FIRST_COLUMNS) return undefined;
   while (values.length < COLUMNS.length) values.push("");
   const isRow = COLUMNS.every((name, i) =>
@@ -111,14 +117,6 @@ export function parseRow(line: string): RowValues | undefined {
       : typeof values[i] === "string",
   );
   return isRow ? (values as RowValue[]) : undefined;
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 export interface Charge {
@@ -132,7 +130,7 @@ export function chargesText(charges: readonly Charge[] | undefined): string {
 
 export function parseCharges(text: string): Charge[] {
   if (text === "") return [];
-  return (JSON.parse(text) as [string, number][]).map(([account, amount]) => ({ account, amount }));
+  return (readJson(CHARGES, text) as [string, number][]).map(([account, amount]) => ({ account, amount }));
 }
 
 /** PostgreSQL cannot store NUL characters, which the key of a budget can contain. */

@@ -4,6 +4,8 @@
  * contains JSON, so the view `gateway_requests` can show single rows.
  */
 import type { Statement } from "node-sqlite3-wasm";
+import { peerInput } from "../base/peer-inputs.ts";
+import { readJson } from "../json/read-json.ts";
 import type { RowStore } from "./engine.ts";
 import {
   COLUMN_INDEX,
@@ -16,6 +18,8 @@ import {
 } from "./history-row.ts";
 import { batchOf, valueAt } from "./row-batch.ts";
 import { type GroupedRows, groupRows, hourOf } from "./row-groups.ts";
+
+const PACKED_ROWS = peerInput("history/packed-rows");
 
 const BLOCK_ROWS = 1_000;
 /** Larger blocks are not merged. */
@@ -234,7 +238,7 @@ function json(values: unknown): Buffer {
 }
 
 function parsed(bytes: Uint8Array): RowValues[] {
-  return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString()) as RowValues[];
+  return readJson(PACKED_ROWS, bytes) as RowValues[];
 }
 
 const HASH_BYTES = 4;

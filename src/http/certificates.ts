@@ -4,6 +4,7 @@
  */
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { createSecureContext, type PeerCertificate } from "node:tls";
+import { decodeString } from "../json/syntax.ts";
 
 export interface CertificateTexts {
   readonly ca?: string | undefined;
@@ -64,7 +65,7 @@ export function alternativeNames(text: string): string[] {
     const found = ENTRY.exec(text);
     if (found === null) return [];
     const [, type = "", value = ""] = found;
-    const plain = value.startsWith('"') ? (JSON.parse(value) as string) : value;
+    const plain = value.startsWith('"') ? decodeString(value.slice(1, -1)) : value;
     names.push(`${type}:${type === "DNS" ? plain.toLowerCase() : plain}`);
   }
   return names;

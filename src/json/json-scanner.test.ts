@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { peerInput } from "../base/peer-inputs.ts";
 import { JsonScanner, jsonKeys } from "./json-scanner.ts";
 
 const KEYS = ["model", "usage", "message.usage", "message.model"];
@@ -10,7 +11,7 @@ function scan(pieces: readonly Buffer[], keys = KEYS, maxValueBytes = 1000) {
   const scanner = new JsonScanner({
     keys: jsonKeys(...keys),
     maxValueBytes,
-    maxDepth: 128,
+    input: peerInput("client/llm-request"),
     value: (key, span, bytes) => found.push([key, bytes?.toString(), span.end - span.start]),
   });
   for (const piece of pieces) scanner.push(piece);

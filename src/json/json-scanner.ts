@@ -4,13 +4,14 @@
  * but not grammar.
  */
 
+import type { PeerInput } from "../base/peer-inputs.ts";
 import {
   BACKSLASH,
   CLOSE_BRACE,
   CLOSE_BRACKET,
   COLON,
   COMMA,
-  decodeKey,
+  decodeString,
   type Edit,
   endOfString,
   foldCase,
@@ -32,8 +33,8 @@ export interface JsonScannerOptions {
   /** Called when a value is complete. `bytes` is undefined if the value is larger than `maxValueBytes`. */
   value(key: string, span: Span, bytes: Buffer | undefined): void;
   readonly maxValueBytes: number;
-  /** Deeper nesting makes the scan invalid. */
-  readonly maxDepth: number;
+  /** Deeper nesting than its limit makes the scan invalid. */
+  readonly input: PeerInput<"JSON">;
 }
 
 export class JsonScanner {
@@ -46,6 +47,7 @@ export class JsonScanner {
   /** Set if data other than white space follows the outermost value. */
   trailing = false;
   readonly #options: JsonScannerOptions;
+  readonly #maxDepth: number;
   readonly #wanted: ReadonlySet<string>;
   readonly #parents: ReadonlySet<string>;
   readonly #mayBegin: Uint8Array;
@@ -69,6 +71,7 @@ export class JsonScanner {
 
   constructor(options: JsonScannerOptions) {
     this.#options = options;
+    this.#maxDepth = options.input.maxDepth;
     this.#wanted = options.keys.wanted;
     this.#parents = options.keys.parents;
     this.#mayBegin = options.keys.mayBegin;
@@ -146,7 +149,7 @@ export class JsonScanner {
   /** Skips to the end of a nested value, in which keys do not matter. */
   #skipNested(chunk: Buffer, from: number): number {
     const { length } = chunk;
-    const { maxDepth } = this.#options;
+    const maxDepth = this.#maxDepth;
     const floor = this.#keyDepth;
     let depth = this.#depth;
     let i = from;
@@ -180,7 +183,7 @@ export class JsonScanner {
 
   #open(byte: number, i: number): void {
     this.#depth += 1;
-    if (this.#depth > this.#options.maxDepth) {
+    if (this.#depth > this.#maxDepth) {
       this.invalid = "nested too deeply";
       return;
     }
@@ -298,14 +301,14 @@ export class JsonScanner {
   /** Decodes a key only if its first byte may begin a requested key, because an object may have 100,000 keys. */
   #keyAt(chunk: Buffer, quote: number): string {
     return this.#mayBegin[chunk[this.#keyStart] as number] === 1
-      ? decodeKey(chunk.toString("utf8", this.#keyStart, quote))
+      ? decodeString(chunk.toString("utf8", this.#keyStart, quote))
       : OTHER_KEY;
   }
 
   #keyInPieces(chunk: Buffer, quote: number): string {
     const bytes = Buffer.concat([...this.#keyParts, chunk.subarray(this.#keyStart, quote)]);
     this.#keyParts = [];
-    return decodeKey(bytes.toString("utf8"));
+    return decodeString(bytes.toString("utf8"));
   }
 }
 

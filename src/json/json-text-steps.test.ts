@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { peerInput } from "../base/peer-inputs.ts";
 import { finish } from "../base/sliced-work.ts";
 import {
   eachObjectInSteps,
@@ -13,7 +14,9 @@ import {
   membersInSteps,
   occursInSteps,
 } from "./json-text.ts";
-import { jsonProblem, jsonProblemInSteps, MAX_SERVER_DEPTH } from "./validate-json.ts";
+import { jsonProblem, jsonProblemInSteps } from "./validate-json.ts";
+
+const MESSAGE = peerInput("mcp-server/http-response");
 
 function counted<T>(steps: Generator<undefined, T, undefined>): { readonly value: T; readonly pauses: number } {
   for (let pauses = 0; ; pauses++) {
@@ -122,7 +125,7 @@ const long: [name: string, json: string, isValid: boolean][] = [
 ];
 for (const [name, json, isValid] of long) {
   test(`long strings are checked in many steps: ${name}`, () => {
-    const { value, pauses } = counted(jsonProblemInSteps(json, MAX_SERVER_DEPTH));
+    const { value, pauses } = counted(jsonProblemInSteps(MESSAGE, json));
     assert.equal(value === undefined, isValid, value);
     let isParsed = true;
     try {
@@ -137,16 +140,16 @@ for (const [name, json, isValid] of long) {
 
 test("the names of one object are limited, since all are kept until it ends", () => {
   const names = (count: number) => Array.from({ length: count }, (_, i) => `"k${i}":1`).join(",");
-  assert.equal(jsonProblem(`{${names(200_000)}}`), undefined);
-  assert.equal(jsonProblem(`[{${names(150_000)}},{${names(150_000)}}]`), undefined);
-  assert.match(jsonProblem(`{${names(200_001)}}`) ?? "", /more than 200000 names in one object/);
+  assert.equal(jsonProblem(MESSAGE, `{${names(200_000)}}`), undefined);
+  assert.equal(jsonProblem(MESSAGE, `[{${names(150_000)}},{${names(150_000)}}]`), undefined);
+  assert.match(jsonProblem(MESSAGE, `{${names(200_001)}}`) ?? "", /more than 200000 names in one object/);
 });
 
 test("names and numbers are limited, since no step ends within them", () => {
   const limit = 64 * 1024;
-  assert.equal(jsonProblem(`{"${"k".repeat(limit - 10)}":1}`), undefined);
-  assert.match(jsonProblem(`{"${"k".repeat(limit + 10)}":1}`) ?? "", /a name or a number of more than 65536/);
-  assert.equal(jsonProblem(`[${"1".repeat(limit)}]`), undefined);
-  assert.match(jsonProblem(`[${"1".repeat(limit + 10)}]`) ?? "", /a name or a number of more than 65536/);
-  assert.match(jsonProblem(`[1.${"1".repeat(limit + 10)}]`) ?? "", /a name or a number of more than 65536/);
+  assert.equal(jsonProblem(MESSAGE, `{"${"k".repeat(limit - 10)}":1}`), undefined);
+  assert.match(jsonProblem(MESSAGE, `{"${"k".repeat(limit + 10)}":1}`) ?? "", /a name or a number of more than 65536/);
+  assert.equal(jsonProblem(MESSAGE, `[${"1".repeat(limit)}]`), undefined);
+  assert.match(jsonProblem(MESSAGE, `[${"1".repeat(limit + 10)}]`) ?? "", /a name or a number of more than 65536/);
+  assert.match(jsonProblem(MESSAGE, `[1.${"1".repeat(limit + 10)}]`) ?? "", /a name or a number of more than 65536/);
 });

@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { peerInput } from "../base/peer-inputs.ts";
 import { elements, find, insertMembers, members, removeMembers, singleLine, slice, splice } from "./json-text.ts";
 import { inspectDocument } from "./validate-json.ts";
+
+const MESSAGE = peerInput("client/mcp-message");
 
 test("finds the members of an object, whatever is between them", () => {
   const text = ' { "a" : [1, {"x": "}"}] ,\n"b\\u0063":"\\"",  "d":-1.5e3 } ';
@@ -74,7 +77,7 @@ const hostile = [
 ];
 for (const { name, text, problem } of hostile) {
   test(`rejects${name}`, () => {
-    assert.match(inspectDocument(text, 64).problem ?? "", problem);
+    assert.match(inspectDocument(MESSAGE, text).problem ?? "", problem);
   });
 }
 
@@ -89,17 +92,17 @@ const harmless = [
 ];
 for (const { name, text } of harmless) {
   test(`accepts ${name}`, () => {
-    assert.equal(inspectDocument(text, 64).problem, undefined);
+    assert.equal(inspectDocument(MESSAGE, text).problem, undefined);
   });
 }
 
 test("a message may have sixty thousand values and names, and no more", () => {
   const keys = (count: number): string => `{${Array.from({ length: count }, (_, i) => `"${i}":1`).join(",")}}`;
-  assert.equal(inspectDocument(keys(19_999), 64).problem, undefined);
-  assert.match(inspectDocument(keys(20_001), 64).problem ?? "", /more than 60000 values and names/);
-  assert.equal(inspectDocument(`[${"[],".repeat(29_000)}"${"[,".repeat(100_000)}"]`, 64).problem, undefined);
+  assert.equal(inspectDocument(MESSAGE, keys(19_999)).problem, undefined);
+  assert.match(inspectDocument(MESSAGE, keys(20_001)).problem ?? "", /more than 60000 values and names/);
+  assert.equal(inspectDocument(MESSAGE, `[${"[],".repeat(29_000)}"${"[,".repeat(100_000)}"]`).problem, undefined);
   for (const value of ["1", "{}", "[]"])
-    assert.match(inspectDocument(`[${`${value},`.repeat(60_001)}1]`, 64).problem ?? "", /more than 60000/);
+    assert.match(inspectDocument(MESSAGE, `[${`${value},`.repeat(60_001)}1]`).problem ?? "", /more than 60000/);
 });
 
 const json = fc.jsonValue({ maxDepth: 6 });
@@ -109,7 +112,7 @@ test("the search finds what a parser finds, for any JSON", () => {
     fc.property(fc.dictionary(fc.string(), json), fc.constantFrom(undefined, 1, "\t"), (value, space) => {
       const text = JSON.stringify(value, null, space);
       const parsed = JSON.parse(text) as Record<string, unknown>;
-      const spans = inspectDocument(text, 64).top;
+      const spans = inspectDocument(MESSAGE, text).top;
       assert.deepEqual(
         spans.map((one) => [one.key, JSON.parse(slice(text, one))]),
         Object.entries(parsed),
@@ -143,7 +146,7 @@ test("every function terminates on text that is not JSON", () => {
     fc.property(fc.string(), (text) => {
       members(text, 0);
       elements(text, 0);
-      inspectDocument(text, 8);
+      inspectDocument(MESSAGE, text);
       find(text, 0, "a", "b");
     }),
   );
@@ -152,8 +155,11 @@ test("every function terminates on text that is not JSON", () => {
 test("keys of one large object are not taken for those of the next", () => {
   const object = (prefix: string, last: string): string =>
     `{${Array.from({ length: 33 }, (_, i) => `"${prefix}${i}":0`).join(",")},"${last}":1}`;
-  assert.equal(inspectDocument(`[${object("a", "x")},${object("b", "a1")}]`, 64).problem, undefined);
-  assert.match(inspectDocument(`[${object("a", "x")},${object("b", "b1")}]`, 64).problem ?? "", /"b1" is repeated/);
+  assert.equal(inspectDocument(MESSAGE, `[${object("a", "x")},${object("b", "a1")}]`).problem, undefined);
+  assert.match(
+    inspectDocument(MESSAGE, `[${object("a", "x")},${object("b", "b1")}]`).problem ?? "",
+    /"b1" is repeated/,
+  );
 });
 
 /** Characters that line readers treat as line ends and that JSON.stringify does not escape, or adds itself. */

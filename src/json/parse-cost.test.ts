@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { exceedsTokens } from "./parse-cost.ts";
+import { exceededLimit } from "./parse-cost.ts";
 
 /** The largest limit that the text still exceeds. */
 const tokensOf = (text: string): number => {
   let count = 0;
-  while (exceedsTokens(text, count)) count += 1;
+  while (exceededLimit(text, count, Number.POSITIVE_INFINITY) !== undefined) count += 1;
   return count;
 };
 

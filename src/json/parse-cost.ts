@@ -1,25 +1,50 @@
 /**
- * Estimates how long `JSON.parse` takes by counting tokens, without parsing. Commas and opening brackets count as one
+ * Estimates how long the JSON parser takes by counting tokens, without parsing. Commas and opening brackets count as one
  * token, and a colon counts as two, because a name costs more than a value.
  */
+import type { PeerInput } from "../base/peer-inputs.ts";
 import type { Steps } from "../base/sliced-work.ts";
-import { COLON, COMMA, endOfString, OPEN_BRACE, OPEN_BRACKET, QUOTE, stringEnd } from "./syntax.ts";
+import {
+  CLOSE_BRACE,
+  CLOSE_BRACKET,
+  COLON,
+  COMMA,
+  endOfString,
+  OPEN_BRACE,
+  OPEN_BRACKET,
+  QUOTE,
+  stringEnd,
+} from "./syntax.ts";
 
 const STEP_BYTES = 32 * 1024;
 
-export function exceedsTokens(text: string, max: number): boolean {
-  // A colon is one character and two tokens, so shorter text cannot exceed the limit.
-  if (text.length <= max / 2) return false;
-  let tokens = 0;
-  for (let i = 0; i < text.length && tokens <= max; i++) {
-    const code = text.charCodeAt(i);
-    if (code === QUOTE) i = stringEnd(text, i) - 1;
-    else tokens += tokenWeight(code);
-  }
-  return tokens > max;
+export function exceedsItems({ maxItems }: PeerInput, text: string): boolean {
+  return exceededLimit(text, maxItems, Number.POSITIVE_INFINITY) === "items";
 }
 
-export function* exceedsTokensInSteps(bytes: Buffer, max: number): Steps<boolean> {
+/** Counts tokens and levels in one pass. The result is valid only if the text also parses. */
+export function exceededLimit(text: string, maxItems: number, maxDepth: number): "items" | "depth" | undefined {
+  // A colon is one character and two tokens, and each level has a bracket, so shorter text cannot exceed a limit.
+  if (text.length <= maxItems / 2 && text.length <= maxDepth) return undefined;
+  let tokens = 0;
+  let depth = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === QUOTE) {
+      i = stringEnd(text, i) - 1;
+      continue;
+    }
+    if (code === OPEN_BRACE || code === OPEN_BRACKET) {
+      depth += 1;
+      if (depth > maxDepth) return "depth";
+    } else if (code === CLOSE_BRACE || code === CLOSE_BRACKET) depth -= 1;
+    tokens += tokenWeight(code);
+    if (tokens > maxItems) return "items";
+  }
+  return undefined;
+}
+
+export function* exceedsItemsInSteps({ maxItems: max }: PeerInput, bytes: Buffer): Steps<boolean> {
   // In valid JSON, a colon follows two quotes, so there are at most as many tokens as bytes.
   if (bytes.length <= max) return false;
   let tokens = 0;

@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { peerInput } from "../base/peer-inputs.ts";
 import { finish } from "../base/sliced-work.ts";
-import { parseMembers } from "./json.ts";
-import { parseMembersInSteps, stringifyInSteps } from "./parse-in-steps.ts";
+import { readMembersInSteps, stringifyInSteps } from "./parse-in-steps.ts";
+import { readMembers } from "./read-json.ts";
+
+const BODY = peerInput("llm-provider/response");
 
 const filler = JSON.stringify(Array.from({ length: 900 }, (_, i) => `item ${i}, "q" é`));
 const many = Array.from({ length: 5_000 }, (_, i) => ({ [`k${i}`]: [i, null, true, -1.5e10, "a,b]}", '"\\', "😀"] }));
@@ -18,7 +21,7 @@ for (const [name, x] of values) {
   for (const indent of [undefined, 1]) {
     test(`parses and writes as JavaScript does: ${name}${indent ? ", indented" : ""}`, () => {
       const text = JSON.stringify({ before: 0, x, y: [x], after: [] }, null, indent);
-      const parsed = finish(parseMembersInSteps(Buffer.from(text)));
+      const parsed = finish(readMembersInSteps(BODY, Buffer.from(text)));
       assert.deepEqual(parsed, JSON.parse(text));
       assert.equal(finish(stringifyInSteps(parsed)), JSON.stringify(JSON.parse(text)));
     });
@@ -84,10 +87,10 @@ test("it parses exactly what JavaScript parses", () => {
     for (const at of places)
       for (const one of inserted) {
         const changed = text.slice(0, at) + one + text.slice(at);
-        const parsed = finish(parseMembersInSteps(Buffer.from(changed)));
+        const parsed = finish(readMembersInSteps(BODY, Buffer.from(changed)));
         assert.equal(
           JSON.stringify(parsed),
-          JSON.stringify(parseMembers(changed)),
+          JSON.stringify(readMembers(BODY, changed)),
           `${JSON.stringify(one)} at ${at} of ${text.slice(0, 20)}`,
         );
       }
@@ -99,7 +102,7 @@ test("no step takes long", () => {
     `{"a":[${"{},".repeat(400_000)}{}],"b":{${Array.from({ length: 50_000 }, (_, i) => `"k${i}":${i}`).join(",")}}}`,
   );
   let steps = 0;
-  const parsing = parseMembersInSteps(bytes);
+  const parsing = readMembersInSteps(BODY, bytes);
   let step = parsing.next();
   for (; step.done !== true; step = parsing.next()) steps += 1;
   assert.ok(steps > bytes.length / 40_000, String(steps));

@@ -2,8 +2,10 @@
  * Parses and serializes large JSON in steps that call `JSON.parse` or `JSON.stringify` on parts of it.
  */
 
+import { InputError, type PeerInput } from "../base/peer-inputs.ts";
 import type { Steps } from "../base/sliced-work.ts";
 import { isMembers, type Members, putMember } from "./json.ts";
+import { exceedsItemsInSteps } from "./parse-cost.ts";
 import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, endOfString, isSpace, OPEN_BRACE, OPEN_BRACKET, QUOTE } from "./syntax.ts";
 
 const GROUP_BYTES = 16 * 1024;
@@ -13,7 +15,10 @@ const CHARACTERS_PER_VALUE = 64;
 /** Deeper values are parsed in one step, because each level scans everything below it. */
 const SPLIT_DEPTH = 32;
 
-export function* parseMembersInSteps(bytes: Buffer): Steps<Members | undefined> {
+/** Returns undefined if the input is not a JSON object. Throws an `InputError` if it exceeds a limit. */
+export function* readMembersInSteps(input: PeerInput<"JSON">, bytes: Buffer): Steps<Members | undefined> {
+  if (bytes.length > input.maxBytes) throw InputError.tooLarge(input);
+  if (yield* exceedsItemsInSteps(input, bytes)) throw InputError.tooManyItems(input);
   try {
     const value = yield* parse(bytes, 0, bytes.length, 0);
     return isMembers(value) ? value : undefined;

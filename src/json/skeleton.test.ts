@@ -1,13 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cpuMs } from "../../test/support/cpu-time.ts";
+import { peerInput } from "../base/peer-inputs.ts";
 import { readSkeleton, type Skeleton } from "./skeleton.ts";
+
+const TREE = peerInput("client/llm-request-tree");
 
 const NONCE = "0123456789abcdef";
 const base64 = (bytes: number): string => Buffer.alloc(bytes, "some bytes of an image").toString("base64");
 
 function read(value: unknown, maxTreeBytes = 1_000_000): Skeleton {
-  const skeleton = readSkeleton(Buffer.from(JSON.stringify(value)), maxTreeBytes, NONCE);
+  const skeleton = readSkeleton(TREE.upTo(maxTreeBytes), Buffer.from(JSON.stringify(value)), NONCE);
   if (skeleton === "not JSON" || "tooLarge" in skeleton) throw new Error(JSON.stringify(skeleton));
   return skeleton;
 }
@@ -41,8 +44,8 @@ test("text of a client that looks like a marker is preserved", () => {
 test("only what remains counts against the limit", () => {
   assert.ok(read({ data: base64(3_000_000) }, 1000));
   const long = Buffer.from(JSON.stringify({ text: "a b ".repeat(1000) }));
-  assert.deepEqual(readSkeleton(long, 1000, NONCE), { tooLarge: "of more than 1000 bytes besides images" });
-  assert.equal(readSkeleton(Buffer.from("[1]"), 1000, NONCE), "not JSON");
+  assert.deepEqual(readSkeleton(TREE.upTo(1000), long, NONCE), { tooLarge: "of more than 1000 bytes besides images" });
+  assert.equal(readSkeleton(TREE.upTo(1000), Buffer.from("[1]"), NONCE), "not JSON");
 });
 
 test("20 MB of images are fast", () => {
@@ -52,7 +55,7 @@ test("20 MB of images are fast", () => {
     }),
   );
   const before = cpuMs();
-  const skeleton = readSkeleton(bytes, 1000, NONCE);
+  const skeleton = readSkeleton(TREE.upTo(1000), bytes, NONCE);
   assert.ok(skeleton !== "not JSON" && !("tooLarge" in skeleton));
   assert.equal(Buffer.concat(skeleton.write(skeleton.value)).equals(bytes), true);
   assert.ok(cpuMs() - before < 200, String(cpuMs() - before));
@@ -71,9 +74,9 @@ for (const [name, text, each] of FILLINGS) {
     // The overhead around the values: an object, a name, an array.
     const fits = Math.floor((TOKENS - 4) / each);
     const filled = (count: number): Buffer => Buffer.from(`{"x":[${text.repeat(count)}0]}`);
-    const read = readSkeleton(filled(fits), 10_000_000, NONCE);
+    const read = readSkeleton(TREE, filled(fits), NONCE);
     assert.ok(read !== "not JSON" && "value" in read);
-    assert.deepEqual(readSkeleton(filled(fits + 1), 10_000_000, NONCE), {
+    assert.deepEqual(readSkeleton(TREE, filled(fits + 1), NONCE), {
       tooLarge: `of more than ${TOKENS} values and names`,
     });
   });

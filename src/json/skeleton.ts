@@ -3,10 +3,10 @@
  * the data.
  */
 
+import { InputError, type PeerInput } from "../base/peer-inputs.ts";
 import { finish, type Steps } from "../base/sliced-work.ts";
 import type { Members } from "./json.ts";
-import { exceedsTokensInSteps } from "./parse-cost.ts";
-import { parseMembersInSteps } from "./parse-in-steps.ts";
+import { readMembersInSteps } from "./parse-in-steps.ts";
 import { BACKSLASH, COMMA, endOfString, QUOTE } from "./syntax.ts";
 
 export interface Skeleton {
@@ -21,20 +21,19 @@ export interface Skeleton {
 
 const MIN_BLOB_BYTES = 16 * 1024;
 const SAMPLE_BYTES = 64;
-/** Tokens are counted as in parse-cost.ts. */
-const MAX_TREE_TOKENS = 60_000;
-
 const STEP_BYTES = 32 * 1024;
 
 /** `tooLarge` completes a message that begins with "a request". */
 export type NoSkeleton = { readonly tooLarge: string } | "not JSON";
 
 /** `nonce` must be unknown to the client, so that the client cannot forge a placeholder. */
-export function readSkeleton(bytes: Buffer, maxTreeBytes: number, nonce: string): Skeleton | NoSkeleton {
-  return finish(skeletonSteps(bytes, maxTreeBytes, nonce));
+export function readSkeleton(input: PeerInput<"JSON">, bytes: Buffer, nonce: string): Skeleton | NoSkeleton {
+  return finish(skeletonSteps(input, bytes, nonce));
 }
 
-export function* skeletonSteps(bytes: Buffer, maxTreeBytes: number, nonce: string): Steps<Skeleton | NoSkeleton> {
+/** The limit of bytes does not apply to images and files. */
+export function* skeletonSteps(input: PeerInput<"JSON">, bytes: Buffer, nonce: string): Steps<Skeleton | NoSkeleton> {
+  const { maxBytes: maxTreeBytes } = input;
   const tooLarge = { tooLarge: `of more than ${maxTreeBytes} bytes besides images` };
   const pieces: Buffer[] = [];
   const blobs: Buffer[] = [];
@@ -67,10 +66,13 @@ export function* skeletonSteps(bytes: Buffer, maxTreeBytes: number, nonce: strin
   keep(from, bytes.length);
   if (size > maxTreeBytes) return tooLarge;
   const tree = pieces.length === 1 ? bytes : Buffer.concat(pieces);
-  if (yield* exceedsTokensInSteps(tree, MAX_TREE_TOKENS))
-    return { tooLarge: `of more than ${MAX_TREE_TOKENS} values and names` };
-  yield;
-  const value = yield* parseMembersInSteps(tree);
+  let value: Members | undefined;
+  try {
+    value = yield* readMembersInSteps(input, tree);
+  } catch (error) {
+    if (!(error instanceof InputError)) throw error;
+    return error.problem === "items" ? { tooLarge: `of more than ${input.maxItems} values and names` } : tooLarge;
+  }
   if (value === undefined) return "not JSON";
   return {
     value,

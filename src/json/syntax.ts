@@ -102,14 +102,14 @@ function escapedStringEnd(text: string, from: number): number {
 
 /** `start` is the offset of the opening quote, and `end` is the offset after the closing quote. */
 export function keyAt(text: string, start: number, end: number): string {
-  return decodeKey(text.slice(start + 1, end - 1));
+  return decodeString(text.slice(start + 1, end - 1));
 }
 
 /**
- * Decodes the escapes of a key (`"m\u006fdel"`), because JSON parsers also decode them. A key with an invalid escape is
- * returned unchanged.
+ * Decodes the escapes of a string without its quotes, for example the key `m\u006fdel`. A string with an invalid escape
+ * is returned unchanged.
  */
-export function decodeKey(raw: string): string {
+export function decodeString(raw: string): string {
   if (!raw.includes("\\")) return raw;
   try {
     return JSON.parse(`"${raw}"`) as string;

@@ -4,6 +4,7 @@
  */
 
 import { randomInt } from "node:crypto";
+import type { PeerInput } from "../base/peer-inputs.ts";
 import { finish, type Steps } from "../base/sliced-work.ts";
 import type { Member } from "./json-text.ts";
 import {
@@ -21,9 +22,6 @@ import {
   trimmedEnd,
 } from "./syntax.ts";
 
-/** Recursion and `JSON.stringify` fail only at a much greater depth. */
-export const MAX_SERVER_DEPTH = 256;
-
 const PLUS = 43;
 const MINUS = 45;
 const DOT = 46;
@@ -37,18 +35,18 @@ const STEP_CHARS = 8 * 1024;
 const STRING_STEP_CHARS = 64 * 1024;
 /** Longer names and numbers are rejected, because a step cannot end within them. */
 const MAX_ATOM_CHARS = 64 * 1024;
-/** Bounds the names of an object and its ancestors. */
-const MAX_OPEN_NAMES = 200_000;
 
-export function jsonProblem(text: string, maxDepth = MAX_SERVER_DEPTH, top?: Member[]): string | undefined {
-  return finish(jsonProblemInSteps(text, maxDepth, top));
+export function jsonProblem(input: PeerInput<"JSON">, text: string, top?: Member[]): string | undefined {
+  return finish(jsonProblemInSteps(input, text, top));
 }
 
 /**
  * Returns the problem of an invalid string, or undefined if the string is valid. `top` receives the members of the
- * top-level object.
+ * top-level object. Open elements are the names of an object and its ancestors.
  */
-export function* jsonProblemInSteps(text: string, maxDepth: number, top?: Member[]): Steps<string | undefined> {
+export function* jsonProblemInSteps(input: PeerInput<"JSON">, text: string, top?: Member[]): Steps<string | undefined> {
+  const { maxBytes, maxDepth, maxOpen } = input;
+  if (text.length > maxBytes) return `it is larger than ${maxBytes} bytes`;
   /** Holds the keys of all open objects, outermost first. */
   const keys: string[] = [];
   /** Holds the number of keys before each open object, or -1 for an array. */
@@ -126,7 +124,7 @@ export function* jsonProblemInSteps(text: string, maxDepth: number, top?: Member
         ? large.has(frames.length, keys, frame, name)
         : isAmong(keys, frame, name);
     if (isKnown) return `the key ${JSON.stringify(name.slice(0, 64))} is repeated`;
-    if (keys.push(name) > MAX_OPEN_NAMES) return `it has more than ${MAX_OPEN_NAMES} names in one object`;
+    if (keys.push(name) > maxOpen) return `it has more than ${maxOpen} names in one object`;
     const colon = skipSpace(text, end);
     if (text.charCodeAt(colon) !== COLON) return unexpected(text, colon);
     const value = skipSpace(text, colon + 1);
@@ -229,14 +227,11 @@ export interface Inspection {
   readonly problem: string | undefined;
 }
 
-/** Commas and opening brackets count once, and names count twice. */
-const MAX_TOKENS = 60_000;
-
 /**
  * Reports nesting that is too deep, too many values, and repeated keys. The findings are valid only if the text also
  * parses.
  */
-export function inspectDocument(text: string, maxDepth: number): Inspection {
+export function inspectDocument({ maxDepth, maxItems }: PeerInput<"JSON">, text: string): Inspection {
   const top: Member[] = [];
   const keys: string[] = [];
   /** Holds the number of keys before each open object, or -1 for an array. */
@@ -278,7 +273,7 @@ export function inspectDocument(text: string, maxDepth: number): Inspection {
         valueStart = 0;
       }
       if (code === COMMA) tokens += 1;
-      if (tokens > MAX_TOKENS) return { top, problem: `it has more than ${MAX_TOKENS} values and names` };
+      if (tokens > maxItems) return { top, problem: `it has more than ${maxItems} values and names` };
       if (code !== COMMA) {
         if (frame >= 0) {
           while (keys.length > frame) keys.pop();

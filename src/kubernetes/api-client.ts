@@ -6,12 +6,18 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock } from "../base/clock.ts";
+import { peerInput } from "../base/peer-inputs.ts";
 import { VERSION } from "../base/version.ts";
 import { openHttpPool } from "../http/client/http-pool.ts";
 import { EgressGuard } from "../http/egress-guard.ts";
 import { HeaderList } from "../http/headers.ts";
 import type { HttpPool, TlsOptions } from "../http/http-client.ts";
+import { tryReadJson } from "../json/read-json.ts";
 import { KubeconfigError, type KubeconfigFlags, loadCluster, type PluginHost } from "./kubeconfig.ts";
+
+const RESPONSE = peerInput("kubernetes-api/response");
+const ERROR_RESPONSE = peerInput("kubernetes-api/error");
+const EVENT = peerInput("kubernetes-api/watch-event");
 
 const MAX_RESPONSE_BYTES = 128 * 1024 * 1024;
 const MAX_LINE_BYTES = 16 * 1024 * 1024;
@@ -78,7 +84,7 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
 
   function responseError(status: number, text: string): ApiError {
     if (status === 401) access.refused();
-    return apiError(status, parsed(text));
+    return apiError(status, tryReadJson(ERROR_RESPONSE, text));
   }
 
   return {
@@ -120,7 +126,7 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
               end() {
                 const text = Buffer.concat(chunks).toString();
                 const isGood = status >= 200 && status < 300;
-                finish(() => (isGood ? resolve(parsed(text)) : reject(responseError(status, text))));
+                finish(() => (isGood ? resolve(tryReadJson(RESPONSE, text)) : reject(responseError(status, text))));
               },
               fail: (error) => finish(() => reject(error)),
             },
@@ -154,7 +160,7 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
           if (isOver) return;
           let status = 0;
           const lines = createLineReader((line) => {
-            if (!isOver && status === 200) handler.event(parsed(line));
+            if (!isOver && status === 200) handler.event(tryReadJson(EVENT, line));
           });
           const refused: Buffer[] = [];
           const call = poolOf(credentials).send(
@@ -209,14 +215,6 @@ function createLineReader(onLine: (line: string) => void): (chunk: Buffer) => bo
     size += rest.length;
     return size <= MAX_LINE_BYTES;
   };
-}
-
-function parsed(text: string): unknown {
-  try {
-    return text === "" ? undefined : JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 export class ApiError extends Error {

@@ -6,9 +6,13 @@
 import { readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { parse } from "yaml";
+import { peerInput } from "../base/peer-inputs.ts";
 import { runProgram } from "../base/run-program.ts";
 import { escapeLines } from "../base/safe-text.ts";
 import type { TlsOptions } from "../http/http-client.ts";
+import { readMembers } from "../json/read-json.ts";
+
+const CREDENTIAL = peerInput("kubernetes-plugin/credential");
 
 export interface Cluster extends Credentials {
   readonly server: string;
@@ -239,12 +243,7 @@ function credentialOf(stdout: string, command: string, version: string): Credent
 }
 
 function parsed(stdout: string): { readonly apiVersion?: unknown; readonly status?: Fields } | undefined {
-  try {
-    const value: unknown = JSON.parse(stdout);
-    return typeof value === "object" && value !== null ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  return readMembers(CREDENTIAL, stdout);
 }
 
 function extraEnvironment(plugin: Fields): Record<string, string> {

@@ -8,9 +8,11 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer, type Server } from "node:https";
 import { isIP } from "node:net";
 import type { Clock } from "../base/clock.ts";
+import { peerInput } from "../base/peer-inputs.ts";
 import type { Snapshot } from "../config/documents/snapshot.ts";
 import { fieldsOf } from "../config/text/value-shapes.ts";
 import { readAll } from "../http/body.ts";
+import { readJson } from "../json/read-json.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import {
   type ConnectedStream,
@@ -25,8 +27,9 @@ import {
 } from "./peer-reports.ts";
 import { type TokenReviews, TooManyReviews } from "./token-reviews.ts";
 
-const MAX_ACK_BYTES = 256 * 1024;
-const MAX_REPORT_BYTES = 64 * 1024 * 1024;
+const ACKNOWLEDGMENT = peerInput("data-plane/acknowledgment");
+const REPORT = peerInput("replica/report");
+
 const MAX_STREAMS = 4096;
 /** The data planes of one Gateway cannot use up the streams of all. */
 const MAX_GATEWAY_STREAMS = 2048;
@@ -115,7 +118,7 @@ export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<
     const sentId = request.headers[STREAM_HEADER];
     const id = `${key} ${typeof sentId === "string" && /^[\w-]{1,64}$/.test(sentId) ? sentId : ""}`;
     if (what === "acks" && request.method === "POST") {
-      const fields = fieldsOf(JSON.parse((await readAll(request, MAX_ACK_BYTES)).toString()));
+      const fields = fieldsOf(readJson(ACKNOWLEDGMENT, await readAll(request, ACKNOWLEDGMENT.maxBytes)));
       reports.acknowledged(id, Number(fields.sequence) || 0, readAck(fields));
       response.writeHead(204, CLOSE).end();
       parts.changed();
@@ -149,7 +152,7 @@ export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<
   async function handleReport(replica: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (!isPeer(request.headers.authorization, parts.tls.key)) return refuse(response, 401, "not allowed");
     if (request.method !== "POST") return refuse(response, 405, "method not allowed");
-    reports.received(replica, readReport(JSON.parse((await readAll(request, MAX_REPORT_BYTES)).toString())));
+    reports.received(replica, readReport(readJson(REPORT, await readAll(request, REPORT.maxBytes))));
     response.writeHead(204).end();
     parts.reported();
     return undefined;

@@ -3,6 +3,7 @@
  */
 
 import { createIdSource } from "../base/ids.ts";
+import { peerInput } from "../base/peer-inputs.ts";
 import { finish, runInSlices, SLICED_BYTES } from "../base/sliced-work.ts";
 import type { Backend, BackendEnv, BackendRun, ResponseReceiver } from "../core/backend.ts";
 import { DeferredRun } from "../core/deferred-run.ts";
@@ -43,6 +44,8 @@ import { errorBody, errorHeaders, type LlmError } from "./request/llm-errors.ts"
 import { createResponseCache, type ResponseCache } from "./response-cache.ts";
 import { createLlmMetrics } from "./usage/llm-metrics.ts";
 
+const TREE = peerInput("client/llm-request-tree");
+
 const RESPONSE_HEAD_TIMEOUT_MS = 300_000;
 const FINISHED: BackendRun = { abort: () => undefined, resume: () => undefined };
 
@@ -63,7 +66,7 @@ export function compileAi(config: AiConfig, env: BackendEnv): Backend {
     clock: env.clock,
     metrics,
     rules: compileFailoverRules(config.failoverOn ?? DEFAULT_FAILOVER_ON),
-    maxTreeBytes: config.maxTreeBytes,
+    tree: TREE.upTo(config.maxTreeBytes),
     unsupported: config.unsupported,
     newId: () => ids.hex(12),
     nowSeconds: () => Math.floor(env.clock.now() / 1000),

@@ -5,11 +5,13 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
 import type { Clock } from "../base/clock.ts";
+import { peerInput } from "../base/peer-inputs.ts";
 import type { BackendEnv, BackendProblem, BackendRun, ResponseReceiver } from "../core/backend.ts";
 import { DeferredRun } from "../core/deferred-run.ts";
 import type { Exchange } from "../core/exchange.ts";
 import { ResponseFilter } from "../core/response-filter.ts";
 import { HeaderList } from "../http/headers.ts";
+import { readJson } from "../json/read-json.ts";
 import { CACHE_NAMESPACE } from "../store/store.ts";
 import type { GuardedReceiver, ResponseGuards } from "./calls/response-guards.ts";
 import type { Settlement } from "./calls/settlement.ts";
@@ -18,6 +20,8 @@ import { isEncoded } from "./encoding/decode-response.ts";
 import type { Candidate } from "./models/model-table.ts";
 import type { Format } from "./request/dialect.ts";
 import type { LlmCall } from "./request/llm-call.ts";
+
+const CACHED_RESPONSE = peerInput("store/cached-response");
 
 export interface CacheConfig {
   readonly ttl: number;
@@ -246,7 +250,7 @@ export type CachedResponse = z.output<typeof schema>;
 
 export function parseCached(text: string): CachedResponse | undefined {
   try {
-    return schema.parse(JSON.parse(text));
+    return schema.parse(readJson(CACHED_RESPONSE, text));
   } catch {
     return undefined;
   }

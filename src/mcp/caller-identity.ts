@@ -1,17 +1,22 @@
 /**
  * Sends the caller's identity to remote servers (`targets[].mcp.identity`).
  */
+
+import { peerInput } from "../base/peer-inputs.ts";
 import type { Expression } from "../cel/expression.ts";
 import type { BackendEnv } from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
 import { isHeaderValue } from "../http/headers.ts";
 import type { KeptTokens } from "../identity/oauth/kept-tokens.ts";
+import { readJson } from "../json/read-json.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import { RequestRejection } from "./client-side/http-request.ts";
 import { tokenExchange } from "./logins/oauth-client.ts";
 import { INTERNAL_ERROR } from "./protocol/json-rpc.ts";
 import { setCallerHeaders } from "./server-side/target.ts";
 import type { ExchangeConfig, McpConfig } from "./server-side/target-config.ts";
+
+const TOKEN = peerInput("client/token");
 
 interface CompiledIdentity {
   readonly target: string;
@@ -101,7 +106,7 @@ function callersToken({ credentials: { presented: credential }, attributes }: Ex
   const payload = text?.split(".")[1];
   if (claims === undefined || text === undefined || payload === undefined) return undefined;
   try {
-    const own = JSON.parse(Buffer.from(payload, "base64url").toString()) as Readonly<Record<string, unknown>>;
+    const own = readJson(TOKEN, Buffer.from(payload, "base64url")) as Readonly<Record<string, unknown>>;
     return JSON.stringify(own) === JSON.stringify(claims) ? text : undefined;
   } catch {
     return undefined;

@@ -3,6 +3,7 @@
  * metadata documents contain the gateway's address, because clients compare URLs with the one that they called.
  */
 
+import { peerInput } from "../base/peer-inputs.ts";
 import type { BackendEnv, ResponseReceiver } from "../core/backend.ts";
 import { GatewayError } from "../core/errors.ts";
 import type { Exchange } from "../core/exchange.ts";
@@ -16,18 +17,19 @@ import { type LoginLimit, openLoginLimit } from "../identity/login/login-limit.t
 import { type LoginEndpoint, loginEndpoints, resourceMetadataUrl } from "../identity/login/well-known.ts";
 import { parseForm, requireUnique, serializeForm } from "../identity/providers/oauth-form.ts";
 import { OAuthRequestError } from "../identity/providers/provider.ts";
-import { parseBoundedObject } from "../json/json.ts";
+import { readMembers } from "../json/read-json.ts";
 import { RequestRejection } from "./client-side/http-request.ts";
 import { readBody } from "./client-side/read-body.ts";
 import { discoverLogin, endpointPlace, type LoginDocuments, learningFetch } from "./logins/oauth-client.ts";
 import { placeName } from "./logins/vault.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
 
+const RESPONSE = peerInput("mcp-server/login-token");
+
 const DOCUMENTS_MS = 600_000;
 const FAILURE_MS = 10_000;
 const TOKEN_MS = 15_000;
 const MAX_RELAYED_FORM_BYTES = 64 * 1024;
-const MAX_RELAYED_ANSWER_BYTES = 256 * 1024;
 const FORM = "application/x-www-form-urlencoded";
 /** The documents are public, clients may run in browsers, and the content depends on the address of the request. */
 const ANY_ORIGIN = { "access-control-allow-origin": "*", "cache-control": "no-store" };
@@ -146,11 +148,11 @@ export class LoginRelay {
       headers: { "content-type": FORM, accept: "application/json", ...(authorization && { authorization }) },
       body: Buffer.from(form),
       timeoutMs: TOKEN_MS,
-      maxBytes: MAX_RELAYED_ANSWER_BYTES,
+      maxBytes: RESPONSE.maxBytes,
     }).catch((error: unknown) => {
       throw unavailable(error);
     });
-    const value = parseBoundedObject(answer.body);
+    const value = readMembers(RESPONSE, answer.body);
     if (value === undefined || (answer.status >= 300 && answer.status < 400))
       throw unavailable(new Error(`the token endpoint answered with status ${answer.status}`));
     const body = Object.fromEntries(TOKEN_MEMBERS.flatMap((name) => (name in value ? [[name, value[name]]] : [])));

@@ -9,6 +9,10 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import type { Clock } from "../base/clock.ts";
 import { writeFully } from "../base/files.ts";
+import { peerInput } from "../base/peer-inputs.ts";
+import { readJson } from "../json/read-json.ts";
+
+const OWNER = peerInput("file/store-lock");
 
 const FILE = "lock";
 const TOUCH_EVERY_MS = 5_000;
@@ -120,7 +124,7 @@ function read(file: string): string | undefined {
 
 function parse(text: string): Owner | undefined {
   try {
-    const { pid, started, place } = JSON.parse(text) as Partial<Owner>;
+    const { pid, started, place } = readJson(OWNER, text) as Partial<Owner>;
     return typeof pid === "number" && typeof started === "string" && typeof place === "string"
       ? { pid, started, place }
       : undefined;

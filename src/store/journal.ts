@@ -8,7 +8,11 @@ import { readdirSync, readFileSync } from "node:fs";
 import { type FileHandle, open, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
+import { peerInput } from "../base/peer-inputs.ts";
+import { readJson } from "../json/read-json.ts";
 import type { Change } from "./table.ts";
+
+const CHANGE = peerInput("file/store-change");
 
 const NEWLINE = 0x0a;
 const CHECKSUM_CHARS = 8;
@@ -48,7 +52,7 @@ function parseLine(line: string): Change | undefined {
   const text = line.slice(CHECKSUM_CHARS + 1);
   if (line[CHECKSUM_CHARS] !== " " || line.slice(0, CHECKSUM_CHARS) !== checksum(text)) return undefined;
   try {
-    const change: unknown = JSON.parse(text);
+    const change: unknown = readJson(CHANGE, text);
     return isChange(change) ? change : undefined;
   } catch {
     return undefined;

@@ -3,6 +3,10 @@
  * location, such as its key in the store, and cannot be opened with a different one.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
+import { peerInput } from "../base/peer-inputs.ts";
+import { readJson } from "../json/read-json.ts";
+
+const SEALED_VALUE = peerInput("store/sealed-value");
 
 const IV_BYTES = 12;
 const TAG_BYTES = 16;
@@ -34,7 +38,7 @@ export class Sealer {
       decipher.setAAD(Buffer.from(place));
       decipher.setAuthTag(bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES));
       const text = Buffer.concat([decipher.update(bytes.subarray(IV_BYTES + TAG_BYTES)), decipher.final()]);
-      return JSON.parse(text.toString()) as Value;
+      return readJson(SEALED_VALUE, text) as Value;
     } catch {
       return undefined;
     }

@@ -132,6 +132,12 @@ const OWNED: readonly Owned[] = [
     pattern: /(?:from |import\(|require\()"(?:ioredis|pg|@opentelemetry\/(?:exporter|otlp)[^"]*)"/,
     owners: /^src\/(?:store\/redis-(?:bus|store)|history\/postgres-engine|telemetry\/(?:otlp-export|signals))\.ts$/,
   },
+  {
+    what: "the JSON parser",
+    // The linter also reports other ways to reach it (scripts/lint/json-reader.grit).
+    pattern: /\bJSON\.parse\b/,
+    owners: /^src\/json\/(?:read-json|parse-in-steps|syntax)\.ts$/,
+  },
   { what: "process.env", pattern: /\bprocess\.env\b/, owners: /^src\/config\/text\/env\.ts$/ },
   {
     what: "the HTTP client library",

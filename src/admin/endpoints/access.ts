@@ -3,10 +3,12 @@
  * policies of the running configuration and optionally of a new one.
  */
 import { z } from "zod";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { runInSlices, type Steps } from "../../base/sliced-work.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { accessItem } from "../../config/schema/tests-schema.ts";
 import type { Topology } from "../../core/topology.ts";
+import { tryReadJson } from "../../json/read-json.ts";
 import { safeJson } from "../../json/safe-json.ts";
 import type { ClaimSet, NamedTool } from "../../pipeline/dry-run/access-review.ts";
 import {
@@ -19,6 +21,8 @@ import {
 import { ADMIN_PATHS } from "../server/paths.ts";
 import { inspectedBackends, inspectedTargets } from "./mcp.ts";
 import { MAX_REHEARSED_BYTES } from "./what-if.ts";
+
+const BODY = peerInput("admin-client/configuration-edit");
 
 const USAGE =
   'send JSON: {"principals": [{"name", "claims"}], "items": ["tool:server/name"], "sources": [{"file", "text"}]}';
@@ -63,7 +67,7 @@ export function accessEndpoint(parts: AccessParts): AdminEndpoint {
     doc: 'POST {"principals", "items", "sources"}: which routes, tools and models each principal may use. Nothing is sent.',
     maxBodyBytes: MAX_REHEARSED_BYTES,
     async POST(request) {
-      const parsed = question.safeParse(await readJson(request));
+      const parsed = question.safeParse(tryReadJson(BODY, await request.body()));
       if (!parsed.success) {
         const [issue] = parsed.error.issues;
         return textResponse(400, `${issue?.path.join(".") ?? ""}: ${issue?.message ?? ""}\n${USAGE}\n`);
@@ -109,14 +113,6 @@ function* written(sink: AdminSink, pieces: readonly string[]): Steps<void> {
     yield;
   }
   sink.end();
-}
-
-async function readJson(request: AdminRequest): Promise<unknown> {
-  try {
-    return JSON.parse((await request.body()).toString());
-  } catch {
-    return undefined;
-  }
 }
 
 async function listTools(

@@ -3,10 +3,12 @@
  * with its value; with several requests, it returns only whether each matches. Credentials are redacted as in the trace. `/config_dump` returns the loaded configuration (spec 4.2).
  */
 
+import { peerInput } from "../../base/peer-inputs.ts";
 import { runInSlices, type Steps } from "../../base/sliced-work.ts";
 import { compileExpression, type Expression, ExpressionError } from "../../cel/expression.ts";
 import { type AttributeSource, plainAttributes } from "../../cel/values/attribute-source.ts";
 import { celHeaders } from "../../cel/values/headers.ts";
+import { tryReadJson } from "../../json/read-json.ts";
 import { safeJsonInSteps } from "../../json/safe-json.ts";
 import type { JsonObject } from "../../observe/trace/events.ts";
 import type { RequestDetail } from "../../observe/trace/request-record.ts";
@@ -19,6 +21,8 @@ import {
   textResponse,
 } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
+
+const BODY = peerInput("admin-client/body");
 
 const USAGE = 'send JSON: {"expression": "<CEL>", "requestId": "<id>"}, "requestIds": ["<id>"], or "attributes": {…}\n';
 
@@ -51,12 +55,7 @@ interface Question {
 }
 
 async function readQuery(request: AdminRequest): Promise<Question | undefined> {
-  let value: unknown;
-  try {
-    value = JSON.parse((await request.body()).toString());
-  } catch {
-    return undefined;
-  }
+  const value = tryReadJson(BODY, await request.body());
   if (!isObject(value) || typeof value.expression !== "string") return undefined;
   const { expression, requestId, requestIds, attributes } = value;
   if (requestId !== undefined && typeof requestId !== "string") return undefined;

@@ -3,10 +3,14 @@
  * is shown only in that response, or revokes one.
  */
 import { z } from "zod";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { keyRequest, type StoredKey, type StoredKeys } from "../../identity/passwords/stored-keys.ts";
+import { tryReadJson } from "../../json/read-json.ts";
 import { StoreUnavailable } from "../../store/store.ts";
-import { type AdminEndpoint, type AdminRequest, type AdminResponse, jsonResponse } from "../server/endpoint.ts";
+import { type AdminEndpoint, type AdminResponse, jsonResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
+
+const BODY = peerInput("admin-client/body");
 
 const order = z.union([z.strictObject({ make: keyRequest }), z.strictObject({ revoke: z.string().min(1).max(64) })]);
 
@@ -23,7 +27,7 @@ export function keysEndpoint(keys: KeyStore): AdminEndpoint {
     GET: () => withStoreErrors(async () => jsonResponse({ keys: await Promise.all((await keys.list()).map(shown)) })),
     POST: (request) =>
       withStoreErrors(async () => {
-        const parsed = order.safeParse(await readJson(request));
+        const parsed = order.safeParse(tryReadJson(BODY, await request.body()));
         if (!parsed.success) return jsonResponse({ error: describeProblem(parsed.error) }, 400);
         if ("make" in parsed.data) return jsonResponse(await keys.make(parsed.data.make));
         const { revoke } = parsed.data;
@@ -52,14 +56,6 @@ async function withStoreErrors(work: () => Promise<AdminResponse>): Promise<Admi
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
     return jsonResponse({ error: error.message }, 503);
-  }
-}
-
-async function readJson(request: AdminRequest): Promise<unknown> {
-  try {
-    return JSON.parse((await request.body()).toString());
-  } catch {
-    return undefined;
   }
 }
 

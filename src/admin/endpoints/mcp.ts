@@ -5,8 +5,10 @@
  */
 
 import { z } from "zod";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Backend, ConnectedAccounts, InspectedBackend, InspectedTarget } from "../../core/backend.ts";
 import type { Topology } from "../../core/topology.ts";
+import { readJson, tryReadJson } from "../../json/read-json.ts";
 import {
   changesSince,
   type LockedTools,
@@ -18,6 +20,8 @@ import {
 import type { Logger } from "../../observe/log/logger.ts";
 import { type AdminEndpoint, type AdminResponse, jsonResponse, textResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
+
+const BODY = peerInput("admin-client/body");
 
 export function mcpSessionsEndpoint(topology: () => Topology): AdminEndpoint {
   return {
@@ -44,7 +48,7 @@ export function mcpSessionsEndpoint(topology: () => Topology): AdminEndpoint {
 
 function parseShownId(body: Buffer): string | undefined {
   try {
-    const { end } = JSON.parse(body.toString()) as { end?: unknown };
+    const { end } = readJson(BODY, body) as { end?: unknown };
     if (typeof end !== "string" || end.length < 8 || end.length > 16) return undefined;
     // `/debug/tasks` shows IDs with an ellipsis, which the client may omit.
     return end.endsWith("…") ? end : `${end}…`;
@@ -92,7 +96,7 @@ function accounts({ listeners }: Topology): { backend: string; of: ConnectedAcco
 
 function parseAction(body: Buffer): { readonly action: "test" | "revoke"; readonly id: string } | undefined {
   try {
-    const { action, id } = JSON.parse(body.toString()) as { action?: unknown; id?: unknown };
+    const { action, id } = readJson(BODY, body) as { action?: unknown; id?: unknown };
     if ((action === "test" || action === "revoke") && typeof id === "string" && id !== "") return { action, id };
   } catch {
     // The caller responds with an error.
@@ -172,7 +176,7 @@ export function mcpLockEndpoint({ logger, mayEdit, topology }: McpLockParts): Ad
     path: ADMIN_PATHS.mcpLock,
     doc: 'POST {"backend"}: how the tools of its MCP servers differ from the lock file. With `accept`: accepts differences.',
     async POST(request) {
-      const question = questionSchema.safeParse(parseJson((await request.body()).toString("utf8")));
+      const question = questionSchema.safeParse(tryReadJson(BODY, await request.body()));
       if (!question.success) return textResponse(400, `${z.prettifyError(question.error)}\n`);
       const { backend: name, accept, acceptSuspicious } = question.data;
       if (accept !== undefined && !mayEdit) return textResponse(403, `${NOT_ALLOWED}\n`);
@@ -265,13 +269,5 @@ function written(file: string, tools: LockedTools): AdminResponse | undefined {
     const { code, message } = error as NodeJS.ErrnoException;
     const isFull = code === "ENOSPC" || code === "EDQUOT";
     return textResponse(isFull ? 507 : 500, `cannot write ${file}: ${message}\n`);
-  }
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
   }
 }

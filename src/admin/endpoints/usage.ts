@@ -4,6 +4,7 @@
  * are no longer in memory.
  */
 import type { Clock } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { History } from "../../history/history.ts";
 import {
   USAGE_DIMENSIONS,
@@ -12,6 +13,7 @@ import {
   type UsageGroup,
   type UsageQuery,
 } from "../../history/usage-query.ts";
+import { readJson } from "../../json/read-json.ts";
 import { detailFromRow, recordFromRow } from "../../pipeline/records/history-record.ts";
 import {
   type AdminEndpoint,
@@ -22,6 +24,8 @@ import {
   textResponse,
 } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
+
+const BODY = peerInput("admin-client/body");
 
 const MAX_GROUPS = 4;
 const DEFAULT_RANGE_MS = 86_400_000;
@@ -146,7 +150,7 @@ function timeParameter(text: string | null, nowMs: number): number | undefined {
 
 function parseSubject(text: string): string | undefined {
   try {
-    const { subject } = JSON.parse(text) as { subject?: unknown };
+    const { subject } = readJson(BODY, text) as { subject?: unknown };
     return typeof subject === "string" && subject !== "" ? subject : undefined;
   } catch {
     return undefined;

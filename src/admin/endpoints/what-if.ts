@@ -5,20 +5,19 @@
  */
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { type DescribedRequest, describedRequest } from "../../config/schema/tests-schema.ts";
 import type { GivenToken } from "../../core/policy.ts";
+import { readJson, tryReadJson } from "../../json/read-json.ts";
 import type { DryReport } from "../../pipeline/dry-run/dry-report.ts";
 import { readRecord } from "../../pipeline/records/recorded-request.ts";
 import { type RequestHistory, readSegments } from "../../pipeline/records/request-history.ts";
-import {
-  type AdminEndpoint,
-  type AdminRequest,
-  type AdminSink,
-  jsonResponse,
-  textResponse,
-} from "../server/endpoint.ts";
+import { type AdminEndpoint, type AdminSink, jsonResponse, textResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
+
+const BODY = peerInput("admin-client/body");
+const SOURCES = peerInput("admin-client/configuration-edit");
 
 const USAGE = 'send JSON: {"request": {"method", "url", …}, "claims" | "token", "repeat"}';
 const MAX_REPEATS = 1_000;
@@ -41,7 +40,7 @@ export function whatIfEndpoint(evaluate: (question: WhatIf) => Promise<DryReport
     path: ADMIN_PATHS.whatIf,
     doc: 'POST {"request", "claims" | "token", "repeat"}: route, policies, limits and backend of a request that is not sent.',
     async POST(request) {
-      const parsed = question.safeParse(await readJson(request));
+      const parsed = question.safeParse(tryReadJson(BODY, await request.body()));
       if (!parsed.success) {
         const [issue] = parsed.error.issues;
         return textResponse(400, `${issue?.path.join(".") ?? ""}: ${issue?.message ?? ""}\n${USAGE}\n`);
@@ -56,14 +55,6 @@ export function whatIfEndpoint(evaluate: (question: WhatIf) => Promise<DryReport
       }
     },
   };
-}
-
-async function readJson(request: AdminRequest): Promise<unknown> {
-  try {
-    return JSON.parse((await request.body()).toString());
-  } catch {
-    return undefined;
-  }
 }
 
 const written = z.strictObject({
@@ -108,7 +99,7 @@ export function rehearseEndpoint(parts: RehearseParts): AdminEndpoint {
 function sourcesIn(text: string): readonly SourceText[] {
   if (text.startsWith("{")) {
     try {
-      const parsed = written.safeParse(JSON.parse(text));
+      const parsed = written.safeParse(readJson(SOURCES, text));
       if (parsed.success) return parsed.data.sources;
     } catch {
       // The body is YAML that starts like JSON.

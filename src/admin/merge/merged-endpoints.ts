@@ -2,7 +2,10 @@
  * Defines how the admin responses of worker threads are merged. Endpoints that are not listed are served by the main
  * thread alone.
  */
+
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { InspectedBackend } from "../../core/backend.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { HistoryReport, TrafficRows } from "../../observe/trace/request-record.ts";
 import {
   type AdminEndpoint,
@@ -26,6 +29,8 @@ import {
   mergeTrafficRows,
 } from "./merge-reports.ts";
 import { closedSink, mergeStreams } from "./merge-streams.ts";
+
+const RESPONSE = peerInput("thread/admin-response");
 
 export type RequestThreads = (request: AdminRequest) => Promise<readonly AdminResponse[]>;
 
@@ -231,5 +236,5 @@ function bodyText(response: AdminResponse): string {
 }
 
 function parseJsonBody(response: AdminResponse): Json {
-  return JSON.parse(bodyText(response)) as Json;
+  return readJson(RESPONSE, bodyText(response)) as Json;
 }

@@ -6,14 +6,18 @@ import { createRequire } from "node:module";
 import { isMap, isSeq, parseAllDocuments, type YAMLMap, type YAMLSeq } from "yaml";
 import { z } from "zod";
 import { onDemand } from "../../base/on-demand.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { asObject } from "../../config/import/conversion.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { markPlaceholders } from "../../config/text/env.ts";
+import { tryReadJson } from "../../json/read-json.ts";
 import { providerName } from "../../llm/models/schema.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
 import { type AdminEndpoint, jsonResponse, textResponse } from "../server/endpoint.ts";
 import { shownText } from "./shown-text.ts";
 import { appendTo, type Inserted, insertAt, type NewContent } from "./yaml-insert.ts";
+
+const BODY = peerInput("admin-client/body");
 
 const require = createRequire(import.meta.url);
 const foreignFormat = onDemand<typeof import("../../config/import/direct-load.ts")>(() =>
@@ -92,7 +96,7 @@ export function addEndpoint(options: { read(): readonly SourceText[]; redaction:
     path: "/ui/api/add",
     doc: "POST: the text of a file with a server, model, route, backend, or policy added; writes nothing.",
     async POST(request) {
-      const parsed = questionSchema.safeParse(parseJson((await request.body()).toString("utf8")));
+      const parsed = questionSchema.safeParse(tryReadJson(BODY, await request.body()));
       if (!parsed.success) return textResponse(400, `${z.prettifyError(parsed.error)}\n`);
       const entry = entrySchema.safeParse(parsed.data.entry);
       if (!entry.success) return textResponse(400, `${describeProblem(entry.error, parsed.data.entry)}\n`);
@@ -282,12 +286,4 @@ function describeProblem({ issues: [issue] }: z.ZodError, entry: unknown): strin
       : issue;
   if (inner === undefined || typeof entry !== "object") return "not a valid entry";
   return `${inner.path.join(".")}: ${inner.message}`;
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

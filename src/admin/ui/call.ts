@@ -8,11 +8,15 @@ import { StringDecoder } from "node:string_decoder";
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
 import { isHeaderName } from "../../base/header-names.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";
 import { EgressGuard } from "../../http/egress-guard.ts";
 import { HeaderList, isHeaderValue } from "../../http/headers.ts";
 import type { HttpCall } from "../../http/http-client.ts";
+import { tryReadJson } from "../../json/read-json.ts";
 import { type AdminEndpoint, type AdminSink, textResponse } from "../server/endpoint.ts";
+
+const BODY = peerInput("admin-client/body");
 
 export interface ListenerAddress {
   readonly protocol: "http" | "https";
@@ -47,7 +51,7 @@ export function callEndpoint(options: CallOptions): AdminEndpoint {
     path: "/ui/api/call",
     doc: "POST: sends a playground request to one of the gateway's listeners.",
     async POST(request) {
-      const parsed = callSchema.safeParse(parseJson(await request.body()));
+      const parsed = callSchema.safeParse(tryReadJson(BODY, await request.body()));
       if (!parsed.success) return textResponse(400, `${z.prettifyError(parsed.error)}\n`);
       const address = options.listener(parsed.data.listener);
       if (!address) return textResponse(404, `there is no listener named ${JSON.stringify(parsed.data.listener)}\n`);
@@ -122,12 +126,4 @@ function headerPairs(headers: HeaderList): [string, string][] {
 
 function shownHost(host: string): string {
   return host.includes(":") ? `[${host}]` : host;
-}
-
-function parseJson(bytes: Buffer): unknown {
-  try {
-    return JSON.parse(bytes.toString("utf8"));
-  } catch {
-    return undefined;
-  }
 }

@@ -5,8 +5,10 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
 import { replaceFile } from "../../base/files.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { configSchema } from "../../config/schema/schema.ts";
+import { readJson, tryReadJson } from "../../json/read-json.ts";
 import { createRedaction, type Redaction } from "../../observe/trace/redact.ts";
 import {
   type AdminEndpoint,
@@ -17,6 +19,9 @@ import {
 } from "../server/endpoint.ts";
 import { changesBetween, type Preview, type PreviewConfig } from "./preview.ts";
 import { misplacedMarkers, restoreSecrets, type ShownText, shownText } from "./shown-text.ts";
+
+const BODY = peerInput("admin-client/configuration-edit");
+const OWN_RESPONSE = peerInput("gateway/redacted-value");
 
 export interface UiConfigOptions {
   read(): readonly SourceText[];
@@ -110,7 +115,7 @@ async function readEdit(
   request: AdminRequest,
   options: UiConfigOptions,
 ): Promise<Edit | { rejection: string; status: number }> {
-  const parsed = editSchema.safeParse(parseJson((await request.body()).toString("utf8")));
+  const parsed = editSchema.safeParse(tryReadJson(BODY, await request.body()));
   if (!parsed.success) return { status: 400, rejection: z.prettifyError(parsed.error) };
   const sources = options.read();
   const source = sources.find(({ file }) => file === parsed.data.file);
@@ -125,7 +130,7 @@ async function readEdit(
 function judgedResponse(judged: object, { secrets }: Edit, status: number): AdminResponse {
   const redaction = createRedaction();
   redaction.hideValues(secrets.flatMap((secret) => [secret, secret.replace(/^(["'])(.*)\1$/s, "$2")]));
-  return jsonResponse(JSON.parse(redaction.text(JSON.stringify(judged))), status);
+  return jsonResponse(readJson(OWN_RESPONSE, redaction.text(JSON.stringify(judged))), status);
 }
 
 function judge({ sources, source, restored, written }: Edit, options: UiConfigOptions) {
@@ -180,12 +185,4 @@ export function parseProblem(line: string, sources: readonly SourceText[]): Prob
 
 function contentVersion({ text }: SourceText): string {
   return createHash("sha256").update(text).digest("hex").slice(0, 16);
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

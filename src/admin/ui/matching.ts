@@ -3,8 +3,13 @@
  * table. The response lists the requests that match, and the reason for each request that cannot be evaluated.
  */
 import { z } from "zod";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { tryReadJson } from "../../json/read-json.ts";
 import { type AdminEndpoint, jsonResponse, textResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
+
+const BODY = peerInput("admin-client/body");
+const EVALUATED = peerInput("thread/admin-response");
 
 const MAX_IDS = 200;
 
@@ -20,14 +25,14 @@ export function matchingEndpoint(endpoints: () => readonly AdminEndpoint[]): Adm
     path: "/ui/api/matching",
     doc: "POST: filters recent requests by an expression.",
     async POST(request) {
-      const parsed = questionSchema.safeParse(parseJson(await request.body()));
+      const parsed = questionSchema.safeParse(tryReadJson(BODY, await request.body()));
       if (!parsed.success) return textResponse(400, `${z.prettifyError(parsed.error)}\n`);
       const evaluate = endpoints().find(({ path }) => path === ADMIN_PATHS.cel)?.POST;
       if (!evaluate) return textResponse(404, "not found\n");
       const { expression, ids } = parsed.data;
       const question = Buffer.from(JSON.stringify({ expression, requestIds: ids }));
       const response = await evaluate({ ...request, path: ADMIN_PATHS.cel, body: async () => question });
-      const { results = [], error } = "body" in response ? (parseJson(Buffer.from(response.body)) as Evaluated) : {};
+      const { results = [], error } = "body" in response ? (tryReadJson(EVALUATED, response.body) as Evaluated) : {};
       if (response.status !== 200)
         return jsonResponse({ matching: [], errors: [], error: error ?? "not a valid expression" });
       const known = new Map(results.map((result) => [result.id, result]));
@@ -38,12 +43,4 @@ export function matchingEndpoint(endpoints: () => readonly AdminEndpoint[]): Adm
       return jsonResponse({ matching: ids.filter((id) => known.get(id)?.value === true), errors });
     },
   };
-}
-
-function parseJson(bytes: Buffer): unknown {
-  try {
-    return JSON.parse(bytes.toString("utf8"));
-  } catch {
-    return undefined;
-  }
 }

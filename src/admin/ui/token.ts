@@ -4,9 +4,14 @@
  * never from the page, so it cannot be used to reach other addresses.
  */
 import { z } from "zod";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { type Fetch, type FetchResponse, parseHttpUrl } from "../../http/fetch.ts";
+import { tryReadJson } from "../../json/read-json.ts";
 import { type AdminEndpoint, type AdminResponse, jsonResponse, textResponse } from "../server/endpoint.ts";
 import type { ListenerAddress } from "./call.ts";
+
+const BODY = peerInput("admin-client/body");
+const PROVIDER_RESPONSE = peerInput("identity-provider/token-response");
 
 export interface TokenOptions {
   readonly fetch: Fetch;
@@ -14,7 +19,6 @@ export interface TokenOptions {
 }
 
 const TIMEOUT_MS = 10_000;
-const MAX_BYTES = 256 * 1024;
 const METADATA = "/.well-known/oauth-authorization-server";
 
 const tokenSchema = z.strictObject({
@@ -28,7 +32,7 @@ export function tokenEndpoint(options: TokenOptions): AdminEndpoint {
     path: "/ui/api/token",
     doc: "POST: exchanges an authorization code of a playground login for a token.",
     async POST(request) {
-      const parsed = tokenSchema.safeParse(parseJson((await request.body()).toString("utf8")));
+      const parsed = tokenSchema.safeParse(tryReadJson(BODY, await request.body()));
       if (!parsed.success) return textResponse(400, `${z.prettifyError(parsed.error)}\n`);
       const { listener, resourcePath, form } = parsed.data;
       const address = options.listener(listener);
@@ -46,10 +50,10 @@ async function findTokenEndpoint(address: ListenerAddress, path: string, fetch: 
     const response = await fetch({
       url,
       timeoutMs: TIMEOUT_MS,
-      maxBytes: MAX_BYTES,
+      maxBytes: PROVIDER_RESPONSE.maxBytes,
       ...(address.protocol === "https" ? { tls: { insecure: true } } : {}),
     }).catch(() => undefined);
-    const metadata = response?.status === 200 ? parseJson(response.body.toString("utf8")) : undefined;
+    const metadata = response?.status === 200 ? tryReadJson(PROVIDER_RESPONSE, response.body) : undefined;
     const endpoint = (metadata as { token_endpoint?: unknown } | undefined)?.token_endpoint;
     if (typeof endpoint === "string" && parseHttpUrl(endpoint)) return endpoint;
   }
@@ -65,7 +69,7 @@ async function exchange(url: string, form: Record<string, string>, fetch: Fetch)
       headers: { "content-type": "application/x-www-form-urlencoded" },
       body: Buffer.from(new URLSearchParams(form).toString()),
       timeoutMs: TIMEOUT_MS,
-      maxBytes: MAX_BYTES,
+      maxBytes: PROVIDER_RESPONSE.maxBytes,
     });
   } catch (error) {
     return jsonResponse({ status: 502, endpoint: url, body: { error: (error as Error).message } });
@@ -74,14 +78,6 @@ async function exchange(url: string, form: Record<string, string>, fetch: Fetch)
   return jsonResponse({
     status: response.status,
     endpoint: url,
-    body: parseJson(text) ?? { error: text.slice(0, 1000) },
+    body: tryReadJson(PROVIDER_RESPONSE, text) ?? { error: text.slice(0, 1000) },
   });
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -4,11 +4,15 @@
  */
 import { z } from "zod";
 import type { UiResponse } from "../../backends/ui/source.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { configSchema } from "../../config/schema/schema.ts";
+import { readJson } from "../../json/read-json.ts";
 import { explainRequest } from "../../observe/trace/explain.ts";
 import { REDACTED } from "../../observe/trace/redact.ts";
 import type { RequestDetail, RequestRecord } from "../../observe/trace/request-record.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
+
+const RESPONSE = peerInput("thread/admin-response");
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -19,7 +23,7 @@ export function viewerResponse(path: string, response: UiResponse): UiResponse {
   const view =
     path === ADMIN_PATHS.configDump ? viewOfDump : path === ADMIN_PATHS.requests ? viewOfRequests : undefined;
   if (view === undefined || response.status !== 200) return response;
-  const shown = view(JSON.parse(response.body.toString("utf8")) as Json);
+  const shown = view(readJson(RESPONSE, response.body) as Json);
   return { ...response, body: Buffer.from(`${JSON.stringify(shown)}\n`) };
 }
 

@@ -3,8 +3,12 @@
  * number.
  */
 import { z } from "zod";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { RecordedRequest } from "../../pipeline/records/recorded-request.ts";
 import type { RecordedTraffic } from "../../pipeline/records/request-history.ts";
+
+const RECORDED_REQUEST = peerInput("file/recorded-request");
 
 /** Older lines of a longer recording are ignored. */
 const MAX_REHEARSED_LINES = 100_000;
@@ -54,7 +58,7 @@ export function parseRecording(content: string): RecordedTraffic {
     if (written.trim() === "") continue;
     let value: unknown;
     try {
-      value = JSON.parse(written);
+      value = readJson(RECORDED_REQUEST, written);
     } catch {
       throw new Error(`line ${index + 1}: not JSON`);
     }

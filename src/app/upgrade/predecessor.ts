@@ -2,13 +2,18 @@
  * Implements the new process's side of an upgrade. It receives the sockets, store, and rate limit counts of the old
  * process.
  */
+
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Environment } from "../../config/text/env.ts";
 import type { LimitRegistry } from "../../core/policy.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { ConfigurableStore } from "../../store/open-store.ts";
 import type { BusPeer } from "../../store/process-bus.ts";
 import { serveStoreRequest } from "../../store/remote-store.ts";
 import type { Change } from "../../store/table.ts";
 import { type FromPredecessor, type FromSuccessor, HANDED_SOCKETS, type HandedSocket } from "./messages.ts";
+
+const SOCKETS = peerInput("upgraded-process/sockets");
 
 export interface Predecessor {
   readonly sockets: readonly HandedSocket[];
@@ -63,7 +68,7 @@ export function openPredecessor(environment: Environment, channel: ParentChannel
     peer?.close();
   });
   return {
-    sockets: JSON.parse(written) as HandedSocket[],
+    sockets: readJson(SOCKETS, written) as HandedSocket[],
     takeStore: () =>
       new Promise((resolve) => {
         storeGiven = resolve;

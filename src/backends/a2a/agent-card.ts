@@ -5,11 +5,13 @@
  */
 
 import type { Clock } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Fetch } from "../../http/fetch.ts";
-import { parseBounded } from "../../json/json.ts";
+import { readJson } from "../../json/read-json.ts";
+
+const CARD = peerInput("a2a-agent/card");
 
 const CARD_MS = 10_000;
-const MAX_CARD_BYTES = 1024 * 1024;
 const KEPT_MS = 300_000;
 /** After a failure, the card is not fetched again for this time. */
 const FAILED_MS = 10_000;
@@ -49,9 +51,9 @@ export class AgentCards {
     let problem = "";
     for (const url of this.#urls) {
       try {
-        const answer = await this.#fetch({ url, timeoutMs: CARD_MS, maxBytes: MAX_CARD_BYTES });
+        const answer = await this.#fetch({ url, timeoutMs: CARD_MS, maxBytes: CARD.maxBytes });
         if (answer.status !== 200) throw new Error(`status ${answer.status}`);
-        const card = parseBounded(answer.body.toString("utf8"));
+        const card = readJson(CARD, answer.body);
         if (isObject(card)) return card;
         throw new Error("not a JSON object");
       } catch (error) {

@@ -3,6 +3,7 @@
  */
 import { isUtf8 } from "node:buffer";
 import { z } from "zod";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { canonicalA2aMethod, misspelledA2aMethod } from "../../core/a2a-methods.ts";
 import { type Backend, defineBackend } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -20,6 +21,8 @@ import { healthEvents, sendTo } from "../host/backend.ts";
 import { withHttpChoice } from "../host/http-choice.ts";
 import { type AgentCard, AgentCards, CARD_PATHS, shownCard, skillsOf } from "./agent-card.ts";
 import { callAttributes } from "./call-attributes.ts";
+
+const MESSAGE = peerInput("client/a2a-message");
 
 /** An agent can work for minutes before it responds. */
 const RESPONSE_HEAD_TIMEOUT_MS = 300_000;
@@ -117,7 +120,7 @@ export const a2a = defineBackend({
       let attributes: A2aAttributes;
       try {
         if (!isUtf8(bytes)) throw new JsonRpcProblem(PARSE_ERROR, "Parse error: the body is not UTF-8");
-        const message = parseClientMessages(bytes.toString("utf8"));
+        const message = parseClientMessages(bytes.toString("utf8"), MESSAGE);
         if (!("kind" in message) || message.kind === "response")
           throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: expected one JSON-RPC request");
         const known = canonicalA2aMethod(message.method);
@@ -196,7 +199,7 @@ function a2aErrorReply({ request }: Exchange, error: GatewayError): Reply | unde
 
 function idOf(text: string): string | undefined {
   try {
-    const message = parseClientMessages(text);
+    const message = parseClientMessages(text, MESSAGE);
     return "kind" in message && message.kind === "request" ? message.id : undefined;
   } catch {
     return undefined;

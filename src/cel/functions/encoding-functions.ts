@@ -4,13 +4,13 @@
  */
 import { createHash, randomUUID } from "node:crypto";
 import { type CelFunc, CelScalar, type CelValue, celFunc } from "@bufbuild/cel";
-import { exceedsTokens } from "../../json/parse-cost.ts";
+import { InputError, peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
 import { fromCel } from "../values/output.ts";
 import { toCel } from "../values/values.ts";
 
-const MAX_JSON_TEXT = 4 * 1024 * 1024;
-/** Commas and opening brackets count once, and colons count twice. */
-const MAX_JSON_TOKENS = 100_000;
+const TEXT = peerInput("client/expression-json");
+
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
 
 const { BYTES, DOUBLE, DYN, STRING } = CelScalar;
@@ -44,13 +44,12 @@ function onTextAndBytes(names: readonly string[], encode: (data: Buffer) => stri
 }
 
 function parseJson(text: string): CelValue {
-  if (text.length > MAX_JSON_TEXT) throw new Error(`json: the text is longer than ${MAX_JSON_TEXT} characters`);
-  if (exceedsTokens(text, MAX_JSON_TOKENS))
-    throw new Error(`json: the text has more than ${MAX_JSON_TOKENS} values and names`);
+  if (text.length > TEXT.maxBytes) throw new Error(`json: the text is longer than ${TEXT.maxBytes} characters`);
   let value: unknown;
   try {
-    value = JSON.parse(text);
-  } catch {
+    value = readJson(TEXT, text);
+  } catch (error) {
+    if (error instanceof InputError && error.problem === "items") throw new Error(`json: the text ${error.message}`);
     throw new Error("json: the text is not valid JSON");
   }
   return toCel(value);

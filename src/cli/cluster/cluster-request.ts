@@ -3,10 +3,14 @@
  */
 
 import { Owner } from "../../base/owner.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { openFetcher } from "../../http/client/fetcher.ts";
 import { EgressGuard } from "../../http/egress-guard.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { Cluster } from "../../kubernetes/kubeconfig.ts";
 import { CliError, printable, type Terminal } from "../terminal/terminal.ts";
+
+const ERROR_RESPONSE = peerInput("kubernetes-api/error");
 
 const LIST_TIMEOUT_MS = 10_000;
 const MAX_LIST_BYTES = 16 * 1024 * 1024;
@@ -36,7 +40,7 @@ export async function requestCluster(
 
 export function reasonOf(body: Buffer): string {
   try {
-    const { message } = JSON.parse(body.toString()) as { message?: unknown };
+    const { message } = readJson(ERROR_RESPONSE, body) as { message?: unknown };
     if (typeof message === "string") return printable(message);
   } catch {
     // The body is not JSON, so its first line is used.

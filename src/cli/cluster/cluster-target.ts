@@ -4,12 +4,16 @@
  */
 import { createServer, type Server } from "node:net";
 import { Duplex } from "node:stream";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { openWebSocket } from "../../http/websocket.ts";
+import { readJson } from "../../json/read-json.ts";
 import { type Cluster, loadCluster } from "../../kubernetes/kubeconfig.ts";
 import { createAdminClient } from "../instance/admin-client.ts";
 import type { Target, TargetFlags } from "../instance/target.ts";
 import { CliError, type Terminal, usageError } from "../terminal/terminal.ts";
 import { reasonOf, requestCluster } from "./cluster-request.ts";
+
+const LIST = peerInput("kubernetes-api/response");
 
 /** GEP-1762 defines this label. */
 const GATEWAY_LABEL = "gateway.networking.k8s.io/gateway-name";
@@ -88,7 +92,7 @@ interface Pod {
 
 function podsOf(body: Buffer, cluster: Cluster): Pod[] {
   try {
-    const { items } = JSON.parse(body.toString()) as { items?: Pod[] };
+    const { items } = readJson(LIST, body) as { items?: Pod[] };
     if (Array.isArray(items)) return items;
   } catch {
     // Invalid JSON is reported below.

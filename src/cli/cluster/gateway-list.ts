@@ -1,12 +1,17 @@
 /**
  * `gwctl gateway list`: lists the Gateways of a cluster with their addresses and status.
  */
+
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
 import { loadCluster } from "../../kubernetes/kubeconfig.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { CliError, paintOf, type Terminal } from "../terminal/terminal.ts";
 import { reasonOf, requestCluster } from "./cluster-request.ts";
+
+const LIST = peerInput("kubernetes-api/response");
 
 export interface GatewayListFlags extends TargetFlags {
   readonly allNamespaces?: boolean;
@@ -45,7 +50,7 @@ export async function listGateways(flags: GatewayListFlags, terminal: Terminal):
 
 function itemsOf(body: Buffer): Gateway[] {
   try {
-    const { items } = JSON.parse(body.toString()) as { items?: unknown };
+    const { items } = readJson(LIST, body) as { items?: unknown };
     if (Array.isArray(items)) return items as Gateway[];
   } catch {
     // Invalid JSON is reported below.

@@ -4,12 +4,16 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { parseYaml } from "../../base/yaml-text.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { formatOf, isData, printData } from "../terminal/output.ts";
 import { MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { CliError, type Paint, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";
+
+const RESPONSE = peerInput("gateway/admin-response");
 
 export interface AccessFlags extends TargetFlags {
   readonly whoCan?: readonly string[];
@@ -141,7 +145,7 @@ function readPrincipals(file: string): readonly { readonly name: string; readonl
 
 function parseReport(text: string, display: string): Report {
   try {
-    const value = JSON.parse(text) as Report | null;
+    const value = readJson(RESPONSE, text) as Report | null;
     if (Array.isArray(value?.review?.results)) return value as Report;
   } catch {
     // Invalid JSON is reported below.

@@ -4,14 +4,17 @@
  */
 import { readFileSync, statSync } from "node:fs";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { InputError, peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { MESSAGE_CHARS, SUMMARY_CHARS, table } from "../terminal/table.ts";
 import { CliError, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";
 
+const DUMP = peerInput("file/configuration-dump");
+
 const CONFIG_FORMATS = ["yaml", "json"] as const;
-const MAX_FILE_BYTES = 64 * 1024 * 1024;
 
 export interface ConfigFlags extends TargetFlags {
   readonly file?: string;
@@ -77,10 +80,10 @@ export async function loadDump(name: string | undefined, flags: ConfigFlags, ter
 function readDump(path: string, terminal: Terminal): ConfigDump {
   let value: unknown;
   try {
-    if (path !== "-" && statSync(path).size > MAX_FILE_BYTES) throw new CliError("larger than 64 MiB");
-    value = JSON.parse(path === "-" ? terminal.readStdin() : readFileSync(path, "utf8"));
+    if (path !== "-" && statSync(path).size > DUMP.maxBytes) throw new CliError("larger than 64 MiB");
+    value = readJson(DUMP, path === "-" ? terminal.readStdin() : readFileSync(path, "utf8"));
   } catch (error) {
-    const reason = error instanceof SyntaxError ? `not JSON (${error.message})` : (error as Error).message;
+    const reason = notJson(error) ?? (error as Error).message;
     throw new CliError(`failed to read config dump file ${path}: ${printable(reason)}`);
   }
   if (typeof value !== "object" || value === null || Array.isArray(value))
@@ -166,4 +169,10 @@ function conditions(entry: PolicyEntry): string {
   };
   const all = ancestors.flatMap(({ conditions: list = [] }) => list.map(({ type, status }) => `${type}=${status}`));
   return [...new Set(all)].join(" ") || "-";
+}
+
+/** Quotes the place of the problem, because the file belongs to the user. */
+function notJson(error: unknown): string | undefined {
+  if (!(error instanceof InputError)) return undefined;
+  return error.cause instanceof SyntaxError ? `not JSON (${error.cause.message})` : error.message;
 }

@@ -2,6 +2,8 @@
  * `gwctl proxy memory|tasks|limits`, `gwctl budgets`, and `gwctl cel` print data from the admin interface.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { type Cell, MESSAGE_CHARS, table } from "../terminal/table.ts";
@@ -9,6 +11,8 @@ import { CliError, type Paint, paintOf, printable, type Terminal, type Tone } fr
 import { limitsText } from "../views/limits-view.ts";
 import { ageText, bytesText, counted, type Fields, fieldsOf, listOf, numberOf } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
+
+const RESPONSE = peerInput("gateway/admin-response");
 
 const FIELDS = { memory: "process", tasks: "tasks", limits: "rules", budgets: "budgets" } as const;
 
@@ -83,7 +87,7 @@ interface Evaluation {
 
 function readEvaluation(text: string, display: string): Evaluation {
   try {
-    const value = JSON.parse(text) as Evaluation | null;
+    const value = readJson(RESPONSE, text) as Evaluation | null;
     if (Array.isArray(value?.clauses)) return value as Evaluation;
   } catch {
     // Invalid JSON is reported below.

@@ -3,12 +3,16 @@
  * standard output, so the key can be piped to a file.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { type Cell, table } from "../terminal/table.ts";
 import { CliError, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { type Fields, fieldsOf, listOf, numberOf } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
+
+const RESPONSE = peerInput("gateway/admin-response");
 
 const DURATION = /^(\d+)([hdw])$/;
 const ISO_DATE = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d))?$/;
@@ -89,7 +93,7 @@ async function postKeys(
   const { admin } = await openTarget(instance, flags, terminal);
   try {
     const response = await admin.post(ADMIN_PATHS.keys, { body: JSON.stringify(body) });
-    return fieldsOf(JSON.parse(response.body.toString()));
+    return fieldsOf(readJson(RESPONSE, response.body));
   } finally {
     admin.close();
   }

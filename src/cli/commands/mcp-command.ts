@@ -3,11 +3,15 @@
  * and revokes accounts that users connected at MCP servers.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { table, wrapWords } from "../terminal/table.ts";
 import { CliError, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";
+
+const RESPONSE = peerInput("gateway/admin-response");
 
 export interface McpLockFlags extends TargetFlags {
   readonly lockFile: string;
@@ -83,7 +87,7 @@ async function inspect(
   const { admin } = await openTarget(name, flags, terminal);
   try {
     const { body } = await admin.post(ADMIN_PATHS.mcpTools, { timeoutMs: LOCK_TIMEOUT_MS });
-    const { backends } = JSON.parse(body.toString()) as {
+    const { backends } = readJson(RESPONSE, body) as {
       readonly backends: readonly { readonly backend: string; readonly targets: readonly Inspected[] }[];
     };
     const chosen = backends.filter(({ backend }) => flags.backend === undefined || backend === flags.backend);
@@ -162,7 +166,7 @@ export async function mcpConnections(
         body,
         timeoutMs: CONNECTION_TIMEOUT_MS,
       });
-      const { ok, reason } = JSON.parse(response.body.toString()) as { ok: boolean; reason: string };
+      const { ok, reason } = readJson(RESPONSE, response.body) as { ok: boolean; reason: string };
       if (!ok) throw new CliError(`${id}: ${reason}`);
       terminal.out(printable(`${id}: ${action === "revoke" ? "revoked: " : ""}${reason}\n`));
       return;

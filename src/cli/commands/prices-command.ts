@@ -3,8 +3,12 @@
  * `modelCatalog`.
  */
 import { readFileSync, writeFileSync } from "node:fs";
+import { InputError, peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
 import { isData, printData } from "../terminal/output.ts";
 import { CliError, printable, type Terminal } from "../terminal/terminal.ts";
+
+const DATA = peerInput("file/prices");
 
 export interface ImportFlags {
   readonly output?: string;
@@ -32,10 +36,12 @@ export function importPrices(file: string, flags: ImportFlags, terminal: Termina
 
 function readData(file: string): Readonly<Record<string, unknown>> {
   try {
-    const data: unknown = JSON.parse(readFileSync(file, "utf8"));
+    const data: unknown = readJson(DATA, readFileSync(file));
     if (typeof data === "object" && data !== null && !Array.isArray(data)) return data as Record<string, unknown>;
   } catch (error) {
-    throw new CliError(`${file}: ${(error as Error).message}`);
+    throw new CliError(
+      error instanceof InputError ? `${file} ${error.message}` : `${file}: ${(error as Error).message}`,
+    );
   }
   throw new CliError(`${file} is not a JSON object`);
 }

@@ -8,13 +8,17 @@ import { Agent, request } from "node:http";
 import { Agent as TlsAgent, request as tlsRequest } from "node:https";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { writeFully } from "../../base/files.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { isSameHeader, MESSAGE_HEADERS } from "../../http/header-rules.ts";
+import { readJson } from "../../json/read-json.ts";
 import { lineReader } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { CliError, type Paint, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";
+
+const RECORDED_REQUEST = peerInput("file/recorded-request");
 
 export interface ReplayFlags extends TargetFlags {
   readonly to: string;
@@ -332,7 +336,7 @@ export function readLine(text: string, where: string): RecordedLine | undefined 
   if (text.trim() === "") return undefined;
   let value: Partial<RecordedLine> | null;
   try {
-    value = JSON.parse(text) as Partial<RecordedLine> | null;
+    value = readJson(RECORDED_REQUEST, text) as Partial<RecordedLine> | null;
   } catch {
     throw new CliError(`${where}: not JSON; is this a recording of gwctl record?`);
   }

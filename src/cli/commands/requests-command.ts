@@ -2,6 +2,8 @@
  * `gwctl requests` lists recent requests, and `gwctl explain <id>` shows the details of one.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
 import {
   type RequestDetail,
   type RequestRecord,
@@ -24,6 +26,8 @@ import {
 import { plainLine } from "../trace/trace-text.ts";
 import { requestText } from "../views/traffic.ts";
 import { openTarget } from "./open-target.ts";
+
+const RECORD = peerInput("gateway/request-record");
 
 export interface RequestsFlags extends TargetFlags {
   readonly limit?: string;
@@ -172,7 +176,7 @@ export async function follow(admin: AdminClient, options: FollowOptions, termina
 
 function recordOf(text: string): RequestRecord {
   try {
-    return JSON.parse(text) as RequestRecord;
+    return readJson(RECORD, text) as RequestRecord;
   } catch {
     throw new CliError(
       "the gateway sent something that is not a request: do gwctl and the gateway have the same version?",

@@ -3,6 +3,8 @@
  * with budgets, and deletes the rows of a user.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
@@ -10,6 +12,8 @@ import { table } from "../terminal/table.ts";
 import { paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { bytesText, counted } from "../views/units.ts";
 import { openTarget, showReport } from "./open-target.ts";
+
+const RESPONSE = peerInput("gateway/admin-response");
 
 export interface UsageFlags extends TargetFlags {
   readonly by?: string;
@@ -214,7 +218,7 @@ export async function deleteHistory(name: string | undefined, flags: DeleteFlags
   try {
     const body = JSON.stringify({ subject: flags.subject });
     const response = await admin.post(ADMIN_PATHS.usageDelete, { body, timeoutMs: DELETE_LIMIT_MS });
-    const { deleted } = JSON.parse(response.body.toString()) as { deleted: number };
+    const { deleted } = readJson(RESPONSE, response.body) as { deleted: number };
     terminal.out(printable(`deleted ${counted(deleted, "row")} of ${flags.subject}\n`));
   } finally {
     admin.close();

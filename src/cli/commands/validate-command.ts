@@ -1,8 +1,13 @@
 /**
  * `gwctl validate -f <config>` prints every problem of a configuration, like `gateway --validate-only`.
  */
+
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
 import { formatOf, isData, printData } from "../terminal/output.ts";
 import { CliError, type Terminal } from "../terminal/terminal.ts";
+
+const REPORT = peerInput("gateway/validation-report");
 
 export interface ValidateFlags {
   readonly file: readonly string[];
@@ -24,7 +29,7 @@ export async function validate(flags: ValidateFlags, terminal: Terminal): Promis
     readStdin: terminal.readStdin,
   });
   const { stdout, stderr, code } = validationReport(findings, isData(format) ? "json" : format, flags.strict ?? false);
-  if (isData(format)) printData(JSON.parse(stdout), format, terminal);
+  if (isData(format)) printData(readJson(REPORT, stdout), format, terminal);
   else {
     terminal.out(stdout);
     terminal.err(stderr);

@@ -2,11 +2,16 @@
  * `gwctl what-if <method> <url>`: shows how a gateway would handle a request, policy by policy, without sending it.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readJson, readMembers } from "../../json/read-json.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { MESSAGE_CHARS, table, wrapWords } from "../terminal/table.ts";
 import { CliError, type Paint, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";
+
+const RESPONSE = peerInput("gateway/admin-response");
+const ARGUMENT = peerInput("command-line/json");
 
 export interface WhatIfFlags extends TargetFlags {
   readonly claims?: string;
@@ -97,18 +102,14 @@ function headerOf(text: string): [string, string] {
 }
 
 function jsonObject(flag: string, text: string): Readonly<Record<string, unknown>> {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
-  } catch {
-    // Invalid JSON is reported below.
-  }
+  const value = readMembers(ARGUMENT, text);
+  if (value !== undefined) return value;
   throw usageError(`invalid ${flag}: expected a JSON object, for example '{"sub":"alice"}'`);
 }
 
 function reportOf(text: string, display: string): Report {
   try {
-    const value = JSON.parse(text) as Report | null;
+    const value = readJson(RESPONSE, text) as Report | null;
     if (Array.isArray(value?.policies) && Array.isArray(value?.backends)) return value as Report;
   } catch {
     // Invalid JSON is reported below.

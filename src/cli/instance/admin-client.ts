@@ -4,7 +4,11 @@
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
 import type { Duplex } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
 import { CliError, printable } from "../terminal/terminal.ts";
+
+const RESPONSE = peerInput("gateway/admin-response");
 
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
 
@@ -96,7 +100,7 @@ export function createAdminClient(address: AdminAddress): AdminClient {
       const { body } = await call("GET", path);
       let value: unknown;
       try {
-        value = JSON.parse(body.toString());
+        value = readJson(RESPONSE, body);
       } catch {
         throw notOurs();
       }
@@ -177,7 +181,7 @@ function responseError(
 function errorText(text: string): string {
   if (!text.startsWith("{")) return text;
   try {
-    const { error } = JSON.parse(text) as { error?: unknown };
+    const { error } = readJson(RESPONSE, text) as { error?: unknown };
     return typeof error === "string" ? error : text;
   } catch {
     return text;

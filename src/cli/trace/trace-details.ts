@@ -2,9 +2,14 @@
  * Formats the detail pane of the terminal UI: the selected event, its snapshot, the changes since the previous
  * snapshot, or the waterfall of request phases.
  */
+
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { JsonObject, TraceEvent } from "../../observe/trace/events.ts";
 import { printable } from "../terminal/terminal.ts";
 import { duration } from "./trace-text.ts";
+
+const BODY = peerInput("gateway/trace-event");
 
 export interface DetailLine {
   readonly text: string;
@@ -81,7 +86,7 @@ export function decodeBody(bytes: Buffer): string {
   const text = bytes.toString("utf8");
   if (text.includes("\ufffd") && bytes.indexOf("\ufffd") < 0) return `(${bytes.length} bytes that are not text)`;
   try {
-    return JSON.stringify(JSON.parse(text), null, 2);
+    return JSON.stringify(readJson(BODY, text), null, 2);
   } catch {
     return text;
   }

@@ -4,10 +4,14 @@
  */
 import { readFileSync, statSync } from "node:fs";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
 import { safeJson } from "../../json/safe-json.ts";
 import type { TraceEvent } from "../../observe/trace/events.ts";
 import { type AdminClient, type AdminStream, lineReader } from "../instance/admin-client.ts";
 import { CliError, type Terminal } from "../terminal/terminal.ts";
+
+const EVENT = peerInput("gateway/trace-event");
 
 const MAX_FILE_BYTES = 64 * 1024 * 1024;
 const DATA = "data:";
@@ -57,7 +61,7 @@ export function readTraceFile(path: string, terminal: Terminal): TraceEvent[] {
 function parseEvent(text: string): TraceEvent {
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = readJson(EVENT, text);
   } catch {
     throw new CliError(`not a trace event: ${text.trim().slice(0, 60)}`);
   }

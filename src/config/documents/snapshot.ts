@@ -3,9 +3,13 @@
  * endpoints.
  */
 import { createHash } from "node:crypto";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
 import { fieldsOf, isObject, listOf } from "../text/value-shapes.ts";
 import type { SourceDocument } from "../text/yaml-source.ts";
 import { type Cluster, isKubernetesObject, type KubernetesObject, keyOf, objectKey } from "./cluster.ts";
+
+const SNAPSHOT = peerInput("controller/snapshot");
 
 export interface Snapshot {
   /** The format is `namespace/name`. */
@@ -28,7 +32,7 @@ export function createSnapshot(
 }
 
 export function parseSnapshot(text: string): Snapshot {
-  const { gateway, version, documents, endpoints } = fieldsOf(JSON.parse(text));
+  const { gateway, version, documents, endpoints } = fieldsOf(readJson(SNAPSHOT, text));
   if (typeof gateway !== "string" || typeof version !== "string" || !Array.isArray(documents) || !isObject(endpoints))
     throw new Error("not a snapshot");
   return {

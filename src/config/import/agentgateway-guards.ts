@@ -2,7 +2,12 @@
  * Converts agentgateway's prompt guards. Guards that cannot be converted stay as they are, so that the loader rejects
  * them and their route is closed.
  */
+
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
 import { asList, asObject, type Conversion, defined, isObject, type Values } from "./conversion.ts";
+
+const REJECTION_BODY = peerInput("file/imported-text");
 
 /** The names of credentials differ. Other policies of a guard's backend have no counterpart. */
 const CREDENTIALS: Readonly<Record<string, string>> = { aws: "aws", gcp: "google", azure: "azure" };
@@ -67,7 +72,7 @@ function rejectionOf(rejection: Values, at: string, conversion: Conversion): Val
 
 function messageIn(body: string): string | undefined {
   try {
-    const parsed: unknown = JSON.parse(body);
+    const parsed: unknown = readJson(REJECTION_BODY, body);
     const { error, message } = asObject(parsed);
     const found = asObject(error).message ?? message;
     return typeof found === "string" ? found : undefined;

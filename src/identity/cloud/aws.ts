@@ -7,11 +7,15 @@ import { createHash, createHmac, type Hash, type Hmac } from "node:crypto";
 import { readFileSync } from "node:fs";
 import type { Clock } from "../../base/clock.ts";
 import { exportsOf } from "../../base/exports-of.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { SignedRequest, SignRequest } from "../../core/signed-request.ts";
 import type { Fetch, FetchRequest } from "../../http/fetch.ts";
 import type { HeaderList } from "../../http/headers.ts";
-import { isMembers, type Members, parseMembers } from "../../json/json.ts";
+import { isMembers, type Members } from "../../json/json.ts";
+import { readMembers } from "../../json/read-json.ts";
 import type { Lease, Renewable } from "./renewable.ts";
+
+const CREDENTIALS = peerInput("cloud-provider/credentials");
 
 export const AWS_SOURCES =
   "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile in the shared credentials file, AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN, a container's role (AWS_CONTAINER_CREDENTIALS_*_URI) or an instance's role";
@@ -131,7 +135,10 @@ export async function webIdentityKeys(options: AwsSourceOptions): Promise<Lease<
     headers: { "content-type": "application/x-www-form-urlencoded", accept: "application/json" },
     body: Buffer.from(form.toString()),
   });
-  return parseKeys(text.startsWith("{") ? credentialsIn(parseMembers(text)) : fromXml(text), "SessionToken");
+  return parseKeys(
+    text.startsWith("{") ? credentialsIn(readMembers(CREDENTIALS, text)) : fromXml(text),
+    "SessionToken",
+  );
 }
 
 export async function containerKeys(options: AwsSourceOptions): Promise<Lease<AwsKeys>> {
@@ -147,7 +154,7 @@ export async function containerKeys(options: AwsSourceOptions): Promise<Lease<Aw
     url: url.href,
     ...(token ? { headers: { authorization: token } } : {}),
   });
-  return parseKeys(parseMembers(text), "Token");
+  return parseKeys(readMembers(CREDENTIALS, text), "Token");
 }
 
 export async function instanceKeys(options: AwsSourceOptions): Promise<Lease<AwsKeys>> {
@@ -164,7 +171,7 @@ export async function instanceKeys(options: AwsSourceOptions): Promise<Lease<Aws
   const roles = `${host}/latest/meta-data/iam/security-credentials/`;
   const role = (await fetchText(options, service, { url: roles, headers, timeoutMs })).trim().split("\n", 1)[0] ?? "";
   const text = await fetchText(options, service, { url: roles + encodeURIComponent(role), headers, timeoutMs });
-  return parseKeys(parseMembers(text), "Token");
+  return parseKeys(readMembers(CREDENTIALS, text), "Token");
 }
 
 type CredentialRequest = Omit<FetchRequest, "timeoutMs" | "maxBytes"> & { readonly timeoutMs?: number };

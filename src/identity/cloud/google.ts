@@ -6,10 +6,13 @@
 
 import { createPrivateKey, createSign, type KeyObject } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { parseHttpUrl } from "../../http/fetch.ts";
 import { hostOf, isLoopbackHost } from "../../http/host.ts";
-import { parseMembers } from "../../json/json.ts";
+import { readMembers } from "../../json/read-json.ts";
 import { exchangeForm, readToken, type TokenSource, type TokenSourceOptions } from "./token-request.ts";
+
+const KEY_FILE = peerInput("file/cloud-credentials");
 
 const TOKEN_SERVER = "Google's token server";
 const SCOPE = "https://www.googleapis.com/auth/cloud-platform";
@@ -20,7 +23,7 @@ const METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/tok
 const ASSERTION_SECONDS = 3600;
 
 export function googleKeySource(text: string, options: TokenSourceOptions): TokenSource {
-  const file = parseMembers(text);
+  const file = readMembers(KEY_FILE, text);
   if (file === undefined) throw new Error("the Google key file is not a JSON object");
   const member = (name: string): string => {
     const value = file[name];

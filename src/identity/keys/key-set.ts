@@ -2,15 +2,18 @@
  * Provides the keys that a policy trusts: inline, from a watched file, or from the identity provider
  * (remote-key-set.ts).
  */
+
 import { readFileSync, statSync } from "node:fs";
 import type { Clock } from "../../base/clock.ts";
 import { fileProblem } from "../../base/files.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { errorDetail } from "../providers/provider.ts";
 import { failure, type ParsedToken, show, type TokenProblem } from "../tokens/token.ts";
 import { type ReadKeys, readKeySet, readKeySetObject, type VerificationKey } from "./verification-key.ts";
 
-export const MAX_KEY_SET_BYTES = 1024 * 1024;
+const KEY_FILE = peerInput("file/jwks");
+export const MAX_KEY_SET_BYTES = KEY_FILE.maxBytes;
 const MAX_KEYS_TRIED = 8;
 /** Polling detects renames, symlink swaps, and bind mounts, which file events can miss. */
 const FILE_POLL_MS = 1_000;
@@ -115,7 +118,12 @@ export function requireKeys(read: ReadKeys): ReadKeys {
 }
 
 function readKeyFile(path: string): ReadKeys {
-  return requireKeys(readKeySet(readable(path, () => readFileSync(path, "utf8"))));
+  return requireKeys(
+    readKeySet(
+      readable(path, () => readFileSync(path, "utf8")),
+      KEY_FILE,
+    ),
+  );
 }
 
 function readable<Value>(path: string, read: () => Value): Value {

@@ -5,8 +5,11 @@
 
 import { constants, createPublicKey, type KeyObject, verify } from "node:crypto";
 import { lookupTable } from "../../base/lookup-table.ts";
-import { parseBounded } from "../../json/json.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
 import { ALGORITHMS, type Algorithm, type ParsedToken } from "../tokens/token.ts";
+
+const KEY_SET = peerInput("identity-provider/key-set");
 
 /** RFC 7518 section 3.3 requires this minimum. */
 const MIN_RSA_BITS = 2048;
@@ -25,10 +28,11 @@ export interface ReadKeys {
   readonly skipped: readonly string[];
 }
 
-export function readKeySet(text: string): ReadKeys {
+/** The gateway requests key sets from providers, reads them from files, and has them in its configuration. */
+export function readKeySet(text: string, input = KEY_SET): ReadKeys {
   let parsed: unknown;
   try {
-    parsed = parseBounded(text);
+    parsed = readJson(input, text);
   } catch (error) {
     throw new Error(`the key set ${(error as Error).message}`);
   }

@@ -5,11 +5,13 @@
  */
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
 import { emptyReply, type Reply } from "../../core/reply.ts";
 import type { Claims } from "../../core/request-attributes.ts";
 import type { Fetch } from "../../http/fetch.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { OwnedStore } from "../../store/owned-store.ts";
 import type { SigningKey } from "../../store/signing-key.ts";
 import type { TokenVerifier } from "../keys/token-verifier.ts";
@@ -18,6 +20,10 @@ import { type Discovery, mayCall } from "../providers/discovery.ts";
 import { providerError } from "../providers/provider.ts";
 import { readUnverified, show } from "../tokens/token.ts";
 import { BrowserCookie } from "./browser-flow.ts";
+
+const PENDING_LOGIN = peerInput("client/login-state");
+const ID_TOKEN = peerInput("identity-provider/id-token");
+const SESSION = peerInput("store/browser-session");
 
 const LOGIN_MS = 600_000;
 const TIMEOUT_MS = 10_000;
@@ -112,7 +118,7 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
     const candidates = cookies.flatMap((value) => {
       const [payload = "", signature = ""] = value.split(".");
       return signingKey.isSignature(signature, "sign-in", realm, payload)
-        ? [JSON.parse(Buffer.from(payload, "base64url").toString("utf8")) as PendingLogin]
+        ? [readJson(PENDING_LOGIN, Buffer.from(payload, "base64url")) as PendingLogin]
         : [];
     });
     if (candidates.length === 0)
@@ -204,7 +210,7 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
       });
     if (verdict.kind === "invalid") throw signInFailed(`ID token: ${verdict.problem.reason}`, verdict.problem.detail);
     const { claims } = verdict;
-    if (/^(?:application\/)?at\+jwt$/i.test(readUnverified(token)?.type ?? ""))
+    if (/^(?:application\/)?at\+jwt$/i.test(readUnverified(token, ID_TOKEN)?.type ?? ""))
       throw signInFailed(
         "the identity provider sent an access token in place of the ID token",
         "typ of the ID token is at+jwt",
@@ -295,7 +301,7 @@ export function createBrowserSessions(store: OwnedStore, clock: Clock, realm: st
       if (!ID.test(id)) return undefined;
       const kept = await sessions.get(keyOf(id));
       if (kept === undefined) return undefined;
-      const { endsAtMs, ...session } = JSON.parse(kept) as BrowserSession & { readonly endsAtMs: number };
+      const { endsAtMs, ...session } = readJson(SESSION, kept) as BrowserSession & { readonly endsAtMs: number };
       return endsAtMs > clock.now() ? session : undefined;
     },
     async end(id) {

@@ -3,11 +3,16 @@
  * 4.1.2). The gateway redirects only to addresses in the configuration or in the client's metadata document, and only
  * with a state that the same policy signed.
  */
+
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { SigningKey } from "../../store/signing-key.ts";
 import { type FormPair, parseForm, requireUnique, serializeForm } from "../providers/oauth-form.ts";
 import { OAuthRequestError } from "../providers/provider.ts";
 import { isLoopbackAddress, isSameAddress } from "./client-metadata.ts";
 import { gatewayEndpoints, resourceSuffix } from "./well-known.ts";
+
+const SEALED_STATE = peerInput("client/login-state");
 
 const LOGIN_SECONDS = 3_600;
 const MAX_STATE_CHARS = 2_048;
@@ -79,7 +84,7 @@ export function createClientCallback(options: ClientCallbackOptions): ClientCall
     const [, payload = "", signature = ""] = STATE.exec(state) ?? [];
     if (signature === "" || !key.isSignature(signature, "login callback", issuer, resource, payload))
       throw invalidRequest("the state is not known");
-    const [address, own, suffix, until, client] = JSON.parse(Buffer.from(payload, "base64url").toString()) as Sealed;
+    const [address, own, suffix, until, client] = readJson(SEALED_STATE, Buffer.from(payload, "base64url")) as Sealed;
     if (options.nowMs() / 1000 > until) throw invalidRequest("the login took too long; start it again");
     // The configuration may have changed since the login began, here or at the replica that sealed the state.
     if (!isAllowed(address) && !isOfDocument(client)) throw invalidRequest(NOT_ALLOWED);

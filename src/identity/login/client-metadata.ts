@@ -4,13 +4,16 @@
  */
 
 import type { Clock } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Fetch } from "../../http/fetch.ts";
 import { canonicalPattern, hostOf, isLoopbackHost, matchesHost } from "../../http/host.ts";
+import { readJson } from "../../json/read-json.ts";
 import { type FormPair, parseForm, serializeForm } from "../providers/oauth-form.ts";
 import { errorDetail, OAuthRequestError } from "../providers/provider.ts";
 
+const DOCUMENT = peerInput("client/metadata-document");
+
 const FETCH_MS = 5_000;
-const MAX_DOCUMENT_BYTES = 64 * 1024;
 const MAX_KEPT_DOCUMENTS = 256;
 const KEPT_MS = 600_000;
 const FAILED_MS = 10_000;
@@ -92,9 +95,9 @@ function isAccepted({ port, host }: URL, hosts: readonly string[]): boolean {
 async function readUris(url: string, fetch: Fetch): Promise<readonly string[]> {
   let document: Readonly<Record<string, unknown>>;
   try {
-    const response = await fetch({ url, timeoutMs: FETCH_MS, maxBytes: MAX_DOCUMENT_BYTES });
+    const response = await fetch({ url, timeoutMs: FETCH_MS, maxBytes: DOCUMENT.maxBytes });
     if (response.status !== 200) throw new Error(`status ${response.status}`);
-    document = JSON.parse(response.body.toString("utf8")) as Readonly<Record<string, unknown>>;
+    document = readJson(DOCUMENT, response.body) as Readonly<Record<string, unknown>>;
   } catch (error) {
     throw new OAuthRequestError(
       "invalid_client",

@@ -3,13 +3,14 @@
  * proxied authorize and token endpoints, and the callback.
  */
 
+import { InputError, peerInput } from "../../base/peer-inputs.ts";
 import { urlLabel } from "../../base/url-label.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { emptyReply, jsonReply, type Reply } from "../../core/reply.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { parseBoundedObject } from "../../json/json.ts";
+import { readJson, readMembers } from "../../json/read-json.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { type Discovery, mayCall } from "../providers/discovery.ts";
 import { parseForm } from "../providers/oauth-form.ts";
@@ -29,6 +30,9 @@ import type { ClientCallback } from "./client-callback.ts";
 import type { ClientMetadata } from "./client-metadata.ts";
 import type { LoginLimit } from "./login-limit.ts";
 import { gatewayEndpoints, type LoginEndpoint } from "./well-known.ts";
+
+const REGISTRATION = peerInput("client/registration");
+const REGISTERED_CLIENT = peerInput("identity-provider/registration");
 
 export const MAX_LOGIN_BODY_BYTES = 64 * 1024;
 const MAX_RESPONSE_BYTES = 1024 * 1024;
@@ -104,14 +108,14 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
 
   async function completed(body: Buffer, metadata: Discovered): Promise<Buffer> {
     const { completion } = provider;
-    const client = parseBoundedObject(body);
+    const client = readMembers(REGISTERED_CLIENT, body);
     const request = client && completion?.request(metadata, client);
     if (!completion || !request) return body;
     try {
       const headers = { "content-type": "application/json", authorization: `Bearer ${request.token}` };
       const response = await send(request.url, headers, Buffer.from(JSON.stringify(request.body)), "PUT");
       if (response.status !== 200) throw new Error(`status ${response.status}`);
-      return Buffer.from(JSON.stringify(completion.merge(client, parseBoundedObject(response.body) ?? {})));
+      return Buffer.from(JSON.stringify(completion.merge(client, readMembers(REGISTERED_CLIENT, response.body) ?? {})));
     } catch (error) {
       logger.warn("client registration could not be completed", {
         url: request.url,
@@ -305,7 +309,6 @@ function requireLogin(provider: IdentityProvider): ProxiedLogin {
   return provider.login;
 }
 
-const MAX_DEPTH = 16;
 const MAX_REDIRECT_URIS = 50;
 
 /** These schemes do not open a client application, and some execute code. */
@@ -327,15 +330,17 @@ const LOOPBACK = /^(?:localhost|(?:[^.]+\.)+localhost|127(?:\.\d{1,3}){3}|\[::1\
 export function parseRegistration(body: Buffer): ClientRegistration & Readonly<Record<string, unknown>> {
   let parsed: unknown;
   try {
-    parsed = JSON.parse(body.toString("utf8"));
-  } catch {
-    throw new OAuthRequestError("invalid_client_metadata", "the body is not JSON");
+    parsed = readJson(REGISTRATION, body);
+  } catch (error) {
+    const isDeep = error instanceof InputError && error.problem === "depth";
+    throw new OAuthRequestError(
+      "invalid_client_metadata",
+      isDeep ? "the body is nested too deeply" : "the body is not JSON",
+    );
   }
   if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) {
     throw new OAuthRequestError("invalid_client_metadata", "the body is not a JSON object");
   }
-  if (!isShallow(parsed, MAX_DEPTH))
-    throw new OAuthRequestError("invalid_client_metadata", "the body is nested too deeply");
   const registration = parsed as ClientRegistration & Record<string, unknown>;
   checkRedirectUris(registration.redirect_uris);
   return registration;
@@ -366,11 +371,4 @@ function redirectUriProblem(uri: string): string | undefined {
   if (DANGEROUS_SCHEMES.has(url.protocol)) return `has the scheme ${url.protocol}`;
   if (url.protocol === "http:" && !LOOPBACK.test(url.hostname)) return "uses http on a host that is not loopback";
   return undefined;
-}
-
-function isShallow(value: object, depth: number): boolean {
-  if (depth === 0) return false;
-  return Object.values(value).every(
-    (child) => typeof child !== "object" || child === null || isShallow(child, depth - 1),
-  );
 }

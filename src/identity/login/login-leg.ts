@@ -2,12 +2,16 @@
  * Defines the options and step results of a login check, and checks the gateway's own document.
  */
 import type { Clock } from "../../base/clock.ts";
+import { InputError, peerInput } from "../../base/peer-inputs.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { selectKeySource } from "../keys/key-source.ts";
 import type { ProviderChoice } from "../providers/create-provider.ts";
 import { errorDetail } from "../providers/provider.ts";
 import { type ProviderFault, providerFault } from "../providers/provider-faults.ts";
 import { resourceMetadataUrl } from "./well-known.ts";
+
+const RESOURCE_METADATA = peerInput("gateway/resource-metadata");
 
 export interface LoginPolicy extends ProviderChoice {
   readonly audiences: readonly string[];
@@ -78,12 +82,12 @@ async function resourceLeg({ policy, fetch }: LoginCheckOptions): Promise<LoginL
     const response = await fetch({ url, ...LEG_LIMITS });
     if (response.status !== 200)
       return failed("resource", `${url} returned status ${response.status}: ${textOf(response)}`, hint);
-    const document = JSON.parse(response.body.toString("utf8")) as { readonly resource?: unknown } | null;
+    const document = readJson(RESOURCE_METADATA, response.body) as { readonly resource?: unknown } | null;
     if (document?.resource !== resource)
       return failed("resource", `${url} speaks of ${String(document?.resource)}, expected ${resource}`, hint);
     return { leg: "resource", ok: true, message: `${url} is the gateway's document` };
   } catch (error) {
-    if (error instanceof SyntaxError) return failed("resource", `${url} is not JSON`, hint);
+    if (error instanceof InputError) return failed("resource", `${url} ${error.message}`, hint);
     return notChecked("resource", `no gateway answers at ${url} (${errorDetail(error)}); start it there`);
   }
 }

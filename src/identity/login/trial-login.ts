@@ -2,11 +2,16 @@
  * Tries a login at the real provider as far as possible without a user, with temporary clients or the operator's
  * client.
  */
+
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
+import { readJson } from "../../json/read-json.ts";
 import { type Discovered, errorDetail, type IdentityProvider, type RegisteredClient } from "../providers/provider.ts";
 import { providerFault } from "../providers/provider-faults.ts";
 import { callbackAddress } from "./client-callback.ts";
 import { failed, LEG_LIMITS, type LoginCheckOptions, type LoginLeg, notChecked, rejectedLeg } from "./login-leg.ts";
+
+const REGISTERED_CLIENT = peerInput("identity-provider/registration");
 
 const REDIRECT_URI = "http://127.0.0.1:33418/callback";
 /** The value is the example of RFC 7636, appendix B. */
@@ -49,7 +54,7 @@ export async function* registrationLegs(
         yield { ...leg, message: `as ${clients.join(", ")} register: ${leg.message}` };
         continue;
       }
-      const registered = JSON.parse(response.body.toString("utf8")) as RegisteredClient;
+      const registered = readJson(REGISTERED_CLIENT, response.body) as RegisteredClient;
       if (client === undefined) client = registered;
       else await deleteClient(options.fetch, registered);
     } catch (error) {
@@ -66,7 +71,8 @@ export async function* registrationLegs(
       () => undefined,
     );
     if (response?.status === 200)
-      client = provider.completion?.merge(client, JSON.parse(response.body.toString("utf8"))) ?? client;
+      client =
+        provider.completion?.merge(client, readJson(REGISTERED_CLIENT, response.body) as RegisteredClient) ?? client;
   }
   const issHint = provider.completion?.hint ?? "set `resourceMetadata.authorizationServers` to the provider";
   yield await authorizeLeg(options, issHint, discovered, String(client.client_id));

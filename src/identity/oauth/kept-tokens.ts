@@ -4,7 +4,10 @@
 import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import type { Clock } from "../../base/clock.ts";
-import { parseMembers } from "../../json/json.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readMembers } from "../../json/read-json.ts";
+
+const OBTAINED_TOKEN = peerInput("identity-provider/obtained-token");
 
 const MAX_KEPT_TOKENS = 10_000;
 const MAX_KEPT_TOKEN_BYTES = 16 * 1024 * 1024;
@@ -64,6 +67,6 @@ export function keptTokens(
 /** The server verifies the token. Here the expiry only bounds how long the result is kept. */
 function expiryMs(token: string): number {
   const payload = token.split(".")[1];
-  const claims = payload === undefined ? undefined : parseMembers(Buffer.from(payload, "base64url").toString());
+  const claims = payload === undefined ? undefined : readMembers(OBTAINED_TOKEN, Buffer.from(payload, "base64url"));
   return typeof claims?.exp === "number" ? claims.exp * 1000 : Infinity;
 }

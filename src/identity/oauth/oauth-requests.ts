@@ -5,8 +5,12 @@
 import { createHash, randomBytes } from "node:crypto";
 import { createRequire } from "node:module";
 import { onDemand } from "../../base/on-demand.ts";
-import { type Members, parseBoundedObject } from "../../json/json.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
+import type { Members } from "../../json/json.ts";
+import { readMembers } from "../../json/read-json.ts";
 import type { ClientCredentials, OauthEndpoint } from "./oauth-library.ts";
+
+const TOKEN_RESPONSE = peerInput("identity-provider/token-response");
 
 const require = createRequire(import.meta.url);
 const library = onDemand<typeof import("./oauth-library.ts")>(() => require("./oauth-library.js"));
@@ -46,7 +50,7 @@ export async function requestRegistration(
 }
 
 export function readResponse({ status, body }: { readonly status: number; readonly body: Buffer }): OauthResponse {
-  return { status, text: body.toString("utf8"), members: parseBoundedObject(body) ?? {} };
+  return { status, text: body.toString("utf8"), members: readMembers(TOKEN_RESPONSE, body) ?? {} };
 }
 
 /** Creates the verifier of a login (RFC 7636). */

@@ -6,10 +6,14 @@ import { randomBytes } from "node:crypto";
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
 import { type OwnedKey, Owner, ownedKey } from "../../base/owner.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { StoredKeyIdentity } from "../../core/policy.ts";
+import { readJson } from "../../json/read-json.ts";
 import { entriesOfAllOwners, type OwnedStore } from "../../store/owned-store.ts";
 import type { Store } from "../../store/store.ts";
 import { keyDigest } from "./api-keys.ts";
+
+const RECORD = peerInput("store/api-key");
 
 const KEY_PREFIX = "gw-";
 const KEY_BYTES = 32;
@@ -191,7 +195,7 @@ export function storedKeyIdentity({
 function parseRecord(hex: string, value: string): StoredKey | undefined {
   try {
     const digest = Buffer.from(hex, "hex");
-    return { ...record.parse(JSON.parse(value)), id: keyId(digest), digest };
+    return { ...record.parse(readJson(RECORD, value)), id: keyId(digest), digest };
   } catch {
     return undefined;
   }

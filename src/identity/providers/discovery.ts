@@ -4,16 +4,18 @@
  */
 
 import type { Clock } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { urlLabel } from "../../base/url-label.ts";
 import { type Fetch, parseHttpUrl } from "../../http/fetch.ts";
-import { parseBounded } from "../../json/json.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { show } from "../tokens/token.ts";
 import { lifetimeMs, MAX_STALE_MS } from "./freshness.ts";
 import { type Discovered, errorDetail, invalidProviderResponse, providerError } from "./provider.ts";
 
+const METADATA = peerInput("identity-provider/discovery");
+
 const TIMEOUT_MS = 5_000;
-const MAX_BYTES = 1024 * 1024;
 /** Unauthenticated clients can trigger a metadata fetch, so failures are cached this long to protect the provider. */
 const FAILURE_PAUSE_MS = 2_000;
 
@@ -83,7 +85,7 @@ export async function fetchMetadata(
   let failure: unknown;
   for (const url of options.urls) {
     try {
-      const response = await options.fetch({ url, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES });
+      const response = await options.fetch({ url, timeoutMs: TIMEOUT_MS, maxBytes: METADATA.maxBytes });
       if (response.status !== 200) {
         throw invalidProviderResponse(
           `${urlLabel(url)} returned status ${response.status} ${show(response.body.toString("utf8"))}`,
@@ -101,7 +103,7 @@ export async function fetchMetadata(
 function checkMetadata(text: string, issuer: string, url: string): Discovered {
   let parsed: unknown;
   try {
-    parsed = parseBounded(text);
+    parsed = readJson(METADATA, text);
   } catch (error) {
     throw invalidProviderResponse(`${urlLabel(url)} ${(error as Error).message}`);
   }

@@ -3,7 +3,12 @@
  * oversized, and HMAC tokens, so only small tokens with a supported algorithm reach the signature check.
  */
 
-export const MAX_TOKEN_BYTES = 8 * 1024;
+import { type PeerInput, peerInput } from "../../base/peer-inputs.ts";
+import { readMembers } from "../../json/read-json.ts";
+
+const TOKEN = peerInput("client/token");
+
+export const MAX_TOKEN_BYTES = TOKEN.maxBytes;
 
 /** All accepted algorithms are asymmetric, so that a public key cannot be used to sign. */
 export const ALGORITHMS = [
@@ -59,9 +64,8 @@ const BASE64URL = /^[A-Za-z0-9_-]+$/;
 const KNOWN = new Set<string>(ALGORITHMS);
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
-export function parseToken(token: string): TokenResult<ParsedToken> {
-  if (token.length > MAX_TOKEN_BYTES)
-    return malformed(`it has ${token.length} bytes, the maximum is ${MAX_TOKEN_BYTES}`);
+export function parseToken(token: string, input = TOKEN): TokenResult<ParsedToken> {
+  if (token.length > input.maxBytes) return malformed(`it has ${token.length} bytes, the maximum is ${input.maxBytes}`);
   const parts = token.split(".");
   if (parts.length === 5) return malformed("it is encrypted (five parts), which is not supported");
   const [header, payload, signature] = parts;
@@ -73,11 +77,11 @@ export function parseToken(token: string): TokenResult<ParsedToken> {
     if (!BASE64URL.test(part) || part.length % 4 === 1) return malformed("a part is not base64url");
   }
 
-  const fields = parseObject(header);
+  const fields = parseObject(input, header);
   if (!fields) return malformed("its header is not a JSON object");
   const problem = headerProblem(fields);
   if (problem) return { ok: false, problem };
-  const claims = parseObject(payload);
+  const claims = parseObject(input, payload);
   if (!claims) return malformed("its claims are not a JSON object");
 
   return {
@@ -94,8 +98,8 @@ export function parseToken(token: string): TokenResult<ParsedToken> {
 }
 
 /** Parses a token without verifying its signature, so the result must never grant access. */
-export function readUnverified(token: string): ParsedToken | undefined {
-  const parsed = parseToken(token);
+export function readUnverified(token: string, input = TOKEN): ParsedToken | undefined {
+  const parsed = parseToken(token, input);
   return parsed.ok ? parsed.value : undefined;
 }
 
@@ -132,12 +136,9 @@ function headerProblem(header: TokenClaims): TokenProblem | undefined {
   return undefined;
 }
 
-function parseObject(part: string): Record<string, unknown> | undefined {
+function parseObject(input: PeerInput<"JWT">, part: string): TokenClaims | undefined {
   try {
-    const value: unknown = JSON.parse(utf8.decode(Buffer.from(part, "base64url")));
-    return typeof value === "object" && value !== null && !Array.isArray(value)
-      ? (value as Record<string, unknown>)
-      : undefined;
+    return readMembers(input, utf8.decode(Buffer.from(part, "base64url")));
   } catch {
     return undefined;
   }

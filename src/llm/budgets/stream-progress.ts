@@ -4,11 +4,14 @@
  */
 
 import type { Clock, Timer } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { BodyObserver } from "../../core/exchange.ts";
 import { createSseParser } from "../../http/sse.ts";
-import { parseMembers } from "../../json/json.ts";
+import { readMembers } from "../../json/read-json.ts";
 import { estimateTextTokens } from "../usage/estimate-tokens.ts";
 import { findOutputText } from "../usage/event-content.ts";
+
+const EVENT = peerInput("llm-provider/stream-event");
 
 const TICK_MS = 1_000;
 const MAX_LOOK_BYTES = 64 * 1024;
@@ -75,7 +78,7 @@ class StreamMeter {
 function tokensIn(chunk: Buffer): number {
   let tokens = 0;
   const parser = createSseParser(({ data }) => {
-    const event = parseMembers(data);
+    const event = readMembers(EVENT, data);
     const text = event === undefined ? "" : findOutputText(event);
     if (text !== "") tokens += estimateTextTokens(Buffer.from(text));
   }, MAX_LOOK_BYTES);

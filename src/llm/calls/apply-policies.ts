@@ -57,7 +57,7 @@ export function* withTree(
 ): Steps<PreparedRequest> {
   const { llm } = policed;
   if (candidates === undefined || llm.scan.isForm || !candidates.some((one) => needsTree(llm, one))) return policed;
-  const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
+  const tree = yield* skeletonSteps(env.tree, llm.bytes, env.newId());
   return { ...policed, llm: { ...llm, tree } };
 }
 
@@ -69,7 +69,7 @@ function needsTree({ dialect, caching }: LlmCall, { target: { provider }, model 
 }
 
 function* parseTree(llm: LlmCall, env: PlanOptions, purpose: string): Steps<Skeleton> {
-  const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
+  const tree = yield* skeletonSteps(env.tree, llm.bytes, env.newId());
   if (tree === "not JSON")
     throw new LlmRejection({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
   if ("tooLarge" in tree)
@@ -138,7 +138,7 @@ function rejectTokenNumbers(body: Members): void {
 }
 
 function* watchRequest(llm: LlmCall, guards: readonly TextGuard[], env: PlanOptions, watch: ShadowGuards): Steps<void> {
-  const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
+  const tree = yield* skeletonSteps(env.tree, llm.bytes, env.newId());
   if (tree === "not JSON") watch.unread(guards, "the body is not valid JSON");
   else if ("tooLarge" in tree) watch.unread(guards, `a request ${tree.tooLarge} cannot be read`);
   else

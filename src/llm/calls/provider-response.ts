@@ -3,13 +3,14 @@
  * buffers JSON until it is complete and translates streams event by event.
  */
 
+import { peerInput } from "../../base/peer-inputs.ts";
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import type { ResponseReceiver } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { createSseParser, encodeSseEvent } from "../../http/sse.ts";
 import { isMembers, type Members } from "../../json/json.ts";
-import { parseMembersInSteps, stringifyInSteps } from "../../json/parse-in-steps.ts";
+import { readMembersInSteps, stringifyInSteps } from "../../json/parse-in-steps.ts";
 import { UpstreamResponseError } from "../canonical/request-fields.ts";
 import type { OutEvent, StreamTranslation, Translation } from "../canonical/translation.ts";
 import { createEventStreamReader } from "../encoding/aws-event-stream.ts";
@@ -23,6 +24,8 @@ import { createUsageTap, type UsageTap } from "../usage/response-usage.ts";
 import { readHeaderUsage } from "../usage/usage.ts";
 import type { ResponseSettlement } from "./settlement.ts";
 import type { UpstreamPlan } from "./upstream-request.ts";
+
+const RESPONSE = peerInput("llm-provider/response");
 
 export interface ProviderResponse {
   head(status: number, headers: HeaderList): void;
@@ -124,7 +127,7 @@ export function brokenStreamEvent(format: Format): Buffer {
   return Buffer.from(`\n\n${encodeSseEvent(errorEvent(format, error))}`);
 }
 
-const MAX_RESPONSE_BYTES = 16 * 1024 * 1024;
+const MAX_RESPONSE_BYTES = RESPONSE.maxBytes;
 const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 /** Limits the time to translate a response. Arrays of numbers, as in embeddings, do not count. */
 const MAX_RESPONSE_OBJECTS = 200_000;
@@ -341,7 +344,7 @@ export class TranslatedResponse implements ProviderResponse {
     const text = bytes?.toString("utf8") ?? "";
     yield;
     const isTooComplex = bytes !== undefined && (yield* hasManyObjects(bytes));
-    const parsed = isTooComplex ? undefined : bytes && (yield* parseMembersInSteps(bytes));
+    const parsed = isTooComplex ? undefined : bytes && (yield* readMembersInSteps(RESPONSE, bytes));
     if (this.#status < 400 && parsed === undefined) {
       this.#settle(true);
       this.#call.fail(

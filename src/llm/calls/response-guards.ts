@@ -3,6 +3,7 @@
  * output of the others and do not change it.
  */
 import { InOrder } from "../../base/in-order.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -11,7 +12,7 @@ import { ResponseFilter } from "../../core/response-filter.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { createSseParser, encodeSseEvent, type SseEvent, type SseParser, SseTooLarge } from "../../http/sse.ts";
 import { isLossless } from "../../json/lossless.ts";
-import { parseMembersInSteps, stringifyInSteps } from "../../json/parse-in-steps.ts";
+import { readMembersInSteps, stringifyInSteps } from "../../json/parse-in-steps.ts";
 import { isEncoded } from "../encoding/decode-response.ts";
 import { EventTooComplex } from "../encoding/stream-events.ts";
 import { checkAll } from "../guards/guard-webhook.ts";
@@ -24,7 +25,9 @@ import { errorBody, errorEvent, type LlmError } from "../request/llm-errors.ts";
 import type { PreparedRequest } from "./apply-policies.ts";
 import { failAfter, isEventStream } from "./provider-response.ts";
 
-export const MAX_RESPONSE_BYTES = 4 * 1024 * 1024;
+const RESPONSE = peerInput("llm-provider/guarded-response");
+
+export const MAX_RESPONSE_BYTES = RESPONSE.maxBytes;
 export const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 
 type UpstreamCall = Pick<BackendRun, "abort" | "resume">;
@@ -179,7 +182,7 @@ export class GuardedResponse extends ResponseFilter {
    */
   *#guardedWhole(bytes: Buffer, headers: HeaderList): Steps<Buffer | undefined> {
     if (bytes.length === 0) return bytes;
-    const body = yield* parseMembersInSteps(bytes);
+    const body = yield* readMembersInSteps(RESPONSE, bytes);
     if (body !== undefined) {
       const guarded = yield* new BodyTexts(body, { direction: "response" }).guarded(this.#guards);
       headers.set("content-type", "application/json");
@@ -314,7 +317,7 @@ export class WebhookGuardedResponse extends ResponseFilter {
 
   async #checkJson(bytes: Buffer): Promise<Buffer | undefined> {
     if (bytes.length === 0) return bytes;
-    const body = await this.#run(parseMembersInSteps(bytes));
+    const body = await this.#run(readMembersInSteps(RESPONSE, bytes));
     if (body === undefined) return this.#status < 400 ? undefined : await this.#checkText(bytes);
     const found = new BodyTexts(body, { direction: "response" });
     const checked = await this.#check(found.texts);
@@ -520,7 +523,7 @@ class ShadowGuardedResponse extends ResponseFilter {
   }
 
   *#inspectWhole(bytes: Buffer): Steps<void> {
-    const body = yield* parseMembersInSteps(bytes);
+    const body = yield* readMembersInSteps(RESPONSE, bytes);
     if (body === undefined) throw new Error("not JSON");
     yield* new BodyTexts(body, { direction: "response" }).guarded(this.#guards, (guard) => this.#watch.found(guard));
   }

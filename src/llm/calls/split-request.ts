@@ -3,6 +3,7 @@
  * replaces the joined response, and the other calls are aborted.
  */
 
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { HeaderList } from "../../http/headers.ts";
 import {
@@ -11,12 +12,14 @@ import {
   type HttpResponseReceiver,
   type OutgoingRequest,
 } from "../../http/http-client.ts";
-import { parseMembers } from "../../json/json.ts";
+import { readMembers } from "../../json/read-json.ts";
 import { decodeResponse, isEncoded } from "../encoding/decode-response.ts";
 import type { Candidate } from "../models/model-table.ts";
 import { estimateRequestTokens } from "../usage/estimate-tokens.ts";
 import { readHeaderUsage } from "../usage/usage.ts";
 import { type UpstreamPlan, upstreamRequest } from "./upstream-request.ts";
+
+const COUNT = peerInput("llm-provider/token-count");
 
 const MAX_CALLS_AT_ONCE = 8;
 /** Bounds all responses together, below the limit of one translated response. */
@@ -277,6 +280,6 @@ export function sendSplitRequest(
 }
 
 function countedIn(answer: Buffer, { translation }: UpstreamPlan): number | undefined {
-  const members = translation?.counts && parseMembers(answer.toString("utf8"));
+  const members = translation?.counts && readMembers(COUNT, answer);
   return members && translation?.counts?.inputTokens(members);
 }

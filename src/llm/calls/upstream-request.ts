@@ -2,6 +2,7 @@
  * Builds the request for a target. If the provider does not use the client's dialect, the request is translated.
  */
 import { Readable } from "node:stream";
+import { type PeerInput, peerInput } from "../../base/peer-inputs.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import {
   FORWARDING_HEADERS,
@@ -12,8 +13,9 @@ import {
 } from "../../http/header-rules.ts";
 import { HeaderList } from "../../http/headers.ts";
 import type { OutgoingRequest } from "../../http/http-client.ts";
-import { isMembers, type Members, parseMembers } from "../../json/json.ts";
+import { isMembers, type Members } from "../../json/json.ts";
 import { spliceBytes } from "../../json/json-scanner.ts";
+import { tryReadJson } from "../../json/read-json.ts";
 import { readSkeleton } from "../../json/skeleton.ts";
 import type { Edit } from "../../json/syntax.ts";
 import { hasCacheMarks, markPrompt } from "../canonical/prompt-cache.ts";
@@ -30,6 +32,8 @@ import type { LlmCall, PromptCaching } from "../request/llm-call.ts";
 import { ModelNameError, type UpstreamCall } from "../request/provider.ts";
 import { withoutCollection } from "../request/read-request.ts";
 import { LlmRejection } from "./rejections.ts";
+
+const OPTION = peerInput("client/llm-option");
 
 export interface UpstreamPlan {
   readonly call: UpstreamCall;
@@ -50,7 +54,7 @@ export interface UpstreamPlan {
 }
 
 export interface PlanOptions {
-  readonly maxTreeBytes: number;
+  readonly tree: PeerInput<"JSON">;
   readonly unsupported: Unsupported;
   newId(): string;
   nowSeconds(): number;
@@ -240,7 +244,7 @@ function joinBody(pieces: readonly Buffer[], size: number): Buffer | Readable | 
 function parseStreamOptions(llm: LlmCall): Record<string, unknown> | undefined {
   const span = llm.scan.streamOptionsSpan;
   if (span === undefined) return undefined;
-  const value = parseMembers(`{"value":${llm.bytes.toString("utf8", span.start, span.end)}}`)?.value;
+  const value = tryReadJson(OPTION, llm.bytes.subarray(span.start, span.end));
   return isMembers(value) ? { ...value } : undefined;
 }
 
@@ -272,9 +276,9 @@ export function treeBodies(
   context: TranslationContext,
   asksForUsage: boolean,
   { provider }: Target,
-  env: Pick<PlanOptions, "maxTreeBytes" | "newId">,
+  env: Pick<PlanOptions, "tree" | "newId">,
 ): readonly (readonly Buffer[])[] {
-  const skeleton = llm.tree ?? readSkeleton(llm.bytes, env.maxTreeBytes, env.newId());
+  const skeleton = llm.tree ?? readSkeleton(env.tree, llm.bytes, env.newId());
   if (skeleton === "not JSON")
     throw new LlmRejection({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
   if ("tooLarge" in skeleton)
@@ -309,9 +313,9 @@ export function markedBody(
   { format, model }: UpstreamCall,
   caching: PromptCaching,
   modelInBody: boolean,
-  env: Pick<PlanOptions, "maxTreeBytes" | "newId">,
+  env: Pick<PlanOptions, "tree" | "newId">,
 ): readonly Buffer[] | undefined {
-  const skeleton = llm.tree ?? readSkeleton(llm.bytes, env.maxTreeBytes, env.newId());
+  const skeleton = llm.tree ?? readSkeleton(env.tree, llm.bytes, env.newId());
   if (skeleton === "not JSON" || "tooLarge" in skeleton) return undefined;
   const marked = markPrompt(skeleton.value, format, model, caching);
   if (marked === skeleton.value) return undefined;

@@ -4,8 +4,12 @@
  */
 
 import { ExpectedError } from "../../base/errors.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { isMembers, type Members } from "../../json/json.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { EncodedData, Setting, SettingName, Settings } from "./conversation.ts";
+
+const TOOL_ARGUMENTS = peerInput("client/llm-tool-arguments");
 
 export function members(value: unknown, param: string): Members {
   if (!isMembers(value)) throw new TranslationError(param, "must be an object");
@@ -45,7 +49,7 @@ export function compact(object: Members): Members {
 export function parseArguments(value: unknown, param: string): Members {
   if (value === undefined || value === "") return {};
   try {
-    return members(JSON.parse(text(value, param)), param);
+    return members(readJson(TOOL_ARGUMENTS, text(value, param)), param);
   } catch (error) {
     if (error instanceof TranslationError) throw error;
     throw new TranslationError(param, "must be a JSON object, as text");

@@ -3,35 +3,40 @@
  * steps, and events with too many values are rejected, because parsing them would block the event loop.
  */
 import { ExpectedError } from "../../base/errors.ts";
+import { InputError, peerInput } from "../../base/peer-inputs.ts";
 import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
-import { type Members, parseMembers } from "../../json/json.ts";
-import { exceedsTokens } from "../../json/parse-cost.ts";
-import { parseMembersInSteps, stringifyInSteps } from "../../json/parse-in-steps.ts";
+import type { Members } from "../../json/json.ts";
+import { exceedsItems } from "../../json/parse-cost.ts";
+import { readMembersInSteps, stringifyInSteps } from "../../json/parse-in-steps.ts";
+import { readMembers } from "../../json/read-json.ts";
 
-const MAX_EVENT_TOKENS = 40_000;
+const EVENT = peerInput("llm-provider/stream-event");
 
 export class EventTooComplex extends ExpectedError {
   constructor() {
-    super(`an event of the stream has more than ${MAX_EVENT_TOKENS} values and names`);
+    super(`an event of the stream has more than ${EVENT.maxItems} values and names`);
     this.name = "EventTooComplex";
   }
 }
 
 export function isTooComplex(data: string): boolean {
-  return exceedsTokens(data, MAX_EVENT_TOKENS);
+  return exceedsItems(EVENT, data);
 }
 
 /** Returns undefined if the data is not a JSON object. Throws `EventTooComplex` if it has too many values and names. */
 export function parseEvent(data: string): Members | undefined {
-  if (isTooComplex(data)) throw new EventTooComplex();
-  return parseMembers(data);
+  const event = readMembers(EVENT, data);
+  if (event === undefined && isTooComplex(data)) throw new EventTooComplex();
+  return event;
 }
 
 export function* parseEventInSteps(data: string): Steps<Members | undefined> {
   if (data.length <= SLICED_BYTES) return parseEvent(data);
-  if (isTooComplex(data)) throw new EventTooComplex();
-  yield;
-  return yield* parseMembersInSteps(Buffer.from(data));
+  try {
+    return yield* readMembersInSteps(EVENT, Buffer.from(data));
+  } catch (error) {
+    throw error instanceof InputError ? new EventTooComplex() : error;
+  }
 }
 
 /** `isLarge` is true if the event as received was too large to process without yielding. */

@@ -3,14 +3,15 @@
  * fails or its verdict is invalid, `failureMode` decides whether the call is rejected.
  */
 import { z } from "zod";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Fetch } from "../../http/fetch.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { parseBounded } from "../../json/json.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { GuardInput, GuardWebhook } from "./guard-webhook.ts";
 import { GuardRejection } from "./guarded-text.ts";
 
-const MAX_SERVICE_BYTES = 8 * 1024 * 1024;
-const MAX_SERVICE_TOKENS = 100_000;
+const VERDICT = peerInput("guard-service/verdict");
+
 /** Azure rejects longer texts. */
 const MAX_AZURE_CHARACTERS = 10_000;
 const PIECE_OVERLAP = 500;
@@ -65,14 +66,14 @@ export function createServiceGuard(
       headers,
       body: call.body,
       timeoutMs,
-      maxBytes: MAX_SERVICE_BYTES,
+      maxBytes: VERDICT.maxBytes,
     });
     if (REJECTED_TEXT.has(status)) {
       failed(`it rejected the text with ${status}`);
       throw new GuardRejection({ rejection: UNAVAILABLE });
     }
     if (status !== 200) throw new Error(`it answered ${status}`);
-    return parseBounded(body.toString("utf8"), MAX_SERVICE_TOKENS);
+    return readJson(VERDICT, body);
   };
   return {
     async check(input) {

@@ -4,9 +4,12 @@
  */
 
 import { z } from "zod";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Fetch } from "../../http/fetch.ts";
-import { parseBounded } from "../../json/json.ts";
+import { readJson } from "../../json/read-json.ts";
 import { GuardRejection } from "./guarded-text.ts";
+
+const VERDICT = peerInput("guard-service/webhook-verdict");
 
 export interface GuardWebhook {
   /** Resolves with the texts to use instead. Rejects with `GuardRejection` to block the call. */
@@ -37,8 +40,7 @@ export interface WebhookSettings {
 }
 
 /** Masked texts can be as large as the originals. */
-const MAX_VERDICT_BYTES = 8 * 1024 * 1024;
-const MAX_VERDICT_TOKENS = 1_000;
+const MAX_OTHER_TOKENS = 1_000;
 const UNAVAILABLE = { status: 503, message: "the guard of this route could not be asked" };
 
 const verdict = z.discriminatedUnion("action", [
@@ -54,7 +56,7 @@ const verdict = z.discriminatedUnion("action", [
 /** A verdict contains one text per checked text and few other values, so a verdict with more tokens is rejected. */
 function parseVerdict(text: string, texts: number): unknown {
   try {
-    return parseBounded(text, texts + MAX_VERDICT_TOKENS);
+    return readJson(VERDICT.upToItems(texts + MAX_OTHER_TOKENS), text);
   } catch (error) {
     throw new Error(`its verdict ${(error as Error).message}`);
   }
@@ -72,7 +74,7 @@ export function createGuardWebhook(
       headers: { "content-type": "application/json", ...settings.headers },
       body: Buffer.from(JSON.stringify(input)),
       timeoutMs: settings.timeoutMs,
-      maxBytes: MAX_VERDICT_BYTES,
+      maxBytes: VERDICT.maxBytes,
     });
     if (status !== 200) throw new Error(`it answered ${status}`);
     const result = verdict.parse(parseVerdict(body.toString("utf8"), input.texts.length));

@@ -3,22 +3,25 @@
  * kept for a few minutes.
  */
 import type { Clock } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { runInSlices } from "../../base/sliced-work.ts";
 import { HeaderList } from "../../http/headers.ts";
 import type { HttpCall, OutgoingRequest } from "../../http/http-client.ts";
 import { isMembers, type Members } from "../../json/json.ts";
-import { parseMembersInSteps } from "../../json/parse-in-steps.ts";
+import { readMembersInSteps } from "../../json/parse-in-steps.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { addKey } from "../credentials/credential.ts";
 import { matchPattern } from "../request/named-models.ts";
 import type { ModelTable } from "./model-table.ts";
 import type { Target } from "./target.ts";
 
+const MODELS = peerInput("llm-provider/models");
+
 const FRESH_MS = 5 * 60_000;
 /** A list that could not be fetched is not requested again for this long. */
 const RETRY_MS = 60_000;
 const TIMEOUT_MS = 5_000;
-const MAX_BYTES = 4 * 1024 * 1024;
+const MAX_BYTES = MODELS.maxBytes;
 const MAX_MODELS = 5_000;
 const MAX_NAME_LENGTH = 256;
 
@@ -108,7 +111,7 @@ async function fetchIds(target: Target, clock: Clock): Promise<readonly string[]
   const method = "GET";
   await target.sign?.({ method, protocol, hostname: host, port, path, headers, body: [] });
   const bytes = await receive(target, { method, path, headers }, clock);
-  const body = await runInSlices(parseMembersInSteps(bytes), () => false);
+  const body = await runInSlices(readMembersInSteps(MODELS, bytes), () => false);
   const ids = body && modelIds(body[modelList.member], modelList.id);
   if (ids === undefined) throw new Error("the response has no list of models");
   return ids;

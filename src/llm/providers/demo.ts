@@ -3,16 +3,20 @@
  */
 import { createHash } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { type Carrier, HttpAttempt } from "../../http/http-attempt.ts";
 import type { HttpCall, HttpResponseReceiver, OutgoingRequest } from "../../http/http-client.ts";
 import { encodeSseEvent } from "../../http/sse.ts";
-import { isMembers, type Members, parseMembers } from "../../json/json.ts";
+import { isMembers, type Members } from "../../json/json.ts";
+import { readMembers } from "../../json/read-json.ts";
 import type { OutEvent } from "../canonical/translation.ts";
 import { errorBody } from "../request/llm-errors.ts";
 import { type Provider, STANDARD_CHAT } from "../request/provider.ts";
 import { estimateTextTokens } from "../usage/estimate-tokens.ts";
 import { openAiCompatible } from "./openai.ts";
+
+const REQUEST = peerInput("client/llm-request");
 
 export const DEMO_MODEL = "demo";
 const DIMENSIONS = 8;
@@ -227,7 +231,7 @@ class DemoRun implements Carrier {
   start(attempt: HttpAttempt, request: OutgoingRequest): void {
     if (attempt.isOver) return;
     const { path } = request;
-    const body = Buffer.isBuffer(request.body) ? parseMembers(request.body.toString("utf8")) : undefined;
+    const body = Buffer.isBuffer(request.body) ? readMembers(REQUEST, request.body) : undefined;
     if (path.endsWith("/models")) this.#json(attempt, 200, demoModels());
     else if (body === undefined)
       this.#json(

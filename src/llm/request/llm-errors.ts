@@ -1,8 +1,13 @@
 /**
  * Writes errors in the format that the client's SDK expects, and parses provider errors.
  */
-import { isMembers, type Members, parseMembers } from "../../json/json.ts";
+
+import { peerInput } from "../../base/peer-inputs.ts";
+import { isMembers, type Members } from "../../json/json.ts";
+import { readMembers } from "../../json/read-json.ts";
 import type { Format } from "./dialect.ts";
+
+const ERROR_BODY = peerInput("llm-provider/error");
 
 export interface LlmError {
   readonly status: number;
@@ -140,7 +145,7 @@ const WORDS =
   /prompt is too long|input is too long|too many (?:input )?tokens|maximum context length|context (?:length|window|size)|exceeds? the maximum (?:number of (?:input )?tokens|input length|allowed number of (?:input )?tokens)|reduce the length of the (?:messages|prompt|input)|input token count|max(?:imum)?_?(?:prompt|input)_?tokens/i;
 
 export function isContextLengthError(body: string): boolean {
-  const parsed = parseMembers(body);
+  const parsed = readMembers(ERROR_BODY, body);
   const error = isMembers(parsed?.error) ? parsed.error : parsed;
   for (const name of ["code", "type"]) {
     const value = error?.[name];

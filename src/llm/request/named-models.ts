@@ -5,7 +5,7 @@
 
 import { finish, type Steps } from "../../base/sliced-work.ts";
 import { GatewayError } from "../../core/errors.ts";
-import { decodeKey, endOfString, foldCase } from "../../json/syntax.ts";
+import { decodeString, endOfString, foldCase } from "../../json/syntax.ts";
 
 const QUOTE = 34;
 const COMMA = 44;
@@ -82,7 +82,7 @@ export function* modelsInJson(bytes: Buffer, isCall: boolean, found: ModelNames)
         member = memberKind(bytes, i + 1, end);
         expectsKey = false;
       } else if (member === "names" || (naming[depth - 1] === true && member !== "content"))
-        found.add(decodeKey(bytes.toString("utf8", i + 1, end)));
+        found.add(decodeString(bytes.toString("utf8", i + 1, end)));
       i = end;
     } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
       const isObject = byte === OPEN_BRACE;
@@ -152,7 +152,7 @@ function memberKind(bytes: Buffer, start: number, end: number): MemberKind {
   const written = bytes.toString("utf8", start, end);
   const known = KINDS.get(written);
   if (known !== undefined) return known;
-  const kind = classifyKey(decodeKey(written));
+  const kind = classifyKey(decodeString(written));
   if (KINDS.size < MAX_KNOWN_KEYS && end - start <= MAX_KNOWN_KEY_BYTES) KINDS.set(written, kind);
   return kind;
 }

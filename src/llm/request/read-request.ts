@@ -3,13 +3,17 @@
  * those with repeated keys, are rejected, because the provider might parse them differently.
  */
 import { isUtf8 } from "node:buffer";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { finish, type Steps } from "../../base/sliced-work.ts";
-import { parseValue } from "../../json/json.ts";
 import { JsonScanner, jsonKeysOfAnyCase } from "../../json/json-scanner.ts";
+import { tryReadJson } from "../../json/read-json.ts";
 import { foldCase, type Span } from "../../json/syntax.ts";
 import { estimateTextTokens } from "../usage/estimate-tokens.ts";
 import { type Dialect, detectDialect } from "./dialect.ts";
 import { isContent, ModelNames, modelsInJson, namesModel } from "./named-models.ts";
+
+const BODY = peerInput("client/llm-request");
+const OPTION = peerInput("client/llm-option");
 
 export interface RequestScan {
   readonly model: string | undefined;
@@ -42,7 +46,6 @@ const KEYS = jsonKeysOfAnyCase(
   ...["tools", "n", "max_tokens", "max_completion_tokens", "max_output_tokens"],
   ...ALTERNATIVES,
 );
-const MAX_DEPTH = 128;
 const MAX_VALUE_BYTES = 16 * 1024;
 const MAX_MODEL_CHARS = 256;
 /** Limits the bytes outside strings, which are the slowest to scan. */
@@ -75,8 +78,8 @@ export function* scanSteps(bytes: Buffer, keyCase: KeyCase = "exact"): Steps<Sca
   const others: string[] = [];
   const scanner = new JsonScanner({
     keys: KEYS,
+    input: BODY,
     maxValueBytes: MAX_VALUE_BYTES,
-    maxDepth: MAX_DEPTH,
     value(key, span, valueBytes) {
       const found = { span, bytes: valueBytes };
       if (key === "model") {
@@ -105,10 +108,10 @@ export function* scanSteps(bytes: Buffer, keyCase: KeyCase = "exact"): Steps<Sca
   if (scanner.otherCase !== undefined && keyCase === "exact")
     return rejected(`the key ${JSON.stringify(scanner.otherCase)} must be written in lower case`);
 
-  const name = model && parseValue(model.bytes);
+  const name = model && tryReadJson(OPTION, model.bytes);
   const problem = model && modelProblem(name);
   if (problem !== undefined) return rejected(problem);
-  const streams = (stream && parseValue(stream.bytes)) ?? undefined;
+  const streams = (stream && tryReadJson(OPTION, stream.bytes)) ?? undefined;
   if (streams !== undefined && typeof streams !== "boolean") return rejected("'stream' must be true or false");
   return {
     ok: true,

@@ -3,10 +3,14 @@
  */
 
 import { JoinedBytes } from "../../base/joined-bytes.ts";
-import { isMembers, parseMembers } from "../../json/json.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { isMembers } from "../../json/json.ts";
 import { removeMembers, splice } from "../../json/json-text.ts";
+import { readMembers } from "../../json/read-json.ts";
 import { endOfEvent } from "../encoding/stream-events.ts";
 import { endsEvent, mayHoldUsage } from "./event-content.ts";
+
+const EVENT = peerInput("llm-provider/stream-event");
 
 export interface UsageHider {
   /**
@@ -113,7 +117,7 @@ function dataLines(event: string): string {
 function withoutUsage(event: string): string {
   if (!mayHoldUsage(event)) return event;
   const data = onlyLine(event) ?? dataLines(event);
-  const chunk = parseMembers(data);
+  const chunk = readMembers(EVENT, data);
   if (chunk === undefined || !Array.isArray(chunk.choices) || !isMembers(chunk.usage)) return event;
   if (chunk.choices.length === 0) return "";
   return `data:${splice(

@@ -2,9 +2,14 @@
  * Reads the maximum output of a request in any dialect. If several parameters set a maximum, the largest applies,
  * because providers differ in which parameter they use. The result covers all requested choices.
  */
+
+import { peerInput } from "../../base/peer-inputs.ts";
 import { finish, type Steps } from "../../base/sliced-work.ts";
-import { parseValue } from "../../json/json.ts";
 import { JsonScanner, jsonKeysOfAnyCase } from "../../json/json-scanner.ts";
+import { tryReadJson } from "../../json/read-json.ts";
+
+const BODY = peerInput("client/charged-body");
+const OPTION = peerInput("client/llm-option");
 
 const MAXIMA: ReadonlySet<string> = new Set([
   ...["max_tokens", "max_completion_tokens", "max_output_tokens", "maxTokens"],
@@ -29,10 +34,10 @@ export function* maxOutputTokensSteps(bytes: Buffer): Steps<number | undefined> 
   let choices = 1;
   const scanner = new JsonScanner({
     keys: KEYS,
+    input: BODY,
     maxValueBytes: MAX_NUMBER_BYTES,
-    maxDepth: Number.MAX_SAFE_INTEGER,
     value(key, _span, valueBytes) {
-      const count = parseCount(valueBytes && parseValue(valueBytes));
+      const count = parseCount(tryReadJson(OPTION, valueBytes));
       if (count === undefined) return;
       if (COUNTS.has(key)) choices = Math.max(choices, count);
       else maximum = Math.max(maximum ?? 0, count);

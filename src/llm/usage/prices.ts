@@ -3,8 +3,12 @@
  * entry is unknown, not zero.
  */
 import { z } from "zod";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { LlmAttributes } from "../../core/request-attributes.ts";
+import { readJson } from "../../json/read-json.ts";
 import { PRICE_LIST } from "./price-list.ts";
+
+const CATALOGUE = peerInput("file/prices");
 
 const rate = z.union([
   z.number().min(0),
@@ -64,9 +68,9 @@ export interface PriceCatalogue {
   prices(provider: string, models: readonly string[]): ModelPrices | undefined;
 }
 
-/** Throws a `SyntaxError` if the text is not JSON, or an error that lists the schema problems. */
+/** Throws an `InputError` if the text is not JSON, or an error that lists the schema problems. */
 export function parsePriceCatalogue(text: string): PriceCatalogue {
-  const parsed = catalogueSchema.safeParse(JSON.parse(text));
+  const parsed = catalogueSchema.safeParse(readJson(CATALOGUE, text));
   if (!parsed.success)
     throw new Error(parsed.error.issues.map((issue) => `${issue.path.join(".")}: ${issue.message}`).join("; "));
   const byName = new Map<string, ModelPrices>();

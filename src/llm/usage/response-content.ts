@@ -1,18 +1,22 @@
 /**
  * Reads the text and the finish reason from a response in any dialect while it is delivered.
  */
+
+import { peerInput } from "../../base/peer-inputs.ts";
 import { createSseParser } from "../../http/sse.ts";
 import { isMembers, type Members } from "../../json/json.ts";
-import { exceedsTokens } from "../../json/parse-cost.ts";
+import { exceedsItems } from "../../json/parse-cost.ts";
+import { tryReadJson } from "../../json/read-json.ts";
 import { createEventStreamReader } from "../encoding/aws-event-stream.ts";
 import { decodeResponse, isEncoded } from "../encoding/decode-response.ts";
 import { parseEvent } from "../encoding/stream-events.ts";
 import { findOutputText } from "./event-content.ts";
 import { awsEventText } from "./response-usage.ts";
 
-const MAX_CONTENT_BYTES = 4 * 1024 * 1024;
+const CONTENT = peerInput("llm-provider/recorded-content");
+
+const MAX_CONTENT_BYTES = CONTENT.maxBytes;
 const MAX_CONTENT_EVENT_BYTES = 2 * 1024 * 1024;
-const MAX_CONTENT_TOKENS = 100_000;
 /** A response without any of these keys, such as embeddings, is not parsed. */
 const MAY_HAVE_TEXT =
   /"(?:\w*[fF]inish_?[rR]eason|stop_?[rR]eason|status|text|content|parts|output|delta|candidates|choices)"/;
@@ -44,8 +48,8 @@ export function createContentReader(
   return createWhole((bytes) => {
     const text = bytes.toString("utf8");
     if (!MAY_HAVE_TEXT.test(text)) return { finish: undefined, isWhole: true };
-    if (exceedsTokens(text, MAX_CONTENT_TOKENS)) return { finish: undefined, isWhole: false };
-    const value = parseText(text);
+    const value = tryReadJson(CONTENT, text);
+    if (value === undefined && exceedsItems(CONTENT, text)) return { finish: undefined, isWhole: false };
     // Gemini streams without `alt=sse` are one array of events.
     const parts = (Array.isArray(value) ? value : [value]).filter(isMembers);
     let finish: string | undefined;
@@ -135,14 +139,6 @@ function createWhole(read: (bytes: Buffer) => ContentReport): ContentReader {
     },
     end: () => (size <= MAX_CONTENT_BYTES ? read(Buffer.concat(chunks)) : { finish: undefined, isWhole: false }),
   };
-}
-
-function parseText(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 function emitText(onText: ((text: string) => void) | undefined, text: string): void {

@@ -2,16 +2,23 @@
  * Reads usage and model from a response while it is delivered, in any provider's format. Tokens of delivered text that
  * no usage covers are estimated, so that an interrupted response can be settled too.
  */
+
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { LlmAttributes } from "../../core/request-attributes.ts";
 import { createSseParser, type SseEvent } from "../../http/sse.ts";
-import { isMembers, type Members, parseMembers, parseValue } from "../../json/json.ts";
+import { isMembers, type Members } from "../../json/json.ts";
 import { JsonScanner, jsonKeys } from "../../json/json-scanner.ts";
+import { readMembers, tryReadJson } from "../../json/read-json.ts";
 import { createEventStreamReader } from "../encoding/aws-event-stream.ts";
 import { decodeResponse, isEncoded } from "../encoding/decode-response.ts";
 import { endOfEvent, isTooComplex } from "../encoding/stream-events.ts";
 import { estimateTextTokens, ResponseSample } from "./estimate-tokens.ts";
 import { endsEvent, findModel, findOutputText, findUsage, usageEventAt, wholeEvents } from "./event-content.ts";
 import { mergeUsage, readUsage, type Usage, writeUsage } from "./usage.ts";
+
+const EVENT = peerInput("llm-provider/stream-event");
+const RESPONSE = peerInput("llm-provider/response");
+const USAGE_VALUE = peerInput("llm-provider/usage");
 
 export interface UsageTap {
   /** `usageAt` is the result of `usageEventAt` for the chunk, if available. */
@@ -68,7 +75,6 @@ export function settleUsage(attributes: LlmAttributes, report: TapReport): void 
 
 /** In larger server-sent events, only the last `TAIL_BYTES` are searched for usage. */
 const MAX_EVENT_BYTES = 2 * 1024 * 1024;
-const MAX_VALUE_BYTES = 64 * 1024;
 /** Larger compressed responses are not decoded. */
 const MAX_ENCODED_BYTES = 4 * 1024 * 1024;
 /** Decoding and reading do not yield, so the decoded size is limited. */
@@ -228,8 +234,8 @@ function createAwsReader(): UsageReader {
 /** `invoke-with-response-stream` wraps the model's event in base64. */
 export function awsEventText(payload: Buffer): string {
   const text = payload.toString("utf8");
-  if (!text.startsWith('{"bytes"') || isTooComplex(text)) return text;
-  const wrapped = parseMembers(text)?.bytes;
+  if (!text.startsWith('{"bytes"')) return text;
+  const wrapped = readMembers(EVENT, text)?.bytes;
   return typeof wrapped === "string" ? Buffer.from(wrapped, "base64").toString("utf8") : text;
 }
 
@@ -245,10 +251,10 @@ function createJsonReader(contentType: string): UsageReader {
   function scan(chunk: Buffer): void {
     scanner ??= new JsonScanner({
       keys: RESPONSE_KEYS,
-      maxValueBytes: MAX_VALUE_BYTES,
-      maxDepth: Number.MAX_SAFE_INTEGER,
+      input: RESPONSE,
+      maxValueBytes: USAGE_VALUE.maxBytes,
       value(key, _span, bytes) {
-        const value = parseValue(bytes);
+        const value = tryReadJson(USAGE_VALUE, bytes);
         if (key === "model" || key === "modelVersion") {
           if (typeof value === "string" && value !== "") model ??= value;
         } else if (isMembers(value)) usage = mergeUsage(usage, value);
@@ -269,7 +275,7 @@ function createJsonReader(contentType: string): UsageReader {
     finish() {
       const quick = only && quickUsage(only);
       if (quick) return { usage: readUsage(quick.usage), responseModel: quick.model, uncountedTokens: 0 };
-      const whole = only && only.length <= PARSED_BYTES ? parseMembers(only.toString("utf8")) : undefined;
+      const whole = only && only.length <= PARSED_BYTES ? readMembers(RESPONSE, only) : undefined;
       if (whole) return reportOf(readUsage(findUsage(whole)), findModel(whole));
       scan(NO_BYTES);
       return reportOf(readUsage(usage), model);
@@ -326,7 +332,7 @@ export function createEventMeter() {
     },
     /** Returns true if the event's usage counts output. */
     event(data: string): boolean {
-      const event = isTooComplex(data) ? usageAtEnd(data) : parseMembers(data);
+      const event = readMembers(EVENT, data) ?? (isTooComplex(data) ? usageAtEnd(data) : undefined);
       if (event === undefined) return false;
       model ??= findModel(event);
       const counted = findUsage(event);
@@ -348,7 +354,7 @@ export function createEventMeter() {
       return model !== undefined;
     },
     nameIn(data: string): void {
-      const event = model === undefined && !isTooComplex(data) ? parseMembers(data) : undefined;
+      const event = model === undefined ? readMembers(EVENT, data) : undefined;
       if (event !== undefined) model = findModel(event);
     },
     knowsAll(): boolean {
@@ -411,7 +417,7 @@ function usageIn(tail: Buffer): Members | undefined {
   while (tail[start] === SPACE) start += 1;
   const end = endOfObject(tail, start);
   if (end < 0) return undefined;
-  const usage = parseValue(tail.subarray(start, end));
+  const usage = tryReadJson(USAGE_VALUE, tail.subarray(start, end));
   return isMembers(usage) && readUsage(usage) !== undefined ? { usage } : undefined;
 }
 
@@ -441,7 +447,7 @@ export function quickUsage(bytes: Buffer): QuickUsage | undefined {
   if (end < 0 || !closesOutermost(bytes, end)) return undefined;
   const model = outermostModel(bytes, at);
   if (model === false) return undefined;
-  const usage = parseValue(bytes.subarray(start, end));
+  const usage = tryReadJson(USAGE_VALUE, bytes.subarray(start, end));
   return isMembers(usage) ? { usage, model } : undefined;
 }
 

@@ -3,7 +3,9 @@
  * acknowledgments are merged, and notifications carry the names and the subscription id that the client uses.
  */
 
+import { peerInput } from "../../base/peer-inputs.ts";
 import { find, slice } from "../../json/json-text.ts";
+import { readJson } from "../../json/read-json.ts";
 import { type Call, type CallHandle, NO_CALL } from "../protocol/call.ts";
 import {
   asServerMessage,
@@ -22,6 +24,8 @@ import {
 } from "../server-side/subscription-filter.ts";
 import type { Upstream } from "../server-side/upstream.ts";
 import { type Names, renamedNotification } from "./names.ts";
+
+const PART = peerInput("mcp-server/part");
 
 export interface AggregateSubscription extends CallHandle {
   join(upstream: Upstream): void;
@@ -152,7 +156,7 @@ function targetFilter(
 
 function acknowledgedBy(message: ServerMessage, upstream: Upstream, names: Names): SubscriptionFilter {
   const span = find(message.text, 0, "params", "notifications");
-  const filter = (span && readFilter(JSON.parse(slice(message.text, span)))) ?? {};
+  const filter = (span && readFilter(readJson(PART, slice(message.text, span)))) ?? {};
   const uris = filter.resourceSubscriptions?.map((uri) => names.outward("resource", upstream.target.name, uri));
   return uris ? { ...filter, resourceSubscriptions: uris } : filter;
 }

@@ -1,10 +1,13 @@
 /**
  * Merges the responses of several targets to one request.
  */
+
+import { peerInput } from "../../base/peer-inputs.ts";
 import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import { VERSION } from "../../base/version.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
 import { find, insertMembers, member, removeMembers, slice } from "../../json/json-text.ts";
+import { readJson } from "../../json/read-json.ts";
 import { LISTS } from "../protocol/access.ts";
 import {
   type Call,
@@ -20,6 +23,9 @@ import { listProblem } from "../protocol/list-check.ts";
 import { itemName, type ListItem, type ListMembers, readListContent } from "../protocol/list-content.ts";
 import type { ServerAbout, Upstream } from "../server-side/upstream.ts";
 import { type Names, renamedItem } from "./names.ts";
+
+const PART = peerInput("mcp-server/part");
+const CURSOR = peerInput("client/mcp-cursor");
 
 export interface TargetRequest {
   readonly upstream: Upstream;
@@ -93,7 +99,7 @@ export function totalChars(outcomes: readonly TargetResponse[]): number {
 
 export function errorToFailure(message: ServerMessage): Failure {
   try {
-    const { error } = JSON.parse(message.text) as { error?: { code?: unknown; message?: unknown; data?: unknown } };
+    const { error } = readJson(PART, message.text) as { error?: { code?: unknown; message?: unknown; data?: unknown } };
     return {
       code: typeof error?.code === "number" ? error.code : -32603,
       message: String(error?.message ?? "error"),
@@ -176,7 +182,7 @@ function* mergePages(
       yield;
     }
     const cursor = content.members.find(({ key }) => key === "nextCursor");
-    const value = cursor && (JSON.parse(slice(text, cursor)) as unknown);
+    const value = cursor && readJson(PART, slice(text, cursor));
     if (typeof value === "string") cursors[name] = value;
   }
   return { items, nextCursor: Object.keys(cursors).length > 0 ? encodeCursor(cursors) : undefined, failed };
@@ -189,7 +195,7 @@ export function encodeCursor(cursors: Readonly<Record<string, string>>): string 
 export function decodeCursor(cursor: unknown): Readonly<Record<string, string>> | undefined {
   if (typeof cursor !== "string") return undefined;
   try {
-    const value = JSON.parse(Buffer.from(cursor, "base64url").toString()) as unknown;
+    const value = readJson(CURSOR, Buffer.from(cursor, "base64url"));
     return isObject(value) && Object.values(value).every((one) => typeof one === "string")
       ? (value as Record<string, string>)
       : undefined;

@@ -3,8 +3,10 @@
  * match a template, so the targets are tried in order.
  */
 
+import { peerInput } from "../../base/peer-inputs.ts";
 import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import { slice } from "../../json/json-text.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { Named } from "../protocol/access.ts";
 import { deniedName, LISTS, unknownName } from "../protocol/access.ts";
 import { type Call, type CallHandle, NO_CALL, refuseQuestion, runSteps } from "../protocol/call.ts";
@@ -13,6 +15,8 @@ import { itemName, readListContent } from "../protocol/list-content.ts";
 import { copyEnvelope } from "../server-side/modern-envelope.ts";
 import type { Upstream } from "../server-side/upstream.ts";
 import { requestAll, type TargetResponse, totalChars } from "./merge-responses.ts";
+
+const PART = peerInput("mcp-server/part");
 
 const MAX_PAGES = 20;
 
@@ -113,7 +117,7 @@ export class NameIndex {
         yield;
       }
       const cursor = members.find(({ key }) => key === "nextCursor");
-      const value = cursor && (JSON.parse(slice(text, cursor)) as unknown);
+      const value = cursor && readJson(PART, slice(text, cursor));
       if (typeof value === "string") more.push({ upstream, cursor: value });
     }
     return more;

@@ -5,13 +5,17 @@
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Steps } from "../../base/sliced-work.ts";
 import { elementsInSteps, find, findInSteps, member, memberOf, slice, splice } from "../../json/json-text.ts";
+import { tryReadJson } from "../../json/read-json.ts";
 import type { Edit, Span } from "../../json/syntax.ts";
 import { LISTS, type NamedKind } from "../protocol/access.ts";
 import { type ClientRequest, edited, editedRequest, type ServerMessage } from "../protocol/json-rpc.ts";
 import type { ListItem } from "../protocol/list-content.ts";
 import { NAMED_BY, REFERENCES } from "../protocol/message-rules.ts";
+
+const PART = peerInput("mcp-server/part");
 
 export interface Names {
   readonly targets: readonly string[];
@@ -115,20 +119,12 @@ export function renamedNotification(message: ServerMessage, names: Names, target
 }
 
 function renaming(text: string, span: Span, kind: NamedKind, names: Names, target: string): Edit {
-  const name = parsedValue(slice(text, span));
+  const name = tryReadJson(PART, slice(text, span));
   return {
     start: span.start,
     end: span.end,
     text: typeof name === "string" ? JSON.stringify(names.outward(kind, target, name)) : slice(text, span),
   };
-}
-
-function parsedValue(json: string): unknown {
-  try {
-    return JSON.parse(json) as unknown;
-  } catch {
-    return undefined;
-  }
 }
 
 function* uriIn(text: string, content: Span, mayEmbed: boolean): Steps<Span[]> {

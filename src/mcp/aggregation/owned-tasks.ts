@@ -4,9 +4,11 @@
  */
 
 import { surface } from "../../base/errors.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
 import { elementsInSteps, find, findInSteps, membersInSteps, slice } from "../../json/json-text.ts";
+import { readJson } from "../../json/read-json.ts";
 import { foldCase } from "../../json/syntax.ts";
 import { StoreUnavailable } from "../../store/store.ts";
 import { buildListResult, unknownMethod } from "../protocol/access.ts";
@@ -23,6 +25,8 @@ import { type ClientRequest, editedRequest, INVALID_PARAMS, type ServerMessage }
 import { isRequestMethod } from "../protocol/message-rules.ts";
 import type { ClientTasks, OwnTasks } from "../replicas/task-records.ts";
 import type { Upstream } from "../server-side/upstream.ts";
+
+const PART = peerInput("mcp-server/part");
 
 const PREFIX = "tasks/";
 const LIST = "tasks/list";
@@ -108,7 +112,7 @@ export function recordedCall(call: Call, isJudged: boolean, client: ClientTasks,
  */
 export function createdTask({ kind, text }: Pick<ServerMessage, "kind" | "text">): string | undefined {
   if (kind !== "result" || text.length > SLICED_BYTES || !text.includes('"taskId"')) return undefined;
-  const { result } = JSON.parse(text) as {
+  const { result } = readJson(PART, text) as {
     result?: { task?: { taskId?: unknown }; taskId?: unknown; resultType?: unknown };
   };
   const taskId = result?.resultType === "task" ? result.taskId : result?.task?.taskId;
@@ -142,7 +146,7 @@ function ownList(call: Call, isOwn: (taskId: string) => boolean): Call {
       const ids = (yield* membersInSteps(text, item.start)).filter(({ key }) => foldCase(key) === TASK_ID);
       const [id] = ids;
       const isPlain = ids.length === 1 && id?.key === "taskId" && text[id.start] === '"';
-      if (isPlain && isOwn(JSON.parse(slice(text, id)) as string)) kept.push(slice(text, item));
+      if (isPlain && isOwn(readJson(PART, slice(text, id)) as string)) kept.push(slice(text, item));
       yield;
     }
     return yield* buildListResult(message, { member: "tasks", key: "taskId" }, kept);

@@ -4,8 +4,10 @@
  */
 
 import type { Clock } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { find, slice } from "../../json/json-text.ts";
+import { readJson } from "../../json/read-json.ts";
 import { unknownMethod } from "../protocol/access.ts";
 import { type Call, type CallHandle, NO_CALL, type Question, serverFailure } from "../protocol/call.ts";
 import {
@@ -24,6 +26,8 @@ import type { ConnectionLoss, ConnectionOptions } from "../server-side/server-co
 import type { Target } from "../server-side/target.ts";
 import type { OpenOutcome, ServerAbout, Upstream, UpstreamHolder, UpstreamListener } from "../server-side/upstream.ts";
 import { GATEWAY_INFO, lowestVersion, routable } from "./merge-responses.ts";
+
+const PART = peerInput("mcp-server/part");
 
 export interface SharedConnectionOptions {
   readonly link: ConnectionOptions;
@@ -151,7 +155,7 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Share
     const isUpdate = message.method === "notifications/resources/updated";
     if (!isUpdate && message.method?.endsWith("/list_changed") !== true) return;
     const uri = isUpdate ? find(message.text, 0, "params", "uri") : undefined;
-    const name = uri && String(JSON.parse(slice(message.text, uri)));
+    const name = uri && String(readJson(PART, slice(message.text, uri)));
     for (const upstream of this.#upstreams)
       if (!isUpdate || (name !== undefined && upstream.uris.has(name))) upstream.deliver(message);
   }

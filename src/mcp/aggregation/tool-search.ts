@@ -1,11 +1,14 @@
 /**
  * Implements tool search (`toolMode: search`). Clients see three tools that find, describe, and call the others.
  */
+
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Steps } from "../../base/sliced-work.ts";
 import type { McpGuardrails } from "../../core/mcp-guardrails.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { elementsInSteps, find, findInSteps, member, slice, withMembers } from "../../json/json-text.ts";
+import { readJson } from "../../json/read-json.ts";
 import { type Call, type CallHandle, NO_CALL, refuseQuestion, runMessageSteps, runSteps } from "../protocol/call.ts";
 import { runGuarded } from "../protocol/guarded-call.ts";
 import {
@@ -26,13 +29,15 @@ import { errorToFailure, FAILED_TARGETS, GATEWAY_INFO } from "./merge-responses.
 import type { Names } from "./names.ts";
 import type { Router, RouterOutcome, TargetChange } from "./router.ts";
 
+const PART = peerInput("mcp-server/part");
+const TOOL = peerInput("mcp-server/tool");
+
 const DEFAULT_FOUND = 10;
 const MAX_FOUND = 50;
 const MAX_SUMMARY_CHARS = 200;
 const MAX_SEARCHED_PAGES = 100;
 const MAX_SEARCHED_TOOLS = 20_000;
 /** Limits one tool definition, because parsing it blocks the event loop. */
-const MAX_SEARCHED_CHARS = 1024 * 1024;
 const SLICED_TOOLS = 100;
 
 interface FoundTools {
@@ -175,14 +180,14 @@ function* readTools(text: string, tools: SearchedTool[], failed: Record<string, 
   const list = yield* findInSteps(text, 0, "result", "tools");
   for (const item of list ? yield* elementsInSteps(text, list.start) : []) {
     if (tools.length >= MAX_SEARCHED_TOOLS) break;
-    if (item.end - item.start > MAX_SEARCHED_CHARS) continue;
-    tools.push(JSON.parse(slice(text, item)) as SearchedTool);
+    if (item.end - item.start > TOOL.maxBytes) continue;
+    tools.push(readJson(TOOL, slice(text, item)) as SearchedTool);
     yield;
   }
   const meta = yield* findInSteps(text, 0, "result", "_meta", FAILED_TARGETS);
-  if (meta) Object.assign(failed, JSON.parse(slice(text, meta)));
+  if (meta) Object.assign(failed, readJson(PART, slice(text, meta)));
   const next = yield* findInSteps(text, 0, "result", "nextCursor");
-  const cursor = next && (JSON.parse(slice(text, next)) as unknown);
+  const cursor = next && readJson(PART, slice(text, next));
   return typeof cursor === "string" ? cursor : undefined;
 }
 

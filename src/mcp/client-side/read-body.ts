@@ -4,12 +4,16 @@
  */
 import { isUtf8 } from "node:buffer";
 import { MemoryExhausted } from "../../base/memory-budget.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { StreamedBody } from "../../core/read-body.ts";
 import { type BodyStream, followBody, readAll } from "../../http/body.ts";
 import { member, slice } from "../../json/json-text.ts";
+import { readJson } from "../../json/read-json.ts";
 import { INVALID_REQUEST, PARSE_ERROR } from "../protocol/json-rpc.ts";
 import { RequestRejection } from "./http-request.ts";
+
+const ID = peerInput("client/mcp-part");
 
 /** The official SDKs use this code for errors without a JSON-RPC code. */
 const OVERLOADED = -32000;
@@ -94,7 +98,7 @@ function idIn(first: Buffer, last: Buffer): string | undefined {
 
 function isId(text: string): boolean {
   try {
-    const value = JSON.parse(text) as unknown;
+    const value = readJson(ID, text);
     return typeof value === "string" || typeof value === "number";
   } catch {
     return false;

@@ -3,12 +3,14 @@
  * sends a message first or is slow.
  */
 
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import type { CelAttributes } from "../../core/cel-attributes.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { find, insertMembers, member, singleLine, slice, withMembers } from "../../json/json-text.ts";
+import { readJson } from "../../json/read-json.ts";
 import { GATEWAY_INFO } from "../aggregation/merge-responses.ts";
 import { sendJson } from "../aggregation/router.ts";
 import {
@@ -56,6 +58,9 @@ import {
 import type { ClientGroup } from "../session/client-group.ts";
 import { eventStreamHeaders, type Heartbeat, KEEP_ALIVE_MS } from "../session/event-stream.ts";
 import type { SessionStore } from "../session/session-store.ts";
+
+const OWN_MESSAGE = peerInput("gateway/mcp-message");
+const PART = peerInput("mcp-server/part");
 
 /** Disconnects a client that does not read when more bytes than this are queued. */
 const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
@@ -257,7 +262,7 @@ export function asModernRequest(request: ClientRequest): ClientRequest {
   const sent = request.params._meta;
   const isObject = typeof sent === "object" && sent !== null && !Array.isArray(sent);
   const written = withMembers(text, isObject ? meta : undefined, ENVELOPE);
-  const meant = { ...request.params, _meta: JSON.parse(written) as unknown };
+  const meant = { ...request.params, _meta: readJson(OWN_MESSAGE, written) };
   if (params === undefined)
     return editedRequest(request, [insertMembers(text, 0, `"params":{"_meta":${written}}`)], meant);
   const edit = meta
@@ -275,7 +280,7 @@ export function statelessCall(call: Call, sent: ClientRequest): Call {
 }
 
 function asInitialized(answer: ServerMessage, { params }: ClientRequest): ServerMessage {
-  const { result } = JSON.parse(answer.text) as { result: Readonly<Record<string, unknown>> };
+  const { result } = readJson(PART, answer.text) as { result: Readonly<Record<string, unknown>> };
   const { capabilities, instructions, _meta: meta } = result;
   const asked = String(params.protocolVersion);
   const offered = typeof capabilities === "object" && capabilities !== null ? capabilities : {};

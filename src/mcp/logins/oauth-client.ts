@@ -6,6 +6,7 @@
 
 import { isIP } from "node:net";
 import type { Clock } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { EgressGuard } from "../../http/egress-guard.ts";
 import { type Fetch, FetchError, type FetchResponse } from "../../http/fetch.ts";
 import { type KeptTokens, keptTokens } from "../../identity/oauth/kept-tokens.ts";
@@ -17,8 +18,11 @@ import {
   requestRevocation,
   requestToken,
 } from "../../identity/oauth/oauth-requests.ts";
-import { type Members, parseBoundedObject } from "../../json/json.ts";
+import type { Members } from "../../json/json.ts";
+import { readMembers } from "../../json/read-json.ts";
 import type { ExchangeConfig, OauthConfig } from "../server-side/target-config.ts";
+
+const METADATA = peerInput("mcp-server/login-metadata");
 
 const TOKEN_MS = 15_000;
 const MAX_TOKEN_BYTES = 256 * 1024;
@@ -176,7 +180,6 @@ function refusal(status: number, { error, error_description: description }: Memb
 }
 
 const METADATA_MS = 10_000;
-const MAX_METADATA_BYTES = 256 * 1024;
 
 export interface OauthServer {
   readonly issuer: string;
@@ -338,7 +341,7 @@ async function challenged(serverUrl: string, fetch: Fetch): Promise<string | und
     headers: { "content-type": "application/json", accept: "application/json, text/event-stream" },
     body: Buffer.from('{"jsonrpc":"2.0","id":1,"method":"ping"}'),
     timeoutMs: METADATA_MS,
-    maxBytes: MAX_METADATA_BYTES,
+    maxBytes: METADATA.maxBytes,
   });
   return /resource_metadata="([^"]+)"/.exec(answer.headers.get("www-authenticate") ?? "")?.[1];
 }
@@ -381,7 +384,7 @@ async function document(url: string, fetch: Fetch): Promise<Document | undefined
       url,
       headers: { accept: "application/json" },
       timeoutMs: METADATA_MS,
-      maxBytes: MAX_METADATA_BYTES,
+      maxBytes: METADATA.maxBytes,
     });
   } catch (error) {
     throw new Error(
@@ -389,7 +392,7 @@ async function document(url: string, fetch: Fetch): Promise<Document | undefined
     );
   }
   if (answer.status !== 200) return undefined;
-  return parseBoundedObject(answer.body);
+  return readMembers(METADATA, answer.body);
 }
 
 /** Throws an Error if the URL is malformed, contains credentials, or is not allowed by `may`. */

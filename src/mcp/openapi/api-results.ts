@@ -1,12 +1,16 @@
 /**
  * Converts the responses of an HTTP API to results of tools. Large bodies are converted in steps.
  */
+
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Steps } from "../../base/sliced-work.ts";
 import { TextPieces } from "../../base/text-pieces.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { skipSpace } from "../../json/syntax.ts";
-import { jsonProblemInSteps, MAX_SERVER_DEPTH } from "../../json/validate-json.ts";
+import { jsonProblemInSteps } from "../../json/validate-json.ts";
 import type { BodyReader } from "../transports/remote-server.ts";
+
+const RESPONSE = peerInput("openapi-server/response");
 
 const MAX_ERROR_CHARS = 10_000;
 const STEP_CHARS = 64 * 1024;
@@ -73,7 +77,7 @@ export function* toolResult(status: number, headers: HeaderList, body: string): 
   if (!isText(headers) && isMedia(headers))
     return `{"content":[{"type":"${type.startsWith("image/") ? "image" : "audio"}","data":"${body}","mimeType":${JSON.stringify(type)}}]}`;
   if (/^application\/json$|\+json$/.test(type) || (type === "" && looksLikeJson(body))) {
-    const isJson = (yield* jsonProblemInSteps(body, MAX_SERVER_DEPTH)) === undefined;
+    const isJson = (yield* jsonProblemInSteps(RESPONSE, body)) === undefined;
     // Parsing would change numbers beyond 2^53, so the original JSON is inserted.
     const isObject = body.charCodeAt(skipSpace(body, 0)) === OPEN_OBJECT;
     const structured = isJson ? `,"structuredContent":${isObject ? body : `{"result":${body}}`}` : "";

@@ -3,6 +3,10 @@
  * other files are not followed.
  */
 import { parse } from "yaml";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
+
+const DESCRIPTION = peerInput("openapi-server/description");
 
 export type Json = Readonly<Record<string, unknown>>;
 
@@ -66,7 +70,7 @@ export function isObject(value: unknown): value is Json {
 function parsed(text: string): unknown {
   try {
     // The JSON parser is far faster than the YAML parser.
-    if (/^\s*\{/.test(text)) return JSON.parse(text);
+    if (/^\s*\{/.test(text)) return readJson(DESCRIPTION, text);
   } catch {
     // A YAML flow mapping also starts with a brace.
   }

@@ -4,10 +4,12 @@
  */
 
 import { InOrder } from "../../base/in-order.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { SLICED_BYTES } from "../../base/sliced-work.ts";
 import { HeaderList } from "../../http/headers.ts";
 import type { HttpCall } from "../../http/http-client.ts";
 import { find, slice } from "../../json/json-text.ts";
+import { readJson } from "../../json/read-json.ts";
 import {
   asResult,
   asServerMessage,
@@ -24,6 +26,8 @@ import { isObject } from "./document.ts";
 import type { LoadedApi } from "./load-description.ts";
 import type { Operation } from "./operations.ts";
 import { ArgumentProblem } from "./value-shape.ts";
+
+const OWN_MESSAGE = peerInput("gateway/mcp-message");
 
 const PAGE_TOOLS = 250;
 const MAX_INSTRUCTIONS_CHARS = 2_000;
@@ -106,7 +110,7 @@ export class OpenApiChannel implements Channel {
   }
 
   #serve(wireId: number, message: Outgoing, { about, operations }: LoadedApi, call: ApiCall): void {
-    const { method, params = {} } = JSON.parse(message.text) as Partial<ToolRequest>;
+    const { method, params = {} } = readJson(OWN_MESSAGE, message.text) as Partial<ToolRequest>;
     switch (method) {
       case "initialize": {
         const asked = String(params.protocolVersion);

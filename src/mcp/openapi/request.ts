@@ -5,13 +5,17 @@
  */
 
 import { randomUUID } from "node:crypto";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { HeaderList, isHeaderValue } from "../../http/headers.ts";
 import { canonicalPath, pathFault, pathSegment } from "../../http/request-path.ts";
+import { readJson } from "../../json/read-json.ts";
 import { checkDeclaredTypes } from "./declared-types.ts";
 import { isObject, type Json } from "./document.ts";
 import { type Operation, placeholders } from "./operations.ts";
 import { type Encoding, foldedName, type Parameter, type RequestBody } from "./parameters.ts";
 import { ArgumentProblem, FREE_NAME, jsonText, listItems, mapTexts, scalarText, wrongType } from "./value-shape.ts";
+
+const OWN_MESSAGE = peerInput("gateway/mcp-message");
 
 export interface ApiRequest {
   readonly method: string;
@@ -46,7 +50,8 @@ export function apiRequest(
     if (!(name === "body" && operation.body) && !parameters.some(({ argument }) => argument === name))
       throw new ArgumentProblem(`unknown argument "${name.slice(0, 100)}"`);
   // Everything else is checked when it is encoded.
-  if (sendsJson(operation)) checkDeclaredTypes(JSON.parse(operation.text).inputSchema as Json, values);
+  if (sendsJson(operation))
+    checkDeclaredTypes((readJson(OWN_MESSAGE, operation.text) as Json).inputSchema as Json, values);
   const query = new OwnedPairs(parameters.filter((one) => one.in === "query"));
   const headers = new HeaderList(["accept", "application/json, text/*;q=0.9, */*;q=0.5"]);
   const cookies: string[] = [];

@@ -3,11 +3,15 @@
  * are returned exactly as the sender wrote them.
  */
 import { ExpectedError } from "../../base/errors.ts";
+import { InputError, type PeerInput, peerInput } from "../../base/peer-inputs.ts";
 import { escapeControls } from "../../base/safe-text.ts";
 import { elements, type Member, splice, valueEnd } from "../../json/json-text.ts";
-import { type Edit, skipSpace, stringEnd } from "../../json/syntax.ts";
-import { inspectDocument } from "../../json/validate-json.ts";
+import { type InspectedJson, readInspected, readJson } from "../../json/read-json.ts";
+import { decodeString, type Edit, skipSpace, stringEnd } from "../../json/syntax.ts";
 import { envelopeProblem, paramsProblem } from "./message-rules.ts";
+
+const CLIENT_MESSAGE = peerInput("client/mcp-message");
+const OWN_MESSAGE = peerInput("gateway/mcp-message");
 
 const QUOTE = 34;
 const COMMA = 44;
@@ -15,7 +19,6 @@ const COLON = 58;
 const OPEN_ARRAY = 91;
 const OPEN_OBJECT = 123;
 
-const MAX_DEPTH = 64;
 /** Limits the id because it is copied to events, logs, and maps. */
 const MAX_ID_CHARS = 1024;
 
@@ -75,19 +78,15 @@ export class JsonRpcProblem extends ExpectedError {
 const NO_PARAMS: Params = Object.freeze({});
 
 /** Parses one message or a batch. Throws `JsonRpcProblem` if the text is invalid. */
-export function parseClientMessages(text: string): ClientMessage | readonly ClientMessage[] {
+export function parseClientMessages(text: string, input = CLIENT_MESSAGE): ClientMessage | readonly ClientMessage[] {
   const start = skipSpace(text, text.charCodeAt(0) === 0xfeff ? 1 : 0);
-  if (text.charCodeAt(start) !== OPEN_ARRAY) return parseClientMessage(text);
-  const { problem } = inspectDocument(text, MAX_DEPTH);
-  if (problem !== undefined) throw new JsonRpcProblem(PARSE_ERROR, `Parse error: ${problem}`);
-  parseJson(text);
-  return elements(text, start).map((span) => parseClientMessage(text.slice(span.start, span.end)));
+  if (text.charCodeAt(start) !== OPEN_ARRAY) return parseClientMessage(text, input);
+  readMessage(input, text);
+  return elements(text, start).map((span) => parseClientMessage(text.slice(span.start, span.end), input));
 }
 
-export function parseClientMessage(text: string): ClientMessage {
-  const { top, problem } = inspectDocument(text, MAX_DEPTH);
-  if (problem !== undefined) throw new JsonRpcProblem(PARSE_ERROR, `Parse error: ${problem}`);
-  const value = parseJson(text);
+export function parseClientMessage(text: string, input = CLIENT_MESSAGE): ClientMessage {
+  const { top, value } = readMessage(input, text);
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: expected a JSON-RPC 2.0 message");
   }
@@ -212,14 +211,24 @@ export function asResult(result: string, id = "0"): ServerMessage {
 export function asClientRequest(method: string, params: string): ClientRequest {
   const text = requestText("0", method, params);
   const idStart = text.indexOf(":0,") + 1;
-  return { kind: "request", text, idStart, idEnd: idStart + 1, id: "0", method, params: JSON.parse(params) as Params };
+  return {
+    kind: "request",
+    text,
+    idStart,
+    idEnd: idStart + 1,
+    id: "0",
+    method,
+    params: readJson(OWN_MESSAGE, params) as Params,
+  };
 }
 
-function parseJson(text: string): unknown {
+function readMessage(input: PeerInput<"JSON">, text: string): InspectedJson {
   try {
-    return JSON.parse(text);
-  } catch {
-    throw new JsonRpcProblem(PARSE_ERROR, "Parse error: the body is not valid JSON");
+    return readInspected(input, text);
+  } catch (error) {
+    if (!(error instanceof InputError)) throw error;
+    const problem = error.cause === undefined ? error.message : "the body is not valid JSON";
+    throw new JsonRpcProblem(PARSE_ERROR, `Parse error: ${problem}`);
   }
 }
 
@@ -247,13 +256,7 @@ function isKey(text: string, start: number, end: number, key: string): boolean {
 
 function stringValue(text: string, start: number, end: number): string | undefined {
   if (text.charCodeAt(start) !== QUOTE) return undefined;
-  const raw = text.slice(start + 1, end - 1);
-  if (!raw.includes("\\")) return raw;
-  try {
-    return JSON.parse(text.slice(start, end)) as string;
-  } catch {
-    return undefined;
-  }
+  return decodeString(text.slice(start + 1, end - 1));
 }
 
 /** Applies edits to a request. Callers pass the new parsed parameters if the edits change them. */

@@ -4,10 +4,14 @@
  */
 import { createHash, randomBytes } from "node:crypto";
 import type { Clock, Timer } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { BusChannel } from "../../store/store.ts";
 import { type Call, type CallHandle, type Failure, NO_CALL, refuseQuestion, serverFailure } from "../protocol/call.ts";
 import { asServerMessage, INVALID_PARAMS, parseClientMessage } from "../protocol/json-rpc.ts";
 import type { ReplicaBus, ReplicaMessage } from "./replica-bus.ts";
+
+const REPLICA_MESSAGE = peerInput("replica/mcp-message");
 
 /** A call with a larger response fails, and larger notifications are dropped. */
 const MAX_RELAYED_CHARS = 2 * 1024 * 1024;
@@ -109,7 +113,7 @@ class SuspendedCallListener {
       this.#end();
     }
     if (kind !== "retry" || this.#isTaken) return;
-    const { reply, request: requestText } = JSON.parse(text) as Retry;
+    const { reply, request: requestText } = readJson(REPLICA_MESSAGE, text) as Retry;
     const request = parseClientMessage(requestText);
     if (request.kind !== "request") return;
     this.#isTaken = true;
@@ -180,7 +184,7 @@ class RelayedRetry implements CallHandle {
     if (this.#isOver) return;
     if (kind === "notified") this.#call.notified(asServerMessage(text));
     else if (kind === "answered" && this.#end()) this.#call.answered(asServerMessage(text));
-    else if (kind === "failed" && this.#end()) this.#call.failed(JSON.parse(text) as Failure);
+    else if (kind === "failed" && this.#end()) this.#call.failed(readJson(REPLICA_MESSAGE, text) as Failure);
   }
 
   #end(): boolean {

@@ -2,7 +2,10 @@
  * Connects a legacy client (2025 and older) to a 2026-07-28 server. A result with `input_required` becomes requests to
  * the client, and the call is repeated with the client's responses.
  */
+
+import { peerInput } from "../../base/peer-inputs.ts";
 import { find, findInSteps, members, slice } from "../../json/json-text.ts";
+import { readJson } from "../../json/read-json.ts";
 import {
   type Call,
   type CallHandle,
@@ -37,6 +40,8 @@ import type { ParamHeaders } from "./param-headers.ts";
 import { fullFilter, isEmpty } from "./subscription-filter.ts";
 import type { ServerAbout } from "./upstream.ts";
 
+const PART = peerInput("mcp-server/part");
+
 /** Limits the input rounds per call to stop a server that never finishes. */
 const MAX_ROUNDS = 16;
 const MAX_INPUTS = 100;
@@ -70,7 +75,7 @@ export class LegacyClientBridge {
 
   opened(discovered: ServerMessage, about: ServerAbout): { answer: ServerMessage; about: ServerAbout } {
     const asked = String(this.#initialize.protocolVersion);
-    const result = JSON.parse(discovered.text) as { result: { _meta?: Record<string, unknown> } };
+    const result = readJson(PART, discovered.text) as { result: { _meta?: Record<string, unknown> } };
     const translated: ServerAbout = {
       protocolVersion: isLegacyVersion(asked) ? asked : LATEST_LEGACY,
       // Clients may always set a log level, because the bridge stores it and sends it in the envelope.
@@ -300,7 +305,7 @@ class Rounds implements CallHandle {
 
 function readMethod(text: string, at: number): string | undefined {
   const span = find(text, at, "method");
-  const value = span && (JSON.parse(slice(text, span)) as unknown);
+  const value = span && readJson(PART, slice(text, span));
   return typeof value === "string" ? value : undefined;
 }
 

@@ -4,7 +4,9 @@
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { find, member, members, slice } from "../../json/json-text.ts";
+import { readJson } from "../../json/read-json.ts";
 import { addressedItem } from "../protocol/access.ts";
 import { type Call, type CallHandle, type Failure, type Question, runMessageSteps } from "../protocol/call.ts";
 import {
@@ -36,6 +38,8 @@ import {
   supportedFilter,
 } from "./subscription-filter.ts";
 import type { ServerAbout } from "./upstream.ts";
+
+const PART = peerInput("mcp-server/part");
 
 /** The order is from least to most severe. */
 const LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
@@ -104,7 +108,7 @@ export class ModernClientBridge {
 
   notified(message: ServerMessage): void {
     const uri = find(message.text, 0, "params", "uri");
-    const name = uri && String(JSON.parse(slice(message.text, uri)));
+    const name = uri && String(readJson(PART, slice(message.text, uri)));
     for (const { call, filter } of this.#listeners) {
       if (matchesFilter(filter, message.method, name))
         call.notified(asServerMessage(withSubscription(message.text, call.request.id)));
@@ -274,7 +278,7 @@ function meetsLevel(message: ServerMessage, level: string | undefined): boolean 
   return (
     level !== undefined &&
     span !== undefined &&
-    LEVELS.indexOf(String(JSON.parse(slice(message.text, span)))) >= LEVELS.indexOf(level)
+    LEVELS.indexOf(String(readJson(PART, slice(message.text, span)))) >= LEVELS.indexOf(level)
   );
 }
 

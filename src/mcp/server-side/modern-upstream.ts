@@ -4,7 +4,9 @@
  */
 
 import type { Clock, Timer } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { HeaderList } from "../../http/headers.ts";
+import { readJson } from "../../json/read-json.ts";
 import { unknownMethod } from "../protocol/access.ts";
 import { type Call, type CallHandle, mapResult, NO_CALL, type Question } from "../protocol/call.ts";
 import type { ClientNotification, ServerMessage } from "../protocol/json-rpc.ts";
@@ -28,6 +30,8 @@ import {
   type Upstream,
   type UpstreamListener,
 } from "./upstream.ts";
+
+const PART = peerInput("mcp-server/part");
 
 const NO_HEADERS = new HeaderList();
 
@@ -293,6 +297,6 @@ export class ModernUpstream implements Upstream, ConnectionListener {
 }
 
 function readServerInfo(answer: ServerMessage): unknown {
-  const { result } = JSON.parse(answer.text) as { result?: { _meta?: Record<string, unknown> } };
+  const { result } = readJson(PART, answer.text) as { result?: { _meta?: Record<string, unknown> } };
   return result?._meta?.[SERVER_INFO];
 }

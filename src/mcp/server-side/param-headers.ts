@@ -3,12 +3,16 @@
  */
 
 import { isHeaderName } from "../../base/header-names.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { elements, find, slice } from "../../json/json-text.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { Failure } from "../protocol/call.ts";
 import type { ClientRequest, ServerMessage } from "../protocol/json-rpc.ts";
 import { mirrorHeader, readMirrorHeader } from "../protocol/mirror-headers.ts";
 import { HEADER_MISMATCH } from "../protocol/protocol-version.ts";
+
+const TOOL = peerInput("mcp-server/tool");
 
 const ANNOTATION = "x-mcp-header";
 const MAX_DEPTH = 8;
@@ -33,7 +37,7 @@ export class ParamHeaders {
     if (message.text.length > MAX_LEARNED_CHARS || !message.text.includes(`"${ANNOTATION}"`)) return;
     const list = find(message.text, 0, "result", "tools");
     for (const span of list ? elements(message.text, list.start) : []) {
-      const tool = JSON.parse(slice(message.text, span)) as { name?: unknown; inputSchema?: unknown } | null;
+      const tool = readJson(TOOL, slice(message.text, span)) as { name?: unknown; inputSchema?: unknown } | null;
       if (typeof tool?.name !== "string" || this.#tools.size >= MAX_TOOLS) continue;
       const params: MirroredParam[] = [];
       collect(tool.inputSchema, [], params);

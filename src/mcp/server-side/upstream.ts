@@ -2,15 +2,19 @@
  * Defines the upstream contract, which presents one target to its clients in their protocol version.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { find, slice } from "../../json/json-text.ts";
-import { exceedsTokens } from "../../json/parse-cost.ts";
+import { readJson, tryReadJson } from "../../json/read-json.ts";
 import type { Call, CallHandle, LoginRequired, Question, ServerError } from "../protocol/call.ts";
 import type { ClientNotification, ServerMessage } from "../protocol/json-rpc.ts";
 import { aboutKeyProblem } from "../protocol/message-rules.ts";
 import { isModernVersion } from "../protocol/protocol-version.ts";
 import type { ConnectionLoss } from "./server-connection.ts";
 import type { Target } from "./target.ts";
+
+const ABOUT = peerInput("mcp-server/about");
+const PART = peerInput("mcp-server/part");
 
 export interface ServerAbout {
   readonly protocolVersion: string;
@@ -62,7 +66,6 @@ export interface UpstreamListener {
   lost(upstream: Upstream, loss: ConnectionLoss): void;
 }
 
-const MAX_ABOUT_TOKENS = 20_000;
 /** Restricts the characters, because the version is sent in an HTTP header. */
 const VERSION = /^[\w.-]{1,64}$/;
 
@@ -75,7 +78,7 @@ export function readInitialized(answer: ServerMessage): ServerAbout | undefined 
 export function readDiscovered(answer: ServerMessage): ServerAbout | undefined {
   const about = readAbout(answer);
   const span = about && find(answer.text, 0, "result", "supportedVersions");
-  const versions = span && (JSON.parse(slice(answer.text, span)) as unknown);
+  const versions = span && readJson(PART, slice(answer.text, span));
   return Array.isArray(versions) && versions.some((one) => typeof one === "string" && isModernVersion(one))
     ? about
     : undefined;
@@ -83,17 +86,18 @@ export function readDiscovered(answer: ServerMessage): ServerAbout | undefined {
 
 /** The result completes the sentence "target x …". */
 export function handshakeRefusal(answer: ServerMessage): string {
-  if (answer.kind === "result" && exceedsTokens(answer.text, MAX_ABOUT_TOKENS))
-    return `answered initialize with more than ${MAX_ABOUT_TOKENS} values and names`;
-  const unclear = answer.kind === "result" ? aboutKeyProblem(Object.keys(parseResult(answer))) : undefined;
-  if (unclear !== undefined) return `answered initialize with a result that can be read in two ways: ${unclear}`;
-  return answer.kind === "error" ? "refused to initialize" : "answered initialize without a protocol version";
+  if (answer.kind === "error") return "refused to initialize";
+  const result = answer.kind === "result" ? parseResult(answer) : {};
+  if (result === undefined) return `answered initialize with more than ${ABOUT.maxItems} values and names`;
+  const unclear = aboutKeyProblem(Object.keys(result));
+  return unclear === undefined
+    ? "answered initialize without a protocol version"
+    : `answered initialize with a result that can be read in two ways: ${unclear}`;
 }
 
 function readAbout(answer: ServerMessage): ServerAbout | undefined {
-  if (answer.kind !== "result" || exceedsTokens(answer.text, MAX_ABOUT_TOKENS)) return undefined;
-  const result = parseResult(answer);
-  if (aboutKeyProblem(Object.keys(result)) !== undefined) return undefined;
+  const result = answer.kind === "result" ? parseResult(answer) : undefined;
+  if (result === undefined || aboutKeyProblem(Object.keys(result)) !== undefined) return undefined;
   const { protocolVersion, capabilities, serverInfo, instructions } = result;
   return {
     protocolVersion: typeof protocolVersion === "string" ? protocolVersion : "",
@@ -104,8 +108,9 @@ function readAbout(answer: ServerMessage): ServerAbout | undefined {
   };
 }
 
-function parseResult(answer: ServerMessage): Record<string, unknown> {
-  return (JSON.parse(answer.text) as { result: Record<string, unknown> }).result;
+/** Returns undefined if the result has too many values. */
+function parseResult({ text }: ServerMessage): Record<string, unknown> | undefined {
+  return (tryReadJson(ABOUT, text) as { result: Record<string, unknown> } | undefined)?.result;
 }
 
 const CHECK_INTERVAL_MS = 200;

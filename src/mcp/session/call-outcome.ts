@@ -4,11 +4,13 @@
  */
 
 import { surface } from "../../base/errors.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import type { BackendProblem } from "../../core/backend.ts";
 import type { CelAttributes } from "../../core/cel-attributes.ts";
 import type { McpOutcome } from "../../core/request-attributes.ts";
 import { elements, find, findInSteps, lineBytesInSteps, member, occursInSteps, slice } from "../../json/json-text.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { Span } from "../../json/syntax.ts";
 import {
   type Failure,
@@ -18,6 +20,8 @@ import {
   serverFailure,
 } from "../protocol/call.ts";
 import { type ClientRequest, INVALID_PARAMS, INVALID_REQUEST, type ServerMessage } from "../protocol/json-rpc.ts";
+
+const PART = peerInput("mcp-server/part");
 
 /** A longer reason is truncated and not decoded. */
 const MAX_REASON_TEXT_CHARS = 4_000;
@@ -101,7 +105,7 @@ function stringAt(text: string, span: Span | undefined): string {
   if (span === undefined || text[span.start] !== '"') return "";
   if (span.end - span.start > MAX_REASON_TEXT_CHARS)
     return text.slice(span.start + 1, span.start + 1 + MAX_REASON_TEXT_CHARS);
-  return JSON.parse(slice(text, span)) as string;
+  return readJson(PART, slice(text, span)) as string;
 }
 
 const IS_ERROR = /"isError"/;

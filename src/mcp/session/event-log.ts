@@ -4,6 +4,10 @@
  */
 
 import type { MemoryAccount } from "../../base/memory-budget.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { tryReadJson } from "../../json/read-json.ts";
+
+const LAST_EVENT_ID = peerInput("client/mcp-event-id");
 
 const MAX_EVENTS = 256;
 const MAX_BYTES = 1024 * 1024;
@@ -113,10 +117,6 @@ export function parseEventId(text: string): EventPlace | undefined {
 }
 
 function quoted(text: string): string | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === "string" ? JSON.stringify(value) : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = tryReadJson(LAST_EVENT_ID, text);
+  return typeof value === "string" ? JSON.stringify(value) : undefined;
 }

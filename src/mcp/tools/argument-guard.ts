@@ -4,8 +4,10 @@
  */
 
 import { surface } from "../../base/errors.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import { find, findInSteps, slice } from "../../json/json-text.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { Edit } from "../../json/syntax.ts";
 import { checkAll } from "../../llm/guards/guard-webhook.ts";
 import { GuardRejection } from "../../llm/guards/guarded-text.ts";
@@ -21,6 +23,8 @@ import { type ClientRequest, editedRequest, INVALID_PARAMS } from "../protocol/j
 import type { PendingChecks } from "./external-guard.ts";
 import { checkedSpans, spanTexts, watchedSpans } from "./result-guard.ts";
 import type { MessageGuards } from "./tool-settings.ts";
+
+const OWN_MESSAGE = peerInput("gateway/mcp-message");
 
 /** `start` runs the call with the checked arguments. It is not called if the call is rejected or canceled. */
 export function guardArguments(
@@ -117,7 +121,7 @@ function withEdits(request: ClientRequest, edits: readonly Edit[]): ClientReques
   if (edits.length === 0) return request;
   const changed = editedRequest(request, edits);
   const span = find(changed.text, 0, "params", "arguments");
-  const args = span && (JSON.parse(slice(changed.text, span)) as unknown);
+  const args = span && readJson(OWN_MESSAGE, slice(changed.text, span));
   return { ...changed, params: { ...request.params, arguments: args } };
 }
 

@@ -2,9 +2,11 @@
  * Lists a server's tools outside of a session, with their differences from the lock file and suspicious content.
  */
 
+import { peerInput } from "../../base/peer-inputs.ts";
 import { finish } from "../../base/sliced-work.ts";
 import { VERSION } from "../../base/version.ts";
 import type { InspectedTarget, InspectedTool } from "../../core/backend.ts";
+import { readJson } from "../../json/read-json.ts";
 import { refuseQuestion } from "../protocol/call.ts";
 import { asClientRequest, type ServerMessage } from "../protocol/json-rpc.ts";
 import { listProblem } from "../protocol/list-check.ts";
@@ -16,6 +18,8 @@ import type { Upstream, UpstreamListener } from "../server-side/upstream.ts";
 import { injectionMarkers, type QuarantinedTool } from "./quarantine.ts";
 import { INSTRUCTIONS_ENTRY, instructionsDefinition, pinnedDefinition, type ToolDefinition } from "./tool-lock.ts";
 import type { TargetTools, ToolSettings } from "./tool-settings.ts";
+
+const TOOL_LIST = peerInput("mcp-server/tool-list");
 
 /** Leaves time for `npx` to download the server. */
 const INSPECTION_MS = 60_000;
@@ -155,7 +159,9 @@ async function openAndList(target: Target, upstream: LegacyUpstream): Promise<Of
     const problem = finish(listProblem(request, answer, target.name));
     if (problem || answer.kind !== "result")
       throw new Error(problem?.message ?? `target "${target.name}" does not list its tools`);
-    const { result } = JSON.parse(answer.text) as { result: { tools: ToolDefinition[]; nextCursor?: unknown } };
+    const { result } = readJson(TOOL_LIST, answer.text) as {
+      result: { tools: ToolDefinition[]; nextCursor?: unknown };
+    };
     tools.push(...result.tools);
     cursor = result.nextCursor;
     if (typeof cursor !== "string") break;

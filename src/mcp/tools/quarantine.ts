@@ -1,9 +1,14 @@
 /**
  * Holds the tools and the instructions of one target that differ from the lock file.
  */
-import { exceedsTokens } from "../../json/parse-cost.ts";
+
+import { peerInput } from "../../base/peer-inputs.ts";
+import { exceedsItems } from "../../json/parse-cost.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { pinnedDefinition, type ToolDefinition, type ToolLock } from "./tool-lock.ts";
+
+const TOOL = peerInput("mcp-server/locked-tool");
 
 /** Limits memory, because a server may send new names each time. */
 const MAX_QUARANTINED = 1_000;
@@ -38,8 +43,8 @@ export class Quarantine {
   passes(name: string, text: string, lock: ToolLock): boolean {
     const known = this.#tools.get(name);
     if (known?.text === text) return false;
-    const isHuge = exceedsTokens(text, MAX_DEFINITION_TOKENS);
-    const definition = isHuge ? {} : (JSON.parse(text) as ToolDefinition);
+    const isHuge = exceedsItems(TOOL, text);
+    const definition = isHuge ? {} : (readJson(TOOL, text) as ToolDefinition);
     const difference = isHuge ? [HUGE] : lock.difference(name, definition);
     if (difference === undefined) {
       this.#tools.delete(name);

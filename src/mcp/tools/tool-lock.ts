@@ -6,7 +6,11 @@ import { readFileSync, statSync } from "node:fs";
 import { z } from "zod";
 import { fileProblem, replaceFile } from "../../base/files.ts";
 import { lookupTable } from "../../base/lookup-table.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { InspectedTarget } from "../../core/backend.ts";
+import { readJson } from "../../json/read-json.ts";
+
+const LOCK = peerInput("file/tool-lock");
 
 /**
  * Version 2 pins every member of a tool and the server's instructions. Version 1 pins neither the instructions nor the
@@ -45,7 +49,7 @@ export function instructionsDefinition(instructions: string): ToolDefinition {
 export function parseToolLocks(text: string): (target: string) => ToolLock {
   let parsed: unknown;
   try {
-    parsed = JSON.parse(text);
+    parsed = readJson(LOCK, text);
   } catch {
     throw new Error("it is not valid JSON: write it with `gwctl mcp lock`");
   }
@@ -187,7 +191,7 @@ export function readLockFile(file: string): LockedTools | undefined {
 export function parseLockFile(text: string): LockedTools | undefined {
   let parsed: unknown;
   try {
-    parsed = JSON.parse(text);
+    parsed = readJson(LOCK, text);
   } catch {
     return undefined;
   }

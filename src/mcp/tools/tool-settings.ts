@@ -4,9 +4,11 @@
  */
 
 import { lookupTable } from "../../base/lookup-table.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Steps } from "../../base/sliced-work.ts";
 import type { AttributeSource, Expression } from "../../cel/expression.ts";
 import { elements, find, insertMembers, member, slice, splice, withMembers } from "../../json/json-text.ts";
+import { readJson } from "../../json/read-json.ts";
 import { type Edit, foldCase, type Span } from "../../json/syntax.ts";
 import type { GuardWebhook } from "../../llm/guards/guard-webhook.ts";
 import type { Logger } from "../../observe/log/logger.ts";
@@ -15,6 +17,9 @@ import type { Target } from "../server-side/target.ts";
 import type { ArgumentOverride, ToolsConfig } from "../server-side/target-config.ts";
 import { Quarantine } from "./quarantine.ts";
 import type { ToolLock } from "./tool-lock.ts";
+
+const OWN_MESSAGE = peerInput("gateway/mcp-message");
+const PART = peerInput("mcp-server/part");
 
 export interface OfferedTool {
   readonly name: string;
@@ -228,7 +233,7 @@ export function filledRequest(
   const edit = span
     ? { start: span.start, end: span.end, text }
     : insertMembers(request.text, params.start, `"arguments":${text}`);
-  const meant = { ...request.params, arguments: JSON.parse(text) as unknown };
+  const meant = { ...request.params, arguments: readJson(OWN_MESSAGE, text) };
   return { request: editedRequest(request, [edit], meant) };
 }
 
@@ -271,7 +276,7 @@ function shownProperty(text: string, property: Span, one: CompiledArgument): str
 /** Clients do not have to send arguments that the gateway fills. */
 function stillRequired(text: string, required: Span, args: readonly CompiledArgument[]): string {
   const filled = new Set(args.filter((one) => one.isHidden || one.default !== undefined).map(({ name }) => name));
-  const kept = elements(text, required.start).filter((item) => !filled.has(String(JSON.parse(slice(text, item)))));
+  const kept = elements(text, required.start).filter((item) => !filled.has(String(readJson(PART, slice(text, item)))));
   return `[${kept.map((item) => slice(text, item)).join(",")}]`;
 }
 

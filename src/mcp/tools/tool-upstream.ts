@@ -3,9 +3,11 @@
  * its definition was compared with the accepted one.
  */
 import type { Clock } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { finish, type Steps } from "../../base/sliced-work.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { find, slice } from "../../json/json-text.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { Span } from "../../json/syntax.ts";
 import { buildListResult, unknownName } from "../protocol/access.ts";
 import {
@@ -45,6 +47,9 @@ import type { Quarantine } from "./quarantine.ts";
 import { guardedMessage, refusedAnswer } from "./result-guard.ts";
 import { INSTRUCTIONS_ENTRY, instructionsDefinition } from "./tool-lock.ts";
 import { filledRequest, type OfferedTool, type ToolSettings } from "./tool-settings.ts";
+
+const OWN_MESSAGE = peerInput("gateway/mcp-message");
+const PART = peerInput("mcp-server/part");
 
 /** Limits the pages that the gateway reads to compare the tools with the lock file. */
 const MAX_LIST_PAGES = 50;
@@ -245,7 +250,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     const guarded = finish(guardedMessage(message, guard, "initialize"));
     // After a rejection, the description contains neither instructions nor server information.
     if (guarded === undefined) return { ...about, serverInfo: undefined, instructions: undefined };
-    const { result } = JSON.parse(guarded.text) as { result: typeof described };
+    const { result } = readJson(OWN_MESSAGE, guarded.text) as { result: typeof described };
     return { ...about, ...result, instructions: result.instructions };
   }
 
@@ -255,7 +260,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
    */
   #pinnedAnswer(message: ServerMessage): ServerMessage {
     if (message.kind !== "result" || this.#env.settings.lock?.pinsInstructions !== true) return message;
-    const { result } = JSON.parse(message.text) as { result: Record<string, unknown> };
+    const { result } = readJson(PART, message.text) as { result: Record<string, unknown> };
     const { _meta: meta } = result;
     const about = Object.fromEntries(Object.entries(result).filter(([key]) => ABOUT_MEMBERS.has(key)));
     if (typeof meta === "object" && meta !== null && Object.hasOwn(meta, SERVER_INFO))
@@ -358,7 +363,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
       return { failure: problem ?? serverFailure(`target "${this.target.name}" does not list its tools`) };
     yield* this.#eachPassing(text, items, (name) => void names.add(name));
     const next = members.find(({ key }) => key === "nextCursor");
-    const value = next && (JSON.parse(slice(text, next)) as unknown);
+    const value = next && readJson(PART, slice(text, next));
     return typeof value === "string" ? { next: value } : {};
   }
 

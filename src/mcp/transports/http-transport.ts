@@ -4,11 +4,13 @@
  */
 import type { Clock, Timer } from "../../base/clock.ts";
 import { InOrder, type InOrderEvents } from "../../base/in-order.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { finish, SLICED_BYTES } from "../../base/sliced-work.ts";
 import { type HeaderList, isHeaderValue } from "../../http/headers.ts";
 import type { HttpCall } from "../../http/http-client.ts";
 import type { SseEvent } from "../../http/sse.ts";
 import { find, slice } from "../../json/json-text.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { LoginRequired } from "../protocol/call.ts";
 import { parseWireId } from "../protocol/json-rpc.ts";
 import { MIRRORED, mirrorHeader } from "../protocol/mirror-headers.ts";
@@ -17,6 +19,9 @@ import type { OneWayMessage, OneWayQueue } from "./one-way-queue.ts";
 import type { RemoteServer } from "./remote-server.ts";
 import { type BrokenMessage, type ParsedMessages, parseServerTextInSteps, reportBroken } from "./server-messages.ts";
 import { type Channel, type ChannelHandlers, type Outgoing, TOO_MANY_REQUESTS } from "./transport.ts";
+
+const PART = peerInput("client/mcp-part");
+const MESSAGE = peerInput("mcp-server/http-response");
 
 const MAX_EXCHANGES = 1_024;
 const MAX_RESUMES = 10;
@@ -416,7 +421,7 @@ function protocolHeaders(
   if (message.method !== undefined) headers.push("mcp-method", message.method);
   const member = message.method === undefined ? undefined : MIRRORED.get(message.method);
   const name = member && find(message.text, 0, "params", member);
-  const value = name && (JSON.parse(slice(message.text, name)) as unknown);
+  const value = name && readJson(PART, slice(message.text, name));
   if (typeof value === "string") headers.push("mcp-name", mirrorHeader(value));
   return headers;
 }
@@ -430,7 +435,7 @@ function readText(
   events: () => InOrderEvents,
   done: (messages: ParsedMessages) => void,
 ): void {
-  const steps = parseServerTextInSteps(text);
+  const steps = parseServerTextInSteps(MESSAGE, text);
   const isSmall = text.length <= SLICED_BYTES;
   if (isSmall && exchange.texts === undefined) {
     done(finish(steps));

@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { withId } from "../protocol/json-rpc.ts";
 import { type BrokenMessage, parseServerText, reportBroken } from "./server-messages.ts";
+
+const MESSAGE = peerInput("mcp-server/http-response");
 
 const lines = [
   { text: '{"jsonrpc":"2.0","id":5,"result":{}}', kind: "result" },
@@ -15,7 +18,7 @@ const lines = [
 for (const { text, kind } of lines) {
   test(`a server's line ${text} is a ${kind}`, () => {
     assert.deepEqual(
-      parseServerText(text).map((one) => one.kind),
+      parseServerText(MESSAGE, text).map((one) => one.kind),
       [kind],
     );
   });
@@ -23,7 +26,7 @@ for (const { text, kind } of lines) {
 
 for (const text of ["", "hello", "null", "12", '"x"', "[]", "[INFO] started"]) {
   test(`a server's line ${JSON.stringify(text)} is no message`, () => {
-    assert.deepEqual(parseServerText(text), []);
+    assert.deepEqual(parseServerText(MESSAGE, text), []);
   });
 }
 
@@ -69,7 +72,7 @@ const brokenLines: readonly (Partial<BrokenMessage> & { text: string })[] = [
 ];
 for (const { text, wireId = 0, questionId, reason } of brokenLines) {
   test(`a server's line ${text.slice(0, 60)} is broken`, () => {
-    const [one] = parseServerText(text);
+    const [one] = parseServerText(MESSAGE, text);
     assert.ok(one?.kind === "broken");
     assert.equal(one.wireId, wireId);
     assert.equal(one.questionId, questionId);
@@ -86,13 +89,18 @@ for (const { text, wireId = 0, questionId, reason } of brokenLines) {
 }
 
 test("a batch is its messages, good and bad", () => {
-  const batch = parseServerText('[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","method":"x"},1,{"id":2}]');
+  const batch = parseServerText(
+    MESSAGE,
+    '[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","method":"x"},1,{"id":2}]',
+  );
   assert.deepEqual(
     batch.map((one) => one.kind),
     ["result", "notification", "broken", "broken"],
   );
   assert.deepEqual(
-    parseServerText('[{"id":1,"result":{}},{"id":2,"result":bad}]').map((one) => one.kind === "broken" && one.wireId),
+    parseServerText(MESSAGE, '[{"id":1,"result":{}},{"id":2,"result":bad}]').map(
+      (one) => one.kind === "broken" && one.wireId,
+    ),
     [1, 2],
   );
 });
@@ -102,7 +110,7 @@ test("any message of any content is recognised, and its id can be replaced", () 
   fc.assert(
     fc.property(content, fc.oneof(fc.integer(), fc.string()), fc.boolean(), (value, id, isIdFirst) => {
       const body = isIdFirst ? { jsonrpc: "2.0", id, result: value } : { result: value, jsonrpc: "2.0", id };
-      const [message] = parseServerText(JSON.stringify(body));
+      const [message] = parseServerText(MESSAGE, JSON.stringify(body));
       assert.ok(message?.kind === "result");
       assert.deepEqual(JSON.parse(withId(message, "99")), JSON.parse(JSON.stringify({ ...body, id: 99 })));
     }),
@@ -117,7 +125,7 @@ test("text of any kind is read without an exception, and what passes parses", ()
   );
   fc.assert(
     fc.property(anything, (text) => {
-      for (const one of parseServerText(text)) if (one.kind !== "broken") JSON.parse(one.text);
+      for (const one of parseServerText(MESSAGE, text)) if (one.kind !== "broken") JSON.parse(one.text);
     }),
   );
 });

@@ -3,13 +3,17 @@
  * call.
  */
 
+import { type PeerInput, peerInput } from "../../base/peer-inputs.ts";
 import { finish, type Steps } from "../../base/sliced-work.ts";
 import { elements, type Member, members, slice } from "../../json/json-text.ts";
+import { readJson } from "../../json/read-json.ts";
 import { keyAt, skipSpace } from "../../json/syntax.ts";
-import { jsonProblem, jsonProblemInSteps, MAX_SERVER_DEPTH } from "../../json/validate-json.ts";
+import { jsonProblem, jsonProblemInSteps } from "../../json/validate-json.ts";
 import { errorText, INVALID_REQUEST, parseWireId, type ServerMessage } from "../protocol/json-rpc.ts";
 import { serverKeyProblem } from "../protocol/message-rules.ts";
 import type { ChannelHandlers, Outgoing } from "./transport.ts";
+
+const ERROR_OBJECT = peerInput("mcp-server/error");
 
 const QUOTE = 34;
 const MINUS = 45;
@@ -23,7 +27,7 @@ const MAX_ID_CHARS = 1024;
 const MAX_BATCH_CHARS = 1024 * 1024;
 const BATCH_STEP = 256;
 /** Limits error objects, because parsing one blocks the event loop. */
-const MAX_ERROR_CHARS = 256 * 1024;
+const MAX_ERROR_CHARS = ERROR_OBJECT.maxBytes;
 
 export interface BrokenMessage {
   readonly kind: "broken";
@@ -37,23 +41,24 @@ export interface BrokenMessage {
 
 export type ParsedMessages = readonly (ServerMessage | BrokenMessage)[];
 
-export function* parseServerTextInSteps(text: string): Steps<ParsedMessages> {
+export function* parseServerTextInSteps(input: PeerInput<"JSON">, text: string): Steps<ParsedMessages> {
   const start = skipSpace(text, 0);
   const first = text.charCodeAt(start);
   if (first !== OPEN_OBJECT && first !== OPEN_ARRAY) return [];
   const top: Member[] = [];
-  const problem = yield* jsonProblemInSteps(text, MAX_SERVER_DEPTH, top);
+  const problem = yield* jsonProblemInSteps(input, text, top);
   const reason = problem === undefined ? undefined : `answered with invalid JSON: ${problem}`;
   const isLarge = text.length > MAX_BATCH_CHARS;
   // The id may follow the invalid JSON. Only small messages are searched for it.
-  if (first === OPEN_OBJECT) return [readOne(text, reason, reason === undefined || isLarge ? top : members(text, 0))];
+  if (first === OPEN_OBJECT)
+    return [readOne(input, text, reason, reason === undefined || isLarge ? top : members(text, 0))];
   // Servers that use 2025-03-26 may send batches.
-  if (isLarge) return [broken("", NO_PARTS, `sent a batch of more than ${MAX_BATCH_CHARS} characters`)];
+  if (isLarge) return [broken(input, "", NO_PARTS, `sent a batch of more than ${MAX_BATCH_CHARS} characters`)];
   const read: (ServerMessage | BrokenMessage)[] = [];
   for (const span of elements(text, start)) {
     if (reason !== undefined && text.charCodeAt(span.start) !== OPEN_OBJECT) continue;
     const one = slice(text, span);
-    read.push(readOne(one, reason, members(one, 0)));
+    read.push(readOne(input, one, reason, members(one, 0)));
     if (read.length % BATCH_STEP === 0) yield;
   }
   return read;
@@ -62,8 +67,8 @@ export function* parseServerTextInSteps(text: string): Steps<ParsedMessages> {
 /**
  * Parses a line, event, or body. Returns an empty list if the text starts with neither `{` nor `[`, such as a log line.
  */
-export function parseServerText(text: string): ParsedMessages {
-  return finish(parseServerTextInSteps(text));
+export function parseServerText(input: PeerInput<"JSON">, text: string): ParsedMessages {
+  return finish(parseServerTextInSteps(input, text));
 }
 
 /** Fails the call that the message responds to, or rejects the server's request, if either is known. */
@@ -87,7 +92,12 @@ interface Parts {
 
 const NO_PARTS: Parts = { id: undefined, method: undefined, params: undefined, result: undefined, error: undefined };
 
-function readOne(text: string, invalid: string | undefined, top: readonly Member[]): ServerMessage | BrokenMessage {
+function readOne(
+  input: PeerInput<"JSON">,
+  text: string,
+  invalid: string | undefined,
+  top: readonly Member[],
+): ServerMessage | BrokenMessage {
   const parts: Parts = { id: undefined, method: undefined, params: undefined, result: undefined, error: undefined };
   let unclear: string | undefined;
   for (const one of top) {
@@ -115,7 +125,7 @@ function readOne(text: string, invalid: string | undefined, top: readonly Member
   }
   const reason =
     invalid ?? (unclear ? `sent a message that can be read in two ways: ${unclear}` : formProblem(text, parts));
-  if (reason !== undefined) return broken(text, parts, reason);
+  if (reason !== undefined) return broken(input, text, parts, reason);
   const { id, method, result } = parts;
   const idStart = id?.start ?? 0;
   const idEnd = id?.end ?? 0;
@@ -140,10 +150,16 @@ function formProblem(text: string, { id, method, params, result, error }: Parts)
   return isErrorObject(text, error) ? undefined : "answered with an error that has no code or no message";
 }
 
-function broken(text: string, { id, method, result, error }: Parts, reason: string): BrokenMessage {
+function broken(
+  input: PeerInput<"JSON">,
+  text: string,
+  { id, method, result, error }: Parts,
+  reason: string,
+): BrokenMessage {
   const isAnswer = result !== undefined || error !== undefined || method === undefined;
   const wireId = id && isAnswer ? parseWireId({ text, idStart: id.start, idEnd: id.end }) : 0;
-  const isQuestion = id !== undefined && !isAnswer && isId(text, id) && jsonProblem(slice(text, id)) === undefined;
+  const isQuestion =
+    id !== undefined && !isAnswer && isId(text, id) && jsonProblem(input, slice(text, id)) === undefined;
   return { kind: "broken", wireId, questionId: isQuestion ? slice(text, id) : undefined, reason };
 }
 
@@ -158,6 +174,6 @@ function isId(text: string, id: Member): boolean {
 
 function isErrorObject(text: string, error: Member): boolean {
   if (!isObject(text, error)) return false;
-  const { code, message } = JSON.parse(slice(text, error)) as { code?: unknown; message?: unknown };
+  const { code, message } = readJson(ERROR_OBJECT, slice(text, error)) as { code?: unknown; message?: unknown };
   return typeof code === "number" && typeof message === "string";
 }

@@ -6,6 +6,7 @@
 
 import type { Clock, Timer } from "../../base/clock.ts";
 import { InOrder } from "../../base/in-order.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { SLICED_BYTES } from "../../base/sliced-work.ts";
 import type { HttpCall } from "../../http/http-client.ts";
 import type { SseEvent } from "../../http/sse.ts";
@@ -13,6 +14,8 @@ import type { OneWayMessage } from "./one-way-queue.ts";
 import type { RemoteServer } from "./remote-server.ts";
 import { type ParsedMessages, parseServerTextInSteps, reportBroken } from "./server-messages.ts";
 import { type Channel, type ChannelHandlers, type Outgoing, TOO_MANY_REQUESTS } from "./transport.ts";
+
+const MESSAGE = peerInput("mcp-server/event");
 
 const OPEN_TIMEOUT_MS = 30_000;
 const ACCEPT_MS = 30_000;
@@ -141,7 +144,7 @@ export function openSseChannel(
         timer.cancel();
         opened(channel);
       }
-    } else if (type === "message") texts.run(parseServerTextInSteps(data), data.length <= SLICED_BYTES, read);
+    } else if (type === "message") texts.run(parseServerTextInSteps(MESSAGE, data), data.length <= SLICED_BYTES, read);
   };
   const read = (messages: ParsedMessages): void => {
     for (const message of messages) {

@@ -13,6 +13,7 @@ import { contain, ExpectedError } from "../../base/errors.ts";
 import { checkSpareDescriptors } from "../../base/file-descriptors.ts";
 import { InOrder } from "../../base/in-order.ts";
 import { type MessageReservation, type ServerMessages, SMALL_MESSAGE_BYTES } from "../../base/memory-budget.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { SLICED_BYTES } from "../../base/sliced-work.ts";
 import { TextPieces } from "../../base/text-pieces.ts";
 import { borrowingReader, readOpened } from "../../http/h1/socket-reads.ts";
@@ -21,6 +22,8 @@ import type { Logger } from "../../observe/log/logger.ts";
 import { withoutSecrets } from "../../observe/trace/redact.ts";
 import { type ParsedMessages, parseServerTextInSteps, reportBroken } from "./server-messages.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "./transport.ts";
+
+const MESSAGE = peerInput("mcp-server/stdio-message");
 
 /** Hears that the process was told to exit, and that it has exited. */
 export interface ProcessEnd {
@@ -72,7 +75,7 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
   const child = new StdioProcess(options, {
     line(text) {
       if (isClosed) return;
-      lines.run(parseServerTextInSteps(text), text.length <= SLICED_BYTES, (messages) => read(messages, text));
+      lines.run(parseServerTextInSteps(MESSAGE, text), text.length <= SLICED_BYTES, (messages) => read(messages, text));
     },
     afterParsing: (parsed) => lines.afterwards(parsed),
     exited(reason) {

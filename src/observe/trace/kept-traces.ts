@@ -1,8 +1,13 @@
 /**
  * Keeps traces of selected requests, such as failed ones, within a memory limit. The oldest are dropped first.
  */
+
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { TraceEvent } from "./events.ts";
 import type { TraceWatcher } from "./trace.ts";
+
+const TRACE = peerInput("gateway/kept-trace");
 
 /** Beyond this number of events, expressions are omitted. */
 const MAX_EVENTS = 500;
@@ -57,7 +62,7 @@ export function createKeptTraces(maxBytes: number): KeptTraces {
     },
     find(id) {
       const json = kept.get(id);
-      return json === undefined ? undefined : (JSON.parse(json.toString()) as TraceEvent[]);
+      return json === undefined ? undefined : (readJson(TRACE, json) as TraceEvent[]);
     },
     report: () => ({ traces: kept.size, bytes, maxBytes }),
   };

@@ -4,6 +4,7 @@
  */
 import { isCommonHeaderName } from "../../base/header-names.ts";
 import { escapeControls } from "../../base/safe-text.ts";
+import { decodeString } from "../../json/syntax.ts";
 import { isSensitiveName } from "./sensitive-names.ts";
 
 export const REDACTED = "<redacted>";
@@ -419,7 +420,7 @@ function redactMembers(text: string, isSecret: (name: string) => boolean, found?
     let next = skipSpace(text, end);
     if (text[next] === ":") {
       next = skipSpace(text, next + 1);
-      if (isSecret(unescaped(text.slice(at + 1, end - 1)))) {
+      if (isSecret(decodeString(text.slice(at + 1, end - 1)))) {
         const valueEnd = endOfValue(text, next);
         if (valueEnd > next) {
           found?.push(...stringsIn(text.slice(next, valueEnd)));
@@ -431,7 +432,7 @@ function redactMembers(text: string, isSecret: (name: string) => boolean, found?
     } else if (depth > 0 && end - at > 8) {
       const written = text.slice(at + 1, end - 1);
       if (/\\"\s*:|\\u0022/.test(written)) {
-        const inner = unescaped(written);
+        const inner = decodeString(written);
         const hidden = redactMembers(inner, isSecret, found, depth - 1);
         if (hidden !== inner) {
           shown += text.slice(from, at) + JSON.stringify(hidden);
@@ -489,20 +490,11 @@ function stringsIn(json: string): string[] {
   const found: string[] = [];
   for (let at = json.indexOf('"'); at >= 0; at = json.indexOf('"', at)) {
     const end = endOfString(json, at);
-    found.push(unescaped(json.slice(at + 1, json[end - 1] === '"' && end - 1 > at ? end - 1 : end)));
+    found.push(decodeString(json.slice(at + 1, json[end - 1] === '"' && end - 1 > at ? end - 1 : end)));
     at = end;
   }
   if (found.length === 0) found.push(json);
   return found;
-}
-
-function unescaped(written: string): string {
-  if (!written.includes("\\")) return written;
-  try {
-    return JSON.parse(`"${written}"`) as string;
-  } catch {
-    return written;
-  }
 }
 
 function credentialCopies(value: string): string[] {

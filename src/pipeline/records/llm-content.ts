@@ -3,14 +3,17 @@
  * expression uses them.
  */
 
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Expression } from "../../cel/expression.ts";
 import type { Exchange, GatewayResponse } from "../../core/exchange.ts";
 import type { LlmAttributes, LlmMessage } from "../../core/request-attributes.ts";
-import { isMembers, type Members, parseBoundedObject } from "../../json/json.ts";
+import { isMembers, type Members } from "../../json/json.ts";
+import { readMembers } from "../../json/read-json.ts";
 import { createContentReader } from "../../llm/usage/response-content.ts";
 
+const BODY = peerInput("client/recorded-body");
+
 /** A larger request body is not parsed again for a record. */
-const MAX_PROMPT_BYTES = 2 * 1024 * 1024;
 const MAX_COMPLETION_CHARS = 64 * 1024;
 
 /** Observes the response of a call to a model, and sets `llm.completion` when the response ends. */
@@ -36,9 +39,9 @@ export function recordCompletion(exchange: Exchange): void {
 
 /** Sets `llm.prompt` if the body of the request is available. */
 export function recordPrompt({ attributes: { llm }, request: { body } }: Exchange): void {
-  if (llm === undefined || body.kind !== "bytes" || body.bytes.length > MAX_PROMPT_BYTES) return;
+  if (llm === undefined || body.kind !== "bytes" || body.bytes.length > BODY.maxBytes) return;
   try {
-    const parsed = parseBoundedObject(body.bytes);
+    const parsed = readMembers(BODY, body.bytes);
     if (parsed !== undefined) setHidden(llm, "prompt", promptMessages(parsed));
   } catch {
     // A body that is nested too deeply has no prompt in the records.

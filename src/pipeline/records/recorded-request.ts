@@ -3,12 +3,16 @@
  * outcome, but without its body.
  */
 
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import { requestSubject, shownPrincipal } from "../../core/principal.ts";
 import type { Claims, LlmAttributes, McpAttributes } from "../../core/request-attributes.ts";
 import type { Source } from "../../core/source.ts";
+import { readJson } from "../../json/read-json.ts";
 import { REDACTED, type Redaction, withoutCopies } from "../../observe/trace/redact.ts";
+
+const ATTRIBUTES = peerInput("gateway/recorded-attributes");
 
 export interface RecordedRequest {
   readonly id: string;
@@ -83,8 +87,12 @@ export function recordTime(text: string): number {
 
 export type ParseJson = (text: string) => unknown;
 
+function readAttributes(text: string): unknown {
+  return readJson(ATTRIBUTES, text);
+}
+
 /** Parses untrusted text. Returns undefined if it is not a record. */
-export function readRecord(text: string, parse: ParseJson = JSON.parse): RecordedRequest | undefined {
+export function readRecord(text: string, parse: ParseJson = readAttributes): RecordedRequest | undefined {
   const fields = text.split(FIELD);
   const at = Number(fields[0]);
   if (fields.length < FIXED_FIELDS || !Number.isFinite(at)) return undefined;

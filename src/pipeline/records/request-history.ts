@@ -3,10 +3,14 @@
  * which the garbage collector does not traverse.
  */
 import { Buffer } from "node:buffer";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
 import { type RecordedRequest, readRecord, recordText, recordTime } from "./recorded-request.ts";
+
+const ATTRIBUTES = peerInput("gateway/recorded-attributes");
 
 export const RECORDED_REQUESTS = 10_000;
 /** Requests above this rate are not recorded unless there is a follower. */
@@ -139,7 +143,7 @@ function parseOnce(): (text: string) => unknown {
   return (text) => {
     const before = known.get(text);
     if (before !== undefined) return before;
-    const value: unknown = JSON.parse(text);
+    const value: unknown = readJson(ATTRIBUTES, text);
     if (known.size >= SHARED_CLAIMS) known.clear();
     known.set(text, value);
     return value;

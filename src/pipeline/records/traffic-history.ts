@@ -4,8 +4,10 @@
  */
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
+import { readJson } from "../../json/read-json.ts";
 import {
   type HistoryReport,
   type RequestResult,
@@ -28,6 +30,8 @@ import {
   totalIn,
   unpackRing,
 } from "./traffic-ring.ts";
+
+const HISTORY = peerInput("store/traffic-history");
 
 const FINE = { slotMs: 10_000, slots: 360 };
 const COARSE = { slotMs: 300_000, slots: 288 };
@@ -152,7 +156,7 @@ const packedHistory = z.object({
 
 function parsePacked(text: string): z.output<typeof packedHistory> | undefined {
   try {
-    return packedHistory.parse(JSON.parse(text));
+    return packedHistory.parse(readJson(HISTORY, text));
   } catch {
     // The text may be in the format of another version.
     return undefined;

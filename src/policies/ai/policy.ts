@@ -4,17 +4,20 @@
  * implements the dialects, applies them.
  */
 import { z } from "zod";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Expression } from "../../cel/expression.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
 import { celSource } from "../../core/schema.ts";
-import { parseMembers } from "../../json/json.ts";
+import { readMembers } from "../../json/read-json.ts";
 import { compileExternalGuard, guardSchema, reportGuardFailures } from "../../llm/guard-config.ts";
 import { editsRequest, hasGuards, noteUnreadRules } from "../../llm/guards/prompt-rules.ts";
 import { compileTextGuard } from "../../llm/guards/text-guard.ts";
 import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
 import type { LlmCall, PromptRules, TextGuard, WebhookGuard } from "../../llm/request/llm-call.ts";
+
+const BODY = peerInput("client/expression-body");
 
 const message = z.strictObject({
   role: z.enum(["system", "developer", "user", "assistant"]).describe("The role of the message."),
@@ -22,7 +25,6 @@ const message = z.strictObject({
 });
 
 const DEFAULT_CACHED_MINIMUM = 1_024;
-const MAX_TRANSFORMED_BYTES = 2 * 1024 * 1024;
 
 const guard = guardSchema(
   "message",
@@ -157,11 +159,11 @@ function computeFields(
   exchange: Exchange,
 ): ReadonlyMap<string, unknown> | undefined {
   if (scan.isForm) return undefined;
-  if (bytes.length > MAX_TRANSFORMED_BYTES)
+  if (bytes.length > BODY.maxBytes)
     throw new GatewayError("body_too_large", {
-      detail: `a request of more than ${MAX_TRANSFORMED_BYTES} bytes cannot pass ai.transformations`,
+      detail: `a request of more than ${BODY.maxBytes} bytes cannot pass ai.transformations`,
     });
-  exchange.llmRequest = parseMembers(bytes.toString());
+  exchange.llmRequest = readMembers(BODY, bytes);
   try {
     return new Map(
       fields.map(([name, expression]) => {

@@ -21,6 +21,7 @@ import {
 import { compileFailureLimit, failureLimitSchema } from "../../identity/passwords/failed-credentials.ts";
 import { createHtpasswd, type Htpasswd } from "../../identity/passwords/htpasswd.ts";
 import { PasswordChecks } from "../../identity/passwords/password-checks.ts";
+import { decodeString } from "../../json/syntax.ts";
 
 const BASIC_LOCATION: CredentialLocation = { header: { name: "authorization", prefix: "Basic " } };
 const utf8 = new TextDecoder("utf-8", { fatal: true });
@@ -124,7 +125,7 @@ export const basicAuth = definePolicy({
         const user = principals.find((principal) => principal.startsWith(BASIC));
         if (user === undefined)
           return mode === "strict" ? reject(exchange, "no user name and password were sent") : undefined;
-        const username = String(JSON.parse(user.slice(BASIC.length)));
+        const username = decodeString(user.slice(BASIC.length + 1, -1));
         if (passwords.entryOf(username) === undefined) return reject(exchange, "the user does not exist");
         return decide(exchange, username, true);
       },

@@ -4,11 +4,13 @@
 
 import type { MethodDefinition } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { checkHeaderCount, type HeaderChange, headerChange, mayChange } from "../../core/service-headers.ts";
 import { openGrpcClient } from "../../http/client/grpc-client.ts";
 import { callUnary } from "../../http/client/grpc-unary.ts";
 import type { EgressGuard } from "../../http/egress-guard.ts";
 import type { TlsOptions } from "../../http/http-client.ts";
+import { readJson, tryReadJson } from "../../json/read-json.ts";
 import {
   fromWireStruct,
   PROTOCOL,
@@ -17,6 +19,8 @@ import {
   type WireResponse,
   type WireResult,
 } from "./protocol.ts";
+
+const CHANGE = peerInput("mcp-guardrails/change");
 
 /** Limits parameters and results, in both directions. */
 export const MAX_BODY_BYTES = 32 * 1024 * 1024;
@@ -80,7 +84,8 @@ export function parseResult({ pass, mutated, error, headerMutation, metadata }: 
       kind: "rejected",
       code: CODES[error.code] ?? -32603,
       message: error.reason.slice(0, MAX_REASON_CHARS) || "rejected by an MCP guardrail",
-      data: parsedJson(error.mcpError),
+      // Invalid JSON is omitted, because the rejection itself must not be lost.
+      data: tryReadJson(CHANGE, error.mcpError),
     };
   if (!pass && !mutated) throw new Error("a result without a decision");
   const { set = [], remove = [] } = headerMutation ?? {};
@@ -96,18 +101,8 @@ export function parseResult({ pass, mutated, error, headerMutation, metadata }: 
 
 function objectText(bytes: Uint8Array): string {
   const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  const value = JSON.parse(text) as unknown;
+  const value = readJson(CHANGE, text);
   if (typeof value !== "object" || value === null || Array.isArray(value))
     throw new Error("a change that is not a JSON object");
   return text;
-}
-
-/** Returns undefined for invalid JSON, because the rejection itself must not be lost. */
-function parsedJson(bytes: Uint8Array | undefined): unknown {
-  if (bytes === undefined) return undefined;
-  try {
-    return JSON.parse(Buffer.from(bytes).toString("utf8"));
-  } catch {
-    return undefined;
-  }
 }

@@ -2,11 +2,15 @@
  * Compares a mirror's response with the backend's: status, content type, JSON shape, and time to the response head.
  */
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Exchange, GatewayResponse } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { HeaderList } from "../../http/headers.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { MirrorComparison, Mirrored } from "../../observe/trace/mirror-comparison.ts";
 import { shapeDifferences } from "./json-shape.ts";
+
+const RESPONSE = peerInput("mirror/response");
 
 const MAX_COMPARED_BYTES = 64 * 1024;
 const MAX_DECODED_BYTES = 256 * 1024;
@@ -61,7 +65,7 @@ export class ComparedResponse {
   json(): { readonly value: unknown } | undefined {
     if (this.#chunks === undefined) return undefined;
     try {
-      return { value: JSON.parse(decoded(Buffer.concat(this.#chunks), this.#encoding).toString("utf8")) };
+      return { value: readJson(RESPONSE, decoded(Buffer.concat(this.#chunks), this.#encoding)) };
     } catch {
       return undefined;
     }

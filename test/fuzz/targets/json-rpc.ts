@@ -3,6 +3,7 @@
  * for the member that was meant.
  */
 
+import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { finish } from "../../../src/base/sliced-work.ts";
 import { insertMembers, members, removeMembers, splice } from "../../../src/json/json-text.ts";
 import {
@@ -24,6 +25,8 @@ import { parseServerText } from "../../../src/mcp/transports/server-messages.ts"
 import type { Random } from "../../support/random.ts";
 import { isRecord, parsed, randomJson, randomObject, writtenName } from "../json.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
+
+const MESSAGE = peerInput("mcp-server/http-response");
 
 const NAMES = [
   "jsonrpc",
@@ -114,7 +117,7 @@ function clientOutcome(text: string): string {
 }
 
 function serverOutcome(text: string): string {
-  const read = parseServerText(text);
+  const read = parseServerText(MESSAGE, text);
   const json = parsed(text);
   for (const message of read) {
     if (message.kind === "broken") {

@@ -2,6 +2,8 @@
  * The scanner that finds a few members without building a tree: on valid JSON it finds what JSON.parse finds, at every
  * chunking, and what it calls whole is balanced.
  */
+
+import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { JsonScanner, jsonKeys } from "../../../src/json/json-scanner.ts";
 import { isRecord, parsed, randomJson, randomObject } from "../json.ts";
 import { waysToArrive } from "../pieces.ts";
@@ -23,7 +25,7 @@ function scan(pieces: readonly Buffer[]): Reading {
   const scanner = new JsonScanner({
     keys: KEYS,
     maxValueBytes: 1_000,
-    maxDepth: 16,
+    input: peerInput("client/registration"),
     value: (key, { start, end }, bytes) => void values.push([key, start, end, bytes?.toString("latin1")]),
   });
   for (const piece of pieces) scanner.push(piece);

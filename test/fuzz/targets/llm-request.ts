@@ -3,12 +3,15 @@
  * stream are those that JSON.parse sees, what is ambiguous is refused, and what was not changed is still there.
  */
 
+import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { spliceBytes } from "../../../src/json/json-scanner.ts";
 import { readSkeleton } from "../../../src/json/skeleton.ts";
 import { scanRequest } from "../../../src/llm/request/read-request.ts";
 import type { Random } from "../../support/random.ts";
 import { isRecord, parsed, randomObject } from "../json.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";
+
+const TREE = peerInput("client/llm-request-tree").upTo(1024 * 1024);
 
 const NAMES = ["model", "stream", "stream_options", "messages", "content", "url", "x", ""];
 const NONCE = "7f3a";
@@ -39,7 +42,7 @@ function namesAtTop(text: string, name: string): number {
 }
 
 function checkSkeleton(bytes: Buffer, value: Record<string, unknown>): void {
-  const skeleton = readSkeleton(bytes, 1024 * 1024, NONCE);
+  const skeleton = readSkeleton(TREE, bytes, NONCE);
   expect(skeleton !== "not JSON" && !("tooLarge" in skeleton), `no skeleton: ${JSON.stringify(skeleton)}`);
   // A client cannot know the nonce; here a case may have written the mark itself.
   if (bytes.includes(`@blob-${NONCE}-`)) return;

@@ -2,7 +2,10 @@
  * Responses of an OpenAI or Anthropic provider as bytes, as JSON or a stream, with a given text and usage, so that
  * tests can identify the provider of a response or charge.
  */
-import { parseMembers } from "../../../src/json/json.ts";
+import { peerInput } from "../../../src/base/peer-inputs.ts";
+import { readMembers } from "../../../src/json/read-json.ts";
+
+const RESPONSE = peerInput("llm-provider/response");
 
 export type Family = "openAI" | "anthropic";
 
@@ -119,11 +122,11 @@ function messageEvents(plan: AnswerPlan): string[] {
 
 /** The text in an answer that reached a client of either dialect. */
 export function readText(body: string, family: Family, stream: boolean): string {
-  if (!stream) return textIn(parseMembers(body), family, false);
+  if (!stream) return textIn(readMembers(RESPONSE, body), family, false);
   return body
     .split("\n")
     .filter((line) => line.startsWith("data: {"))
-    .map((line) => textIn(parseMembers(line.slice(6)), family, true))
+    .map((line) => textIn(readMembers(RESPONSE, line.slice(6)), family, true))
     .join("");
 }
 

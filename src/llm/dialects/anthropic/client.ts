@@ -1,7 +1,10 @@
 /**
  * Implements the client side of Anthropic's Messages API.
  */
+
+import { peerInput } from "../../../base/peer-inputs.ts";
 import { isMembers, type Members } from "../../../json/json.ts";
+import { readJson } from "../../../json/read-json.ts";
 import {
   type ContentPart,
   type Conversation,
@@ -32,6 +35,8 @@ import type { CompleteResponse, Finish, ResponsePart } from "../../canonical/res
 import { ToolCallSequencer } from "../../canonical/tool-call-order.ts";
 import type { OutEvent, StreamWriter, TranslationContext } from "../../canonical/translation.ts";
 import type { Usage } from "../../usage/usage.ts";
+
+const TOOL_ARGUMENTS = peerInput("llm-provider/tool-arguments");
 
 const KNOWN = new Set([
   ...["model", "messages", "system", "max_tokens", "stream", "temperature", "top_p", "top_k", "stop_sequences"],
@@ -307,7 +312,7 @@ function block(part: ResponsePart, context: TranslationContext): Members {
 export function parseToolInput(json: string): Members {
   if (json.trim() === "") return {};
   try {
-    const parsed: unknown = JSON.parse(json);
+    const parsed: unknown = readJson(TOOL_ARGUMENTS, json);
     return isMembers(parsed) ? parsed : { arguments: parsed };
   } catch {
     return { arguments: json };

@@ -3,11 +3,15 @@
  * `invoke`. This preserves content that the translation to Converse rejects, such as Anthropic's own tools.
  */
 
-import { type Members, parseMembers } from "../../../json/json.ts";
+import { peerInput } from "../../../base/peer-inputs.ts";
+import type { Members } from "../../../json/json.ts";
+import { readMembers } from "../../../json/read-json.ts";
 import { ENDED_EARLY, UpstreamResponseError } from "../../canonical/request-fields.ts";
 import type { StreamTranslation, Translation } from "../../canonical/translation.ts";
 import { errorMessage } from "../../request/llm-errors.ts";
 import { bedrockBetas, membersWithoutBeta } from "../anthropic/betas.ts";
+
+const EVENT = peerInput("llm-provider/stream-event");
 
 const VERSION = "bedrock-2023-05-31";
 
@@ -35,7 +39,7 @@ function unwrapped(): StreamTranslation {
   return {
     event(type, data) {
       if (type === "exception") throw new UpstreamResponseError(500, errorMessage(data, ""));
-      const event = typeof data.bytes === "string" ? parseMembers(decode(data.bytes)) : undefined;
+      const event = typeof data.bytes === "string" ? readMembers(EVENT, decode(data.bytes)) : undefined;
       if (event === undefined || typeof event.type !== "string")
         throw new UpstreamResponseError(502, "the provider's stream contains an invalid event");
       if (event.type === "message_stop") finished = true;

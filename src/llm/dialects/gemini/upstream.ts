@@ -2,7 +2,9 @@
  * Implements the provider side of Gemini's generateContent.
  */
 import { lookupTable } from "../../../base/lookup-table.ts";
+import { peerInput } from "../../../base/peer-inputs.ts";
 import { isMembers, type Members } from "../../../json/json.ts";
+import { readMembers } from "../../../json/read-json.ts";
 import {
   type ContentPart,
   type Conversation,
@@ -28,6 +30,8 @@ import { type Finish, type ResponseSink, readChoiceIndex } from "../../canonical
 import type { StreamReader, TranslationContext } from "../../canonical/translation.ts";
 import { errorMessage } from "../../request/llm-errors.ts";
 import { readUsage } from "../../usage/usage.ts";
+
+const TOOL_RESULT = peerInput("client/llm-tool-result");
 
 const MEDIA_TYPES = lookupTable<string>({
   png: "image/png",
@@ -121,13 +125,7 @@ function writeData(source: Source): Members {
 
 /** Gemini requires an object as the result. */
 function wrapResult(text: string): Members {
-  try {
-    const parsed: unknown = JSON.parse(text);
-    if (isMembers(parsed)) return parsed;
-  } catch {
-    // A result that is not JSON is wrapped as a string.
-  }
-  return { result: text };
+  return readMembers(TOOL_RESULT, text) ?? { result: text };
 }
 
 function guessMediaType(url: string): string {

@@ -1,13 +1,18 @@
 /**
  * Writes complete and streamed OpenAI Responses output from the canonical format.
  */
-import { type Members, parseMembers } from "../../../json/json.ts";
+
+import { peerInput } from "../../../base/peer-inputs.ts";
+import type { Members } from "../../../json/json.ts";
+import { readMembers } from "../../../json/read-json.ts";
 import { type Signature, writeSignature } from "../../canonical/conversation.ts";
 import { compact } from "../../canonical/request-fields.ts";
 import type { CompleteResponse, Finish, ResponsePart } from "../../canonical/response.ts";
 import { type OrderedCall, ToolCallSequencer } from "../../canonical/tool-call-order.ts";
 import type { OutEvent, StreamWriter, TranslationContext } from "../../canonical/translation.ts";
 import type { Usage } from "../../usage/usage.ts";
+
+const TOOL_ARGUMENTS = peerInput("llm-provider/tool-arguments");
 
 export function writeResponsesResponse(response: CompleteResponse, context: TranslationContext): Members {
   const choice = response.choices[0] ?? { parts: [], finish: "stop" as const };
@@ -114,7 +119,7 @@ export function callItem(
 }
 
 export function unwrapTextInput(json: string): string {
-  const input = parseMembers(json)?.input;
+  const input = readMembers(TOOL_ARGUMENTS, json)?.input;
   return typeof input === "string" ? input : json;
 }
 

@@ -1,0 +1,84 @@
+/**
+ * Reads JSON that a peer sent. Every function takes the entry of the input in the list of peer inputs and enforces its
+ * limits before parsing. Only this file, `parse-in-steps.ts`, and `syntax.ts` call `JSON.parse`.
+ */
+
+import { InputError, type PeerInput } from "../base/peer-inputs.ts";
+import { isMembers, type Members } from "./json.ts";
+import { exceededLimit } from "./parse-cost.ts";
+import { OPEN_BRACE, SPACE } from "./syntax.ts";
+import { type Inspection, inspectDocument } from "./validate-json.ts";
+
+/** The parts of a token are JSON. */
+export type JsonInput = PeerInput<"JSON"> | PeerInput<"JWT">;
+
+/** Throws an `InputError`, whose message is a predicate, such as `is not JSON`. */
+export function readJson(input: JsonInput, source: string | Uint8Array): unknown {
+  const text = boundedText(input, source);
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new InputError(input, "form", "is not JSON", { cause });
+  }
+}
+
+/** Returns undefined if the input is undefined, is not JSON, or exceeds a limit. */
+export function tryReadJson(input: JsonInput, source: string | Uint8Array | undefined): unknown {
+  if (source === undefined) return undefined;
+  try {
+    return JSON.parse(boundedText(input, source));
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns undefined if the input is not a JSON object, or exceeds a limit. */
+export function readMembers(input: JsonInput, source: string | Uint8Array): Members | undefined {
+  // Rejects other strings, such as the `[DONE]` of a stream, without the cost of an exception.
+  if (!beginsObject(source)) return undefined;
+  const value = tryReadJson(input, source);
+  return isMembers(value) ? value : undefined;
+}
+
+export interface InspectedJson extends Inspection {
+  readonly value: unknown;
+}
+
+/**
+ * Also returns the position of each top-level member. Throws an `InputError` for repeated keys and for limits before it
+ * parses the text.
+ */
+export function readInspected(input: PeerInput<"JSON">, text: string): InspectedJson {
+  if (text.length > input.maxBytes) throw InputError.tooLarge(input);
+  const { top, problem } = inspectDocument(input, text);
+  if (problem !== undefined) throw new InputError(input, "form", problem);
+  try {
+    return { top, problem, value: JSON.parse(text) };
+  } catch (cause) {
+    throw new InputError(input, "form", "is not JSON", { cause });
+  }
+}
+
+function boundedText(input: JsonInput, source: string | Uint8Array): string {
+  if (source.length > input.maxBytes) throw InputError.tooLarge(input);
+  const text = typeof source === "string" ? source : utf8Text(source);
+  const exceeded = exceededLimit(text, input.maxItems, input.maxDepth);
+  if (exceeded === "items") throw InputError.tooManyItems(input);
+  if (exceeded === "depth") throw new InputError(input, "depth", `is nested deeper than ${input.maxDepth} levels`);
+  return text;
+}
+
+function utf8Text(bytes: Uint8Array): string {
+  const buffer = Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  return buffer.toString("utf8");
+}
+
+function beginsObject(source: string | Uint8Array): boolean {
+  let at = 0;
+  if (typeof source === "string") {
+    while (source.charCodeAt(at) <= SPACE) at += 1;
+    return source.charCodeAt(at) === OPEN_BRACE;
+  }
+  while ((source[at] as number) <= SPACE) at += 1;
+  return source[at] === OPEN_BRACE;
+}
