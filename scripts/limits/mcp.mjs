@@ -260,7 +260,7 @@ export const MCP_LIMITS = {
       "TERM, then KILL",
     ],
     ["KEPT_LINES", "mcp/transports/stdio-transport.ts", "kept lines of a server's stderr", "the oldest is dropped"],
-    ["MAX_LINE_CHARS", "mcp/transports/stdio-transport.ts", "a line of stderr", "cut"],
+    ["mcp-server/stdio-log", "bytes", "a line of stderr", "cut"],
     ["MAX_WAIT_MS", "mcp/server-side/process-pool.ts", "time that a session waits for its server's start", "503"],
     [
       "MAX_FAILED_STARTS",

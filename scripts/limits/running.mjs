@@ -61,7 +61,7 @@ export const RUNNING_LIMITS = {
   Kubernetes: [
     ["MAX_OUTPUT_CHARS", "base/run-program.ts", "the output of a credential plugin or curl", "the rest is omitted"],
     ["MAX_RESPONSE_BYTES", "kubernetes/api-client.ts", "a response of the API server", "the list is tried again"],
-    ["MAX_LINE_BYTES", "kubernetes/api-client.ts", "one event of a watch", "the watch begins again"],
+    ["kubernetes-api/watch-lines", "bytes", "one event of a watch", "the watch begins again"],
     ["MAX_PAUSE_MS", "kubernetes/cluster-cache.ts", "the pause before a watch is tried again", "it no longer grows"],
     [
       "MAX_PAUSE_MS",
@@ -103,7 +103,7 @@ export const RUNNING_LIMITS = {
       "reviews of unknown tokens at once, per address",
       "429, data planes try again",
     ],
-    ["MAX_SNAPSHOT_BYTES", "kubernetes/follow-controller.ts", "a snapshot", "rejected; the one before is served"],
+    ["controller/snapshot-stream", "bytes", "a snapshot", "rejected; the one before is served"],
   ],
   "Trace, logs and metrics": [
     [

@@ -82,6 +82,7 @@ export class PeerInput<R extends Reader = Reader> {
   readonly maxOpen: number;
   /** The private field keeps other objects from being assignable to this class. */
   readonly #peer: string;
+  #smaller: PeerInput<R> | undefined = undefined;
 
   static {
     createInput = (id, reader, limits, account) => new PeerInput(id, reader, limits, account);
@@ -103,12 +104,13 @@ export class PeerInput<R extends Reader = Reader> {
     return this.#peer;
   }
 
-  /** Returns the same input with the value of its setting, or with a smaller limit. */
+  /** Returns the same input with the value of its setting, or with a smaller limit. The last result is reused. */
   upTo(bytes: number): PeerInput<R> {
     if (bytes > this.maxBytes) throw new RangeError(`${this.id}: ${bytes} bytes exceed the limit of ${this.maxBytes}`);
-    return bytes === this.maxBytes
-      ? this
-      : new PeerInput(this.id, this.reader, { ...this.limits, bytes }, this.account);
+    if (bytes === this.maxBytes) return this;
+    if (this.#smaller?.maxBytes !== bytes)
+      this.#smaller = new PeerInput(this.id, this.reader, { ...this.limits, bytes }, this.account);
+    return this.#smaller;
   }
 
   /** Returns the same input with a smaller limit of items. */
@@ -233,10 +235,7 @@ const TABLE = {
   "llm-provider/compressed-usage": ["compressed", { bytes: 8 * MIB }, ONE_EXCHANGE],
   "llm-provider/response": ["JSON", { bytes: 16 * MIB }, "stream"],
   "llm-provider/guarded-response": ["JSON", { bytes: 4 * MIB }, "stream"],
-  "llm-provider/openai-stream": ["event stream", { bytes: 2 * MIB, open: 1_024 }, "stream"],
-  "llm-provider/responses-stream": ["event stream", { bytes: 2 * MIB, open: 1_000 }, "stream"],
-  "llm-provider/anthropic-stream": ["event stream", { bytes: 2 * MIB, open: 1_000 }, "stream"],
-  "llm-provider/gemini-stream": ["event stream", { bytes: 2 * MIB, open: 1_000 }, "stream"],
+  "llm-provider/event-stream": ["event stream", { bytes: 2 * MIB, open: 1_000 }, "stream"],
   "llm-provider/bedrock-stream": ["AWS event stream", { bytes: 2 * MIB, open: 1_000 }, "stream"],
   "llm-provider/stream-event": ["JSON", { bytes: 2 * MIB, items: 40_000 }, "stream"],
   "llm-provider/usage": ["JSON", { bytes: 64 * KIB }, ONE_EXCHANGE],

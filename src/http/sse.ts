@@ -3,6 +3,7 @@
  * to a limit. The encoder ensures that no value can add lines or end the event.
  */
 import { ExpectedError } from "../base/errors.ts";
+import type { PeerInput } from "../base/peer-inputs.ts";
 import { TextPieces } from "../base/text-pieces.ts";
 
 export interface SseEvent {
@@ -32,7 +33,8 @@ const COLON = 58;
 const SPACE = 32;
 const JOINED_LINES = 4_096;
 
-export function createSseParser(onEvent: (event: SseEvent) => void, maxEventBytes: number): SseParser {
+export function createSseParser(input: PeerInput<"event stream">, onEvent: (event: SseEvent) => void): SseParser {
+  const { maxBytes } = input;
   let partial: TextPieces | undefined;
   let heldBytes = 0;
   let lastWasCr = false;
@@ -88,7 +90,7 @@ export function createSseParser(onEvent: (event: SseEvent) => void, maxEventByte
 
   function hold(bytes: number): void {
     heldBytes += bytes;
-    if (heldBytes > maxEventBytes) throw new SseTooLarge(maxEventBytes);
+    if (heldBytes > maxBytes) throw new SseTooLarge(maxBytes);
   }
 
   return {

@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { peerInput } from "../base/peer-inputs.ts";
 import { closeFrame, FrameCounter } from "./websocket-frames.ts";
+
+const FRAME = peerInput("client/websocket-frame");
 
 function frame(payloadBytes: number, isMasked: boolean, opcode = 2): Buffer {
   const mask = isMasked ? 0x80 : 0;
@@ -31,7 +34,7 @@ test("boundaries are found for every length, masked or not, however the bytes ar
     for (const size of SIZES) {
       for (const step of [1, 3, 1000, 1_000_000]) {
         const bytes = frame(size, isMasked);
-        const counter = new FrameCounter();
+        const counter = new FrameCounter(FRAME);
         for (let at = 0; at < bytes.length; at += step) {
           counter.read(bytes.subarray(at, at + step));
           assert.equal(counter.isAtBoundary, at + step >= bytes.length, `${size} ${isMasked} ${step} ${at}`);
@@ -43,7 +46,7 @@ test("boundaries are found for every length, masked or not, however the bytes ar
 });
 
 test("reading to the boundary stops between two frames", () => {
-  const counter = new FrameCounter();
+  const counter = new FrameCounter(FRAME);
   const first = frame(200, true);
   counter.read(first.subarray(0, 50));
   assert.equal(counter.read(Buffer.concat([first.subarray(50), frame(3, true)]), true), first.length - 50);
@@ -53,7 +56,7 @@ test("reading to the boundary stops between two frames", () => {
 
 test("a close frame is detected, including the gateway's own", () => {
   for (const bytes of [closeFrame("client"), closeFrame("server"), frame(0, true, 8)]) {
-    const counter = new FrameCounter();
+    const counter = new FrameCounter(FRAME);
     counter.read(bytes);
     assert.deepEqual([counter.hasClosed, counter.isAtBoundary], [true, true]);
   }

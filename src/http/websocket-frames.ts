@@ -2,17 +2,22 @@
  * Tracks the frame boundaries of a WebSocket (RFC 6455 section 5.2) without retaining content, so that a close frame
  * can be inserted between two frames.
  */
+import type { PeerInput } from "../base/peer-inputs.ts";
+
 const CLOSE = 0x8;
-const MAX_HEADER_BYTES = 14;
 
 /** Status code 1001 means that the endpoint is going away (RFC 6455 section 7.4.1). */
 const GOING_AWAY = [0x03, 0xe9] as const;
 
 export class FrameCounter {
-  readonly #header = Buffer.alloc(MAX_HEADER_BYTES);
+  readonly #header: Buffer;
   #headerBytes = 0;
   #payloadLeft = 0;
   #hasClosed = false;
+
+  constructor({ maxBytes }: PeerInput<"WebSocket">) {
+    this.#header = Buffer.alloc(maxBytes);
+  }
 
   get isAtBoundary(): boolean {
     return this.#headerBytes === 0 && this.#payloadLeft === 0;

@@ -6,6 +6,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock } from "../base/clock.ts";
+import { LineSplitter, LineTooLong } from "../base/line-splitter.ts";
 import { peerInput } from "../base/peer-inputs.ts";
 import { VERSION } from "../base/version.ts";
 import { openHttpPool } from "../http/client/http-pool.ts";
@@ -18,9 +19,9 @@ import { KubeconfigError, type KubeconfigFlags, loadCluster, type PluginHost } f
 const RESPONSE = peerInput("kubernetes-api/response");
 const ERROR_RESPONSE = peerInput("kubernetes-api/error");
 const EVENT = peerInput("kubernetes-api/watch-event");
+const WATCH_LINES = peerInput("kubernetes-api/watch-lines");
 
 const MAX_RESPONSE_BYTES = 128 * 1024 * 1024;
-const MAX_LINE_BYTES = 16 * 1024 * 1024;
 const REQUEST_TIMEOUT_MS = 30_000;
 
 type PatchType = "application/merge-patch+json" | "application/apply-patch+yaml" | "application/json";
@@ -159,9 +160,17 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
         (credentials) => {
           if (isOver) return;
           let status = 0;
-          const lines = createLineReader((line) => {
+          const lines = new LineSplitter(WATCH_LINES, (line) => {
             if (!isOver && status === 200) handler.event(tryReadJson(EVENT, line));
           });
+          const pushLines = (chunk: Buffer): void => {
+            try {
+              lines.push(chunk);
+            } catch (error) {
+              if (!(error instanceof LineTooLong)) throw error;
+              finish(new Error("a line of the watch is too long"));
+            }
+          };
           const refused: Buffer[] = [];
           const call = poolOf(credentials).send(
             { method: "GET", path: pathOf(credentials, path), headers: headersOf(credentials, undefined, 0) },
@@ -172,7 +181,7 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
               data(chunk) {
                 resetIdleTimer();
                 if (status !== 200) refused.push(chunk);
-                else if (!lines(chunk)) finish(new Error("a line of the watch is too long"));
+                else pushLines(chunk);
                 return true;
               },
               end: () => finish(status === 200 ? undefined : responseError(status, Buffer.concat(refused).toString())),
@@ -195,25 +204,6 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
       for (const pool of pools.values()) pool.close();
       pools.clear();
     },
-  };
-}
-
-function createLineReader(onLine: (line: string) => void): (chunk: Buffer) => boolean {
-  let held: Buffer[] = [];
-  let size = 0;
-  return (chunk) => {
-    let rest = chunk;
-    for (let end = rest.indexOf(10); end >= 0; end = rest.indexOf(10)) {
-      held.push(rest.subarray(0, end));
-      const line = Buffer.concat(held).toString();
-      held = [];
-      size = 0;
-      if (line !== "") onLine(line);
-      rest = rest.subarray(end + 1);
-    }
-    if (rest.length > 0) held.push(rest);
-    size += rest.length;
-    return size <= MAX_LINE_BYTES;
   };
 }
 

@@ -9,6 +9,7 @@ import { isIP } from "node:net";
 import { join } from "node:path";
 import type { Clock, Timer } from "../base/clock.ts";
 import { replaceFile } from "../base/files.ts";
+import { peerInput } from "../base/peer-inputs.ts";
 import { urlLabel } from "../base/url-label.ts";
 import { createCluster, keyOf } from "../config/documents/cluster.ts";
 import { clusterDocument, parseSnapshot, type Snapshot } from "../config/documents/snapshot.ts";
@@ -22,7 +23,8 @@ import { createSseParser } from "../http/sse.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import { REPLICA_HEADER, STREAM_HEADER } from "./peer-reports.ts";
 
-const MAX_SNAPSHOT_BYTES = 64 * 1024 * 1024;
+const SNAPSHOT_STREAM = peerInput("controller/snapshot-stream");
+
 const IDLE_MS = 15_000;
 const FIRST_PAUSE_MS = 200;
 const MAX_PAUSE_MS = 2_000;
@@ -222,9 +224,9 @@ export function followController(options: FollowOptions): Following {
     const idleTimer = (): Timer => clock.after(IDLE_MS, () => end("timeout: no data"));
     let idle = idleTimer();
     let status = 0;
-    const parser = createSseParser(({ event, data }) => {
+    const parser = createSseParser(SNAPSHOT_STREAM, ({ event, data }) => {
       if (event === "snapshot" && !isOver) take(data);
-    }, MAX_SNAPSHOT_BYTES);
+    });
     try {
       const call = pool.send(
         { method: "GET", path: `/v1/snapshots/${gateway}/${options.instance}`, headers: headersOf() },

@@ -4,9 +4,10 @@
  */
 
 import { systemClock } from "../../src/base/clock.ts";
+import { LineSplitter } from "../../src/base/line-splitter.ts";
 import { ResponseParser } from "../../src/http/h1/response-parser.ts";
 import { FrameCounter } from "../../src/http/websocket-frames.ts";
-import { LineSplitter, StderrTail, StdioProcess } from "../../src/mcp/transports/stdio-transport.ts";
+import { StderrTail, StdioProcess } from "../../src/mcp/transports/stdio-transport.ts";
 import { ClientConnection } from "../../src/pipeline/listen/client-connection.ts";
 import { ResponseWriter } from "../../src/pipeline/listen/response-writer.ts";
 import { Attempt } from "../../src/pipeline/phases/attempt.ts";

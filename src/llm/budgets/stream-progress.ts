@@ -15,6 +15,7 @@ const EVENT = peerInput("llm-provider/stream-event");
 
 const TICK_MS = 1_000;
 const MAX_LOOK_BYTES = 64 * 1024;
+const SAMPLE = peerInput("llm-provider/event-stream").upTo(MAX_LOOK_BYTES);
 
 export type Progressed = (tokens: number) => void;
 
@@ -77,11 +78,11 @@ class StreamMeter {
 
 function tokensIn(chunk: Buffer): number {
   let tokens = 0;
-  const parser = createSseParser(({ data }) => {
+  const parser = createSseParser(SAMPLE, ({ data }) => {
     const event = readMembers(EVENT, data);
     const text = event === undefined ? "" : findOutputText(event);
     if (text !== "") tokens += estimateTextTokens(Buffer.from(text));
-  }, MAX_LOOK_BYTES);
+  });
   try {
     parser.push(chunk);
   } catch {

@@ -26,6 +26,8 @@ import type { ResponseSettlement } from "./settlement.ts";
 import type { UpstreamPlan } from "./upstream-request.ts";
 
 const RESPONSE = peerInput("llm-provider/response");
+const STREAM = peerInput("llm-provider/event-stream");
+const AWS_EVENTS = peerInput("llm-provider/bedrock-stream");
 
 export interface ProviderResponse {
   head(status: number, headers: HeaderList): void;
@@ -128,7 +130,6 @@ export function brokenStreamEvent(format: Format): Buffer {
 }
 
 const MAX_RESPONSE_BYTES = RESPONSE.maxBytes;
-const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 /** Limits the time to translate a response. Arrays of numbers, as in embeddings, do not count. */
 const MAX_RESPONSE_OBJECTS = 200_000;
 const COUNTED_BYTES = 64 * 1024;
@@ -255,12 +256,10 @@ export class TranslatedResponse implements ProviderResponse {
       else if (text !== "" && text.trim() !== "[DONE]") throw new Error("an event of the stream is not a JSON object");
     };
     const reader = isAws
-      ? createEventStreamReader(
-          ({ messageType, type, payload }) =>
-            take(messageType === "event" ? type : "exception", payload.toString("utf8")),
-          MAX_EVENT_BYTES,
+      ? createEventStreamReader(AWS_EVENTS, ({ messageType, type, payload }) =>
+          take(messageType === "event" ? type : "exception", payload.toString("utf8")),
         )
-      : createSseParser(({ event, data }) => take(event, data), MAX_EVENT_BYTES);
+      : createSseParser(STREAM, ({ event, data }) => take(event, data));
     return { push: (chunk) => reader.push(chunk), translation };
   }
 

@@ -26,9 +26,10 @@ import type { PreparedRequest } from "./apply-policies.ts";
 import { failAfter, isEventStream } from "./provider-response.ts";
 
 const RESPONSE = peerInput("llm-provider/guarded-response");
+const STREAM = peerInput("llm-provider/event-stream");
 
 export const MAX_RESPONSE_BYTES = RESPONSE.maxBytes;
-export const MAX_EVENT_BYTES = 2 * 1024 * 1024;
+export const MAX_EVENT_BYTES = STREAM.maxBytes;
 
 type UpstreamCall = Pick<BackendRun, "abort" | "resume">;
 
@@ -118,9 +119,8 @@ export class GuardedResponse extends ResponseFilter {
 
   #openStream(): GuardedStream {
     const guard = createStreamGuard(this.#guards);
-    const parser = createSseParser(
-      (event) => this.#guard(guard.event(event), event.data.length <= SLICED_BYTES),
-      MAX_EVENT_BYTES,
+    const parser = createSseParser(STREAM, (event) =>
+      this.#guard(guard.event(event), event.data.length <= SLICED_BYTES),
     );
     const order = new InOrder({
       busy: () => undefined,
@@ -359,7 +359,7 @@ export class WebhookGuardedResponse extends ResponseFilter {
 
 function* readStream(bytes: Buffer): Steps<StreamTexts | undefined> {
   const events: SseEvent[] = [];
-  const parser = createSseParser((event) => events.push(event), MAX_EVENT_BYTES);
+  const parser = createSseParser(STREAM, (event) => events.push(event));
   try {
     for (let at = 0; at < bytes.length; at += PARSED_BYTES) {
       parser.push(bytes.subarray(at, at + PARSED_BYTES));
@@ -481,14 +481,14 @@ class ShadowGuardedResponse extends ResponseFilter {
     });
     /** The stream continues while a large event is inspected, so the size of the waiting events is limited. */
     let waitingChars = 0;
-    const parser = createSseParser((event) => {
+    const parser = createSseParser(STREAM, (event) => {
       const size = event.data.length;
       waitingChars += size;
       if (waitingChars > MAX_RESPONSE_BYTES) throw new Error("too large");
       order.run(guard.event(event), size <= SLICED_BYTES, () => {
         waitingChars -= size;
       });
-    }, MAX_EVENT_BYTES);
+    });
     return {
       data: (chunk) => parser.push(chunk),
       end(onDone) {

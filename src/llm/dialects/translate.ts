@@ -3,6 +3,7 @@
  * another.
  */
 
+import { peerInput } from "../../base/peer-inputs.ts";
 import { UpstreamResponseError } from "../canonical/request-fields.ts";
 import { CompleteResponse, type ResponseSink } from "../canonical/response.ts";
 import type { ClientDialect, ProviderDialect, StreamWriter, Translation } from "../canonical/translation.ts";
@@ -20,7 +21,7 @@ import { readResponsesRequest } from "./responses/client-request.ts";
 import { openResponsesStream, writeResponsesResponse } from "./responses/client-response.ts";
 
 /** Calls of a Chat Completions stream are open until its end, so this limits their number there. */
-const MAX_OPEN_CALLS = 1_000;
+const MAX_OPEN_CALLS = peerInput("llm-provider/event-stream").maxOpen;
 
 const CLIENTS: Readonly<Partial<Record<Format, ClientDialect>>> = {
   chat: { readRequest: readChatRequest, writeResponse: writeChatResponse, openStream: openChatStream },

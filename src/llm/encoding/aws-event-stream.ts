@@ -3,6 +3,7 @@
  * buffers at most one incomplete message. It verifies the checksums of the prelude and of the message.
  */
 import { crc32 } from "node:zlib";
+import type { PeerInput } from "../../base/peer-inputs.ts";
 
 export interface EventStreamMessage {
   readonly messageType: string;
@@ -24,8 +25,8 @@ const STRING_HEADER = 7;
 const FIXED_BYTES: Readonly<Record<number, number>> = { 0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16 };
 
 export function createEventStreamReader(
+  { maxBytes }: PeerInput<"AWS event stream">,
   onMessage: (message: EventStreamMessage) => void,
-  maxMessageBytes: number,
 ): EventStreamReader {
   /** Chunks are joined only when the prelude or the message is complete, which avoids a copy per chunk. */
   let pieces: Buffer[] = [];
@@ -41,7 +42,7 @@ export function createEventStreamReader(
       neededBytes = PRELUDE_BYTES;
       while (bytes.length >= PRELUDE_BYTES) {
         const total = bytes.readUInt32BE(0);
-        if (total > maxMessageBytes) throw new Error(`an event stream message is larger than ${maxMessageBytes} bytes`);
+        if (total > maxBytes) throw new Error(`an event stream message is larger than ${maxBytes} bytes`);
         if (total < PRELUDE_BYTES + CHECKSUM_BYTES)
           throw new Error("an event stream message is shorter than its frame");
         if (crc32(bytes.subarray(0, 8)) !== bytes.readUInt32BE(8))

@@ -14,9 +14,10 @@ import { findOutputText } from "./event-content.ts";
 import { awsEventText } from "./response-usage.ts";
 
 const CONTENT = peerInput("llm-provider/recorded-content");
+const STREAM = peerInput("llm-provider/event-stream");
+const AWS_STREAM = peerInput("llm-provider/bedrock-stream");
 
 const MAX_CONTENT_BYTES = CONTENT.maxBytes;
-const MAX_CONTENT_EVENT_BYTES = 2 * 1024 * 1024;
 /** A response without any of these keys, such as embeddings, is not parsed. */
 const MAY_HAVE_TEXT =
   /"(?:\w*[fF]inish_?[rR]eason|stop_?[rR]eason|status|text|content|parts|output|delta|candidates|choices)"/;
@@ -64,13 +65,13 @@ export function createContentReader(
 function createSse(onText: ((text: string) => void) | undefined): ContentReader {
   let finish: string | undefined;
   let isWhole = true;
-  const parser = createSseParser(({ data }) => {
+  const parser = createSseParser(STREAM, ({ data }) => {
     if (onText === undefined && !MAY_FINISH.test(data)) return;
     const event = parseEvent(data);
     if (event === undefined) return;
     finish = findFinish(event) ?? finish;
     emitText(onText, findOutputText(event));
-  }, MAX_CONTENT_EVENT_BYTES);
+  });
   return readable(
     (chunk) => parser.push(chunk),
     () => ({ finish, isWhole }),
@@ -83,12 +84,12 @@ function createSse(onText: ((text: string) => void) | undefined): ContentReader 
 function createAws(onText: ((text: string) => void) | undefined): ContentReader {
   let finish: string | undefined;
   let isWhole = true;
-  const reader = createEventStreamReader(({ payload }) => {
+  const reader = createEventStreamReader(AWS_STREAM, ({ payload }) => {
     const event = parseEvent(awsEventText(payload));
     if (event === undefined) return;
     finish = findFinish(event) ?? finish;
     emitText(onText, findOutputText(event));
-  }, MAX_CONTENT_EVENT_BYTES);
+  });
   return readable(
     (chunk) => reader.push(chunk),
     () => ({ finish, isWhole }),

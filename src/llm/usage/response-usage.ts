@@ -19,6 +19,8 @@ import { mergeUsage, readUsage, type Usage, writeUsage } from "./usage.ts";
 const EVENT = peerInput("llm-provider/stream-event");
 const RESPONSE = peerInput("llm-provider/response");
 const USAGE_VALUE = peerInput("llm-provider/usage");
+const STREAM = peerInput("llm-provider/event-stream");
+const AWS_STREAM = peerInput("llm-provider/bedrock-stream");
 
 export interface UsageTap {
   /** `usageAt` is the result of `usageEventAt` for the chunk, if available. */
@@ -74,7 +76,6 @@ export function settleUsage(attributes: LlmAttributes, report: TapReport): void 
 }
 
 /** In larger server-sent events, only the last `TAIL_BYTES` are searched for usage. */
-const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 /** Larger compressed responses are not decoded. */
 const MAX_ENCODED_BYTES = 4 * 1024 * 1024;
 /** Decoding and reading do not yield, so the decoded size is limited. */
@@ -125,11 +126,11 @@ function createSseReader(): UsageReader {
     namedSamples = 0;
     sampledBytes = 0;
   };
-  let parser = createSseParser((event) => take(event.data), MAX_EVENT_BYTES);
+  let parser = createSseParser(STREAM, (event) => take(event.data));
   let large: LargeEvent | undefined;
 
   function readSamples(onEvent: (event: SseEvent) => void, isEnough: () => boolean = never): void {
-    const held = createSseParser(onEvent, MAX_EVENT_BYTES);
+    const held = createSseParser(STREAM, onEvent);
     for (const chunk of samples) {
       if (isEnough()) return;
       held.push(chunk);
@@ -171,7 +172,7 @@ function createSseReader(): UsageReader {
     if (end < 0) return;
     const usage = large.usage();
     large = undefined;
-    parser = createSseParser((event) => take(event.data), MAX_EVENT_BYTES);
+    parser = createSseParser(STREAM, (event) => take(event.data));
     if (usage !== undefined) take(usage);
     if (end < chunk.length) read(chunk.subarray(end));
   }
@@ -216,7 +217,7 @@ function never(): boolean {
 function createAwsReader(): UsageReader {
   const meter = createEventMeter();
   let readable = true;
-  const reader = createEventStreamReader((message) => meter.event(awsEventText(message.payload)), MAX_EVENT_BYTES);
+  const reader = createEventStreamReader(AWS_STREAM, (message) => meter.event(awsEventText(message.payload)));
   return {
     data(chunk) {
       if (!readable) return;

@@ -9,6 +9,7 @@ import {
   type ServerMessages,
   SMALL_MESSAGE_BYTES,
 } from "../../base/memory-budget.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { TextPieces } from "../../base/text-pieces.ts";
 import type { SignedRequest, SignRequest } from "../../core/signed-request.ts";
 import type { WireTap } from "../../core/wire.ts";
@@ -28,6 +29,8 @@ import { createSseParser, type SseEvent, type SseParser, SseTooLarge } from "../
 import { withoutSecrets } from "../../observe/trace/redact.ts";
 import { LOGIN_REQUIRED, type LoginRequired } from "../protocol/call.ts";
 import { OneWayLimits, type OneWayMessage, OneWayQueue } from "./one-way-queue.ts";
+
+const EVENT_STREAM = peerInput("mcp-server/event-stream");
 
 export interface RemoteOptions {
   readonly url: string;
@@ -321,9 +324,9 @@ class RemoteCall implements HttpCall, HttpResponseReceiver {
     const isEvents = headers.get("content-type")?.toLowerCase().startsWith("text/event-stream") === true;
     if (isEvents && status === 200 && this.#handler.reader === undefined)
       // An event may end the call, so later events of the same chunk are dropped.
-      this.#parser = createSseParser((event) => {
+      this.#parser = createSseParser(EVENT_STREAM.upTo(this.#maxBytes), (event) => {
         if (!this.isOver) this.#handler.event(event);
-      }, this.#maxBytes);
+      });
     this.#handler.head(status, headers);
     this.#body = this.#handler.reader?.();
   }

@@ -9,13 +9,13 @@ import type { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import { listChild } from "../../base/child-registry.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
-import { contain, ExpectedError } from "../../base/errors.ts";
+import { contain } from "../../base/errors.ts";
 import { checkSpareDescriptors } from "../../base/file-descriptors.ts";
 import { InOrder } from "../../base/in-order.ts";
+import { LineSplitter, LineTooLong } from "../../base/line-splitter.ts";
 import { type MessageReservation, type ServerMessages, SMALL_MESSAGE_BYTES } from "../../base/memory-budget.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { SLICED_BYTES } from "../../base/sliced-work.ts";
-import { TextPieces } from "../../base/text-pieces.ts";
 import { borrowingReader, readOpened } from "../../http/h1/socket-reads.ts";
 import { singleLine } from "../../json/json-text.ts";
 import type { Logger } from "../../observe/log/logger.ts";
@@ -24,6 +24,7 @@ import { type ParsedMessages, parseServerTextInSteps, reportBroken } from "./ser
 import type { Channel, ChannelHandlers, Outgoing } from "./transport.ts";
 
 const MESSAGE = peerInput("mcp-server/stdio-message");
+const LINES = peerInput("mcp-server/stdio-lines");
 
 /** Hears that the process was told to exit, and that it has exited. */
 export interface ProcessEnd {
@@ -173,9 +174,9 @@ export class StdioProcess {
   constructor(options: StdioProcessOptions, handlers: StdioHandlers) {
     this.#options = options;
     this.#handlers = handlers;
-    this.#splitter = new LineSplitter((line) => {
+    this.#splitter = new LineSplitter(LINES.upTo(options.maxLineBytes), (line) => {
       if (!this.#isOver) this.#handlers.line(line);
-    }, options.maxLineBytes);
+    });
     try {
       checkSpareDescriptors();
       const child = spawn(options.cmd, [...options.args], {
@@ -432,84 +433,8 @@ function ignore(): void {
   // These errors need no reaction.
 }
 
-const LF = 10;
-const CR = 13;
-
-export class LineTooLong extends ExpectedError {
-  constructor(maxBytes: number) {
-    super(`a line is longer than ${maxBytes} bytes`);
-    this.name = "LineTooLong";
-  }
-}
-
-/**
- * Splits a byte stream into lines. It copies the bytes of the incomplete line, because the caller may reuse the buffer.
- */
-export class LineSplitter {
-  readonly #onLine: (line: string) => void;
-  readonly #maxBytes: number;
-  #held: TextPieces | undefined = undefined;
-
-  constructor(onLine: (line: string) => void, maxBytes: number) {
-    this.#onLine = onLine;
-    this.#maxBytes = maxBytes;
-  }
-
-  get heldBytes(): number {
-    return this.#held?.bytes ?? 0;
-  }
-
-  /**
-   * Delivers non-empty lines without line endings. If a line is too long, the lines before it are delivered before
-   * `LineTooLong` is thrown.
-   */
-  push(chunk: Buffer): void {
-    const lines: string[] = [];
-    try {
-      this.#split(chunk, lines);
-    } finally {
-      // A receiver may trigger another read into the same buffer, so lines are delivered after the chunk is processed.
-      for (const line of lines) this.#onLine(line);
-    }
-  }
-
-  #split(chunk: Buffer, lines: string[]): void {
-    let start = 0;
-    for (let at = chunk.indexOf(LF); at >= 0; at = chunk.indexOf(LF, start)) {
-      const line =
-        this.#held === undefined ? this.#line(chunk, start, at) : this.#endHeld(this.#held, chunk.subarray(start, at));
-      if (line !== "") lines.push(line);
-      start = at + 1;
-    }
-    if (start < chunk.length) this.#hold(start === 0 ? chunk : chunk.subarray(start));
-  }
-
-  #line(bytes: Buffer, start: number, lineEnd: number): string {
-    const end = lineEnd > start && bytes[lineEnd - 1] === CR ? lineEnd - 1 : lineEnd;
-    if (end - start > this.#maxBytes) throw new LineTooLong(this.#maxBytes);
-    return bytes.toString("utf8", start, end);
-  }
-
-  #endHeld(held: TextPieces, rest: Buffer): string {
-    this.#held = undefined;
-    held.add(rest);
-    const text = held.end();
-    const isReturn = text.endsWith("\r");
-    if (held.bytes - (isReturn ? 1 : 0) > this.#maxBytes) throw new LineTooLong(this.#maxBytes);
-    return isReturn ? text.slice(0, -1) : text;
-  }
-
-  #hold(bytes: Buffer): void {
-    this.#held ??= new TextPieces();
-    this.#held.add(bytes);
-    // A trailing CR may be half of a CRLF, so it is not counted.
-    const isOver = this.#held.bytes > this.#maxBytes + (bytes[bytes.length - 1] === CR ? 1 : 0);
-    if (isOver) throw new LineTooLong(this.#maxBytes);
-  }
-}
-
 const KEPT_LINES = 20;
-const MAX_LINE_CHARS = 1024;
+const MAX_LINE_CHARS = peerInput("mcp-server/stdio-log").maxBytes;
 const LOGGED_LINES_PER_SECOND = 50;
 /**
  * Matches lines that Node and npm print below the cause of a crash, such as stack frames, closing brackets, versions,

@@ -4,9 +4,13 @@
 import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { StreamAccount, StreamPool } from "../../base/memory-budget.ts";
+import { type PeerInput, peerInput } from "../../base/peer-inputs.ts";
 import { fairReads } from "../../http/h1/fair-reads.ts";
 import { closeFrame, FrameCounter } from "../../http/websocket-frames.ts";
 import { type IdleConnections, joinedConnections, type WatchedPlace } from "./idle.ts";
+
+const CLIENT_FRAME = peerInput("client/websocket-frame");
+const BACKEND_FRAME = peerInput("backend/websocket-frame");
 
 /** A tunnel is destroyed at the latest this long after one side has ended or `goAway` was called. */
 export const TUNNEL_END_MS = 3_000;
@@ -51,8 +55,8 @@ export class Tunnel {
     this.#client = client;
     this.#backend = backend;
     this.#directions = [
-      createDirection(client, backend, closeFrame("client")),
-      createDirection(backend, client, closeFrame("server")),
+      createDirection(client, backend, closeFrame("client"), CLIENT_FRAME),
+      createDirection(backend, client, closeFrame("server"), BACKEND_FRAME),
     ];
     this.#place = options.idle.add(
       joinedConnections(
@@ -188,8 +192,8 @@ export class Tunnel {
   }
 }
 
-function createDirection(from: Duplex, to: Duplex, goodbye: Buffer): Direction {
-  return { from, to, frames: new FrameCounter(), goodbye, state: "open" };
+function createDirection(from: Duplex, to: Duplex, goodbye: Buffer, frame: PeerInput<"WebSocket">): Direction {
+  return { from, to, frames: new FrameCounter(frame), goodbye, state: "open" };
 }
 
 function ignore(): void {

@@ -2,13 +2,16 @@
  * AWS event streams: a second reader, written from the format's description, finds the same messages or refuses as well,
  * at every chunking.
  */
+
 import { crc32 } from "node:zlib";
+import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { createEventStreamReader } from "../../../src/llm/encoding/aws-event-stream.ts";
 import type { Random } from "../../support/random.ts";
 import { waysToArrive } from "../pieces.ts";
 import { defineTarget, expectSame, refusalOf } from "../target.ts";
 
 const MAX_BYTES = 2_000;
+const STREAM = peerInput("llm-provider/bedrock-stream").upTo(MAX_BYTES);
 const SIZES: Readonly<Record<number, number>> = { 0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16 };
 
 interface Reading {
@@ -19,8 +22,8 @@ interface Reading {
 function read(pieces: readonly Buffer[]): Reading {
   const messages: unknown[] = [];
   const reader = createEventStreamReader(
+    STREAM,
     ({ messageType, type, payload }) => void messages.push([messageType, type, payload.toString("latin1")]),
-    MAX_BYTES,
   );
   const refusal = refusalOf(() => {
     for (const piece of pieces) reader.push(piece);

@@ -2,15 +2,18 @@
  * Lines of a child process: as a plain split finds them, at every chunking, and what is too long is refused whichever way
  * it comes.
  */
-import { LineSplitter, LineTooLong } from "../../../src/mcp/transports/stdio-transport.ts";
+
+import { LineSplitter, LineTooLong } from "../../../src/base/line-splitter.ts";
+import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { waysToArrive } from "../pieces.ts";
 import { defineTarget, expectSame, refusalOf } from "../target.ts";
 
 const MAX_BYTES = 12;
+const LINES = peerInput("mcp-server/stdio-lines").upTo(MAX_BYTES);
 
 function read(pieces: readonly Buffer[]): { lines: string[]; isRefused: boolean } {
   const lines: string[] = [];
-  const splitter = new LineSplitter((line) => void lines.push(line), MAX_BYTES);
+  const splitter = new LineSplitter(LINES, (line) => void lines.push(line));
   const refusal = refusalOf(() => {
     for (const piece of pieces) splitter.push(piece);
   }, LineTooLong);

@@ -2,6 +2,7 @@
  * Server-sent events: the same as a reader written from the standard finds, at every chunking; what is written is read
  * again as it was; and what takes usage out of a stream leaves every other event.
  */
+import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { createSseParser, encodeSseEvent, type SseEvent, SseTooLarge } from "../../../src/http/sse.ts";
 import { usageEventAt } from "../../../src/llm/usage/event-content.ts";
 import { createUsageHider } from "../../../src/llm/usage/hide-usage.ts";
@@ -11,11 +12,12 @@ import { waysToArrive } from "../pieces.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
 
 const MAX_BYTES = 4_000;
+const STREAM = peerInput("mcp-server/event-stream").upTo(MAX_BYTES);
 const MANY_EVENTS = 6;
 
 function read(pieces: readonly Buffer[]): { events: SseEvent[]; isRefused: boolean } {
   const events: SseEvent[] = [];
-  const parser = createSseParser((event) => void events.push(event), MAX_BYTES);
+  const parser = createSseParser(STREAM, (event) => void events.push(event));
   const refusal = refusalOf(() => {
     for (const piece of pieces) parser.push(piece);
   }, SseTooLarge);

@@ -1,7 +1,10 @@
 /**
  * A small MCP client for tests that shows statuses, headers, event IDs and raw text, which the official SDKs hide.
  */
+import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { createSseParser, type SseEvent } from "../../../src/http/sse.ts";
+
+const EVENT_STREAM = peerInput("mcp-server/event-stream");
 
 export const LEGACY_HEADERS = { "content-type": "application/json", accept: "application/json, text/event-stream" };
 
@@ -104,7 +107,7 @@ export async function readAnswer(response: Response): Promise<Answer> {
   const text = bytes.toString();
   const events: SseEvent[] = [];
   if (response.headers.get("content-type")?.startsWith("text/event-stream"))
-    createSseParser((event) => events.push(event), 1e9).push(bytes);
+    createSseParser(EVENT_STREAM, (event) => events.push(event)).push(bytes);
   const messages = events.filter((event) => event.data !== "").map((event) => JSON.parse(event.data) as Json);
   const message = messages.at(-1) ?? (text.startsWith("{") ? JSON.parse(text) : undefined);
   return { status: response.status, headers: response.headers, text, events, messages, message };
@@ -118,10 +121,10 @@ export async function openStream(url: string, init: RequestInit): Promise<OpenSt
   const waiting = new Set<() => void>();
   let comments = 0;
   let isOver = false;
-  const parser = createSseParser((event) => {
+  const parser = createSseParser(EVENT_STREAM, (event) => {
     events.push(event);
     for (const wake of [...waiting]) wake();
-  }, 1e9);
+  });
   const reader = response.body?.getReader();
   const ended = (async () => {
     try {

@@ -1,17 +1,20 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { LineSplitter, LineTooLong } from "./stdio-transport.ts";
+import { LineSplitter, LineTooLong } from "./line-splitter.ts";
+import { peerInput } from "./peer-inputs.ts";
+
+const LINES = peerInput("mcp-server/stdio-lines");
 
 function split(chunks: readonly Buffer[], maxBytes = 1000): string[] {
   const lines: string[] = [];
   // In one buffer, as they are read: what is kept of a chunk must not be the chunk.
   const buffer = Buffer.alloc(Math.max(...chunks.map(({ length }) => length)));
-  const splitter = new LineSplitter((line) => {
+  const splitter = new LineSplitter(LINES.upTo(maxBytes), (line) => {
     lines.push(line);
     // Whoever takes a line may let another socket read.
     buffer.fill(0);
-  }, maxBytes);
+  });
   for (const chunk of chunks) {
     chunk.copy(buffer);
     splitter.push(buffer.subarray(0, chunk.length));
