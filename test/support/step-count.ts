@@ -25,11 +25,13 @@ async function countHere({ module, calls }: { module: string; calls: [string, nu
   session.post("Profiler.enable");
   session.post("Profiler.startPreciseCoverage", { callCount: true, detailed: true });
   const { run } = (await import(module)) as { run(name: string, n: number): void };
-  return calls.map(([name, n]) => {
+  const stepsOf = (name: string, n: number): number => {
     takeSteps(session);
     run(name, n);
     return takeSteps(session);
-  });
+  };
+  // The engine sometimes adds counts when it compiles a function again, so the smaller of two runs is taken.
+  return calls.map(([name, n]) => Math.min(stepsOf(name, n), stepsOf(name, n)));
 }
 
 function takeSteps(session: Session): number {
