@@ -6,6 +6,7 @@ import { httpInputs } from "./readers/http.ts";
 import { identityInputs } from "./readers/identity.ts";
 import { llmInputs } from "./readers/llm.ts";
 import { mcpInputs } from "./readers/mcp.ts";
+import { plainJsonInputs } from "./readers/plain-json.ts";
 import { recordInputs } from "./readers/records.ts";
 import { requestInputs } from "./readers/requests.ts";
 import { serviceInputs } from "./readers/services.ts";
@@ -18,8 +19,8 @@ type Unreachable =
   | "file/openapi-description"
   | "gateway/admin-response"
   | "kubernetes-api/watch-event"
+  | "kubernetes-api/watch-lines"
   | "kubernetes-plugin/credential"
-  | "mcp-server/error-body"
   | "openapi-server/description"
   | "openapi-server/yaml-description";
 
@@ -31,6 +32,7 @@ export const HOSTILE_INPUTS: Record<Exclude<InputId, Unreachable>, Hostile> = {
   ...serviceInputs,
   ...recordInputs,
   ...requestInputs,
+  ...plainJsonInputs,
 };
 
 const moduleOf = (name: string): string => new URL(`./readers/${name}.js`, import.meta.url).href;
@@ -44,4 +46,5 @@ export const GROUPS: readonly Group[] = [
   { module: moduleOf("http"), inputs: httpInputs },
   { module: moduleOf("services"), inputs: serviceInputs },
   { module: moduleOf("identity"), inputs: identityInputs },
+  { module: moduleOf("plain-json"), inputs: plainJsonInputs },
 ];

@@ -1,4 +1,5 @@
 /** Hostile inputs of the HTTP, TLS, and WebSocket readers. */
+import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { readClientHello } from "../../../src/http/client-hello.ts";
 import { RequestParser } from "../../../src/http/h1/request-parser.ts";
 import { ResponseParser } from "../../../src/http/h1/response-parser.ts";
@@ -95,7 +96,7 @@ const webSocketFrames = hostile<Buffer>({
     "many close frames": (n) => times(n, Buffer.from([0x88, 0x02, 3, 0xe9])),
   },
   read(bytes, pieceBytes) {
-    const frames = new FrameCounter();
+    const frames = new FrameCounter(peerInput("client/websocket-frame"));
     for (const piece of inPieces(bytes, pieceBytes))
       for (let at = 0; at < piece.length; ) at += Math.max(1, frames.read(piece.subarray(at), true));
     return frames.isAtBoundary;

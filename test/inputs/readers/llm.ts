@@ -1,8 +1,11 @@
 /** Hostile inputs of the readers of LLM requests and responses. */
+
 import { crc32 } from "node:zlib";
+import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { createSseParser } from "../../../src/http/sse.ts";
-import { isMembers, type Members, parseBoundedObject, parseMembers } from "../../../src/json/json.ts";
-import { parseMembersInSteps, stringifyInSteps } from "../../../src/json/parse-in-steps.ts";
+import { isMembers, type Members } from "../../../src/json/json.ts";
+import { readMembersInSteps, stringifyInSteps } from "../../../src/json/parse-in-steps.ts";
+import { readMembers } from "../../../src/json/read-json.ts";
 import { parseToolInput } from "../../../src/llm/dialects/anthropic/client.ts";
 import { translationBetween } from "../../../src/llm/dialects/translate.ts";
 import { createEventStreamReader } from "../../../src/llm/encoding/aws-event-stream.ts";
@@ -86,11 +89,11 @@ function translatedStream(provider: Format) {
       for (const client of CLIENTS) {
         const translation = translationBetween(client, provider)?.stream(context());
         if (translation === undefined) continue;
-        const parser = createSseParser(({ event, data }) => {
+        const parser = createSseParser(peerInput("llm-provider/event-stream"), ({ event, data }) => {
           const parsed = parseEvent(data);
           if (parsed !== undefined) events += translation.event(event, parsed).length;
           translation.heldChars();
-        }, 2 * MIB);
+        });
         for (const piece of inPieces(bytes, pieceBytes)) parser.push(piece);
         events += translation.end().length;
       }
@@ -186,7 +189,7 @@ export const llmInputs = {
   "client/llm-request-tree": hostile<Buffer>({
     shapes: mapShapes(requests, (text) => Buffer.from(text)),
     read(bytes) {
-      const body = finishInTurns(parseMembersInSteps(bytes));
+      const body = finishInTurns(readMembersInSteps(peerInput("llm-provider/response"), bytes));
       if (body === undefined) throw new Error("not an object");
       for (const provider of PROVIDERS) {
         const translation = translationBetween("chat", provider);
@@ -219,7 +222,7 @@ export const llmInputs = {
   }),
   "client/recorded-body": hostile<Buffer>({
     shapes: mapShapes(requests, (text) => Buffer.from(text)),
-    read: (bytes) => promptMessages(parseBoundedObject(bytes) ?? {}).length,
+    read: (bytes) => promptMessages(readMembers(peerInput("client/recorded-body"), bytes) ?? {}).length,
   }),
   "llm-provider/compressed-response": hostile<Buffer>({
     shapes: {
@@ -249,7 +252,7 @@ export const llmInputs = {
   "llm-provider/response": hostile<Buffer>({
     shapes: mapShapes(responses, (text) => Buffer.from(text)),
     read(bytes) {
-      const body = finishInTurns(parseMembersInSteps(bytes));
+      const body = finishInTurns(readMembersInSteps(peerInput("llm-provider/response"), bytes));
       if (body === undefined) throw new Error("not an object");
       const translated: Members[] = [];
       for (const provider of PROVIDERS)
@@ -267,12 +270,12 @@ export const llmInputs = {
   "llm-provider/guarded-response": hostile<Buffer>({
     shapes: mapShapes(guardedBodies, (text) => Buffer.from(text)),
     read(bytes) {
-      const body = finishInTurns(parseMembersInSteps(bytes));
+      const body = finishInTurns(readMembersInSteps(peerInput("llm-provider/response"), bytes));
       if (body === undefined) throw new Error("not an object");
       return JSON.stringify(finishInTurns(new BodyTexts(body, {} as never).guarded(guards))).length;
     },
   }),
-  "llm-provider/openai-stream": translatedStream("chat"),
+  "llm-provider/event-stream": translatedStream("chat"),
   "llm-provider/anthropic-stream": translatedStream("messages"),
   "llm-provider/gemini-stream": translatedStream("generateContent"),
   "llm-provider/responses-stream": hostile<Buffer>({
@@ -301,10 +304,10 @@ export const llmInputs = {
     read(bytes, pieceBytes) {
       let events = 0;
       const translation = translationBetween("chat", "converse")?.stream(context());
-      const reader = createEventStreamReader(({ type, payload }) => {
+      const reader = createEventStreamReader(peerInput("llm-provider/bedrock-stream"), ({ type, payload }) => {
         const parsed = parseEvent(payload.toString("utf8"));
         if (parsed !== undefined) events += translation?.event(type, parsed).length ?? 0;
-      }, 2 * MIB);
+      });
       const usage = createUsageReader("application/vnd.amazon.eventstream", undefined);
       for (const piece of inPieces(bytes, pieceBytes)) {
         usage.data(Buffer.from(piece));
@@ -322,7 +325,8 @@ export const llmInputs = {
   "llm-provider/usage": hostile<Buffer>({ shapes: usageEvents, read: readNative, pieces: STREAM_PIECES }),
   "llm-provider/error": hostile<string>({
     shapes: jsonShapes((value) => `{"error":{"message":"context length exceeded","x":${value}}}`),
-    read: (text) => clientError("messages", 400, parseMembers(text), text).message.length,
+    read: (text) =>
+      clientError("messages", 400, readMembers(peerInput("llm-provider/error"), text), text).message.length,
   }),
   "llm-provider/tool-arguments": hostile<string>({
     shapes: jsonShapes(),
@@ -353,7 +357,7 @@ export const llmInputs = {
       ),
       "many models": (n) => Buffer.from(`{"data":[${many(n, (i) => `{"id":"m${i}"}`, ",")}]}`),
     },
-    read: (bytes) => finishInTurns(parseMembersInSteps(bytes)) !== undefined,
+    read: (bytes) => finishInTurns(readMembersInSteps(peerInput("llm-provider/response"), bytes)) !== undefined,
   }),
   "llm-provider/guarded-text": hostile<readonly string[]>({
     shapes: {

@@ -1,4 +1,7 @@
 /** Hostile inputs of the readers of MCP messages. */
+
+import { LineSplitter } from "../../../src/base/line-splitter.ts";
+import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { TextPieces } from "../../../src/base/text-pieces.ts";
 import { HeaderList } from "../../../src/http/headers.ts";
 import { createSseParser } from "../../../src/http/sse.ts";
@@ -22,7 +25,7 @@ import { Quarantine } from "../../../src/mcp/tools/quarantine.ts";
 import { guardedMessage } from "../../../src/mcp/tools/result-guard.ts";
 import { parseToolLocks } from "../../../src/mcp/tools/tool-lock.ts";
 import { parseServerText, parseServerTextInSteps } from "../../../src/mcp/transports/server-messages.ts";
-import { LineSplitter, StderrTail } from "../../../src/mcp/transports/stdio-transport.ts";
+import { StderrTail } from "../../../src/mcp/transports/stdio-transport.ts";
 import { silentLogger } from "../../../src/observe/log/logger.ts";
 import type { SigningKey } from "../../../src/store/signing-key.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
@@ -30,7 +33,7 @@ import { hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts
 import { COMPRESSIONS, compressedShapes, jsonShapes, lineShapes, noise, sseShapes } from "../shapes.ts";
 import { finishInTurns } from "../turns.ts";
 
-const MIB = 1024 * 1024;
+const MESSAGE = peerInput("mcp-server/http-response");
 
 const inCall = (value: string): string =>
   `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"x":${value}}}}`;
@@ -154,13 +157,13 @@ export const mcpInputs = {
     },
     read: (id) => parseEventId(id)?.stream,
   }),
-  "mcp-server/stdio-message": hostile<Buffer>({
+  "mcp-server/stdio-lines": hostile<Buffer>({
     shapes: { ...lineShapes(sized), ...mapShapes(serverShapes, (text) => Buffer.from(`${text}\n`)) },
     read(bytes, pieceBytes) {
       let messages = 0;
-      const splitter = new LineSplitter((line) => {
-        messages += parseServerText(line).length;
-      }, MIB);
+      const splitter = new LineSplitter(peerInput("mcp-server/stdio-lines"), (line) => {
+        messages += parseServerText(MESSAGE, line).length;
+      });
       for (const piece of inPieces(bytes, pieceBytes)) splitter.push(piece);
       return messages;
     },
@@ -180,7 +183,7 @@ export const mcpInputs = {
     read(bytes, pieceBytes) {
       const text = new TextPieces();
       for (const piece of inPieces(bytes, pieceBytes)) text.add(piece);
-      return finishInTurns(parseServerTextInSteps(text.end())).length;
+      return finishInTurns(parseServerTextInSteps(MESSAGE, text.end())).length;
     },
     pieces: STREAM_PIECES,
   }),
@@ -188,18 +191,18 @@ export const mcpInputs = {
     shapes: sseShapes((n) => sized(n, 1)),
     read(bytes, pieceBytes) {
       let messages = 0;
-      const parser = createSseParser(({ data }) => {
-        messages += parseServerText(data).length;
-      }, MIB);
+      const parser = createSseParser(peerInput("mcp-server/event-stream"), ({ data }) => {
+        messages += parseServerText(MESSAGE, data).length;
+      });
       for (const piece of inPieces(bytes, pieceBytes)) parser.push(piece);
       return messages;
     },
     pieces: STREAM_PIECES,
   }),
-  "mcp-server/event": hostile<string>({ shapes: serverShapes, read: (data) => parseServerText(data).length }),
+  "mcp-server/event": hostile<string>({ shapes: serverShapes, read: (data) => parseServerText(MESSAGE, data).length }),
   "mcp-server/error": hostile<string>({
     shapes: jsonShapes(inError),
-    read: (text) => parseServerText(text).map(({ kind }) => kind),
+    read: (text) => parseServerText(MESSAGE, text).map(({ kind }) => kind),
   }),
   "mcp-server/about": hostile<string>({
     shapes: jsonShapes(inAbout),
@@ -210,11 +213,11 @@ export const mcpInputs = {
     // Shorter messages are not counted, because they cannot have too many values.
     bytes: 12_000,
   }),
-  "mcp-server/tool": hostile<string>({
+  "mcp-server/locked-tool": hostile<string>({
     shapes: jsonShapes((value) => `{"name":"a","description":"d","inputSchema":{"properties":{"x":${value}}}}`),
     read(text) {
       // The depth is checked with the list.
-      if (jsonProblem(text) !== undefined) throw new Error("not a valid definition");
+      if (jsonProblem(MESSAGE, text) !== undefined) throw new Error("not a valid definition");
       return new Quarantine("a", silentLogger).passes("a", text, lock);
     },
     bytes: 12_000,
@@ -227,7 +230,7 @@ export const mcpInputs = {
       return finishInTurns(filterList(message, "tools/list", (name) => name.endsWith("1"))).text.length;
     },
   }),
-  "mcp-server/string": hostile<string>({
+  "mcp-server/part": hostile<string>({
     shapes: {
       ...jsonShapes(inText),
       "one large error message": (n) => `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"${"x".repeat(n)}"}}`,

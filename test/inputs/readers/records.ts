@@ -6,6 +6,7 @@ import { parseRecording } from "../../../src/app/rehearsal/recording-file.ts";
 import { HANDED_SOCKETS } from "../../../src/app/upgrade/messages.ts";
 import { openPredecessor } from "../../../src/app/upgrade/predecessor.ts";
 import { Owner } from "../../../src/base/owner.ts";
+import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { lineReader } from "../../../src/cli/instance/admin-client.ts";
 import { parseSnapshot } from "../../../src/config/documents/snapshot.ts";
 import { parseSourceInSteps } from "../../../src/config/text/yaml-source.ts";
@@ -188,14 +189,14 @@ export const recordInputs = {
     shapes: lineShapes((n, i) => `00000000 ["key${i}","${"x".repeat(n)}",1]`),
     read: (bytes) => readJournal(bytes, () => undefined).damaged,
   }),
-  "file/snapshot": hostile<string>({ shapes: snapshots, read: (value) => parseSnapshot(value).documents.length }),
-  "controller/snapshot": hostile<Buffer>({
+  "controller/snapshot": hostile<string>({ shapes: snapshots, read: (value) => parseSnapshot(value).documents.length }),
+  "controller/snapshot-stream": hostile<Buffer>({
     shapes: sseShapes((n) => snapshot(many(n, document, ","))),
     read(bytes, pieceBytes) {
       let documents = 0;
-      const parser = createSseParser(({ data }) => {
+      const parser = createSseParser(peerInput("controller/snapshot-stream"), ({ data }) => {
         documents += parseSnapshot(data).documents.length;
-      }, 1024 * 1024);
+      });
       for (const piece of inPieces(bytes, pieceBytes)) parser.push(piece);
       return documents;
     },
