@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
+import { collectAllGarbage } from "../../../test/support/garbage.ts";
 import { Random } from "../../../test/support/random.ts";
 import { MessagePool } from "../../base/memory-budget.ts";
 import { OneWayLimits, type OneWayMessage, OneWayQueue } from "./one-way-queue.ts";
@@ -101,3 +102,25 @@ test("large messages that do not fit the memory of all servers are rejected", ()
   assert.deepEqual(sent, [true, false, false]);
   assert.ok(pool.usedBytes <= pool.limitBytes);
 });
+
+test("a queue that is never empty retains no message that was sent", async () => {
+  const { lanes } = setUp(1);
+  const sent = sendWithoutPause(lanes[0] as Lane, 5_000);
+  await collectAllGarbage();
+  assert.equal(sent.filter((reference) => reference.deref() !== undefined).length, 0);
+});
+
+function sendWithoutPause({ queue, sending, started }: Lane, messages: number): WeakRef<OneWayMessage>[] {
+  const sent: WeakRef<OneWayMessage>[] = [];
+  for (let i = 0; i < messages; i++) {
+    queue.send({ text: `${i}` });
+    // Five more messages than can be sent at once always wait.
+    if (i < MAX_SENDING + 5) continue;
+    const first = sending.shift() as OneWayMessage;
+    sent.push(new WeakRef(first));
+    queue.release(first);
+  }
+  assert.equal(queue.isEmpty, false);
+  assert.equal(started.length, messages - 5);
+  return sent;
+}

@@ -53,7 +53,8 @@ export class OneWayQueue {
   readonly #limits: OneWayLimits;
   readonly #memory: ServerMessages;
   readonly #start: (queued: OneWayMessage) => void;
-  readonly #waiting: OneWayMessage[] = [];
+  /** Sent messages are removed at once, and their places from time to time. */
+  readonly #waiting: (OneWayMessage | undefined)[] = [];
   #next = 0;
   #messages = 0;
   #chars = 0;
@@ -106,9 +107,10 @@ export class OneWayQueue {
   startNext(): void {
     const queued = this.#waiting[this.#next];
     if (queued === undefined || this.#isClosed) return;
+    this.#waiting[this.#next] = undefined;
     this.#next += 1;
-    if (this.#next === this.#waiting.length) {
-      this.#waiting.length = 0;
+    if (this.#next === this.#waiting.length || this.#next >= MAX_WAITING) {
+      this.#waiting.splice(0, this.#next);
       this.#next = 0;
     }
     queued.isSending = true;
@@ -125,7 +127,7 @@ export class OneWayQueue {
     this.#limits.leave(this);
     const waiting = this.#waiting.splice(0).slice(this.#next);
     this.#next = 0;
-    for (const queued of waiting) this.release(queued);
+    for (const queued of waiting) if (queued !== undefined) this.release(queued);
   }
 
   #advance(): void {
