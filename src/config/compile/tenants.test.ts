@@ -1,18 +1,22 @@
 /**
  * Two namespaces with the same documents, in generated combinations of policies, backends, and references: nothing that
- * outlives a configuration is acquired without an owner, and no document acquires what belongs to the other namespace.
+ * outlives a configuration is acquired without an owner, no document acquires what belongs to the other namespace, and
+ * none changes what is compiled for it.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { anExchange } from "../../../test/support/exchange.ts";
 import { systemClock } from "../../base/clock.ts";
 import { createMemoryBudget } from "../../base/memory-budget.ts";
 import { Owner, PROCESS_RESOURCES } from "../../base/owner.ts";
 import type { SharedMemory } from "../../base/shared-memory.ts";
 import { createTasks } from "../../base/tasks.ts";
+import type { Topology } from "../../core/topology.ts";
 import { EgressGuard } from "../../http/egress-guard.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
 import { createMetrics } from "../../observe/log/metrics.ts";
+import { createRouteTable } from "../../pipeline/route/match-route.ts";
 import { policies } from "../../policies/index.ts";
 import type { SignatureDomain, SigningKey } from "../../store/signing-key.ts";
 import { noStore } from "../../store/store.ts";
@@ -24,6 +28,10 @@ import { createLimitRegistry } from "./limit-registry.ts";
 
 /** `TENANT_CASES=2000 npm test -- src/config/compile/tenants` is the whole run. */
 const RUNS = Number(process.env.TENANT_CASES ?? 25);
+
+/** Routes of another namespace that are compiled together. */
+const TOGETHER = 50;
+const ROUTE_RUNS = Math.max(RUNS, 40);
 
 const issuer = "https://idp.example";
 
@@ -155,8 +163,14 @@ function documentsOf({ kinds, target, backend }: Case, namespace: string, port: 
   return documents.map((document) => ({ ...document, metadata }) as KubernetesObject);
 }
 
-/** Everything that was acquired, signed, or claimed, by its key. */
-function acquiredBy(documents: readonly KubernetesObject[], inFiles: boolean): { keys: string[]; refused: string[] } {
+interface Compiled {
+  readonly topology: Topology;
+  /** Everything that was acquired, signed, or claimed, by its key. */
+  readonly keys: readonly string[];
+  readonly refused: readonly string[];
+}
+
+function compiledFrom(documents: readonly KubernetesObject[], inFiles: boolean): Compiled {
   const keys: string[] = [];
   const key: SigningKey = { sign: (domain: SignatureDomain) => domain, isSignature: () => false, isGiven: true };
   const shared: SharedMemory = {
@@ -178,7 +192,12 @@ function acquiredBy(documents: readonly KubernetesObject[], inFiles: boolean): {
     {
       clock: systemClock,
       environment: {},
-      fetcher: { of: () => () => Promise.reject(new Error("nothing is fetched")) },
+      fetcher: {
+        of({ prefix }) {
+          keys.push(prefix);
+          return () => Promise.reject(new Error("nothing is fetched"));
+        },
+      },
       logger: silentLogger,
       tasks: createTasks(systemClock),
       metrics: createMetrics(),
@@ -213,7 +232,7 @@ function acquiredBy(documents: readonly KubernetesObject[], inFiles: boolean): {
       conditions.filter(({ status: is }) => is === "False").map(({ message }) => `${kind}: ${message}`),
     ),
   );
-  return { keys, refused };
+  return { topology: prepared.topology, keys, refused };
 }
 
 const kinds = parts.map(({ field }) => partKind(field));
@@ -233,7 +252,7 @@ test("each row is accepted, so that its state is acquired", () => {
     // A policy of a cluster cannot name a host to mirror to.
     const inFiles = kind === "requestMirror";
     const one: Case = { kinds: [kind], target: isPicker ? "Service" : "HTTPRoute", backend, inFiles };
-    const { refused } = acquiredBy(documentsOf(one, "a", 80), inFiles);
+    const { refused } = compiledFrom(documentsOf(one, "a", 80), inFiles);
     found.push(...refused);
   }
   assert.deepEqual(found, []);
@@ -255,8 +274,8 @@ test("nothing of a document is acquired without its owner, and nothing of anothe
         namespace,
         documents: documentsOf({ ...(i === 0 ? a : b), inFiles: a.inFiles }, namespace, 80 + i),
       }));
-      const alone = both.map(({ documents }) => acquiredBy(documents, a.inFiles).keys);
-      const together = acquiredBy(
+      const alone = both.map(({ documents }) => compiledFrom(documents, a.inFiles).keys);
+      const together = compiledFrom(
         both.flatMap(({ documents }) => documents),
         a.inFiles,
       ).keys;
@@ -275,4 +294,140 @@ test("nothing of a document is acquired without its owner, and nothing of anothe
     { numRuns: RUNS },
   );
   assert.ok(owned > RUNS);
+});
+
+const HOSTS = [["shop.example"], ["SHOP.example"], ["*.example"], [], ["tenant.example", "shop.example"]];
+const RESOURCE = "https://shop.example/tools";
+const METADATA = "/.well-known/oauth-protected-resource/tools";
+const PATHS = [
+  { type: "PathPrefix", value: "/" },
+  { type: "PathPrefix", value: "/mcp" },
+  { type: "PathPrefix", value: "/tools" },
+  { type: "Exact", value: "/tools" },
+  { type: "Exact", value: METADATA },
+  { type: "Exact", value: "/callback" },
+  { type: "RegularExpression", value: "/.*" },
+];
+const LOGIN = { issuer, clientId: "c", redirectUri: "https://shop.example/callback" };
+const AUTHENTICATION = { issuer, audiences: ["a"], resourceMetadata: { resource: RESOURCE } };
+const ATTACHED: readonly (object | undefined)[] = [
+  undefined,
+  { backend: { mcp: { authentication: AUTHENTICATION } } },
+  { traffic: { oidc: LOGIN } },
+  { traffic: { authorization: { rules: ["true and"] } } },
+];
+const REFERENCES = [
+  { name: "web", port: 8080 },
+  { name: "web", port: 8080, namespace: "shop" },
+  { group: OWN, kind: "Backend", name: "web" },
+  { group: OWN, kind: "Backend", name: "web", namespace: "shop" },
+  { group: "inference.networking.k8s.io", kind: "InferencePool", name: "web", namespace: "shop" },
+  { group: API, kind: "HTTPRoute", name: "web", namespace: "shop" },
+];
+const FILTERS = [
+  undefined,
+  { type: "RequestRedirect", requestRedirect: { hostname: "shop.example" } },
+  { type: "RequestMirror", requestMirror: { backendRef: { name: "web", port: 8080, namespace: "shop" } } },
+  { type: "ExtensionRef", extensionRef: { group: OWN, kind: "GatewayPolicy", name: "web" } },
+];
+const PARENTS = [
+  { name: "edge", namespace: "infra" },
+  { name: "edge", namespace: "infra", sectionName: "http" },
+  { group: API, kind: "HTTPRoute", name: "web", namespace: "shop" },
+];
+
+const foreignRoute = fc.record({
+  hostnames: fc.constantFrom(...HOSTS),
+  path: fc.constantFrom(...PATHS),
+  attached: fc.constantFrom(...ATTACHED),
+  backendRef: fc.constantFrom(...REFERENCES),
+  filter: fc.constantFrom(...FILTERS),
+  parentRefs: fc.uniqueArray(fc.constantFrom(...PARENTS), { minLength: 1 }),
+});
+
+const inNamespace = (namespace: string, name: string, day: number, document: object): KubernetesObject =>
+  ({
+    ...document,
+    metadata: { name, namespace, uid: `${namespace} ${name}`, creationTimestamp: `2026-01-0${day}T00:00:00Z` },
+  }) as unknown as KubernetesObject;
+
+const route = (spec: object): object => ({ apiVersion: `${API}/v1`, kind: "HTTPRoute", spec });
+const policyFor = (name: string, spec: object): object => ({
+  apiVersion: `${OWN}/v1alpha1`,
+  kind: "GatewayPolicy",
+  spec: { targetRefs: [{ group: API, kind: "HTTPRoute", name }], ...spec },
+});
+
+const ownRule = (value: string): object => ({
+  matches: [{ path: { type: "PathPrefix", value } }],
+  backendRefs: [{ group: OWN, kind: "Backend", name: "web" }],
+});
+const parentRefs = [{ name: "edge", namespace: "infra" }];
+const service = { apiVersion: "v1", kind: "Service", spec: { ports: [{ name: "main", port: 8080 }] } };
+const mcp = { apiVersion: `${OWN}/v1alpha1`, kind: "Backend", spec: BACKENDS.mcp };
+
+const WORLD = [
+  inNamespace("infra", "edge", 1, {
+    apiVersion: `${API}/v1`,
+    kind: "Gateway",
+    spec: {
+      gatewayClassName: "g",
+      listeners: [{ name: "http", port: 80, protocol: "HTTP", allowedRoutes: { namespaces: { from: "All" } } }],
+    },
+  }),
+  ...["shop", "tenant"].flatMap((namespace) => [
+    inNamespace(namespace, "web", 1, service),
+    inNamespace(namespace, "web", 1, mcp),
+  ]),
+  inNamespace("shop", "web", 2, route({ parentRefs, hostnames: ["shop.example"], rules: [ownRule("/tools")] })),
+  inNamespace("shop", "web", 2, policyFor("web", { backend: { mcp: { authentication: AUTHENTICATION } } })),
+  inNamespace("shop", "pages", 2, route({ parentRefs, hostnames: ["shop.example"], rules: [ownRule("/pages")] })),
+  inNamespace("shop", "pages", 2, policyFor("pages", { traffic: { oidc: LOGIN } })),
+];
+
+/** What is compiled for the other namespaces, and which of their routes serves a path that only an exact match has. */
+function servedOfOthers({ topology, keys }: Compiled): object {
+  const { listeners } = topology;
+  return {
+    keys: keys.filter((key) => key.startsWith("@shop/") || key.startsWith("@infra/")),
+    listeners: listeners.map(({ name, port, policies: { effectivePolicy } }) => ({ name, port, effectivePolicy })),
+    routes: listeners.flatMap(({ routes }) =>
+      routes
+        .filter(({ name }) => !name.startsWith("tenant/"))
+        .map(({ name, hostnames, except, matches, policies: scope, backends: list }) => ({
+          name,
+          hostnames,
+          except,
+          matches,
+          policies: [scope.effectivePolicy, scope.access.map(({ kind }) => kind)],
+          backends: list.map(({ weight, policies: own }) => [weight, own.effectivePolicy]),
+        })),
+    ),
+    served: listeners.flatMap(({ routes }) => {
+      const table = createRouteTable(routes);
+      return [METADATA, "/.well-known/oauth-authorization-server/tools", "/callback", "/logout"].map((path) => {
+        const { request } = anExchange({ host: "shop.example", path });
+        return [path, table.match(request)?.name];
+      });
+    }),
+  };
+}
+
+test(`${ROUTE_RUNS * TOGETHER} newer routes of another namespace change no route, extra path, or state`, () => {
+  const before = servedOfOthers(compiledFrom(WORLD, false));
+  assert.match(JSON.stringify(before), /"\/callback","shop\/pages/);
+  fc.assert(
+    fc.property(fc.array(foreignRoute, { minLength: TOGETHER, maxLength: TOGETHER }), (attacks) => {
+      const documents = attacks.flatMap(({ attached, path, backendRef, filter, ...spec }, i) => {
+        const name = `attack-${i}`;
+        const rule = { matches: [{ path }], backendRefs: [backendRef], ...(filter ? { filters: [filter] } : {}) };
+        return [
+          inNamespace("tenant", name, 3, route({ ...spec, rules: [rule] })),
+          ...(attached ? [inNamespace("tenant", name, 3, policyFor(name, attached))] : []),
+        ];
+      });
+      assert.deepEqual(servedOfOthers(compiledFrom([...WORLD, ...documents], false)), before);
+    }),
+    { numRuns: ROUTE_RUNS },
+  );
 });
