@@ -11,9 +11,9 @@ import { Owner } from "../base/owner.ts";
 import { silentLogger } from "../observe/log/logger.ts";
 import { createMemoryStore } from "./memory-store.ts";
 import { OWNED_ENTRIES, type OwnedEntries, ownedStore } from "./owned-store.ts";
-import { createProcessBus } from "./process-bus.ts";
+import { type BusPeer, createProcessBus, type ProcessBus } from "./process-bus.ts";
 import { createSigningKey, SIGNATURE_DOMAINS } from "./signing-key.ts";
-import type { Store } from "./store.ts";
+import type { Bus, Store } from "./store.ts";
 
 /** `TENANT_CASES=5000 npm test -- src/store` runs more. */
 const RUNS = Number(process.env.TENANT_CASES ?? 60);
@@ -92,17 +92,28 @@ for (const entries of ENTRIES)
     );
   });
 
+/** The buses of two processes. */
+function connectedBuses(): readonly [ProcessBus, ProcessBus] {
+  const [here, there] = [createProcessBus(), createProcessBus()];
+  const toThere: BusPeer = here.connect((message) => toHere.received(message));
+  const toHere: BusPeer = there.connect((message) => toThere.received(message));
+  return [here, there];
+}
+
 test("messages of one owner do not reach another", async () => {
   await fc.assert(
     fc.asyncProperty(owner, owner, key, async (one, other, channel) => {
       fc.pre(one.prefix !== other.prefix && !channel.startsWith("@"));
-      const bus = createProcessBus();
-      const store: Store = { ...createMemoryStore(systemClock), bus };
-      const [theirs, ours] = [one, other].map((each) => ownedStore(store, each).at("mcp-replicas").bus);
+      const [here, there] = connectedBuses();
+      const busOf = (bus: ProcessBus, each: Owner): Bus | undefined =>
+        ownedStore({ ...createMemoryStore(systemClock), bus }, each).at("mcp-replicas").bus;
       const received: string[] = [];
-      theirs?.listen(channel, (text) => void received.push(text));
-      await ours?.publish(channel, "mine");
+      busOf(there, other)?.listen(channel, (text) => void received.push(text));
+      for (const tried of attempts(channel, one, other))
+        await refusable(async () => busOf(here, one)?.publish(tried, "mine"));
       assert.deepEqual(received, []);
+      await busOf(here, other)?.publish(channel, "theirs");
+      assert.deepEqual(received, ["theirs"]);
     }),
     { numRuns: RUNS },
   );

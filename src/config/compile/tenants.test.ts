@@ -31,7 +31,7 @@ const RUNS = Number(process.env.TENANT_CASES ?? 25);
 
 /** Routes of another namespace that are compiled together. */
 const TOGETHER = 50;
-const ROUTE_RUNS = Math.max(RUNS, 40);
+const ROUTE_RUNS = Math.max(40, Math.ceil(RUNS / 20));
 
 const issuer = "https://idp.example";
 

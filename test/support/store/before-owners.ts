@@ -17,9 +17,9 @@ export function clockFrom(ms: number): Clock {
 const budget = (name: string): object => ({ limits: [{ name, tokens: 1_000, per: "month", key: '"alice"' }] });
 const ai = { ai: { provider: { demo: {} } } };
 
-export function configBeforeOwners(jwks: object, tokenEndpoint: string, folder: string): string {
+export function configBeforeOwners(jwks: object, tokenEndpoint: string, store: object): string {
   const standalone = {
-    config: { store: { folder } },
+    config: { store },
     gateways: { edge: { port: 0 } },
     routes: [
       { name: "llm", hostnames: ["llm.test"], policies: { budgets: budget("monthly") }, backends: [ai] },
