@@ -4,11 +4,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { rejectionReason } from "../src/admin/server/server.ts";
-import { createHostTable, hostOf, isLoopbackHost } from "../src/http/host.ts";
+import { publicOrigin } from "../src/core/public-origin.ts";
+import { canonicalOrigin, createHostTable, hostOf, isLoopbackHost } from "../src/http/host.ts";
 import { readRequestHead } from "../src/http/request-head.ts";
+import { foreignOrigin } from "../src/identity/login/browser-flow.ts";
 import { guardOrigin, trustedHosts } from "../src/mcp/client-side/origin-guard.ts";
 import { createRouteTable, rejectMisdirected } from "../src/pipeline/route/match-route.ts";
-import { anExchange } from "./support/exchange.ts";
+import { compileOrigins } from "../src/policies/cors/policy.ts";
+import { csrf } from "../src/policies/csrf/policy.ts";
+import { anExchange, testEnv } from "./support/exchange.ts";
 import { Random } from "./support/random.ts";
 
 const HOSTS = [
@@ -53,6 +57,18 @@ const parts = createHostTable([
   ["*.test", "*.test"],
 ]);
 
+const ownPages = csrf.compile({ additionalOrigins: ["https://a.test", "https://[::1]"] }, testEnv);
+const exactOrigins = compileOrigins(["https://A.test.", "https://[0::1]:443"]);
+const wildcards = compileOrigins(["https://*.TEST"]);
+
+function posted(host: string, headers: Readonly<Record<string, string>>) {
+  return anExchange({ method: "POST", host, headers });
+}
+
+function withoutPort(authority: string): string {
+  return authority.replace(/:\d+$/, "");
+}
+
 /** The decisions of all consumers about a request for this authority, as after the head was read. */
 function decisions(authority: string): Readonly<Record<string, unknown>> {
   const { host } = readRequestHead(
@@ -94,6 +110,16 @@ function decisions(authority: string): Readonly<Record<string, unknown>> {
     ),
     admin: decided(() => admin()),
     adminOrigin: decided(() => admin(`http://${host}`)),
+    csrf: decided(() => ownPages.request?.(posted(authority, { origin: `http://${host}` }))),
+    csrfOfHost: decided(() => ownPages.request?.(posted("b.test", { origin: `https://${withoutPort(authority)}` }))),
+    cors: [exactOrigins, wildcards].map((one) => one.allows(`https://${withoutPort(authority)}`)),
+    uiOrigin: foreignOrigin(
+      posted(host, { origin: canonicalOrigin(`http://${host}`) ?? "" }).request,
+      `http://${authority}`,
+    ),
+    publicOrigin: publicOrigin(
+      posted("b.test", { "x-forwarded-host": withoutPort(authority), "x-forwarded-proto": "https" }),
+    ),
   };
 }
 

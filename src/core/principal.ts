@@ -3,6 +3,7 @@
  * make the string unique.
  */
 import { createHash } from "node:crypto";
+import { clientNetwork } from "../http/host.ts";
 import type { Claims, RequestAttributes } from "./request-attributes.ts";
 
 const MAX_PERSON_CHARS = 200;
@@ -104,15 +105,7 @@ export function userPrincipal(username: string, entry: string): string {
  */
 export function clientKey(principal: string | undefined, address: string): string {
   if (principal !== undefined) return principal;
-  return `address:${address.includes(":") ? ipv6Network(address) : address}`;
-}
-
-function ipv6Network(address: string): string {
-  const [left = "", right = ""] = address.split("%", 1)[0]?.split("::") ?? [];
-  const before = left === "" ? [] : left.split(":");
-  const after = right === "" ? [] : right.split(":");
-  const zeros = address.includes("::") ? Math.max(0, 8 - before.length - after.length) : 0;
-  return `${[...before, ...Array<string>(zeros).fill("0"), ...after].slice(0, 4).join(":")}::/64`;
+  return `address:${clientNetwork(address)}`;
 }
 
 export function shownPrincipal(principal: string): string {

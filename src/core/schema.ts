@@ -89,6 +89,12 @@ export function authority() {
   return z.string().refine(isAuthority, "expected a host name, optionally with a port");
 }
 
+/** `service` says whose address it is, for example `the picker's gRPC address`. */
+export function hostAndPort(service: string) {
+  const pattern = /^(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;
+  return markAddress(z.string().regex(pattern, `expected host:port of ${service}`));
+}
+
 export function port() {
   return z.int().min(0).max(65_535);
 }

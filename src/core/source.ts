@@ -1,6 +1,7 @@
 /**
  * Describes the origin of a request: the connection's peer, and the client behind it if trusted proxies report one.
  */
+import { canonicalAddress, isLoopbackHost } from "../http/host.ts";
 
 export interface Source {
   readonly address: string;
@@ -47,5 +48,5 @@ export function isLoopbackPeer({ address }: Pick<Source, "address">): boolean {
 }
 
 function isLoopbackAddress(address: string): boolean {
-  return address === "::1" || address.startsWith("127.") || address.startsWith("::ffff:127.");
+  return isLoopbackHost(canonicalAddress(address));
 }

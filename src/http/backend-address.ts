@@ -2,6 +2,8 @@
  * Parses the address of a plain HTTP backend, which is `host:port`, an `http://` or `https://` URL without a path, or
  * `unix:/path/to/socket`.
  */
+
+import { hostToConnect } from "./host.ts";
 import type { HttpAddress } from "./http-client.ts";
 
 export function boundAddress(address: string | undefined, port: number): string {
@@ -13,6 +15,10 @@ export type ParsedAddress = { ok: true; target: HttpAddress; display: string } |
 
 const EXPECTED = "expected host:port, an http:// or https:// URL without a path, or unix:/path";
 
+export function isHostAndPort(text: string): boolean {
+  return /^(?:\[[^\]]+\]|[^:/[\]]+):\d+$/.test(text);
+}
+
 export function parseAddress(text: string): ParsedAddress {
   if (text.startsWith("unix:")) {
     const socketPath = text.slice("unix:".length);
@@ -20,7 +26,7 @@ export function parseAddress(text: string): ParsedAddress {
     return { ok: true, target: { protocol: "http", host: "localhost", port: 80, socketPath }, display: text };
   }
   const hasScheme = /^https?:\/\//.test(text);
-  if (!hasScheme && !/^(?:\[[^\]]+\]|[^:/[\]]+):\d+$/.test(text)) return { ok: false, error: EXPECTED };
+  if (!hasScheme && !isHostAndPort(text)) return { ok: false, error: EXPECTED };
   let url: URL;
   try {
     url = new URL(hasScheme ? text : `http://${text}`);
@@ -31,7 +37,7 @@ export function parseAddress(text: string): ParsedAddress {
     return { ok: false, error: `${EXPECTED}; use urlRewrite to change the path` };
   }
   const protocol = url.protocol === "https:" ? "https" : "http";
-  const host = url.hostname.replace(/^\[|\]$/g, "");
+  const host = hostToConnect(url);
   const port = url.port === "" ? (protocol === "https" ? 443 : 80) : Number(url.port);
   if (host === "" || port < 1) return { ok: false, error: EXPECTED };
   return { ok: true, target: { protocol, host, port }, display: `${url.hostname}:${port}` };

@@ -3,10 +3,13 @@ import { test } from "node:test";
 import fc from "fast-check";
 import {
   canonicalAddress,
+  canonicalOrigin,
   canonicalPattern,
   canonicalServerName,
+  clientNetwork,
   createHostTable,
   hostOf,
+  hostToConnect,
   isLoopbackHost,
   isOwnOrigin,
   matchesHost,
@@ -162,6 +165,46 @@ test("addresses of sockets have one spelling", () => {
   assert.equal(canonicalAddress("::ffff:127.0.0.1"), "127.0.0.1");
   assert.equal(canonicalAddress("fe80::1%eth0"), "fe80::1");
   assert.equal(canonicalAddress("::1"), "::1");
+  assert.equal(canonicalAddress("::FFFF:c0a8:1"), "192.168.0.1");
+  assert.equal(canonicalAddress("2001:DB8:0:0::1"), "2001:db8::1");
+  assert.equal(canonicalAddress(""), "");
+});
+
+test("addresses of one client", () => {
+  const cases: [address: string, network: string][] = [
+    ["192.0.2.1", "192.0.2.1"],
+    ["::ffff:192.0.2.1", "192.0.2.1"],
+    ["::1", "0:0:0:0::/64"],
+    ["2001:db8::1", "2001:db8:0:0::/64"],
+    ["2001:0db8:0:0:1:2:3:4", "2001:db8:0:0::/64"],
+    ["2001:db8:0:1::", "2001:db8:0:1::/64"],
+    ["fe80::1%eth0", "fe80:0:0:0::/64"],
+  ];
+  for (const [address, network] of cases) assert.equal(clientNetwork(address), network, address);
+});
+
+test("origins have one spelling", () => {
+  const cases: [origin: string, canonical: string | undefined][] = [
+    ["https://a.test", "https://a.test"],
+    ["HTTPS://A.Test.:443", "https://a.test"],
+    ["http://a.test:0080", "http://a.test"],
+    ["https://a.test:80", "https://a.test:80"],
+    ["http://[0::1]:8080", "http://[::1]:8080"],
+    ["chrome-extension://AbC", "chrome-extension://abc"],
+    ["null", undefined],
+    ["a.test", undefined],
+    ["https://a.test/", undefined],
+    ["https://a.test/path", undefined],
+    ["https://a.test?x", undefined],
+    ["https://u@a.test", undefined],
+    ["file://", undefined],
+  ];
+  for (const [origin, canonical] of cases) assert.equal(canonicalOrigin(origin), canonical, origin);
+});
+
+test("sockets and certificates get the host of a URL without brackets", () => {
+  assert.equal(hostToConnect(new URL("http://[::1]:80/")), "::1");
+  assert.equal(hostToConnect(new URL("http://A.test.:80/")), "a.test.");
 });
 
 const table = createHostTable([

@@ -80,6 +80,27 @@ export function authorityOfOrigin(origin: string): Authority | undefined {
   return url?.protocol === "http:" || url?.protocol === "https:" ? parseAuthority(url.host) : undefined;
 }
 
+/** A scheme and an authority without a user name, as browsers send it (RFC 6454 section 6.2). */
+const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[^\s/\\?#@]+$/i;
+
+/**
+ * Returns an origin in the one spelling in which origins are compared, without a default port. Returns undefined if the
+ * text is not an origin, for example `null`.
+ */
+export function canonicalOrigin(origin: string): string | undefined {
+  const url = URL.canParse(origin) ? new URL(origin) : undefined;
+  if (url === undefined || url.host === "" || !ORIGIN.test(origin)) return undefined;
+  return `${url.protocol}//${parseAuthority(url.host)?.text ?? url.host}`;
+}
+
+/**
+ * Returns the host of a URL for sockets and certificates: without brackets. A final dot stays, because resolvers do not
+ * complete such a name.
+ */
+export function hostToConnect({ hostname }: URL): string {
+  return hostname.startsWith("[") ? hostname.slice(1, -1) : hostname;
+}
+
 /** Returns whether a page of this origin was loaded from this authority. The scheme is not compared. */
 export function isOwnOrigin(origin: string, authority: string): boolean {
   const own = authorityOfOrigin(origin);
@@ -147,11 +168,29 @@ export function canonicalServerName(name: string): CanonicalHost {
   return parsed?.port === undefined ? (parsed?.name ?? NO_HOST) : NO_HOST;
 }
 
-/** Returns the canonical form of a socket's address. An IPv4 peer of a dual-stack socket appears as `::ffff:1.2.3.4`. */
+const MAPPED_PREFIX = "::ffff:";
+
+/**
+ * Returns the canonical form of an IP address, without a zone. An IPv4 peer of a dual-stack socket appears as
+ * `::ffff:1.2.3.4`.
+ */
 export function canonicalAddress(address: string): CanonicalHost {
-  if (address.startsWith("::ffff:") && address.includes(".")) return address.slice(7) as CanonicalHost;
+  if (!address.includes(":")) return address as CanonicalHost;
   const [bare = ""] = address.split("%", 1);
-  return (canonicalIPv6(bare) ?? bare) as CanonicalHost;
+  const canonical = canonicalIPv6(bare) ?? bare;
+  const isMapped = canonical.startsWith(MAPPED_PREFIX) && canonical.includes(".");
+  return (isMapped ? canonical.slice(MAPPED_PREFIX.length) : canonical) as CanonicalHost;
+}
+
+/** Returns the network of a client. An IPv6 client usually has a whole /64 network. */
+export function clientNetwork(address: string): string {
+  const canonical = canonicalAddress(address);
+  if (!canonical.includes(":")) return canonical;
+  const [head = "", tail = ""] = canonical.split("::");
+  const before = head === "" ? [] : head.split(":");
+  const after = tail === "" ? [] : tail.split(":");
+  const zeros = Array<string>(Math.max(0, 8 - before.length - after.length)).fill("0");
+  return `${[...before, ...zeros, ...after].slice(0, 4).join(":")}::/64`;
 }
 
 const LOOPBACK_IPV4 = /^127(?:\.\d{1,3}){3}$/;

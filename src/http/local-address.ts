@@ -2,9 +2,10 @@
  * Decides which addresses confined connections must not use: addresses of this machine, link-local addresses (where
  * clouds serve credentials), and, in a cluster, private addresses that are not allowed.
  */
-import { BlockList, isIP, isIPv6, SocketAddress } from "node:net";
+import { BlockList, isIP, isIPv6 } from "node:net";
 import { networkInterfaces } from "node:os";
 import { embeddedAddresses } from "./embedded-addresses.ts";
+import { canonicalAddress } from "./host.ts";
 
 const ALWAYS = new BlockList();
 for (const [network, prefix] of [
@@ -30,7 +31,7 @@ export function isLocalAddress(address: string): boolean {
 function formsOf(address: string): string[] {
   const [bare = ""] = address.split("%");
   if (!isIPv6(bare)) return [bare];
-  return [new SocketAddress({ address: bare, family: "ipv6" }).address, ...embeddedAddresses(bare)];
+  return [canonicalAddress(bare), ...embeddedAddresses(bare)];
 }
 
 const PRIVATE = new BlockList();

@@ -2,7 +2,8 @@
  * Reads and writes headers of the PROXY protocol, in which a load balancer sends the addresses of a client before the
  * first bytes of a connection. Version 1 is a line of text, and version 2 is binary.
  */
-import { isIPv4, isIPv6, SocketAddress } from "node:net";
+import { isIPv4, isIPv6 } from "node:net";
+import { canonicalAddress } from "./host.ts";
 
 export interface Endpoint {
   readonly address: string;
@@ -130,13 +131,6 @@ function binaryAddresses(bytes: Buffer, size: 4 | 16): ProxiedAddresses {
     source: { address: addressAt(0), port: bytes.readUInt16BE(2 * size) },
     destination: { address: addressAt(size), port: bytes.readUInt16BE(2 * size + 2) },
   };
-}
-
-/** Gives each client one spelling. An IPv4-mapped IPv6 address becomes the IPv4 address. */
-function canonicalAddress(address: string): string {
-  if (isIPv4(address)) return address;
-  const canonical = new SocketAddress({ address, family: "ipv6" }).address;
-  return canonical.startsWith("::ffff:") && isIPv4(canonical.slice(7)) ? canonical.slice(7) : canonical;
 }
 
 /**

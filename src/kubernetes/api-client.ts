@@ -12,6 +12,7 @@ import { VERSION } from "../base/version.ts";
 import { openHttpPool } from "../http/client/http-pool.ts";
 import { EgressGuard } from "../http/egress-guard.ts";
 import { HeaderList } from "../http/headers.ts";
+import { hostToConnect } from "../http/host.ts";
 import type { HttpPool, TlsOptions } from "../http/http-client.ts";
 import { tryReadJson } from "../json/read-json.ts";
 import { KubeconfigError, type KubeconfigFlags, loadCluster, type PluginHost } from "./kubeconfig.ts";
@@ -65,7 +66,7 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
     const protocol = url.protocol === "https:" ? "https" : "http";
     const port = url.port === "" ? (protocol === "https" ? 443 : 80) : Number(url.port);
     const pool = openHttpPool(
-      { protocol, host: url.hostname.replace(/^\[|\]$/g, ""), port, tls, egress: EgressGuard.for("configuration") },
+      { protocol, host: hostToConnect(url), port, tls, egress: EgressGuard.for("configuration") },
       clock,
     );
     pools.set(key, pool);

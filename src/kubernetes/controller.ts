@@ -9,6 +9,7 @@ import type { Verdict } from "../config/documents/documents.ts";
 import { type GatewayParameters, parametersOf } from "../config/documents/gateway-parameters.ts";
 import { gatewayKey } from "../config/documents/snapshot.ts";
 import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
+import { hostToConnect } from "../http/host.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import type { ApiClient } from "./api-client.ts";
 import { AUTOSCALER_KIND, AUTOSCALERS, DEPLOYMENTS, KINDS, openClusterCache } from "./cluster-cache.ts";
@@ -80,7 +81,7 @@ export interface Controller {
 
 export async function startController(options: ControllerOptions): Promise<Controller> {
   const { client, clock, logger } = options;
-  const hostname = new URL(options.url).hostname.replace(/^\[|\]$/g, "");
+  const hostname = hostToConnect(new URL(options.url));
   const certificate = await controllerCertificate(client, clock, options.namespace, [hostname]);
   const isLeader = (): boolean => leader?.isLeader() === true;
   const isConnected = (): boolean => leader?.isConnected() !== false;

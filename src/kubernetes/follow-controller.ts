@@ -18,6 +18,7 @@ import type { EndpointDirectory } from "../core/policy.ts";
 import { openHttpPool } from "../http/client/http-pool.ts";
 import { EgressGuard } from "../http/egress-guard.ts";
 import { HeaderList } from "../http/headers.ts";
+import { hostToConnect } from "../http/host.ts";
 import type { HttpPool } from "../http/http-client.ts";
 import { createSseParser } from "../http/sse.ts";
 import type { Logger } from "../observe/log/logger.ts";
@@ -59,7 +60,7 @@ export function followController(options: FollowOptions): Following {
   const url = new URL(options.url);
   const port = url.port === "" ? 443 : Number(url.port);
   const tls = options.certificate === undefined ? {} : { ca: options.certificate };
-  const host = url.hostname.replace(/^\[|\]$/g, "");
+  const host = hostToConnect(url);
   const pool = openHttpPool({ protocol: "https", host, port, tls, egress: EgressGuard.for("configuration") }, clock);
   const file = options.stateFolder === undefined ? undefined : join(options.stateFolder, "snapshot.json");
   let isStopped = false;

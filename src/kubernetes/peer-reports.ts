@@ -10,6 +10,7 @@ import { fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
 import { openHttpPool } from "../http/client/http-pool.ts";
 import { EgressGuard } from "../http/egress-guard.ts";
 import { HeaderList } from "../http/headers.ts";
+import { hostToConnect } from "../http/host.ts";
 import type { HttpPool } from "../http/http-client.ts";
 import type { Logger } from "../observe/log/logger.ts";
 
@@ -183,7 +184,7 @@ export function createPeerReporter(options: PeerReporterOptions): PeerReporter {
     if (pool && poolAddress === address) return pool;
     pool?.close();
     const url = new URL(`https://${address}`);
-    const target = { protocol: "https" as const, host: url.hostname.replace(/^\[|\]$/g, ""), port: Number(url.port) };
+    const target = { protocol: "https" as const, host: hostToConnect(url), port: Number(url.port) };
     const named = isIP(hostname) === 0 ? { servername: hostname } : {};
     pool = openHttpPool(
       { ...target, egress: EgressGuard.for("configuration"), tls: { ca: tls.cert, ...named } },

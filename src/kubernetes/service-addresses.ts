@@ -4,8 +4,9 @@
  */
 import { type KubernetesObject, specOf } from "../config/documents/cluster.ts";
 import type { Verdict } from "../config/documents/documents.ts";
-import { canonicalAddress, notUsable, requestedAddresses } from "../config/documents/gateway-addresses.ts";
+import { notUsable, requestedAddresses } from "../config/documents/gateway-addresses.ts";
 import { fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
+import { canonicalAddress } from "../http/host.ts";
 import { deployedName } from "./data-plane-deployment.ts";
 import type { GatewayState } from "./status.ts";
 
@@ -46,7 +47,7 @@ export function missingAddress(
   gateway: KubernetesObject | undefined,
   addresses: GatewayState["addresses"],
 ): Verdict | undefined {
-  const assigned = addresses.map(({ value }) => canonicalAddress(value));
+  const assigned: string[] = addresses.map(({ value }) => canonicalAddress(value));
   const missing = requestedAddresses(specOf(gateway)).filter((address) => !assigned.includes(address));
   if (missing.length === 0) return undefined;
   const wanted = `spec.addresses: the Service of the Gateway does not have the address ${missing.join(", ")}`;

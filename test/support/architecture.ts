@@ -138,6 +138,13 @@ const OWNED: readonly Owned[] = [
     pattern: /\bJSON\.parse\b/,
     owners: /^src\/json\/(?:read-json|parse-in-steps|syntax)\.ts$/,
   },
+  {
+    what: "a reading of host names, origins, or IP addresses",
+    pattern:
+      /\b(?:host|hostname|authority|origin)\??\.(?:toLowerCase|lastIndexOf)\(|"::ffff:|\/\^::ffff:|\.replace\(\/\^?\\\[|new SocketAddress\(/i,
+    // A forward proxy rejects other spellings than the canonical one.
+    owners: /^src\/http\/(?:host|egress-addresses)\.ts$/,
+  },
   { what: "process.env", pattern: /\bprocess\.env\b/, owners: /^src\/config\/text\/env\.ts$/ },
   {
     what: "the HTTP client library",

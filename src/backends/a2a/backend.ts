@@ -16,6 +16,7 @@ import { serverUrl } from "../../core/schema.ts";
 import { hiddenBody } from "../../http/charset.ts";
 import { HostHealth } from "../../http/client/host-health.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";
+import { hostToConnect } from "../../http/host.ts";
 import { errorText, JsonRpcProblem, parseClientMessages } from "../../mcp/protocol/json-rpc.ts";
 import { healthEvents, sendTo } from "../host/backend.ts";
 import { withHttpChoice } from "../host/http-choice.ts";
@@ -50,7 +51,7 @@ export const a2a = defineBackend({
   compile(config, env): Backend {
     const url = new URL(config.url);
     const isTls = url.protocol === "https:";
-    const host = url.hostname.replace(/^\[|\]$/g, "");
+    const host = hostToConnect(url);
     const port = url.port === "" ? (isTls ? 443 : 80) : Number(url.port);
     const scheme = isTls ? ("https" as const) : ("http" as const);
     const target = withHttpChoice(

@@ -55,7 +55,7 @@ function readCertificate(
   if (cert === undefined || key === undefined) return undefined;
   return reader.at(path, () => {
     checkCertificates({ cert, key });
-    return { cert, key, hosts: written.hosts?.map((host) => host.toLowerCase()) ?? namesIn(cert) };
+    return { cert, key, hosts: written.hosts ?? namesIn(cert) };
   });
 }
 

@@ -4,6 +4,8 @@
  * they would bypass the grants.
  */
 import { isIP } from "node:net";
+import { isHostAndPort } from "../../http/backend-address.ts";
+import { hostOf } from "../../http/host.ts";
 import { isAllowedNetwork, serviceOfName } from "../../http/local-address.ts";
 import type { Cluster, Referrer } from "./cluster.ts";
 
@@ -14,8 +16,10 @@ interface AddressContext {
 
 /** `text` is a URL or `host:port`. Returns the reason if the document may not name this address. */
 export function addressFault(text: string, { cluster, referrer }: AddressContext): string | undefined {
-  const host = hostOf(text);
-  if (host === undefined) return undefined;
+  const url = urlOf(text);
+  if (url === undefined) return undefined;
+  const host: string = hostOf(url.host);
+  if (host === "") return `${url.host} is not a host name`;
   if (isIP(host) !== 0)
     return isAllowedNetwork(host)
       ? undefined
@@ -42,10 +46,7 @@ export function addressFault(text: string, { cluster, referrer }: AddressContext
   return undefined;
 }
 
-function hostOf(text: string): string | undefined {
-  const isHostAndPort = /^(?:\[[^\]]+\]|[^:/[\]]+):\d+$/.test(text);
-  const url = isHostAndPort ? `http://${text}` : text;
-  if (!/^https?:/i.test(url) || !URL.canParse(url)) return undefined;
-  const host = new URL(url).hostname.replace(/^\[|\]$/g, "").replace(/\.$/, "");
-  return host === "" ? undefined : host.toLowerCase();
+function urlOf(text: string): URL | undefined {
+  const url = isHostAndPort(text) ? `http://${text}` : text;
+  return /^https?:/i.test(url) && URL.canParse(url) ? new URL(url) : undefined;
 }

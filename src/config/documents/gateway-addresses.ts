@@ -2,7 +2,8 @@
  * Reads `spec.addresses` of a Gateway. An entry without a value requests any address, which the Service of the Gateway
  * gets anyway.
  */
-import { isIPv6, SocketAddress } from "node:net";
+
+import { canonicalAddress } from "../../http/host.ts";
 import { type Fields, fieldsOf, listOf, textOf } from "../text/value-shapes.ts";
 import type { Verdict } from "./documents.ts";
 
@@ -20,10 +21,6 @@ export function unsupportedAddress(spec: Fields): Verdict | undefined {
 export function requestedAddresses(spec: Fields): string[] {
   const values = listOf(spec.addresses).flatMap((address) => textOf(fieldsOf(address).value) ?? []);
   return values.filter((value) => value !== "").map(canonicalAddress);
-}
-
-export function canonicalAddress(address: string): string {
-  return isIPv6(address) ? new SocketAddress({ address, family: "ipv6" }).address : address;
 }
 
 export function notUsable(message: string): Verdict {

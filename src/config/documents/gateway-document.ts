@@ -3,6 +3,7 @@
  * Listeners that cannot be served are reported and skipped.
  */
 
+import { canonicalPattern } from "../../http/host.ts";
 import type { Path } from "../text/value-path.ts";
 import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
 import { readRoot } from "./backend-document.ts";
@@ -234,7 +235,7 @@ function sectionsOf(sharing: readonly HeldListener[], gateway: string): WrittenS
 }
 
 function sectionHostname({ hostname }: ReadListener): string | undefined {
-  return hostname === "*" ? undefined : hostname?.toLowerCase();
+  return hostname === undefined || hostname === "*" ? undefined : canonicalPattern(hostname);
 }
 
 type Place = Pick<WrittenGateway, "document" | "path">;
@@ -251,7 +252,7 @@ function writtenGateway(
   const certificates = sharing.flatMap(({ tls = [], hostname }) =>
     tls.map((certificate) => ({ ...certificate, ...(hostname === undefined ? {} : { hosts: [hostname] }) })),
   );
-  const parts = sharing.flatMap(({ hostname }) => (hostname === undefined ? [] : [hostname.toLowerCase()]));
+  const parts = sharing.flatMap(({ hostname }) => (hostname === undefined ? [] : [canonicalPattern(hostname)]));
   const isApart = sharing.length > 1;
   const clientAuth = clientCa === undefined ? {} : { clientAuth: { ca: clientCa, mode: "require" as const } };
   return {
@@ -451,7 +452,9 @@ function conflictsOf(holders: readonly ListenerHolder[], isCluster: boolean): Ma
 function conflictOf(one: HeldListener, all: readonly HeldListener[]): Verdict | undefined {
   const others = all.filter((other) => other !== one && other.port === one.port);
   const protocol = others.find((other) => other.protocol !== one.protocol);
-  const hostname = others.find((other) => (other.hostname ?? "").toLowerCase() === (one.hostname ?? "").toLowerCase());
+  const hostname = others.find(
+    (other) => canonicalPattern(other.hostname ?? "") === canonicalPattern(one.hostname ?? ""),
+  );
   const about = (other: HeldListener, what: string): string => {
     // The owner of a ListenerSet may not be allowed to see the listeners of other documents.
     const shown = other.problems === one.problems ? `listener ${other.sectionName}` : "another listener of the Gateway";

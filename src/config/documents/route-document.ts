@@ -4,6 +4,7 @@
  */
 import { lookupTable } from "../../base/lookup-table.ts";
 import { suggestion } from "../../cel/values/nearest-name.ts";
+import { canonicalPattern, matchesHost } from "../../http/host.ts";
 import { sessionPersistence } from "../../policies/session-persistence/policy.ts";
 import type { Path } from "../text/value-path.ts";
 import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
@@ -895,7 +896,5 @@ function commonHostnames(route: readonly string[], listener: string | undefined)
 
 /** `*.example.com` covers `a.example.com` and `*.a.example.com`, but not `example.com`. */
 function covers(pattern: string, name: string): boolean {
-  const [one, other] = [pattern.toLowerCase(), name.toLowerCase()];
-  if (one === other || one === "*") return true;
-  return one.startsWith("*.") && other.endsWith(one.slice(1)) && other.length > one.length - 1;
+  return matchesHost(canonicalPattern(pattern), canonicalPattern(name));
 }

@@ -2,6 +2,8 @@
  * Converts an MCP client's list of servers (`mcpServers`, or `servers` in VS Code). The servers become targets of one
  * endpoint. With `mcpProxy`, the list belongs to the program mcp-proxy, and each server becomes a route.
  */
+
+import { hostOf } from "../../http/host.ts";
 import {
   asList,
   asObject,
@@ -112,7 +114,8 @@ function proxyOf(proxy: Values, entries: readonly ServerEntry[], conversion: Con
 function listenAddress(addr: unknown): { readonly host: string | undefined; readonly port: number } {
   const text = String(addr ?? "");
   const colon = text.lastIndexOf(":");
-  const host = text.slice(0, Math.max(0, colon)).replace(/^\[(.*)\]$/, "$1");
+  const written = text.slice(0, Math.max(0, colon));
+  const host = hostOf(written) || written;
   const port = /^\d+$/.test(text.slice(colon + 1)) ? Number(text.slice(colon + 1)) : PROXY_PORT;
   return { host: host === "" ? undefined : host === "localhost" ? "127.0.0.1" : host, port };
 }

@@ -1,6 +1,8 @@
 /**
  * Adds `tcpRoutes` to the gateways that forward connections. A route that could never be selected is an error.
  */
+
+import { canonicalPattern } from "../../http/host.ts";
 import type { WrittenTcpRoute } from "../schema/schema.ts";
 import type { Path } from "../text/value-path.ts";
 import type { NormalGateway, NormalTcpRoute } from "./normal-config.ts";
@@ -59,7 +61,7 @@ function addTo(gateway: NormalGateway, route: NormalTcpRoute, path: Path, proble
 function normalTcpRoute(name: string, { hostnames = [], backends }: WrittenTcpRoute): NormalTcpRoute {
   return {
     name,
-    hostnames: hostnames.map((hostname) => hostname.toLowerCase()),
+    hostnames: hostnames.map(canonicalPattern),
     backends: backends.map(({ host, dynamic, weight = 1, proxyProtocol }) => ({
       name: host ?? "dynamic",
       address: host,

@@ -8,6 +8,7 @@ import { type OwnedKey, type Owner, ownedKey } from "../../base/owner.ts";
 import type { EgressGuard } from "../egress-guard.ts";
 import { type Fetch, FetchError, type Fetcher, type FetchRequest, parseHttpUrl } from "../fetch.ts";
 import { HeaderList } from "../headers.ts";
+import { hostToConnect } from "../host.ts";
 import type { HttpClientError, HttpPool } from "../http-client.ts";
 import { openHttpPool } from "./http-pool.ts";
 
@@ -26,7 +27,7 @@ export function openFetcher(clock: Clock, egress: EgressGuard): Fetcher {
     if (pools.size >= sweepAt) closeUnused();
     const protocol = url.protocol === "https:" ? "https" : "http";
     const port = url.port === "" ? (protocol === "https" ? 443 : 80) : Number(url.port);
-    const host = url.hostname.replace(/^\[|\]$/g, "");
+    const host = hostToConnect(url);
     const through = socketPath === undefined ? {} : { socketPath };
     const pool = openHttpPool({ protocol, host, port, egress: guard, ...through, ...(tls ? { tls } : {}) }, clock);
     pools.set(key, pool);

@@ -5,6 +5,7 @@
 import type { ChannelCredentials, ChannelOptions } from "@grpc/grpc-js";
 import { namesChecked } from "../certificates.ts";
 import type { EgressGuard } from "../egress-guard.ts";
+import { hostOf } from "../host.ts";
 import type { TlsOptions } from "../http-client.ts";
 
 type Grpc = Pick<typeof import("@grpc/grpc-js"), "credentials">;
@@ -46,7 +47,7 @@ export function requireGrpcAddress(address: string, egress: EgressGuard): void {
 }
 
 function grpcHost(address: string): string {
-  return address.replace(/:\d+$/, "").replace(/^\[|\]$/g, "");
+  return hostOf(address) || address;
 }
 
 function tlsCredentials({ credentials }: Grpc, { ca, names, insecure }: TlsOptions): ChannelCredentials {

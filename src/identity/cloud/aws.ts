@@ -11,6 +11,7 @@ import { peerInput } from "../../base/peer-inputs.ts";
 import type { SignedRequest, SignRequest } from "../../core/signed-request.ts";
 import type { Fetch, FetchRequest } from "../../http/fetch.ts";
 import type { HeaderList } from "../../http/headers.ts";
+import { hostOf, isLoopbackHost } from "../../http/host.ts";
 import { isMembers, type Members } from "../../json/json.ts";
 import { readMembers } from "../../json/read-json.ts";
 import type { Lease, Renewable } from "./renewable.ts";
@@ -115,8 +116,8 @@ const MAX_BYTES = 64 * 1024;
 const CONTAINER_HOST = "http://169.254.170.2";
 const INSTANCE_HOST = "http://169.254.169.254";
 const INSTANCE_TOKEN_SECONDS = "300";
-/** These hosts may serve keys over plain HTTP, because they are on the same machine. */
-const LOCAL_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]", "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"]);
+/** These hosts serve keys over plain HTTP, as loopback addresses may, because they are on the same machine. */
+const CONTAINER_HOSTS = ["169.254.170.2", "169.254.170.23", "fd00:ec2::23"];
 
 export async function webIdentityKeys(options: AwsSourceOptions): Promise<Lease<AwsKeys>> {
   const { variables, region, clock } = options;
@@ -146,7 +147,8 @@ export async function containerKeys(options: AwsSourceOptions): Promise<Lease<Aw
   const full = variables.AWS_CONTAINER_CREDENTIALS_FULL_URI;
   const relative = variables.AWS_CONTAINER_CREDENTIALS_RELATIVE_URI;
   const url = relative ? new URL(relative, CONTAINER_HOST) : new URL(full ?? "");
-  if (url.protocol !== "https:" && !LOCAL_HOSTS.has(url.hostname))
+  const host = hostOf(url.host);
+  if (url.protocol !== "https:" && !isLoopbackHost(host) && !CONTAINER_HOSTS.includes(host))
     throw new Error(`AWS_CONTAINER_CREDENTIALS_FULL_URI must be https, or a local address, not ${url.host}`);
   const file = variables.AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE;
   const token = file ? readFileSync(file, "utf8").trim() : variables.AWS_CONTAINER_AUTHORIZATION_TOKEN;

@@ -4,6 +4,7 @@
  */
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { HeaderList } from "../../http/headers.ts";
+import { canonicalOrigin } from "../../http/host.ts";
 import { cookieValues, OWN_PREFIX } from "../access/cookies.ts";
 
 /**
@@ -18,7 +19,7 @@ const MAX_SAME_NAME = 8;
 export function foreignOrigin({ headers }: GatewayRequest, origin: string): string | undefined {
   const [from, ...more] = headers.getAll("origin");
   if (from === undefined) return `there is no Origin header, expected ${origin}`;
-  if (from !== origin || more.length > 0) return `the origin is ${from}, expected ${origin}`;
+  if (from !== canonicalOrigin(origin) || more.length > 0) return `the origin is ${from}, expected ${origin}`;
   const site = headers.get("sec-fetch-site");
   if (site === undefined || site === "same-origin" || site === "none") return undefined;
   return `Sec-Fetch-Site is ${site}, expected same-origin`;

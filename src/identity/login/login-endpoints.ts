@@ -10,6 +10,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import { emptyReply, jsonReply, type Reply } from "../../core/reply.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import { HeaderList } from "../../http/headers.ts";
+import { hostOf, isLoopbackHost } from "../../http/host.ts";
 import { readJson, readMembers } from "../../json/read-json.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { type Discovery, mayCall } from "../providers/discovery.ts";
@@ -325,7 +326,6 @@ const DANGEROUS_SCHEMES = new Set([
   "ws:",
   "wss:",
 ]);
-const LOOPBACK = /^(?:localhost|(?:[^.]+\.)+localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 
 export function parseRegistration(body: Buffer): ClientRegistration & Readonly<Record<string, unknown>> {
   let parsed: unknown;
@@ -369,6 +369,12 @@ function redirectUriProblem(uri: string): string | undefined {
   if (uri.includes("*")) return "has a wildcard";
   if (url.username !== "" || url.password !== "") return "has credentials";
   if (DANGEROUS_SCHEMES.has(url.protocol)) return `has the scheme ${url.protocol}`;
-  if (url.protocol === "http:" && !LOOPBACK.test(url.hostname)) return "uses http on a host that is not loopback";
+  if (url.protocol === "http:" && !isLoopback(url)) return "uses http on a host that is not loopback";
   return undefined;
+}
+
+/** Browsers resolve all names below `localhost` to loopback addresses. */
+function isLoopback(url: URL): boolean {
+  const host = hostOf(url.host);
+  return isLoopbackHost(host) || host.endsWith(".localhost");
 }

@@ -8,7 +8,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import { openMinuteCounts } from "../../core/minute-counts.ts";
 import type { CompileEnv } from "../../core/policy.ts";
 import { knownAddress } from "../../core/source.ts";
-import { clientNetwork } from "../passwords/password-checks.ts";
+import { clientNetwork } from "../../http/host.ts";
 
 const REQUESTS_PER_MINUTE = 600;
 const REQUESTS_PER_CLIENT = 120;

@@ -7,7 +7,7 @@ import { GatewayError } from "../../core/errors.ts";
 import { openMinuteCounts } from "../../core/minute-counts.ts";
 import type { CompileEnv } from "../../core/policy.ts";
 import { knownAddress, type Source } from "../../core/source.ts";
-import { clientNetwork } from "./password-checks.ts";
+import { clientNetwork } from "../../http/host.ts";
 
 const MAX_FAILURES = 4_000;
 

@@ -6,6 +6,7 @@ import { Worker } from "node:worker_threads";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { embeddedText } from "../../base/embedded-files.ts";
 import { GatewayError } from "../../core/errors.ts";
+import { clientNetwork } from "../../http/host.ts";
 
 const MAX_WAITING_CHECKS = 1_000;
 const MAX_WAITING_PER_CLIENT = 20;
@@ -160,19 +161,6 @@ export class PasswordChecks {
     this.#thread = undefined;
     void closing?.terminate();
   }
-}
-
-/** An IPv6 client usually has a whole /64 network, so all addresses of the network share a queue. */
-export function clientNetwork(address: string): string {
-  const mapped = /^::ffff:(\d+(?:\.\d+){3})$/i.exec(address)?.[1];
-  if (mapped !== undefined || !address.includes(":")) return mapped ?? address;
-  const [plain = ""] = address.split("%", 1);
-  const [head = "", tail] = plain.split("::");
-  const groups = head === "" ? [] : head.split(":");
-  const last = tail === undefined || tail === "" ? [] : tail.split(":");
-  while (tail !== undefined && groups.length + last.length < 8) groups.push("0");
-  const network = [...groups, ...last].slice(0, 4).map((group) => Number.parseInt(group, 16).toString(16));
-  return `${network.join(":")}::/64`;
 }
 
 function startWorker(): Worker {

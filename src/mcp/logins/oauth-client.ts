@@ -9,6 +9,7 @@ import type { Clock } from "../../base/clock.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { EgressGuard } from "../../http/egress-guard.ts";
 import { type Fetch, FetchError, type FetchResponse } from "../../http/fetch.ts";
+import { hostOf } from "../../http/host.ts";
 import { type KeptTokens, keptTokens } from "../../identity/oauth/kept-tokens.ts";
 import {
   accessToken,
@@ -405,10 +406,10 @@ function checkedUrl(url: string, may: { mayHttp: boolean; mayLocal: boolean }, w
   return url;
 }
 
-function isLocal({ hostname }: URL): boolean {
-  const host = hostname.replace(/^\[|\]$/g, "").replace(/\.$/, "");
+function isLocal(url: URL): boolean {
+  const host: string = hostOf(url.host);
   if (isIP(host) !== 0) return !PUBLIC.permits(host, host);
-  return host === "localhost" || /\.(?:localhost|internal|local)$/.test(host);
+  return host === "" || host === "localhost" || /\.(?:localhost|internal|local)$/.test(host);
 }
 
 function texts(value: unknown): string[] {

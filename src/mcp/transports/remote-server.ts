@@ -17,6 +17,7 @@ import { BodyTooLarge } from "../../http/body.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";
 import type { EgressGuard } from "../../http/egress-guard.ts";
 import { HeaderList } from "../../http/headers.ts";
+import { hostToConnect } from "../../http/host.ts";
 import type {
   HttpCall,
   HttpClientError,
@@ -92,7 +93,7 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
   const url = new URL(options.url);
   const isTls = url.protocol === "https:";
   const port = url.port === "" ? (isTls ? 443 : 80) : Number(url.port);
-  const host = url.hostname.replace(/^\[|\]$/g, "");
+  const host = hostToConnect(url);
   const pool: HttpPool = openHttpPool({
     protocol: isTls ? "https" : "http",
     host,

@@ -11,7 +11,7 @@ export interface ChargedClient {
 
 /** Returns the key of a client that is identified by its address. */
 export function addressKey(address: string | undefined): string {
-  return clientKey(undefined, (address ?? "").replace(/^::ffff:/, ""));
+  return clientKey(undefined, address ?? "");
 }
 
 export class Backlog {

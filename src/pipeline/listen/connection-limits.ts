@@ -2,7 +2,7 @@
  * Limits the open connections of a listener per client address, and logs rejected ones.
  */
 import type { Socket } from "node:net";
-import { clientKey } from "../../core/principal.ts";
+import { addressKey } from "./backlog.ts";
 import type { ListenerEnv } from "./listener-env.ts";
 
 const LOG_REJECTED_EVERY_MS = 10_000;
@@ -32,7 +32,7 @@ export function createConnectionLimits(env: ListenerEnv): ConnectionLimits {
       const { remoteAddress } = socket;
       // Connections of trusted proxies and of Unix sockets are not limited.
       if (remoteAddress === undefined || env.isTrustedPeer(remoteAddress)) return true;
-      const address = clientKey(undefined, remoteAddress.replace(/^::ffff:/, ""));
+      const address = addressKey(remoteAddress);
       const open = perAddress.get(address) ?? 0;
       const limit = env.limits.maxConnectionsPerAddress;
       if (open >= limit) {

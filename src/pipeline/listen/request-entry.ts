@@ -11,6 +11,7 @@ import { asGatewayError, errorReply, type Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import { requestState, responseState } from "../../core/snapshot.ts";
 import { HeaderList, isHeaderValue } from "../../http/headers.ts";
+import { type CanonicalHost, canonicalAddress } from "../../http/host.ts";
 import { type ReceivedHead, type RequestHead, readRequestHead } from "../../http/request-head.ts";
 import { isKnownMethod } from "../../http/request-methods.ts";
 import { redactUrl } from "../../observe/trace/redact.ts";
@@ -91,7 +92,7 @@ export function createRequestEntry(
       id,
       listener: served.listener.name,
       source: {
-        address: peer.unmapped,
+        address: peer.address,
         port: peer.port,
         client: forwardedClient(forwardedFor, env.isTrustedPeer) ?? proxied,
         proxied,
@@ -161,14 +162,13 @@ function serverNameOf(socket: Socket): string | undefined {
 }
 
 export function nameOf({ remoteAddress = "", remotePort }: Socket): string {
-  return `${unmapped(remoteAddress)}:${remotePort}`;
+  return `${canonicalAddress(remoteAddress)}:${remotePort}`;
 }
 
 const PEER = Symbol("peer");
 
 interface Peer {
-  readonly address: string;
-  readonly unmapped: string;
+  readonly address: CanonicalHost;
   readonly port: number;
   readonly proxied: Proxied | undefined;
   /** The value is undefined until it is first needed. */
@@ -179,17 +179,13 @@ interface Peer {
 function peerOf(socket: Socket & { [PEER]?: Peer }, proxiedBy: ConnectionDetails["proxiedBy"]): Peer {
   const known = socket[PEER];
   if (known !== undefined) return known;
-  const { remoteAddress: address = "", remotePort: port = 0 } = socket;
+  const { remoteAddress = "", remotePort: port = 0 } = socket;
+  const address = canonicalAddress(remoteAddress);
   const proxied = proxiedBy?.(socket);
-  const peer: Peer = { address, unmapped: unmapped(address), port, proxied, isTrusted: undefined };
+  const peer: Peer = { address, port, proxied, isTrusted: undefined };
   // A closed connection has no peer address.
   if (address !== "") socket[PEER] = peer;
   return peer;
-}
-
-/** An IPv4 peer on a dual-stack socket appears as ::ffff:1.2.3.4. */
-function unmapped(address: string): string {
-  return address.startsWith("::ffff:") ? address.slice(7) : address;
 }
 
 function ignore(): void {

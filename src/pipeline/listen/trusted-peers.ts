@@ -2,7 +2,8 @@
  * Implements `config.trustedProxies`, which lists the peers whose forwarding headers are trusted, and derives the
  * client's address from `x-forwarded-for`.
  */
-import { BlockList, isIP, isIPv6, SocketAddress } from "node:net";
+import { BlockList, isIP, isIPv6 } from "node:net";
+import { canonicalAddress } from "../../http/host.ts";
 
 export type IsTrustedPeer = (address: string) => boolean;
 
@@ -20,7 +21,7 @@ export function trustedPeers(ranges: readonly string[]): IsTrustedPeer {
     else list.addSubnet(address, Number(bits), family);
   }
   return (peer) => {
-    const address = peer.startsWith("::ffff:") ? peer.slice(7) : peer;
+    const address = canonicalAddress(peer);
     return isIP(address) !== 0 && list.check(address, isIPv6(address) ? "ipv6" : "ipv4");
   };
 }
@@ -51,12 +52,9 @@ function parseForwardedAddress(entry: string): string | undefined {
   switch (isIP(address)) {
     case 4:
       return address;
-    case 6: {
+    case 6:
       // A zone is meaningful only on the machine that wrote it.
-      if (address.includes("%")) return undefined;
-      const canonical = new SocketAddress({ address, family: "ipv6" }).address;
-      return canonical.startsWith("::ffff:") && isIP(canonical.slice(7)) === 4 ? canonical.slice(7) : canonical;
-    }
+      return address.includes("%") ? undefined : canonicalAddress(address);
     default:
       return undefined;
   }

@@ -8,6 +8,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { emptyReply } from "../../core/reply.ts";
 import { duration } from "../../core/schema.ts";
+import { type CanonicalHost, canonicalOrigin, canonicalPattern, hostOf, matchesHost } from "../../http/host.ts";
 
 /** Matches origins that allow every host. */
 const ANY_HOST = /^(?:\*|[a-z][a-z0-9+.-]*:\/\/\*(?::(?:\d+|\*))?)$/i;
@@ -147,7 +148,7 @@ export interface Origins {
 
 interface Pattern {
   readonly scheme: string;
-  readonly hostSuffix: string;
+  readonly host: CanonicalHost;
   readonly port: string;
 }
 
@@ -161,16 +162,16 @@ export function compileOrigins(allowed: readonly string[]): Origins {
     if (wildcard) {
       patterns.push({
         scheme: (wildcard[1] as string).toLowerCase(),
-        hostSuffix: wildcard[2]?.toLowerCase() ?? "",
+        host: canonicalPattern(`*${wildcard[2] ?? ""}`),
         port: wildcard[3] ?? "",
       });
-    } else exact.add(normalize(entry) ?? entry.toLowerCase());
+    } else exact.add(canonicalOrigin(entry.replace(/\/$/, "")) ?? entry);
   }
   return {
     any,
     allows(origin) {
       if (any) return true;
-      const normal = normalize(origin);
+      const normal = canonicalOrigin(origin);
       if (normal === undefined) return false;
       if (exact.has(normal)) return true;
       return patterns.length > 0 && patterns.some((pattern) => fits(pattern, new URL(normal)));
@@ -181,18 +182,7 @@ export function compileOrigins(allowed: readonly string[]): Origins {
 function fits(pattern: Pattern, url: URL): boolean {
   return (
     url.protocol === `${pattern.scheme}:` &&
-    url.hostname.endsWith(pattern.hostSuffix) &&
+    matchesHost(pattern.host, hostOf(url.host)) &&
     (pattern.port === "*" || url.port === pattern.port)
   );
-}
-
-/** Returns the scheme, host, and non-default port, or undefined if the string is not an origin (for example `null`). */
-function normalize(origin: string): string | undefined {
-  try {
-    const url = new URL(origin);
-    if (url.host === "" || (url.pathname !== "/" && url.pathname !== "")) return undefined;
-    return `${url.protocol}//${url.host}`;
-  } catch {
-    return undefined;
-  }
 }

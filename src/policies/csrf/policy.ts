@@ -6,6 +6,7 @@ import { z } from "zod";
 import { GatewayError } from "../../core/errors.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
+import { canonicalOrigin, isOwnOrigin } from "../../http/host.ts";
 
 const SAFE_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "TRACE"]);
 const ORIGIN = /^https?:\/\/[^/?#@\s]+$/;
@@ -26,7 +27,7 @@ export const csrf = definePolicy({
   }),
 
   compile({ additionalOrigins }) {
-    const allowed = new Set(additionalOrigins.map((origin) => origin.toLowerCase()));
+    const allowed = new Set(additionalOrigins.map(canonicalOrigin));
     return {
       request({ request }) {
         if (SAFE_METHODS.has(request.method) && !request.headers.has("upgrade")) return undefined;
@@ -39,20 +40,17 @@ export const csrf = definePolicy({
 });
 
 /** Returns why the request comes from a page of another origin, or undefined if it does not. */
-function foreignPage({ headers, host }: GatewayRequest, allowed: ReadonlySet<string>): string | undefined {
+function foreignPage({ headers, host }: GatewayRequest, allowed: ReadonlySet<string | undefined>): string | undefined {
   const origins = headers.getAll("origin");
   const sites = headers.getAll("sec-fetch-site");
   const [origin] = origins;
   if (origins.length > 1 || sites.length > 1) return "the origin is ambiguous";
-  if (origin !== undefined && allowed.has(origin.toLowerCase())) return undefined;
+  const canonical = origin === undefined ? undefined : canonicalOrigin(origin);
+  if (canonical !== undefined && allowed.has(canonical)) return undefined;
   const [site] = sites;
   if (site !== undefined)
     return site === "same-origin" || site === "none" ? undefined : `Sec-Fetch-Site is ${site}, expected same-origin`;
   if (origin === undefined) return undefined;
-  return isHost(origin, host) ? undefined : `the origin is ${origin}, expected the host ${host}`;
-}
-
-/** Compares without the scheme, which a proxy that terminates TLS can change. */
-function isHost(origin: string, host: string): boolean {
-  return ORIGIN.test(origin) && origin.slice(origin.indexOf("://") + 3).toLowerCase() === host.toLowerCase();
+  // A proxy that terminates TLS can change the scheme.
+  return isOwnOrigin(origin, host) ? undefined : `the origin is ${origin}, expected the host ${host}`;
 }

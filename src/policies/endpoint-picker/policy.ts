@@ -15,7 +15,7 @@ import { type Answer, Processing } from "../../core/ext-proc/processing.ts";
 import type { WireStruct } from "../../core/ext-proc/protocol.ts";
 import { definePolicy, type Hooks } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
-import { duration, markAddress } from "../../core/schema.ts";
+import { duration, hostAndPort } from "../../core/schema.ts";
 import { readServiceTls, serviceTls } from "../../core/service-tls.ts";
 import { openPickerClients, type PickerClients } from "./picker-clients.ts";
 
@@ -28,7 +28,6 @@ const LOG_INTERVAL_MS = 10_000;
 const PICKER_TRIES = 3;
 /** The gRPC status of a server that cannot be reached. */
 const UNAVAILABLE = 14;
-const HOST_AND_PORT = /^(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;
 
 const PICKED = "x-gateway-destination-endpoint";
 const SERVED = "x-gateway-destination-endpoint-served";
@@ -44,9 +43,7 @@ const MODES: Modes = {
 
 const schema = z
   .strictObject({
-    host: markAddress(z.string().regex(HOST_AND_PORT, "expected host:port of the picker's gRPC address"))
-      .optional()
-      .describe("`host:port` of the endpoint picker."),
+    host: hostAndPort("the picker's gRPC address").optional().describe("`host:port` of the endpoint picker."),
     service: z
       .string()
       .min(1)

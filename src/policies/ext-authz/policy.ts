@@ -18,7 +18,7 @@ import {
   durationOrExpression,
   exactlyOneOf,
   headerName,
-  markAddress,
+  hostAndPort,
   markLocal,
   serverUrl,
 } from "../../core/schema.ts";
@@ -37,11 +37,10 @@ const MAX_CACHED_VERDICTS = 10_000;
 const LOG_INTERVAL_MS = 10_000;
 /** Expressions for `cache.ttl` return Unix times above this value, and seconds below it. */
 const FIRST_UNIX_TIME = 1_000_000_000;
-const HOST_AND_PORT = /^(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;
 
 const schema = exactlyOneOf(
   z.strictObject({
-    host: markAddress(z.string().regex(HOST_AND_PORT, "expected host:port of the service's gRPC address"))
+    host: hostAndPort("the service's gRPC address")
       .optional()
       .describe("`host:port` of a service that speaks Envoy's external authorization protocol v3 over gRPC."),
     url: serverUrl()

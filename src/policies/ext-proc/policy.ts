@@ -13,7 +13,7 @@ import { Processing, type ProcessingEvents } from "../../core/ext-proc/processin
 import { definePolicy, type Hooks } from "../../core/policy.ts";
 import { noMemoryFor } from "../../core/read-body.ts";
 import type { Reply } from "../../core/reply.ts";
-import { duration, markAddress } from "../../core/schema.ts";
+import { duration, hostAndPort } from "../../core/schema.ts";
 import { BodyTooLarge } from "../../http/body.ts";
 import { type ChunkFilter, FilteredRequestBody } from "../../http/filtered-request-body.ts";
 import { withoutOwnCookies } from "../../identity/access/withheld-credentials.ts";
@@ -22,13 +22,12 @@ const DEFAULT_TIMEOUT_MS = 200;
 const DEFAULT_BODY_BYTES = 2 * 1024 * 1024;
 const MAX_BODY_BYTES = 32 * 1024 * 1024;
 const LOG_INTERVAL_MS = 10_000;
-const HOST_AND_PORT = /^(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;
 
 const headerMode = z.enum(["send", "skip"]);
 const bodyMode = z.enum(["none", "buffered", "streamed", "fullDuplexStreamed"]);
 
 const schema = z.strictObject({
-  host: markAddress(z.string().regex(HOST_AND_PORT, "expected host:port of the service's gRPC address")).describe(
+  host: hostAndPort("the service's gRPC address").describe(
     "`host:port` of a service that speaks Envoy's external processing protocol v3 over gRPC.",
   ),
   processingMode: z

@@ -8,7 +8,7 @@ import type { CelOutput, Expression } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { McpCheck, McpGuardrails, McpRejection, McpVerdict } from "../../core/mcp-guardrails.ts";
 import { type CompileEnv, definePolicy, type Hooks } from "../../core/policy.ts";
-import { celSource, duration, markAddress } from "../../core/schema.ts";
+import { celSource, duration, hostAndPort } from "../../core/schema.ts";
 import { applyHeaders } from "../../core/service-headers.ts";
 import { readServiceTls, serviceTls } from "../../core/service-tls.ts";
 import { MESSAGE_HEADERS } from "../../http/header-rules.ts";
@@ -29,7 +29,6 @@ const DEFAULT_TIMEOUT_MS = 1_000;
 const MAX_PROCESSORS = 16;
 const LOG_INTERVAL_MS = 10_000;
 const INTERNAL_ERROR = -32603;
-const HOST_AND_PORT = /^(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;
 const PSEUDO_HEADERS: ReadonlySet<string> = new Set([":authority", ":method", ":path", ":scheme"]);
 
 function sentHeaderName() {
@@ -40,7 +39,7 @@ function sentHeaderName() {
 }
 
 const processorSchema = z.strictObject({
-  host: markAddress(z.string().regex(HOST_AND_PORT, "expected host:port of the service's gRPC address")).describe(
+  host: hostAndPort("the service's gRPC address").describe(
     "`host:port` of a service that implements `agentgateway.dev.ext_mcp.ExtMcp` over gRPC.",
   ),
   methods: z

@@ -2,15 +2,13 @@
  * Defines the configuration schema of `rateLimit`, which is the same in the standalone document and in a GatewayPolicy.
  */
 import { z } from "zod";
-import { celSource, duration, exactlyOneOf, markAddress, missingChoice } from "../../core/schema.ts";
+import { celSource, duration, exactlyOneOf, hostAndPort, missingChoice } from "../../core/schema.ts";
 
 /** The number is limited, because every request checks every entry. */
 const MAX_ENTRIES = 16;
 /** The maximum is far above any real limit and far below the range in which sums of doubles become inexact. */
 const MAX_LIMIT = 1_000_000_000_000;
 const DEFAULT_SERVICE_TIMEOUT_MS = 100;
-
-const HOST_AND_PORT = /^(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;
 
 const mode = z
   .enum(["enforce", "shadow"])
@@ -85,9 +83,9 @@ const descriptorSchema = z.strictObject({
 });
 
 export const globalLimitSchema = z.strictObject({
-  host: markAddress(
-    z.string().regex(HOST_AND_PORT, "expected host:port of the rate limit service's gRPC address"),
-  ).describe("`host:port` of a service that speaks Envoy's rate limit protocol v3 over gRPC."),
+  host: hostAndPort("the rate limit service's gRPC address").describe(
+    "`host:port` of a service that speaks Envoy's rate limit protocol v3 over gRPC.",
+  ),
   domain: z.string().min(1).max(256).describe("The domain of the limits in the service's configuration."),
   descriptors: z
     .array(descriptorSchema)

@@ -7,7 +7,7 @@ import type { Timer } from "../../../base/clock.ts";
 import type { TcpBackend, TcpPart, TcpRoute, TcpService } from "../../../core/topology.ts";
 import { parseAddress } from "../../../http/backend-address.ts";
 import { readClientHello } from "../../../http/client-hello.ts";
-import { canonicalServerName, createHostTable, type HostTable } from "../../../http/host.ts";
+import { canonicalAddress, canonicalServerName, createHostTable, type HostTable } from "../../../http/host.ts";
 import { createLookup } from "../../../http/lookup.ts";
 import { formatProxyHeader, type ProxiedAddresses } from "../../../http/proxy-protocol.ts";
 import type { Metrics } from "../../../observe/log/metrics.ts";
@@ -227,8 +227,8 @@ export function openTcpListener(
     if (header !== undefined) return header.addresses;
     const { remoteAddress = "", remotePort = 0, localAddress = "", localPort = 0 } = client;
     return {
-      source: { address: withoutMapping(remoteAddress), port: remotePort },
-      destination: { address: withoutMapping(localAddress), port: localPort },
+      source: { address: canonicalAddress(remoteAddress), port: remotePort },
+      destination: { address: canonicalAddress(localAddress), port: localPort },
     };
   }
 
@@ -307,10 +307,6 @@ export function openTcpListener(
       });
     });
   });
-}
-
-function withoutMapping(address: string): string {
-  return address.replace(/^::ffff:/, "");
 }
 
 interface TcpTable {
