@@ -114,10 +114,22 @@ export const LLM_LIMITS = {
       "502",
     ],
     [
-      "MAX_READ_DECODED_BYTES",
-      "llm/usage/response-usage.ts",
+      "MAX_BYTES_AT_ONCE",
+      "llm/encoding/decode-response.ts",
       "a compressed response that is read for its usage, decompressed",
       "its usage is estimated",
+    ],
+    [
+      "MAX_RATIO",
+      "llm/encoding/decode-response.ts",
+      "the size of a decompressed response, beyond 256 KiB, as a multiple of the compressed one",
+      "as if it were too large",
+    ],
+    [
+      "MAX_DECODED_CONTENT_BYTES",
+      "llm/usage/response-content.ts",
+      "a compressed response that is read for its audit record, decompressed",
+      "the record has `result_unread`",
     ],
     [
       "llm-provider/recorded-content",

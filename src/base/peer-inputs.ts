@@ -232,7 +232,7 @@ const TABLE = {
   "openapi-server/response": ["JSON", { bytes: MAX_MESSAGE, depth: 256, open: 200_000 }, "message pool"],
 
   "llm-provider/compressed-response": ["compressed", { bytes: 16 * MIB }, "stream"],
-  "llm-provider/compressed-usage": ["compressed", { bytes: 8 * MIB }, ONE_EXCHANGE],
+  "llm-provider/compressed-usage": ["compressed", { bytes: 4 * MIB }, ONE_EXCHANGE],
   "llm-provider/response": ["JSON", { bytes: 16 * MIB }, "stream"],
   "llm-provider/guarded-response": ["JSON", { bytes: 4 * MIB }, "stream"],
   "llm-provider/event-stream": ["event stream", { bytes: 2 * MIB, open: 1_000 }, "stream"],

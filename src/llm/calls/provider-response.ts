@@ -14,7 +14,7 @@ import { readMembersInSteps, stringifyInSteps } from "../../json/parse-in-steps.
 import { UpstreamResponseError } from "../canonical/request-fields.ts";
 import type { OutEvent, StreamTranslation, Translation } from "../canonical/translation.ts";
 import { createEventStreamReader } from "../encoding/aws-event-stream.ts";
-import { decodeResponse, isEncoded } from "../encoding/decode-response.ts";
+import { decodeResponseLater, isEncoded } from "../encoding/decode-response.ts";
 import { parseEvent } from "../encoding/stream-events.ts";
 import type { Format } from "../request/dialect.ts";
 import { clientError, errorBody, errorEvent } from "../request/llm-errors.ts";
@@ -218,8 +218,18 @@ export class TranslatedResponse implements ProviderResponse {
     if (!this.#stream) {
       // `#sendWhole` settles translations that read the usage from the complete response.
       if (this.#translation.counts === undefined || this.#status >= 400) this.#settle(true);
-      if (this.#heldBytes <= SLICED_BYTES) finish(this.#sendWhole());
-      else runInSlices(this.#sendWhole(), () => this.#source.isClientGone()).catch((error) => this.#call.fail(error));
+      const raw = Buffer.concat(this.#held);
+      const encoding = this.#headers?.get("content-encoding");
+      if (isEncoded(encoding))
+        decodeResponseLater(raw, encoding)
+          .then((bytes) => {
+            if (this.#over) return undefined;
+            if (this.#charge(this.#heldBytes + (bytes?.length ?? 0))) return this.#sendInSlices(bytes);
+            return this.#giveUp("overloaded", MEMORY_SHORT);
+          })
+          .catch((error) => this.#call.fail(error));
+      else if (raw.length <= SLICED_BYTES) finish(this.#sendWhole(raw));
+      else this.#sendInSlices(raw).catch((error) => this.#call.fail(error));
       return;
     }
     try {
@@ -336,10 +346,11 @@ export class TranslatedResponse implements ProviderResponse {
     this.#call.fail(new GatewayError(code, { detail }));
   }
 
-  *#sendWhole(): Steps<void> {
-    const encoding = this.#headers?.get("content-encoding");
-    const raw = Buffer.concat(this.#held);
-    const bytes = isEncoded(encoding) ? decodeResponse(raw, encoding) : raw;
+  #sendInSlices(bytes: Buffer | undefined): Promise<void> {
+    return runInSlices(this.#sendWhole(bytes), () => this.#source.isClientGone());
+  }
+
+  *#sendWhole(bytes: Buffer | undefined): Steps<void> {
     const text = bytes?.toString("utf8") ?? "";
     yield;
     const isTooComplex = bytes !== undefined && (yield* hasManyObjects(bytes));

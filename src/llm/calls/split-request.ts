@@ -13,7 +13,7 @@ import {
   type OutgoingRequest,
 } from "../../http/http-client.ts";
 import { readMembers } from "../../json/read-json.ts";
-import { decodeResponse, isEncoded } from "../encoding/decode-response.ts";
+import { decodeResponseLater, isEncoded } from "../encoding/decode-response.ts";
 import type { Candidate } from "../models/model-table.ts";
 import { estimateRequestTokens } from "../usage/estimate-tokens.ts";
 import { readHeaderUsage } from "../usage/usage.ts";
@@ -71,6 +71,10 @@ export class SplitCall implements HttpCall {
 
   resume(): void {
     this.#failed?.http?.resume();
+  }
+
+  isOpen(part: Part): boolean {
+    return !this.#isOver && this.#open.has(part);
   }
 
   partReceived(): void {
@@ -220,7 +224,14 @@ class Part implements HttpResponseReceiver {
     }
     const encoding = headers.get("content-encoding");
     const raw = this.#held.length === 1 && this.#held[0] ? this.#held[0] : Buffer.concat(this.#held);
-    const answer = isEncoded(encoding) ? decodeResponse(raw, encoding) : raw;
+    if (!isEncoded(encoding)) this.#complete(headers, raw);
+    else
+      void decodeResponseLater(raw, encoding).then((answer) => {
+        if (this.#whole.isOpen(this)) this.#complete(headers, answer);
+      });
+  }
+
+  #complete(headers: HeaderList, answer: Buffer | undefined): void {
     if (answer === undefined)
       this.#whole.failed(this, new HttpClientError("response", "the provider's response cannot be decoded"));
     else if (this.#whole.exceedsLimit(answer.length)) this.#whole.reject(this);

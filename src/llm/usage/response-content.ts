@@ -18,6 +18,8 @@ const STREAM = peerInput("llm-provider/event-stream");
 const AWS_STREAM = peerInput("llm-provider/bedrock-stream");
 
 const MAX_CONTENT_BYTES = CONTENT.maxBytes;
+/** Reading decoded content does not yield. */
+const MAX_DECODED_CONTENT_BYTES = 512 * 1024;
 /** A response without any of these keys, such as embeddings, is not parsed. */
 const MAY_HAVE_TEXT =
   /"(?:\w*[fF]inish_?[rR]eason|stop_?[rR]eason|status|text|content|parts|output|delta|candidates|choices)"/;
@@ -121,7 +123,7 @@ function createEncoded(
   onText: ((text: string) => void) | undefined,
 ): ContentReader {
   return createWhole((bytes) => {
-    const decoded = decodeResponse(bytes, contentEncoding, MAX_CONTENT_BYTES);
+    const decoded = decodeResponse(bytes, contentEncoding, MAX_DECODED_CONTENT_BYTES);
     if (decoded === undefined) return { finish: undefined, isWhole: false };
     const inner = createContentReader(contentType, undefined, onText);
     inner.data(decoded);

@@ -2,6 +2,7 @@
  * Usage in large, encoded or malformed streams: oversized events are skipped, and later events count.
  */
 import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { AWS, chatUsage, chunk, claudeStart, claudeText, SSE, sse, tap } from "../../../test/support/llm/usage.ts";
@@ -58,8 +59,26 @@ test("a stream whose only usage is that of its first event is estimated by what 
 });
 
 test("an encoded stream with a large event is read like a plain one", () => {
-  const bytes = sse(chunk(image), chunk("", { choices: [], usage: chatUsage }), "[DONE]");
+  const picture = randomBytes(2 * 1024 * 1024).toString("base64");
+  const bytes = sse(chunk(picture), chunk("", { choices: [], usage: chatUsage }), "[DONE]");
   assert.equal(tap(SSE, [gzipSync(bytes)], "end", "gzip").outputTokens, 4);
+});
+
+test("of a long encoded stream the first and last events count, and the size of those between", () => {
+  const words = Array.from({ length: 30_000 }, (_, i) => chunk(`word ${(i * 7_919) % 30_000}`));
+  const counted = sse(...words, chunk("", { choices: [], usage: chatUsage }), "[DONE]");
+  assert.ok(counted.length > 1024 * 1024);
+  assert.deepEqual(tap(SSE, [gzipSync(counted)], "end", "gzip"), tap(SSE, pieces(counted)));
+  const plain = tap(SSE, pieces(sse(...words))).outputTokens ?? 0;
+  const encoded = tap(SSE, [gzipSync(sse(...words))], "end", "gzip").outputTokens ?? 0;
+  assert.ok(plain > 10_000 && Math.abs(encoded / plain - 1) < 0.1, `${encoded} instead of ${plain}`);
+  const started = tap(SSE, [gzipSync(sse(claudeStart, ...words))], "end", "gzip");
+  assert.equal(started.inputTokens, 100);
+});
+
+test("a stream of 8 MiB that is compressed to 22 KB is not read", () => {
+  const events = sse(...Array(40_000).fill(chunk("x", { usage: chatUsage })));
+  assert.deepEqual(tap(SSE, [gzipSync(events, { level: 9 })], "end", "gzip"), { estimatedTokens: 7 });
 });
 
 test("several events in one chunk count like events in separate chunks", () => {

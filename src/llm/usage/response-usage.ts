@@ -78,8 +78,9 @@ export function settleUsage(attributes: LlmAttributes, report: TapReport): void 
 /** In larger server-sent events, only the last `TAIL_BYTES` are searched for usage. */
 /** Larger compressed responses are not decoded. */
 const MAX_ENCODED_BYTES = 4 * 1024 * 1024;
-/** Decoding and reading do not yield, so the decoded size is limited. */
-const MAX_READ_DECODED_BYTES = 8 * 1024 * 1024;
+/** Reading a decoded stream does not yield, so only its first and last events are read. */
+const READ_FIRST_BYTES = 64 * 1024;
+const READ_LAST_BYTES = 192 * 1024;
 const DECODED_PIECE_BYTES = 64 * 1024;
 /** Parsing every event would cost too much CPU time, so events after the first bytes are sampled. */
 const FIRST_BYTES = 2 * 1024;
@@ -92,6 +93,8 @@ const RESPONSE_KEYS = jsonKeys("usage", "usageMetadata", "model", "modelVersion"
 
 export interface UsageReader {
   data(chunk: Buffer, usageAt?: number): void;
+  /** Counts bytes of whole events that are not read. */
+  skip?(bytes: number): void;
   /** `complete` is false if the response was interrupted. */
   finish(complete: boolean): UsageReport;
 }
@@ -188,6 +191,7 @@ function createSseReader(): UsageReader {
   }
 
   const reader: UsageReader = {
+    skip: passBy,
     data(chunk, usageAt) {
       const endsWhole = endsEvent(chunk);
       const isWhole = atBoundary && endsWhole;
@@ -289,7 +293,7 @@ function createJsonReader(contentType: string): UsageReader {
 }
 
 /** Buffers up to `MAX_ENCODED_BYTES` and decodes them synchronously at the end. */
-function createEncodedReader(contentType: string | undefined, contentEncoding: string | undefined): UsageReader {
+function createEncodedReader(contentType = "", contentEncoding: string | undefined): UsageReader {
   const chunks: Buffer[] = [];
   let size = 0;
   return {
@@ -300,15 +304,30 @@ function createEncodedReader(contentType: string | undefined, contentEncoding: s
     },
     finish(complete) {
       const reader = createReader(contentType);
-      const decoded =
-        size <= MAX_ENCODED_BYTES
-          ? decodeResponse(Buffer.concat(chunks), contentEncoding, MAX_READ_DECODED_BYTES)
-          : undefined;
-      for (let at = 0; decoded !== undefined && at < decoded.length; at += DECODED_PIECE_BYTES)
-        reader.data(decoded.subarray(at, at + DECODED_PIECE_BYTES));
+      const decoded = size <= MAX_ENCODED_BYTES ? decodeResponse(Buffer.concat(chunks), contentEncoding) : undefined;
+      chunks.length = 0;
+      if (decoded === undefined) return reader.finish(complete);
+      const isStream = contentType.startsWith("text/event-stream");
+      const [first, last] = isStream ? unreadMiddle(decoded) : [decoded.length, decoded.length];
+      readPieces(reader, decoded.subarray(0, first));
+      reader.skip?.(last - first);
+      readPieces(reader, decoded.subarray(last));
       return reader.finish(complete);
     },
   };
+}
+
+function readPieces(reader: UsageReader, bytes: Buffer): void {
+  for (let at = 0; at < bytes.length; at += DECODED_PIECE_BYTES)
+    reader.data(bytes.subarray(at, at + DECODED_PIECE_BYTES));
+}
+
+/** Returns the part of a stream between its first and last events. The last ones begin with a whole event. */
+function unreadMiddle(bytes: Buffer): readonly [start: number, end: number] {
+  const last = bytes.lastIndexOf(BLANK_LINE, bytes.length - READ_LAST_BYTES) + BLANK_LINE.length;
+  if (bytes.length <= READ_FIRST_BYTES + READ_LAST_BYTES || last <= READ_FIRST_BYTES) return [0, 0];
+  const first = bytes.lastIndexOf(BLANK_LINE, READ_FIRST_BYTES) + BLANK_LINE.length;
+  return first < BLANK_LINE.length ? [0, 0] : [first, last];
 }
 
 export interface UsageReport {
