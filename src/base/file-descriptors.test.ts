@@ -23,9 +23,9 @@ const fits: [openFiles: number | undefined, connections: number][] = [
   [undefined, 10_000],
   [1_048_576, 10_000],
   [20_000, 10_000],
-  [19_999, 9_967],
-  [1_024, 480],
-  [256, 96],
+  [19_999, 9_903],
+  [1_024, 416],
+  [256, 80],
   [10, 1],
 ];
 for (const [openFiles, connections] of fits) {

@@ -6,6 +6,7 @@ import { totalmem } from "node:os";
 import { getHeapSpaceStatistics, getHeapStatistics, setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import type { Clock } from "./clock.ts";
+import { type ProcessMemory, processMemoryUsage } from "./process-memory.ts";
 
 export const HEAP_LEVELS = ["normal", "tight", "full"] as const;
 export type HeapLevel = (typeof HEAP_LEVELS)[number];
@@ -103,18 +104,12 @@ export function tightest(...reads: readonly (() => HeapSize)[]): () => HeapSize 
       .reduce((one, other) => (other.usedBytes / other.limitBytes > one.usedBytes / one.limitBytes ? other : one));
 }
 
-export interface ProcessMemory {
-  readonly rss: number;
-  readonly heapTotal: number;
-  readonly external: number;
-}
-
 /**
  * Measures the whole process against the memory of its container or machine. Resident memory alone is misleading,
  * because freed memory can stay resident although it is reusable.
  */
 export function processMemory(
-  read: () => ProcessMemory = () => process.memoryUsage(),
+  read: () => Pick<ProcessMemory, "rss" | "heapTotal" | "external"> = processMemoryUsage,
   limitBytes: number = memoryLimit(process.constrainedMemory() ?? 0, totalmem()),
 ): () => HeapSize {
   return () => {

@@ -2,7 +2,7 @@
  * Runs another program without a shell, such as curl for inject mode or a credential plugin of a kubeconfig.
  */
 import { spawn } from "node:child_process";
-import { checkSpareDescriptors } from "./file-descriptors.ts";
+import { fileDescriptors } from "./file-descriptors.ts";
 
 const MAX_OUTPUT_CHARS = 1024 * 1024;
 
@@ -23,7 +23,7 @@ export interface ProgramOptions {
 /** Rejects with `code: "ENOENT"` if the program is not installed. */
 export function runProgram(command: string, args: readonly string[], options: ProgramOptions): Promise<ProgramRun> {
   return new Promise((resolve, reject) => {
-    checkSpareDescriptors();
+    fileDescriptors.checkChild();
     const child = spawn(command, args, {
       shell: false,
       windowsHide: true,

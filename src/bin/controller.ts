@@ -9,6 +9,7 @@ import { jsonResponse, textResponse } from "../admin/server/endpoint.ts";
 import { openAdminServer } from "../admin/server/server.ts";
 import { systemClock, wait } from "../base/clock.ts";
 import { print } from "../base/print.ts";
+import { processResidentBytes } from "../base/process-memory.ts";
 import { VERSION } from "../base/version.ts";
 import { processEnvironment } from "../config/text/env.ts";
 import { restrictNetworks } from "../http/local-address.ts";
@@ -129,7 +130,7 @@ export async function runController(args: readonly string[]): Promise<number> {
         {
           path: "/state",
           doc: "What the controller does.",
-          GET: () => jsonResponse({ ...controller?.state(), memory: process.memoryUsage().rss }),
+          GET: () => jsonResponse({ ...controller?.state(), memory: processResidentBytes() }),
         },
       ],
       logger.for("admin"),

@@ -121,12 +121,12 @@ test("a connection uses the address that was checked, and a changed address is c
     port,
     egress: EgressGuard.for("client", ["127.0.0.1"]),
   } as const;
-  const socket = openSocket(target, lookup, []);
+  const socket = openSocket(target, lookup, [], 0);
   const [chunk] = (await once(socket, "data")) as [Buffer];
   assert.equal(String(chunk), "reached");
   assert.equal(socket.remoteAddress, "127.0.0.1");
   assert.equal(lookups, 1);
   socket.destroy();
-  const [error] = (await once(openSocket(target, lookup, []), "error")) as [Error];
+  const [error] = (await once(openSocket(target, lookup, [], 0), "error")) as [Error];
   assert.match(error.message, /rebind\.test has no address that the forward proxy may use/);
 });

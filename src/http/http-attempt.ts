@@ -4,6 +4,7 @@
  */
 import type { Duplex } from "node:stream";
 import { surface } from "../base/errors.ts";
+import { shortageCode } from "../base/file-descriptors.ts";
 import type { HeaderList } from "./headers.ts";
 import { type HealthObserver, type HttpCall, HttpClientError, type HttpResponseReceiver } from "./http-client.ts";
 
@@ -147,12 +148,17 @@ export class HttpAttempt implements HttpCall {
 
   #fail(error: HttpClientError): void {
     try {
-      if (error.kind === "connect" || error.kind === "connect-timeout") this.#health?.failed(error.message);
+      if (isFaultOfServer(error)) this.#health?.failed(error.message);
       this.#receiver.fail(error);
     } catch (thrown) {
       surface(thrown);
     }
   }
+}
+
+/** A gateway without free file descriptors says nothing about the server. */
+function isFaultOfServer({ kind, cause }: HttpClientError): boolean {
+  return (kind === "connect" || kind === "connect-timeout") && shortageCode(cause) === undefined;
 }
 
 function internal(thrown: unknown): HttpClientError {

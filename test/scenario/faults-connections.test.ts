@@ -184,7 +184,7 @@ test("with 256 open files it says so at the start, accepts what it can serve, an
   });
   const gateway = startGatewayProcess(t, ["-f", configFile(t, proxy(backend.host))], { maxOpenFiles: 256 });
   const port = await gateway.port();
-  assert.match(gateway.stdout(), /ulimit -n.* openFiles=256 connections=96 wantedOpenFiles=20000/);
+  assert.match(gateway.stdout(), /ulimit -n.* openFiles=256 connections=80 wantedOpenFiles=20000/);
 
   const answers: string[] = [];
   const clients = await connectMany(t, port, 500);
@@ -192,11 +192,11 @@ test("with 256 open files it says so at the start, accepts what it can serve, an
     client.on("data", (chunk: Buffer) => answers.push(chunk.toString("latin1")));
     client.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
   }
-  await eventually("96 are at the backend, the rest was closed", () => {
-    return held.length === 96 && clients.filter(({ destroyed }) => destroyed).length === 404;
+  await eventually("80 are at the backend, the rest was closed", () => {
+    return held.length === 80 && clients.filter(({ destroyed }) => destroyed).length === 420;
   });
   for (const res of held) res.end("ok");
-  await eventually("all that were accepted are answered", () => answers.length === 96);
+  await eventually("all that were accepted are answered", () => answers.length === 80);
   assert.ok(answers.every((text) => text.startsWith("HTTP/1.1 200 OK")));
   for (const client of clients) client.destroy();
   await eventually("new clients are served", () => serves(port, "/now"));
@@ -213,7 +213,7 @@ routes: [{ gateways: [one, two, three], backends: [{ host: "${backend.host}" }] 
   const gateway = startGatewayProcess(t, ["-f", configFile(t, yaml)], { maxOpenFiles: 256 });
   const ports = await Promise.all(["one", "two", "three"].map((name) => gateway.port(name)));
   const clients: Socket[] = [];
-  // Three listeners with 96 places each: more than the process can open.
+  // Three listeners with 80 places each: more than the process can open.
   for (const port of ports) clients.push(...(await connectMany(t, port, 120)));
   for (const client of clients) client.destroy();
   for (const port of ports) await eventually("it serves again", () => serves(port));

@@ -145,6 +145,11 @@ const OWNED: readonly Owned[] = [
     // A forward proxy rejects other spellings than the canonical one.
     owners: /^src\/http\/(?:host|egress-addresses)\.ts$/,
   },
+  {
+    what: "the memory of the process",
+    pattern: /\bprocess\.memoryUsage\b/,
+    owners: /^src\/base\/process-memory\.ts$/,
+  },
   { what: "process.env", pattern: /\bprocess\.env\b/, owners: /^src\/config\/text\/env\.ts$/ },
   {
     what: "the HTTP client library",

@@ -5,6 +5,7 @@
  */
 
 import { getHeapSpaceStatistics, getHeapStatistics } from "node:v8";
+import { processMemoryUsage } from "../../base/process-memory.ts";
 import { parseLogFilter } from "../../observe/log/log-filter.ts";
 import type { Logging } from "../../observe/log/logger.ts";
 import { type MetricFamily, renderFamilies } from "../../observe/log/metrics.ts";
@@ -99,7 +100,7 @@ export function memoryEndpoint(parts: MemoryParts): AdminEndpoint {
     path: ADMIN_PATHS.memory,
     doc: "Memory of the process, the V8 heap by space, external memory, and by component.",
     GET() {
-      const { rss, heapTotal, heapUsed, external, arrayBuffers } = process.memoryUsage();
+      const { rss, heapTotal, heapUsed, external, arrayBuffers } = processMemoryUsage();
       const heap = getHeapStatistics();
       return jsonResponse({
         process: { rssBytes: rss, peakRssBytes: process.resourceUsage().maxRSS * 1024 },

@@ -3,6 +3,7 @@
  * sessions, child processes with PID, age, and memory, and background loops.
  */
 import { readFile } from "node:fs/promises";
+import { processResidentBytes } from "../../base/process-memory.ts";
 import type { TaskReport, Tasks } from "../../base/tasks.ts";
 import type { InFlightReport, RecentRequests } from "../../pipeline/records/recent-requests.ts";
 import { type AdminEndpoint, jsonResponse } from "../server/endpoint.ts";
@@ -18,7 +19,7 @@ export function tasksEndpoint(tasks: Tasks, recent: RecentRequests, uptimeMs: ()
       const requests = recent.inFlight(MAX_REQUESTS);
       const report = tasks.report().map((task) => withRequests(task, requests));
       return jsonResponse({
-        process: { pid: process.pid, ageMs: Math.round(uptimeMs()), rssBytes: process.memoryUsage.rss() },
+        process: { pid: process.pid, ageMs: Math.round(uptimeMs()), rssBytes: processResidentBytes() },
         requestsInFlight: recent.counts.inFlight,
         tasks: await Promise.all(report.map(withMemory)),
       });

@@ -3,7 +3,7 @@
  */
 import { spawn } from "node:child_process";
 import { isOneFile } from "../../base/embedded-files.ts";
-import { checkSpareDescriptors } from "../../base/file-descriptors.ts";
+import { fileDescriptors } from "../../base/file-descriptors.ts";
 import type { ServiceManager } from "../../base/service-manager.ts";
 import { type FromPredecessor, type FromSuccessor, HANDED_SOCKETS, type HandedSocket } from "./messages.ts";
 
@@ -29,7 +29,7 @@ export function startSuccessor(
 ): Successor {
   const handed = sockets.map((socket, i) => ({ ...socket, fd: FIRST_FD + i }));
   const own = process.argv.slice(isOneFile() ? 2 : 1);
-  checkSpareDescriptors();
+  fileDescriptors.checkChild();
   const child = spawn(process.execPath, [...process.execArgv, ...own], {
     stdio: ["inherit", "inherit", "inherit", "ipc", ...sockets.map(({ fd }) => fd)],
     env: {

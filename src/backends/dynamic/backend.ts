@@ -175,7 +175,7 @@ const NO_CALL: BackendRun = { abort: () => undefined, resume: () => undefined };
 
 function connect({ target, display }: Destination, call: ResponseReceiver, env: Pick<BackendEnv, "clock">): BackendRun {
   call.attempt(display, undefined);
-  const socket = openSocket(target, createLookup(env.clock), []);
+  const socket = openSocket(target, createLookup(env.clock), [], 0);
   socket.setNoDelay(true);
   socket.pause();
   let isOver = false;

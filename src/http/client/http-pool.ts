@@ -63,7 +63,7 @@ function openHttp1Pool(target: HttpTarget, clock: Clock, resolve: Resolve | unde
       warm.close();
     }
     open += 1;
-    return new Connection(target, owner);
+    return new Connection(target, owner, open - 1);
   }
 
   return {

@@ -182,9 +182,10 @@ export class Connection implements ParserEvents, Carrier {
   #answering = false;
   #keepAlive = true;
 
-  constructor(target: HttpTarget, owner: ConnectionOwner) {
+  /** `others` is the number of connections that the target has. */
+  constructor(target: HttpTarget, owner: ConnectionOwner, others: number) {
     this.#owner = owner;
-    this.#socket = openSocket(target, owner.lookup, ["http/1.1"], (bytes) => this.#received(bytes));
+    this.#socket = openSocket(target, owner.lookup, ["http/1.1"], others, (bytes) => this.#received(bytes));
     const timer = owner.clock.after(CONNECT_TIMEOUT_MS, () =>
       this.#fail("connect-timeout", `no connection within ${CONNECT_TIMEOUT_MS} ms`),
     );

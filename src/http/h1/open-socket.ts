@@ -3,18 +3,23 @@
  */
 import { connect as connectTcp, isIP, type LookupFunction, Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
+import { fileDescriptors } from "../../base/file-descriptors.ts";
 import { namesChecked } from "../certificates.ts";
 import type { HttpTarget } from "../http-client.ts";
 import { type Received, readConnecting, readOptions } from "./socket-reads.ts";
 
-/** The gateway offers `protocols` by ALPN. `received` replaces `data` events. */
+/**
+ * The gateway offers `protocols` by ALPN. `received` replaces `data` events. `others` is the number of connections that
+ * the target has.
+ */
 export function openSocket(
   { protocol, host, port, socketPath, tls, egress }: HttpTarget,
   resolve: LookupFunction,
   protocols: readonly string[],
+  others: number,
   received?: Received,
 ): Socket {
-  const fault = egress.fault({ host, socketPath });
+  const fault = egress.fault({ host, socketPath }) ?? fileDescriptors.connectionFault(others);
   if (fault) return new Socket().destroy(fault);
   const lookup = egress.lookup(resolve);
   const at = socketPath === undefined ? { host, port, lookup } : { path: socketPath };
@@ -35,7 +40,23 @@ export function openSocket(
           ...(tls?.names === undefined ? {} : { checkServerIdentity: namesChecked(tls.names) }),
         });
   if (received) readConnecting(socket, received, reading);
+  countConnecting(socket, socketPath === undefined && isIP(host) === 0);
   return socket;
+}
+
+/** The descriptor is assigned after the name is resolved, or in the next tick. */
+function countConnecting(socket: Socket, isNamed: boolean): void {
+  let assigned: (() => void) | undefined = fileDescriptors.connecting();
+  const over = (): void => {
+    assigned?.();
+    assigned = undefined;
+  };
+  if (!isNamed) {
+    process.nextTick(over);
+    return;
+  }
+  socket.once("lookup", over);
+  socket.once("close", over);
 }
 
 /** A connection to a name with several addresses may fail with one error per address. The first error is sufficient. */

@@ -53,7 +53,7 @@ export function openHttp2Pool(
   let isClosed = false;
 
   function open(): Link {
-    const socket = openSocket(target, lookup, fallback === undefined ? ["h2"] : ["h2", "http/1.1"]);
+    const socket = openSocket(target, lookup, fallback === undefined ? ["h2"] : ["h2", "http/1.1"], links.size);
     const session = connect(`${target.protocol}://${target.socketPath === undefined ? "backend" : "localhost"}`, {
       createConnection: () => socket,
       maxHeaderListPairs: MAX_RESPONSE_FIELDS,
@@ -119,7 +119,7 @@ export function openHttp2Pool(
     const calls = [...link.calls];
     drop(link);
     // On a ready connection, the streams of its calls report the failure.
-    if (!link.isReady) for (const call of calls) call.fail(error.kind, error.message, error);
+    if (!link.isReady) for (const call of calls) call.fail(error.kind, error.message, error.cause as Error | undefined);
   }
 
   function drop(link: Link): void {

@@ -10,7 +10,7 @@ import type { Readable, Writable } from "node:stream";
 import { listChild } from "../../base/child-registry.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { contain } from "../../base/errors.ts";
-import { checkSpareDescriptors } from "../../base/file-descriptors.ts";
+import { fileDescriptors } from "../../base/file-descriptors.ts";
 import { InOrder } from "../../base/in-order.ts";
 import { LineSplitter, LineTooLong } from "../../base/line-splitter.ts";
 import { type MessageReservation, type ServerMessages, SMALL_MESSAGE_BYTES } from "../../base/memory-budget.ts";
@@ -178,7 +178,7 @@ export class StdioProcess {
       if (!this.#isOver) this.#handlers.line(line);
     });
     try {
-      checkSpareDescriptors();
+      fileDescriptors.checkChild();
       const child = spawn(options.cmd, [...options.args], {
         cwd: options.cwd,
         env: { ...options.env },

@@ -6,6 +6,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { getHeapStatistics } from "node:v8";
+import { processResidentBytes } from "../../base/process-memory.ts";
 import type { Metrics } from "./metrics.ts";
 
 const RESOLUTION_MS = 20;
@@ -25,7 +26,7 @@ export function registerProcessMetrics(metrics: Metrics, { version, startedAtMs 
     const { user, system } = process.cpuUsage();
     return (user + system) / 1e6;
   });
-  metrics.gauge("process_resident_memory_bytes", "Resident memory of the process.", () => process.memoryUsage.rss());
+  metrics.gauge("process_resident_memory_bytes", "Resident memory of the process.", () => processResidentBytes());
   metrics.gauge("process_open_fds", "Open file descriptors.", openDescriptors);
   metrics.gauge("process_max_fds", "File descriptors that the process may open.", maxDescriptors);
   metrics.gauge(

@@ -2,13 +2,17 @@
  * Limits the open connections of a listener per client address, and logs rejected ones.
  */
 import type { Socket } from "node:net";
+import { fileDescriptors } from "../../base/file-descriptors.ts";
 import { addressKey } from "./backlog.ts";
 import type { ListenerEnv } from "./listener-env.ts";
 
 const LOG_REJECTED_EVERY_MS = 10_000;
 
 export interface ConnectionLimits {
-  /** Counts the connection for its address. Destroys it and returns false if the address has too many. */
+  /**
+   * Counts the connection for its address. Destroys it and returns false if the address has too many, or if too few
+   * file descriptors are left.
+   */
   admit(socket: Socket): boolean;
   logRejected(message: string, limit: number): void;
 }
@@ -29,6 +33,12 @@ export function createConnectionLimits(env: ListenerEnv): ConnectionLimits {
 
   return {
     admit(socket) {
+      const descriptor = descriptorOf(socket);
+      if (descriptor !== undefined && !fileDescriptors.mayAccept(descriptor)) {
+        socket.destroy();
+        logRejected("connections rejected: too many files are open (ulimit -n)", descriptor);
+        return false;
+      }
       const { remoteAddress } = socket;
       // Connections of trusted proxies and of Unix sockets are not limited.
       if (remoteAddress === undefined || env.isTrustedPeer(remoteAddress)) return true;
@@ -50,4 +60,10 @@ export function createConnectionLimits(env: ListenerEnv): ConnectionLimits {
     },
     logRejected,
   };
+}
+
+/** Returns undefined on systems without numbered sockets. */
+function descriptorOf(socket: Socket): number | undefined {
+  const { _handle: handle } = socket as unknown as { readonly _handle?: { readonly fd?: number } | null };
+  return handle?.fd;
 }

@@ -4,6 +4,7 @@
  */
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import type { Timer } from "../../../base/clock.ts";
+import { fileDescriptors } from "../../../base/file-descriptors.ts";
 import type { TcpBackend, TcpPart, TcpRoute, TcpService } from "../../../core/topology.ts";
 import { parseAddress } from "../../../http/backend-address.ts";
 import { readClientHello } from "../../../http/client-hello.ts";
@@ -190,6 +191,11 @@ export function openTcpListener(
     const { egress } = found.backend;
     if (egress.fault({ host }) !== undefined) {
       reject(found, `${host} is not a public address`);
+      return;
+    }
+    const shortage = fileDescriptors.connectionFault(0);
+    if (shortage !== undefined) {
+      reject(found, shortage.message);
       return;
     }
     const lookup = egress.lookup(createLookup(env.clock));
