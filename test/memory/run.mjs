@@ -112,13 +112,15 @@ async function attack(names, seconds) {
 }
 
 async function startGateway() {
-  const { deaf, endless, llm, mcp, api, echo, plain } = ports;
+  const { deaf, endless, llm, zipped, tools, mcp, asking, api, echo, plain } = ports;
   const route = (path, backend) => `  - { matches: [{ path: { pathPrefix: ${path} } }], backends: [${backend}] }`;
   const host = (port) => `{ host: "127.0.0.1:${port}" }`;
   const openapi = (file) =>
     `{ mcp: { targets: [{ name: t, openapi: { url: "http://127.0.0.1:${api}/${file}.json", server: "http://127.0.0.1:${api}" } }], allowedHosts: [a] } }`;
-  const ai = (more) =>
-    `{ ai: { provider: { openAI: {} }, auth: { key: k }, hostOverride: "127.0.0.1:${llm}"${more} } }`;
+  const ai = (more, port = llm) =>
+    `{ ai: { provider: { openAI: {} }, auth: { key: k }, hostOverride: "127.0.0.1:${port}"${more} } }`;
+  const remote = (port) =>
+    `{ mcp: { targets: [{ name: t, mcp: { url: "http://127.0.0.1:${port}/mcp" } }], allowedHosts: [a] } }`;
   const file = join(folder, "config.yaml");
   writeFileSync(
     file,
@@ -132,10 +134,10 @@ async function startGateway() {
       route("/plain", host(plain)),
       route("/llm", ai("")),
       route("/cached", ai(", cache: { ttl: 1h, scope: shared }")),
-      route(
-        "/mcp",
-        `{ mcp: { targets: [{ name: t, mcp: { url: "http://127.0.0.1:${mcp}/mcp" } }], allowedHosts: [a] } }`,
-      ),
+      route("/zipped", ai("", zipped)),
+      route("/tools", ai("", tools)),
+      route("/mcp", remote(mcp)),
+      route("/asking", remote(asking)),
       route("/api", openapi("small")),
       route("/described", openapi("large")),
       route("/broken", openapi("broken")),

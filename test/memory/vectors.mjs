@@ -15,6 +15,7 @@ const BODY_BYTES = 29 * MIB;
 const FILL = Buffer.alloc(64 * 1024, "x");
 const ONE_BYTE_CHUNKS = Buffer.from("1\r\nx\r\n".repeat(2_000));
 const JSON_HEAD = "content-type: application/json\r\naccept: application/json, text/event-stream";
+const QUESTION = { model: "m", max_tokens: 100, messages: [{ role: "user", content: "x" }] };
 const PROMPT = '{"model":"m","messages":[{"role":"user","content":"';
 
 /** Opens connections up to a number, and opens others for those that the gateway closed. */
@@ -308,6 +309,43 @@ export const VECTORS = {
   /** Large descriptions: one that is valid and one that is not, so that it is loaded again. */
   "large API descriptions": (at) =>
     repeat(8, (number) => send(at, number % 2 ? "/described" : "/broken", MCP_HEADERS, initialize(""))),
+  /** Bombs, streams and JSON of the size that is decompressed, for clients of the same API and of another one. */
+  "compressed responses": (at) =>
+    repeat(16, (number) => {
+      const path = number % 2 ? "/zipped/v1/chat/completions" : "/zipped/v1/messages";
+      return send(
+        at,
+        path,
+        { "content-type": "application/json" },
+        JSON.stringify({ ...QUESTION, stream: number % 3 > 0 }),
+      );
+    }),
+  "compressed requests": (at) =>
+    connections(at, 200, (socket) => {
+      socket.write(head("/llm/v1/chat/completions", `content-encoding: gzip\r\ncontent-length: ${BODY_BYTES}`));
+      pour(socket, BODY_BYTES);
+    }),
+  "tool calls that do not end": (at) =>
+    repeat(16, () =>
+      send(
+        at,
+        "/tools/v1/messages",
+        { "content-type": "application/json" },
+        JSON.stringify({ ...QUESTION, stream: true }),
+      ),
+    ),
+  /** The server sends more requests each second, and accepts no response. */
+  "requests of MCP servers": (at) =>
+    inSessions(
+      at,
+      100,
+      (socket, id) => {
+        socket.resume();
+        for (let n = 0; n < 2; n++) socket.write(sessionPost(id, callTool(n, "any"), "/asking"));
+        setTimeout(() => socket.destroy(), 10_000);
+      },
+      "/asking",
+    ),
   "responses that are not read": (at) =>
     connections(at, 400, (socket) => {
       socket.pause();
