@@ -8,7 +8,7 @@ import { isHeaderName } from "../base/header-names.ts";
 import { END_TO_END_HEADERS, foldHeaderName, imitatesReservedHeader } from "./header-rules.ts";
 import { HeaderList, isHeaderValue } from "./headers.ts";
 import { parseAuthority, withoutPort } from "./host.ts";
-import { beginsWithMethod, isKnownMethod } from "./request-methods.ts";
+import { isKnownMethod } from "./request-methods.ts";
 import { canonicalPath, isPlainPath, pathFault } from "./request-path.ts";
 
 /** The size is that of the head in HTTP/1.1, without the final line break. */
@@ -40,8 +40,6 @@ export interface ReceivedHead {
   readonly method: string;
   /** The request target of HTTP/1.1, or `:path` of HTTP/2. The target of CONNECT is `:authority`. */
   readonly target: string;
-  /** The `:authority` of an HTTP/2 request that also has a Host header. */
-  readonly authority?: string | undefined;
   /** The `:scheme` of an HTTP/2 request. */
   readonly scheme?: string | undefined;
   readonly version: "1.0" | "1.1" | "2";
@@ -129,7 +127,7 @@ export function readRequestHead(
   const isConnect = method === "CONNECT";
   if (received.bytes > MAX_HEAD_BYTES) {
     // A parser of HTTP/1.1 reads the method before the head is too large.
-    if (!beginsWithMethod(method)) throw bad("the request does not begin with a method");
+    if (!isKnownMethod(method)) throw bad("the request does not begin with a method");
     throw new RequestError("too-large", "the head is larger than 16 KiB");
   }
   checkRequestLine(received, isForwardProxy);
@@ -172,7 +170,6 @@ export function readRequestHead(
   }
   const pairs = kept ?? raw;
   if (version !== "1.0" && host === undefined) throw bad("no Host header");
-  if (received.authority !== undefined) checkSameHost(received.authority, host);
 
   if (isConnect && !isUpgrade) throw bad("CONNECT needs HTTP/1.1 and no body");
   const named = isConnect ? readConnect(target, host) : readTarget(target, method, host);
@@ -255,7 +252,7 @@ function withoutListed(pairs: readonly string[], listed: string): string[] {
   return kept;
 }
 
-/** The request target has precedence (RFC 9112 section 3.2.2, RFC 9113 section 8.3.1), but a mismatch is rejected. */
+/** The request target has precedence (RFC 9112 section 3.2.2), but a mismatch is rejected. */
 function checkSameHost(named: string, host: string | undefined): string {
   const { text } = parseAuthority(named) ?? {};
   if (host !== undefined && text !== host) throw bad("the request target and the Host header disagree");

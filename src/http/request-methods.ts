@@ -13,11 +13,12 @@ const METHODS = new Set(
 /** Other methods share a metric label, so that clients choose from few series (RFC 9110 section 9.3 and RFC 5789). */
 const LABELS = new Set(["", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"]);
 
-const BEGINNING = /^[A-Z][A-Z-]{0,14}(?: |$)/;
+const BEGINNING = /^([A-Z][A-Z-]{0,14})( |$)/;
 
 /** Checks a request of which only the beginning has arrived. */
 export function beginsWithMethod(text: string): boolean {
-  return BEGINNING.test(text);
+  const [, method, end] = BEGINNING.exec(text) ?? [];
+  return method !== undefined && (end === "" || METHODS.has(method));
 }
 
 export function isKnownMethod(method: string): boolean {

@@ -126,6 +126,7 @@ const hostile: [name: string, bytes: string, kind: string][] = [
   ["a trailer without a colon", chunked("0\r\nx\r\n\r\n"), "bad"],
   ["a folded trailer", chunked("0\r\nx: 1\r\n y\r\n\r\n"), "bad"],
   ["a head of 17 KB that does not begin with a method", `get / HTTP/1.1\r\nx: ${"a".repeat(17_000)}\r\n\r\n`, "bad"],
+  ["a head of 17 KB with an unknown method", `GETX / HTTP/1.1\r\nx: ${"a".repeat(17_000)}\r\n\r\n`, "bad"],
   ["a control character in a head of 17 KB", `GET / HTTP/1.1\r\nx: \x01${"a".repeat(17_000)}\r\n\r\n`, "bad"],
   ["101 trailers", chunked(`0\r\n${"x: 1\r\n".repeat(101)}\r\n`), "too-large"],
   ["trailers of 9 KB", chunked(`0\r\n${`x: ${"a".repeat(900)}\r\n`.repeat(10)}\r\n`), "too-large"],

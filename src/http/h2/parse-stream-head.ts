@@ -2,6 +2,7 @@
  * Splits the head of an HTTP/2 request (RFC 9113 section 8.3) into the parts of an HTTP/1.1 head, and finds out how the
  * body is framed. `readRequestHead` judges what the parts say.
  */
+import { isSameAuthority } from "../host.ts";
 import { headBytes, type ReceivedHead } from "../request-head.ts";
 
 const LENGTH = /^[0-9]{1,15}$/;
@@ -25,7 +26,7 @@ export function parseStreamHead(raw: readonly string[]): StreamHead {
   let hasHost = false;
   let expects: StreamHead["expects"] = "nothing";
   let fault: string | undefined;
-  // The authority becomes the Host header if the client sent none.
+  // The authority becomes the Host header. A different one of the client is the second, which no request may have.
   let pairs = ["host", ""];
   for (let i = 0; i + 1 < raw.length; i += 2) {
     const name = raw[i] as string;
@@ -46,9 +47,12 @@ export function parseStreamHead(raw: readonly string[]): StreamHead {
       case ":protocol":
         fault = "WebSocket over HTTP/2 is not supported: connect with HTTP/1.1";
         continue;
-      case "host":
+      case "host": {
+        const isRepeated = !hasHost && authority !== undefined && isSameAuthority(authority, value);
         hasHost = true;
+        if (isRepeated && method !== "CONNECT") continue;
         break;
+      }
       case "cookie":
         // Clients may split the cookie header (RFC 9113 section 8.2.3), but HTTP/1.1 has a single line.
         if (cookie >= 0) {
@@ -72,14 +76,13 @@ export function parseStreamHead(raw: readonly string[]): StreamHead {
     }
     pairs.push(name, value);
   }
-  if (hasHost || authority === undefined) pairs = pairs.slice(2);
-  else pairs[1] = authority;
   const isConnect = method === "CONNECT";
+  if (authority === undefined || (isConnect && hasHost)) pairs = pairs.slice(2);
+  else pairs[1] = authority;
   const target = isConnect ? (authority ?? "") : path;
   return {
     method,
     target,
-    authority: hasHost && !isConnect ? authority : undefined,
     scheme,
     version: "2",
     pairs,
