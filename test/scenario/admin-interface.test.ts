@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { startGateway } from "../support/gateway.ts";
-import { rawRequest } from "../support/raw-client.ts";
+import { openRawClient, rawRequest } from "../support/raw-client.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
 
 const portOf = (url: string): number => Number(new URL(url).port);
@@ -86,6 +86,25 @@ test("methods and paths: what is not there is 404, what is there says what it ta
     assert.match(answer.text, /x-content-type-options: nosniff/);
   }
   assert.ok(!gateway.log().some((line) => line.includes("failed")), gateway.log().join("\n"));
+});
+
+const REJECTED_HEADS: readonly (readonly [name: string, head: string, status: number])[] = [
+  ["an unknown method", "GETX / HTTP/1.1\r\nhost: localhost\r\n\r\n", 400],
+  ["a control character", "GET / HTTP/1.1\r\nhost: localhost\r\nx: a\u0001\r\n\r\n", 400],
+  ["a space in a header name", "GET / HTTP/1.1\r\nhost: localhost\r\nx y: a\r\n\r\n", 400],
+  ["a head of 9 KB", `GET / HTTP/1.1\r\nhost: localhost\r\nx: ${"a".repeat(9_000)}\r\n\r\n`, 431],
+  ["an unknown expectation", "GET / HTTP/1.1\r\nhost: localhost\r\nexpect: x\r\n\r\n", 417],
+  ["TRACE with an unknown expectation", "TRACE / HTTP/1.1\r\nhost: localhost\r\nexpect: x\r\n\r\n", 405],
+];
+
+test("rejected heads get the status that listeners respond with [N1]", async (t) => {
+  const gateway = await gatewayFor(t, "gateways: { default: { port: 0 } }\n");
+  for (const [name, head, status] of REJECTED_HEADS) {
+    const client = openRawClient(portOf(gateway.adminUrl));
+    client.write(head);
+    assert.match(await client.until("\r\n\r\n"), new RegExp(`^HTTP/1\\.1 ${status} `), name);
+    client.close();
+  }
 });
 
 test("the data plane does not lead to the admin interface [N5]", async (t) => {

@@ -68,7 +68,8 @@ export async function openAdminServer(
       },
     );
     server.maxConnections = MAX_CONNECTIONS;
-    server.on("clientError", (_error, socket) => socket.destroy());
+    // Otherwise Node rejects the expectation before the head is read.
+    server.on("checkExpectation", (req, res) => server.emit("request", req, res));
     await new Promise<void>((resolve, reject) => {
       server.once("error", reject);
       listen(server, () => {
@@ -173,15 +174,13 @@ async function handle(
 }
 
 /** Node's parser has split the head. The rules for it are those of the listeners. */
-function readHead({ method = "", url = "", httpVersion, rawHeaders }: IncomingMessage): RequestHead {
+function readHead({ method = "", url = "", httpVersion, rawHeaders, headers }: IncomingMessage): RequestHead {
   const pairs = rawHeaders.map((text, i) => (i % 2 === 0 ? text.toLowerCase() : text));
   const version = httpVersion === "1.0" ? "1.0" : "1.1";
   const bytes = headBytes(method, url, pairs);
-  return readRequestHead(
-    { method, target: url, version, pairs, bytes, expects: "nothing", fault: undefined },
-    false,
-    false,
-  );
+  // Node itself answers `100-continue`.
+  const expects = headers.expect === undefined || /^100-continue$/i.test(headers.expect) ? "nothing" : "unknown";
+  return readRequestHead({ method, target: url, version, pairs, bytes, expects, fault: undefined }, false, false);
 }
 
 function write(res: ServerResponse, result: AdminResponse, withBody: boolean): void {
