@@ -20,6 +20,7 @@ export interface Reading {
   readonly user: string | null;
   readonly model: string | null;
   readonly credential: string | null;
+  readonly apiKey: string | null;
 }
 
 export type BackendName = "node" | "python" | "go";
@@ -58,7 +59,7 @@ async function openNode(): Promise<ReportingBackend> {
     req.on("data", (chunk: Buffer) => chunks.push(chunk));
     req.on("end", () => {
       const [path = "", query = ""] = (req.url ?? "").split(/\?(.*)/s, 2);
-      const { "x-role": role, "x-user": user } = req.headers;
+      const { "x-role": role, "x-user": user, "x-api-key": apiKey } = req.headers;
       const reading: Reading = {
         method: req.method ?? "",
         path: path.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))),
@@ -68,11 +69,14 @@ async function openNode(): Promise<ReportingBackend> {
         user: typeof user === "string" ? user : null,
         model: modelOf(Buffer.concat(chunks)),
         credential: req.headers.authorization ?? null,
+        apiKey: typeof apiKey === "string" ? apiKey : null,
       };
       const report = Buffer.from(JSON.stringify(reading));
       res.writeHead(200, { "content-type": "application/json", "content-length": report.length }).end(report);
     });
   });
+  // Otherwise Node closes a connection that the gateway may reuse at the same moment.
+  backend.server.keepAliveTimeout = 0;
   return { name: "node", host: backend.host, close: () => backend.close() };
 }
 

@@ -141,12 +141,17 @@ export interface Answer {
 export class Connection {
   readonly #openSocket: () => Socket;
   readonly #preface: string;
+  readonly #sendsAgain: boolean;
   #socket: Socket | undefined = undefined;
 
-  /** `preface` is sent before the first request, for example a PROXY protocol header. */
-  constructor(openSocket: () => Socket, preface = "") {
+  /**
+   * `preface` is sent before the first request, for example a PROXY protocol header. `sendsAgain` opens a new connection
+   * if a reused one is closed without a response.
+   */
+  constructor(openSocket: () => Socket, preface = "", sendsAgain = true) {
     this.#openSocket = openSocket;
     this.#preface = preface;
+    this.#sendsAgain = sendsAgain;
   }
 
   close(): void {
@@ -183,7 +188,7 @@ export class Connection {
       socket.on("close", () => {
         this.#forget(socket);
         // The server may have closed an idle connection at this moment.
-        if (isReused && text === "") {
+        if (this.#sendsAgain && isReused && text === "") {
           resolve(this.send(bytes, isHead));
           return;
         }

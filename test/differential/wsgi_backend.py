@@ -36,6 +36,7 @@ def application(environ, start_response):
         "user": environ.get("HTTP_X_USER"),
         "model": model_of(environ),
         "credential": environ.get("HTTP_AUTHORIZATION"),
+        "apiKey": environ.get("HTTP_X_API_KEY"),
     }).encode()
     start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(report)))])
     return [report]

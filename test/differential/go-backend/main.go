@@ -26,7 +26,7 @@ func handle(w http.ResponseWriter, r *http.Request) {
 	report, _ := json.Marshal(map[string]any{
 		"method": r.Method, "path": r.URL.Path, "query": r.URL.RawQuery, "host": r.Host,
 		"role": header("X-Role"), "user": header("X-User"), "model": named.Model,
-		"credential": header("Authorization"),
+		"credential": header("Authorization"), "apiKey": header("X-Api-Key"),
 	})
 	w.Header().Set("Content-Type", "application/json")
 	w.Write(report)

@@ -34,7 +34,7 @@ export function uint32(value: number): Buffer {
   return bytes;
 }
 
-/** A string without Huffman coding (RFC 7541 section 5.2). */
+/** A string of Latin-1 characters without Huffman coding (RFC 7541 section 5.2). */
 function literal(text: string): Buffer {
   const lengthBytes: number[] = [];
   let rest = text.length - 127;
@@ -44,7 +44,7 @@ function literal(text: string): Buffer {
     for (; rest >= 128; rest >>= 7) lengthBytes.push((rest & 127) | 128);
     lengthBytes.push(rest);
   }
-  return Buffer.concat([Buffer.from(lengthBytes), Buffer.from(text)]);
+  return Buffer.concat([Buffer.from(lengthBytes), Buffer.from(text, "latin1")]);
 }
 
 /** A literal field without indexing (RFC 7541 section 6.2.2). */
@@ -73,7 +73,7 @@ export function requestHead(method: string, path: string, ...fields: readonly Bu
   ]);
 }
 
-const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+export const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 const INITIAL_WINDOW_SIZE = 4;
 
 export interface ReceivedFrame {
