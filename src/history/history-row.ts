@@ -1,12 +1,6 @@
 /**
- * Defines the row of one finished request. A spooled row is a line with a JSON array in the order of `COLUMNS`.
+ * Defines the row of one finished request.
  */
-
-import { peerInput } from "../base/peer-inputs.ts";
-import { readJson, tryReadJson } from "../json/read-json.ts";
-
-const ROW = peerInput("history/row");
-const CHARGES = peerInput("history/charges");
 
 /** Spooled rows have this order, so new columns must be appended. */
 export const COLUMNS = [
@@ -54,9 +48,6 @@ export const COLUMN_INDEX = Object.fromEntries(COLUMNS.map((name, i) => [name, i
   Record<(typeof COLUMNS)[number], number>
 >;
 
-/** A spool may contain rows of an earlier version, which end after these columns. */
-const FIRST_COLUMNS = COLUMNS.indexOf("trace_id") + 1;
-
 export type Column = (typeof COLUMNS)[number];
 
 const NUMBER_COLUMNS = [
@@ -73,7 +64,7 @@ const NUMBER_COLUMNS = [
   "response_bytes",
 ] as const satisfies readonly Column[];
 type NumberColumn = (typeof NUMBER_COLUMNS)[number];
-const NULLABLE = ["first_byte_us", "status"] as const satisfies readonly Column[];
+export const NULLABLE = ["first_byte_us", "status"] as const satisfies readonly Column[];
 
 /** Contains true at the indexes of columns with numbers. */
 export const IS_NUMBER: readonly boolean[] = COLUMNS.map((name) => NUMBER_COLUMNS.some((known) => known === name));
@@ -106,48 +97,12 @@ export type RowValue = string | number | null;
 /** Contains the values of a row in the order of `COLUMNS`. Arrays are cheaper to write than objects. */
 export type RowValues = readonly RowValue[];
 
-/** Returns undefined for a line that is not a row, for example a truncated last line of a spool file. */
-export function parseRow(line: string): RowValues | undefined {
-  const values = tryReadJson(ROW, line);
-  if (!Array.isArray(values) || values.length < FIRST_COLUMNS) return undefined;
-  while (values.length < COLUMNS.length) values.push("");
-  const isRow = COLUMNS.every((name, i) =>
-    IS_NUMBER[i]
-      ? typeof values[i] === "number" || (values[i] === null && NULLABLE.some((nullable) => nullable === name))
-      : typeof values[i] === "string",
-  );
-  return isRow ? (values as RowValue[]) : undefined;
-}
-
 export interface Charge {
   readonly account: string;
   readonly amount: number;
 }
 
-export function chargesText(charges: readonly Charge[] | undefined): string {
-  return charges === undefined ? "" : JSON.stringify(charges.map(({ account, amount }) => [account, amount]));
-}
-
-export function parseCharges(text: string): Charge[] {
-  if (text === "") return [];
-  return (readJson(CHARGES, text) as [string, number][]).map(([account, amount]) => ({ account, amount }));
-}
-
 /** PostgreSQL cannot store NUL characters, which the key of a budget can contain. */
 export function storedAccount(account: string): string {
   return account.replaceAll("\0", " ");
-}
-
-/** Returns one line per row. */
-export function rowLines(rows: readonly RowValues[]): string {
-  return rows.map((row) => JSON.stringify(row)).join("\n");
-}
-
-export function parseRows(text: string): RowValues[] {
-  const rows: RowValues[] = [];
-  for (const line of text.split("\n")) {
-    const row = line === "" ? undefined : parseRow(line);
-    if (row !== undefined) rows.push(row);
-  }
-  return rows;
 }

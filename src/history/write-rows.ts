@@ -3,9 +3,10 @@
  * counted again, so a batch can be written any number of times.
  */
 import type { HistoryEngine, Sql } from "./engine.ts";
-import { COLUMN_INDEX, COLUMNS, parseCharges, type RowValue, type RowValues, storedAccount } from "./history-row.ts";
+import { COLUMN_INDEX, COLUMNS, type RowValue, type RowValues, storedAccount } from "./history-row.ts";
 import { batchOf, type RowBatch } from "./row-batch.ts";
 import { type GroupedRows, groupRows, hourOf } from "./row-groups.ts";
+import { parseCharges } from "./row-text.ts";
 import { DIMENSIONS, SUMS } from "./usage-columns.ts";
 
 const WIDTH = COLUMNS.length;

@@ -4,9 +4,9 @@
  */
 import { type Clock, type Timer, wait } from "../base/clock.ts";
 import { type HistoryEngine, NewerSchema, UnstorableRow } from "./engine.ts";
-import { parseRows, rowLines } from "./history-row.ts";
 import { expireSome, type Retention } from "./request-query.ts";
 import { batchOf, batchRows, type RowBatch } from "./row-batch.ts";
+import { parseRows, rowLines } from "./row-text.ts";
 import type { Spool } from "./spool.ts";
 import { writeBatch } from "./write-rows.ts";
 

@@ -10,7 +10,7 @@ import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { lineReader } from "../../../src/cli/instance/admin-client.ts";
 import { parseSnapshot } from "../../../src/config/documents/snapshot.ts";
 import { parseSourceInSteps } from "../../../src/config/text/yaml-source.ts";
-import { parseCharges, parseRow, parseRows } from "../../../src/history/history-row.ts";
+import { parseCharges, parseRow, parseRows } from "../../../src/history/row-text.ts";
 import { alternativeNames, checkCertificates } from "../../../src/http/certificates.ts";
 import { createSseParser } from "../../../src/http/sse.ts";
 import { createBrowserSessions } from "../../../src/identity/login/browser-login.ts";
