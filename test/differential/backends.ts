@@ -67,7 +67,7 @@ async function openNode(): Promise<ReportingBackend> {
         host: req.headers.host ?? null,
         role: typeof role === "string" ? role : null,
         user: typeof user === "string" ? user : null,
-        model: modelOf(Buffer.concat(chunks)),
+        model: chunks.length === 0 ? null : modelOf(Buffer.concat(chunks)),
         credential: req.headers.authorization ?? null,
         apiKey: typeof apiKey === "string" ? apiKey : null,
       };
