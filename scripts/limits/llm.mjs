@@ -15,6 +15,20 @@ export const LLM_LIMITS = {
       "413 `request_too_large`",
     ],
     [
+      "client/llm-tool-arguments",
+      "items",
+      "commas, colons and brackets in the arguments of all tool calls of a request that is translated",
+      "400 `unsupported_parameter`",
+    ],
+    ["client/llm-tool-arguments", "depth", "nesting of such arguments", "400 `unsupported_parameter`"],
+    [
+      "llm-provider/tool-arguments",
+      "items",
+      "commas, colons and brackets in the arguments of all tool calls of a response that is translated",
+      "502 `upstream_error`",
+    ],
+    ["llm-provider/response", "depth", "nesting of a JSON response that is translated", "502"],
+    [
       "MAX_ERROR_BYTES",
       "llm/calls/failover-call.ts",
       "a provider's 400 that is read for a prompt that is too long",

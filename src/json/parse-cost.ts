@@ -44,20 +44,43 @@ export function exceededLimit(text: string, maxItems: number, maxDepth: number):
   return undefined;
 }
 
-export function* exceedsItemsInSteps({ maxItems: max }: PeerInput, bytes: Buffer): Steps<boolean> {
+export function* exceededLimitInSteps(
+  { maxItems, maxDepth }: PeerInput,
+  bytes: Buffer,
+): Steps<"items" | "depth" | undefined> {
   // In valid JSON, a colon follows two quotes, so there are at most as many tokens as bytes.
-  if (bytes.length <= max) return false;
+  if (bytes.length <= maxItems && bytes.length <= maxDepth) return undefined;
   let tokens = 0;
+  let depth = 0;
   let i = 0;
-  while (i < bytes.length && tokens <= max) {
+  while (i < bytes.length) {
     for (const stop = Math.min(i + STEP_BYTES, bytes.length); i < stop; i++) {
       const code = bytes[i] as number;
-      if (code === QUOTE) i = endOfString(bytes, i + 1);
-      else tokens += tokenWeight(code);
+      if (code === QUOTE) {
+        i = endOfString(bytes, i + 1);
+        continue;
+      }
+      if (code === OPEN_BRACE || code === OPEN_BRACKET) {
+        depth += 1;
+        if (depth > maxDepth) return "depth";
+      } else if (code === CLOSE_BRACE || code === CLOSE_BRACKET) depth -= 1;
+      tokens += tokenWeight(code);
     }
+    if (tokens > maxItems) return "items";
     yield;
   }
-  return tokens > max;
+  return undefined;
+}
+
+/** The result is valid only if the text also parses. */
+export function countItems(text: string): number {
+  let tokens = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === QUOTE) i = stringEnd(text, i) - 1;
+    else tokens += tokenWeight(code);
+  }
+  return tokens;
 }
 
 function tokenWeight(code: number): number {

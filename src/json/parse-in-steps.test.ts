@@ -111,3 +111,17 @@ test("no step takes long", () => {
   while (writing.next().done !== true) writes += 1;
   assert.ok(writes > 150, String(writes));
 });
+
+test("text that is nested deeper than the entry allows is not parsed", () => {
+  const input = peerInput("llm-provider/response");
+  const nested = (levels: number, [open, close]: readonly [string, string]): Buffer =>
+    Buffer.from(`{"a":"[[","b":${open.repeat(levels - 1)}1${close.repeat(levels - 1)}}`);
+  for (const brackets of [
+    ["[", "]"],
+    ['{"a":', "}"],
+  ] as const) {
+    assert.ok(finish(readMembersInSteps(input, nested(input.maxDepth, brackets))));
+    for (const levels of [input.maxDepth + 1, 1_000_000])
+      assert.equal(finish(readMembersInSteps(input, nested(levels, brackets))), undefined);
+  }
+});

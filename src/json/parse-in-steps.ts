@@ -5,7 +5,7 @@
 import { InputError, type PeerInput } from "../base/peer-inputs.ts";
 import type { Steps } from "../base/sliced-work.ts";
 import { isMembers, type Members, putMember } from "./json.ts";
-import { exceedsItemsInSteps } from "./parse-cost.ts";
+import { exceededLimitInSteps } from "./parse-cost.ts";
 import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, endOfString, isSpace, OPEN_BRACE, OPEN_BRACKET, QUOTE } from "./syntax.ts";
 
 const GROUP_BYTES = 16 * 1024;
@@ -15,10 +15,16 @@ const CHARACTERS_PER_VALUE = 64;
 /** Deeper values are parsed in one step, because each level scans everything below it. */
 const SPLIT_DEPTH = 32;
 
-/** Returns undefined if the input is not a JSON object. Throws an `InputError` if it exceeds a limit. */
+/**
+ * Returns undefined if the input is not a JSON object, or is nested too deep. Throws an `InputError` if it exceeds another
+ * limit.
+ */
 export function* readMembersInSteps(input: PeerInput<"JSON">, bytes: Buffer): Steps<Members | undefined> {
   if (bytes.length > input.maxBytes) throw InputError.tooLarge(input);
-  if (yield* exceedsItemsInSteps(input, bytes)) throw InputError.tooManyItems(input);
+  const exceeded = yield* exceededLimitInSteps(input, bytes);
+  if (exceeded === "items") throw InputError.tooManyItems(input);
+  // The JSON parser takes much longer for each level of deep lists.
+  if (exceeded === "depth") return undefined;
   try {
     const value = yield* parse(bytes, 0, bytes.length, 0);
     return isMembers(value) ? value : undefined;

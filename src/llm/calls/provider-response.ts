@@ -410,7 +410,7 @@ export class TranslatedResponse implements ProviderResponse {
 }
 
 /** Braces inside strings count too. */
-function* hasManyObjects(bytes: Buffer): Steps<boolean> {
+export function* hasManyObjects(bytes: Buffer): Steps<boolean> {
   let objects = 0;
   for (let at = 0; at < bytes.length && objects <= MAX_RESPONSE_OBJECTS; at += COUNTED_BYTES) {
     const end = Math.min(bytes.length, at + COUNTED_BYTES);

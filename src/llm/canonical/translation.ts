@@ -21,6 +21,7 @@ export interface TranslationContext {
   readonly toolNames: ToolNames;
   base64Vectors?: boolean;
   parts?: number;
+  parsedItems?: number;
 }
 
 export interface Translation {

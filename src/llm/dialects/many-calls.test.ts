@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { completeCalls, overlappingCalls } from "../../../test/support/llm/many-calls.ts";
-import { context, stream } from "../../../test/support/llm/translate.ts";
+import { context, request, response, stream } from "../../../test/support/llm/translate.ts";
 import { countSteps } from "../../../test/support/step-count.ts";
 import type { Members } from "../../json/json.ts";
 import type { Format } from "../request/dialect.ts";
@@ -76,4 +76,89 @@ test("the writers report how many characters they keep", () => {
   assert.deepEqual(held("messages"), [0, 5, 0, 0]);
   assert.deepEqual(held("generateContent"), [1, 6, 5, 7]);
   assert.deepEqual(held("responses"), [1, 6, 7, 9]);
+});
+
+/** The arguments of as many tool calls as texts, in a request of each dialect that writes them as text. */
+const withArguments: Readonly<Partial<Record<Format, (texts: readonly string[]) => Members>>> = {
+  chat: (texts) => ({
+    messages: [
+      {
+        role: "assistant",
+        tool_calls: texts.map((text, i) => ({
+          id: `c${i}`,
+          type: "function",
+          function: { name: "f", arguments: text },
+        })),
+      },
+    ],
+  }),
+  responses: (texts) => ({
+    input: texts.map((text, i) => ({ type: "function_call", call_id: `c${i}`, name: "f", arguments: text })),
+  }),
+};
+const deep = (levels: number): string => `{"a":${"[".repeat(levels - 1)}${"]".repeat(levels - 1)}}`;
+/** One value for the object, two for the name, one for the list, and one for each comma. */
+const wide = (items: number): string => `{"a":[${"0,".repeat(items - 4)}0]}`;
+const ITEMS = 60_000;
+
+for (const [client, body] of Object.entries(withArguments) as [Format, (texts: readonly string[]) => Members][])
+  for (const provider of ["messages", "generateContent", "converse"] as const) {
+    const translated = (texts: readonly string[]): Members => request(client, provider, body(texts));
+
+    test(`the depth and the items of tool arguments are limited: ${client} to ${provider}`, () => {
+      for (const texts of [[deep(128)], [wide(ITEMS)], [wide(ITEMS / 2), wide(ITEMS / 2)], ["{}", deep(128)]])
+        assert.doesNotThrow(() => translated(texts));
+      for (const [texts, message] of [
+        [[deep(129)], "is nested deeper than 128 levels"],
+        [[deep(1_000_000)], /is nested deeper than 128 levels|has more than 60000 values and names/],
+        [[wide(ITEMS + 1)], "has more than 60000 values and names"],
+        [[wide(ITEMS / 2), wide(ITEMS / 2), "{}"], "has more than 60000 values and names"],
+        [Array.from({ length: 601 }, () => wide(100)), "has more than 60000 values and names"],
+      ] as const)
+        assert.throws(() => translated(texts), { name: "TranslationError", message });
+    });
+
+    test(`the limit counts each request alone: ${client} to ${provider}`, () => {
+      const using = context();
+      for (let i = 0; i < 3; i++) assert.doesNotThrow(() => request(client, provider, body([wide(ITEMS)]), using));
+    });
+  }
+
+for (const client of ["messages", "generateContent"] as const) {
+  const answer = (texts: readonly string[]): Members =>
+    response(client, "chat", {
+      choices: [
+        {
+          index: 0,
+          message: { tool_calls: texts.map((text, i) => ({ id: `c${i}`, function: { name: "f", arguments: text } })) },
+        },
+      ],
+    });
+  test(`the depth and the items of a response's tool calls are limited: ${client}`, () => {
+    for (const texts of [[deep(128)], [wide(ITEMS / 2), wide(ITEMS / 2)], ["not JSON"]])
+      assert.doesNotThrow(() => answer(texts));
+    for (const [texts, message] of [
+      [[deep(129)], "the input of a tool call is nested deeper than 128 levels"],
+      [[wide(ITEMS + 1)], "the input of a tool call has more than 60000 values and names"],
+      [[wide(ITEMS), "{}"], "the input of a tool call has more than 60000 values and names"],
+    ] as const)
+      assert.throws(() => answer(texts), { name: "UpstreamResponseError", status: 502, message });
+  });
+}
+
+test("a tool result beyond the limits stays text for Gemini", () => {
+  const shown = (text: string): unknown => {
+    const body = request("chat", "generateContent", {
+      messages: [
+        {
+          role: "assistant",
+          tool_calls: [{ id: "c", type: "function", function: { name: "f", arguments: "{}" } }],
+        },
+        { role: "tool", tool_call_id: "c", content: text },
+      ],
+    }) as { contents: { parts: { functionResponse?: { response: unknown } }[] }[] };
+    return body.contents[1]?.parts[0]?.functionResponse?.response;
+  };
+  assert.deepEqual(shown(deep(128)), JSON.parse(deep(128)));
+  for (const text of [deep(129), wide(ITEMS), "{", "plain"]) assert.deepEqual(shown(text), { result: text });
 });

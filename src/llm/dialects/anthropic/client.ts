@@ -2,9 +2,8 @@
  * Implements the client side of Anthropic's Messages API.
  */
 
-import { peerInput } from "../../../base/peer-inputs.ts";
+import { InputError, peerInput } from "../../../base/peer-inputs.ts";
 import { isMembers, type Members } from "../../../json/json.ts";
-import { readJson } from "../../../json/read-json.ts";
 import {
   type ContentPart,
   type Conversation,
@@ -27,9 +26,12 @@ import {
   NOT_SUPPORTED,
   optionalNumber,
   optionalText,
+  type ParsedTexts,
   readSettings,
+  readToolText,
   TranslationError,
   text,
+  UpstreamResponseError,
 } from "../../canonical/request-fields.ts";
 import type { CompleteResponse, Finish, ResponsePart } from "../../canonical/response.ts";
 import { ToolCallSequencer } from "../../canonical/tool-call-order.ts";
@@ -303,18 +305,20 @@ function block(part: ResponsePart, context: TranslationContext): Members {
         type: "tool_use",
         id: part.id ?? `toolu_${context.newId()}`,
         name: part.name,
-        input: parseToolInput(part.input),
+        input: parseToolInput(part.input, context),
       };
   }
 }
 
 /** Arguments that are not a JSON object are wrapped in an object instead of being dropped. */
-export function parseToolInput(json: string): Members {
+export function parseToolInput(json: string, context: ParsedTexts): Members {
   if (json.trim() === "") return {};
   try {
-    const parsed: unknown = readJson(TOOL_ARGUMENTS, json);
-    return isMembers(parsed) ? parsed : { arguments: parsed };
-  } catch {
+    const input = readToolText(TOOL_ARGUMENTS, json, context);
+    return isMembers(input) ? input : { arguments: input };
+  } catch (error) {
+    if (!(error instanceof InputError)) throw error;
+    if (error.problem !== "form") throw new UpstreamResponseError(502, `the input of a tool call ${error.message}`);
     return { arguments: json };
   }
 }

@@ -338,7 +338,7 @@ const FINISH: Readonly<Record<Finish, string>> = {
 export function writeGeminiResponse(response: CompleteResponse, context: TranslationContext): Members {
   return compact({
     candidates: response.choices.map(({ parts, finish }, index) => ({
-      content: { role: "model", parts: parts.flatMap(writePart) },
+      content: { role: "model", parts: parts.flatMap((part) => writePart(part, context)) },
       finishReason: FINISH[finish],
       index,
     })),
@@ -348,14 +348,14 @@ export function writeGeminiResponse(response: CompleteResponse, context: Transla
   });
 }
 
-function writePart(part: ResponsePart): Members[] {
+function writePart(part: ResponsePart, context: TranslationContext): Members[] {
   switch (part.kind) {
     case "text":
       return [{ text: part.text }];
     case "thought":
       return part.isRedacted ? [] : [thoughtPart(part.text, part.signature)];
     case "toolCall":
-      return [callPart(part, part.input)];
+      return [callPart(part, part.input, context)];
   }
 }
 
@@ -363,9 +363,13 @@ function thoughtPart(text: string, signature: Signature | undefined): Members {
   return compact({ text, thought: true, thoughtSignature: signature && writeSignature(signature, "google") });
 }
 
-function callPart({ id, name, signature }: Pick<OrderedCall, "id" | "name" | "signature">, input: string): Members {
+function callPart(
+  { id, name, signature }: Pick<OrderedCall, "id" | "name" | "signature">,
+  input: string,
+  context: TranslationContext,
+): Members {
   return compact({
-    functionCall: compact({ id, name, args: parseToolInput(input) }),
+    functionCall: compact({ id, name, args: parseToolInput(input, context) }),
     thoughtSignature: signature && writeSignature(signature, "google"),
   });
 }
@@ -410,7 +414,7 @@ export function openGeminiStream(context: TranslationContext): StreamWriter {
           inputChars += json.length;
         },
         end() {
-          if (current) write(choice, callPart(current, input));
+          if (current) write(choice, callPart(current, input, context));
           inputChars -= input.length;
         },
       });

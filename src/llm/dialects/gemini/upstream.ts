@@ -4,7 +4,6 @@
 import { lookupTable } from "../../../base/lookup-table.ts";
 import { peerInput } from "../../../base/peer-inputs.ts";
 import { isMembers, type Members } from "../../../json/json.ts";
-import { readMembers } from "../../../json/read-json.ts";
 import {
   type ContentPart,
   type Conversation,
@@ -22,6 +21,8 @@ import {
   type Losses,
   NOT_SUPPORTED,
   nonEmptyString,
+  type ParsedTexts,
+  readToolMembers,
   TranslationError,
   UpstreamResponseError,
   writeSettings,
@@ -43,13 +44,13 @@ const MEDIA_TYPES = lookupTable<string>({
 });
 
 export function writeGeminiRequest(conversation: Conversation, context: TranslationContext): Members {
-  const { losses, model } = context;
+  const { losses } = context;
   return compact({
     systemInstruction:
       conversation.system.length === 0 ? undefined : { parts: conversation.system.map(({ text }) => ({ text })) },
     contents: keepSupportedParts(conversation.turns, isForGemini).map(({ role, parts }) => ({
       role: role === "assistant" ? "model" : "user",
-      parts: writeParts(parts, model),
+      parts: writeParts(parts, context),
     })),
     tools:
       conversation.tools.length === 0
@@ -76,16 +77,16 @@ function isForGemini(part: Part): boolean {
  */
 const UNSIGNED = "skip_thought_signature_validator";
 
-function writeParts(parts: readonly Part[], model: string): Members[] {
+function writeParts(parts: readonly Part[], context: TranslationContext): Members[] {
   const firstCall = parts.findIndex(({ kind }) => kind === "toolCall");
   return parts.flatMap((part, i) => {
-    const [mapped = {}, ...more] = writePart(part);
-    const wantsSignature = i === firstCall && /gemini-3/.test(model) && mapped.thoughtSignature === undefined;
+    const [mapped = {}, ...more] = writePart(part, context);
+    const wantsSignature = i === firstCall && /gemini-3/.test(context.model) && mapped.thoughtSignature === undefined;
     return [wantsSignature ? { ...mapped, thoughtSignature: UNSIGNED } : mapped, ...more];
   });
 }
 
-function writePart(part: Part): Members[] {
+function writePart(part: Part, context: TranslationContext): Members[] {
   switch (part.kind) {
     case "toolCall":
       return [
@@ -101,7 +102,7 @@ function writePart(part: Part): Members[] {
           `the result of the tool call ${JSON.stringify(part.id)} has no call before it`,
         );
       const text = resultText(part, true);
-      const response = part.isError ? { error: text } : wrapResult(text);
+      const response = part.isError ? { error: text } : wrapResult(text, context);
       // Images and files of a tool result are separate parts.
       const seen = part.parts.filter(({ kind }) => kind !== "text").map(writeContent);
       return [{ functionResponse: { name: part.name, response } }, ...seen];
@@ -124,8 +125,8 @@ function writeData(source: Source): Members {
 }
 
 /** Gemini requires an object as the result. */
-function wrapResult(text: string): Members {
-  return readMembers(TOOL_RESULT, text) ?? { result: text };
+function wrapResult(text: string, parsed: ParsedTexts): Members {
+  return readToolMembers(TOOL_RESULT, text, parsed) ?? { result: text };
 }
 
 function guessMediaType(url: string): string {

@@ -84,12 +84,13 @@ const NEUTRAL = lookupTable<(value: unknown) => boolean>({
   modalities: (value) => Array.isArray(value) && value.length === 1 && value[0] === "text",
 });
 
-export function readChatRequest(body: Members, { losses }: TranslationContext): Conversation {
+export function readChatRequest(body: Members, context: TranslationContext): Conversation {
+  const { losses } = context;
   for (const [name, value] of Object.entries(body)) {
     if (KNOWN.has(name) || WITHOUT_EFFECT.has(name) || value === null || NEUTRAL[name]?.(value) === true) continue;
     losses.lose(name, value);
   }
-  const { system, turns } = readMessages(list(body.messages, "messages"), losses);
+  const { system, turns } = readMessages(list(body.messages, "messages"), context);
   const n = optionalNumber(body.n, "n");
   const number = (name: string, neutral?: number) => {
     const value = optionalNumber(body[name], name);
@@ -214,7 +215,11 @@ const MESSAGE_KNOWN = new Set([
   "extra_content",
 ]);
 
-export function readMessages(messages: readonly unknown[], losses: Losses): { system: TextPart[]; turns: Turn[] } {
+function readMessages(
+  messages: readonly unknown[],
+  context: TranslationContext,
+): { system: TextPart[]; turns: Turn[] } {
+  const { losses } = context;
   const system: TextPart[] = [];
   const turns = new TurnList();
   const toolNames = new Map<string, string>();
@@ -234,7 +239,7 @@ export function readMessages(messages: readonly unknown[], losses: Losses): { sy
         turns.add("user", readContent(message.content, `${at}.content`));
         break;
       case "assistant": {
-        const calls = readToolCalls(message, at);
+        const calls = readToolCalls(message, at, context);
         for (const call of calls) toolNames.set(call.id, call.name);
         turns.add("assistant", [...assistantContent(message, at), ...calls]);
         break;
@@ -272,7 +277,7 @@ function loseUnknown(message: Members, at: string, losses: Losses): void {
   }
 }
 
-function readToolCalls(message: Members, at: string): ToolCallPart[] {
+function readToolCalls(message: Members, at: string, context: TranslationContext): ToolCallPart[] {
   if (message.function_call !== undefined && message.function_call !== null)
     throw new TranslationError(`${at}.function_call`, "is not supported; use tool_calls");
   if (message.tool_calls === undefined || message.tool_calls === null) return [];
@@ -286,7 +291,7 @@ function readToolCalls(message: Members, at: string): ToolCallPart[] {
       kind: "toolCall",
       id: text(call.id, `${where}.id`),
       name: text(called.name, `${where}.function.name`),
-      input: parseArguments(called.arguments, `${where}.function.arguments`),
+      input: parseArguments(called.arguments, `${where}.function.arguments`, context),
       signature: googleSignature(call),
     };
   });

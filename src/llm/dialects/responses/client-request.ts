@@ -29,7 +29,7 @@ import {
   TranslationError,
   text,
 } from "../../canonical/request-fields.ts";
-import { ToolNames } from "../../canonical/tool-names.ts";
+import type { ToolNames } from "../../canonical/tool-names.ts";
 import type { TranslationContext } from "../../canonical/translation.ts";
 
 const KNOWN = new Set([
@@ -57,7 +57,7 @@ export function readResponsesRequest(body: Members, context: TranslationContext)
   if (instructions) system.push({ kind: "text", text: instructions });
   // The tools are read first, because calls in the input use their flat names.
   const tools = body.tools === undefined || body.tools === null ? [] : readTools(list(body.tools, "tools"), context);
-  const turns = readInput(body.input, system, context.toolNames);
+  const turns = readInput(body.input, system, context);
   const number = (name: string) => ({ param: name, value: optionalNumber(body[name], name) });
   const textOptions = isMembers(body.text) ? body.text : {};
   const tier = optionalText(body.service_tier, "service_tier");
@@ -184,7 +184,11 @@ function readFormat(value: unknown): ResponseFormat | undefined {
 }
 
 /** Appends instructions found in the input to `system`. */
-export function readInput(input: unknown, system: TextPart[], names = new ToolNames()): Turn[] {
+export function readInput(
+  input: unknown,
+  system: TextPart[],
+  context: Pick<TranslationContext, "toolNames" | "parsedItems">,
+): Turn[] {
   const turns = new TurnList();
   if (typeof input === "string") {
     turns.add("user", [{ kind: "text", text: input }]);
@@ -201,7 +205,7 @@ export function readInput(input: unknown, system: TextPart[], names = new ToolNa
         break;
       case "function_call":
       case "custom_tool_call":
-        turns.add("assistant", [readCall(item, at, toolNames, names)]);
+        turns.add("assistant", [readCall(item, at, toolNames, context)]);
         break;
       case "function_call_output":
       case "custom_tool_call_output":
@@ -231,14 +235,19 @@ function readMessage(item: Members, at: string, turns: TurnList, system: TextPar
   else throw new TranslationError(`${at}.role`, "must be user, assistant, system or developer");
 }
 
-function readCall(item: Members, at: string, toolNames: Map<string, string>, names: ToolNames): Part {
+function readCall(
+  item: Members,
+  at: string,
+  toolNames: Map<string, string>,
+  context: Pick<TranslationContext, "toolNames" | "parsedItems">,
+): Part {
   const id = text(item.call_id, `${at}.call_id`);
-  const name = readToolName(item, at, names);
+  const name = readToolName(item, at, context.toolNames);
   toolNames.set(id, name);
   const input =
     item.type === "custom_tool_call"
       ? { input: text(item.input, `${at}.input`) }
-      : parseArguments(item.arguments, `${at}.arguments`);
+      : parseArguments(item.arguments, `${at}.arguments`, context);
   return { kind: "toolCall", id, name, input };
 }
 

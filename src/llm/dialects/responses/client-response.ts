@@ -4,9 +4,8 @@
 
 import { peerInput } from "../../../base/peer-inputs.ts";
 import type { Members } from "../../../json/json.ts";
-import { readMembers } from "../../../json/read-json.ts";
 import { type Signature, writeSignature } from "../../canonical/conversation.ts";
-import { compact } from "../../canonical/request-fields.ts";
+import { compact, type ParsedTexts, readToolMembers } from "../../canonical/request-fields.ts";
 import type { CompleteResponse, Finish, ResponsePart } from "../../canonical/response.ts";
 import { type OrderedCall, ToolCallSequencer } from "../../canonical/tool-call-order.ts";
 import type { OutEvent, StreamWriter, TranslationContext } from "../../canonical/translation.ts";
@@ -114,12 +113,13 @@ export function callItem(
   input: string,
 ): Members {
   const call = { id, call_id: callId, ...context.toolNames.original(name), status: "completed" };
-  if (context.toolNames.isCustom(name)) return { ...call, type: "custom_tool_call", input: unwrapTextInput(input) };
+  if (context.toolNames.isCustom(name))
+    return { ...call, type: "custom_tool_call", input: unwrapTextInput(input, context) };
   return { ...call, type: "function_call", arguments: input === "" ? "{}" : input };
 }
 
-export function unwrapTextInput(json: string): string {
-  const input = readMembers(TOOL_ARGUMENTS, json)?.input;
+export function unwrapTextInput(json: string, parsed: ParsedTexts): string {
+  const input = readToolMembers(TOOL_ARGUMENTS, json, parsed)?.input;
   return typeof input === "string" ? input : json;
 }
 
@@ -323,7 +323,7 @@ class ResponsesWriter {
   #doneCall(open: OpenCall, at: Members): Members {
     const { toolNames } = this.#context;
     if (toolNames.isCustom(open.name)) {
-      const input = unwrapTextInput(open.input);
+      const input = unwrapTextInput(open.input, this.#context);
       this.#event("response.custom_tool_call_input.delta", { ...at, delta: input });
       this.#event("response.custom_tool_call_input.done", { ...at, input });
     } else {
