@@ -3,6 +3,7 @@
  * Redirects are never followed, because a provider key must not be sent to an address from a response.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
+import { runInSlices, SLICED_BYTES } from "../../base/sliced-work.ts";
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -27,7 +28,7 @@ import {
   mayNameField,
 } from "../request/llm-errors.ts";
 import { providerRequestId, retryAfterSeconds } from "../request/provider.ts";
-import { estimateRequestTokens } from "../usage/estimate-tokens.ts";
+import { estimateRequestTokens, estimateSteps } from "../usage/estimate-tokens.ts";
 import type { LlmMetrics } from "../usage/llm-metrics.ts";
 import { NativeResponse, type ProviderResponse, TranslatedResponse } from "./provider-response.ts";
 import { LlmRejection } from "./rejections.ts";
@@ -111,7 +112,7 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
       const attributes = this.#exchange.attributes.llm;
       if (attributes) attributes.provider = candidate.target.provider.name;
       this.#settlement.calling(candidate.model);
-      if (plan === undefined) this.#replyTokenCount(estimateRequestTokens(this.#llm.bytes));
+      if (plan === undefined) this.#estimateTokenCount(this.#llm.bytes);
       else this.#sign(candidate, plan);
     } catch (error) {
       this.#fail(error);
@@ -431,6 +432,14 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     const { errorFormat } = this.#llm.dialect;
     const allHeaders = { ...errorHeaders(errorFormat, error.status), ...headers };
     this.#reply(error.status, errorBody(errorFormat, error), allHeaders, error.code);
+  }
+
+  #estimateTokenCount(bytes: Buffer): void {
+    if (bytes.length <= SLICED_BYTES) this.#replyTokenCount(estimateRequestTokens(bytes));
+    else
+      runInSlices(estimateSteps(bytes), () => isOver(this.#state))
+        .then((tokens) => this.#replyTokenCount(tokens))
+        .catch((error) => this.#fail(error));
   }
 
   #replyTokenCount(tokens: number): void {
