@@ -1,6 +1,7 @@
 /**
  * What a peer may send to one reader, and the reader. The shapes make inputs of about the given size.
  */
+import type { InputId } from "../../src/base/peer-inputs.ts";
 import { endTurn } from "./turns.ts";
 
 export interface HostileInput<T> {
@@ -25,6 +26,9 @@ export interface Hostile {
   prepare(shape: string, bytes: number, pieceBytes: number): () => unknown;
 }
 
+/** Other names than those of entries do not compile. */
+export type HostileInputs = Readonly<Partial<Record<InputId, Hostile>>>;
+
 /** Enough to see a term that grows with the square, and little enough for a test. */
 const COUNTED_BYTES = 2_500;
 
@@ -45,6 +49,27 @@ export function hostile<T>({
       if (make === undefined) throw new Error(`unknown shape ${shape}`);
       const input = make(size);
       return () => read(input, pieceBytes);
+    },
+  };
+}
+
+/** Joins the hostile inputs of one entry that more than one reader reads, or that has more than one form. */
+export function together(forms: Readonly<Record<string, Hostile>>): Hostile {
+  const all = Object.entries(forms);
+  const shapes = new Map(
+    all.flatMap(([name, form]) =>
+      form.shapes.map((shape): [string, { form: Hostile; shape: string }] => [`${name}: ${shape}`, { form, shape }]),
+    ),
+  );
+  return {
+    shapes: [...shapes.keys()],
+    pieces: [...new Set(all.flatMap(([, { pieces }]) => pieces))],
+    bytes: Math.max(...all.map(([, { bytes }]) => bytes)),
+    uncomparedSteps: Math.max(...all.map(([, { uncomparedSteps }]) => uncomparedSteps)),
+    prepare(name, size, pieceBytes) {
+      const found = shapes.get(name);
+      if (found === undefined) throw new Error(`unknown shape ${name}`);
+      return found.form.prepare(found.shape, size, pieceBytes);
     },
   };
 }

@@ -12,17 +12,19 @@ import { requestInputs } from "./readers/requests.ts";
 import { serviceInputs } from "./readers/services.ts";
 
 /** Their readers cannot be called without a server, a database, or a thread. */
-type Unreachable =
+type Unreachable = Listed<
   | "backend/http2-head"
   | "file/history-database"
   | "file/imported-configuration"
-  | "file/openapi-description"
   | "gateway/admin-response"
   | "kubernetes-api/watch-event"
   | "kubernetes-api/watch-lines"
   | "kubernetes-plugin/credential"
   | "openapi-server/description"
-  | "openapi-server/yaml-description";
+  | "openapi-server/yaml-description"
+>;
+
+type Listed<Id extends InputId> = Id;
 
 export const HOSTILE_INPUTS: Record<Exclude<InputId, Unreachable>, Hostile> = {
   ...httpInputs,

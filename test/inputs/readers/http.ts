@@ -7,7 +7,7 @@ import { parseStreamHead } from "../../../src/http/h2/parse-stream-head.ts";
 import { readProxyHeader } from "../../../src/http/proxy-protocol.ts";
 import { type ReceivedHead, readRequestHead } from "../../../src/http/request-head.ts";
 import { FrameCounter } from "../../../src/http/websocket-frames.ts";
-import { cut, hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts";
+import { cut, type HostileInputs, hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts";
 
 const latin1 = (text: string): Buffer => Buffer.from(text, "latin1");
 
@@ -249,7 +249,7 @@ export const httpInputs = {
   "backend/response-framing": responseBodies,
   "alert-service/response": responseBodies,
   "otlp-collector/response": responseBodies,
-};
+} satisfies HostileInputs;
 
 function proxyHeader(fields: Buffer): Buffer {
   const addresses = Buffer.from([1, 1, 1, 1, 2, 2, 2, 2, 0, 1, 0, 2]);

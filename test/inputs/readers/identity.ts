@@ -13,7 +13,7 @@ import { parseToken } from "../../../src/identity/tokens/token.ts";
 import { discoverLogin, requestTokens } from "../../../src/mcp/logins/oauth-client.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 import { fetched } from "../fetched.ts";
-import { hostile, many, mapShapes } from "../hostile.ts";
+import { type HostileInputs, hostile, many, mapShapes, together } from "../hostile.ts";
 import { formShapes, jsonShapes, lineShapes } from "../shapes.ts";
 
 const clock = fakeClock();
@@ -132,17 +132,23 @@ export const identityInputs = {
     shapes: keySets,
     read: (text) => createInlineKeySet(JSON.parse(text)) !== undefined,
   }),
-  "identity-provider/token-response": hostile<string>({
-    shapes: tokenResponses,
-    read: (text) => Object.keys(readResponse({ status: 200, body: Buffer.from(text) }).members).length,
+  "identity-provider/token-response": together({
+    "OAuth response": hostile<string>({
+      shapes: tokenResponses,
+      read: (text) => Object.keys(readResponse({ status: 200, body: Buffer.from(text) }).members).length,
+    }),
+    "OAuth error": hostile<string>({
+      shapes: jsonShapes((value) => `{"error":"a","x":${value}}`),
+      read: (text) => Object.keys(readResponse({ status: 400, body: Buffer.from(text) }).members).length,
+    }),
+    "metadata server": hostile<string>({
+      shapes: tokenResponses,
+      read: async (text) => (await googleMetadataSource(undefined, { clock, fetch: fetched(text) })()).expiresAtMs,
+    }),
   }),
   "identity-provider/registration": hostile<string>({
     shapes: jsonShapes((value) => `{"client_id":"a","x":${value}}`),
     read: (text) => Object.keys(readResponse({ status: 201, body: Buffer.from(text) }).members).length,
-  }),
-  "identity-provider/login-answer": hostile<string>({
-    shapes: jsonShapes((value) => `{"error":"a","x":${value}}`),
-    read: (text) => Object.keys(readResponse({ status: 400, body: Buffer.from(text) }).members).length,
   }),
   "cloud-provider/credentials": hostile<string>({
     shapes: jsonShapes(credentials),
@@ -151,10 +157,6 @@ export const identityInputs = {
   "cloud-provider/xml-credentials": hostile<string>({
     shapes: xml,
     read: async (text) => (await webIdentityKeys(aws(text) as never)).expiresAtMs,
-  }),
-  "cloud-provider/token-response": hostile<string>({
-    shapes: tokenResponses,
-    read: async (text) => (await googleMetadataSource(undefined, { clock, fetch: fetched(text) })()).expiresAtMs,
   }),
   "file/cloud-credentials": hostile<string>({
     shapes: jsonShapes(keyFile),
@@ -177,4 +179,4 @@ export const identityInputs = {
       (await requestTokens("https://mcp.example/t", { clientId: "a" } as never, { grant_type: "x" }, fetched(text), 0))
         .expiresAtMs,
   }),
-};
+} satisfies HostileInputs;

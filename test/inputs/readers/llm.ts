@@ -6,7 +6,9 @@ import { createSseParser } from "../../../src/http/sse.ts";
 import { isMembers, type Members } from "../../../src/json/json.ts";
 import { readMembersInSteps, stringifyInSteps } from "../../../src/json/parse-in-steps.ts";
 import { readMembers } from "../../../src/json/read-json.ts";
-import { parseToolInput } from "../../../src/llm/dialects/anthropic/client.ts";
+import { skeletonSteps } from "../../../src/json/skeleton.ts";
+import { hasManyObjects } from "../../../src/llm/calls/provider-response.ts";
+import { parseArguments } from "../../../src/llm/canonical/request-fields.ts";
 import { translationBetween } from "../../../src/llm/dialects/translate.ts";
 import { createEventStreamReader } from "../../../src/llm/encoding/aws-event-stream.ts";
 import { decodeResponse } from "../../../src/llm/encoding/decode-response.ts";
@@ -16,17 +18,17 @@ import { compileTextGuard } from "../../../src/llm/guards/text-guard.ts";
 import { BodyTexts } from "../../../src/llm/guards/text-places.ts";
 import type { Format } from "../../../src/llm/request/dialect.ts";
 import { clientError } from "../../../src/llm/request/llm-errors.ts";
-import { readRequest, scanForm } from "../../../src/llm/request/read-request.ts";
-import { estimateRequestTokens } from "../../../src/llm/usage/estimate-tokens.ts";
+import { readingSteps, scanForm } from "../../../src/llm/request/read-request.ts";
+import { estimateSteps } from "../../../src/llm/usage/estimate-tokens.ts";
 import { usageEventAt } from "../../../src/llm/usage/event-content.ts";
 import { createUsageHider } from "../../../src/llm/usage/hide-usage.ts";
 import { createContentReader } from "../../../src/llm/usage/response-content.ts";
 import { createUsageReader } from "../../../src/llm/usage/response-usage.ts";
 import { promptMessages } from "../../../src/pipeline/records/llm-content.ts";
 import { context } from "../../support/llm/translate.ts";
-import { hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts";
+import { type HostileInputs, hostile, inPieces, many, mapShapes, STREAM_PIECES, together } from "../hostile.ts";
 import { COMPRESSIONS, compressedShapes, jsonShapes, sseShapes } from "../shapes.ts";
-import { finishInTurns } from "../turns.ts";
+import { endTurn, finishInTurns } from "../turns.ts";
 
 const MIB = 1024 * 1024;
 const CLIENTS: readonly Format[] = ["chat", "messages", "responses", "generateContent"];
@@ -184,18 +186,23 @@ const usageEvents: Readonly<Record<string, (n: number) => Buffer>> = {
 export const llmInputs = {
   "client/llm-request": hostile<Buffer>({
     shapes: mapShapes(requests, (text) => Buffer.from(text)),
-    read: (bytes) => [readRequest("/v1/chat/completions", bytes, "any").ok, estimateRequestTokens(bytes)].join(),
+    read(bytes) {
+      const { ok } = finishInTurns(readingSteps("/v1/chat/completions", bytes, "any"));
+      return [ok, finishInTurns(estimateSteps(bytes))].join();
+    },
   }),
   "client/llm-request-tree": hostile<Buffer>({
     shapes: mapShapes(requests, (text) => Buffer.from(text)),
     read(bytes) {
-      const body = finishInTurns(readMembersInSteps(peerInput("llm-provider/response"), bytes));
-      if (body === undefined) throw new Error("not an object");
+      const skeleton = finishInTurns(skeletonSteps(peerInput("client/llm-request-tree"), bytes, "nonce"));
+      if (skeleton === "not JSON" || "tooLarge" in skeleton) throw new Error("cannot be read");
       for (const provider of PROVIDERS) {
+        endTurn();
         const translation = translationBetween("chat", provider);
-        if (translation !== undefined) finishInTurns(stringifyInSteps(translation.request(body, context())));
+        if (translation !== undefined) skeleton.write(translation.request(skeleton.value, context()));
       }
-      return finishInTurns(new BodyTexts(body, {} as never).guarded(guards)) !== undefined;
+      endTurn();
+      return finishInTurns(new BodyTexts(skeleton.value, {} as never).guarded(guards)) !== undefined;
     },
   }),
   "client/llm-form": hostile<Buffer>({
@@ -218,7 +225,7 @@ export const llmInputs = {
   }),
   "client/llm-tool-arguments": hostile<string>({
     shapes: jsonShapes(),
-    read: (json) => isMembers(parseToolInput(json)),
+    read: (json) => isMembers(parseArguments(json, "arguments", {})),
   }),
   "client/recorded-body": hostile<Buffer>({
     shapes: mapShapes(requests, (text) => Buffer.from(text)),
@@ -253,10 +260,11 @@ export const llmInputs = {
     shapes: mapShapes(responses, (text) => Buffer.from(text)),
     read(bytes) {
       const body = finishInTurns(readMembersInSteps(peerInput("llm-provider/response"), bytes));
-      if (body === undefined) throw new Error("not an object");
+      if (body === undefined || finishInTurns(hasManyObjects(bytes))) throw new Error("cannot be read");
       const translated: Members[] = [];
       for (const provider of PROVIDERS)
         for (const client of CLIENTS) {
+          endTurn();
           const translation = translationBetween(client, provider);
           try {
             if (translation !== undefined) translated.push(translation.response(body, context()));
@@ -270,18 +278,16 @@ export const llmInputs = {
   "llm-provider/guarded-response": hostile<Buffer>({
     shapes: mapShapes(guardedBodies, (text) => Buffer.from(text)),
     read(bytes) {
-      const body = finishInTurns(readMembersInSteps(peerInput("llm-provider/response"), bytes));
+      const body = finishInTurns(readMembersInSteps(peerInput("llm-provider/guarded-response"), bytes));
       if (body === undefined) throw new Error("not an object");
-      return JSON.stringify(finishInTurns(new BodyTexts(body, {} as never).guarded(guards))).length;
+      const guarded = finishInTurns(new BodyTexts(body, {} as never).guarded(guards));
+      return finishInTurns(stringifyInSteps(guarded)).length;
     },
   }),
-  "llm-provider/event-stream": translatedStream("chat"),
-  "llm-provider/anthropic-stream": translatedStream("messages"),
-  "llm-provider/gemini-stream": translatedStream("generateContent"),
-  "llm-provider/responses-stream": hostile<Buffer>({
-    shapes: streamShapes("responses"),
-    read: readNative,
-    pieces: STREAM_PIECES,
+  "llm-provider/event-stream": together({
+    chat: translatedStream("chat"),
+    messages: translatedStream("messages"),
+    generateContent: translatedStream("generateContent"),
   }),
   "llm-provider/bedrock-stream": hostile<Buffer>({
     shapes: {
@@ -322,7 +328,19 @@ export const llmInputs = {
     shapes: jsonShapes((value) => `{"choices":[{"delta":${value}}]}`),
     read: (data) => finishInTurns(parseEventInSteps(data)) !== undefined,
   }),
-  "llm-provider/usage": hostile<Buffer>({ shapes: usageEvents, read: readNative, pieces: STREAM_PIECES }),
+  "llm-provider/usage": together({
+    chat: hostile<Buffer>({ shapes: usageEvents, read: readNative, pieces: STREAM_PIECES }),
+    responses: hostile<Buffer>({ shapes: streamShapes("responses"), read: readNative, pieces: STREAM_PIECES }),
+    JSON: hostile<Buffer>({
+      shapes: mapShapes(responses, (text) => Buffer.from(text)),
+      read(bytes, pieceBytes) {
+        const reader = createUsageReader("application/json", undefined);
+        for (const piece of inPieces(bytes, pieceBytes)) reader.data(piece);
+        return JSON.stringify(reader.finish(true));
+      },
+      pieces: STREAM_PIECES,
+    }),
+  }),
   "llm-provider/error": hostile<string>({
     shapes: jsonShapes((value) => `{"error":{"message":"context length exceeded","x":${value}}}`),
     read: (text) =>
@@ -382,13 +400,4 @@ export const llmInputs = {
     },
     bytes: 1_000,
   }),
-  "backend/llm-response": hostile<Buffer>({
-    shapes: mapShapes(responses, (text) => Buffer.from(text)),
-    read(bytes, pieceBytes) {
-      const reader = createUsageReader("application/json", undefined);
-      for (const piece of inPieces(bytes, pieceBytes)) reader.data(piece);
-      return JSON.stringify(reader.finish(true));
-    },
-    pieces: STREAM_PIECES,
-  }),
-};
+} satisfies HostileInputs;

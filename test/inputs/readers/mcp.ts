@@ -29,7 +29,7 @@ import { StderrTail } from "../../../src/mcp/transports/stdio-transport.ts";
 import { silentLogger } from "../../../src/observe/log/logger.ts";
 import type { SigningKey } from "../../../src/store/signing-key.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
-import { hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts";
+import { type HostileInputs, hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts";
 import { COMPRESSIONS, compressedShapes, jsonShapes, lineShapes, noise, sseShapes } from "../shapes.ts";
 import { finishInTurns } from "../turns.ts";
 
@@ -37,6 +37,8 @@ const MESSAGE = peerInput("mcp-server/http-response");
 
 const inCall = (value: string): string =>
   `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"x":${value}}}}`;
+const inInitialize = (value: string): string =>
+  `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"x":${value}},"clientInfo":{"name":"a","version":"1"}}}`;
 const inResult = (value: string): string => `{"jsonrpc":"2.0","id":1,"result":{"content":${value}}}`;
 const inError = (value: string): string =>
   `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"m","data":${value}}}`;
@@ -120,12 +122,13 @@ const responseOf =
   (body: string | Buffer): ApiResponse => ({ headers, body: Buffer.from(body) });
 
 export const mcpInputs = {
-  "client/mcp-message": hostile<string>({ shapes: clientMessages, read: (text) => count(parseClientMessages(text)) }),
-  "client/mcp-initialize": hostile<string>({
-    shapes: jsonShapes(
-      (value) =>
-        `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"x":${value}},"clientInfo":{"name":"a","version":"1"}}}`,
-    ),
+  "client/mcp-message": hostile<string>({
+    shapes: {
+      ...clientMessages,
+      ...Object.fromEntries(
+        Object.entries(jsonShapes(inInitialize)).map(([name, make]) => [`${name} of initialize`, make]),
+      ),
+    },
     read: (text) => count(parseClientMessages(text)),
   }),
   "client/mcp-session-id": hostile<string>({
@@ -199,7 +202,10 @@ export const mcpInputs = {
     },
     pieces: STREAM_PIECES,
   }),
-  "mcp-server/event": hostile<string>({ shapes: serverShapes, read: (data) => parseServerText(MESSAGE, data).length }),
+  "mcp-server/event": hostile<string>({
+    shapes: serverShapes,
+    read: (data) => finishInTurns(parseServerTextInSteps(MESSAGE, data)).length,
+  }),
   "mcp-server/error": hostile<string>({
     shapes: jsonShapes(inError),
     read: (text) => parseServerText(MESSAGE, text).map(({ kind }) => kind),
@@ -262,4 +268,4 @@ export const mcpInputs = {
     },
     pieces: STREAM_PIECES,
   }),
-};
+} satisfies HostileInputs;

@@ -1,5 +1,5 @@
 /** Hostile inputs of entries whose only reader is the JSON reader. */
-import { peerInput } from "../../../src/base/peer-inputs.ts";
+import { type InputId, peerInput } from "../../../src/base/peer-inputs.ts";
 import { type JsonInput, readJson } from "../../../src/json/read-json.ts";
 import { type Hostile, hostile } from "../hostile.ts";
 import { jsonShapes } from "../shapes.ts";
@@ -30,12 +30,11 @@ const IDS = [
   "history/packed-rows",
   "history/row",
   "identity-provider/obtained-token",
-  "kubernetes-api/response",
   "llm-provider/token-count",
   "mcp-server/tool",
   "mcp-server/stdio-message",
   "thread/admin-response",
-] as const;
+] as const satisfies readonly InputId[];
 
 export const plainJsonInputs = Object.fromEntries(
   IDS.map((id) => [

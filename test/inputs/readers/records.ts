@@ -28,7 +28,7 @@ import { serveStoreRequest } from "../../../src/store/remote-store.ts";
 import { Sealer } from "../../../src/store/sealer.ts";
 import { parseCounter } from "../../../src/store/store.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
-import { hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts";
+import { type HostileInputs, hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts";
 import { compressedShapes, formShapes, jsonShapes, lineShapes, sseShapes } from "../shapes.ts";
 import { finishInTurns } from "../turns.ts";
 
@@ -148,10 +148,6 @@ export const recordInputs = {
   }),
   "store/sealed-value": hostile<string>({
     shapes: { ...mapShapes(jsonShapes(), sealed), "not sealed": (n) => "A".repeat(n) },
-    read: (value) => sealer.open("place", value) !== undefined,
-  }),
-  "store/mcp-session": hostile<string>({
-    shapes: mapShapes(jsonShapes(), sealed),
     read: (value) => sealer.open("place", value) !== undefined,
   }),
   "store/cached-response": hostile<string>({
@@ -302,4 +298,4 @@ export const recordInputs = {
     },
     pieces: STREAM_PIECES,
   }),
-};
+} satisfies HostileInputs;

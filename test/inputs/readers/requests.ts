@@ -27,8 +27,9 @@ import { TestBody } from "../../support/body-source.ts";
 import { anExchange } from "../../support/exchange.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 import { fetched } from "../fetched.ts";
-import { hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts";
+import { type HostileInputs, hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts";
 import { compressedShapes, jsonShapes, noise } from "../shapes.ts";
+import { endTurn } from "../turns.ts";
 
 const clock = fakeClock();
 const anyKey: SigningKey = { sign: () => "A".repeat(43), isSignature: () => true, isGiven: true };
@@ -164,7 +165,13 @@ export const requestInputs = {
   }),
   "client/expression-text": hostile<string>({
     shapes: texts,
-    read: (body) => textRules.map((one) => one.evaluate(attributesOf(body)).ok).join(),
+    read: (body) =>
+      textRules
+        .map((one) => {
+          endTurn();
+          return one.evaluate(attributesOf(body)).ok;
+        })
+        .join(),
   }),
   "client/matched-text": hostile<string>({
     shapes: texts,
@@ -245,7 +252,7 @@ export const requestInputs = {
       return received;
     },
   }),
-  "kubernetes-api/list": hostile<string>({
+  "kubernetes-api/response": hostile<string>({
     shapes: lists,
     read: (text) =>
       (JSON.parse(text) as { items: readonly object[] }).items.map((one) => keptParts(one as never, KINDS[0] as never))
@@ -286,4 +293,4 @@ export const requestInputs = {
     read: (bytes) =>
       openDocsFiles({ names: ["index.html.gz"], read: () => bytes } as never).find("/index.html")?.bytes.length,
   }),
-};
+} satisfies HostileInputs;

@@ -32,7 +32,7 @@ import {
 import { ComparedResponse } from "../../../src/policies/request-mirror/compare-responses.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 import { fetched } from "../fetched.ts";
-import { hostile, inPieces, many, mapShapes } from "../hostile.ts";
+import { type HostileInputs, hostile, inPieces, many, mapShapes } from "../hostile.ts";
 import { COMPRESSIONS, compressedShapes, jsonShapes } from "../shapes.ts";
 
 type Protocol = Parameters<typeof fromJSON>[0];
@@ -234,4 +234,4 @@ export const serviceInputs = {
     read: (bytes, pieceBytes) => mirrored(bytes, pieceBytes, "gzip"),
     pieces: [11, 1_400],
   }),
-};
+} satisfies HostileInputs;
