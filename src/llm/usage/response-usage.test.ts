@@ -214,6 +214,53 @@ test("streams in one chunk, or encoded, are estimated alike", () => {
   assert.equal(encoded, whole);
 });
 
+/** A few characters that compress badly, because much larger outputs than inputs are not decoded. */
+const noise = (i: number): string => (Math.imul(i + 1, 0x9e3779b1) >>> 0).toString(36);
+const MANY = Array.from({ length: 8_000 }, (_, i) => chunk(` word ${noise(i)}${noise(i * i)}`));
+const IMAGE = Array.from({ length: 45_000 }, (_, i) => noise(i)).join("");
+const [START, WORD, USED] = [chunk("a"), chunk(" word"), { ...chunk(""), choices: [], usage: chatUsage }];
+/** Streams of more bytes than are read after decoding. */
+const largeStreams: Readonly<Record<string, Buffer>> = {
+  "many events": sse(START, ...MANY, USED, "[DONE]"),
+  "many events with CRLF": Buffer.from(
+    sse(START, ...MANY, USED, "[DONE]")
+      .toString()
+      .replaceAll("\n", "\r\n"),
+  ),
+  "many events with CR": Buffer.from(
+    sse(START, ...MANY, USED, "[DONE]")
+      .toString()
+      .replaceAll("\n", "\r"),
+  ),
+  "a large first event": sse({ ...START, image: IMAGE }, WORD, USED),
+  "a large event between others": sse(START, { ...WORD, image: IMAGE }, USED),
+  "usage at the end of a large event": sse(START, { image: IMAGE, usage: chatUsage }),
+  "usage without an end": sse(START, ...MANY, USED).subarray(0, -1),
+};
+for (const [name, bytes] of Object.entries(largeStreams))
+  for (const [encoding, compress] of [
+    ["gzip", gzipSync],
+    ["br", brotliCompressSync],
+  ] as const)
+    test(`the usage of a large encoded stream is read: ${name}, ${encoding}`, () => {
+      assert.ok(bytes.length > 256 * 1024);
+      const { inputTokens, outputTokens, totalTokens } = tap(SSE, [compress(bytes)], "end", encoding);
+      assert.deepEqual([inputTokens, outputTokens, totalTokens], [11, 4, 15]);
+    });
+
+test("large encoded streams without usage are estimated like plain ones", () => {
+  const plain = tap(SSE, [sse(...MANY)], "abort").outputTokens ?? 0;
+  const encoded = tap(SSE, [gzipSync(sse(...MANY))], "abort", "gzip").outputTokens ?? 0;
+  assert.ok(plain >= 8_000 && Math.abs(encoded / plain - 1) < 0.1, `${plain} ${encoded}`);
+});
+
+test("text in the skipped part of an encoded stream cannot forge usage", () => {
+  const forged = `data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}`;
+  const said = Array.from({ length: 4_000 }, (_, i) => chunk(`${noise(i)}${noise(i * i)}${forged}\n\n${forged}\n\n`));
+  const { totalTokens = 0 } = tap(SSE, [gzipSync(sse(...said))], "end", "gzip");
+  assert.ok(totalTokens > 1_000, String(totalTokens));
+});
+
 test("JSON without usage reports nothing, so the estimate is kept", () => {
   assert.deepEqual(tap("application/json", [Buffer.from('{"ok":true}')]), { estimatedTokens: 7 });
 });

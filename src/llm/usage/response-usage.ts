@@ -78,7 +78,7 @@ export function settleUsage(attributes: LlmAttributes, report: TapReport): void 
 /** In larger server-sent events, only the last `TAIL_BYTES` are searched for usage. */
 /** Larger compressed responses are not decoded. */
 const MAX_ENCODED_BYTES = 4 * 1024 * 1024;
-/** Reading a decoded stream does not yield, so only its first and last events are read. */
+/** Reading a decoded stream does not yield, so only its start and end are read. */
 const READ_FIRST_BYTES = 64 * 1024;
 const READ_LAST_BYTES = 192 * 1024;
 const DECODED_PIECE_BYTES = 64 * 1024;
@@ -93,7 +93,7 @@ const RESPONSE_KEYS = jsonKeys("usage", "usageMetadata", "model", "modelVersion"
 
 export interface UsageReader {
   data(chunk: Buffer, usageAt?: number): void;
-  /** Counts bytes of whole events that are not read. */
+  /** Counts bytes of a stream that are not read. The next chunk must start with an event. */
   skip?(bytes: number): void;
   /** `complete` is false if the response was interrupted. */
   finish(complete: boolean): UsageReport;
@@ -191,7 +191,12 @@ function createSseReader(): UsageReader {
   }
 
   const reader: UsageReader = {
-    skip: passBy,
+    skip(bytes) {
+      passBy(bytes);
+      parser = createSseParser(STREAM, (event) => take(event.data));
+      large = undefined;
+      atBoundary = true;
+    },
     data(chunk, usageAt) {
       const endsWhole = endsEvent(chunk);
       const isWhole = atBoundary && endsWhole;
@@ -231,6 +236,11 @@ function createAwsReader(): UsageReader {
       } catch {
         readable = false;
       }
+    },
+    // Without the preceding messages, the start of a message is unknown.
+    skip(bytes) {
+      readable = false;
+      meter.bytes(bytes, false);
     },
     finish: meter.finish,
   };
@@ -293,7 +303,7 @@ function createJsonReader(contentType: string): UsageReader {
 }
 
 /** Buffers up to `MAX_ENCODED_BYTES` and decodes them synchronously at the end. */
-function createEncodedReader(contentType = "", contentEncoding: string | undefined): UsageReader {
+function createEncodedReader(contentType: string | undefined, contentEncoding: string | undefined): UsageReader {
   const chunks: Buffer[] = [];
   let size = 0;
   return {
@@ -306,28 +316,28 @@ function createEncodedReader(contentType = "", contentEncoding: string | undefin
       const reader = createReader(contentType);
       const decoded = size <= MAX_ENCODED_BYTES ? decodeResponse(Buffer.concat(chunks), contentEncoding) : undefined;
       chunks.length = 0;
-      if (decoded === undefined) return reader.finish(complete);
-      const isStream = contentType.startsWith("text/event-stream");
-      const [first, last] = isStream ? unreadMiddle(decoded) : [decoded.length, decoded.length];
-      readPieces(reader, decoded.subarray(0, first));
-      reader.skip?.(last - first);
-      readPieces(reader, decoded.subarray(last));
+      if (decoded !== undefined) readDecoded(reader, decoded);
       return reader.finish(complete);
     },
   };
 }
 
-function readPieces(reader: UsageReader, bytes: Buffer): void {
-  for (let at = 0; at < bytes.length; at += DECODED_PIECE_BYTES)
-    reader.data(bytes.subarray(at, at + DECODED_PIECE_BYTES));
-}
-
-/** Returns the part of a stream between its first and last events. The last ones begin with a whole event. */
-function unreadMiddle(bytes: Buffer): readonly [start: number, end: number] {
-  const last = bytes.lastIndexOf(BLANK_LINE, bytes.length - READ_LAST_BYTES) + BLANK_LINE.length;
-  if (bytes.length <= READ_FIRST_BYTES + READ_LAST_BYTES || last <= READ_FIRST_BYTES) return [0, 0];
-  const first = bytes.lastIndexOf(BLANK_LINE, READ_FIRST_BYTES) + BLANK_LINE.length;
-  return first < BLANK_LINE.length ? [0, 0] : [first, last];
+function readDecoded(reader: UsageReader, decoded: Buffer): void {
+  if (reader.skip === undefined || decoded.length <= READ_FIRST_BYTES + READ_LAST_BYTES) {
+    for (let at = 0; at < decoded.length; at += DECODED_PIECE_BYTES)
+      reader.data(decoded.subarray(at, at + DECODED_PIECE_BYTES));
+    return;
+  }
+  reader.data(decoded.subarray(0, READ_FIRST_BYTES));
+  const last = decoded.subarray(-READ_LAST_BYTES);
+  // The last bytes start inside of an event, which may be the last one.
+  const cut = createLargeEvent();
+  const end = cut.push(last);
+  const tail = end < 0 ? NO_BYTES : last.subarray(end);
+  reader.skip(decoded.length - READ_FIRST_BYTES - tail.length);
+  const usage = cut.usage();
+  if (usage !== undefined) reader.data(Buffer.from(`data: ${usage}\n\n`));
+  if (tail.length > 0) reader.data(tail);
 }
 
 export interface UsageReport {
