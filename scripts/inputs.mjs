@@ -12,7 +12,7 @@ import { build } from "esbuild";
 import { inlineOnDemand } from "./on-demand.mjs";
 import { root } from "./steps.mjs";
 
-const HEAD = ["Input", "Reader", "Bytes", "Items", "Depth", "Open", "Memory account"];
+const HEAD = ["Input", "Reader", "Bytes", "Items", "Depth", "Open", "Ratio", "Memory account"];
 
 /** Returns the page with a table for each peer. */
 export function inputsPage(inputs, note) {
@@ -23,7 +23,8 @@ export function inputsPage(inputs, note) {
     "",
     "Clients, servers, providers, services, stores, files, and other processes of the gateway are peers. Every message that the",
     "gateway reads from a peer has one entry in `src/base/peer-inputs.ts`, which names its reader, its limits, and the account that",
-    "its memory is charged to. An empty cell means that the size bounds the value. `npm run inputs` prints the list.",
+    "its memory is charged to. An empty cell means that the size bounds the value. For compressed inputs, the size is that of the",
+    "output, and the ratio limits the part of it beyond 256 KiB. `npm run inputs` prints the list.",
     "",
     "`test/inputs/` makes hostile inputs of at least five shapes for each entry: many small items, one large item, equal names, deep",
     "nesting, highly compressed, never completed, out of order, and invalid at the end. `npm test` counts the executed blocks of the",
@@ -46,8 +47,8 @@ function table(rows) {
   return rows.map((row) => (row[0] === "---" ? `|${row.join("|")}|` : `| ${row.join(" | ")} |`));
 }
 
-function cells({ id, reader, limits: { bytes, items, depth, open }, account }) {
-  return [`\`${id}\``, reader, size(bytes), count(items), count(depth), count(open), account];
+function cells({ id, reader, limits: { bytes, items, depth, open, ratio }, account }) {
+  return [`\`${id}\``, reader, size(bytes), count(items), count(depth), count(open), count(ratio), account];
 }
 
 function size(limit) {

@@ -45,7 +45,7 @@ export function limitsPage(root, note, defaultOf, inputs) {
         ? withUnit(name, defaultOf(name))
         : name.includes("/")
           ? withUnit(rest[0], limitIn(inputs, name, rest[0]))
-          : withUnit(name, constantIn(root, rest[0], name));
+          : withUnit(name, constantIn(root, rest[0], name, inputs));
       lines.push(`| ${what} | ${shown} | ${isSetting ? `\`${name}\`` : ""} | ${beyond} |`);
     }
     lines.push("");
@@ -77,9 +77,11 @@ function limitIn(inputs, id, limit) {
   return found;
 }
 
-/** The number behind a constant or a member, which must be plain arithmetic. */
-function constantIn(root, file, name) {
+/** The number behind a constant or a member, which must be plain arithmetic, or a limit of an input. */
+function constantIn(root, file, name, inputs) {
   const text = readFileSync(join(root, "src", file), "utf8");
+  const listed = new RegExp(`^(?:export )?const ${name} = peerInput\\("([^"]+)"\\)\\.(max\\w+);`, "m").exec(text);
+  if (listed) return inputs.find(({ id }) => id === listed[1])[listed[2]];
   const found = new RegExp(`(?:^(?:export )?const ${name} = |^ {2}${name}: )([\\d_.* ]+)[;,]`, "m").exec(text);
   if (!found) throw new Error(`scripts/limits.mjs: ${name} is not a number in src/${file}`);
   return found[1]

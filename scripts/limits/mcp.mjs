@@ -92,9 +92,9 @@ export const MCP_LIMITS = {
       "the service counts as failed",
     ],
     [
-      "MAX_HEADER_BYTES",
-      "policies/mcp-guardrails/processor-client.ts",
-      "a message of a service of `mcpGuardrails`, beside parameters or a result",
+      "mcp-guardrails/message",
+      "bytes",
+      "a message of a service of `mcpGuardrails`, with its headers",
       "the service counts as failed",
     ],
     [
@@ -178,7 +178,7 @@ export const MCP_LIMITS = {
       "an OpenAPI description that is fetched",
       "the server has no tools",
     ],
-    ["MAX_YAML_CHARS", "mcp/openapi/document.ts", "an OpenAPI description in YAML", "the same"],
+    ["openapi-server/yaml-description", "bytes", "an OpenAPI description in YAML", "the same"],
     [
       "MAX_CONVERSION_MS",
       "mcp/openapi/load-description.ts",

@@ -30,12 +30,12 @@ export const REQUEST_LIMITS = {
       "further ones are closed before they are read",
     ],
     [
-      "MAX_CLIENT_HELLO_BYTES",
-      "http/client-hello.ts",
+      "client/tls-hello",
+      "bytes",
       "the first message of a client on a TLS listener that forwards connections",
       "the connection is closed",
     ],
-    ["MAX_RECORDS", "http/client-hello.ts", "TLS records of that message", "the connection is closed"],
+    ["client/tls-hello", "items", "TLS records of that message", "the connection is closed"],
     [
       "MAX_HELLO_CHUNKS",
       "pipeline/listen/tcp/tcp-listener.ts",
@@ -49,7 +49,7 @@ export const REQUEST_LIMITS = {
       "the connections to the least recently used one are closed when idle",
     ],
     ["MAX_V1_BYTES", "http/proxy-protocol.ts", "a PROXY protocol header of version 1", "the connection is closed"],
-    ["MAX_V2_BYTES", "http/proxy-protocol.ts", "a PROXY protocol header of version 2", "the connection is closed"],
+    ["client/proxy-header", "bytes", "a PROXY protocol header of version 2", "the connection is closed"],
     [
       "MAX_HEADER_CHUNKS",
       "pipeline/listen/proxied-connections.ts",
@@ -173,12 +173,7 @@ export const REQUEST_LIMITS = {
       "a compared body",
       "its shape is not compared",
     ],
-    [
-      "MAX_DECODED_BYTES",
-      "policies/request-mirror/compare-responses.ts",
-      "a compared body, decompressed",
-      "its shape is not compared",
-    ],
+    ["mirror/compressed-response", "bytes", "a compared body, decompressed", "its shape is not compared"],
     [
       "MAX_WAITING_BYTES",
       "policies/request-mirror/compare-responses.ts",
@@ -261,12 +256,7 @@ export const REQUEST_LIMITS = {
       "headers that a service of `extAuthz`, `extProc`, or `mcpGuardrails` sets, removes, or adds to a response",
       "the service counts as failed",
     ],
-    [
-      "MAX_RESPONSE_BYTES",
-      "policies/ext-authz/grpc-check.ts",
-      "a gRPC response for `extAuthz`",
-      "it counts as a failure",
-    ],
+    ["ext-authz/grpc-response", "bytes", "a gRPC response for `extAuthz`", "it counts as a failure"],
     ["MAX_BODY_BYTES", "policies/ext-proc/policy.ts", "`maxBodyBytes` of `extProc`", "the configuration is rejected"],
     [
       "DEFAULT_BODY_BYTES",
@@ -383,6 +373,7 @@ export const REQUEST_LIMITS = {
       "interim (1xx) responses before the final one",
       "502 `backend_response_invalid`",
     ],
+    ["name-server/response", "items", "addresses of a name", "further ones are not used"],
     [
       "LIMIT_MS",
       "http/lookup.ts",

@@ -16,7 +16,7 @@ export const RUNNING_LIMITS = {
     ],
   ],
   Configuration: [
-    ["MAX_FILE_BYTES", "config/text/yaml-source.ts", "a configuration file", "the configuration is rejected"],
+    ["file/configuration", "bytes", "a configuration file", "the configuration is rejected"],
     ["MAX_LINES", "config/text/yaml-source.ts", "lines of a configuration file", "the configuration is rejected"],
     [
       "MAX_DOCUMENTS",
@@ -31,8 +31,8 @@ export const RUNNING_LIMITS = {
       "the rest is omitted",
     ],
     ["MAX_SOURCE_FILES", "config/load/load.ts", "configuration files", "the configuration is rejected"],
-    ["MAX_DEPTH", "config/text/yaml-source.ts", "nesting of a file", "the configuration is rejected"],
-    ["MAX_ALIASES", "config/text/yaml-source.ts", "aliases in a file", "the configuration is rejected"],
+    ["file/configuration", "depth", "nesting of a file", "the configuration is rejected"],
+    ["MAX_ALIASES", "base/read-yaml.ts", "aliases in a YAML file", "the file is rejected"],
     ["MAX_PROBLEMS", "config/text/yaml-source.ts", "problems that are listed", "the rest is omitted"],
     ["MAX_SYNTAX_PROBLEMS", "config/text/yaml-source.ts", "syntax errors that are listed", "the rest is omitted"],
     ["MAX_PLACES", "config/schema/field-hints.ts", "places that a hint names", "the rest is omitted"],
@@ -258,7 +258,7 @@ export const RUNNING_LIMITS = {
       "`initialize` parameters inside of a session id",
       "kept in the store",
     ],
-    ["MAX_PARAMS_BYTES", "mcp/session/session-records.ts", "`initialize` parameters, unpacked", "kept in the store"],
+    ["client/mcp-session-id", "bytes", "`initialize` parameters, unpacked", "kept in the store"],
     [
       "MAX_CARRIED_CHARS",
       "mcp/session/client-questions.ts",

@@ -51,6 +51,8 @@ export interface InputLimits {
   readonly depth?: Limit;
   /** Elements that are open at the same time, for example tool calls of a stream. */
   readonly open?: Limit;
+  /** Bytes of a decompressed output, beyond the first 256 KiB, for each compressed byte. */
+  readonly ratio?: number;
 }
 
 /**
@@ -80,6 +82,7 @@ export class PeerInput<R extends Reader = Reader> {
   readonly maxItems: number;
   readonly maxDepth: number;
   readonly maxOpen: number;
+  readonly maxRatio: number;
   /** The private field keeps other objects from being assignable to this class. */
   readonly #peer: string;
   #smaller: PeerInput<R> | undefined = undefined;
@@ -97,6 +100,7 @@ export class PeerInput<R extends Reader = Reader> {
     this.maxItems = ceilingOf(limits.items);
     this.maxDepth = ceilingOf(limits.depth);
     this.maxOpen = ceilingOf(limits.open);
+    this.maxRatio = ceilingOf(limits.ratio);
     this.#peer = id.slice(0, id.indexOf("/"));
   }
 
@@ -153,8 +157,9 @@ const MAX_MESSAGE: Limit = { setting: "mcp.maxMessageBytes", ceiling: 256 * MIB 
 const MAX_LLM_BODY: Limit = { setting: "ai.maxBodyBytes", ceiling: 256 * MIB };
 const MAX_LLM_TREE: Limit = { setting: "ai.maxTreeBytes", ceiling: 32 * MIB };
 const MAX_BUFFER: Limit = { setting: "buffer.request.maxBytes", ceiling: 32 * MIB };
-const MAX_PROCESSED: Limit = { setting: "extProc.maxBodyBytes", ceiling: 32 * MIB };
-const MAX_PICKED: Limit = { setting: "endpointPicker.maxBodyBytes", ceiling: 32 * MIB };
+/** A message also has headers. */
+const MAX_PROCESSED: Limit = { setting: "extProc.maxBodyBytes", ceiling: 32 * MIB + 256 * KIB };
+const MAX_PICKED: Limit = { setting: "endpointPicker.maxBodyBytes", ceiling: 32 * MIB + 256 * KIB };
 
 const ONE_CONNECTION: Account = "fixed: one at a time for each connection";
 const ONE_EXCHANGE: Account = "fixed: one at a time for each request";
@@ -164,11 +169,20 @@ const PART_OF_MESSAGE: Account = "fixed: part of a message that was checked and 
 const AT_LOAD: Account = "fixed: read once when the configuration is loaded";
 const COMMAND: Account = "fixed: read once by a command of gwctl";
 
+/** Even very repetitive texts are below this ratio, and it is close to the largest one of `deflate`. */
+const RATIO = 1_000;
+/** JSON text and event streams are seldom compressed to less than a fiftieth. */
+const TEXT_RATIO = 100;
+
+type Entry =
+  | readonly [reader: "compressed", limits: InputLimits & { readonly ratio: number }, account: Account]
+  | readonly [reader: Exclude<Reader, "compressed">, limits: Omit<InputLimits, "ratio">, account: Account];
+
 /** Reader, limits, and account of each input. */
 const TABLE = {
   "client/proxy-header": ["PROXY header", { bytes: 4 * KIB, items: 64 }, ONE_CONNECTION],
   "client/tls-hello": ["TLS hello", { bytes: 16 * KIB, items: 64 }, ONE_CONNECTION],
-  "client/certificate": ["PEM", { bytes: 64 * KIB }, ONE_CONNECTION],
+  "client/certificate": ["PEM", { bytes: 100 * KIB }, ONE_CONNECTION],
   "client/http1-head": ["HTTP head", { bytes: 16 * KIB, items: 100 }, ONE_CONNECTION],
   "client/http2-head": ["HTTP head", { bytes: 16 * KIB, items: 100, open: 100 }, "open streams"],
   "client/request-framing": ["HTTP body", { bytes: 16 * KIB, items: 100 }, ONE_CONNECTION],
@@ -176,18 +190,17 @@ const TABLE = {
   "client/request-body": ["HTTP body", { bytes: MAX_BUFFER }, "body pool"],
   "client/expression-body": ["JSON", { bytes: 2 * MIB }, "body pool"],
   "client/expression-json": ["JSON", { bytes: 4 * MIB, items: 100_000 }, ONE_EXCHANGE],
-  "client/expression-text": ["CEL", { bytes: 8 * MIB, items: 100_000, depth: 128 }, ONE_EXCHANGE],
-  "client/matched-text": ["regular expression", { bytes: 8 * MIB }, ONE_EXCHANGE],
+  "client/expression-text": ["CEL", { bytes: 8 * MIB, items: 1_000_000, depth: 128 }, ONE_EXCHANGE],
   "client/computed-pattern": ["regular expression", { bytes: 512 }, ONE_EXCHANGE],
-  "client/query": ["form", { bytes: 8 * KIB }, ONE_EXCHANGE],
+  "client/query": ["form", { bytes: 64 * KIB }, ONE_EXCHANGE],
   "client/token": ["JWT", { bytes: 8 * KIB }, ONE_EXCHANGE],
-  "client/login-form": ["form", { bytes: 64 * KIB }, "body pool"],
+  "client/login-form": ["form", { bytes: 64 * KIB, items: 1_000 }, "body pool"],
   "client/login-state": ["JSON", { bytes: 16 * KIB }, ONE_EXCHANGE],
   "client/registration": ["JSON", { bytes: 64 * KIB, depth: 16 }, "body pool"],
   "client/metadata-document": ["JSON", { bytes: 64 * KIB }, "fixed: 256 documents"],
   "client/mcp-message": ["JSON", { bytes: MAX_REQUEST, items: 60_000, depth: 64 }, "body pool"],
   "client/mcp-part": ["JSON", { bytes: MAX_REQUEST }, PART_OF_MESSAGE],
-  "client/mcp-session-id": ["compressed", { bytes: 256 * KIB }, ONE_EXCHANGE],
+  "client/mcp-session-id": ["compressed", { bytes: 256 * KIB, ratio: RATIO }, ONE_EXCHANGE],
   "client/mcp-cursor": ["JSON", { bytes: MIB }, ONE_EXCHANGE],
   "client/mcp-event-id": ["JSON", { bytes: KIB }, ONE_EXCHANGE],
   "client/a2a-message": ["JSON", { bytes: 4 * MIB, items: 60_000, depth: 64 }, "body pool"],
@@ -205,10 +218,10 @@ const TABLE = {
   "backend/response-framing": ["HTTP body", { bytes: 16 * KIB, items: 100 }, ONE_CONNECTION],
   "backend/response-body": ["HTTP body", { bytes: 2 * MIB }, "stream"],
   "backend/websocket-frame": ["WebSocket", { bytes: 14 }, ONE_CONNECTION],
-  "backend/certificate": ["PEM", { bytes: 64 * KIB }, ONE_CONNECTION],
+  "backend/certificate": ["PEM", { bytes: 100 * KIB }, ONE_CONNECTION],
   "mirror/response": ["JSON", { bytes: 256 * KIB }, "fixed: 16 MiB in each thread"],
-  "mirror/compressed-response": ["compressed", { bytes: 256 * KIB }, "fixed: 16 MiB in each thread"],
-  "name-server/response": ["DNS", { bytes: 64 * KIB }, "fixed: one at a time for each host name"],
+  "mirror/compressed-response": ["compressed", { bytes: 256 * KIB, ratio: RATIO }, "fixed: 16 MiB in each thread"],
+  "name-server/response": ["DNS", { bytes: 64 * KIB, items: 4_096 }, "fixed: one at a time for each host name"],
 
   "mcp-server/stdio-lines": ["lines", { bytes: MAX_MESSAGE }, "message pool"],
   "mcp-server/stdio-message": ["JSON", { bytes: MAX_MESSAGE, depth: 256, open: 200_000 }, "message pool"],
@@ -228,11 +241,17 @@ const TABLE = {
   "mcp-server/login-token": ["JSON", { bytes: 256 * KIB, items: 50_000 }, ONE_SERVICE_CALL],
 
   "openapi-server/description": ["JSON", { bytes: 16 * MIB }, ONE_SERVICE_CALL],
-  "openapi-server/yaml-description": ["YAML", { bytes: MIB, items: 5_000 }, "fixed: one worker for each description"],
+  "openapi-server/yaml-description": [
+    "YAML",
+    { bytes: MIB, items: 500_000, depth: 256 },
+    "fixed: one worker for each description",
+  ],
   "openapi-server/response": ["JSON", { bytes: MAX_MESSAGE, depth: 256, open: 200_000 }, "message pool"],
 
-  "llm-provider/compressed-response": ["compressed", { bytes: 16 * MIB }, "stream"],
-  "llm-provider/compressed-usage": ["compressed", { bytes: 4 * MIB }, ONE_EXCHANGE],
+  "llm-provider/compressed-response": ["compressed", { bytes: 16 * MIB, ratio: TEXT_RATIO }, "stream"],
+  // Reading these does not yield.
+  "llm-provider/compressed-content": ["compressed", { bytes: 512 * KIB, ratio: TEXT_RATIO }, ONE_EXCHANGE],
+  "llm-provider/compressed-usage": ["compressed", { bytes: 4 * MIB, ratio: TEXT_RATIO }, ONE_EXCHANGE],
   "llm-provider/response": ["JSON", { bytes: 16 * MIB, depth: 256 }, "stream"],
   "llm-provider/guarded-response": ["JSON", { bytes: 4 * MIB, depth: 256 }, "stream"],
   "llm-provider/event-stream": ["event stream", { bytes: 2 * MIB, open: 1_000 }, "stream"],
@@ -250,6 +269,7 @@ const TABLE = {
   "identity-provider/key-set": ["JSON", { bytes: MIB, items: 50_000, open: 100 }, ONE_PROVIDER],
   "identity-provider/token-response": ["JSON", { bytes: 256 * KIB, items: 50_000 }, ONE_SERVICE_CALL],
   "identity-provider/obtained-token": ["JWT", { bytes: 256 * KIB, items: 50_000 }, ONE_SERVICE_CALL],
+  "identity-provider/redirect": ["form", { bytes: 64 * KIB }, ONE_SERVICE_CALL],
   "identity-provider/id-token": ["JWT", { bytes: 8 * KIB }, ONE_SERVICE_CALL],
   "identity-provider/registration": ["JSON", { bytes: MIB, items: 50_000 }, ONE_SERVICE_CALL],
   "cloud-provider/credentials": ["JSON", { bytes: 64 * KIB }, ONE_PROVIDER],
@@ -296,20 +316,30 @@ const TABLE = {
   "upgraded-process/message": ["structured clone", { bytes: 8 * MIB }, "fixed: one process"],
   "upgraded-process/sockets": ["JSON", { bytes: 128 * KIB }, "fixed: one process"],
 
-  "file/configuration": ["YAML", { bytes: 8 * MIB, items: 200_000, depth: 64 }, AT_LOAD],
+  "file/configuration": ["YAML", { bytes: 8 * MIB, items: 2_000_000, depth: 64 }, AT_LOAD],
   "file/credentials": ["PEM", { bytes: MIB }, AT_LOAD],
   "file/jwks": ["JSON", { bytes: MIB, items: 50_000, open: 100 }, AT_LOAD],
   "file/htpasswd": ["lines", { bytes: MIB }, AT_LOAD],
   "file/prices": ["JSON", { bytes: 16 * MIB }, AT_LOAD],
+  "file/yaml-description": ["YAML", { bytes: MIB, items: 500_000, depth: 256 }, AT_LOAD],
   "file/tool-lock": ["JSON", { bytes: 16 * MIB }, AT_LOAD],
   "file/cloud-credentials": ["JSON", { bytes: MIB }, AT_LOAD],
-  "file/kubeconfig": ["YAML", { bytes: 8 * MIB }, "fixed: read again when the API server rejects the credential"],
+  "file/expression": ["CEL", { bytes: 16 * KIB, items: 4_096, depth: 64 }, AT_LOAD],
+  // The time of the compiler grows with the square of the length.
+  "file/pattern": ["regular expression", { bytes: 8 * KIB }, AT_LOAD],
+  "file/server-address": ["form", { bytes: MIB }, AT_LOAD],
+  "file/kubeconfig": [
+    "YAML",
+    { bytes: 8 * MIB, items: 500_000, depth: 64 },
+    "fixed: read again when the API server rejects the credential",
+  ],
   "file/store-journal": ["lines", { bytes: 8 * MIB }, "store"],
   "file/store-change": ["JSON", { bytes: 8 * MIB }, "store"],
   "file/store-lock": ["JSON", { bytes: KIB }, "fixed: one at a time"],
   "file/recording": ["lines", { bytes: 256 * MIB, items: 100_000 }, COMMAND],
   "file/recorded-request": ["JSON", { bytes: 64 * MIB }, COMMAND],
-  "file/imported-configuration": ["YAML", { bytes: 8 * MIB }, COMMAND],
+  "file/imported-configuration": ["YAML", { bytes: 8 * MIB, items: 2_000_000, depth: 64 }, COMMAND],
+  "file/principals": ["YAML", { bytes: 8 * MIB, items: 500_000, depth: 64 }, COMMAND],
   "file/imported-text": ["JSON", { bytes: 8 * MIB }, COMMAND],
   "file/configuration-dump": ["JSON", { bytes: 64 * MIB }, COMMAND],
   "command-line/json": ["JSON", { bytes: MIB }, COMMAND],
@@ -317,10 +347,18 @@ const TABLE = {
 
   "admin-client/body": ["JSON", { bytes: MIB }, "fixed: one for each of 256 connections"],
   "admin-client/configuration-edit": ["JSON", { bytes: 16 * MIB }, "fixed: one for each of 256 connections"],
-  "admin-client/configuration": ["YAML", { bytes: 16 * MIB, items: 200_000, depth: 64 }, "fixed: one rehearsal"],
+  "admin-client/configuration": [
+    "YAML",
+    { bytes: 8 * MIB, items: 2_000_000, depth: 64 },
+    "fixed: one for each of 256 connections",
+  ],
   "admin-client/query": ["form", { bytes: 16 * KIB }, "fixed: one for each of 256 connections"],
-  "admin-client/profile": ["compressed", { bytes: 64 * MIB }, "fixed: one profile for each thread"],
-  "admin-client/packed-page": ["compressed", { bytes: 8 * MIB }, "fixed: one for each of 256 connections"],
+  "admin-client/profile": ["compressed", { bytes: 64 * MIB, ratio: RATIO }, "fixed: one profile for each thread"],
+  "admin-client/packed-page": [
+    "compressed",
+    { bytes: 8 * MIB, ratio: RATIO },
+    "fixed: one for each of 256 connections",
+  ],
   "gateway/admin-response": ["JSON", { bytes: 256 * MIB }, COMMAND],
   "gateway/validation-report": ["JSON", { bytes: 256 * MIB }, COMMAND],
   "gateway/rehearsal-report": ["JSON", { bytes: 256 * MIB }, COMMAND],
@@ -332,7 +370,7 @@ const TABLE = {
   "gateway/redacted-value": ["JSON", { bytes: 64 * MIB }, ONE_EXCHANGE],
   "gateway/kept-trace": ["JSON", { bytes: 64 * MIB }, ONE_EXCHANGE],
   "gateway/recorded-attributes": ["JSON", { bytes: 16 * MIB }, "history"],
-} as const satisfies Readonly<Record<string, readonly [reader: Reader, limits: InputLimits, account: Account]>>;
+} as const satisfies Readonly<Record<string, Entry>>;
 
 export type InputId = keyof typeof TABLE;
 

@@ -5,15 +5,16 @@
  *
  * The escapes have the form of JSON (`\u001b`), so that serialized JSON stays valid and keeps its value. Tabs are kept.
  */
+import { constantRegExp } from "./constant-regexp.ts";
 
 const UNSAFE = "\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069";
-const IN_LINE = new RegExp(`[\\n${UNSAFE}]`);
-const EACH_IN_LINE = new RegExp(IN_LINE, "g");
-const IN_LINES = new RegExp(`[${UNSAFE}]`);
-const EACH_IN_LINES = new RegExp(IN_LINES, "g");
+const IN_LINE = constantRegExp(`[\\n${UNSAFE}]`);
+const EACH_IN_LINE = constantRegExp(`[\\n${UNSAFE}]`, "g");
+const IN_LINES = constantRegExp(`[${UNSAFE}]`);
+const EACH_IN_LINES = constantRegExp(`[${UNSAFE}]`, "g");
 /** The only control sequences that the gateway writes to logs and standard streams: colors, bold, and dim. */
 const COLOR = "\\u001b\\[(?:0|1|2|3[1236]|90)m";
-const KEPT_OR_UNSAFE = new RegExp(`${COLOR}|\\r\\n|[${UNSAFE}]`, "g");
+const KEPT_OR_UNSAFE = constantRegExp(`${COLOR}|\\r\\n|[${UNSAFE}]`, "g");
 
 /** Escapes text that must stay on one line. */
 export function escapeControls(text: string): string {

@@ -1,7 +1,7 @@
 /**
- * Writes and parses YAML without positions, for output and for files of other programs.
+ * Writes YAML.
  */
-import { Document, parse, Scalar, stringify, visit } from "yaml";
+import { Document, Scalar, stringify, visit } from "yaml";
 import { escapeLines } from "./safe-text.ts";
 
 const FORM = { version: "1.2", compat: "yaml-1.1", aliasDuplicateObjects: false, lineWidth: 0 } as const;
@@ -20,8 +20,4 @@ function quotedText(value: unknown): string {
     },
   });
   return escapeLines(document.toString(FORM));
-}
-
-export function parseYaml(text: string): unknown {
-  return parse(text, { maxAliasCount: 100 });
 }

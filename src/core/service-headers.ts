@@ -1,12 +1,14 @@
 /**
  * Applies the header changes of external services (authorization, processing) to requests and responses.
  */
+
 import { isHeaderName } from "../base/header-names.ts";
+import { peerInput } from "../base/peer-inputs.ts";
 import { canServiceChange } from "../http/header-rules.ts";
 import { type HeaderList, isHeaderValue } from "../http/headers.ts";
 
 /** A response that changes more headers is treated as a failure. */
-const MAX_CHANGED_HEADERS = 100;
+const MAX_CHANGED_HEADERS = peerInput("ext-authz/grpc-response").maxItems;
 
 /**
  * `replace` replaces the client's values and keeps every value that the service sends. `overwrite` also replaces

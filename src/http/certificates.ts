@@ -2,9 +2,13 @@
  * Checks certificates and keys, so that a mistake is reported with a reason. Also checks whether a server's certificate
  * has one of the expected names.
  */
-import { createPrivateKey, X509Certificate } from "node:crypto";
+import { createPrivateKey, type KeyObject, X509Certificate } from "node:crypto";
 import { createSecureContext, type PeerCertificate } from "node:tls";
+import { InputError, type PeerInput, peerInput } from "../base/peer-inputs.ts";
 import { decodeString } from "../json/syntax.ts";
+
+const FILE = peerInput("file/credentials");
+const BACKEND = peerInput("backend/certificate");
 
 export interface CertificateTexts {
   readonly ca?: string | undefined;
@@ -13,11 +17,23 @@ export interface CertificateTexts {
 }
 
 export function checkCertificates({ ca, cert, key }: CertificateTexts): void {
-  if (ca !== undefined) check("the root", () => new X509Certificate(ca));
-  if (cert !== undefined) check("the certificate", () => new X509Certificate(cert));
-  if (key !== undefined) check("the private key", () => createPrivateKey(key));
+  if (ca !== undefined) check("the root", () => readCertificate(FILE, ca));
+  if (cert !== undefined) check("the certificate", () => readCertificate(FILE, cert));
+  if (key !== undefined) check("the private key", () => readPrivateKey(FILE, key));
   if (cert !== undefined && key !== undefined)
     check("certificate and key (do they match?)", () => createSecureContext({ cert, key }));
+}
+
+/** Throws an Error if the text or bytes are no certificate, or exceed the limit. Of several, the first is read. */
+export function readCertificate(input: PeerInput<"PEM">, pem: string | Buffer): X509Certificate {
+  if (pem.length > input.maxBytes) throw InputError.tooLarge(input);
+  return new X509Certificate(pem);
+}
+
+/** Throws an Error if the text is no private key, or exceeds the limit. The message may quote the key. */
+export function readPrivateKey(input: PeerInput<"PEM">, pem: string): KeyObject {
+  if (pem.length > input.maxBytes) throw InputError.tooLarge(input);
+  return createPrivateKey(pem);
 }
 
 function check(what: string, read: () => unknown): void {
@@ -41,7 +57,7 @@ const ENTRY = /([A-Za-z][A-Za-z ]*):("(?:[^"\\]|\\.)*"|[^,"]*)(?:, |$)/y;
  * names count.
  */
 export function hasOneName(raw: Buffer, names: readonly string[]): boolean {
-  const certificate = new X509Certificate(raw);
+  const certificate = readCertificate(BACKEND, raw);
   const known = alternativeNames(certificate.subjectAltName ?? "");
   return names.some((name) => {
     if (name.includes("://")) return known.includes(`URI:${name}`);

@@ -2,7 +2,10 @@ import assert from "node:assert/strict";
 import { createServer, type Socket } from "node:net";
 import { type TestContext, test } from "node:test";
 import { type ConnectionOptions, connect } from "node:tls";
+import { peerInput } from "../base/peer-inputs.ts";
 import { readClientHello } from "./client-hello.ts";
+
+const HELLO = peerInput("client/tls-hello");
 
 /** Returns the first bytes that a TLS client of Node sends. */
 async function helloOf(t: TestContext, options: ConnectionOptions): Promise<Buffer> {
@@ -21,7 +24,7 @@ async function helloOf(t: TestContext, options: ConnectionOptions): Promise<Buff
   const chunks: Buffer[] = [];
   for await (const chunk of socket) {
     chunks.push(chunk as Buffer);
-    if (readClientHello(Buffer.concat(chunks)).state === "complete") break;
+    if (readClientHello(HELLO, Buffer.concat(chunks)).state === "complete") break;
   }
   return Buffer.concat(chunks);
 }
@@ -38,19 +41,19 @@ function inRecords(hello: Buffer, size: number): Buffer {
 
 test("reads the server name of a client, in any number of parts", async (t) => {
   const hello = await helloOf(t, { servername: "A.Example.com", ALPNProtocols: ["h2", "mqtt"] });
-  assert.deepEqual(readClientHello(hello), { state: "complete", serverName: "a.example.com" });
+  assert.deepEqual(readClientHello(HELLO, hello), { state: "complete", serverName: "a.example.com" });
   for (let length = 0; length < hello.length; length++)
-    assert.equal(readClientHello(hello.subarray(0, length)).state, "incomplete", `${length} bytes`);
+    assert.equal(readClientHello(HELLO, hello.subarray(0, length)).state, "incomplete", `${length} bytes`);
   const followed = Buffer.concat([hello, Buffer.from([23, 3, 3, 0, 1, 0])]);
-  assert.deepEqual(readClientHello(followed), { state: "complete", serverName: "a.example.com" });
+  assert.deepEqual(readClientHello(HELLO, followed), { state: "complete", serverName: "a.example.com" });
   for (const records of [2, 7, 64]) {
     const split = inRecords(hello, Math.ceil((hello.length - 5) / records));
-    assert.deepEqual(readClientHello(split), { state: "complete", serverName: "a.example.com" });
+    assert.deepEqual(readClientHello(HELLO, split), { state: "complete", serverName: "a.example.com" });
   }
 });
 
 test("a client without a server name has none", async (t) => {
-  assert.deepEqual(readClientHello(await helloOf(t, {})), { state: "complete", serverName: undefined });
+  assert.deepEqual(readClientHello(HELLO, await helloOf(t, {})), { state: "complete", serverName: undefined });
 });
 
 const invalid: [name: string, bytes: Buffer][] = [
@@ -68,7 +71,7 @@ const invalid: [name: string, bytes: Buffer][] = [
 ];
 for (const [name, bytes] of invalid)
   test(`rejects ${name}`, () => {
-    assert.equal(readClientHello(bytes).state, "invalid");
+    assert.equal(readClientHello(HELLO, bytes).state, "invalid");
   });
 
 test("lengths that exceed the message are rejected", async (t) => {
@@ -76,8 +79,8 @@ test("lengths that exceed the message are rejected", async (t) => {
   const at = hello.indexOf("a.example.com") - 2;
   const changed = Buffer.from(hello);
   changed.writeUInt16BE(60_000, at);
-  assert.equal(readClientHello(changed).state, "invalid");
+  assert.equal(readClientHello(HELLO, changed).state, "invalid");
   const control = Buffer.from(hello);
   control[at + 2] = 10;
-  assert.equal(readClientHello(control).state, "invalid");
+  assert.equal(readClientHello(HELLO, control).state, "invalid");
 });

@@ -2,15 +2,12 @@
  * Reads the server name (SNI) from the first bytes of a TLS connection (RFC 8446 section 4.1.2, RFC 6066 section 3),
  * without terminating TLS.
  */
+import type { PeerInput } from "../base/peer-inputs.ts";
 
 const HANDSHAKE_RECORD = 22;
 const CLIENT_HELLO = 1;
 const SERVER_NAME_EXTENSION = 0;
 const HOST_NAME = 0;
-/** A ClientHello with post-quantum key shares has a few KiB. A larger one is invalid. */
-const MAX_CLIENT_HELLO_BYTES = 16_384;
-/** Clients send a ClientHello in one record, or in a few to pass middleboxes. */
-const MAX_RECORDS = 64;
 
 export type ClientHello =
   | { readonly state: "incomplete" | "invalid" }
@@ -20,14 +17,18 @@ export type ClientHello =
 const INCOMPLETE: ClientHello = { state: "incomplete" };
 const INVALID: ClientHello = { state: "invalid" };
 
-export function readClientHello(bytes: Buffer): ClientHello {
-  const handshake = joinRecords(bytes);
+/**
+ * A ClientHello with post-quantum key shares has a few KiB, in one record, or in a few to pass middleboxes. One that
+ * exceeds a limit is invalid.
+ */
+export function readClientHello(input: PeerInput<"TLS hello">, bytes: Buffer): ClientHello {
+  const handshake = joinRecords(input, bytes);
   if (handshake === undefined) return INVALID;
   if (handshake.length > 0 && handshake[0] !== CLIENT_HELLO) return INVALID;
-  if (handshake.length < 4) return incomplete(bytes);
+  if (handshake.length < 4) return incomplete(input, bytes);
   const length = handshake.readUIntBE(1, 3);
-  if (length > MAX_CLIENT_HELLO_BYTES) return INVALID;
-  if (handshake.length < 4 + length) return incomplete(bytes);
+  if (length > input.maxBytes) return INVALID;
+  if (handshake.length < 4 + length) return incomplete(input, bytes);
   try {
     return { state: "complete", serverName: serverNameOf(handshake.subarray(4, 4 + length)) };
   } catch {
@@ -36,12 +37,12 @@ export function readClientHello(bytes: Buffer): ClientHello {
   }
 }
 
-function incomplete({ length }: Buffer): ClientHello {
-  return length > 2 * MAX_CLIENT_HELLO_BYTES ? INVALID : INCOMPLETE;
+function incomplete(input: PeerInput, { length }: Buffer): ClientHello {
+  return length > 2 * input.maxBytes ? INVALID : INCOMPLETE;
 }
 
 /** Returns undefined if the bytes are not TLS handshake records. Records after the ClientHello are not read. */
-function joinRecords(bytes: Buffer): Buffer | undefined {
+function joinRecords(input: PeerInput, bytes: Buffer): Buffer | undefined {
   const parts: Buffer[] = [];
   let joinedBytes = 0;
   let at = 0;
@@ -50,7 +51,7 @@ function joinRecords(bytes: Buffer): Buffer | undefined {
     if (at + 5 > bytes.length) break;
     const length = bytes.readUInt16BE(at + 3);
     // An empty record is not allowed (RFC 8446 section 5.1).
-    if (length === 0 || parts.length === MAX_RECORDS) return undefined;
+    if (length === 0 || parts.length === input.maxItems) return undefined;
     const part = bytes.subarray(at + 5, at + 5 + length);
     parts.push(part);
     joinedBytes += part.length;

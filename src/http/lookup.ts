@@ -6,6 +6,7 @@
 import { lookup as systemLookup } from "node:dns";
 import type { LookupFunction } from "node:net";
 import type { Clock } from "../base/clock.ts";
+import { peerInput } from "../base/peer-inputs.ts";
 
 export interface Address {
   readonly address: string;
@@ -16,6 +17,7 @@ export type Resolve = (name: string, done: (error: Error | null, addresses: read
 
 /** Shorter than the system's resolver, which may retry for half a minute. */
 const LIMIT_MS = 5_000;
+const RESPONSE = peerInput("name-server/response");
 const LAST_GOOD_MS = 60 * 60_000;
 
 type Callback = (error: Error | null, addresses: readonly Address[]) => void;
@@ -40,7 +42,7 @@ export function createLookup(clock: Clock, resolve: Resolve = systemResolve): Lo
       timer.cancel();
       queryState = "idle";
       if (!error && addresses.length > 0) {
-        lastGood = addresses;
+        lastGood = addresses.length > RESPONSE.maxItems ? addresses.slice(0, RESPONSE.maxItems) : addresses;
         goodSinceMs = clock.monotonicMs();
       } else if (!error || isNotFound(error)) lastGood = [];
       settle(error ?? (addresses.length > 0 ? null : noAddress(name)));

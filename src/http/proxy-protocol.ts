@@ -3,6 +3,7 @@
  * first bytes of a connection. Version 1 is a line of text, and version 2 is binary.
  */
 import { isIPv4, isIPv6 } from "node:net";
+import type { PeerInput } from "../base/peer-inputs.ts";
 import { canonicalAddress } from "./host.ts";
 
 export interface Endpoint {
@@ -32,8 +33,6 @@ const V1_PREFIX = Buffer.from("PROXY ");
 const MAX_V1_BYTES = 107;
 const V2_SIGNATURE = Buffer.from("\r\n\r\n\0\r\nQUIT\n", "latin1");
 const V2_FIXED_BYTES = 16;
-/** Leaves room for the optional fields that cloud load balancers add after the addresses. */
-const MAX_V2_BYTES = 4 * 1024;
 const V2_LOCAL = 0x20;
 const V2_PROXY = 0x21;
 const V2_FAMILIES = { unspecified: 0x00, tcp4: 0x11, tcp6: 0x21, unixStream: 0x31 } as const;
@@ -43,8 +42,9 @@ const INCOMPLETE: ProxyHeader = { state: "incomplete" };
 const INVALID: ProxyHeader = { state: "invalid" };
 const ABSENT: ProxyHeader = { state: "absent" };
 
-export function readProxyHeader(bytes: Buffer): ProxyHeader {
-  if (startsLike(bytes, V2_SIGNATURE)) return bytes.length < V2_FIXED_BYTES ? INCOMPLETE : readV2(bytes);
+/** The limit leaves room for the optional fields that cloud load balancers add after the addresses. */
+export function readProxyHeader(input: PeerInput<"PROXY header">, bytes: Buffer): ProxyHeader {
+  if (startsLike(bytes, V2_SIGNATURE)) return bytes.length < V2_FIXED_BYTES ? INCOMPLETE : readV2(input, bytes);
   if (startsLike(bytes, V1_PREFIX)) return bytes.length < V1_PREFIX.length ? INCOMPLETE : readV1(bytes);
   return ABSENT;
 }
@@ -91,11 +91,11 @@ function parsePort(text: string | undefined): number | undefined {
   return port <= 65_535 ? port : undefined;
 }
 
-function readV2(bytes: Buffer): ProxyHeader {
+function readV2(input: PeerInput, bytes: Buffer): ProxyHeader {
   const command = bytes[12];
   const family = bytes[13];
   const length = V2_FIXED_BYTES + bytes.readUInt16BE(14);
-  if ((command !== V2_LOCAL && command !== V2_PROXY) || length > MAX_V2_BYTES) return INVALID;
+  if ((command !== V2_LOCAL && command !== V2_PROXY) || length > input.maxBytes) return INVALID;
   if (bytes.length < length) return INCOMPLETE;
   const complete = (addresses: ProxiedAddresses | undefined): ProxyHeader => ({
     state: "complete",

@@ -88,11 +88,18 @@ export function* skeletonSteps(input: PeerInput<"JSON">, bytes: Buffer, nonce: s
 function restore(text: string, nonce: string, blobs: readonly Buffer[]): readonly Buffer[] {
   if (blobs.length === 0) return [Buffer.from(text)];
   const pieces: Buffer[] = [];
-  for (const [i, part] of text.split(new RegExp(`@blob-${nonce}-(\\d+)@`)).entries()) {
-    // `split` with a capturing group alternates between text and group matches.
-    const piece = i % 2 === 0 ? Buffer.from(part) : blobs[Number(part)];
-    if (piece && piece.length > 0) pieces.push(piece);
+  const mark = `@blob-${nonce}-`;
+  let copied = 0;
+  for (let at = text.indexOf(mark); at >= 0; at = text.indexOf(mark, at + mark.length)) {
+    const end = text.indexOf("@", at + mark.length);
+    const number = end < 0 ? "" : text.slice(at + mark.length, end);
+    if (!/^\d+$/.test(number)) continue;
+    if (at > copied) pieces.push(Buffer.from(text.slice(copied, at)));
+    const blob = blobs[Number(number)];
+    if (blob && blob.length > 0) pieces.push(blob);
+    copied = end + 1;
   }
+  if (copied < text.length) pieces.push(Buffer.from(text.slice(copied)));
   return pieces;
 }
 

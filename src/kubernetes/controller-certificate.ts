@@ -1,10 +1,12 @@
 /**
  * Creates the self-signed TLS certificate of the snapshot server. It is stored in a Secret, which all replicas read.
  */
-import { generateKeyPairSync, randomBytes, sign, X509Certificate } from "node:crypto";
+import { generateKeyPairSync, randomBytes, sign } from "node:crypto";
 import { isIP } from "node:net";
 import type { Clock } from "../base/clock.ts";
+import { peerInput } from "../base/peer-inputs.ts";
 import { fieldsOf } from "../config/text/value-shapes.ts";
+import { readCertificate } from "../http/certificates.ts";
 import { type ApiClient, ApiError } from "./api-client.ts";
 
 const NAME = "gateway-controller-certificate";
@@ -58,7 +60,7 @@ async function read(
 
 function isUsable({ cert }: Certificate, names: readonly string[], nowMs: number): boolean {
   try {
-    const parsed = new X509Certificate(cert);
+    const parsed = readCertificate(peerInput("file/credentials"), cert);
     const covers = (name: string): boolean => (parsed.checkHost(name) ?? parsed.checkIP(name)) !== undefined;
     return Date.parse(parsed.validTo) - nowMs > RENEW_BEFORE_MS && names.every(covers);
   } catch {

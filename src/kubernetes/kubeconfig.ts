@@ -5,14 +5,16 @@
  */
 import { readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
-import { parse } from "yaml";
 import { peerInput } from "../base/peer-inputs.ts";
+import { readYaml } from "../base/read-yaml.ts";
 import { runProgram } from "../base/run-program.ts";
 import { escapeLines } from "../base/safe-text.ts";
 import type { TlsOptions } from "../http/http-client.ts";
 import { readMembers } from "../json/read-json.ts";
 
 const CREDENTIAL = peerInput("kubernetes-plugin/credential");
+
+const KUBECONFIG = peerInput("file/kubeconfig");
 
 export interface Cluster extends Credentials {
   readonly server: string;
@@ -62,7 +64,7 @@ function readKubeconfig(file: string, mayBeAbsent: boolean): Entry[] {
   }
   let fields: unknown;
   try {
-    fields = parse(source);
+    fields = readYaml(KUBECONFIG, source);
   } catch (error) {
     throw new KubeconfigError(`the kubeconfig ${file} is not YAML: ${(error as Error).message.split("\n", 1)[0]}`);
   }

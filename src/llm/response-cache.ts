@@ -5,6 +5,7 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
 import type { Clock } from "../base/clock.ts";
+import { isEncoded } from "../base/decompress.ts";
 import { peerInput } from "../base/peer-inputs.ts";
 import type { BackendEnv, BackendProblem, BackendRun, ResponseReceiver } from "../core/backend.ts";
 import { DeferredRun } from "../core/deferred-run.ts";
@@ -16,7 +17,6 @@ import { CACHE_NAMESPACE } from "../store/store.ts";
 import type { GuardedReceiver, ResponseGuards } from "./calls/response-guards.ts";
 import type { Settlement } from "./calls/settlement.ts";
 import { isForwarded } from "./calls/upstream-request.ts";
-import { isEncoded } from "./encoding/decode-response.ts";
 import type { Candidate } from "./models/model-table.ts";
 import type { Format } from "./request/dialect.ts";
 import type { LlmCall } from "./request/llm-call.ts";

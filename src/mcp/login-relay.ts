@@ -3,6 +3,7 @@
  * metadata documents contain the gateway's address, because clients compare URLs with the one that they called.
  */
 
+import { newForm } from "../base/form.ts";
 import { peerInput } from "../base/peer-inputs.ts";
 import type { BackendEnv, ResponseReceiver } from "../core/backend.ts";
 import { GatewayError } from "../core/errors.ts";
@@ -258,7 +259,7 @@ function withResource(form: string, resource: string): string {
   const others = pairs.filter(({ name }) => name.toLowerCase() !== "resource");
   requireUnique(others);
   if (others.length === pairs.length) return serializeForm(others);
-  return serializeForm([...others, ...parseForm(new URLSearchParams({ resource }).toString())]);
+  return serializeForm([...others, ...parseForm(newForm({ resource }).toString())]);
 }
 
 function preflight(allowed: string): Reply {

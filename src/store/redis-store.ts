@@ -8,7 +8,7 @@ import type { Clock } from "../base/clock.ts";
 import { urlLabel } from "../base/url-label.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import { createRedisBus } from "./redis-bus.ts";
-import { checkAmount, checkEntry, PAGE_SIZE, type Store, StoreUnavailable } from "./store.ts";
+import { checkAmount, checkEntry, MAX_VALUE_BYTES, PAGE_SIZE, type Store, StoreUnavailable } from "./store.ts";
 
 export interface RedisSettings {
   /** The URL is `redis://` or `rediss://`, optionally with user, password, and database. */
@@ -100,7 +100,7 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
     isShared: true,
     bus,
     async get(key) {
-      return (await run(() => redis.get(prefix + key))) ?? undefined;
+      return checkedValue(await run(() => redis.get(prefix + key)));
     },
     async set(key, value, options) {
       checkEntry(key, value);
@@ -131,8 +131,8 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
       const [next, keys] = await run(() => redis.scan(cursor, "MATCH", pattern, "COUNT", PAGE_SIZE));
       const values = keys.length === 0 ? [] : await run(() => redis.mget(keys));
       const entries = keys.flatMap((key, i) => {
-        const value = values[i];
-        return value === null || value === undefined ? [] : [{ key: key.slice(prefix.length), value }];
+        const value = checkedValue(values[i]);
+        return value === undefined ? [] : [{ key: key.slice(prefix.length), value }];
       });
       return next === "0" ? { entries } : { entries, cursor: next };
     },
@@ -192,3 +192,10 @@ elseif ARGV[4] ~= '0' then redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4])
 else redis.call('DEL', KEYS[1]) end
 return 1
 `;
+
+/** The gateway writes no larger values, so such a value is from another program. */
+function checkedValue(value: string | null | undefined): string | undefined {
+  if (value !== null && value !== undefined && value.length > MAX_VALUE_BYTES)
+    throw new StoreUnavailable(`a value has more than ${MAX_VALUE_BYTES} bytes`);
+  return value ?? undefined;
+}

@@ -4,6 +4,7 @@
  */
 
 import type { Owner } from "../base/owner.ts";
+import { peerInput } from "../base/peer-inputs.ts";
 
 export interface Store {
   readonly kind: StoreKind;
@@ -120,8 +121,8 @@ export class StoreUnavailable extends Error {
 }
 
 export const MAX_KEY_BYTES = 1024;
-export const MAX_VALUE_BYTES = 1024 * 1024;
-export const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
+export const MAX_VALUE_BYTES = peerInput("redis/entry").maxBytes;
+export const MAX_MESSAGE_BYTES = peerInput("redis/message").maxBytes;
 export const PAGE_SIZE = 500;
 
 /** Throws a RangeError instead of StoreUnavailable, because an oversized key or value is a defect of the caller. */

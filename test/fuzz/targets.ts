@@ -4,8 +4,10 @@
 import type { Target } from "./target.ts";
 import { awsEventStream } from "./targets/aws-event-stream.ts";
 import { cel } from "./targets/cel.ts";
+import { compressed } from "./targets/compressed.ts";
 import { configuration } from "./targets/configuration.ts";
 import { connectionEvents } from "./targets/connection-events.ts";
+import { forms } from "./targets/forms.ts";
 import { gatewayPolicies } from "./targets/gateway-policies.ts";
 import { guardStream } from "./targets/guard-stream.ts";
 import { httpRequestEdge } from "./targets/http-request-edge.ts";
@@ -27,6 +29,8 @@ import { serverSentEvents } from "./targets/server-sent-events.ts";
 import { tokenBuckets } from "./targets/token-buckets.ts";
 import { tokens } from "./targets/tokens.ts";
 import { translations } from "./targets/translations.ts";
+import { xmlElements } from "./targets/xml-elements.ts";
+import { yaml } from "./targets/yaml.ts";
 
 export const targets: readonly Target[] = [
   http1Response,
@@ -54,4 +58,8 @@ export const targets: readonly Target[] = [
   gatewayPolicies,
   translations,
   regularExpressions,
+  compressed,
+  forms,
+  xmlElements,
+  yaml,
 ];

@@ -15,13 +15,10 @@ import { serviceInputs } from "./readers/services.ts";
 type Unreachable = Listed<
   | "backend/http2-head"
   | "file/history-database"
-  | "file/imported-configuration"
   | "gateway/admin-response"
   | "kubernetes-api/watch-event"
   | "kubernetes-api/watch-lines"
   | "kubernetes-plugin/credential"
-  | "openapi-server/description"
-  | "openapi-server/yaml-description"
 >;
 
 type Listed<Id extends InputId> = Id;

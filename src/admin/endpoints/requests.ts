@@ -4,6 +4,7 @@
  * next request, after a comment that confirms that the trace is armed. It is experimental (spec 9).
  */
 import type { Clock } from "../../base/clock.ts";
+import type { Form } from "../../base/form.ts";
 import { compileExpression, type Expression, ExpressionError } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { type HistoryReport, TRAFFIC_GROUPS } from "../../observe/trace/request-record.ts";
@@ -94,7 +95,7 @@ const NAME_PARAMETERS = {
 } as const;
 
 export function historyEndpoint(history: TrafficHistory): AdminEndpoint {
-  function reportFor(query: URLSearchParams, seconds: number): HistoryReport {
+  function reportFor(query: Form, seconds: number): HistoryReport {
     // A tool is `server/name`, and names of tools can contain a slash.
     const tool = query.get("tool");
     if (tool !== null) return history.reportOf("tool", (name) => name.join("/") === tool, seconds);

@@ -4,6 +4,7 @@
  * are no longer in memory.
  */
 import type { Clock } from "../../base/clock.ts";
+import type { Form } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { History } from "../../history/history.ts";
 import {
@@ -111,7 +112,7 @@ async function olderThan(history: History, { query }: AdminRequest): Promise<Adm
   return rows && jsonResponse({ requests: rows.map(recordFromRow) });
 }
 
-function parseUsageQuery(query: URLSearchParams, nowMs: number): UsageQuery | AdminResponse {
+function parseUsageQuery(query: Form, nowMs: number): UsageQuery | AdminResponse {
   const unknown = [...query.keys()].find((name) => !PARAMETERS.has(name));
   if (unknown !== undefined)
     return textResponse(400, `unknown parameter ${JSON.stringify(unknown)}; expected ${[...PARAMETERS].join(", ")}\n`);

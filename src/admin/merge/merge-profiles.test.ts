@@ -24,8 +24,8 @@ function profile(name: string, value: number): Buffer {
   );
 }
 
-test("ids and strings of the second profile are shifted, samples are labeled, and the header is that of the first", () => {
-  const merged = gunzipSync(mergeProfiles([profile("one", 3), profile("two", 5)]));
+test("ids and strings of the second profile are shifted, samples are labeled, and the header is that of the first", async () => {
+  const merged = gunzipSync(await mergeProfiles([profile("one", 3), profile("two", 5)]));
   const strings = ["", "count", "one", "thread", "", "count", "two", "thread"];
   const found: string[] = [];
   const samples: string[] = [];
@@ -53,7 +53,7 @@ test("ids and strings of the second profile are shifted, samples are labeled, an
   assert.equal(heads, 2);
 });
 
-test("invalid profiles are an error", () => {
-  assert.throws(() => mergeProfiles([gzipSync(Buffer.from([0x12, 0x80]))]), /cut/);
-  assert.throws(() => mergeProfiles([gzipSync(Buffer.from([0x0d, 1, 2, 3, 4]))]), /unknown type/);
+test("invalid profiles are an error", async () => {
+  await assert.rejects(mergeProfiles([gzipSync(Buffer.from([0x12, 0x80]))]), /cut/);
+  await assert.rejects(mergeProfiles([gzipSync(Buffer.from([0x0d, 1, 2, 3, 4]))]), /unknown type/);
 });

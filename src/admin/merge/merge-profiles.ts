@@ -2,7 +2,9 @@
  * Merges pprof profiles from several threads. Serialized Protocol Buffers messages can be concatenated, so merging only
  * offsets IDs and string indexes to avoid collisions. Each sample is labeled with its thread.
  */
-import { gunzipSync, gzipSync } from "node:zlib";
+import { gzipSync } from "node:zlib";
+import { decompressAsync } from "../../base/decompress.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 
 type Reference = "string" | "location" | "function" | "mapping";
 type Shape = { readonly [field: number]: Reference | Shape };
@@ -21,6 +23,7 @@ const SAMPLES = 2;
 const STRINGS = 6;
 const SAMPLE_LABEL = 3;
 
+const PROFILE = peerInput("admin-client/profile");
 const VARINT = 0;
 const BYTES = 2;
 
@@ -31,11 +34,12 @@ interface Field {
   readonly value: bigint | Uint8Array;
 }
 
-export function mergeProfiles(profiles: readonly Uint8Array[]): Buffer {
+export async function mergeProfiles(profiles: readonly Uint8Array[]): Promise<Buffer> {
+  const unpacked = await Promise.all(profiles.map((profile) => decompressAsync(PROFILE, profile, "gzip")));
   const shifts: Shifts = { string: 0n, location: 0n, function: 0n, mapping: 0n };
   const parts: Uint8Array[] = [];
-  profiles.forEach((profile, index) => {
-    const fields = [...readFields(gunzipSync(profile))];
+  unpacked.forEach((profile, index) => {
+    const fields = [...readFields(profile)];
     const strings = BigInt(fields.filter(({ number }) => number === STRINGS).length);
     const label = threadLabel(shifts.string + strings, index + 1);
     const highest: Shifts = { ...shifts };

@@ -2,7 +2,7 @@
  * Defines how the admin responses of worker threads are merged. Endpoints that are not listed are served by the main
  * thread alone.
  */
-
+import { newForm } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { InspectedBackend } from "../../core/backend.ts";
 import { readJson } from "../../json/read-json.ts";
@@ -146,7 +146,7 @@ async function withHistories(
   own: AdminHandler,
   forward: RequestThreads,
 ): Promise<AdminResponse> {
-  const query = new URLSearchParams({ form: "segments" });
+  const query = newForm({ form: "segments" });
   const historyRequest = { ...request, method: "GET", path: ADMIN_PATHS.recording, query };
   const requestHistory = (await forward(historyRequest)).filter(({ status }) => status === 200).map(bodyBytes);
   return own({ ...request, requestHistory });
@@ -184,18 +184,20 @@ async function profiles(request: AdminRequest, _own: AdminHandler, forward: Requ
   }
   const { status, type, headers } = first;
   const head = { status, type, ...(headers ? { headers } : {}) };
-  if (!("stream" in first)) return { ...head, body: mergeProfiles(responses.map(bodyBytes)) };
+  if (!("stream" in first)) return { ...head, body: await mergeProfiles(responses.map(bodyBytes)) };
   return {
     ...head,
     stream(sink) {
       const streams = responses.flatMap((response) => ("stream" in response ? [collected(response.stream, sink)] : []));
-      Promise.all(streams).then(
-        (all) => {
-          sink.write(mergeProfiles(all.filter(({ length }) => length > 0)));
-          sink.end();
-        },
-        () => sink.end(),
-      );
+      Promise.all(streams)
+        .then((all) => mergeProfiles(all.filter(({ length }) => length > 0)))
+        .then(
+          (profile) => {
+            sink.write(profile);
+            sink.end();
+          },
+          () => sink.end(),
+        );
     },
   };
 }

@@ -3,6 +3,8 @@
  * or a stream of chunks. The port closes after the response, or when the thread exits.
  */
 import type { MessagePort } from "node:worker_threads";
+import { readForm } from "../../base/form.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import {
   type AdminEndpoint,
   type AdminRequest,
@@ -10,6 +12,8 @@ import {
   type AdminSink,
   textResponse,
 } from "../server/endpoint.ts";
+
+const QUERY = peerInput("admin-client/query");
 
 export interface RemoteRequest {
   readonly method: string;
@@ -63,7 +67,7 @@ export async function handleRemote(
     const request: AdminRequest = {
       method: received.method,
       path: received.path,
-      query: new URLSearchParams(received.query),
+      query: readForm(QUERY, received.query),
       body: () => Promise.resolve(Buffer.from(received.body)),
       quota: received.quota,
     };

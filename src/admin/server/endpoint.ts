@@ -1,6 +1,7 @@
 /**
  * Defines the interface of an admin endpoint, which receives a request as data and returns a value or a stream.
  */
+import type { Form } from "../../base/form.ts";
 import { escapeLines } from "../../base/safe-text.ts";
 import type { InspectedBackend } from "../../core/backend.ts";
 import { safeJson } from "../../json/safe-json.ts";
@@ -10,7 +11,7 @@ export interface AdminRequest {
   /** Contains the method as sent. HEAD uses the GET handler, and its stream is not started. */
   readonly method: string;
   readonly path: string;
-  readonly query: URLSearchParams;
+  readonly query: Form;
   /** Reads up to 1 MiB, or up to the limit of the endpoint. Rejects with BodyTooLarge. */
   body(): Promise<Buffer>;
   /** Aborted when the client disconnects before the response is complete, to stop long work. */
@@ -114,7 +115,7 @@ export type NumberParameter =
   | { readonly ok: true; readonly value: number }
   | { readonly ok: false; readonly rejection: AdminResponse };
 
-export function numberParameter(query: URLSearchParams, range: NumberRange): NumberParameter {
+export function numberParameter(query: Form, range: NumberRange): NumberParameter {
   const text = query.get(range.name);
   if (text === null) return { ok: true, value: range.default };
   const value = /^\d{1,12}$/.test(text) ? Number(text) : Number.NaN;

@@ -6,6 +6,8 @@
 import { chmodSync, lstatSync, unlinkSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { type AddressInfo, connect } from "node:net";
+import { readForm } from "../../base/form.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { asGatewayError } from "../../core/reply.ts";
 import { BodyTooLarge, readAll } from "../../http/body.ts";
 import { canonicalAddress, hostOf, isLoopbackHost, isOwnOrigin } from "../../http/host.ts";
@@ -14,6 +16,8 @@ import type { Logger } from "../../observe/log/logger.ts";
 import type { AdminAddress } from "./address.ts";
 import { type AdminEndpoint, type AdminResponse, type AdminSink, textResponse } from "./endpoint.ts";
 import { ADMIN_PATHS } from "./paths.ts";
+
+const QUERY = peerInput("admin-client/query");
 
 const MAX_BODY_BYTES = 1024 * 1024;
 const MAX_CONNECTIONS = 256;
@@ -166,7 +170,7 @@ async function handle(
   const result = await handler({
     method: req.method ?? "",
     path: pathname,
-    query: new URLSearchParams(query),
+    query: readForm(QUERY, query),
     body: () => readAll(req, endpoint.maxBodyBytes ?? MAX_BODY_BYTES),
     left: left.signal,
   });

@@ -3,10 +3,11 @@
  * writes nothing. Lines are inserted as text, so comments, order, and layout stay unchanged.
  */
 import { createRequire } from "node:module";
-import { isMap, isSeq, parseAllDocuments, type YAMLMap, type YAMLSeq } from "yaml";
+import { isMap, isSeq, type YAMLMap, type YAMLSeq } from "yaml";
 import { z } from "zod";
 import { onDemand } from "../../base/on-demand.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
+import { readYamlDocuments } from "../../base/read-yaml.ts";
 import { asObject } from "../../config/import/conversion.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { markPlaceholders } from "../../config/text/env.ts";
@@ -18,6 +19,7 @@ import { shownText } from "./shown-text.ts";
 import { appendTo, type Inserted, insertAt, type NewContent } from "./yaml-insert.ts";
 
 const BODY = peerInput("admin-client/body");
+const EDITED = peerInput("admin-client/configuration");
 
 const require = createRequire(import.meta.url);
 const foreignFormat = onDemand<typeof import("../../config/import/direct-load.ts")>(() =>
@@ -110,7 +112,7 @@ export function addEndpoint(options: { read(): readonly SourceText[]; redaction:
 }
 
 export function withEntry(text: string, entry: Entry): Inserted {
-  const documents = [parseAllDocuments(markPlaceholders(text).text, { prettyErrors: false })].flat();
+  const documents = readYamlDocuments(EDITED, markPlaceholders(text).text);
   if (documents.length > 1) return { problem: "the file has several documents; edit it as text" };
   const [document] = documents;
   if (document !== undefined && document.errors.length > 0) return { problem: "the file has errors; fix them first" };

@@ -4,9 +4,10 @@
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { extname, join } from "node:path";
-import { gunzipSync } from "node:zlib";
 import { UI_HEADERS } from "../../backends/ui/files.ts";
+import { decompressAsync } from "../../base/decompress.ts";
 import type { EmbeddedFolder } from "../../base/embedded-files.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { type AdminEndpoint, type AdminResponse, textResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
@@ -19,6 +20,7 @@ const TYPES: Readonly<Record<string, string>> = {
   ".png": "image/png",
 };
 const ZIPPED = ".gz";
+const PAGE = peerInput("admin-client/packed-page");
 export const DOCS_PAGE = `index.html${ZIPPED}`;
 
 /** The highlighted code has inline styles. Scripts are files of the site. */
@@ -37,7 +39,7 @@ const NO_DOCS = "the documentation is not part of this build; run: npm run docs\
 
 export interface DocsFiles {
   readonly exist: boolean;
-  find(path: string): { readonly type: string; readonly bytes: Buffer } | undefined;
+  find(path: string): { readonly type: string; readonly packed: Buffer } | undefined;
 }
 
 export function openDocsFiles(source: string | EmbeddedFolder | undefined): DocsFiles {
@@ -49,7 +51,7 @@ export function openDocsFiles(source: string | EmbeddedFolder | undefined): Docs
       const name = fileName(path.replace(/^\//, ""));
       const type = TYPES[extname(name)];
       if (folder === undefined || type === undefined || !names.has(`${name}${ZIPPED}`)) return undefined;
-      return { type, bytes: gunzipSync(folder.read(`${name}${ZIPPED}`)) };
+      return { type, packed: folder.read(`${name}${ZIPPED}`) };
     },
   };
 }
@@ -59,7 +61,7 @@ export function docsEndpoint(files: DocsFiles): AdminEndpoint {
     path: ADMIN_PATHS.docs,
     below: true,
     doc: "The documentation.",
-    GET({ path }): AdminResponse {
+    async GET({ path }): Promise<AdminResponse> {
       const file = files.find(path.slice(ADMIN_PATHS.docs.length));
       if (file === undefined) return textResponse(404, files.exist ? "not found\n" : NO_DOCS);
       const headers = {
@@ -67,7 +69,7 @@ export function docsEndpoint(files: DocsFiles): AdminEndpoint {
         "content-security-policy": CONTENT_SECURITY_POLICY,
         "cache-control": "no-cache",
       };
-      return { status: 200, type: file.type, body: file.bytes, headers };
+      return { status: 200, type: file.type, body: await decompressAsync(PAGE, file.packed, "gzip"), headers };
     },
   };
 }

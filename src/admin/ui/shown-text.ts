@@ -15,12 +15,13 @@ import {
   LineCounter,
   type Node,
   type Pair,
-  parseAllDocuments,
   type Scalar,
   visit,
   type YAMLMap,
 } from "yaml";
 import { z } from "zod";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readYamlDocuments } from "../../base/read-yaml.ts";
 import { specSchema } from "../../config/documents/policy-spec.ts";
 import { configSchema } from "../../config/schema/schema.ts";
 import { schemaAt, unwrap } from "../../config/schema/schema-walk.ts";
@@ -29,6 +30,8 @@ import { markPlaceholders } from "../../config/text/env.ts";
 import { isSecretSchema } from "../../core/schema.ts";
 import { createRedaction, REDACTED, type Redaction, redactArguments, redactText } from "../../observe/trace/redact.ts";
 import { policies } from "../../policies/index.ts";
+
+const EDITED = peerInput("admin-client/configuration");
 
 export interface ShownText {
   readonly text: string;
@@ -64,7 +67,7 @@ interface Found {
 function findHidden(text: string, redaction: Redaction): Found {
   const lines = new LineCounter();
   const marked = markPlaceholders(text).text;
-  const documents = [parseAllDocuments(marked, { lineCounter: lines, prettyErrors: false })].flat();
+  const documents = readYamlDocuments(EDITED, marked, { lines });
   const parses = documents.every(({ errors, warnings }) => errors.length + warnings.length === 0);
 
   const spans: Span[] = parses ? [] : secretLines(text);
@@ -213,7 +216,7 @@ export function misplacedMarkers(
 
 function namesIn(text: string): string[] | undefined {
   const names: string[] = [];
-  for (const document of [parseAllDocuments(markPlaceholders(text).text, { prettyErrors: false })].flat()) {
+  for (const document of readYamlDocuments(EDITED, markPlaceholders(text).text)) {
     if (document.errors.length > 0) return undefined;
     visit(document, {
       Pair: (_index, { key }) => void (isNode(key) && key.range && names.push(text.slice(key.range[0], key.range[1]))),

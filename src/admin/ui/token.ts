@@ -4,6 +4,7 @@
  * never from the page, so it cannot be used to reach other addresses.
  */
 import { z } from "zod";
+import { newForm } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { type Fetch, type FetchResponse, parseHttpUrl } from "../../http/fetch.ts";
 import { tryReadJson } from "../../json/read-json.ts";
@@ -67,7 +68,7 @@ async function exchange(url: string, form: Record<string, string>, fetch: Fetch)
       url,
       method: "POST",
       headers: { "content-type": "application/x-www-form-urlencoded" },
-      body: Buffer.from(new URLSearchParams(form).toString()),
+      body: Buffer.from(newForm(form).toString()),
       timeoutMs: TIMEOUT_MS,
       maxBytes: PROVIDER_RESPONSE.maxBytes,
     });

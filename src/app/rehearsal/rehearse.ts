@@ -154,15 +154,35 @@ export function withoutVariables<Value>(value: Value, variables: readonly Variab
  */
 function hider(name: string, secret: string): (text: string) => string {
   const shown = `\${${name}}`;
-  const pattern = new RegExp(secret.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "gi");
   const lower = secret.toLowerCase();
   return (text) => {
-    const replaced = text.replace(pattern, () => shown);
+    const replaced = replaceAnyCase(text, secret, shown);
     const end = replaced.toLowerCase();
     for (let length = Math.min(lower.length - 1, end.length); length >= MIN_HIDDEN_CHARS; length--)
       if (end.endsWith(lower.slice(0, length))) return `${replaced.slice(0, -length)}${shown}`;
     return replaced;
   };
+}
+
+function replaceAnyCase(text: string, searched: string, replacement: string): string {
+  const [within, wanted] = [foldCase(text), foldCase(searched)];
+  let result = "";
+  let copied = 0;
+  for (let at = within.indexOf(wanted); at >= 0 && wanted !== ""; at = within.indexOf(wanted, copied)) {
+    result += text.slice(copied, at) + replacement;
+    copied = at + wanted.length;
+  }
+  return result + text.slice(copied);
+}
+
+/** Keeps the length, which `toLowerCase` changes for a few characters. A sigma at the end of a word has another form. */
+function foldCase(text: string): string {
+  const lower = text.toLowerCase();
+  if (lower.length === text.length) return lower.replaceAll("ς", "σ");
+  return text.replace(/./gsu, (character) => {
+    const folded = character.toLowerCase();
+    return folded.length === character.length ? folded : character;
+  });
 }
 
 function namesIn(sources: readonly SourceText[]): Set<string> {

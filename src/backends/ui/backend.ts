@@ -3,6 +3,8 @@
  */
 
 import { z } from "zod";
+import { readForm } from "../../base/form.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { type Backend, type BackendEnv, defineBackend } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
@@ -17,6 +19,8 @@ import { hostOf, isLoopbackHost } from "../../http/host.ts";
 import { foreignOrigin } from "../../identity/login/browser-flow.ts";
 import { cacheControl, UI_HEADERS, type UiFile } from "./files.ts";
 import type { UiSource, UiUser } from "./source.ts";
+
+const QUERY = peerInput("client/query");
 
 const TIMEOUT_MS = 10_000;
 const MAX_BODY_BYTES = 1024 * 1024;
@@ -130,7 +134,7 @@ async function respond(exchange: Exchange, source: UiSource, { userOf, hasOperat
   const call = {
     method: isPost ? ("POST" as const) : ("GET" as const),
     name: request.path.slice(API.length),
-    query: new URLSearchParams(request.query),
+    query: readForm(QUERY, request.query),
     body: () => bodyOf(exchange),
   };
   const found = await source.call(call, user);

@@ -1,6 +1,7 @@
 /**
  * Defines the operations that the UI on a gateway can use. The composition root implements them.
  */
+import type { Form } from "../../base/form.ts";
 import type { UiFiles } from "./files.ts";
 
 export interface UiResponse {
@@ -22,7 +23,7 @@ export interface UiUser {
 export interface UiCall {
   readonly method: "GET" | "POST";
   readonly name: string;
-  readonly query: URLSearchParams;
+  readonly query: Form;
   body(): Promise<Buffer>;
 }
 

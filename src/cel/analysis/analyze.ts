@@ -3,6 +3,7 @@
  * unknown names, because a misspelled name would otherwise fail requests.
  */
 
+import { peerInput } from "../../base/peer-inputs.ts";
 import { namespacedName, type Signature, signatures } from "../functions/functions.ts";
 import { ExpressionError } from "../syntax/expression-error.ts";
 import {
@@ -17,7 +18,7 @@ import {
 import { ATTRIBUTE_NAMES } from "../values/attributes.ts";
 import { suggestion } from "../values/nearest-name.ts";
 
-export const MAX_NODES = 4096;
+export const MAX_NODES = peerInput("file/expression").maxItems;
 export const MAX_DEPTH = 256;
 
 const TYPE_NAMES: ReadonlySet<string> = new Set([

@@ -3,6 +3,7 @@
  * errors to functions, compiles constant patterns, and adds the cost accounting of budget.ts. The input tree is not
  * modified, because explain.ts prints from it.
  */
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Budget, Loop } from "../functions/budget.ts";
 import { namespacedName } from "../functions/functions.ts";
 import {
@@ -37,6 +38,8 @@ import {
   OR,
   stringConstant,
 } from "../syntax/syntax-tree.ts";
+
+const PATTERN = peerInput("file/pattern");
 
 /** Calls of these functions inside a loop are not charged for the size of their operands. */
 const CHEAP: ReadonlySet<string> = new Set([
@@ -178,7 +181,7 @@ export function rewrite(root: Node, { budget, refuse }: RewriteOptions): Node {
 
   function compileAt(node: Node, pattern: string): Regex {
     try {
-      return compileRegex(pattern);
+      return compileRegex(PATTERN, pattern);
     } catch (error) {
       return refuse(node, error instanceof Error ? error.message : "the pattern is not valid");
     }

@@ -4,6 +4,7 @@
  */
 import { createHash, randomUUID } from "node:crypto";
 import { type CelFunc, CelScalar, type CelValue, celFunc } from "@bufbuild/cel";
+import { newForm } from "../../base/form.ts";
 import { InputError, peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
 import { fromCel } from "../values/output.ts";
@@ -70,7 +71,7 @@ function encodeForm(value: CelValue): string {
     if (typeof field === "object") throw new Error("form.encode: a value is neither a string, a number, nor a bool");
     return [name, String(field)];
   });
-  return new URLSearchParams(pairs).toString();
+  return newForm(pairs).toString();
 }
 
 /** Reads the claims of a token without verifying it. */

@@ -3,8 +3,11 @@ import { test } from "node:test";
 import { RE2JS } from "@bufbuild/re2";
 import fc from "fast-check";
 import { cpuMs } from "../../../test/support/cpu-time.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { createBudget } from "./budget.ts";
 import { compileComputedRegex, compileRegex, type Regex } from "./regex.ts";
+
+const PATTERN = peerInput("file/pattern");
 
 const matching = [
   { pattern: "", text: "x", matches: true },
@@ -23,14 +26,14 @@ const matching = [
 ];
 for (const { pattern, text, matches } of matching) {
   test(`/${pattern}/ ${matches ? "matches" : "does not match"} ${JSON.stringify(text)}`, () => {
-    assert.equal(compileRegex(pattern).test(text, createBudget()), matches);
+    assert.equal(compileRegex(PATTERN, pattern).test(text, createBudget()), matches);
     assert.equal(withAutomaton(pattern).test(text, createBudget()), matches, "by its automaton");
   });
 }
 
 /** A pattern that has read enough for its table to be made. */
 function withAutomaton(pattern: string): Regex {
-  const regex = compileRegex(pattern);
+  const regex = compileRegex(PATTERN, pattern);
   regex.test("1 é\n".repeat(200), createBudget());
   return regex;
 }
@@ -51,7 +54,7 @@ const replacing = [
 ];
 for (const { pattern, text, replacement, result } of replacing) {
   test(`replaces /${pattern}/ in ${text} by ${replacement}`, () => {
-    assert.equal(compileRegex(pattern).replaceAll(text, replacement, createBudget()), result);
+    assert.equal(compileRegex(PATTERN, pattern).replaceAll(text, replacement, createBudget()), result);
     assert.equal(withAutomaton(pattern).replaceAll(text, replacement, createBudget()), result, "by its automaton");
   });
 }
@@ -91,7 +94,7 @@ test("agrees with the library's own engine on whether a pattern matches", () => 
       (core, head, tail, text) => {
         const pattern = `${head}${core}${tail}`;
         const matches = RE2JS.compile(pattern).test(text);
-        assert.equal(compileRegex(pattern).test(text, createBudget()), matches, pattern);
+        assert.equal(compileRegex(PATTERN, pattern).test(text, createBudget()), matches, pattern);
         assert.equal(withAutomaton(pattern).test(text, createBudget()), matches, `${pattern} by its automaton`);
       },
     ),
@@ -103,7 +106,7 @@ test("agrees with JavaScript on what is replaced", () => {
   fc.assert(
     fc.property(randomPattern, randomText, (pattern, text) => {
       const expected = text.replace(new RegExp(pattern, "gu"), "<$&>");
-      assert.equal(compileRegex(pattern).replaceAll(text, "<$0>", createBudget()), expected, pattern);
+      assert.equal(compileRegex(PATTERN, pattern).replaceAll(text, "<$0>", createBudget()), expected, pattern);
       assert.equal(
         withAutomaton(pattern).replaceAll(text, "<$0>", createBudget()),
         expected,
@@ -117,7 +120,7 @@ test("agrees with JavaScript on what is replaced", () => {
 test("patterns that explode elsewhere take linear time [E2]", () => {
   const text = `${"a".repeat(30)}!`;
   for (const pattern of ["(a+)+$", "(a|aa)+$", "(a*)*b", "([a-z]+)*=", "(a?){30}a{30}b"]) {
-    const regex = compileRegex(pattern);
+    const regex = compileRegex(PATTERN, pattern);
     const start = cpuMs();
     assert.equal(regex.test(text, createBudget()), false, pattern);
     assert.ok(cpuMs() - start < 50, `${pattern} took ${cpuMs() - start} ms`);
@@ -133,7 +136,7 @@ test("a computed pattern is bounded, and one that does not compile is an error",
 test("a long text costs a pattern a few units per hundred characters, also one that explodes elsewhere", () => {
   const texts = ["a".repeat(200_000), `{"a":`.repeat(40_000), "Grüße, 漢字 ".repeat(20_000)];
   for (const pattern of ["(a+)+$", "(a|aa)+$", "([a-z]+)*=", "\\b\\d{3}-\\d{2}\\b", "(?i)secret|password"]) {
-    const regex = compileRegex(pattern);
+    const regex = compileRegex(PATTERN, pattern);
     for (const text of texts) {
       const budget = { left: 1_000_000 };
       regex.test(text, budget);
@@ -143,7 +146,7 @@ test("a long text costs a pattern a few units per hundred characters, also one t
 });
 
 test("a pattern with too many states is read without a table, and pays for it", () => {
-  const regex = compileRegex("(a|b)*a(a|b){14}c$");
+  const regex = compileRegex(PATTERN, "(a|b)*a(a|b){14}c$");
   let seed = 1;
   let text = "";
   for (let i = 0; i < 20_000; i++) {

@@ -3,6 +3,7 @@
  * compiled program in a Pike VM, which visits each instruction at most once per character and charges every visit to
  * the budget.
  */
+import { type PeerInput, peerInput } from "../../base/peer-inputs.ts";
 import { compileRe2 } from "../../base/regex.ts";
 import { finish, type Steps } from "../../base/sliced-work.ts";
 import { type Budget, CHARACTERS_PER_UNIT, spend } from "./budget.ts";
@@ -13,8 +14,8 @@ const SEARCH_VISITS = 60;
 /** The DFA is built after the pattern has read this many characters. */
 const WORTH_CHARACTERS = 512;
 const MAX_GENERATION = 0xffffffff;
-/** The limit is in characters. Constant patterns need no limit, because the length of the source bounds them. */
-export const MAX_COMPUTED_PATTERN = 512;
+const COMPUTED = peerInput("client/computed-pattern");
+const MAX_COMPUTED_PATTERN = peerInput("client/computed-pattern").maxBytes;
 
 /** The engine has the same instruction set as Go's regexp/syntax. */
 const ALT = 1;
@@ -66,8 +67,8 @@ interface Threads {
   generation: number;
 }
 
-export function compileRegex(pattern: string): Regex {
-  const engine = compileRe2(pattern).re2();
+export function compileRegex(input: PeerInput<"regular expression">, pattern: string): Regex {
+  const engine = compileRe2(input, pattern).re2();
   const { prog, prefix, prefixComplete } = engine;
   const instructions = Array.from({ length: prog.numInst() }, (_, pc) => prog.getInst(pc));
   const groupNames = engine.namedGroups;
@@ -277,7 +278,7 @@ export function compileComputedRegex(pattern: string, budget: Budget): Regex {
     throw new Error(`a computed pattern may have at most ${MAX_COMPUTED_PATTERN} characters`);
   }
   spend(budget, 100 + pattern.length * 20);
-  return compileRegex(pattern);
+  return compileRegex(COMPUTED, pattern);
 }
 
 /** Replaces `$1`, `${1}` and `${name}` with groups, and `$$` with a dollar sign. */

@@ -3,8 +3,9 @@
  * much memory on a large body.
  */
 import { type CelFunc, type CelList, CelScalar, celFunc, celMethod, listType } from "@bufbuild/cel";
+import { peerInput } from "../../base/peer-inputs.ts";
 
-const MAX_TEXT = 8 * 1024 * 1024;
+const MAX_TEXT = peerInput("client/expression-text").maxBytes;
 
 const { DOUBLE, DYN, INT, STRING } = CelScalar;
 const LIST = listType(DYN);

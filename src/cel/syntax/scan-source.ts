@@ -2,10 +2,11 @@
  * Checks the length, nesting, brackets, and quotes of a CEL source before the library parses it, because the
  * library's parser recurses per bracket and reports unbalanced brackets imprecisely.
  */
+import { peerInput } from "../../base/peer-inputs.ts";
 import { ExpressionError } from "./expression-error.ts";
 
-export const MAX_SOURCE_BYTES = 16 * 1024;
-export const MAX_NESTING = 64;
+export const MAX_SOURCE_BYTES = peerInput("file/expression").maxBytes;
+export const MAX_NESTING = peerInput("file/expression").maxDepth;
 
 const CLOSING: Readonly<Record<string, string>> = { "(": ")", "[": "]", "{": "}" };
 

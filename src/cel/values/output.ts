@@ -5,12 +5,13 @@ import { type CelValue, isCelType, isCelUint } from "@bufbuild/cel";
 import { isMessage, toJson } from "@bufbuild/protobuf";
 import { isReflectMessage } from "@bufbuild/protobuf/reflect";
 import { DurationSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { isCelList, isCelMap } from "./values.ts";
 
 export type CelOutput = null | boolean | number | string | CelOutput[] | { [key: string]: CelOutput };
 
-const MAX_OUTPUT_DEPTH = 128;
-export const MAX_OUTPUT_VALUES = 1_000_000;
+const MAX_OUTPUT_DEPTH = peerInput("client/expression-text").maxDepth;
+export const MAX_OUTPUT_VALUES = peerInput("client/expression-text").maxItems;
 
 /**
  * Throws if the value has no JSON form, is nested too deeply, or has too many values. A string counts as one additional

@@ -4,6 +4,7 @@
  */
 import { createServer, type Server } from "node:net";
 import { Duplex } from "node:stream";
+import { newForm } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { openWebSocket } from "../../http/websocket.ts";
 import { readJson } from "../../json/read-json.ts";
@@ -56,7 +57,7 @@ export async function openClusterTarget(
 }
 
 async function findPod(cluster: Cluster, gateway: string, terminal: Terminal): Promise<string> {
-  const query = new URLSearchParams({ labelSelector: `${GATEWAY_LABEL}=${gateway}` });
+  const query = newForm({ labelSelector: `${GATEWAY_LABEL}=${gateway}` });
   const path = `/api/v1/namespaces/${encodeURIComponent(cluster.namespace)}/pods?${query}`;
   const response = await requestCluster(cluster, path, terminal);
   if (response.status !== 200)

@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
-import { parseYaml } from "../../base/yaml-text.ts";
+import { readYaml } from "../../base/read-yaml.ts";
 import { readJson } from "../../json/read-json.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { formatOf, isData, printData } from "../terminal/output.ts";
@@ -14,6 +14,7 @@ import { CliError, type Paint, paintOf, printable, type Terminal, usageError } f
 import { openTarget } from "./open-target.ts";
 
 const RESPONSE = peerInput("gateway/admin-response");
+const PRINCIPALS = peerInput("file/principals");
 
 export interface AccessFlags extends TargetFlags {
   readonly whoCan?: readonly string[];
@@ -131,7 +132,7 @@ function readPrincipals(file: string): readonly { readonly name: string; readonl
   const expected = `${file}: expected a list of {name, claims}`;
   let value: unknown;
   try {
-    value = parseYaml(readSource(file).text);
+    value = readYaml(PRINCIPALS, readSource(file).text);
   } catch (error) {
     throw error instanceof CliError ? error : new CliError(`${file}: ${(error as Error).message}`);
   }

@@ -3,9 +3,13 @@
  * loader, and prints it. Comments at the top list what was omitted or works differently.
  */
 import { readFileSync } from "node:fs";
-import { parseYaml, yamlText } from "../../base/yaml-text.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readYaml } from "../../base/read-yaml.ts";
+import { yamlText } from "../../base/yaml-text.ts";
 import { formatOf, printData } from "../terminal/output.ts";
 import { CliError, printable, type Terminal, usageError } from "../terminal/terminal.ts";
+
+const IMPORTED = peerInput("file/imported-configuration");
 
 type Conversion = import("../../config/import/conversion.ts").Conversion;
 type Check = import("../../config/import/drop-invalid.ts").Check;
@@ -13,10 +17,10 @@ type Convert = (text: string) => Promise<Conversion>;
 
 const KINDS: Readonly<Record<string, Convert>> = {
   mcpServers: async (text) =>
-    (await import("../../config/import/mcp-servers.ts")).importMcpServers(parseYaml(withoutComments(text))),
+    (await import("../../config/import/mcp-servers.ts")).importMcpServers(readYaml(IMPORTED, withoutComments(text))),
   agentgateway: async (text) =>
-    (await import("../../config/import/agentgateway.ts")).importAgentgateway(parseYaml(text)),
-  litellm: async (text) => (await import("../../config/import/litellm.ts")).importLitellm(parseYaml(text)),
+    (await import("../../config/import/agentgateway.ts")).importAgentgateway(readYaml(IMPORTED, text)),
+  litellm: async (text) => (await import("../../config/import/litellm.ts")).importLitellm(readYaml(IMPORTED, text)),
   supergateway: async (text) => (await import("../../config/import/supergateway.ts")).importSupergateway(text),
 };
 
@@ -88,7 +92,7 @@ function kindOf(text: string): string {
 /** Returns undefined for text that is not an object. */
 function topLevelNames(text: string): readonly string[] | undefined {
   try {
-    const value = parseYaml(withoutComments(text));
+    const value = readYaml(IMPORTED, withoutComments(text));
     return typeof value === "object" && value !== null && !Array.isArray(value) ? Object.keys(value) : undefined;
   } catch {
     // A command line is not YAML.

@@ -2,6 +2,7 @@
  * `gwctl proxy memory|tasks|limits`, `gwctl budgets`, and `gwctl cel` print data from the admin interface.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { newForm } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
 import type { TargetFlags } from "../instance/target.ts";
@@ -30,7 +31,7 @@ export async function inspect(
   const format = formatOf(flags.output, FORMATS);
   const { admin } = await openTarget(name, flags, terminal);
   try {
-    const query = flags.key === undefined ? "" : `?${new URLSearchParams({ key: flags.key })}`;
+    const query = flags.key === undefined ? "" : `?${newForm({ key: flags.key })}`;
     const response = await admin.json<Record<string, unknown>>(`${ADMIN_PATHS[what]}${query}`, FIELDS[what]);
     const paint = paintOf(terminal);
     if (isData(format)) printData(response, format, terminal);

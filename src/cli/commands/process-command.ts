@@ -8,6 +8,7 @@ import { accessSync, constants, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { createFile, replaceFile } from "../../base/files.ts";
+import { newForm } from "../../base/form.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { CliError, printable, type Terminal, usageError } from "../terminal/terminal.ts";
@@ -38,7 +39,7 @@ export async function log(name: string | undefined, flags: LogFlags, terminal: T
     const level = flags.level ?? (flags.set === undefined ? undefined : merged(before, flags.set));
     if (level === undefined) show(before);
     else {
-      const query = new URLSearchParams({ level });
+      const query = newForm({ level });
       const response = await admin.post(`${ADMIN_PATHS.logging}?${query}`);
       show(response.body.toString());
     }

@@ -2,6 +2,7 @@
  * `gwctl requests` lists recent requests, and `gwctl explain <id>` shows the details of one.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { newForm } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
 import {
@@ -56,7 +57,7 @@ export async function requests(name: string | undefined, flags: RequestsFlags, t
       return;
     }
     const fetched = flags.failed ? MAX_LIMIT : limit;
-    const query = new URLSearchParams({ limit: String(fetched), ...(flags.before ? { before: flags.before } : {}) });
+    const query = newForm({ limit: String(fetched), ...(flags.before ? { before: flags.before } : {}) });
     const response = await admin.json<{ requests: RequestRecord[] }>(`${ADMIN_PATHS.requests}?${query}`, "requests");
     const shown = response.requests.filter((record) => !flags.failed || didNotSucceed(record)).slice(0, limit);
     if (isData(format)) printData(shown, format, terminal);
@@ -80,7 +81,7 @@ export async function explain(
   const format = formatOf(flags.output, FORMATS);
   const { admin } = await openTarget(name, flags, terminal);
   try {
-    const path = `${ADMIN_PATHS.requests}?${new URLSearchParams({ id })}`;
+    const path = `${ADMIN_PATHS.requests}?${newForm({ id })}`;
     const found = await admin.json<{ requests: RequestDetail[] }>(path, "requests");
     const newest = found.requests[0];
     if (isData(format)) printData(found.requests, format, terminal);

@@ -3,6 +3,7 @@
  * with budgets, and deletes the rows of a user.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { type Form, newForm } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
@@ -71,8 +72,8 @@ export async function usage(name: string | undefined, flags: UsageFlags, termina
   }
 }
 
-function usageQuery({ by, since, until, filter = [] }: UsageFlags): URLSearchParams {
-  const query = new URLSearchParams();
+function usageQuery({ by, since, until, filter = [] }: UsageFlags): Form {
+  const query = newForm();
   if (by !== undefined) query.set("by", by);
   if (since !== undefined) query.set("since", since);
   if (until !== undefined) query.set("until", until);
@@ -84,7 +85,7 @@ function usageQuery({ by, since, until, filter = [] }: UsageFlags): URLSearchPar
   return query;
 }
 
-async function readPages(admin: AdminClient, query: URLSearchParams, limit: number): Promise<UsageReport> {
+async function readPages(admin: AdminClient, query: Form, limit: number): Promise<UsageReport> {
   const rows: UsageRow[] = [];
   for (let cursor = 0; ; ) {
     query.set("limit", String(Math.min(PAGE, limit - rows.length)));

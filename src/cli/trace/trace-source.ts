@@ -4,6 +4,7 @@
  */
 import { readFileSync, statSync } from "node:fs";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { newForm } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
 import { safeJson } from "../../json/safe-json.ts";
@@ -28,7 +29,7 @@ export async function openTrace(
   options: { readonly expression?: string; readonly count?: number },
   listener: TraceListener,
 ): Promise<AdminStream> {
-  const query = new URLSearchParams();
+  const query = newForm();
   if (options.expression !== undefined) query.set("expression", options.expression);
   if (options.count !== undefined) query.set("count", String(options.count));
   const path = query.size === 0 ? ADMIN_PATHS.trace : `${ADMIN_PATHS.trace}?${query}`;

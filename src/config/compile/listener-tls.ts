@@ -3,13 +3,15 @@
  * with its position.
  */
 
-import { X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
-import { checkCertificates } from "../../http/certificates.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { checkCertificates, readCertificate as readPemCertificate } from "../../http/certificates.ts";
 import { createHostTable } from "../../http/host.ts";
 import type { ClientAuth, ListenerCertificate, ListenerTls } from "../../http/tls-listener.ts";
 import type { WrittenTls } from "../load/normal-config.ts";
 import type { Path } from "../text/value-path.ts";
+
+const FILE = peerInput("file/credentials");
 
 export interface TlsReader {
   /** Returns the result of `read`, or reports its error at the field and returns undefined. */
@@ -73,7 +75,7 @@ function pemOf(written: string, reader: TlsReader): string {
 
 /** Parses a subjectAltName, for example `DNS:a.example.com, DNS:*.b.example.com, IP Address:10.0.0.1`. */
 function namesIn(cert: string): string[] {
-  const names = new X509Certificate(cert).subjectAltName ?? "";
+  const names = readPemCertificate(FILE, cert).subjectAltName ?? "";
   return names
     .split(", ")
     .filter((one) => one.startsWith("DNS:"))

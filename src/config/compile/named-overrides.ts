@@ -4,10 +4,11 @@
  */
 import { OVERRIDE_HEADERS } from "../../http/header-rules.ts";
 
-const NAMES = [...OVERRIDE_HEADERS]
-  .sort((a, b) => b.length - a.length)
-  .map((name) => name.replaceAll("-", "[^a-z0-9]"));
-const NAMED = new RegExp(`(?<![a-z0-9])(?:${NAMES.join("|")})(?![-_]?[a-z0-9])`, "gi");
+/** A longer name comes before its own start. */
+const NAMES = [...OVERRIDE_HEADERS].sort((a, b) => b.length - a.length);
+const NAME_CHARACTER = /[a-z0-9]/i;
+/** An expression may have other characters in place of hyphens, for example `request.headers.x_original_url`. */
+const SEPARATORS = /[^a-z0-9]/gi;
 
 /** Returns the names as written, in lowercase. Other spellings of the same header are not in the set. */
 export function namedOverrides(parts: readonly unknown[]): ReadonlySet<string> {
@@ -17,7 +18,7 @@ export function namedOverrides(parts: readonly unknown[]): ReadonlySet<string> {
 }
 
 function collect(value: unknown, found: Set<string>): void {
-  if (typeof value === "string") for (const [name] of value.matchAll(NAMED)) found.add(name.toLowerCase());
+  if (typeof value === "string") collectFromText(value, found);
   if (typeof value !== "object" || value === null) return;
   for (const [key, item] of Object.entries(value)) {
     // A configuration that removes a header does not need it.
@@ -25,4 +26,24 @@ function collect(value: unknown, found: Set<string>): void {
     if (!Array.isArray(value)) collect(key, found);
     collect(item, found);
   }
+}
+
+function collectFromText(text: string, found: Set<string>): void {
+  const hyphenated = text.replace(SEPARATORS, "-").toLowerCase();
+  const starts = new Set<number>();
+  for (const name of NAMES)
+    for (let at = hyphenated.indexOf(name); at >= 0; at = hyphenated.indexOf(name, at + 1)) {
+      const end = at + name.length;
+      if (starts.has(at) || isNameCharacter(text, at - 1) || continuesName(text, end)) continue;
+      starts.add(at);
+      found.add(text.slice(at, end).toLowerCase());
+    }
+}
+
+function continuesName(text: string, at: number): boolean {
+  return isNameCharacter(text, text[at] === "-" || text[at] === "_" ? at + 1 : at);
+}
+
+function isNameCharacter(text: string, at: number): boolean {
+  return NAME_CHARACTER.test(text.charAt(at));
 }

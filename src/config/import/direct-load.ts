@@ -2,12 +2,16 @@
  * Recognizes a configuration of agentgateway, so that the gateway can load it without a conversion by the user. It is
  * loaded only if every setting has a counterpart.
  */
-import { parseYaml, yamlText } from "../../base/yaml-text.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readYaml } from "../../base/read-yaml.ts";
+import { yamlText } from "../../base/yaml-text.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import { pathText } from "../text/value-path.ts";
 import type { SourceDocument } from "../text/yaml-source.ts";
 import { importAgentgateway } from "./agentgateway.ts";
 import { asObject, type Conversion, isObject, type Values } from "./conversion.ts";
+
+const IMPORTED = peerInput("file/configuration");
 
 type Path = readonly (string | number)[];
 type ForeignField = readonly [path: Path, isForeign: (value: unknown) => boolean, ours: string];
@@ -108,7 +112,7 @@ export function notLoadable(document: SourceDocument): ConfigError {
  */
 function convert(text: string): Conversion | undefined {
   try {
-    return importAgentgateway(parseYaml(text));
+    return importAgentgateway(readYaml(IMPORTED, text));
   } catch {
     // A file with several documents is not a configuration of agentgateway.
     return undefined;

@@ -15,7 +15,7 @@ import { configSchema } from "../schema/schema.ts";
 import { type ConfigTest, testsDocument } from "../schema/tests-schema.ts";
 import { type Environment, withoutVariableNames } from "../text/env.ts";
 import {
-  MAX_FILE_BYTES,
+  CONFIGURATION,
   MISSING_VARIABLE,
   parseSourceInSteps,
   type SourceDocument,
@@ -236,7 +236,7 @@ function emptyDocument(file: string): SourceDocument {
 function readText(file: string): string {
   let bytes: Buffer;
   try {
-    if (statSync(file).size > MAX_FILE_BYTES) throw new Error("it is larger than 8 MiB");
+    if (statSync(file).size > CONFIGURATION.maxBytes) throw new Error("it is larger than 8 MiB");
     bytes = readFileSync(file);
   } catch (error) {
     throw unreadable(file, error);

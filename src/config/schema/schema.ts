@@ -3,6 +3,7 @@
  */
 import { z } from "zod";
 import { backends } from "../../backends/index.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { linearRegex } from "../../base/regex.ts";
 import type { BackendDefinition } from "../../core/backend.ts";
 import type { PolicyDefinition, Scope } from "../../core/policy.ts";
@@ -140,9 +141,11 @@ export const listenerTls = z
     message: "set `cert` and `key`, or `certificates`",
   });
 
+const PATTERN = peerInput("file/pattern");
+
 const regex = z.string().superRefine((source, context) => {
   try {
-    linearRegex(source);
+    linearRegex(PATTERN, source);
   } catch (error) {
     context.addIssue({
       code: "custom",

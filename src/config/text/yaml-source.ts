@@ -4,20 +4,19 @@
  */
 import {
   Alias,
-  Composer,
   type Document,
   isMap,
   isScalar,
   isSeq,
-  Lexer,
   LineCounter,
   type Pair,
-  Parser,
   Scalar,
   visit,
   type YAMLError,
   type YAMLMap,
 } from "yaml";
+import { InputError, peerInput } from "../../base/peer-inputs.ts";
+import { firstTooDeepLine, MAX_ALIASES, readYamlInSteps } from "../../base/read-yaml.ts";
 import { finish, type Steps } from "../../base/sliced-work.ts";
 import { ConfigError, type Position } from "../../core/config-error.ts";
 import type { VariableValue } from "../../observe/trace/redact.ts";
@@ -32,7 +31,7 @@ import {
 } from "./env.ts";
 import { keyOf, type Path, pathOf, pathText, startOf } from "./value-path.ts";
 
-export const MAX_FILE_BYTES = 8 * 1024 * 1024;
+export const CONFIGURATION = peerInput("file/configuration");
 /** The start of the message about a variable that is not set. */
 export const MISSING_VARIABLE = "environment variable not found";
 
@@ -95,12 +94,12 @@ export function* parseSourceInSteps(
     documents: [],
     problems: [new ConfigError({ file, line: 1, column: 1 }, "", message)],
   });
-  if (Buffer.byteLength(text) > MAX_FILE_BYTES) return whole("the file is larger than 8 MiB");
+  if (Buffer.byteLength(text) > CONFIGURATION.maxBytes) return whole("the file is larger than 8 MiB");
   if (countLines(text) > MAX_LINES) return whole(`the file has more than ${MAX_LINES.toLocaleString("en-US")} lines`);
   if (countDocuments(text) > MAX_DOCUMENTS)
     return whole(`the file has more than ${MAX_DOCUMENTS.toLocaleString("en-US")} documents`);
   if (hasMarkCharacters(text)) return whole("the file contains private-use characters (U+E000 to U+E002)");
-  const tooDeep = firstTooDeepLine(text);
+  const tooDeep = firstTooDeepLine(text, CONFIGURATION.maxDepth);
   if (tooDeep !== undefined)
     return {
       documents: [],
@@ -115,8 +114,14 @@ export function* parseSourceInSteps(
   };
   const problems: ConfigError[] = [];
   const documents: SourceDocument[] = [];
-  for (const document of yield* parseYaml(marked.text, lines)) {
-    if (document === "too deep") return whole(TOO_DEEP);
+  let parsed: readonly Document.Parsed[];
+  try {
+    parsed = yield* readYamlInSteps(CONFIGURATION, marked.text, { lines, stringKeys: true });
+  } catch (error) {
+    if (error instanceof InputError) return whole(error.problem === "depth" ? TOO_DEEP : `the file ${error.message}`);
+    throw error;
+  }
+  for (const document of parsed) {
     yield;
     // The library only warns about an unknown tag.
     const errors = [...document.errors, ...document.warnings.filter(({ code }) => code === "TAG_RESOLVE_FAILED")];
@@ -161,41 +166,6 @@ function countDocuments(text: string): number {
 
 export function byPlace({ position: a }: ConfigError, { position: b }: ConfigError): number {
   return a && b ? a.line - b.line || a.column - b.column : 0;
-}
-
-const TOKENS_PER_STEP = 256;
-
-function* parseYaml(text: string, lines: LineCounter): Steps<readonly (Document.Parsed | "too deep")[]> {
-  const composer = new Composer({
-    lineCounter: lines,
-    prettyErrors: false,
-    // Duplicate keys are checked separately, because the library's check is quadratic.
-    uniqueKeys: false,
-    merge: false,
-    version: "1.2",
-    stringKeys: true,
-  });
-  const parser = new Parser(lines.addNewLine);
-  const documents: Document.Parsed[] = [];
-  lines.addNewLine(0);
-  let tokens = 0;
-  try {
-    for (const lexeme of new Lexer().lex(text)) {
-      for (const token of parser.next(lexeme)) documents.push(...composer.next(token));
-      tokens += 1;
-      if (tokens % TOKENS_PER_STEP === 0) yield;
-    }
-    for (const token of parser.end()) {
-      documents.push(...composer.next(token));
-      yield;
-    }
-    documents.push(...composer.end());
-    return documents;
-  } catch (error) {
-    // The parser recurses, so a document that exhausts the stack is rejected.
-    if (error instanceof RangeError) return ["too deep"];
-    throw error;
-  }
 }
 
 function sourceDocument(
@@ -268,9 +238,6 @@ function aliasMessage(error: Error): string {
     : error.message;
 }
 
-/** Limits the expanded aliases in a document, as a protection against alias bombs. */
-export const MAX_ALIASES = 100;
-
 export interface EnvironmentText {
   readonly text: string;
   readonly names: readonly string[];
@@ -313,7 +280,7 @@ export function resolveDocument(
       return visit.BREAK;
     },
     Scalar(key, node, path) {
-      if (path.length > MAX_DEPTH * 2) {
+      if (path.length > CONFIGURATION.maxDepth * 2) {
         problems.push(new ConfigError(at(startOf(node)), "", TOO_DEEP));
         return visit.BREAK;
       }
@@ -460,38 +427,4 @@ function yamlMessage(code: string, message: string, tooDeep: string): string {
   return line.replace(/(in YAML stream|includes extra characters|but found): .*$/, "$1");
 }
 
-export const MAX_DEPTH = 64;
-export const TOO_DEEP = `nested deeper than ${MAX_DEPTH} levels`;
-
-/**
- * Runs a cheap check before the parser, which recurses for nested brackets and indentation. The check does not
- * distinguish strings and comments, so its limit is generous.
- */
-export function firstTooDeepLine(text: string): number | undefined {
-  const limit = MAX_DEPTH * 4;
-  let depth = 0;
-  let line = 1;
-  let dashes = 0;
-  const indents: number[] = [];
-  for (let i = 0; i < text.length; i++) {
-    const code = text.charCodeAt(i);
-    if (code === 10) {
-      line += 1;
-      dashes = 0;
-      let next = i + 1;
-      while (text.charCodeAt(next) === 32) next += 1;
-      const indent = next - i - 1;
-      while ((indents.at(-1) ?? -1) >= indent) indents.pop();
-      indents.push(indent);
-      if (indents.length > limit) return line;
-    } else if (code === 91 || code === 123) {
-      depth += 1;
-      if (depth > limit) return line;
-    } else if (code === 93 || code === 125) depth = Math.max(0, depth - 1);
-    else if (code === 45 && text.charCodeAt(i + 1) === 32) {
-      dashes += 1;
-      if (dashes > limit) return line;
-    }
-  }
-  return undefined;
-}
+export const TOO_DEEP = `nested deeper than ${CONFIGURATION.maxDepth} levels`;

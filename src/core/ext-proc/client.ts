@@ -5,6 +5,7 @@
 
 import type { ClientDuplexStream, MethodDefinition } from "@grpc/grpc-js";
 import type { Clock, Timer } from "../../base/clock.ts";
+import type { PeerInput } from "../../base/peer-inputs.ts";
 import { openGrpcClient } from "../../http/client/grpc-client.ts";
 import type { EgressGuard } from "../../http/egress-guard.ts";
 import type { TlsOptions } from "../../http/http-client.ts";
@@ -52,15 +53,13 @@ export interface ProcessorClientOptions {
 }
 
 export function openProcessorClient(
+  input: PeerInput<"protobuf">,
   host: string,
   clock: Clock,
   { maxBodyBytes, egress, tls }: ProcessorClientOptions,
 ): ProcessorClient {
-  const opening = openGrpcClient(host, PROTOCOL, SERVICE_NAME, {
-    egress,
-    maxResponseBytes: maxBodyBytes + MAX_HEADER_BYTES,
-    tls,
-  }).then(({ client, service }) => {
+  const message = input.upTo(maxBodyBytes + MAX_HEADER_BYTES);
+  const opening = openGrpcClient(message, host, PROTOCOL, SERVICE_NAME, { egress, tls }).then(({ client, service }) => {
     const method = service.Process as MethodDefinition<ProcessingRequest, ProcessingResponse>;
     return {
       client,

@@ -4,6 +4,7 @@
 import type { Client, ServiceDefinition } from "@grpc/grpc-js";
 import type { fromJSON } from "@grpc/proto-loader";
 import { exportsOf } from "../../base/exports-of.ts";
+import type { PeerInput } from "../../base/peer-inputs.ts";
 import type { EgressGuard } from "../egress-guard.ts";
 import type { TlsOptions } from "../http-client.ts";
 import { grpcChannel, requireGrpcAddress } from "./grpc-credentials.ts";
@@ -15,15 +16,16 @@ export type GrpcProtocol = Parameters<typeof fromJSON>[0];
 
 export interface GrpcClientOptions {
   readonly egress: EgressGuard;
-  readonly maxResponseBytes: number;
   readonly tls?: TlsOptions | undefined;
 }
 
+/** The limit of `input` applies to each message of the service. */
 export async function openGrpcClient(
+  input: PeerInput<"protobuf">,
   host: string,
   protocol: GrpcProtocol,
   serviceName: string,
-  { egress, maxResponseBytes, tls }: GrpcClientOptions,
+  { egress, tls }: GrpcClientOptions,
 ): Promise<{ client: Client; service: ServiceDefinition }> {
   requireGrpcAddress(host, egress);
   const [grpc, loader] = await Promise.all([
@@ -36,7 +38,7 @@ export async function openGrpcClient(
     ...options,
     "grpc.initial_reconnect_backoff_ms": FIRST_RECONNECT_MS,
     "grpc.max_reconnect_backoff_ms": MAX_RECONNECT_MS,
-    "grpc.max_receive_message_length": maxResponseBytes,
+    "grpc.max_receive_message_length": input.maxBytes,
     "grpc.enable_retries": 0,
     // The proxy environment variables do not apply to the operator's services.
     "grpc.enable_http_proxy": 0,

@@ -4,6 +4,7 @@
  * returned with its fault. `readRequestHead` judges what the lines say.
  */
 
+import { constantRegExp } from "../../base/constant-regexp.ts";
 import { isHeaderName, lowerHeaderName } from "../../base/header-names.ts";
 import { isHeaderValue } from "../headers.ts";
 import { type ReceivedHead, RequestError } from "../request-head.ts";
@@ -29,7 +30,7 @@ const FRAMING_TRAILER = /^(?:content-length|transfer-encoding|host)$/i;
 const LENGTH = /^[0-9]{1,15}$/;
 const OTHER_HTTP = /^HTTP\/(?:0\.9|2\.0)$/;
 const TOKEN = "[!#$%&'*+\\-.^_`|~0-9A-Za-z]+";
-const EXTENSIONS = new RegExp(
+const EXTENSIONS = constantRegExp(
   `^(?:;${TOKEN}(?:=(?:${TOKEN}|"(?:[\\t !#-\\[\\]-~\\x80-\\xff]|\\\\[\\t -~\\x80-\\xff])*"))?)+$`,
 );
 

@@ -1,11 +1,12 @@
 /**
  * Reads and removes cookies of requests.
  */
+import { constantRegExp } from "../../base/constant-regexp.ts";
 import type { HeaderList } from "../../http/headers.ts";
 
 /** All cookies of the gateway have this prefix, after `__Host-` if TLS is used. */
 export const OWN_PREFIX = "gateway_";
-export const OWN_COOKIE = new RegExp(`^(?:__Host-)?${OWN_PREFIX}`);
+export const OWN_COOKIE = constantRegExp(`^(?:__Host-)?${OWN_PREFIX}`);
 
 /** Returns all values, because the order of cookies with the same name does not reveal their origin. */
 export function cookieValues(headers: HeaderList, name: string): string[] {

@@ -3,9 +3,13 @@
  * invalid, because the gateway and a backend could each use a different value.
  */
 import { z } from "zod";
+import { readForm } from "../../base/form.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import { headerName } from "../../core/schema.ts";
 import type { CredentialPlaces } from "../../observe/trace/redact.ts";
+
+const QUERY = peerInput("client/query");
 
 export const credentialLocation = z.union([
   z.strictObject({
@@ -79,6 +83,6 @@ function readParameter(request: GatewayRequest, name: string): FoundCredential {
   const [first] = values;
   if (first === undefined) return NONE;
   if (values.length > 1) return { kind: "bad", detail: `more than one ${name} parameter` };
-  const value = new URLSearchParams(first).get(name) ?? "";
+  const value = readForm(QUERY, first).get(name) ?? "";
   return value === "" ? { kind: "bad", detail: `the ${name} parameter is empty` } : { kind: "found", value };
 }

@@ -3,6 +3,8 @@
  * expression.
  */
 import { z } from "zod";
+import { readForm } from "../../base/form.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Expression } from "../../cel/expression.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -17,6 +19,8 @@ import {
   readCredential,
   withhold,
 } from "./credential-location.ts";
+
+const QUERY = peerInput("client/query");
 
 /** Shorter values are not tokens, and other headers could contain them by accident. */
 const MIN_WITHHELD_CHARS = 16;
@@ -120,7 +124,7 @@ function withholdCopies({ request, credentials }: Exchange, token: string): void
     for (const pair of value.split(";"))
       if (pair.includes(token)) credentials.cookies.push(pair.split("=", 1)[0]?.trim() ?? "");
   }
-  for (const [name, value] of new URLSearchParams(request.query)) {
+  for (const [name, value] of readForm(QUERY, request.query)) {
     if (!value.includes(token)) continue;
     credentials.query ??= [];
     credentials.query.push(name);

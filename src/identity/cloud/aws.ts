@@ -7,6 +7,7 @@ import { createHash, createHmac, type Hash, type Hmac } from "node:crypto";
 import { readFileSync } from "node:fs";
 import type { Clock } from "../../base/clock.ts";
 import { exportsOf } from "../../base/exports-of.ts";
+import { newForm, readForm } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { SignedRequest, SignRequest } from "../../core/signed-request.ts";
 import type { Fetch, FetchRequest } from "../../http/fetch.ts";
@@ -14,9 +15,12 @@ import type { HeaderList } from "../../http/headers.ts";
 import { hostOf, isLoopbackHost } from "../../http/host.ts";
 import { isMembers, type Members } from "../../json/json.ts";
 import { readMembers } from "../../json/read-json.ts";
+import { readXmlElement } from "./read-xml.ts";
 import type { Lease, Renewable } from "./renewable.ts";
 
 const CREDENTIALS = peerInput("cloud-provider/credentials");
+const XML = peerInput("cloud-provider/xml-credentials");
+const QUERY = peerInput("client/query");
 
 export const AWS_SOURCES =
   "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile in the shared credentials file, AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN, a container's role (AWS_CONTAINER_CREDENTIALS_*_URI) or an instance's role";
@@ -122,7 +126,7 @@ const CONTAINER_HOSTS = ["169.254.170.2", "169.254.170.23", "fd00:ec2::23"];
 export async function webIdentityKeys(options: AwsSourceOptions): Promise<Lease<AwsKeys>> {
   const { variables, region, clock } = options;
   const domain = region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com";
-  const form = new URLSearchParams({
+  const form = newForm({
     Action: "AssumeRoleWithWebIdentity",
     Version: "2011-06-15",
     RoleArn: variables.AWS_ROLE_ARN ?? "",
@@ -192,11 +196,13 @@ function credentialsIn(body: Members | undefined): Members | undefined {
   return isMembers(result) && isMembers(result.Credentials) ? result.Credentials : undefined;
 }
 
-/** Older token services respond only in XML. The four elements have no nesting, so a regular expression is enough. */
+/** Older token services respond only in XML. The four elements have no nesting. */
 function fromXml(text: string): Members {
-  const element = (name: string): string | undefined => new RegExp(`<${name}>([^<]*)</${name}>`).exec(text)?.[1];
   return Object.fromEntries(
-    ["AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration"].map((name) => [name, element(name)]),
+    ["AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration"].map((name) => [
+      name,
+      readXmlElement(XML, text, name),
+    ]),
   );
 }
 
@@ -291,7 +297,7 @@ async function load(keys: Renewable<AwsKeys>, { region, service }: SigningScope)
 }
 
 function parametersOf(query: string): Record<string, string[]> {
-  const parameters = new URLSearchParams(query);
+  const parameters = readForm(QUERY, query);
   return Object.fromEntries([...new Set(parameters.keys())].map((name) => [name, parameters.getAll(name)]));
 }
 

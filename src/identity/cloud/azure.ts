@@ -3,6 +3,7 @@
  * Settings that are not configured come from the environment variables of the Azure SDKs.
  */
 import { readFileSync } from "node:fs";
+import { newForm } from "../../base/form.ts";
 import { exchangeForm, readToken, type TokenSource, type TokenSourceOptions } from "./token-request.ts";
 
 const AUTHORITY = "https://login.microsoftonline.com";
@@ -56,7 +57,7 @@ function managedIdentity(
 ): TokenSource {
   const { IDENTITY_ENDPOINT: endpoint, IDENTITY_HEADER: header } = environment;
   const isService = Boolean(endpoint) && Boolean(header);
-  const query = new URLSearchParams({
+  const query = newForm({
     resource,
     "api-version": isService ? "2019-08-01" : "2018-02-01",
     ...(clientId === undefined ? {} : { client_id: clientId }),

@@ -4,15 +4,17 @@
  * Workload identity federation (`external_account`) and impersonation are not supported.
  */
 
-import { createPrivateKey, createSign, type KeyObject } from "node:crypto";
+import { createSign, type KeyObject } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
+import { readPrivateKey } from "../../http/certificates.ts";
 import { parseHttpUrl } from "../../http/fetch.ts";
 import { hostOf, isLoopbackHost } from "../../http/host.ts";
 import { readMembers } from "../../json/read-json.ts";
 import { exchangeForm, readToken, type TokenSource, type TokenSourceOptions } from "./token-request.ts";
 
 const KEY_FILE = peerInput("file/cloud-credentials");
+const KEY = peerInput("file/credentials");
 
 const TOKEN_SERVER = "Google's token server";
 const SCOPE = "https://www.googleapis.com/auth/cloud-platform";
@@ -70,7 +72,7 @@ export function googleMetadataSource(host: string | undefined, options: TokenSou
 
 function privateKey(pem: string): KeyObject {
   try {
-    const key = createPrivateKey(pem);
+    const key = readPrivateKey(KEY, pem);
     if (key.asymmetricKeyType === "rsa") return key;
   } catch {
     // The original error may quote the key, so it is discarded.

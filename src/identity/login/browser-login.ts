@@ -5,6 +5,7 @@
  */
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
+import { addToQuery, readForm } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
@@ -24,6 +25,7 @@ import { BrowserCookie } from "./browser-flow.ts";
 const PENDING_LOGIN = peerInput("client/login-state");
 const ID_TOKEN = peerInput("identity-provider/id-token");
 const SESSION = peerInput("store/browser-session");
+const QUERY = peerInput("client/query");
 
 const LOGIN_MS = 600_000;
 const TIMEOUT_MS = 10_000;
@@ -141,7 +143,7 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
   }
 
   async function finish(request: GatewayRequest): Promise<SignedIn> {
-    const answer = new URLSearchParams(request.query);
+    const answer = readForm(QUERY, request.query);
     const state = answer.get("state") ?? "";
     const pending = findPendingLogin(request, state);
     const problem = answer.get("error");
@@ -233,7 +235,7 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
       const { end_session_endpoint: url } = metadata ?? {};
       if (typeof url !== "string") return undefined;
       const end = new URL(url);
-      end.searchParams.set("client_id", clientId);
+      addToQuery(end, "set", [["client_id", clientId]]);
       return end.href;
     },
   };

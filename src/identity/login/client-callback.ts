@@ -3,11 +3,11 @@
  * 4.1.2). The gateway redirects only to addresses in the configuration or in the client's metadata document, and only
  * with a state that the same policy signed.
  */
-
+import { addToQuery, type FormPair, newForm } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
 import type { SigningKey } from "../../store/signing-key.ts";
-import { type FormPair, parseForm, requireUnique, serializeForm } from "../providers/oauth-form.ts";
+import { parseForm, requireUnique, serializeForm } from "../providers/oauth-form.ts";
 import { OAuthRequestError } from "../providers/provider.ts";
 import { isLoopbackAddress, isSameAddress } from "./client-metadata.ts";
 import { gatewayEndpoints, resourceSuffix } from "./well-known.ts";
@@ -117,12 +117,12 @@ export function createClientCallback(options: ClientCallbackOptions): ClientCall
         throw invalidRequest("request objects are not supported");
       if ((value("response_mode") ?? "query") !== "query") throw invalidRequest("response_mode must be query");
       const others = pairs.filter(({ name }) => !["redirect_uri", "state"].includes(name.toLowerCase()));
-      const ours = new URLSearchParams({ redirect_uri: own, state: seal(address, state, suffix, client) });
+      const ours = newForm({ redirect_uri: own, state: seal(address, state, suffix, client) });
       return serializeForm([...others, ...parseForm(ours.toString())]);
     },
 
     token(form) {
-      const [ours] = parseForm(new URLSearchParams({ redirect_uri: own }).toString());
+      const [ours] = parseForm(newForm({ redirect_uri: own }).toString());
       return serializeForm(
         parseForm(form).map((pair) => (pair.name.toLowerCase() === "redirect_uri" && ours ? ours : pair)),
       );
@@ -136,9 +136,9 @@ export function createClientCallback(options: ClientCallbackOptions): ClientCall
         throw invalidRequest("the answer is not from the identity provider");
       const target = new URL(address);
       for (const { name, value: text } of pairs)
-        if (FORWARDED_PARAMETERS.includes(name)) target.searchParams.append(name, text);
-      if (state !== null) target.searchParams.append("state", state);
-      target.searchParams.append("iss", gatewayEndpoints(origin, suffix).issuer);
+        if (FORWARDED_PARAMETERS.includes(name)) addToQuery(target, "append", [[name, text]]);
+      if (state !== null) addToQuery(target, "append", [["state", state]]);
+      addToQuery(target, "append", [["iss", gatewayEndpoints(origin, suffix).issuer]]);
       return target.href;
     },
   };

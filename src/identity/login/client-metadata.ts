@@ -4,11 +4,12 @@
  */
 
 import type { Clock } from "../../base/clock.ts";
+import { type FormPair, newForm } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { Fetch } from "../../http/fetch.ts";
 import { canonicalPattern, hostOf, isLoopbackHost, matchesHost } from "../../http/host.ts";
 import { readJson } from "../../json/read-json.ts";
-import { type FormPair, parseForm, serializeForm } from "../providers/oauth-form.ts";
+import { parseForm, serializeForm } from "../providers/oauth-form.ts";
 import { errorDetail, OAuthRequestError } from "../providers/provider.ts";
 
 const DOCUMENT = peerInput("client/metadata-document");
@@ -131,7 +132,7 @@ export function isSameAddress(named: string, asked: string): boolean {
 }
 
 function replaced(pairs: readonly FormPair[], clientId: string): string {
-  const [own] = parseForm(new URLSearchParams({ client_id: clientId }).toString());
+  const [own] = parseForm(newForm({ client_id: clientId }).toString());
   return serializeForm(
     pairs.map((pair) => (pair.name.toLowerCase() === "client_id" && own !== undefined ? own : pair)),
   );

@@ -2,7 +2,7 @@
  * Tries a login at the real provider as far as possible without a user, with temporary clients or the operator's
  * client.
  */
-
+import { newForm, readForm } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import { readJson } from "../../json/read-json.ts";
@@ -12,6 +12,7 @@ import { callbackAddress } from "./client-callback.ts";
 import { failed, LEG_LIMITS, type LoginCheckOptions, type LoginLeg, notChecked, rejectedLeg } from "./login-leg.ts";
 
 const REGISTERED_CLIENT = peerInput("identity-provider/registration");
+const REDIRECT = peerInput("identity-provider/redirect");
 
 const REDIRECT_URI = "http://127.0.0.1:33418/callback";
 /** The value is the example of RFC 7636, appendix B. */
@@ -125,7 +126,7 @@ async function authorizeLeg(
   const endpoint = String(discovered.authorization_endpoint);
   const scopes = options.policy.resourceMetadata.scopesSupported ?? [];
   const redirectUri = getRedirectUri(options);
-  const query = new URLSearchParams({
+  const query = newForm({
     ...(scopes.length === 0 ? {} : { scope: scopes.join(" ") }),
     response_type: "code",
     client_id: clientId,
@@ -143,7 +144,7 @@ async function authorizeLeg(
   }
   const location = response.headers.get("location");
   if (location === undefined || !location.startsWith(redirectUri)) return notRedirected(response);
-  const error = new URL(location).searchParams.get("error");
+  const error = readForm(REDIRECT, new URL(location).search).get("error");
   if (error === "invalid_scope")
     return failed(
       "authorize",
@@ -152,7 +153,7 @@ async function authorizeLeg(
     );
   if (error !== null && !LOGIN_REQUIRED_ERRORS.has(error)) return rejectedLeg("authorize", response);
   const readsIss = namesProviderDirectly(options) || options.policy.redirectUris !== undefined;
-  if (new URL(location).searchParams.has("iss") && !readsIss) {
+  if (readForm(REDIRECT, new URL(location).search).has("iss") && !readsIss) {
     return failed("authorize", ISS_PROBLEM, issHint);
   }
   return { leg: "authorize", ok: true, message: `${endpoint} sends users back to the client` };
@@ -183,7 +184,7 @@ export async function* ownClientLegs(
     message: `the gateway answers it with the client id ${options.policy.clientId}`,
   };
   const tokenUrl = provider.login?.tokenUrl ?? String(discovered.token_endpoint);
-  const form = new URLSearchParams({
+  const form = newForm({
     grant_type: "authorization_code",
     client_id: options.policy.clientId ?? "",
     code: "check",

@@ -13,6 +13,7 @@ import {
   None,
   revocationRequest,
 } from "oauth4webapi";
+import type { Form } from "../../base/form.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 
 export interface OauthEndpoint {
@@ -32,11 +33,7 @@ export interface ClientCredentials {
   readonly assertion?: ((clientId: string, audience: string) => string) | undefined;
 }
 
-export function sendGrant(
-  endpoint: OauthEndpoint,
-  client: ClientCredentials,
-  form: URLSearchParams,
-): Promise<FetchResponse> {
+export function sendGrant(endpoint: OauthEndpoint, client: ClientCredentials, form: Form): Promise<FetchResponse> {
   return sent(endpoint, (options) =>
     genericTokenEndpointRequest(
       server({ token_endpoint: endpoint.url }),

@@ -4,6 +4,7 @@
  */
 import { createHash, randomBytes } from "node:crypto";
 import { createRequire } from "node:module";
+import { addToQuery, newForm } from "../../base/form.ts";
 import { onDemand } from "../../base/on-demand.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { Members } from "../../json/json.ts";
@@ -30,7 +31,7 @@ export async function requestToken(
   client: ClientCredentials,
   parameters: GrantParameters,
 ): Promise<OauthResponse> {
-  const form = new URLSearchParams(parameters.map(([name, value]) => [name, value]));
+  const form = newForm(parameters);
   return readResponse(await library().sendGrant(endpoint, client, form));
 }
 
@@ -66,7 +67,7 @@ export function codeRequestUrl(
   const url = new URL(authorizationEndpoint);
   const challenge = createHash("sha256").update(verifier).digest("base64url");
   const all = { ...parameters, code_challenge: challenge, code_challenge_method: "S256" };
-  for (const [name, value] of Object.entries(all)) url.searchParams.set(name, value);
+  addToQuery(url, "set", Object.entries(all));
   return url.href;
 }
 

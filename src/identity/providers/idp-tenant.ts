@@ -3,8 +3,9 @@
  * registration endpoint and rejects the RFC 8707 `resource` parameter, so the gateway handles registration itself and
  * proxies authorize and token requests.
  */
+import type { FormPair } from "../../base/form.ts";
 import { ConfigError } from "../../core/config-error.ts";
-import { type FormPair, parseForm, requireUnique, serializeForm } from "./oauth-form.ts";
+import { parseForm, requireUnique, serializeForm } from "./oauth-form.ts";
 import { registeredAs, withSecret } from "./own-client.ts";
 import { AUDIENCE_HINT, facadeMetadata, type IdentityProvider, type ProviderOptions } from "./provider.ts";
 

@@ -2,23 +2,19 @@
  * Parses form-encoded OAuth parameters and keeps the original text of each, so that unchanged parameters are
  * forwarded byte for byte.
  */
+import { type FormPair, readFormPairs } from "../../base/form.ts";
+import { InputError, peerInput } from "../../base/peer-inputs.ts";
 import { OAuthRequestError } from "./provider.ts";
 
-export interface FormPair {
-  readonly name: string;
-  readonly value: string;
-  readonly raw: string;
-}
+const PARAMETERS = peerInput("client/login-form");
 
 export function parseForm(text: string): FormPair[] {
-  const pairs: FormPair[] = [];
-  for (const raw of text.split("&")) {
-    if (raw === "") continue;
-    // URLSearchParams decodes leniently, as providers do. The leading `&` keeps it from stripping a question mark.
-    const [entry] = new URLSearchParams(`&${raw}`);
-    pairs.push({ name: entry?.[0] ?? "", value: entry?.[1] ?? "", raw });
+  try {
+    return readFormPairs(PARAMETERS, text);
+  } catch (error) {
+    if (error instanceof InputError) throw new OAuthRequestError("invalid_request", `the form ${error.message}`);
+    throw error;
   }
-  return pairs;
 }
 
 export function serializeForm(pairs: readonly FormPair[]): string {

@@ -2,7 +2,8 @@
  * Lets all MCP clients share the operator's client at the provider. The gateway returns its ID for registrations and
  * adds its secret to token requests without a secret, but only for this client ID and the two grants of a login.
  */
-import { type FormPair, parseForm, serializeForm } from "./oauth-form.ts";
+import { type FormPair, newForm } from "../../base/form.ts";
+import { parseForm, serializeForm } from "./oauth-form.ts";
 import type { ClientRegistration } from "./provider.ts";
 
 const GRANTS_WITH_SECRET = new Set(["authorization_code", "refresh_token"]);
@@ -34,10 +35,7 @@ export function withSecret(
   const mayCarrySecret = GRANTS_WITH_SECRET.has(parameter("grant_type") ?? "");
   if (!client.clientSecret || authenticatesItself || !isOurClient || !mayCarrySecret) return serializeForm(pairs);
   const others = pairs.filter(({ name }) => name !== "client_secret");
-  return serializeForm([
-    ...others,
-    ...parseForm(new URLSearchParams({ client_secret: client.clientSecret }).toString()),
-  ]);
+  return serializeForm([...others, ...parseForm(newForm({ client_secret: client.clientSecret }).toString())]);
 }
 
 function present(fields: Readonly<Record<string, unknown>>): Record<string, unknown> {

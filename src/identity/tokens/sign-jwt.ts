@@ -1,7 +1,11 @@
 /**
  * Signs JWTs with a private key of the gateway, for servers that verify the gateway with its public key.
  */
-import { createPrivateKey, type KeyObject, sign } from "node:crypto";
+import { type KeyObject, sign } from "node:crypto";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readPrivateKey } from "../../http/certificates.ts";
+
+const KEY = peerInput("file/credentials");
 
 export const SIGNING_ALGORITHMS = ["RS256", "RS384", "RS512", "ES256", "ES384", "EdDSA"] as const;
 export type SigningAlgorithm = (typeof SIGNING_ALGORITHMS)[number];
@@ -38,7 +42,7 @@ export function createJwtSigner(pem: string, { alg, kid }: JwtSignerOptions = {}
 
 function parseKey(pem: string): KeyObject {
   try {
-    return createPrivateKey(pem);
+    return readPrivateKey(KEY, pem);
   } catch {
     // The original error may quote the key, so it is discarded.
     throw new Error("the key is not an unencrypted private key in PEM");

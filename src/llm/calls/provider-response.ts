@@ -3,6 +3,7 @@
  * buffers JSON until it is complete and translates streams event by event.
  */
 
+import { decompressLater, isEncoded } from "../../base/decompress.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import type { ResponseReceiver } from "../../core/backend.ts";
@@ -14,7 +15,6 @@ import { readMembersInSteps, stringifyInSteps } from "../../json/parse-in-steps.
 import { UpstreamResponseError } from "../canonical/request-fields.ts";
 import type { OutEvent, StreamTranslation, Translation } from "../canonical/translation.ts";
 import { createEventStreamReader } from "../encoding/aws-event-stream.ts";
-import { decodeResponseLater, isEncoded } from "../encoding/decode-response.ts";
 import { parseEvent } from "../encoding/stream-events.ts";
 import type { Format } from "../request/dialect.ts";
 import { clientError, errorBody, errorEvent } from "../request/llm-errors.ts";
@@ -129,6 +129,7 @@ export function brokenStreamEvent(format: Format): Buffer {
   return Buffer.from(`\n\n${encodeSseEvent(errorEvent(format, error))}`);
 }
 
+const COMPRESSED = peerInput("llm-provider/compressed-response");
 const MAX_RESPONSE_BYTES = RESPONSE.maxBytes;
 /** Limits the time to translate a response. Arrays of numbers, as in embeddings, do not count. */
 const MAX_RESPONSE_OBJECTS = 200_000;
@@ -220,16 +221,8 @@ export class TranslatedResponse implements ProviderResponse {
       if (this.#translation.counts === undefined || this.#status >= 400) this.#settle(true);
       const raw = Buffer.concat(this.#held);
       const encoding = this.#headers?.get("content-encoding");
-      if (isEncoded(encoding))
-        decodeResponseLater(raw, encoding)
-          .then((bytes) => {
-            if (this.#over) return undefined;
-            if (this.#charge(this.#heldBytes + (bytes?.length ?? 0))) return this.#sendInSlices(bytes);
-            return this.#giveUp("overloaded", MEMORY_SHORT);
-          })
-          .catch((error) => this.#call.fail(error));
-      else if (raw.length <= SLICED_BYTES) finish(this.#sendWhole(raw));
-      else this.#sendInSlices(raw).catch((error) => this.#call.fail(error));
+      if (isEncoded(encoding)) decompressLater(COMPRESSED, raw, encoding, (bytes) => this.#decompressed(bytes));
+      else this.#send(raw);
       return;
     }
     try {
@@ -346,8 +339,16 @@ export class TranslatedResponse implements ProviderResponse {
     this.#call.fail(new GatewayError(code, { detail }));
   }
 
-  #sendInSlices(bytes: Buffer | undefined): Promise<void> {
-    return runInSlices(this.#sendWhole(bytes), () => this.#source.isClientGone());
+  #decompressed(bytes: Buffer | undefined): void {
+    if (this.#over || this.#source.isClientGone()) return;
+    if (this.#charge(this.#heldBytes + (bytes?.length ?? 0))) this.#send(bytes);
+    else this.#giveUp("overloaded", MEMORY_SHORT);
+  }
+
+  #send(bytes: Buffer | undefined): void {
+    if ((bytes?.length ?? 0) <= SLICED_BYTES) finish(this.#sendWhole(bytes));
+    else
+      runInSlices(this.#sendWhole(bytes), () => this.#source.isClientGone()).catch((error) => this.#call.fail(error));
   }
 
   *#sendWhole(bytes: Buffer | undefined): Steps<void> {

@@ -2,6 +2,7 @@
  * Applies response guards in three filters: regular expressions, webhooks, and shadow guards. Shadow guards inspect the
  * output of the others and do not change it.
  */
+import { isEncoded } from "../../base/decompress.ts";
 import { InOrder } from "../../base/in-order.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
@@ -13,7 +14,6 @@ import type { HeaderList } from "../../http/headers.ts";
 import { createSseParser, encodeSseEvent, type SseEvent, type SseParser, SseTooLarge } from "../../http/sse.ts";
 import { isLossless } from "../../json/lossless.ts";
 import { readMembersInSteps, stringifyInSteps } from "../../json/parse-in-steps.ts";
-import { isEncoded } from "../encoding/decode-response.ts";
 import { EventTooComplex } from "../encoding/stream-events.ts";
 import { checkAll } from "../guards/guard-webhook.ts";
 import { createShadowGuards, GuardRejection, guardParts, type ShadowGuards } from "../guards/guarded-text.ts";

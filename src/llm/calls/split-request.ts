@@ -3,6 +3,7 @@
  * replaces the joined response, and the other calls are aborted.
  */
 
+import { decompressLater, isEncoded } from "../../base/decompress.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { HeaderList } from "../../http/headers.ts";
@@ -13,7 +14,6 @@ import {
   type OutgoingRequest,
 } from "../../http/http-client.ts";
 import { readMembers } from "../../json/read-json.ts";
-import { decodeResponseLater, isEncoded } from "../encoding/decode-response.ts";
 import type { Candidate } from "../models/model-table.ts";
 import { estimateRequestTokens } from "../usage/estimate-tokens.ts";
 import { readHeaderUsage } from "../usage/usage.ts";
@@ -111,7 +111,8 @@ export class SplitCall implements HttpCall {
   }
 
   failed(part: Part, error: HttpClientError): void {
-    if (this.#isOver) return;
+    // A response may be decompressed after another part failed.
+    if (this.#isOver || (this.#failed !== undefined && this.#failed !== part)) return;
     this.#isOver = true;
     this.#open.delete(part);
     this.#report();
@@ -189,6 +190,8 @@ const BEGIN = Buffer.from('{"parts":[');
 const COMMA = Buffer.from(",");
 const END = Buffer.from("]}");
 
+const COMPRESSED = peerInput("llm-provider/compressed-response");
+
 class Part implements HttpResponseReceiver {
   readonly at: number;
   http: HttpCall | undefined = undefined;
@@ -226,7 +229,7 @@ class Part implements HttpResponseReceiver {
     const raw = this.#held.length === 1 && this.#held[0] ? this.#held[0] : Buffer.concat(this.#held);
     if (!isEncoded(encoding)) this.#complete(headers, raw);
     else
-      void decodeResponseLater(raw, encoding).then((answer) => {
+      decompressLater(COMPRESSED, raw, encoding, (answer) => {
         if (this.#whole.isOpen(this)) this.#complete(headers, answer);
       });
   }

@@ -5,6 +5,8 @@
 import { readFileSync } from "node:fs";
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
+import { readForm } from "../../base/form.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { machineOf } from "../../core/policy.ts";
 import { exactlyOneOf, secret, watchedFilePath } from "../../core/schema.ts";
@@ -22,6 +24,8 @@ import {
 import type { Renewable } from "../../identity/cloud/renewable.ts";
 import type { LlmError } from "../request/llm-errors.ts";
 import type { CredentialForm } from "../request/provider.ts";
+
+const QUERY = peerInput("client/query");
 
 /** The name of Amazon Bedrock in signatures. */
 export const BEDROCK = "bedrock";
@@ -106,7 +110,7 @@ export function clientKey(exchange: Exchange, explicit: boolean): string | undef
 }
 
 function queryKey(query: string): string | undefined {
-  return query.includes("key=") ? (new URLSearchParams(query).get("key") ?? undefined) : undefined;
+  return query.includes("key=") ? (readForm(QUERY, query).get("key") ?? undefined) : undefined;
 }
 
 function bearer(value: string | undefined): string | undefined {

@@ -2,7 +2,9 @@
  * Applies guards to a text that may arrive in chunks or be split across several strings. A guard that rejects ignores
  * matches that overlap the masks of earlier guards.
  */
+
 import { ExpectedError } from "../../base/errors.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Steps } from "../../base/sliced-work.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { TextGuard, TextMatch } from "../request/llm-call.ts";
@@ -23,7 +25,7 @@ export type GuardFound = (guard: TextGuard) => void;
 /** Card numbers, most email addresses, and most keys are shorter than this. */
 const HELD_CHARACTERS = 128;
 /** A match that reaches the end of the received text may continue, so it is held back up to this size. */
-const MAX_OPEN_CHARACTERS = 4 * 1024;
+const MAX_OPEN_CHARACTERS = peerInput("llm-provider/guarded-text").maxOpen;
 /** The time budget of a pattern applies to about this much text. */
 const PIECE_CHARACTERS = 16 * 1024;
 const BORDER_CHARACTERS = 2 * 1024;

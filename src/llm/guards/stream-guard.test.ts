@@ -1,12 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { finish } from "../../base/sliced-work.ts";
 import { compileRegex } from "../../cel/functions/regex.ts";
 import type { SseEvent } from "../../http/sse.ts";
 import { GuardedText, GuardRejection, guardParts } from "./guarded-text.ts";
 import { createStreamGuard, TooManyChannels } from "./stream-guard.ts";
 import { compileTextGuard } from "./text-guard.ts";
+
+const PATTERN = peerInput("file/pattern");
 
 const GUARDS = [compileTextGuard("mask", [{ pattern: "(?i)secret-\\d+" }], { status: 403, message: "no" })];
 
@@ -206,7 +209,7 @@ test("the verdict of a rejecting guard on a stream is its verdict on the whole t
   const verdicts = { rejected: 0, passed: 0 };
   for (const pattern of PATTERNS) {
     const guards = [compileTextGuard("reject", [{ pattern }], { status: 403, message: "no" })];
-    const regex = compileRegex(pattern);
+    const regex = compileRegex(PATTERN, pattern);
     const rejects = (pieces: readonly string[]): boolean => {
       const guarded = new GuardedText(guards);
       try {

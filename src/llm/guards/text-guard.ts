@@ -2,6 +2,7 @@
  * Compiles the patterns of a guard. Patterns use RE2 syntax and run with a time budget. A text that exceeds the budget
  * counts as a match.
  */
+import { peerInput } from "../../base/peer-inputs.ts";
 import { compileRegex, type Regex } from "../../cel/functions/regex.ts";
 import type { TextGuard, TextMatch } from "../request/llm-call.ts";
 
@@ -39,6 +40,7 @@ const BUILTINS: Readonly<
   caSin: { pattern: "\\b\\d{3}[ -]\\d{3}[ -]\\d{3}\\b", mask: "<CA_SIN>", hint: /\d{3}[ -]\d{3}[ -]\d/ },
 };
 
+const PATTERN = peerInput("file/pattern");
 const BUDGET_PER_PIECE = 400_000;
 
 export function compileTextGuard(
@@ -74,9 +76,9 @@ export function compileTextGuard(
 function compileRule(rule: GuardRule): CompiledRule {
   if (rule.builtin !== undefined) {
     const { pattern, mask, hint } = BUILTINS[rule.builtin];
-    return { regex: compileRegex(pattern), mask, matchesAnything: false, mayMatch: (text) => hint.test(text) };
+    return { regex: compileRegex(PATTERN, pattern), mask, matchesAnything: false, mayMatch: (text) => hint.test(text) };
   }
-  const regex = compileRegex(rule.pattern ?? "");
+  const regex = compileRegex(PATTERN, rule.pattern ?? "");
   // With a condition such as `^$`, the empty string matches only in some places.
   const matchesAnything = !regex.hasConditions && regex.test("", { left: BUDGET_PER_PIECE });
   return { regex, mask: "<masked>", matchesAnything, mayMatch: () => true };

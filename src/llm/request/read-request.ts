@@ -146,7 +146,7 @@ function rejected(reason: string): ScanResult {
 const BOUNDARY =
   /^multipart\/form-data\s*;(?:[^"]*;)?\s*boundary=(?:"([^"\\]{1,70})"|([^\s;,"'()<>@:\\/[\]?={}]{1,70}))\s*(?:;|$)/i;
 const BLANK_LINE = Buffer.from("\r\n\r\n");
-const MAX_PARTS = 256;
+const MAX_PARTS = peerInput("client/llm-form").maxItems;
 const MAX_PART_HEAD_BYTES = 4096;
 /** JSON fields of forms hold sessions or options, which are short. */
 const MAX_JSON_FIELD_BYTES = 64 * 1024;

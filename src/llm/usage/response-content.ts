@@ -1,25 +1,23 @@
 /**
  * Reads the text and the finish reason from a response in any dialect while it is delivered.
  */
-
+import { decompress, isEncoded } from "../../base/decompress.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { createSseParser } from "../../http/sse.ts";
 import { isMembers, type Members } from "../../json/json.ts";
 import { exceedsItems } from "../../json/parse-cost.ts";
 import { tryReadJson } from "../../json/read-json.ts";
 import { createEventStreamReader } from "../encoding/aws-event-stream.ts";
-import { decodeResponse, isEncoded } from "../encoding/decode-response.ts";
 import { parseEvent } from "../encoding/stream-events.ts";
 import { findOutputText } from "./event-content.ts";
 import { awsEventText } from "./response-usage.ts";
 
 const CONTENT = peerInput("llm-provider/recorded-content");
+const COMPRESSED = peerInput("llm-provider/compressed-content");
 const STREAM = peerInput("llm-provider/event-stream");
 const AWS_STREAM = peerInput("llm-provider/bedrock-stream");
 
 const MAX_CONTENT_BYTES = CONTENT.maxBytes;
-/** Reading decoded content does not yield. */
-const MAX_DECODED_CONTENT_BYTES = 512 * 1024;
 /** A response without any of these keys, such as embeddings, is not parsed. */
 const MAY_HAVE_TEXT =
   /"(?:\w*[fF]inish_?[rR]eason|stop_?[rR]eason|status|text|content|parts|output|delta|candidates|choices)"/;
@@ -123,7 +121,7 @@ function createEncoded(
   onText: ((text: string) => void) | undefined,
 ): ContentReader {
   return createWhole((bytes) => {
-    const decoded = decodeResponse(bytes, contentEncoding, MAX_DECODED_CONTENT_BYTES);
+    const decoded = decompress(COMPRESSED, bytes, contentEncoding);
     if (decoded === undefined) return { finish: undefined, isWhole: false };
     const inner = createContentReader(contentType, undefined, onText);
     inner.data(decoded);

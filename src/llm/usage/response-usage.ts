@@ -2,7 +2,7 @@
  * Reads usage and model from a response while it is delivered, in any provider's format. Tokens of delivered text that
  * no usage covers are estimated, so that an interrupted response can be settled too.
  */
-
+import { decompress, isEncoded } from "../../base/decompress.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { LlmAttributes } from "../../core/request-attributes.ts";
 import { createSseParser, type SseEvent } from "../../http/sse.ts";
@@ -10,7 +10,6 @@ import { isMembers, type Members } from "../../json/json.ts";
 import { JsonScanner, jsonKeys } from "../../json/json-scanner.ts";
 import { readMembers, tryReadJson } from "../../json/read-json.ts";
 import { createEventStreamReader } from "../encoding/aws-event-stream.ts";
-import { decodeResponse, isEncoded } from "../encoding/decode-response.ts";
 import { endOfEvent, isTooComplex } from "../encoding/stream-events.ts";
 import { estimateTextTokens, ResponseSample } from "./estimate-tokens.ts";
 import { endsEvent, findModel, findOutputText, findUsage, usageEventAt, wholeEvents } from "./event-content.ts";
@@ -78,6 +77,7 @@ export function settleUsage(attributes: LlmAttributes, report: TapReport): void 
 /** In larger server-sent events, only the last `TAIL_BYTES` are searched for usage. */
 /** Larger compressed responses are not decoded. */
 const MAX_ENCODED_BYTES = 4 * 1024 * 1024;
+const COMPRESSED = peerInput("llm-provider/compressed-usage");
 /** Reading a decoded stream does not yield, so only its start and end are read. */
 const READ_FIRST_BYTES = 64 * 1024;
 const READ_LAST_BYTES = 192 * 1024;
@@ -314,7 +314,8 @@ function createEncodedReader(contentType: string | undefined, contentEncoding: s
     },
     finish(complete) {
       const reader = createReader(contentType);
-      const decoded = size <= MAX_ENCODED_BYTES ? decodeResponse(Buffer.concat(chunks), contentEncoding) : undefined;
+      const decoded =
+        size <= MAX_ENCODED_BYTES ? decompress(COMPRESSED, Buffer.concat(chunks), contentEncoding) : undefined;
       chunks.length = 0;
       if (decoded !== undefined) readDecoded(reader, decoded);
       return reader.finish(complete);

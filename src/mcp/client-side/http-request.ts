@@ -2,6 +2,8 @@
  * Validates HTTP requests of clients, finds the session, and returns the action that the caller must run.
  */
 import { ExpectedError } from "../../base/errors.ts";
+import { readForm } from "../../base/form.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { Reply } from "../../core/reply.ts";
 import { HeaderList } from "../../http/headers.ts";
@@ -33,6 +35,8 @@ import {
 } from "../protocol/protocol-version.ts";
 import { type EventPlace, parseEventId } from "../session/event-log.ts";
 import type { Session } from "../session/session.ts";
+
+const QUERY = peerInput("client/query");
 
 const MAX_BATCH = 100;
 const MAX_CLIENT_NAME_CHARS = 256;
@@ -403,19 +407,19 @@ const PARAMETER = "sessionId";
  */
 export function isOldTransport(request: GatewayRequest): boolean {
   if (!request.path.endsWith("/sse")) return false;
-  if (request.method === "POST") return new URLSearchParams(request.query).has(PARAMETER);
+  if (request.method === "POST") return readForm(QUERY, request.query).has(PARAMETER);
   return request.method === "GET" && !request.headers.has("mcp-session-id");
 }
 
 /** The path is relative to the origin of the client's request. */
 export function streamEndpoint(request: GatewayRequest, session: Session): string {
-  const query = new URLSearchParams(request.query);
+  const query = readForm(QUERY, request.query);
   query.set(PARAMETER, session.id);
   return `${request.path}?${query.toString()}`;
 }
 
 export function requireStream(request: GatewayRequest, find: (id: string) => Session | undefined): Session {
-  const session = find(new URLSearchParams(request.query).get(PARAMETER) ?? "");
+  const session = find(readForm(QUERY, request.query).get(PARAMETER) ?? "");
   if (session === undefined) throw new RequestRejection(404, SESSION_NOT_FOUND, "Session not found");
   return session;
 }

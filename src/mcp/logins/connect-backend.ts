@@ -4,6 +4,8 @@
  */
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
+import { type Form, readForm } from "../../base/form.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { type Backend, defineBackend } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { personDescription } from "../../core/principal.ts";
@@ -11,6 +13,8 @@ import type { Reply } from "../../core/reply.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { BrowserCookie, foreignOrigin } from "../../identity/login/browser-flow.ts";
 import { type Flow, LoginRegistry, type ServerLogin } from "./server-login.ts";
+
+const QUERY = peerInput("client/query");
 
 const TIMEOUT_MS = 60_000;
 const COOKIE_SECONDS = 600;
@@ -52,7 +56,7 @@ export const mcpLogins = defineBackend({
 });
 
 async function answer({ request }: Exchange, registry: LoginRegistry): Promise<Reply> {
-  const query = new URLSearchParams(request.query.replace(/^\?/, ""));
+  const query = readForm(QUERY, request.query.replace(/^\?/, ""));
   if (request.path.endsWith("/start")) {
     const ticket = query.get("ticket") ?? "";
     if (request.method === "GET") return asking(registry, ticket);
@@ -103,7 +107,7 @@ async function begun(request: Exchange["request"], registry: LoginRegistry, tick
   };
 }
 
-async function finished(request: Exchange["request"], registry: LoginRegistry, query: URLSearchParams): Promise<Reply> {
+async function finished(request: Exchange["request"], registry: LoginRegistry, query: Form): Promise<Reply> {
   const state = query.get("state") ?? "";
   const found = await registry.returned(state, ({ redirectUri }) =>
     flowCookie(state, redirectUri).read(request.headers),
@@ -120,7 +124,7 @@ async function finished(request: Exchange["request"], registry: LoginRegistry, q
   return reply;
 }
 
-async function connected({ login, flow }: { login: ServerLogin; flow: Flow }, query: URLSearchParams): Promise<Reply> {
+async function connected({ login, flow }: { login: ServerLogin; flow: Flow }, query: Form): Promise<Reply> {
   const code = query.get("code");
   if (code === null)
     return page(

@@ -3,6 +3,7 @@
  */
 
 import type { Clock } from "../../base/clock.ts";
+import { newForm } from "../../base/form.ts";
 import type { ServerMessages } from "../../base/memory-budget.ts";
 import type { SignRequest } from "../../core/signed-request.ts";
 import type { EgressGuard } from "../../http/egress-guard.ts";
@@ -58,7 +59,7 @@ export class OpenApi {
     this.#headers = { ...config.headers, ...authHeaders(auth) };
     const url = new URL(serverUrl(config));
     this.#basePath = url.pathname.replace(/\/$/, "");
-    url.search = auth?.query ? new URLSearchParams({ [auth.query.name]: auth.query.value }).toString() : "";
+    url.search = auth?.query ? newForm({ [auth.query.name]: auth.query.value }).toString() : "";
     this.#server = openRemoteServer({ ...env, url: url.href, headers: this.#headers }, env.tls);
     this.address = this.#server.address;
     this.#secrets = [

@@ -3,6 +3,7 @@
  * It sends the operations in batches, each after the main thread has taken the one before.
  */
 import { parentPort, workerData } from "node:worker_threads";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { finish } from "../../base/sliced-work.ts";
 import { type OpenApiDocument, parseOpenApi } from "./document.ts";
 import { convertOperations, type Operation, type Operations, type Selection } from "./operations.ts";
@@ -21,11 +22,12 @@ export type DescriptionMessage =
       readonly left: Operations["left"];
     };
 
+const YAML = peerInput("openapi-server/yaml-description");
 const BATCH_CHARS = 256 * 1024;
 
 function* messages({ text, selection }: DescriptionTask): Generator<DescriptionMessage> {
   try {
-    const document = parseOpenApi(text);
+    const document = parseOpenApi(text, YAML);
     const { byName, left } = finish(convertOperations(document, selection));
     let operations: Operation[] = [];
     let chars = 0;

@@ -2,16 +2,14 @@
  * Parses an OpenAPI 3 description and resolves its internal references. Other versions are rejected, and references to
  * other files are not followed.
  */
-import { parse } from "yaml";
-import { peerInput } from "../../base/peer-inputs.ts";
+import { type PeerInput, peerInput } from "../../base/peer-inputs.ts";
+import { readLooseYaml } from "../../base/read-yaml.ts";
 import { readJson } from "../../json/read-json.ts";
 
 const DESCRIPTION = peerInput("openapi-server/description");
 
 export type Json = Readonly<Record<string, unknown>>;
 
-/** Limits YAML, because its parser is slow and blocks the event loop. */
-const MAX_YAML_CHARS = 1024 * 1024;
 const MAX_REFERENCES = 32;
 
 export interface OpenApiDocument {
@@ -23,8 +21,18 @@ export interface OpenApiDocument {
   readonly server: string | undefined;
 }
 
-export function parseOpenApi(text: string): OpenApiDocument {
-  const root = parsed(text);
+/** Returns undefined if the text is not JSON. */
+export function parseJsonOpenApi(text: string): OpenApiDocument | undefined {
+  const root = parsedJson(text);
+  return root === undefined ? undefined : openApiDocument(root);
+}
+
+/** The limit of YAML is lower, and its parser is slow, so descriptions of peers in YAML are parsed in a worker thread. */
+export function parseOpenApi(text: string, yaml: PeerInput<"YAML">): OpenApiDocument {
+  return openApiDocument(parsedJson(text) ?? parsedYaml(text, yaml));
+}
+
+function openApiDocument(root: unknown): OpenApiDocument {
   if (!isObject(root)) throw new Error("it is not an OpenAPI description");
   if (root.swagger !== undefined) throw new Error("Swagger 2.0 is not supported: convert the description to OpenAPI 3");
   if (typeof root.openapi !== "string" || !/^3\.\d/.test(root.openapi))
@@ -67,17 +75,21 @@ export function isObject(value: unknown): value is Json {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-function parsed(text: string): unknown {
+function parsedJson(text: string): unknown {
   try {
     // The JSON parser is far faster than the YAML parser.
     if (/^\s*\{/.test(text)) return readJson(DESCRIPTION, text);
   } catch {
     // A YAML flow mapping also starts with a brace.
   }
-  if (text.length > MAX_YAML_CHARS)
+  return undefined;
+}
+
+function parsedYaml(text: string, yaml: PeerInput<"YAML">): unknown {
+  if (text.length > yaml.maxBytes)
     throw new Error("it is a YAML file of more than 1 MiB. Convert it to JSON, which is parsed much faster");
   try {
-    return parse(text, { maxAliasCount: 100, prettyErrors: false, logLevel: "silent" });
+    return readLooseYaml(yaml, text);
   } catch (error) {
     throw new Error(`it is neither JSON nor YAML: ${error instanceof Error ? error.message.split("\n", 1)[0] : ""}`);
   }

@@ -5,11 +5,13 @@ import { threadCpuMs } from "../../../test/support/cpu-time.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { systemClock } from "../../base/clock.ts";
 import { createMemoryBudget } from "../../base/memory-budget.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Fetch } from "../../http/fetch.ts";
 import { OpenApi } from "./api.ts";
 import { parseOpenApi } from "./document.ts";
 import { convertDescription, loadDescription } from "./load-description.ts";
 
+const YAML = peerInput("openapi-server/yaml-description");
 const SELECTION = { reserved: [] };
 
 function description(count: number): object {
@@ -34,7 +36,7 @@ for (const [format, text] of [
   ["JSON", JSON.stringify(description(600))],
 ] as const)
   test(`a large description in ${format} is converted in a worker thread`, async () => {
-    const expected = await convertDescription(parseOpenApi(text), SELECTION);
+    const expected = await convertDescription(parseOpenApi(text, YAML), SELECTION);
     const startMs = threadCpuMs();
     const loaded = await loadDescription(text, SELECTION, systemClock);
     assert.ok(threadCpuMs() - startMs < 300, `${threadCpuMs() - startMs} ms on this thread`);

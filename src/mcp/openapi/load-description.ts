@@ -7,7 +7,7 @@ import type { Clock } from "../../base/clock.ts";
 import { embeddedText } from "../../base/embedded-files.ts";
 import { runInSlices } from "../../base/sliced-work.ts";
 import type { DescriptionMessage, DescriptionTask } from "./description-worker.ts";
-import { type OpenApiDocument, parseOpenApi } from "./document.ts";
+import { type OpenApiDocument, parseJsonOpenApi } from "./document.ts";
 import { convertOperations, type Operation, type Operations, type Selection } from "./operations.ts";
 
 export interface LoadedApi {
@@ -18,7 +18,6 @@ export interface LoadedApi {
 const WORKER_FILE = "description-worker.js";
 /** Parsing a smaller description takes a few milliseconds. */
 const SMALL_JSON_CHARS = 256 * 1024;
-const SMALL_YAML_CHARS = 4 * 1024;
 const MAX_CONVERSION_MS = 60_000;
 const MAX_CONVERSION_MIB = 256;
 
@@ -26,9 +25,8 @@ let running: Promise<unknown> = Promise.resolve();
 
 /** Rejects with an Error that has the reason. */
 export async function loadDescription(text: string, selection: Selection, clock: Clock): Promise<LoadedApi> {
-  const isJson = /^\s*[{]/.test(text.slice(0, 1024));
-  if (text.length <= (isJson ? SMALL_JSON_CHARS : SMALL_YAML_CHARS))
-    return convertDescription(parseOpenApi(text), selection);
+  const small = text.length <= SMALL_JSON_CHARS ? parseJsonOpenApi(text) : undefined;
+  if (small !== undefined) return convertDescription(small, selection);
   const loaded = running.then(() => convertInWorker({ text, selection }, clock));
   running = loaded.catch(() => undefined);
   return loaded;

@@ -3,6 +3,7 @@
  */
 import { createHash } from "node:crypto";
 import { z } from "zod";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { exactlyOneOf, filePath, headerName, headerValue, secret, serverUrl } from "../../core/schema.ts";
 import { isSameHeader } from "../../http/header-rules.ts";
 import { awsSignatureAuth, SIGNATURE_HEADERS } from "../../identity/cloud/cloud-credentials.ts";
@@ -85,8 +86,10 @@ export interface OpenApiSource {
 
 export type OpenApiConfig = z.output<typeof openApiSchema> & { readonly source?: OpenApiSource };
 
+const YAML = peerInput("file/yaml-description");
+
 /** Throws an Error with the reason if the description is not supported. */
 export function openApiSource(text: string): OpenApiSource {
   const fingerprint = createHash("sha256").update(text).digest("hex");
-  return { document: parseOpenApi(text), toJSON: () => fingerprint };
+  return { document: parseOpenApi(text, YAML), toJSON: () => fingerprint };
 }

@@ -1,15 +1,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cpuMs } from "../../../test/support/cpu-time.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { finish } from "../../base/sliced-work.ts";
 import { reservedNames } from "./api.ts";
-import { parseOpenApi } from "./document.ts";
+import { parseJsonOpenApi, parseOpenApi } from "./document.ts";
 import { convertOperations, type Operations } from "./operations.ts";
 
+const YAML = peerInput("openapi-server/yaml-description");
 const GET = { responses: {} };
 
 function convert(paths: object, more: object = {}): Operations {
-  const document = parseOpenApi(JSON.stringify({ openapi: "3.0.3", info: {}, paths, ...more }));
+  const document = parseOpenApi(JSON.stringify({ openapi: "3.0.3", info: {}, paths, ...more }), YAML);
   return finish(convertOperations(document, { reserved: [{ in: "header", name: "x-key" }] }));
 }
 
@@ -58,6 +60,7 @@ for (const [what, config, place, name] of [
         openapi: "3.0.3",
         paths: { "/a": { get: { operationId: "a", parameters: [{ name, in: place }], ...GET } } },
       }),
+      YAML,
     );
     const reserved = reservedNames({ ...CONFIG, ...config } as Parameters<typeof reservedNames>[0]);
     const operation = finish(convertOperations(document, { reserved })).byName.get("a");
@@ -109,4 +112,17 @@ test("tools with equal names are numbered in the order of the description", () =
   const same = { operationId: "x", ...GET };
   const { byName } = convert({ "/a": { get: same, put: same }, "/b": { get: same } });
   assert.deepEqual([...byName.keys()], ["x", "x_2", "x_3"]);
+});
+
+test("a description in JSON is read as JSON, also if YAML has another value for it", () => {
+  const texts = [
+    '{"openapi":\r"3.0.0",\r"paths":{}}',
+    '\r{"openapi": "3.0.0", "paths": {"/a":\r{"get": {}}}}',
+    '{\r"openapi": "3.0.0", "paths": {}\r}\r',
+    '{"openapi": "3.0.0", "paths": {"/a": {}}, "paths": {}}',
+  ];
+  for (const text of texts) {
+    assert.deepEqual(parseOpenApi(text, YAML).root, JSON.parse(text), text);
+    assert.deepEqual(parseJsonOpenApi(text)?.root, JSON.parse(text), text);
+  }
 });

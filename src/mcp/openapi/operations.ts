@@ -202,15 +202,24 @@ function compilePattern(text: string): (name: string, request: string, operation
     const tag = text.slice(4);
     return (_name, _request, { tags }) => Array.isArray(tags) && tags.includes(tag);
   }
-  const expression = new RegExp(
-    `^${text
-      .split("*")
-      .map((part) => part.replace(/[\\^$.|?+()[\]{}]/g, "\\$&"))
-      .join(".*")}$`,
-    "s",
-  );
+  const parts = text.split("*");
   const isRequest = text.includes(" /");
-  return (name, request) => expression.test(isRequest ? request : name);
+  return (name, request) => matchesParts(isRequest ? request : name, parts);
+}
+
+/** Anything may be between two parts. */
+function matchesParts(text: string, parts: readonly string[]): boolean {
+  const [first = "", ...others] = parts;
+  const last = others.pop();
+  if (last === undefined) return text === first;
+  if (text.length < first.length + last.length || !text.startsWith(first) || !text.endsWith(last)) return false;
+  let at = first.length;
+  for (const part of others) {
+    const found = text.indexOf(part, at);
+    if (found < 0) return false;
+    at = found + part.length;
+  }
+  return at <= text.length - last.length;
 }
 
 function errorMessage(error: unknown): string {

@@ -3,8 +3,10 @@
  * `initialize` parameters that do not fit into the id.
  */
 
-import { deflateRawSync, inflateRawSync } from "node:zlib";
+import { deflateRawSync } from "node:zlib";
 import type { Clock } from "../../base/clock.ts";
+import { decompress } from "../../base/decompress.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import type { OwnedStore } from "../../store/owned-store.ts";
 import type { SigningKey } from "../../store/signing-key.ts";
@@ -152,7 +154,7 @@ export class SessionRecords {
 
 /** Parameters that are larger after compression are kept in the store, because the id is sent with every request. */
 const MAX_INSIDE_BYTES = 600;
-const MAX_PARAMS_BYTES = 256 * 1024;
+const PARAMS = peerInput("client/mcp-session-id");
 const ID = /^([0-9a-f]{32})\.([A-Za-z0-9_-]{7,1200})\.([A-Za-z0-9_-]{22})$/;
 const TIME_BYTES = 4;
 const FLAG_INSIDE = 1;
@@ -183,7 +185,7 @@ export function sessionId(
 }
 
 export function fitsInside(params: string): boolean {
-  return Buffer.byteLength(params) <= MAX_PARAMS_BYTES && deflateRawSync(params).length <= MAX_INSIDE_BYTES;
+  return Buffer.byteLength(params) <= PARAMS.maxBytes && deflateRawSync(params).length <= MAX_INSIDE_BYTES;
 }
 
 /** Returns undefined if the id is invalid, was modified, or was issued for another owner or backend. */
@@ -195,8 +197,8 @@ export function readSessionId(key: SigningKey, id: string, binding: SessionBindi
   const bytes = Buffer.from(payload, "base64url");
   const issuedAtMs = bytes.readUInt32BE(0) * 1000;
   if (bytes.readUInt8(TIME_BYTES) !== FLAG_INSIDE) return { name, issuedAtMs, params: undefined };
-  const params = inflateRawSync(bytes.subarray(TIME_BYTES + 1), { maxOutputLength: MAX_PARAMS_BYTES }).toString();
-  return { name, issuedAtMs, params };
+  const params = decompress(PARAMS, bytes.subarray(TIME_BYTES + 1), "deflate-raw");
+  return params && { name, issuedAtMs, params: params.toString() };
 }
 
 function signedValues(text: string, { backend, owner }: SessionBinding): readonly (string | null)[] {

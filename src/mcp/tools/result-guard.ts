@@ -4,6 +4,7 @@
  */
 
 import { decodeText, isBinary, SAMPLED_CHARACTERS } from "../../base/encoded-text.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Steps } from "../../base/sliced-work.ts";
 import { elementsInSteps, findInSteps, slice, splice } from "../../json/json-text.ts";
 import { type Edit, keyAt, type Span, skipSpace, stringEnd } from "../../json/syntax.ts";
@@ -31,7 +32,7 @@ const OPEN_OBJECT = 123;
 const CLOSE_OBJECT = 125;
 
 /** Limits the time that patterns run on a thread that other clients share. */
-const MAX_GUARDED_CHARS = 2 * 1024 * 1024;
+const MAX_GUARDED_CHARS = peerInput("mcp-server/guarded-text").maxBytes;
 
 const STEP_CHARS = 16 * 1024;
 

@@ -3,6 +3,7 @@
  * memory accounting.
  */
 
+import { readForm } from "../../base/form.ts";
 import {
   type MessageRejection,
   type MessageReservation,
@@ -32,6 +33,7 @@ import { LOGIN_REQUIRED, type LoginRequired } from "../protocol/call.ts";
 import { OneWayLimits, type OneWayMessage, OneWayQueue } from "./one-way-queue.ts";
 
 const EVENT_STREAM = peerInput("mcp-server/event-stream");
+const ADDRESS = peerInput("file/server-address");
 
 export interface RemoteOptions {
   readonly url: string;
@@ -104,7 +106,8 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
   const scheme = isTls ? "https" : "http";
   const address = `${url.hostname}:${port}`;
   const hiddenHeaders = Object.keys(options.headers).map((name) => name.toLowerCase());
-  const secrets = [...Object.values(options.headers), ...url.searchParams.values(), ...rawValues(url.search)];
+  const query = readForm(ADDRESS, url.search);
+  const secrets = [...Object.values(options.headers), ...query.values(), ...rawValues(url.search)];
   const limits = { answers: new OneWayLimits(), notifications: new OneWayLimits() };
   return {
     url,
@@ -121,7 +124,7 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
       const repeats = request.mayRepeat === true;
       const begin = (receiver: RemoteHandler): HttpCall => {
         if (wire === undefined) return new RemoteCall(pool, outgoing, receiver, options, repeats);
-        const hiddenQuery = [...url.searchParams.keys()];
+        const hiddenQuery = [...query.keys()];
         const attempt = {
           over: "http",
           scheme,

@@ -508,7 +508,7 @@ function credentialCopies(value: string): string[] {
 }
 
 const SECRET_SEPARATORS = /[\s=;,"]+/;
-const EACH_SEPARATOR = new RegExp(SECRET_SEPARATORS, "g");
+const EACH_SEPARATOR = /[\s=;,"]+/g;
 
 function secretsIn(value: string): string[] {
   const space = value.indexOf(" ");

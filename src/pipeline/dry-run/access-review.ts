@@ -1,6 +1,7 @@
 /**
  * Reviews which routes, MCP tools, and models each principal may use, with dry runs instead of traffic.
  */
+import { newForm } from "../../base/form.ts";
 import { ERRORS } from "../../core/errors.ts";
 import type { Exchange, Step } from "../../core/exchange.ts";
 import type {
@@ -213,7 +214,7 @@ function exampleRequest(listener: Listener, route: Route, isLlm: boolean, isMcp:
     if (exact === undefined) return `the header ${name} is matched with a regular expression`;
     headers.push(name.toLowerCase(), exact);
   }
-  const query = new URLSearchParams();
+  const query = newForm();
   for (const { name, exact } of match.query ?? []) {
     if (exact === undefined) return `the parameter ${name} is matched with a regular expression`;
     query.append(name, exact);

@@ -3,12 +3,15 @@
  * trusted peers may send a header, because it replaces the client's address.
  */
 import type { Socket } from "node:net";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { ProxyProtocol } from "../../core/topology.ts";
 import { type ProxiedAddresses, type ProxyHeader, readProxyHeader } from "../../http/proxy-protocol.ts";
 import type { ListenerEnv } from "./listener-env.ts";
 
+const HEADER = peerInput("client/proxy-header");
+
 /** Limits the work for a peer that sends its header byte by byte. */
-const MAX_HEADER_CHUNKS = 64;
+const MAX_HEADER_CHUNKS = peerInput("client/proxy-header").maxItems;
 const LOG_REJECTED_EVERY_MS = 10_000;
 
 export interface Proxied {
@@ -67,7 +70,7 @@ export function createProxiedConnections(env: ListenerEnv): ProxiedConnections {
     function received(chunk: Buffer): void {
       chunks.push(chunk);
       const bytes = Buffer.concat(chunks);
-      const header = readProxyHeader(bytes);
+      const header = readProxyHeader(HEADER, bytes);
       if (header.state === "incomplete" && chunks.length < MAX_HEADER_CHUNKS) return;
       const fault = headerFault(header, protocol);
       if (fault !== undefined) {

@@ -5,8 +5,11 @@
 import type { X509Certificate } from "node:crypto";
 import type { Socket } from "node:net";
 import { createSecureContext, createServer, type SecureContext, type TLSSocket, type TlsOptions } from "node:tls";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { canonicalServerName, createHostTable } from "../../http/host.ts";
 import type { ListenerCertificate, ListenerTls } from "../../http/tls-listener.ts";
+
+const CERTIFICATE = peerInput("client/certificate");
 
 export interface TlsAcceptor {
   enter(socket: Socket): void;
@@ -54,7 +57,7 @@ export function createTlsAcceptor(
   server.on("secureConnection", (socket) => {
     const shown = clientAuth === undefined ? undefined : socket.getPeerX509Certificate();
     // `optional` accepts clients without a certificate, but not clients with an invalid certificate.
-    if (shown !== undefined && !socket.authorized) socket.destroy();
+    if (shown !== undefined && (!socket.authorized || shown.raw.length > CERTIFICATE.maxBytes)) socket.destroy();
     else opened(socket, shown && formatSubject(shown));
   });
   server.on("tlsClientError", (_error, socket) => socket.destroy());

@@ -2,6 +2,8 @@
  * Matches requests to routes. The routes of a listener are sorted once, at configuration load, by precedence (hostname,
  * exact path, longest prefix, regex, method, headers, query, order), and the first match wins.
  */
+import { readForm } from "../../base/form.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { linearRegex } from "../../base/regex.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
@@ -16,6 +18,9 @@ import {
   matchesHost,
 } from "../../http/host.ts";
 import { alternativePaths, findAmbiguity, mayBeAmbiguous } from "../../http/request-path.ts";
+
+const PATTERN = peerInput("file/pattern");
+const QUERY = peerInput("client/query");
 
 export interface RouteTable {
   /**
@@ -94,7 +99,7 @@ function candidate(route: Route, host: CanonicalHost, match: RouteMatch, order: 
 function pathTest({ path }: RouteMatch): PathTest {
   if ("exact" in path) return { rank: 0, length: path.exact.length, test: (value) => value === path.exact };
   if ("regex" in path) {
-    const regex = linearRegex(`^(?:${path.regex})$`);
+    const regex = linearRegex(PATTERN, `^(?:${path.regex})$`);
     return { rank: 2, length: path.regex.length, test: (value) => regex.test(value) };
   }
   // A prefix ends at a segment boundary, so `/mcp` matches `/mcp/x` but not `/mcpx`.
@@ -109,7 +114,7 @@ function pathTest({ path }: RouteMatch): PathTest {
 
 function valueTest(match: ValueMatch): ValueTest {
   if (match.exact !== undefined) return { name: match.name, test: (value) => value === match.exact };
-  const regex = linearRegex(`^(?:${match.regex ?? ".*"})$`);
+  const regex = linearRegex(PATTERN, `^(?:${match.regex ?? ".*"})$`);
   return { name: match.name, test: (value) => regex.test(value) };
 }
 
@@ -164,7 +169,7 @@ function valueMatches(test: ValueTest, value: string | undefined): boolean {
 }
 
 function queryMatches(tests: readonly ValueTest[], query: string): boolean {
-  const parameters = new URLSearchParams(query);
+  const parameters = readForm(QUERY, query);
   return tests.every((test) => {
     const values = parameters.getAll(test.name);
     if (values.length > 1) throw ambiguous(`the query parameter ${test.name}`, "is repeated");

@@ -1,13 +1,17 @@
 /**
  * Manages the gRPC clients of an endpoint picker whose addresses can change. The addresses are used in round-robin order.
  */
+
 import type { Clock } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import {
   openProcessorClient,
   type ProcessorClient,
   type ProcessorClientOptions,
   type ProcessorStream,
 } from "../../core/ext-proc/client.ts";
+
+const MESSAGE = peerInput("endpoint-picker/message");
 
 export interface PickerClients {
   /** Opens a stream to an address that is not in `tried`, and adds it. Returns undefined if there is none. */
@@ -30,7 +34,7 @@ export function openPickerClients(clock: Clock, options: ProcessorClientOptions)
       const address = untried[nextIndex];
       if (address === undefined) return undefined;
       tried.add(address);
-      const client = clients.get(address) ?? openProcessorClient(address, clock, options);
+      const client = clients.get(address) ?? openProcessorClient(MESSAGE, address, clock, options);
       clients.set(address, client);
       return client.open();
     },

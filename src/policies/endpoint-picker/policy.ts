@@ -7,6 +7,7 @@
 
 import { z } from "zod";
 import { MemoryAccount } from "../../base/memory-budget.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { type BodyFilter, type Exchange, type GatewayResponse, StateKey } from "../../core/exchange.ts";
 import { applyChanges, type Changes, type Modes } from "../../core/ext-proc/changes.ts";
@@ -22,7 +23,7 @@ import { openPickerClients, type PickerClients } from "./picker-clients.ts";
 const DEFAULT_TIMEOUT_MS = 30_000;
 const DEFAULT_BODY_BYTES = 10 * 1024 * 1024;
 const MAX_BODY_BYTES = 32 * 1024 * 1024;
-const MAX_PICKED = 100;
+const MAX_PICKED = peerInput("endpoint-picker/message").maxItems;
 const LOG_INTERVAL_MS = 10_000;
 /** A request tries at most this many addresses of the picker. */
 const PICKER_TRIES = 3;

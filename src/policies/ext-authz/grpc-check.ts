@@ -5,6 +5,7 @@
 
 import type { Client, MethodDefinition } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { checkHeaderCount, mayChange, toHeaderChanges, utf8Text } from "../../core/service-headers.ts";
 import { openGrpcClient } from "../../http/client/grpc-client.ts";
@@ -16,7 +17,7 @@ import { type CheckRequest, type CheckResponse, type MapEntry, PROTOCOL, SERVICE
 import { denialStatus, type Verdict } from "./verdict.ts";
 
 /** The limit leaves room for headers and a denial page. A larger response is treated as a failure. */
-const MAX_RESPONSE_BYTES = 256 * 1024;
+const RESPONSE = peerInput("ext-authz/grpc-response");
 
 export interface CheckClient {
   /** Rejects if the service does not send a valid response within the timeout. */
@@ -41,8 +42,7 @@ async function openClient(
   host: string,
   egress: EgressGuard,
 ): Promise<{ client: Client; method: MethodDefinition<CheckRequest, CheckResponse> }> {
-  const options = { egress, maxResponseBytes: MAX_RESPONSE_BYTES };
-  const { client, service } = await openGrpcClient(host, PROTOCOL, SERVICE_NAME, options);
+  const { client, service } = await openGrpcClient(RESPONSE, host, PROTOCOL, SERVICE_NAME, { egress });
   return { client, method: service.Check as MethodDefinition<CheckRequest, CheckResponse> };
 }
 

@@ -4,6 +4,7 @@
  */
 import { z } from "zod";
 import { MemoryAccount, MemoryExhausted } from "../../base/memory-budget.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { type BodyFilter, type Exchange, type RequestBody, StateKey } from "../../core/exchange.ts";
 import { applyChanges, type BodyMode, type Immediate, type Modes } from "../../core/ext-proc/changes.ts";
@@ -17,6 +18,8 @@ import { duration, hostAndPort } from "../../core/schema.ts";
 import { BodyTooLarge } from "../../http/body.ts";
 import { type ChunkFilter, FilteredRequestBody } from "../../http/filtered-request-body.ts";
 import { withoutOwnCookies } from "../../identity/access/withheld-credentials.ts";
+
+const MESSAGE = peerInput("ext-proc/message");
 
 const DEFAULT_TIMEOUT_MS = 200;
 const DEFAULT_BODY_BYTES = 2 * 1024 * 1024;
@@ -93,7 +96,7 @@ export const extProc = definePolicy({
     const client = env.acquire(
       `extProc service ${host} ${maxBodyBytes}`,
       { egress },
-      () => openProcessorClient(host, env.clock, { maxBodyBytes, egress }),
+      () => openProcessorClient(MESSAGE, host, env.clock, { maxBodyBytes, egress }),
       (closing: ProcessorClient) => closing.close(),
     );
     const count = env.metrics.counter("gateway_ext_proc_total", "Messages to external processors.", [

@@ -24,8 +24,8 @@ const CHANGE = peerInput("mcp-guardrails/change");
 
 /** Limits parameters and results, in both directions. */
 export const MAX_BODY_BYTES = 32 * 1024 * 1024;
-/** Leaves room for headers and an error beside a body. */
-const MAX_HEADER_BYTES = 256 * 1024;
+/** Its limit leaves room for headers and an error beside a body. */
+const MESSAGE = peerInput("mcp-guardrails/message");
 const MAX_REASON_CHARS = 1_000;
 
 export interface GuardrailClient {
@@ -41,11 +41,7 @@ export function openGuardrailClient(
   egress: EgressGuard,
   tls: TlsOptions | undefined,
 ): GuardrailClient {
-  const opening = openGrpcClient(host, PROTOCOL, SERVICE_NAME, {
-    egress,
-    maxResponseBytes: MAX_BODY_BYTES + MAX_HEADER_BYTES,
-    tls,
-  });
+  const opening = openGrpcClient(MESSAGE, host, PROTOCOL, SERVICE_NAME, { egress, tls });
   // Each call reports the failure. Without a call, the unhandled rejection would be logged as a defect.
   opening.catch(() => undefined);
   return {

@@ -6,6 +6,7 @@ import type { Client, ServiceError } from "@grpc/grpc-js";
 import type { fromJSON } from "@grpc/proto-loader";
 import type { Clock } from "../../base/clock.ts";
 import { exportsOf } from "../../base/exports-of.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Task, Tasks } from "../../base/tasks.ts";
 import { grpcChannel, requireGrpcAddress } from "../../http/client/grpc-credentials.ts";
 import type { EgressGuard } from "../../http/egress-guard.ts";
@@ -133,7 +134,7 @@ export interface RlsClient {
 const FIRST_RECONNECT_MS = 100;
 const MAX_RECONNECT_MS = 5_000;
 /** The limit leaves room for the headers and body of a 429 response. */
-const MAX_RESPONSE_BYTES = 64 * 1024;
+const MAX_RESPONSE_BYTES = peerInput("rate-limit-service/response").maxBytes;
 /** Calls in this time after the start wait for the first connection and response, even if their timeout is shorter. */
 const FIRST_CONNECTION_MS = 2_000;
 /** A half-open connection may report no error, so the connection is replaced after this many consecutive timeouts. */

@@ -1,7 +1,7 @@
 /**
  * Compares a mirror's response with the backend's: status, content type, JSON shape, and time to the response head.
  */
-import { brotliDecompressSync, gunzipSync } from "node:zlib";
+import { decompress, isEncoded } from "../../base/decompress.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { Exchange, GatewayResponse } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
@@ -13,7 +13,7 @@ import { shapeDifferences } from "./json-shape.ts";
 const RESPONSE = peerInput("mirror/response");
 
 const MAX_COMPARED_BYTES = 64 * 1024;
-const MAX_DECODED_BYTES = 256 * 1024;
+const COMPRESSED = peerInput("mirror/compressed-response");
 /** Limits the total size of the bodies that this thread buffers. Shapes of further bodies are not compared. */
 const MAX_WAITING_BYTES = 16 * 1024 * 1024;
 /** A mirror counts as slower if both limits are exceeded. */
@@ -64,8 +64,11 @@ export class ComparedResponse {
   /** Returns undefined if the body was dropped or cannot be parsed as JSON. */
   json(): { readonly value: unknown } | undefined {
     if (this.#chunks === undefined) return undefined;
+    const raw = Buffer.concat(this.#chunks);
+    const bytes = isEncoded(this.#encoding) ? decompress(COMPRESSED, raw, this.#encoding) : raw;
+    if (bytes === undefined) return undefined;
     try {
-      return { value: readJson(RESPONSE, decoded(Buffer.concat(this.#chunks), this.#encoding)) };
+      return { value: readJson(RESPONSE, bytes) };
     } catch {
       return undefined;
     }
@@ -181,12 +184,4 @@ function compareResponses(backend: ComparedResponse, { mirror, ended }: Mirrored
   const hasShape = before !== undefined && after !== undefined;
   const shape = hasShape ? shapeDifferences(before.value, after.value) : [];
   return { mirror, ...status, ...(shape.length > 0 ? { shape } : {}), hasShape, ...times, isSlower };
-}
-
-function decoded(bytes: Buffer, encoding: string): Buffer {
-  const options = { maxOutputLength: MAX_DECODED_BYTES };
-  if (encoding === "identity") return bytes;
-  if (encoding === "gzip") return gunzipSync(bytes, options);
-  if (encoding === "br") return brotliDecompressSync(bytes, options);
-  throw new Error(`unknown content-encoding ${encoding}`);
 }

@@ -5,6 +5,7 @@
  */
 import { createHash } from "node:crypto";
 import { z } from "zod";
+import { constantRegExp } from "../../base/constant-regexp.ts";
 import { isHeaderName } from "../../base/header-names.ts";
 import { type Exchange, StateKey } from "../../core/exchange.ts";
 import { definePolicy, type Hooks } from "../../core/policy.ts";
@@ -27,7 +28,7 @@ const CLOCK_SKEW_MS = 60_000;
 /** An idle session is extended when this share of its timeout has passed, which avoids a cookie in every response. */
 const EXTENSION_SHARE = 0.1;
 /** The server, and if the session has a timeout, the times of its start and its last extension. */
-const SESSION = new RegExp(`^([A-Za-z0-9_-]{${TOKEN_CHARS}})(?:\\.([0-9a-z]{1,10})\\.([0-9a-z]{1,10}))?$`);
+const SESSION = constantRegExp(`^([A-Za-z0-9_-]{${TOKEN_CHARS}})(?:\\.([0-9a-z]{1,10})\\.([0-9a-z]{1,10}))?$`);
 const RESERVED_HEADERS = new Set([...MESSAGE_HEADERS, ...END_TO_END_HEADERS, "set-cookie", "x-request-id"]);
 
 const timeout = () => duration().refine((ms) => ms > 0, "expected a duration above 0");

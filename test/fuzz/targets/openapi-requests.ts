@@ -3,6 +3,7 @@
  * call is rejected. No argument adds, repeats, or replaces anything else.
  */
 
+import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { finish } from "../../../src/base/sliced-work.ts";
 import { parseOpenApi } from "../../../src/mcp/openapi/document.ts";
 import { convertOperations } from "../../../src/mcp/openapi/operations.ts";
@@ -19,6 +20,8 @@ import {
 } from "../../differential/openapi-cases.ts";
 import { Random } from "../../support/random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";
+
+const YAML = peerInput("openapi-server/yaml-description");
 
 type RequestCase = {
   /** The operation is that of `apiOperation` with this seed. */
@@ -42,7 +45,7 @@ export const openApiRequests = defineTarget<RequestCase>({
     if (values === undefined) return "no arguments";
     const operation = apiOperation(new Random(seed), 0);
     const { byName } = finish(
-      convertOperations(parseOpenApi(JSON.stringify(apiDescription([operation]))), { reserved: [] }),
+      convertOperations(parseOpenApi(JSON.stringify(apiDescription([operation])), YAML), { reserved: [] }),
     );
     const tool = byName.get(operation.name);
     if (tool === undefined) return "no tool";

@@ -3,9 +3,12 @@
  * incomplete; and a header that the gateway writes is read as the same addresses.
  */
 import { isIPv4, isIPv6 } from "node:net";
+import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { formatProxyHeader, readProxyHeader } from "../../../src/http/proxy-protocol.ts";
 import type { Random } from "../../support/random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";
+
+const HEADER = peerInput("client/proxy-header");
 
 const LEAST_ADDRESS_BYTES: Readonly<Record<number, number>> = { 0: 0, 17: 12, 33: 36, 49: 216 };
 const SIGNATURE = Buffer.from("\r\n\r\n\0\r\nQUIT\n", "latin1");
@@ -70,15 +73,15 @@ export const proxyHeaders = defineTarget<Buffer>({
   smokeCases: 3_000,
   generate: (random) => (random.oneIn(2) ? binary(random) : Buffer.from(random.text(WORDS, 9))),
   run(bytes) {
-    const header = readProxyHeader(bytes);
+    const header = readProxyHeader(HEADER, bytes);
     expectSame(header.state, reference(bytes), "as the reference reads it");
     if (header.state !== "complete") return header.state;
     expect(header.length <= bytes.length, "the header is longer than the bytes");
-    expectSame(readProxyHeader(bytes.subarray(0, header.length)), header, "without the bytes after it");
+    expectSame(readProxyHeader(HEADER, bytes.subarray(0, header.length)), header, "without the bytes after it");
     for (let length = 0; length < header.length; length++)
-      expectSame(readProxyHeader(bytes.subarray(0, length)).state, "incomplete", `the first ${length} bytes`);
+      expectSame(readProxyHeader(HEADER, bytes.subarray(0, length)).state, "incomplete", `the first ${length} bytes`);
     const { addresses } = header;
-    const again = readProxyHeader(formatProxyHeader(addresses));
+    const again = readProxyHeader(HEADER, formatProxyHeader(addresses));
     expectSame(again.state === "complete" ? again.addresses : again.state, addresses, "written and read again");
     return `${header.version} ${header.length} ${addresses === undefined}`;
   },

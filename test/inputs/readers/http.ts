@@ -9,6 +9,9 @@ import { type ReceivedHead, readRequestHead } from "../../../src/http/request-he
 import { FrameCounter } from "../../../src/http/websocket-frames.ts";
 import { cut, type HostileInputs, hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts";
 
+const PROXY_HEADER = peerInput("client/proxy-header");
+const HELLO = peerInput("client/tls-hello");
+
 const latin1 = (text: string): Buffer => Buffer.from(text, "latin1");
 
 /** Lines of a head. */
@@ -167,7 +170,7 @@ export const httpInputs = {
       "version 2, invalid at the end": (n) =>
         proxyHeader(Buffer.concat([times(n, Buffer.from([4, 0, 0])), Buffer.from([4, 9, 9])])),
     },
-    read: (bytes) => readProxyHeader(bytes).state,
+    read: (bytes) => readProxyHeader(PROXY_HEADER, bytes).state,
     bytes: 1_500,
   }),
   "client/tls-hello": hostile<Buffer>({
@@ -181,7 +184,7 @@ export const httpInputs = {
       "invalid at the end": (n) =>
         inRecords(hello(Buffer.concat([times(n, Buffer.from([0x12, 0x34, 0, 0])), Buffer.from([0, 0, 9])])), 16_000),
     },
-    read: (bytes) => readClientHello(bytes).state,
+    read: (bytes) => readClientHello(HELLO, bytes).state,
     bytes: HEAD_BYTES,
   }),
   "client/http1-head": hostile<Buffer>({

@@ -1,4 +1,6 @@
 /** Hostile inputs of the readers of tokens, keys, logins, and credentials. */
+import { readForm } from "../../../src/base/form.ts";
+import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { containerKeys, webIdentityKeys } from "../../../src/identity/cloud/aws.ts";
 import { googleKeySource, googleMetadataSource } from "../../../src/identity/cloud/google.ts";
 import { createInlineKeySet } from "../../../src/identity/keys/key-set.ts";
@@ -118,6 +120,10 @@ export const identityInputs = {
         "client_id=https%3A%2F%2Fapp.example%2Fc&redirect_uri=https%3A%2F%2Fa.example%2F1",
         () => undefined,
       ),
+  }),
+  "identity-provider/redirect": hostile<string>({
+    shapes: formShapes(),
+    read: (query) => readForm(peerInput("identity-provider/redirect"), query).get("error"),
   }),
   "identity-provider/discovery": hostile<string>({
     shapes: jsonShapes((value) => `{"issuer":"${ISSUER}","jwks_uri":"${ISSUER}/keys","x":${value}}`),

@@ -1,6 +1,7 @@
 /** Hostile inputs of the readers of LLM requests and responses. */
 
 import { crc32 } from "node:zlib";
+import { decompress } from "../../../src/base/decompress.ts";
 import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { createSseParser } from "../../../src/http/sse.ts";
 import { isMembers, type Members } from "../../../src/json/json.ts";
@@ -11,7 +12,6 @@ import { hasManyObjects } from "../../../src/llm/calls/provider-response.ts";
 import { parseArguments } from "../../../src/llm/canonical/request-fields.ts";
 import { translationBetween } from "../../../src/llm/dialects/translate.ts";
 import { createEventStreamReader } from "../../../src/llm/encoding/aws-event-stream.ts";
-import { decodeResponse } from "../../../src/llm/encoding/decode-response.ts";
 import { parseEvent, parseEventInSteps } from "../../../src/llm/encoding/stream-events.ts";
 import { createStreamGuard } from "../../../src/llm/guards/stream-guard.ts";
 import { compileTextGuard } from "../../../src/llm/guards/text-guard.ts";
@@ -30,7 +30,7 @@ import { type HostileInputs, hostile, inPieces, many, mapShapes, STREAM_PIECES, 
 import { COMPRESSIONS, compressedShapes, jsonShapes, sseShapes } from "../shapes.ts";
 import { endTurn, finishInTurns } from "../turns.ts";
 
-const MIB = 1024 * 1024;
+const COMPRESSED = peerInput("llm-provider/compressed-response");
 const CLIENTS: readonly Format[] = ["chat", "messages", "responses", "generateContent"];
 const PROVIDERS: readonly Format[] = ["chat", "messages", "generateContent", "converse"];
 
@@ -241,7 +241,7 @@ export const llmInputs = {
         ]),
       ),
     },
-    read: (bytes) => [decodeResponse(bytes, "gzip", MIB)?.length, decodeResponse(bytes, "br", MIB)?.length].join(),
+    read: (bytes) => ["gzip", "br"].map((coding) => decompress(COMPRESSED, bytes, coding)?.length).join(),
   }),
   "llm-provider/compressed-usage": hostile<Buffer>({
     shapes: {
@@ -255,6 +255,15 @@ export const llmInputs = {
     },
     pieces: [100],
     bytes: 4_000,
+  }),
+  "llm-provider/compressed-content": hostile<Buffer>({
+    shapes: compressedShapes((n) => `{"choices":[${many(n, () => '{"message":{"content":"a"}}', ",")}]}`),
+    read(bytes, pieceBytes) {
+      const reader = createContentReader("application/json", "gzip", () => undefined);
+      for (const piece of inPieces(bytes, pieceBytes)) reader.data(piece);
+      return JSON.stringify(reader.end());
+    },
+    pieces: [100],
   }),
   "llm-provider/response": hostile<Buffer>({
     shapes: mapShapes(responses, (text) => Buffer.from(text)),

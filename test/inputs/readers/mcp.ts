@@ -8,6 +8,8 @@ import { createSseParser } from "../../../src/http/sse.ts";
 import { jsonProblem } from "../../../src/json/validate-json.ts";
 import { decodeCursor } from "../../../src/mcp/aggregation/merge-responses.ts";
 import { resultReader, toolResult } from "../../../src/mcp/openapi/api-results.ts";
+import { parseOpenApi } from "../../../src/mcp/openapi/document.ts";
+import { convertOperations } from "../../../src/mcp/openapi/operations.ts";
 import { filterList } from "../../../src/mcp/protocol/access.ts";
 import {
   asClientRequest,
@@ -121,7 +123,41 @@ const responseOf =
   (headers: HeaderList) =>
   (body: string | Buffer): ApiResponse => ({ headers, body: Buffer.from(body) });
 
+const YAML = peerInput("openapi-server/yaml-description");
+const operation = (i: number): string => `  /p${i}:\n    get:\n      operationId: o${i}\n      responses: {}\n`;
+const yamlDescriptions = {
+  "many operations": (n: number) => many(n, operation),
+  "equal paths": (n: number) => many(n, () => operation(1)),
+  "equal IDs": (n: number) => many(n, (i) => operation(1).replace("/p1", `/p${i}`)),
+  "many parameters": (n: number) =>
+    `  /p:\n    get:\n      parameters:\n${many(n, (i) => `      - {name: a${i}, in: query}\n`)}`,
+  "one large text": (n: number) => `  /p: {get: {description: ${"x".repeat(n)}}}\n`,
+  "flow lists": (n: number) => `  x: [${many(n, () => "1", ",")}]\n`,
+  "deep flow lists": (n: number) => `  x: ${"[".repeat(n / 2)}${"]".repeat(n / 2)}\n`,
+  comments: (n: number) => "# x\n".repeat(n / 4),
+  "invalid at the end": (n: number) => `${many(n, operation)}\t}`,
+};
+const jsonOperation = (i: number): string => `"/p${i}":{"get":{"operationId":"o${i}","responses":{}}}`;
+const jsonDescriptions = {
+  ...jsonShapes((value) => `{"openapi":"3.0.0","paths":{"/a":{"get":{"responses":{},"x-a":${value}}}}}`),
+  "many operations": (n: number) => `{"openapi":"3.0.0","paths":{${many(n, jsonOperation, ",")}}}`,
+  "many schemas": (n: number) =>
+    `{"openapi":"3.0.0","paths":{},"components":{"schemas":{${many(n, (i) => `"s${i}":{"type":"object"}`, ",")}}}}`,
+};
+
+function describedTools(text: string): number {
+  return finishInTurns(convertOperations(parseOpenApi(text, YAML), { reserved: [] })).byName.size;
+}
+
+const yamlDescription = hostile<string>({
+  shapes: mapShapes(yamlDescriptions, (paths) => `openapi: 3.0.0\npaths:\n${paths}`),
+  read: describedTools,
+});
+
 export const mcpInputs = {
+  "openapi-server/description": hostile<string>({ shapes: jsonDescriptions, read: describedTools }),
+  "openapi-server/yaml-description": yamlDescription,
+  "file/yaml-description": yamlDescription,
   "client/mcp-message": hostile<string>({
     shapes: {
       ...clientMessages,

@@ -5,8 +5,10 @@ import { mergeProfiles } from "../../../src/admin/merge/merge-profiles.ts";
 import { parseRecording } from "../../../src/app/rehearsal/recording-file.ts";
 import { HANDED_SOCKETS } from "../../../src/app/upgrade/messages.ts";
 import { openPredecessor } from "../../../src/app/upgrade/predecessor.ts";
+import { readForm } from "../../../src/base/form.ts";
 import { Owner } from "../../../src/base/owner.ts";
 import { peerInput } from "../../../src/base/peer-inputs.ts";
+import { readYaml } from "../../../src/base/read-yaml.ts";
 import { lineReader } from "../../../src/cli/instance/admin-client.ts";
 import { parseSnapshot } from "../../../src/config/documents/snapshot.ts";
 import { parseSourceInSteps } from "../../../src/config/text/yaml-source.ts";
@@ -83,6 +85,11 @@ const configurations = {
 const configuration = hostile<string>({
   shapes: configurations,
   read: (value) => finishInTurns(parseSourceInSteps("a.yaml", value, {}, {})).problems.length,
+});
+
+const plainYaml = hostile<string>({
+  shapes: configurations,
+  read: (value) => typeof readYaml(peerInput("file/imported-configuration"), value),
 });
 
 const PEM = "-----BEGIN CERTIFICATE-----\n";
@@ -265,6 +272,8 @@ export const recordInputs = {
   ),
   "file/configuration": configuration,
   "admin-client/configuration": configuration,
+  "file/imported-configuration": plainYaml,
+  "file/principals": plainYaml,
   "admin-client/body": hostile<string>({
     shapes: jsonShapes((value) => `{"expression":"request.path","attributes":{"request":{"path":"/","x":${value}}}}`),
     read: async (value) => {
@@ -275,7 +284,7 @@ export const recordInputs = {
   }),
   "admin-client/query": hostile<string>({
     shapes: formShapes(),
-    read: (value) => new URLSearchParams(value).get("limit"),
+    read: (value) => readForm(peerInput("admin-client/query"), value).get("limit"),
   }),
   "admin-client/profile": hostile<Buffer>({
     shapes: {
@@ -284,7 +293,7 @@ export const recordInputs = {
       "many locations": packed((n) => profile(n, 4, Buffer.from([8, 1]))),
       "many functions": packed((n) => profile(n, 5, Buffer.from([8, 1]))),
     },
-    read: (bytes) => mergeProfiles([bytes, bytes]).length,
+    read: async (bytes) => (await mergeProfiles([bytes, bytes])).length,
   }),
   "gateway/trace": hostile<Buffer>({
     shapes: lineShapes((n, i) => `data: {"message":{"type":"a"},"eventEnd":${i},"x":"${"x".repeat(n)}"}`),

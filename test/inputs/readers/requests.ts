@@ -2,13 +2,16 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openDocsFiles } from "../../../src/admin/ui/docs.ts";
+import { ADMIN_PATHS } from "../../../src/admin/server/paths.ts";
+import { docsEndpoint, openDocsFiles } from "../../../src/admin/ui/docs.ts";
 import { Owner } from "../../../src/base/owner.ts";
+import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { linearRegex } from "../../../src/base/regex.ts";
 import { compileExpression, createBudget } from "../../../src/cel/expression.ts";
 import { compileComputedRegex } from "../../../src/cel/functions/regex.ts";
 import { plainAttributes } from "../../../src/cel/values/attribute-source.ts";
 import { BodyBuffer, readAll } from "../../../src/http/body.ts";
+import { EgressGuard } from "../../../src/http/egress-guard.ts";
 import { HeaderList } from "../../../src/http/headers.ts";
 import { createLookup } from "../../../src/http/lookup.ts";
 import { createClientCallback } from "../../../src/identity/login/client-callback.ts";
@@ -17,6 +20,7 @@ import { KINDS, keptParts } from "../../../src/kubernetes/cluster-cache.ts";
 import { loadCluster } from "../../../src/kubernetes/kubeconfig.ts";
 import { discoverLogin } from "../../../src/mcp/logins/oauth-client.ts";
 import { ReplicaBus } from "../../../src/mcp/replicas/replica-bus.ts";
+import { openRemoteServer } from "../../../src/mcp/transports/remote-server.ts";
 import { silentLogger } from "../../../src/observe/log/logger.ts";
 import { checkOverHttp } from "../../../src/policies/ext-authz/http-check.ts";
 import { takeFolderLock } from "../../../src/store/folder-lock.ts";
@@ -69,7 +73,37 @@ const texts = {
   "wide characters": (n: number) => "é😀".repeat(n / 3),
   "line breaks": (n: number) => "\n".repeat(n),
 };
-const patterns = ["a+b", "(a*)*b", "^/a(b|ab)*$", "[^/]+/[^/]+$", "(?i)x.*y"].map((source) => linearRegex(source));
+const PATTERN = peerInput("file/pattern");
+const patterns = ["a+b", "(a*)*b", "^/a(b|ab)*$", "[^/]+/[^/]+$", "(?i)x.*y"].map((source) =>
+  linearRegex(PATTERN, source),
+);
+const patternSources = {
+  "many characters": (n: number) => "a".repeat(n),
+  "nested groups": (n: number) => "(".repeat(n / 2) + ")".repeat(n / 2),
+  "many choices": (n: number) => many(n, () => "a", "|"),
+  "repeated repetitions": (n: number) => `${"(a{9}){9}".repeat(n / 9)}`,
+  "many classes": (n: number) => "[a-z]".repeat(n / 5),
+  "invalid at the end": (n: number) => `${"a".repeat(n)}(`,
+};
+const expressions = {
+  "many operands": (n: number) => many(n, () => "request.path", " + "),
+  "many conditions": (n: number) => many(n, (i) => `request.path == "${i}"`, " || "),
+  "one large text": (n: number) => `request.path == "${"x".repeat(n)}"`,
+  "escapes only": (n: number) => `request.path == "${"\\n".repeat(n / 2)}"`,
+  "nested groups": (n: number) => "(".repeat(n / 2) + ")".repeat(n / 2),
+  "nested loops": (n: number) => `${"[1].map(x, ".repeat(n / 12)}1${")".repeat(n / 12)}`,
+  "one large list": (n: number) => `[${many(n, () => "1", ",")}]`,
+  "equal keys": (n: number) => `{${many(n, () => '"a": 1', ",")}}`,
+  "never completed text": (n: number) => `"${"x".repeat(n)}`,
+  "invalid at the end": (n: number) => `${many(n, () => "request.path", " + ")} + )`,
+};
+const addresses = {
+  "many fields": (n: number) => many(n, (i) => `name${i}=1`, "&"),
+  "equal names": (n: number) => many(n, () => "a=1", "&"),
+  "one large value": (n: number) => `a=${"x".repeat(n)}`,
+  "escapes only": (n: number) => `a=${"%41".repeat(n / 3)}`,
+  "empty fields": (n: number) => "&".repeat(n),
+};
 
 const callback = createClientCallback({
   clientId: "c",
@@ -166,30 +200,42 @@ export const requestInputs = {
   "client/expression-text": hostile<string>({
     shapes: texts,
     read: (body) =>
-      textRules
-        .map((one) => {
+      [
+        ...textRules.map((one) => {
           endTurn();
           return one.evaluate(attributesOf(body)).ok;
-        })
-        .join(),
-  }),
-  "client/matched-text": hostile<string>({
-    shapes: texts,
-    read: (text) => patterns.map((one) => one.test(text)).join(),
+        }),
+        ...patterns.map((one) => one.test(body)),
+      ].join(),
   }),
   "client/computed-pattern": hostile<string>({
-    shapes: {
-      "many characters": (n) => "a".repeat(n),
-      "nested groups": (n) => "(".repeat(n / 2) + ")".repeat(n / 2),
-      "many choices": (n) => many(n, () => "a", "|"),
-      "repeated repetitions": (n) => `${"(a{9}){9}".repeat(n / 9)}`,
-      "many classes": (n) => "[a-z]".repeat(n / 5),
-      "invalid at the end": (n) => `${"a".repeat(n)}(`,
-    },
+    shapes: patternSources,
     read: (pattern) => typeof compileComputedRegex(pattern, createBudget()),
     bytes: 100,
     // The work of the RE2 library grows with the square of a literal, and a pattern has at most 512 characters.
     uncomparedSteps: 150_000,
+  }),
+  "file/pattern": hostile<string>({
+    shapes: patternSources,
+    read: (pattern) => typeof linearRegex(PATTERN, pattern),
+    bytes: 100,
+    uncomparedSteps: 150_000,
+  }),
+  "file/expression": hostile<string>({
+    shapes: expressions,
+    read: (source) => typeof compileExpression(source),
+  }),
+  "file/server-address": hostile<string>({
+    shapes: addresses,
+    read(query) {
+      const egress = EgressGuard.for("configuration");
+      const server = openRemoteServer(
+        { url: `https://a.example/mcp?${query}`, headers: {}, egress } as never,
+        undefined,
+      );
+      server.close();
+      return server.address;
+    },
   }),
   "client/login-state": hostile<string>({
     shapes: {
@@ -290,7 +336,10 @@ export const requestInputs = {
   }),
   "admin-client/packed-page": hostile<Buffer>({
     shapes: compressedShapes((n) => "<p>a</p>".repeat(n / 8)),
-    read: (bytes) =>
-      openDocsFiles({ names: ["index.html.gz"], read: () => bytes } as never).find("/index.html")?.bytes.length,
+    async read(bytes) {
+      const files = openDocsFiles({ names: ["index.html.gz"], read: () => bytes } as never);
+      const page = await docsEndpoint(files).GET?.({ path: `${ADMIN_PATHS.docs}/index.html` } as never);
+      return page !== undefined && "body" in page ? page.body.length : 0;
+    },
   }),
 } satisfies HostileInputs;

@@ -5,6 +5,7 @@
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import type { Timer } from "../../../base/clock.ts";
 import { fileDescriptors } from "../../../base/file-descriptors.ts";
+import { peerInput } from "../../../base/peer-inputs.ts";
 import type { TcpBackend, TcpPart, TcpRoute, TcpService } from "../../../core/topology.ts";
 import { parseAddress } from "../../../http/backend-address.ts";
 import { readClientHello } from "../../../http/client-hello.ts";
@@ -21,6 +22,8 @@ import { createProxiedConnections } from "../proxied-connections.ts";
 import { nameOf } from "../request-entry.ts";
 import { createTlsAcceptor, type TlsAcceptor } from "../tls-acceptor.ts";
 import { TcpRelay } from "./tcp-relay.ts";
+
+const HELLO = peerInput("client/tls-hello");
 
 /** Limits the work for a client that sends its first message byte by byte. */
 const MAX_HELLO_CHUNKS = 64;
@@ -382,7 +385,7 @@ function readServerName(socket: Socket, env: ListenerEnv, found: (serverName: st
   function received(chunk: Buffer): void {
     chunks.push(chunk);
     const bytes = Buffer.concat(chunks);
-    const hello = readClientHello(bytes);
+    const hello = readClientHello(HELLO, bytes);
     if (hello.state === "incomplete" && chunks.length < MAX_HELLO_CHUNKS) return;
     socket.off("data", received);
     socket.off("end", ended);
