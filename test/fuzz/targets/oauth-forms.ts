@@ -41,7 +41,7 @@ function registrationOutcome(body: Buffer): string {
     expect(!/^(?:javascript|data|file|vbscript|blob|about|ftp|wss?):$/.test(protocol), `the scheme ${protocol}`);
     expect(username === "" && password === "", "credentials in a redirect URI");
     if (protocol === "http:")
-      expect(/^127\.|^\[::1\]$|^(?:.+\.)?localhost$/.test(hostname), `http on the host ${hostname}`);
+      expect(/^127\.|^\[::1\]$|^(?:.+\.)?localhost\.?$/.test(hostname), `http on the host ${hostname}`);
     expect(!uri.includes("#"), "a fragment");
   }
   return `registered ${Array.isArray(uris) ? uris.length : "none"}`;
