@@ -1,6 +1,6 @@
 /**
- * Passive health: a server that takes no connection is left for a while, so that a dead one of two costs one request and not
- * half of them, and it returns when it answers again.
+ * Passive health: a server that takes no connection is left for a while, so that a dead one of two costs at most one request and
+ * not half of them, and it returns when it answers again.
  */
 import assert from "node:assert/strict";
 import { createServer, type Server } from "node:http";
@@ -28,7 +28,10 @@ async function statuses(gateway: TestGateway, count: number): Promise<Map<number
 }
 
 for (const kind of ["host", "service"] as const) {
-  test(`a dead one of two costs one request, and returns by one request (${kind})`, async (t) => {
+  // A connection of a service that fails is tried again at another endpoint, so a dead one costs no request.
+  const oneTrial = kind === "host" ? { 502: 1, first: 39 } : { first: 40 };
+
+  test(`a dead one of two costs at most one request, and returns by one request (${kind})`, async (t) => {
     const clock = fakeClock();
     const first = await backendFor(t, (_, response) => response.end("first"));
     const port = await freePort();
@@ -41,7 +44,7 @@ for (const kind of ["host", "service"] as const) {
       `gateways: { default: { port: 0, address: 127.0.0.1 } }\nroutes: [{ name: r, backends: ${backends} }]\n`,
       { clock },
     );
-    assert.deepEqual(Object.fromEntries(await statuses(gateway, 40)), { 502: 1, first: 39 });
+    assert.deepEqual(Object.fromEntries(await statuses(gateway, 40)), oneTrial);
     await gateway.logged("backend cannot be reached");
     const dump = await (await fetch(`${gateway.adminUrl}/config_dump`)).text();
     assert.match(dump, /"failures": 1,\s+"resting": true/);
@@ -50,7 +53,7 @@ for (const kind of ["host", "service"] as const) {
 
     // Still dead: the trial costs one request again, and the rest is longer.
     await clock.advance(1_000);
-    assert.deepEqual(Object.fromEntries(await statuses(gateway, 40)), { 502: 1, first: 39 });
+    assert.deepEqual(Object.fromEntries(await statuses(gateway, 40)), oneTrial);
     await clock.advance(1_999);
     assert.deepEqual(Object.fromEntries(await statuses(gateway, 20)), { first: 20 });
 
