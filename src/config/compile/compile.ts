@@ -124,6 +124,9 @@ function createCompiler(context: CompileContext) {
     const whole = compileScopes(gateway);
     const sections = gateway.sections?.map((section) => ({ section, scopes: compileScopes(section) }));
     const { policies, unmatched } = whole;
+    // Problems of the listener are reported before those of its routes.
+    const tls = readTls(gateway);
+    const proxyProtocol = gateway.proxyProtocol && compileProxyProtocol(gateway.proxyProtocol);
     const compiled = routes
       .filter((route) => route.gateways.includes(gateway.name))
       .map((route) => {
@@ -136,10 +139,10 @@ function createCompiler(context: CompileContext) {
       address: gateway.address,
       port: gateway.port,
       protocol: gateway.protocol,
-      tls: readTls(gateway),
+      tls,
       http2: gateway.http2,
       ...(gateway.forwardProxy === true ? { forwardProxy: true } : {}),
-      ...(gateway.proxyProtocol === undefined ? {} : { proxyProtocol: compileProxyProtocol(gateway.proxyProtocol) }),
+      ...(proxyProtocol === undefined ? {} : { proxyProtocol }),
       writtenAt: (field) => fieldPlace(gateway.place, field),
       policies,
       routes: compiled,
