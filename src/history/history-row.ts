@@ -106,3 +106,7 @@ export interface Charge {
 export function storedAccount(account: string): string {
   return account.replaceAll("\0", " ");
 }
+
+export function chargesText(charges: readonly Charge[] | undefined): string {
+  return charges === undefined ? "" : JSON.stringify(charges.map(({ account, amount }) => [account, amount]));
+}

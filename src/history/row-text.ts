@@ -1,5 +1,5 @@
 /**
- * Writes rows of the history as text, and reads them. A spooled row is a line with a JSON array in the order of `COLUMNS`.
+ * Writes spooled rows as text, and reads the text of rows and charges. A spooled row is a line with a JSON array in the order of `COLUMNS`.
  */
 import { peerInput } from "../base/peer-inputs.ts";
 import { readJson, tryReadJson } from "../json/read-json.ts";
@@ -35,10 +35,6 @@ export function parseRow(line: string): RowValues | undefined {
       : typeof values[i] === "string",
   );
   return isRow ? (values as RowValue[]) : undefined;
-}
-
-export function chargesText(charges: readonly Charge[] | undefined): string {
-  return charges === undefined ? "" : JSON.stringify(charges.map(({ account, amount }) => [account, amount]));
 }
 
 export function parseCharges(text: string): Charge[] {
