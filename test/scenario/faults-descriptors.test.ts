@@ -107,7 +107,7 @@ test("500 requests that each need a connection, with 256 files: some get 502, an
 
   for (const client of clients) client.destroy();
   for (const res of held) res.end("ok");
-  await eventually("what was held is answered", () => settled.length === SESSIONS * STREAMS);
+  await eventually("the held requests have responses", () => settled.length === SESSIONS * STREAMS);
   await eventually(
     "connections are opened again",
     async () => (await statusOf(sessions[1] as ClientHttp2Session, "/")) === 200,

@@ -59,7 +59,7 @@ interface Answered {
   readonly body: string;
 }
 
-/** The answers of all login endpoints to each method. The provider is down, so some are 5xx. */
+/** The responses of all login endpoints to each method. The provider is down, so some are 5xx. */
 async function answers({ base, request }: ProtectedGateway): Promise<ReadonlyMap<string, Answered>> {
   const found = new Map<string, Answered>();
   for (const path of loginEndpoints(`${base}/mcp`, true, true).keys()) {

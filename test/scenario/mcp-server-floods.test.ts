@@ -1,6 +1,6 @@
 /**
- * MCP servers that send thousands of requests in the stream of one call: how many connections the gateway opens for the
- * responses, what the client is told, and that the cancellation of a call passes the responses that wait.
+ * MCP servers that send thousands of requests in the stream of one call. Checks the number of connections for the
+ * responses, the error that the client receives, and that a cancellation overtakes the waiting responses.
  */
 import assert from "node:assert/strict";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";

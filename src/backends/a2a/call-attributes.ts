@@ -10,7 +10,7 @@ import { JsonRpcProblem } from "../../mcp/protocol/json-rpc.ts";
 type Params = Readonly<Record<string, unknown>>;
 
 const INVALID_PARAMS = -32602;
-/** The members of `params` and of its `message` that say what a call is about. */
+/** The members of `params` and of its `message` that identify the task or context of a call. */
 const NAMES = ["id", "taskId", "contextId", "message", "metadata"];
 const BY_FOLDED_NAME: ReadonlyMap<string, string> = new Map(NAMES.map((name) => [folded(name), name]));
 /** In protocol 1.0, `id` of these methods names a configuration of the task `taskId`. */

@@ -1,5 +1,5 @@
 /**
- * Queries and forms: a second decoder agrees, pairs keep the original text, and what is written is read as the same fields.
+ * Queries and forms: a second decoder agrees, pairs keep the original text, and written fields are read back unchanged.
  */
 
 import { newForm, readForm, readFormPairs } from "../../../src/base/form.ts";
