@@ -160,7 +160,8 @@ export const RUNNING_LIMITS = {
       "name of a header, parameter or member that is judged by its words",
       "its value is hidden",
     ],
-    ["MAX_RECORDED", "observe/trace/request-spans.ts", "phases and attempts with a span", "attempts are only counted"],
+    ["MAX_RECORDED", "core/attempts.ts", "recorded attempts of a request", "attempts are only counted"],
+    ["MAX_PHASES", "observe/trace/request-spans.ts", "policy phases with a span", "later phases have no span"],
     ["MAX_EVENTS", "observe/trace/kept-traces.ts", "events of a kept trace", "expressions are left out"],
     ["MAX_CAPTURED_BYTES", "pipeline/records/body-capture.ts", "a body in a trace", "cut"],
     [

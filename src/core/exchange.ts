@@ -12,6 +12,7 @@ import type { AuditTrail } from "../observe/trace/audit-trail.ts";
 import type { Mirrored } from "../observe/trace/mirror-comparison.ts";
 import type { RequestSpans } from "../observe/trace/request-spans.ts";
 import type { Trace } from "../observe/trace/trace.ts";
+import { Attempts } from "./attempts.ts";
 import { CelAttributes } from "./cel-attributes.ts";
 import type { ErrorSource, FailureCode, GatewayError } from "./errors.ts";
 import type { CalledTool } from "./mcp-arguments.ts";
@@ -314,6 +315,7 @@ export class Exchange implements Linked<Exchange> {
   /** The parsed body of an LLM request, only while `ai.transformations` are evaluated. */
   llmRequest: object | undefined = undefined;
   readonly upstream = new ExchangeUpstream();
+  readonly attempts = new Attempts();
   /** True if a CORS policy allows the Origin header. The value is undefined if the policy or the header is missing. */
   originAllowed: boolean | undefined = undefined;
   /** Called when the backend's response head arrives, to add observers of the body. */

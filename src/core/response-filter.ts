@@ -3,6 +3,7 @@
  */
 import type { Duplex } from "node:stream";
 import type { HeaderList } from "../http/headers.ts";
+import type { ServedModel } from "./attempts.ts";
 import type { BackendProblem, ResponseReceiver } from "./backend.ts";
 import type { Sent } from "./wire.ts";
 
@@ -30,8 +31,8 @@ export abstract class ResponseFilter implements ResponseReceiver {
     this.call.resultReceived();
   }
 
-  attempt(target: string, sent?: Sent): void {
-    this.call.attempt(target, sent);
+  attempt(target: string, sent?: Sent, served?: ServedModel): void {
+    this.call.attempt(target, sent, served);
   }
 
   received(status: number, headers: HeaderList, target?: string): void {

@@ -3,6 +3,7 @@
  */
 import type { HeaderList } from "../http/headers.ts";
 import type { OutgoingRequest } from "../http/http-client.ts";
+import type { ServedModel } from "./attempts.ts";
 
 export type Sent =
   | {
@@ -31,9 +32,12 @@ export interface WireTap {
   /** Ends the time of the server. Called once for each `requestSent`, also if there is no result. */
   resultReceived(): void;
   /** Reports that I/O starts. */
-  attempt(target: string, sent?: Sent): void;
+  attempt(target: string, sent?: Sent, served?: ServedModel): void;
   /** Reports a response head, unless the receiver of the response gets the same head. */
   received(status: number, headers: HeaderList, target?: string): void;
-  /** Reports that a target did not respond, unless the receiver of the response gets the failure. */
+  /**
+   * Reports that a target did not respond, unless the receiver of the response gets the failure. Without `target`, the
+   * reason is that of another attempt, which follows.
+   */
   missed(reason: string, target?: string): void;
 }

@@ -29,12 +29,13 @@ import {
   ATTR_MCP_RESOURCE_URI,
   ATTR_MCP_SESSION_ID,
 } from "@opentelemetry/semantic-conventions/incubating";
+import type { Attempt } from "../core/attempts.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { Outcome } from "../core/policy.ts";
 import type { LlmAttributes, McpAttributes } from "../core/request-attributes.ts";
 import { parseAuthority } from "../http/host.ts";
 import { type Redaction, redactUrl, shortSessionId } from "../observe/trace/redact.ts";
-import type { RecordedAttempt, RecordedPhase, RequestSpans } from "../observe/trace/request-spans.ts";
+import type { RecordedPhase, RequestSpans } from "../observe/trace/request-spans.ts";
 import type { AddedAttributes, SpanAttributes } from "./added-attributes.ts";
 import type { Attributes } from "./signals.ts";
 import { SPAN_KIND, type Span } from "./span-encoder.ts";
@@ -100,8 +101,10 @@ export function requestSpanList(
       }),
     );
   }
-  noted.attempts.forEach((attempt, i) => {
-    spans.push(finish(attemptPart(exchange, attempt, i, hasCall ? callId : noted.spanId, endMs)));
+  const parentId = hasCall ? callId : noted.spanId;
+  exchange.attempts.list.forEach((attempt, i) => {
+    if (attempt.spanId !== undefined)
+      spans.push(finish(attemptPart(exchange, attempt, attempt.spanId, i, parentId, endMs)));
   });
   return spans;
 }
@@ -123,9 +126,9 @@ function requestPart(
   endMs: number,
   redaction: Redaction,
 ): SpanPart {
-  const { failure, arrived } = exchange;
+  const { failure, arrived, attempts } = exchange;
   const attributes = httpAttributes(exchange, outcome, redaction);
-  if (noted.leftOut > 0) attributes["gateway.attempts.left_out"] = noted.leftOut;
+  if (noted.isDetailed && attempts.leftOut > 0) attributes["gateway.attempts.left_out"] = attempts.leftOut;
   const hasFailed = (outcome.status ?? 0) >= 500 || outcome.end === "failed";
   return {
     name: `${arrived.method === "" ? "HTTP" : arrived.method}${exchange.route === undefined ? "" : ` ${exchange.route}`}`,
@@ -195,12 +198,16 @@ function describeCall(
 }
 
 function attemptPart(
-  { request }: Exchange,
-  { spanId, target, startMs, endMs, status, error }: RecordedAttempt,
+  { request, attempts }: Exchange,
+  attempt: Attempt,
+  spanId: string,
   index: number,
   parentId: string,
   requestEndMs: number,
 ): SpanPart {
+  const { target, startedMs, resultMs, status, error } = attempt;
+  // The body of the last response arrives until the end of the request.
+  const isOpen = attempt === attempts.last && error === undefined && !attempt.isReported;
   const attributes = targetAttributes(request.method, target);
   if (status !== undefined) attributes["http.response.status_code"] = status;
   const errorType = error !== undefined ? "_OTHER" : status !== undefined && status >= 400 ? String(status) : undefined;
@@ -211,8 +218,8 @@ function attemptPart(
     kind: SPAN_KIND.client,
     spanId,
     parentId,
-    startMs,
-    endMs: endMs ?? requestEndMs,
+    startMs: startedMs,
+    endMs: isOpen || resultMs === undefined ? requestEndMs : resultMs,
     attributes,
     error: errorType === undefined ? undefined : (error ?? ""),
   };

@@ -90,6 +90,7 @@ export function normalised(events: readonly TraceEvent[]): unknown {
   const text = JSON.stringify(events.map(withReadableBody))
     .replace(/"eventStart":\d+/g, '"eventStart":1')
     .replace(/"eventEnd":\d+/g, '"eventEnd":1')
+    .replace(/"durationMs":[\d.]+/g, '"durationMs":1')
     .replace(/(127\.0\.0\.1|localhost):\d+/g, "$1:<port>")
     .replace(/"port":\d+/g, '"port":0')
     .replace(/"(startTime|date)":"[^"]*"/g, '"$1":"<time>"')

@@ -185,7 +185,8 @@ export class FailoverCall implements BackendRun, SplitCallHandler {
     if (names.length > 0) trace?.point({ type: "policyEvent", kind: "llmDropped", details: { members: names } });
     if (attributes.llm && (names.length > 0 || attributes.llm.dropped !== undefined)) attributes.llm.dropped = names;
     const scheme = target.address.protocol;
-    this.#receiver.attempt(target.display, trace && { over: "http", scheme, request });
+    const served = { provider: target.provider.name, model: candidate.model === "" ? undefined : candidate.model };
+    this.#receiver.attempt(target.display, trace && { over: "http", scheme, request }, served);
     const calls = 1 + plan.more.length;
     if (target.quota) {
       const { quota } = target;

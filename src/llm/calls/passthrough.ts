@@ -88,7 +88,8 @@ export function forwardUnread(
   const send = (): HttpCall => {
     const outgoing = body.kind === "stream" ? { ...sent, body: body.stream } : upgrade ? { ...sent, upgrade } : sent;
     const scheme = target.address.protocol;
-    call.attempt(target.display, exchange.trace && { over: "http", scheme, request: outgoing });
+    const served = { provider: target.provider.name, model: undefined };
+    call.attempt(target.display, exchange.trace && { over: "http", scheme, request: outgoing }, served);
     return target.upstream.send(outgoing, {
       head: (status, headers) => {
         hasHead = true;

@@ -49,6 +49,34 @@ test("the story includes what a policy in shadow mode would reject, with the rea
   );
 });
 
+test("the attempts of a failover are listed with provider, status or error, time, and reason", () => {
+  const attempts = [
+    {
+      target: "a.test:443",
+      provider: "openai",
+      model: "m",
+      status: 503,
+      durationMs: 12.34,
+      retryReason: "status 503",
+    },
+    {
+      target: "b.test:443",
+      provider: "azure",
+      status: null,
+      error: "connection refused",
+      durationMs: 2,
+      retryReason: "connection refused",
+    },
+    { target: "10.0.0.1:80", status: 200, durationMs: 150 },
+  ];
+  const lines = explainRequest({ ...answered, attempts }).filter((line) => line.startsWith("Attempt"));
+  assert.deepEqual(lines, [
+    "Attempt 1: provider `openai` at `a.test:443` responded with 503 after 12.3 ms.",
+    "Attempt 2: provider `azure` at `b.test:443` failed after 2.0 ms: connection refused.",
+    "Attempt 3: `10.0.0.1:80` responded with 200 after 150 ms.",
+  ]);
+});
+
 const cases: { name: string; changes: Partial<RequestRecord>; says: string }[] = [
   {
     name: "a denied request names the policy, the route and the clause",

@@ -15,6 +15,7 @@ export function explainRequest(record: RequestRecord): string[] {
     ...routeTaken(record),
     ...policiesPassed(record),
     ...shadowed(record),
+    ...tried(record),
     ...verdict(record),
     ...answer(record),
     ...ending(record),
@@ -74,6 +75,16 @@ function shadowed({ shadow = [] }: RequestRecord): string[] {
   return shadow.map(
     ({ policy, reason }) => `Not enforced (shadow mode): \`${policy}\` would reject it: ${sentence(reason)}`,
   );
+}
+
+function tried({ attempts = [] }: RequestRecord): string[] {
+  return attempts.map(({ target, provider, status, error, durationMs, retryReason }, at) => {
+    const server = provider === undefined ? `\`${target}\`` : `provider \`${provider}\` at \`${target}\``;
+    const outcome = status === null ? "failed" : `responded with ${status}`;
+    const after = durationMs === null ? "" : ` after ${milliseconds(durationMs)}`;
+    const why = error ?? (retryReason === `status ${status}` ? undefined : retryReason);
+    return `Attempt ${at + 1}: ${server} ${outcome}${after}${why === undefined ? "." : `: ${sentence(why)}`}`;
+  });
 }
 
 function verdict({ failure, steps, route, listener, status, backend }: RequestRecord): string[] {

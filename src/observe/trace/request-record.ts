@@ -48,6 +48,8 @@ export interface RequestRecord {
     readonly dropped?: readonly string[];
   };
   readonly steps: readonly RecordedStep[];
+  /** The attempts, oldest first, if there was more than one, for example because of a retry or a failover. */
+  readonly attempts?: readonly RecordedAttempt[];
   readonly failure?: RecordedFailure;
   readonly shadow?: readonly { readonly policy: string; readonly reason: string }[];
 }
@@ -59,6 +61,20 @@ export interface RecordedStep {
   readonly policy: string;
   readonly verdict: "passed" | "answered" | "refused";
   readonly micros: number;
+}
+
+export interface RecordedAttempt {
+  /** The address of the server. */
+  readonly target: string;
+  readonly provider?: string;
+  readonly model?: string;
+  /** Null if the server did not respond. */
+  readonly status: number | null;
+  readonly error?: string;
+  /** The time until the response head, the MCP result, or the failure. Null if there was none. */
+  readonly durationMs: number | null;
+  /** Explains why another attempt followed. */
+  readonly retryReason?: string;
 }
 
 export interface RecordedFailure {

@@ -1,11 +1,10 @@
 /**
- * Collects the timing of a sampled request: the start and end of its policy phases and backend attempts.
+ * Identifies the spans of a sampled request, and collects the start and end of its policy phases.
  */
 import type { Phase } from "./events.ts";
 import { formatTraceparent, type TraceParent } from "./trace-context.ts";
 
-/** Retries and MCP aggregation may cause many attempts. Beyond this number, attempts are only counted. */
-const MAX_RECORDED = 64;
+const MAX_PHASES = 64;
 
 export interface RecordedPhase {
   readonly phase: Phase;
@@ -14,16 +13,6 @@ export interface RecordedPhase {
   /** The steps from `firstStep` to `endStep` (exclusive) ran in this phase. */
   readonly firstStep: number;
   endStep: number;
-}
-
-export interface RecordedAttempt {
-  readonly spanId: string;
-  readonly target: string;
-  readonly startMs: number;
-  /** If the value is undefined, the attempt ends with the request. */
-  endMs: number | undefined;
-  status: number | undefined;
-  error: string | undefined;
 }
 
 export interface SpanStart {
@@ -43,8 +32,6 @@ export class RequestSpans {
   tracestate: string | undefined;
   readonly isDetailed: boolean;
   readonly phases: RecordedPhase[] = [];
-  readonly attempts: RecordedAttempt[] = [];
-  leftOut = 0;
   callId: string | undefined = undefined;
   callStartMs: number | undefined = undefined;
   readonly #newSpanId: () => string;
@@ -89,7 +76,7 @@ export class RequestSpans {
   enter(phase: Phase, nowMs: number): void {
     if (!this.isDetailed) return;
     this.leave(nowMs);
-    if (this.phases.length >= MAX_RECORDED) return;
+    if (this.phases.length >= MAX_PHASES) return;
     const { length } = this.#steps;
     this.phases.push({ phase, startMs: nowMs, endMs: undefined, firstStep: length, endStep: length });
   }
@@ -106,29 +93,11 @@ export class RequestSpans {
     this.callStartMs ??= nowMs;
   }
 
-  asked(target: string, nowMs: number): void {
-    if (!this.isDetailed) return;
-    if (this.attempts.length >= MAX_RECORDED) {
-      this.leftOut += 1;
-      return;
-    }
+  /** Returns the ID of the next attempt's span. The first attempt of a call over HTTP is the call itself. */
+  attemptSpanId(): string | undefined {
+    if (!this.isDetailed) return undefined;
     const spanId = this.#isCallTaken || this.callId === undefined ? this.#newSpanId() : this.callId;
     this.#isCallTaken = true;
-    this.attempts.push({ spanId, target, startMs: nowMs, endMs: undefined, status: undefined, error: undefined });
-  }
-
-  /**
-   * Records the outcome of the last open attempt for this target, or of the last open attempt if there is no target.
-   */
-  answered(status: number | null, error: string | null, target: string | undefined, nowMs: number): void {
-    for (let i = this.attempts.length - 1; i >= 0; i--) {
-      const one = this.attempts[i] as RecordedAttempt;
-      const isOpen = one.status === undefined && one.error === undefined;
-      if (!isOpen || (target !== undefined && one.target !== target)) continue;
-      if (status !== null) one.status = status;
-      if (error !== null) one.error = error;
-      if (error !== null || this.attempts.length > 1) one.endMs = nowMs;
-      return;
-    }
+    return spanId;
   }
 }

@@ -3,133 +3,20 @@
  */
 import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
+import type { ServedModel } from "../../core/attempts.ts";
 import type { Backend, BackendProblem, BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { type ErrorCode, GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import type { Settings } from "../../core/policy.ts";
 import { asGatewayError } from "../../core/reply.ts";
-import { receivedState, requestState, sentState } from "../../core/snapshot.ts";
 import type { WeightedBackend } from "../../core/topology.ts";
 import type { Sent } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../../http/http-attempt.ts";
 import { HttpClientError } from "../../http/http-client.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
-import { bodyBytes, captureSentBody } from "../records/body-capture.ts";
+import { reportAttempt, reportFailure, reportHead, reportMiss, reportResponse } from "./attempt-reports.ts";
 import type { Delivery } from "./delivery.ts";
-
-export interface AttemptTraceEnv {
-  readonly clock: Clock;
-  readonly redaction: Redaction;
-}
-
-/**
- * Reports each request, response head, and failure of an attempt to the trace and the spans. Does nothing for a request
- * that is neither traced nor sampled.
- */
-export class AttemptTrace {
-  readonly #exchange: Exchange;
-  readonly #env: AttemptTraceEnv;
-  #sentMs: number;
-  #isReported = false;
-  #hasResult = false;
-  /** Contains the requests whose results the backend reports, until it reports them. */
-  #open: { readonly target: string; readonly sentMs: number }[] | undefined = undefined;
-
-  constructor(exchange: Exchange, env: AttemptTraceEnv) {
-    this.#exchange = exchange;
-    this.#env = env;
-    this.#sentMs = exchange.isWatched ? env.clock.monotonicMs() : 0;
-  }
-
-  get awaitsResult(): boolean {
-    return this.#open !== undefined && this.#open.length > 0;
-  }
-
-  asked(target: string, sent: Sent | undefined): void {
-    const {
-      trace,
-      records: { spans },
-      request,
-    } = this.#exchange;
-    if (!this.#exchange.isWatched) return;
-    const { clock, redaction } = this.#env;
-    this.#sentMs = clock.monotonicMs();
-    this.#isReported = sent !== undefined && (sent.over === "stdio" || sent.isReported === true);
-    this.#hasResult = false;
-    const hasResult = sent?.over === "stdio" ? sent.hasResult : this.#isReported;
-    if (hasResult) {
-      this.#open ??= [];
-      this.#open.push({ target, sentMs: this.#sentMs });
-    }
-    spans?.asked(target, this.#sentMs);
-    if (trace === undefined) return;
-    const state = sent ? sentState(this.#exchange, target, sent, redaction) : requestState(this.#exchange, redaction);
-    trace.point({ type: "requestSnapshot", stage: "final request", requestState: state });
-    trace.point({ type: "backendCallStart", target });
-    const { headers, body } = request;
-    if (sent === undefined) captureSentBody(trace, bodyBytes(body), headers.get("content-type"));
-    else if (sent.over === "stdio") captureSentBody(trace, Buffer.from(sent.line), "application/json");
-    else captureSentBody(trace, sent.request.body, sent.request.headers.get("content-type"));
-  }
-
-  received(status: number, headers: HeaderList, target?: string): void {
-    const { trace, upstream } = this.#exchange;
-    const sentMs = this.#close(target);
-    this.#result(status, null, target, sentMs);
-    if (trace !== undefined) {
-      const { clock, redaction } = this.#env;
-      const headMs = clock.monotonicMs();
-      const times =
-        sentMs === undefined
-          ? { startedMs: upstream.startedMs, headMs: upstream.headMs ?? headMs }
-          : { startedMs: sentMs, headMs };
-      const state = receivedState(this.#exchange, status, headers, times, redaction, clock);
-      trace.point({ type: "responseSnapshot", stage: "raw response", requestState: state });
-    }
-    this.#releaseSnapshots();
-  }
-
-  /**
-   * Reports the head as the received head, unless a result was reported or the backend reports its responses itself.
-   */
-  head(status: number, headers: HeaderList): void {
-    if (!this.#hasResult && !this.#isReported) this.received(status, headers);
-  }
-
-  /** Reports that a target did not respond. Without `target`, nothing is reported if there already is a result. */
-  missed(reason: string, target: string | undefined): void {
-    const sentMs = this.#close(target);
-    if (!this.#hasResult || target !== undefined) this.#result(null, reason, target, sentMs);
-    this.#releaseSnapshots();
-  }
-
-  failed(reason: string): void {
-    this.#result(null, reason);
-  }
-
-  #close(target: string | undefined): number | undefined {
-    const at = this.#open?.findIndex((one) => one.target === target) ?? -1;
-    return at < 0 ? undefined : this.#open?.splice(at, 1)[0]?.sentMs;
-  }
-
-  #releaseSnapshots(): void {
-    if (!this.awaitsResult) this.#exchange.upstream.releaseSnapshots();
-  }
-
-  #result(status: number | null, error: string | null, target?: string, sentMs = this.#sentMs): void {
-    const {
-      trace,
-      records: { spans },
-    } = this.#exchange;
-    if (!this.#exchange.isWatched) return;
-    spans?.answered(status, error, target, this.#env.clock.monotonicMs());
-    const severity = error !== null || (status ?? 0) >= 500 ? "error" : (status ?? 0) >= 400 ? "warn" : "info";
-    this.#hasResult = true;
-    const whose = target === undefined ? {} : { target };
-    trace?.span(sentMs, { type: "backendCallResult", status, error, ...whose }, severity);
-  }
-}
 
 export function backendError(error: unknown): GatewayError {
   if (!(error instanceof HttpClientError)) return asGatewayError(error);
@@ -237,7 +124,6 @@ export class Attempt implements ResponseReceiver, BackendRun {
   readonly #isLast: boolean;
   readonly #startedMs: number;
   #targets = 0;
-  readonly #trace: AttemptTrace;
   #openRequests = 0;
   #hasSent = false;
   #timer: Timer | undefined;
@@ -260,11 +146,11 @@ export class Attempt implements ResponseReceiver, BackendRun {
     this.#defaultTimeoutMs = chosen.backend.defaultTimeoutMs;
     this.#isLast = isLast;
     this.#startedMs = owner.clock.monotonicMs();
-    this.#trace = new AttemptTrace(exchange, owner);
   }
 
   start(backend: Backend): void {
-    const { upstream } = this.#exchange;
+    const { upstream, attempts } = this.#exchange;
+    attempts.startCall();
     upstream.startedMs = this.#startedMs;
     upstream.headMs = undefined;
     const { requestTimeoutMs, backendTimeoutMs } = this.#settings;
@@ -312,18 +198,18 @@ export class Attempt implements ResponseReceiver, BackendRun {
     this.#exchange.upstream.headMs = this.#owner.clock.monotonicMs();
   }
 
-  attempt(target: string, sent?: Sent): void {
+  attempt(target: string, sent?: Sent, served?: ServedModel): void {
     this.#targets += 1;
     if (this.#targets > 1 && this.#run?.tryNext !== undefined && this.#state === "waiting") this.#arm(false);
-    if (!isOver(this.#state)) this.#trace.asked(target, sent);
+    if (!isOver(this.#state)) reportAttempt(this.#exchange, this.#owner, target, sent, served);
   }
 
   received(status: number, headers: HeaderList, target?: string): void {
-    if (!isOver(this.#state)) this.#trace.received(status, headers, target);
+    if (!isOver(this.#state)) reportResponse(this.#exchange, this.#owner, status, headers, target);
   }
 
   missed(reason: string, target?: string): void {
-    if (!isOver(this.#state)) this.#trace.missed(reason, target);
+    if (!isOver(this.#state)) reportMiss(this.#exchange, this.#owner, reason, target);
   }
 
   head(status: number, headers: HeaderList): void {
@@ -337,9 +223,10 @@ export class Attempt implements ResponseReceiver, BackendRun {
       }
       this.#transition("head");
       this.#timer?.cancel();
-      this.#exchange.upstream.headMs ??= this.#owner.clock.monotonicMs();
-      this.#reportHead(status, headers);
-      if (this.#trace.awaitsResult) this.#exchange.upstream.delaySnapshots();
+      const nowMs = this.#owner.clock.monotonicMs();
+      this.#exchange.upstream.headMs ??= nowMs;
+      this.#reportHead(status, headers, nowMs);
+      if (this.#exchange.attempts.areAwaited) this.#exchange.upstream.delaySnapshots();
       this.#delivery.head(status, headers, this.#said);
     } catch (thrown) {
       this.#threw(thrown);
@@ -406,7 +293,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
       this.#delivery.breakOff();
       return;
     }
-    this.#trace.failed(failure.detail ?? failure.message);
+    reportFailure(this.#exchange, this.#owner, failure.detail ?? failure.message);
     this.#owner.attemptFailed(
       failure,
       mayRepeat(this.#exchange.request, error instanceof HttpClientError && error.kind === "connect", error),
@@ -468,7 +355,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
     }
     this.abort();
     const error = new GatewayError("backend_timeout", { detail });
-    this.#trace.failed(detail);
+    reportFailure(this.#exchange, this.#owner, detail);
     this.#owner.attemptFailed(error, isIdempotent(this.#exchange.request) && mayRepeat(this.#exchange.request, false));
   }
 
@@ -487,7 +374,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
     this.#owner.broke(thrown);
   }
 
-  #reportHead(status: number, headers: HeaderList): void {
-    if (!isOver(this.#state) && this.#targets > 0) this.#trace.head(status, headers);
+  #reportHead(status: number, headers: HeaderList, nowMs?: number): void {
+    if (!isOver(this.#state)) reportHead(this.#exchange, this.#owner, status, headers, nowMs);
   }
 }

@@ -24,6 +24,7 @@ import {
   selectScopes,
 } from "../route/match-route.ts";
 import { Attempt, type AttemptOwner } from "./attempt.ts";
+import { reportRetry } from "./attempt-reports.ts";
 import { type BeforeCallRun, beforeCall } from "./before-call.ts";
 import { BodyRules, scoped } from "./body-rules.ts";
 import { Delivery } from "./delivery.ts";
@@ -260,8 +261,12 @@ class Flow implements AttemptOwner, BeforeCallRun {
   attemptFailed(error: GatewayError, mayRetry: boolean): void {
     const route = this.#route;
     const delayMs = mayRetry && this.#delivery.canReplace ? this.#retries.delayMs(error, this.exchange) : undefined;
-    if (route === undefined || delayMs === undefined) this.fail(error);
-    else if (delayMs === 0) this.#again(route);
+    if (route === undefined || delayMs === undefined) {
+      this.fail(error);
+      return;
+    }
+    reportRetry(this.exchange, error.detail ?? error.message);
+    if (delayMs === 0) this.#again(route);
     else this.clock.after(delayMs, () => this.#again(route));
   }
 

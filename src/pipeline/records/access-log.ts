@@ -8,6 +8,7 @@ import type { Outcome } from "../../core/policy.ts";
 import type { LogFields, Logger, LogValue } from "../../observe/log/logger.ts";
 import { type Redaction, redactJson, withoutSecrets } from "../../observe/trace/redact.ts";
 import { readsContent } from "./llm-content.ts";
+import { attemptsText, recordedAttempts } from "./recorded-attempts.ts";
 
 const FIELD_CHARS = 2_048;
 
@@ -92,7 +93,7 @@ export interface AccessLogOptions {
 
 export function createAccessLog(
   logger: Logger,
-  redaction: Pick<Redaction, "host">,
+  redaction: Pick<Redaction, "host" | "scrub">,
   { copy, own }: AccessLogOptions = {},
 ): AccessLog {
   return (exchange, outcome, durationMs) => {
@@ -111,7 +112,7 @@ export function accessFields(
   exchange: Exchange,
   outcome: Outcome,
   durationMs: number,
-  redaction: Pick<Redaction, "host">,
+  redaction: Pick<Redaction, "host" | "scrub">,
 ): Record<string, LogValue> {
   const { request, attributes, failure } = exchange;
   const fields: Record<string, LogValue> = {
@@ -153,6 +154,8 @@ export function accessFields(
     if (attributes.llm.dropped !== undefined) fields["llm.dropped"] = attributes.llm.dropped.join(",");
     if (attributes.llm.providerCalls !== undefined) fields["llm.provider_calls"] = attributes.llm.providerCalls;
   }
+  const attempts = recordedAttempts(exchange, redaction);
+  if (attempts !== undefined) fields.attempts = attemptsText(attempts);
   if (exchange.records.spans !== undefined) {
     fields.trace_id = exchange.records.spans.traceId;
     fields.span_id = exchange.records.spans.spanId;

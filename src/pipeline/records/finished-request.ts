@@ -11,7 +11,8 @@ import type { Source } from "../../core/source.ts";
 import { HeaderList } from "../../http/headers.ts";
 import type { JsonObject } from "../../observe/trace/events.ts";
 import { type Redaction, redactUrl, shortSessionId } from "../../observe/trace/redact.ts";
-import type { RequestRecord } from "../../observe/trace/request-record.ts";
+import type { RecordedAttempt, RequestRecord } from "../../observe/trace/request-record.ts";
+import { recordedAttempts } from "./recorded-attempts.ts";
 
 const NO_HEADERS = new HeaderList();
 const NO_STEPS: readonly Step[] = [];
@@ -50,6 +51,7 @@ export class FinishedRequest implements KeptAttributes {
   responseBytes = 0;
   answeredBy: "upstream" | "gateway" | null = null;
   steps = NO_STEPS;
+  attempts: readonly RecordedAttempt[] | undefined = undefined;
   failure: Exchange["failure"] = undefined;
   shadowDenials: readonly ShadowDenial[] | undefined = undefined;
   jwt: RequestAttributes["jwt"] | undefined = undefined;
@@ -68,7 +70,10 @@ export class FinishedRequest implements KeptAttributes {
     exchange: Exchange,
     outcome: Outcome,
     durationMs: number,
-    { share, redaction }: { readonly share: (text: string) => string; readonly redaction: Pick<Redaction, "host"> },
+    {
+      share,
+      redaction,
+    }: { readonly share: (text: string) => string; readonly redaction: Pick<Redaction, "host" | "scrub"> },
   ): void {
     const { arrived, attributes, upstream, credentials, response } = exchange;
     this.seq = seq;
@@ -98,6 +103,7 @@ export class FinishedRequest implements KeptAttributes {
     this.responseBytes = outcome.responseBytes;
     this.answeredBy = outcome.status === undefined ? null : (response?.source ?? null);
     this.steps = exchange.steps.length === 0 ? NO_STEPS : exchange.steps;
+    this.attempts = recordedAttempts(exchange, redaction);
     this.failure = exchange.failure;
     this.shadowDenials = exchange.shadow.denials;
     this.jwt = attributes.jwt;
@@ -214,6 +220,7 @@ export function toRequestRecord(one: FinishedRequest): RequestRecord {
     ...(mcp ? { mcp: mcpFields(mcp) } : {}),
     ...(llm ? { llm: llmFields(llm) } : {}),
     steps: one.steps,
+    ...(one.attempts === undefined ? {} : { attempts: one.attempts }),
     ...(failure
       ? {
           failure: {
