@@ -153,3 +153,15 @@ test("names and numbers are limited, since no step ends within them", () => {
   assert.match(jsonProblem(MESSAGE, `[${"1".repeat(limit + 10)}]`) ?? "", /a name or a number of more than 65536/);
   assert.match(jsonProblem(MESSAGE, `[1.${"1".repeat(limit + 10)}]`) ?? "", /a name or a number of more than 65536/);
 });
+
+test("a long string with escapes is passed over in steps, and ends where it ends at once", () => {
+  for (const unit of ['\\"', "\\\\", "\\n", '\\\\\\"', "\\u0022"]) {
+    const text = `{"a":"${unit.repeat(200_000)}","b":["${unit.repeat(100_000)}"],"c":1}`;
+    for (const key of ["a", "b", "c"]) {
+      const { value, pauses } = counted(findInSteps(text, 0, key));
+      assert.deepEqual(spanOf(value), spanOf(find(text, 0, key)));
+      assert.equal(value && key === "c" ? text.slice(value.start, value.end) : "1", "1");
+      if (unit.includes('"')) assert.ok(pauses >= (200_000 * unit.length) / 64 / 1024 - 1, `${pauses} pauses`);
+    }
+  }
+});

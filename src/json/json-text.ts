@@ -18,6 +18,7 @@ import {
   type Span,
   skipSpace,
   stringEnd,
+  stringEndInSteps,
 } from "./syntax.ts";
 
 export interface Member extends Span {
@@ -28,17 +29,18 @@ export interface Member extends Span {
 
 /**
  * Returns the offset after the value at `at`, or -1 if scanning stops at `until` before the end of the text. Strings
- * are scanned to their end.
+ * with few escapes are scanned to their end.
  */
 export function valueEnd(text: string, at: number, until = text.length): number {
   const first = text.charCodeAt(at);
-  if (first === QUOTE) return stringEnd(text, at);
+  if (first === QUOTE) return stringEnd(text, at, until);
   let depth = 0;
   let i = at;
   while (i < until) {
     const code = text.charCodeAt(i);
     if (code === QUOTE) {
-      i = stringEnd(text, i);
+      i = stringEnd(text, i, until);
+      if (i < 0) return -1;
       continue;
     }
     if (code === OPEN_BRACE || code === OPEN_BRACKET) depth += 1;
@@ -289,7 +291,9 @@ function* valueEndInSteps(text: string, at: number): Steps<number> {
     }
     const code = text.charCodeAt(i);
     if (code === QUOTE) {
-      i = stringEnd(text, i);
+      // A generator for each of many short strings would cost more than scanning them.
+      const near = stringEnd(text, i, i + STEP_CHARS);
+      i = near < 0 ? yield* stringEndInSteps(text, i, STEP_CHARS) : near;
       if (depth === 0) return i;
       continue;
     }

@@ -3,6 +3,8 @@
  * string, and the decoding of keys.
  */
 
+import type { Steps } from "../base/sliced-work.ts";
+
 export const SPACE = 32;
 export const QUOTE = 34;
 export const COMMA = 44;
@@ -75,14 +77,18 @@ export function endOfString(bytes: Buffer, start: number): number {
   }
 }
 
-/** Returns the offset after the closing quote of the string that opens at `open`, or the length of the text. */
-export function stringEnd(text: string, open: number): number {
+/**
+ * Returns the offset after the closing quote of the string that opens at `open`, or the length of the text. Returns -1
+ * if the string has many escapes and continues beyond `until`.
+ */
+export function stringEnd(text: string, open: number, until = text.length): number {
   let at = text.indexOf('"', open + 1);
   for (let escaped = 0; at >= 0; escaped++) {
     let slashes = 0;
-    for (let i = at - 1; i > open && text.charCodeAt(i) === BACKSLASH; i--) slashes += 1;
+    for (let i = at - 1; slashes < MANY_SLASHES && i > open && text.charCodeAt(i) === BACKSLASH; i--) slashes += 1;
+    if (slashes === MANY_SLASHES) return escapedStringEnd(text, open + 1, until);
     if (slashes % 2 === 0) return at + 1;
-    if (escaped === FEW_ESCAPED) return escapedStringEnd(text, at + 1);
+    if (escaped === FEW_ESCAPED) return escapedStringEnd(text, at + 1, until);
     at = text.indexOf('"', at + 1);
   }
   return text.length;
@@ -90,12 +96,28 @@ export function stringEnd(text: string, open: number): number {
 
 /** After this many escaped quotes, a loop over the characters is faster than repeated native searches. */
 const FEW_ESCAPED = 8;
+const MANY_SLASHES = 64;
 
-function escapedStringEnd(text: string, from: number): number {
-  for (let i = from; i < text.length; i++) {
+function escapedStringEnd(text: string, from: number, until: number): number {
+  const end = Math.min(until, text.length);
+  for (let i = from; i < end; i++) {
     const code = text.charCodeAt(i);
     if (code === BACKSLASH) i += 1;
     else if (code === QUOTE) return i + 1;
+  }
+  return until < text.length ? -1 : text.length;
+}
+
+/** Returns the same as `stringEnd` for a string with many escapes. */
+export function* stringEndInSteps(text: string, open: number, stepChars: number): Steps<number> {
+  let i = open + 1;
+  for (let pauseAt = i + stepChars; i < text.length; pauseAt = i + stepChars) {
+    for (; i < text.length && i < pauseAt; i++) {
+      const code = text.charCodeAt(i);
+      if (code === BACKSLASH) i += 1;
+      else if (code === QUOTE) return i + 1;
+    }
+    yield;
   }
   return text.length;
 }
