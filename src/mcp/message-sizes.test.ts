@@ -5,8 +5,9 @@ import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
 import { eventually } from "../../test/support/eventually.ts";
 import { fakeClock } from "../../test/support/fake-clock.ts";
-import { rawClient } from "../../test/support/mcp/client.ts";
+import { LEGACY_HEADERS, rawClient } from "../../test/support/mcp/client.ts";
 import { stdioFixture } from "../../test/support/mcp/fixture.ts";
+import { modernRequest } from "../../test/support/mcp/modern-client.ts";
 import { startScripted } from "../../test/support/mcp/scripted-server.ts";
 import { serveMcp } from "../../test/support/mcp/serve-backend.ts";
 
@@ -56,11 +57,11 @@ const DESCRIPTION = {
 };
 
 /** An HTTP API that sends a text of as many bytes as it is asked for. Negative numbers are sent but never completed. */
-async function api(t: TestContext, type: string): Promise<object> {
-  const server = createServer((req, res) => {
+async function api(t: TestContext, type: string, send = (text: string): unknown => text): Promise<object> {
+  const server = createServer(async (req, res) => {
     const bytes = Number(/bytes=(.*)/.exec(req.url ?? "")?.[1] ?? 0);
     if (bytes < 0) res.writeHead(200, { "content-type": type }).write("x".repeat(-bytes));
-    else res.writeHead(200, { "content-type": type }).end("x".repeat(bytes));
+    else res.writeHead(200, { "content-type": type }).end(await send("x".repeat(bytes)));
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   t.after(() => {
@@ -100,6 +101,77 @@ for (const [kind, target] of Object.entries(KINDS)) {
     assert.equal((await client.call("big", { bytes: 1000 })).result.content[0].text.length, 1000);
   });
 }
+
+/** The longest string or buffer that a method reads or makes while `action` runs. */
+async function longestRead(action: () => Promise<unknown>): Promise<number> {
+  let longest = 0;
+  const originals: [object, string, unknown][] = [];
+  const watch = (owner: object, name: string, size: (self: unknown, result: unknown) => number): void => {
+    const original = (owner as Record<string, (...args: unknown[]) => unknown>)[name];
+    if (typeof original !== "function") return;
+    originals.push([owner, name, original]);
+    (owner as Record<string, unknown>)[name] = function (this: unknown, ...args: unknown[]): unknown {
+      const result = original.apply(this, args);
+      longest = Math.max(longest, size(this, result));
+      return result;
+    };
+  };
+  const ofString = (self: unknown): number => (typeof self === "string" ? self.length : 0);
+  for (const name of ["charCodeAt", "slice", "indexOf", "includes", "startsWith", "search", "replace"])
+    watch(String.prototype, name, ofString);
+  watch(Buffer, "concat", (_, result) => (result as Buffer).length);
+  watch(Buffer, "from", (_, result) => (result as Buffer).length);
+  try {
+    await action();
+  } finally {
+    for (const [owner, name, original] of originals) (owner as Record<string, unknown>)[name] = original;
+  }
+  return longest;
+}
+
+for (const kind of ["legacy", "modern", "slow legacy"] as const)
+  test(`a large JSON response of an API is not joined with its text for a ${kind} client`, async (t) => {
+    const bytes = 6 * MIB;
+    const item = '{"a":1,"isError":true},';
+    let release = (): void => undefined;
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    let isCalled = false;
+    const target = await api(t, "application/json", async (text) => {
+      isCalled = true;
+      await held;
+      return `[${item.repeat(text.length / item.length)}0]`;
+    });
+    const clock = fakeClock();
+    const served = await serveMcp({ targets: [target] }, { files, clock });
+    t.after(() => served.close());
+    const session = (await rawClient(served.url).initialize()).headers.get("mcp-session-id") ?? "";
+    const params = { name: "big", arguments: { bytes } };
+    const request =
+      kind === "modern"
+        ? modernRequest("tools/call", params)
+        : {
+            headers: { ...LEGACY_HEADERS, "mcp-session-id": session },
+            body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params }),
+          };
+    const longest = await longestRead(async () => {
+      const pending = fetch(served.url, { method: "POST", ...request });
+      await eventually("the API is called", () => isCalled);
+      // The head of the event stream is sent before the result.
+      if (kind === "slow legacy") {
+        await clock.advance(1_000);
+        await pending;
+      }
+      release();
+      const response = await pending;
+      assert.equal(response.status, 200);
+      let received = 0;
+      for await (const chunk of response.body ?? []) received += (chunk as Uint8Array).length;
+      assert.ok(received > 2 * bytes);
+    });
+    assert.ok(longest > 0.9 * bytes && longest < 1.1 * bytes, `${longest} characters of one string were read`);
+  });
 
 const padding = "x".repeat(5 * MIB);
 for (const [where, body, id] of [

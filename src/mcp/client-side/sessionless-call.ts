@@ -56,7 +56,8 @@ import {
   responseOutcome,
 } from "../session/call-outcome.ts";
 import type { ClientGroup } from "../session/client-group.ts";
-import { eventStreamHeaders, type Heartbeat, KEEP_ALIVE_MS } from "../session/event-stream.ts";
+import { totalBytes } from "../session/event-log.ts";
+import { eventStreamHeaders, type Heartbeat, KEEP_ALIVE_MS, sendPieces } from "../session/event-stream.ts";
 import type { SessionStore } from "../session/session-store.ts";
 
 const OWN_MESSAGE = peerInput("gateway/mcp-message");
@@ -94,7 +95,7 @@ export class SessionlessCall implements Call, BackendRun, Heartbeat {
   readonly #env: SessionlessCallHost;
   #hasHead = false;
   #isOver = false;
-  #queue: Buffer[] | undefined = undefined;
+  #queue: (readonly Buffer[])[] | undefined = undefined;
   #queuedBytes = 0;
   #lastWriteMs: number;
   #target: RoutedTarget | undefined = undefined;
@@ -180,34 +181,35 @@ export class SessionlessCall implements Call, BackendRun, Heartbeat {
     if (queue === undefined) return;
     this.#queue = undefined;
     this.#queuedBytes = 0;
-    for (const bytes of queue) this.#write(bytes);
+    for (const pieces of queue) this.#write(pieces);
     if (this.#isOver && this.#queue === undefined) this.#sink.end();
   }
 
   beat(nowMs: number): void {
-    if (!this.#isOver && nowMs - this.#lastWriteMs >= KEEP_ALIVE_MS) this.#write(KEEP_ALIVE);
+    if (!this.#isOver && nowMs - this.#lastWriteMs >= KEEP_ALIVE_MS) this.#write([KEEP_ALIVE]);
   }
 
   #event(json: string | readonly Buffer[]): void {
     const head = "event: message\ndata: ";
-    if (typeof json === "string") this.#write(Buffer.from(`${head}${singleLine(json)}\n\n`));
-    else this.#write(Buffer.concat([Buffer.from(head), ...json, END_OF_EVENT]));
+    if (typeof json === "string") this.#write([Buffer.from(`${head}${singleLine(json)}\n\n`)]);
+    else this.#write([Buffer.from(head), ...json, END_OF_EVENT]);
   }
 
-  #write(bytes: Buffer): void {
+  #write(pieces: readonly Buffer[]): void {
     if (!this.#hasHead) {
       this.#hasHead = true;
       this.#sink.head(200, eventStreamHeaders(undefined));
     }
     this.#lastWriteMs = this.#env.nowMs();
     if (this.#queue === undefined) {
-      if (!this.#sink.data(bytes)) this.#queue = [];
+      if (!sendPieces(this.#sink, pieces)) this.#queue = [];
       return;
     }
-    this.#queue.push(bytes);
-    this.#queuedBytes += bytes.length;
+    const bytes = totalBytes(pieces);
+    this.#queue.push(pieces);
+    this.#queuedBytes += bytes;
     // The limit is checked without this message, because a single message may exceed it.
-    if (this.#queuedBytes - bytes.length <= MAX_QUEUED_BYTES || this.#isOver) return;
+    if (this.#queuedBytes - bytes <= MAX_QUEUED_BYTES || this.#isOver) return;
     this.#report(CANCELLED);
     this.#over();
     this.running?.cancel("the client reads too slowly");

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Json } from "../../../test/support/mcp/client.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { resultReader, toolResult } from "./api-results.ts";
+import { asMembersResult } from "../protocol/json-rpc.ts";
+import { resultReader } from "./api-results.ts";
 
 const LARGE = 1024 * 1024;
 const STEP_CHARS = 64 * 1024;
@@ -11,11 +12,11 @@ function convert(type: string, body: Buffer): { result: Json; steps: number } {
   const headers = HeaderList.of({ "content-type": type });
   const reader = resultReader(200, headers);
   for (let at = 0; at < body.length; at += 10_001) reader.add(body.subarray(at, at + 10_001));
-  const work = toolResult(200, headers, reader.end());
+  const work = reader.result();
   let steps = 1;
   let step = work.next();
   for (; step.done !== true; steps += 1) step = work.next();
-  return { result: JSON.parse(step.value), steps };
+  return { result: JSON.parse(asMembersResult(step.value).text).result, steps };
 }
 
 for (const [type, unit] of [

@@ -8,7 +8,7 @@ import { TextPieces } from "../../base/text-pieces.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { skipSpace } from "../../json/syntax.ts";
 import { jsonProblemInSteps } from "../../json/validate-json.ts";
-import type { BodyReader } from "../transports/remote-server.ts";
+import type { ResultMembers } from "../protocol/json-rpc.ts";
 
 const RESPONSE = peerInput("openapi-server/response");
 
@@ -17,11 +17,57 @@ const STEP_CHARS = 64 * 1024;
 const OPEN_OBJECT = 123;
 const OPEN_ARRAY = 91;
 
+/** Receives the body of a response. */
+export interface ResultReader {
+  readonly bytes: number;
+  add(chunk: Buffer): void;
+  /** Call this once, after the last chunk. */
+  result(): Steps<ResultMembers>;
+}
+
+export function resultReader(status: number, headers: HeaderList): ResultReader {
+  if (status >= 300 || isText(headers)) return new TextResult(status, headers);
+  return isMedia(headers) ? new MediaResult(headers) : new HiddenResult(status, headers);
+}
+
+class TextResult implements ResultReader {
+  readonly #text = new TextPieces();
+  readonly #status: number;
+  readonly #headers: HeaderList;
+
+  constructor(status: number, headers: HeaderList) {
+    this.#status = status;
+    this.#headers = headers;
+  }
+
+  get bytes(): number {
+    return this.#text.bytes;
+  }
+
+  add(chunk: Buffer): void {
+    this.#text.add(chunk);
+  }
+
+  *result(): Steps<ResultMembers> {
+    const text = this.#text.end();
+    if (this.#status >= 300) return errorResult(this.#status, this.#headers, text);
+    if (text === "") return emptyResult(this.#status);
+    const type = mediaType(this.#headers);
+    const isJson = /^application\/json$|\+json$/.test(type) || (type === "" && looksLikeJson(text));
+    return yield* isJson ? jsonResult(text) : textResult(text);
+  }
+}
+
 /** Encodes the bytes of an image or a sound while they arrive. */
-class Base64Pieces {
+class MediaResult implements ResultReader {
+  readonly #type: string;
   readonly #texts: string[] = [];
   #rest: Buffer = Buffer.alloc(0);
   #bytes = 0;
+
+  constructor(headers: HeaderList) {
+    this.#type = mediaType(headers);
+  }
 
   get bytes(): number {
     return this.#bytes;
@@ -35,29 +81,36 @@ class Base64Pieces {
     this.#rest = all.subarray(end);
   }
 
-  end(): string {
+  // biome-ignore lint/correctness/useYield: the work was done while the bytes arrived
+  *result(): Steps<ResultMembers> {
+    if (this.#bytes === 0) return emptyResult(200);
     this.#texts.push(this.#rest.toString("base64"));
-    return this.#texts.join("");
+    const kind = this.#type.startsWith("image/") ? "image" : "audio";
+    const end = `","mimeType":${JSON.stringify(this.#type)}}]`;
+    return new Map([["content", [`[{"type":"${kind}","data":"`, ...this.#texts, end]]]);
   }
 }
 
 /** Counts the bytes of a body that is not shown. */
-class CountedBytes {
+class HiddenResult implements ResultReader {
+  readonly #status: number;
+  readonly #type: string;
   bytes = 0;
+
+  constructor(status: number, headers: HeaderList) {
+    this.#status = status;
+    this.#type = mediaType(headers);
+  }
 
   add(chunk: Buffer): void {
     this.bytes += chunk.length;
   }
 
-  end(): string {
-    return this.bytes === 0 ? "" : String(this.bytes);
+  // biome-ignore lint/correctness/useYield: the result is small
+  *result(): Steps<ResultMembers> {
+    if (this.bytes === 0) return emptyResult(this.#status);
+    return plainResult(`The API returned ${this.bytes} bytes of ${this.#type}, which cannot be shown.`);
   }
-}
-
-/** Returns the reader whose text `toolResult` expects. */
-export function resultReader(status: number, headers: HeaderList): BodyReader {
-  if (status >= 300 || isText(headers)) return new TextPieces();
-  return isMedia(headers) ? new Base64Pieces() : new CountedBytes();
 }
 
 function isText(headers: HeaderList): boolean {
@@ -69,33 +122,15 @@ function isMedia(headers: HeaderList): boolean {
   return /^(?:image|audio)\//.test(mediaType(headers));
 }
 
-/** `body` is the text of a text, base64 of an image or a sound, and the number of bytes of everything else. */
-export function* toolResult(status: number, headers: HeaderList, body: string): Steps<string> {
-  if (status >= 300) return errorResult(status, headers, body);
-  if (body === "") return plainResult(`The API returned status ${status} and no content.`);
-  const type = mediaType(headers);
-  if (!isText(headers) && isMedia(headers))
-    return `{"content":[{"type":"${type.startsWith("image/") ? "image" : "audio"}","data":"${body}","mimeType":${JSON.stringify(type)}}]}`;
-  if (/^application\/json$|\+json$/.test(type) || (type === "" && looksLikeJson(body))) {
-    const isJson = (yield* jsonProblemInSteps(RESPONSE, body)) === undefined;
-    // Parsing would change numbers beyond 2^53, so the original JSON is inserted.
-    const isObject = body.charCodeAt(skipSpace(body, 0)) === OPEN_OBJECT;
-    const structured = isJson ? `,"structuredContent":${isObject ? body : `{"result":${body}}`}` : "";
-    return yield* textResult(body, structured);
-  }
-  if (isText(headers)) return yield* textResult(body, "");
-  return plainResult(`The API returned ${body} bytes of ${type}, which cannot be shown.`);
-}
-
-export function problemResult(text: string): string {
-  return JSON.stringify({ content: [{ type: "text", text }], isError: true });
+export function problemResult(text: string): ResultMembers {
+  return new Map([...plainResult(text), ["isError", ["true"]]]);
 }
 
 function mediaType(headers: HeaderList): string {
   return (headers.get("content-type") ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
 }
 
-function errorResult(status: number, headers: HeaderList, body: string): string {
+function errorResult(status: number, headers: HeaderList, body: string): ResultMembers {
   if (status < 400) return problemResult(`The API returned a redirect (${status}), which is not followed.`);
   const said = body.slice(0, 2 * MAX_ERROR_CHARS).trim();
   const cut = said.length > MAX_ERROR_CHARS ? `${said.slice(0, MAX_ERROR_CHARS)}…` : said;
@@ -104,13 +139,26 @@ function errorResult(status: number, headers: HeaderList, body: string): string 
   return problemResult(text);
 }
 
-function plainResult(text: string): string {
-  return JSON.stringify({ content: [{ type: "text", text }] });
+function emptyResult(status: number): ResultMembers {
+  return plainResult(`The API returned status ${status} and no content.`);
+}
+
+function plainResult(text: string): ResultMembers {
+  return new Map([["content", [JSON.stringify([{ type: "text", text }])]]]);
+}
+
+function* jsonResult(body: string): Steps<ResultMembers> {
+  const isJson = (yield* jsonProblemInSteps(RESPONSE, body)) === undefined;
+  const result = yield* textResult(body);
+  if (!isJson) return result;
+  // Parsing would change numbers beyond 2^53, so the original JSON is inserted.
+  const isObject = body.charCodeAt(skipSpace(body, 0)) === OPEN_OBJECT;
+  return new Map([...result, ["structuredContent", isObject ? [body] : ['{"result":', body, "}"]]]);
 }
 
 /** Escapes can make a text six times as long, so texts that consist mostly of control characters are not shown. */
-function* textResult(text: string, structured: string): Steps<string> {
-  const pieces: string[] = [];
+function* textResult(text: string): Steps<ResultMembers> {
+  const pieces = ['[{"type":"text","text":"'];
   let chars = 0;
   for (let at = 0; at < text.length; ) {
     let end = Math.min(text.length, at + STEP_CHARS);
@@ -124,7 +172,8 @@ function* textResult(text: string, structured: string): Steps<string> {
     at = end;
     yield;
   }
-  return `{"content":[{"type":"text","text":"${pieces.join("")}"}]${structured}}`;
+  pieces.push('"}]');
+  return new Map([["content", pieces]]);
 }
 
 function looksLikeJson(body: string): boolean {

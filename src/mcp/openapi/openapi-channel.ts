@@ -11,17 +11,19 @@ import type { HttpCall } from "../../http/http-client.ts";
 import { find, slice } from "../../json/json-text.ts";
 import { readJson } from "../../json/read-json.ts";
 import {
+  asMembersResult,
   asResult,
   asServerMessage,
   errorText,
   INVALID_PARAMS,
   METHOD_NOT_FOUND,
+  type ResultMembers,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
 import { isLegacyVersion, LATEST_LEGACY } from "../protocol/protocol-version.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/transport.ts";
 import type { OpenApi } from "./api.ts";
-import { problemResult, resultReader, toolResult } from "./api-results.ts";
+import { problemResult, resultReader } from "./api-results.ts";
 import { isObject } from "./document.ts";
 import type { LoadedApi } from "./load-description.ts";
 import type { Operation } from "./operations.ts";
@@ -165,7 +167,7 @@ export class OpenApiChannel implements Channel {
       call.http = this.#api.send(operation, args, message, this.#receiver(wireId, call));
     } catch (error) {
       if (!(error instanceof ArgumentProblem)) throw error;
-      this.#result(wireId, problemResult(`Invalid arguments: ${error.message}`));
+      this.#toolResult(wireId, problemResult(`Invalid arguments: ${error.message}`));
     }
   }
 
@@ -183,21 +185,23 @@ export class OpenApiChannel implements Channel {
       },
       isOver,
     });
-    let status = 0;
-    let headers = new HeaderList();
+    let result = resultReader(0, new HeaderList());
     return {
-      head: (code: number, received: HeaderList): void => {
-        status = code;
-        headers = received;
+      head: (status: number, headers: HeaderList): void => {
+        result = resultReader(status, headers);
       },
-      reader: () => resultReader(status, headers),
+      reader: () => ({
+        get bytes() {
+          return result.bytes;
+        },
+        add: (chunk: Buffer) => result.add(chunk),
+        end: () =>
+          work.run(result.result(), result.bytes <= SLICED_BYTES, (members) => {
+            if (!isOver()) this.#toolResult(wireId, members);
+          }),
+      }),
       event: () => undefined,
-      body: (text: string): void => {
-        const steps = toolResult(status, headers, text);
-        work.run(steps, text.length <= SLICED_BYTES, (result) => {
-          if (!isOver()) this.#result(wireId, result);
-        });
-      },
+      body: () => undefined,
       mayRead: () => !this.#isPaused,
       afterParsing: (parsed: () => void): void => work.afterwards(parsed),
       end: () => undefined,
@@ -210,7 +214,11 @@ export class OpenApiChannel implements Channel {
   }
 
   #result(wireId: number, result: string): void {
-    this.#deliver(wireId, asResult(result, String(wireId)));
+    this.#deliver(wireId, asResult(result));
+  }
+
+  #toolResult(wireId: number, members: ResultMembers): void {
+    this.#deliver(wireId, asMembersResult(members));
   }
 
   #error(wireId: number, code: number, text: string): void {

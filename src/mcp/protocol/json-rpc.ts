@@ -5,6 +5,7 @@
 import { ExpectedError } from "../../base/errors.ts";
 import { InputError, type PeerInput, peerInput } from "../../base/peer-inputs.ts";
 import { escapeControls } from "../../base/safe-text.ts";
+import { SLICED_BYTES } from "../../base/sliced-work.ts";
 import { elements, type Member, splice, valueEnd } from "../../json/json-text.ts";
 import { type InspectedJson, readInspected, readJson } from "../../json/read-json.ts";
 import { decodeString, type Edit, skipSpace, stringEnd } from "../../json/syntax.ts";
@@ -58,9 +59,17 @@ export interface ClientResponse extends Common {
 
 export type ClientMessage = ClientRequest | ClientNotification | ClientResponse;
 
+/** Maps the names of a result's members to their values as JSON in pieces. */
+export type ResultMembers = ReadonlyMap<string, readonly string[]>;
+
 export interface ServerMessage extends Common {
   readonly kind: "result" | "error" | "request" | "notification";
   readonly method: string | undefined;
+  /**
+   * Set if the gateway made a large result. The first use of `text` joins all pieces, which blocks the event loop, so
+   * code that handles results of any size reads the members.
+   */
+  readonly members?: ResultMembers;
 }
 
 export class JsonRpcProblem extends ExpectedError {
@@ -202,10 +211,34 @@ export function asServerMessage(text: string): ServerMessage {
 }
 
 /** Wraps a result without parsing it, because it may be large. The caller must pass valid JSON. */
-export function asResult(result: string, id = "0"): ServerMessage {
-  const text = resultText(id, result);
-  const idStart = RESULT_ID_START;
-  return { kind: "result", text, idStart, idEnd: idStart + id.length, method: undefined };
+export function asResult(result: string): ServerMessage {
+  const text = resultText("0", result);
+  return { kind: "result", text, idStart: RESULT_ID_START, idEnd: RESULT_ID_START + 1, method: undefined };
+}
+
+export function asMembersResult(members: ResultMembers): ServerMessage {
+  const pieces = resultPieces("0", members);
+  let text = "";
+  for (const piece of pieces) text += piece;
+  const message = {
+    kind: "result",
+    text,
+    idStart: RESULT_ID_START,
+    idEnd: RESULT_ID_START + 1,
+    method: undefined,
+  } as const;
+  return text.length > SLICED_BYTES ? { ...message, members } : message;
+}
+
+/** Returns the JSON of a response in pieces. */
+export function resultPieces(id: string, members: ResultMembers): readonly string[] {
+  const pieces: string[] = [];
+  for (const [name, value] of members) {
+    pieces.push(pieces.length === 0 ? "{" : ",", `${JSON.stringify(name)}:`);
+    for (const piece of value) pieces.push(piece);
+  }
+  const [before, after] = [`{"jsonrpc":"2.0","id":${id},"result":`, "}"];
+  return members.size === 0 ? [before, "{}", after] : [before, ...pieces, "}", after];
 }
 
 export function asClientRequest(method: string, params: string): ClientRequest {

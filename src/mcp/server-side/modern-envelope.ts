@@ -13,7 +13,13 @@ import {
   splice,
 } from "../../json/json-text.ts";
 import type { Edit, Span } from "../../json/syntax.ts";
-import { type ClientRequest, edited, editedRequest, type ServerMessage } from "../protocol/json-rpc.ts";
+import {
+  asMembersResult,
+  type ClientRequest,
+  edited,
+  editedRequest,
+  type ServerMessage,
+} from "../protocol/json-rpc.ts";
 import {
   CLIENT_CAPABILITIES,
   CLIENT_INFO,
@@ -79,24 +85,27 @@ export function asModernResult(message: ServerMessage, method: string, serverInf
 }
 
 export function* modernResult(message: ServerMessage, method: string, serverInfo: unknown): Steps<ServerMessage> {
-  const { text } = message;
+  const { text, members } = message;
+  const identity = `${JSON.stringify(SERVER_INFO)}:${JSON.stringify(serverInfo)}`;
+  const added = new Map([["resultType", '"complete"']]);
+  if (CACHEABLE.has(method)) added.set("ttlMs", "0").set("cacheScope", '"private"');
+  if (serverInfo !== undefined) added.set("_meta", `{${identity}}`);
+  if (members !== undefined && !members.has("_meta")) {
+    const pieces = [...added].filter(([name]) => !members.has(name)).map(([name, json]) => [name, [json]] as const);
+    return asMembersResult(new Map([...pieces, ...members]));
+  }
   const result = yield* findInSteps(text, 0, "result");
   if (!result || text[result.start] !== "{") return message;
   const present = new Map<string, Span>();
   for (const one of yield* membersInSteps(text, result.start)) if (!present.has(one.key)) present.set(one.key, one);
-  const added: string[] = [];
-  if (!present.has("resultType")) added.push('"resultType":"complete"');
-  if (CACHEABLE.has(method)) {
-    if (!present.has("ttlMs")) added.push('"ttlMs":0');
-    if (!present.has("cacheScope")) added.push('"cacheScope":"private"');
-  }
   const edits: Edit[] = [];
   const meta = present.get("_meta");
-  const identity = `${JSON.stringify(SERVER_INFO)}:${JSON.stringify(serverInfo)}`;
-  if (serverInfo !== undefined && !meta) added.push(`"_meta":{${identity}}`);
-  else if (serverInfo !== undefined && meta && !(yield* memberOf(text, meta, SERVER_INFO)))
+  if (serverInfo !== undefined && meta && !(yield* memberOf(text, meta, SERVER_INFO)))
     edits.push(insertMembers(text, meta.start, identity));
-  if (added.length > 0) edits.push(insertMembers(text, result.start, added.join(",")));
+  const missing = [...added]
+    .filter(([name]) => !present.has(name))
+    .map(([name, json]) => `${JSON.stringify(name)}:${json}`);
+  if (missing.length > 0) edits.push(insertMembers(text, result.start, missing.join(",")));
   return edits.length === 0 ? message : edited(message, edits);
 }
 

@@ -398,14 +398,14 @@ export class ServerConnection {
   }
 
   #received(message: ServerMessage, about: number | undefined): void {
-    if (message.kind === "result" || message.kind === "error") this.#response(message);
+    if (message.kind === "result" || message.kind === "error") this.#response(message, about);
     else if (message.kind === "request") this.#question(message, about);
     else this.#notification(message, about);
   }
 
   /** Drops unsolicited and duplicate responses, which match no call. */
-  #response(message: ServerMessage): void {
-    this.#calls.take(parseWireId(message))?.answer(message);
+  #response(message: ServerMessage, about: number | undefined): void {
+    this.#calls.take(about ?? parseWireId(message))?.answer(message);
   }
 
   #notification(message: ServerMessage, about: number | undefined): void {

@@ -19,7 +19,13 @@ import {
   type ShadowReporter,
   serverFailure,
 } from "../protocol/call.ts";
-import { type ClientRequest, INVALID_PARAMS, INVALID_REQUEST, type ServerMessage } from "../protocol/json-rpc.ts";
+import {
+  type ClientRequest,
+  INVALID_PARAMS,
+  INVALID_REQUEST,
+  resultPieces,
+  type ServerMessage,
+} from "../protocol/json-rpc.ts";
 
 const PART = peerInput("mcp-server/part");
 
@@ -139,9 +145,13 @@ export function readyLargeAnswer(message: ServerMessage, call: Waiting): void {
 }
 
 function* readyInSteps(message: ServerMessage, { request, target }: Waiting): Steps<LargeAnswer> {
-  const { text, idStart, idEnd } = message;
-  const outcome = yield* outcomeInSteps(message, request, target);
+  const { text, idStart, idEnd, members } = message;
   const bytes: Buffer[] = [];
+  if (members !== undefined && !members.has("isError")) {
+    for (const piece of resultPieces(request.id, members)) yield* lineBytesInSteps(piece, bytes);
+    return { outcome: SUCCEEDED, bytes };
+  }
+  const outcome = yield* outcomeInSteps(message, request, target);
   yield* lineBytesInSteps(text.slice(0, idStart), bytes);
   bytes.push(Buffer.from(request.id));
   yield* lineBytesInSteps(text.slice(idEnd), bytes);

@@ -8,7 +8,7 @@ function account(limitBytes = 100_000_000): MemoryAccount {
 }
 
 function event(stream: number, number: number, bytes = 10, atMs = 0) {
-  return { stream, number, suffix: "", bytes: Buffer.alloc(bytes), atMs };
+  return { stream, number, suffix: "", pieces: [Buffer.alloc(bytes)], atMs };
 }
 
 test("the events of one stream after a number, oldest first", () => {

@@ -18,8 +18,13 @@ export interface LoggedEvent {
   readonly number: number;
   /** The end of the event's id (`eventSuffix`). */
   readonly suffix: string;
-  readonly bytes: Buffer;
+  /** The pieces of the event. A large event is not joined, because that would block the event loop. */
+  readonly pieces: readonly Buffer[];
   readonly atMs: number;
+}
+
+export function totalBytes(pieces: readonly Buffer[]): number {
+  return pieces.reduce((sum, piece) => sum + piece.length, 0);
 }
 
 export class EventLog {
@@ -40,7 +45,7 @@ export class EventLog {
    * logged.
    */
   append(event: LoggedEvent): void {
-    const { length } = event.bytes;
+    const length = totalBytes(event.pieces);
     // A single event may exceed `MAX_BYTES`, because it may be a response.
     while (this.#events.length > 0 && (this.#events.length >= MAX_EVENTS || this.#bytes + length > MAX_BYTES)) {
       this.#drop();
@@ -54,7 +59,7 @@ export class EventLog {
   }
 
   #drop(): void {
-    const { length } = (this.#events.shift() as LoggedEvent).bytes;
+    const length = totalBytes((this.#events.shift() as LoggedEvent).pieces);
     this.#bytes -= length;
     this.#account.shrink(length);
   }
@@ -68,7 +73,7 @@ export class EventLog {
     const first = this.#events[0];
     if (first === undefined || nowMs - first.atMs < KEPT_MS) return;
     this.#events = this.#events.filter((event) => nowMs - event.atMs < KEPT_MS);
-    const bytes = this.#events.reduce((sum, event) => sum + event.bytes.length, 0);
+    const bytes = this.#events.reduce((sum, event) => sum + totalBytes(event.pieces), 0);
     this.#account.shrink(this.#bytes - bytes);
     this.#bytes = bytes;
   }

@@ -9,7 +9,7 @@ import { HeaderList } from "../../http/headers.ts";
 import { singleLine } from "../../json/json-text.ts";
 import { sendJson } from "../aggregation/router.ts";
 import { type Failure, failureHeaders } from "../protocol/call.ts";
-import { type EventLog, eventId, eventSuffix } from "./event-log.ts";
+import { type EventLog, eventId, eventSuffix, totalBytes } from "./event-log.ts";
 
 /** Keep-alive comments prevent proxies from closing an idle connection. */
 export const KEEP_ALIVE_MS = 15_000;
@@ -54,7 +54,7 @@ export class EventStream implements BackendRun, Heartbeat {
   #isResumable = false;
   #lastEvent: number;
   #lastSent: number;
-  #queue: Buffer[] | undefined = undefined;
+  #queue: (readonly Buffer[])[] | undefined = undefined;
   #queuedBytes = 0;
   #attachedMs = 0;
   #lastWriteMs = 0;
@@ -93,7 +93,7 @@ export class EventStream implements BackendRun, Heartbeat {
     this.#lastWriteMs = this.#attachedMs;
     this.#owner.opened(this);
     const missed = this.#owner.log.after(this.number, this.suffix, after ?? this.#lastSent);
-    for (const event of missed) this.#write(event.bytes);
+    for (const event of missed) this.#write(event.pieces);
     this.#lastSent = this.#lastEvent;
     if (this.#isComplete) this.#finish();
   }
@@ -102,37 +102,37 @@ export class EventStream implements BackendRun, Heartbeat {
   begin(): void {
     if (this.#hasHead || this.#sink === undefined) return;
     this.#head();
-    if (!this.#owner.primesStreams) this.#write(Buffer.from(": \n\n"));
+    if (!this.#owner.primesStreams) this.#write([Buffer.from(": \n\n")]);
     else {
       const id = this.#nextId();
       this.#lastSent = this.#lastEvent;
       this.#isResumable = true;
       this.#owner.resumable(this);
-      this.#write(Buffer.from(`${id}retry: ${RETRY_MS}\ndata: \n\n`));
+      this.#write([Buffer.from(`${id}retry: ${RETRY_MS}\ndata: \n\n`)]);
     }
   }
 
   announce(endpoint: string): void {
-    this.#write(Buffer.from(`event: endpoint\ndata: ${endpoint}\n\n`));
+    this.#write([Buffer.from(`event: endpoint\ndata: ${endpoint}\n\n`)]);
   }
 
   /** Byte chunks must not contain line breaks. */
   event(json: string | readonly Buffer[]): void {
-    const bytes = joined(this.#encode(json, this.#nextId()));
-    this.#log(bytes);
+    const pieces = this.#encode(json, this.#nextId());
+    this.#log(pieces);
     if (this.#sink === undefined) return;
     this.#lastSent = this.#lastEvent;
-    this.#write(bytes);
+    this.#write(pieces);
   }
 
   /** Sends the last event. It has no id if it is the whole response to a connected client. */
   last(json: string | readonly Buffer[]): void {
     this.#isComplete = true;
     if (this.#lastEvent > 0 || this.#sink === undefined || this.#hasHead) {
-      const bytes = joined(this.#encode(json, this.#nextId(true)));
-      this.#log(bytes);
+      const pieces = this.#encode(json, this.#nextId(true));
+      this.#log(pieces);
       this.#lastSent = this.#lastEvent;
-      this.#write(bytes);
+      this.#write(pieces);
       this.#finish();
       return;
     }
@@ -140,7 +140,7 @@ export class EventStream implements BackendRun, Heartbeat {
     const sink = this.#detach() as ResponseReceiver;
     this.#hasHead = true;
     const headers = eventStreamHeaders(this.#owner.sessionHeader);
-    headers.add("content-length", String(pieces.reduce((sum, piece) => sum + piece.length, 0)));
+    headers.add("content-length", String(totalBytes(pieces)));
     sink.head(200, headers);
     for (const piece of pieces) sink.data(piece);
     sink.end();
@@ -168,7 +168,7 @@ export class EventStream implements BackendRun, Heartbeat {
   beat(nowMs: number): void {
     if (this.#sink === undefined) return;
     if (!this.#hasHead && nowMs - this.#attachedMs >= this.#primeAfterMs) this.begin();
-    else if (this.#hasHead && nowMs - this.#lastWriteMs >= KEEP_ALIVE_MS) this.#write(KEEP_ALIVE);
+    else if (this.#hasHead && nowMs - this.#lastWriteMs >= KEEP_ALIVE_MS) this.#write([KEEP_ALIVE]);
   }
 
   disconnect(): void {
@@ -200,7 +200,7 @@ export class EventStream implements BackendRun, Heartbeat {
     const queue = this.#queue;
     if (queue === undefined) return;
     this.#emptyQueue();
-    for (const bytes of queue) this.#write(bytes);
+    for (const pieces of queue) this.#write(pieces);
     if (this.#isComplete) this.#finish();
   }
 
@@ -216,29 +216,32 @@ export class EventStream implements BackendRun, Heartbeat {
       : [Buffer.from(head), ...json, END_OF_EVENT];
   }
 
-  #log(bytes: Buffer): void {
+  #log(pieces: readonly Buffer[]): void {
     const { number: stream, suffix } = this;
-    this.#owner.log.append({ stream, number: this.#lastEvent, suffix, bytes, atMs: this.#owner.nowMs });
+    this.#owner.log.append({ stream, number: this.#lastEvent, suffix, pieces, atMs: this.#owner.nowMs });
     if (!this.#isResumable) {
       this.#isResumable = true;
       this.#owner.resumable(this);
     }
   }
 
-  #write(bytes: Buffer): void {
+  #write(pieces: readonly Buffer[]): void {
     if (this.#sink === undefined) return;
     if (!this.#hasHead) this.#head();
     this.#lastWriteMs = this.#owner.nowMs;
-    if (this.#queue !== undefined) {
-      // The limit is checked before adding, because a single message may exceed it.
-      if (this.#queuedBytes > MAX_QUEUED_BYTES || !this.#owner.account.tryGrow(bytes.length)) {
-        this.#detach()?.fail(new Error("the client reads too slowly"));
-        return;
-      }
-      this.#queue.push(bytes);
-      this.#queuedBytes += bytes.length;
-      if (this.#queuedBytes > PAUSE_BYTES) this.#owner.congested(true);
-    } else if (!this.#sink.data(bytes)) this.#queue = [];
+    if (this.#queue === undefined) {
+      if (!sendPieces(this.#sink, pieces)) this.#queue = [];
+      return;
+    }
+    const bytes = totalBytes(pieces);
+    // The limit is checked before adding, because a single message may exceed it.
+    if (this.#queuedBytes > MAX_QUEUED_BYTES || !this.#owner.account.tryGrow(bytes)) {
+      this.#detach()?.fail(new Error("the client reads too slowly"));
+      return;
+    }
+    this.#queue.push(pieces);
+    this.#queuedBytes += bytes;
+    if (this.#queuedBytes > PAUSE_BYTES) this.#owner.congested(true);
   }
 
   #finish(): void {
@@ -278,8 +281,11 @@ export class EventStream implements BackendRun, Heartbeat {
   }
 }
 
-function joined(pieces: readonly Buffer[]): Buffer {
-  return pieces.length === 1 ? (pieces[0] as Buffer) : Buffer.concat(pieces);
+/** Returns false if the client should not be sent more. */
+export function sendPieces(sink: ResponseReceiver, pieces: readonly Buffer[]): boolean {
+  let hasRoom = true;
+  for (const piece of pieces) hasRoom = sink.data(piece);
+  return hasRoom;
 }
 
 /** `x-accel-buffering` disables buffering in nginx and compatible proxies. */

@@ -69,17 +69,18 @@ export interface RemoteRequest {
   readonly wire?: WireTap | undefined;
 }
 
-/** Collects a body that is not an MCP message. */
+/** Receives a body that is not an MCP message. */
 export interface BodyReader {
   /** The memory that the body uses. */
   readonly bytes: number;
   add(chunk: Buffer): void;
-  end(): string;
+  /** Called after the last chunk. */
+  end(): void;
 }
 
 export interface RemoteHandler {
   head(status: number, headers: HeaderList): void;
-  /** Called after `head`. Without a reader, the body is parsed as messages of an MCP server. */
+  /** Called after `head`. Without a reader, the body is a message of an MCP server. */
   reader?(): BodyReader;
   event(event: SseEvent): void;
   /** Receives the whole body of a response that is not parsed as an event stream. */
@@ -339,7 +340,7 @@ class RemoteCall implements HttpCall, HttpResponseReceiver {
     try {
       if (this.#parser) this.#parser.push(chunk);
       else {
-        this.#body ??= new TextPieces();
+        this.#body ??= this.#message();
         this.#body.add(chunk);
         if (this.#body.bytes > this.#maxBytes) throw new BodyTooLarge(this.#maxBytes);
       }
@@ -358,6 +359,17 @@ class RemoteCall implements HttpCall, HttpResponseReceiver {
     }
     const hasRoom = this.#charge(this.#parser?.heldBytes ?? this.#body?.bytes ?? 0);
     return this.#handler.mayRead() && hasRoom;
+  }
+
+  #message(): BodyReader {
+    const text = new TextPieces();
+    return {
+      get bytes() {
+        return text.bytes;
+      },
+      add: (chunk) => text.add(chunk),
+      end: () => this.#handler.body(text.end()),
+    };
   }
 
   /** Returns false if the memory budget is exhausted. */
@@ -391,7 +403,7 @@ class RemoteCall implements HttpCall, HttpResponseReceiver {
   }
 
   end(): void {
-    if (this.#parser === undefined) this.#handler.body(this.#body?.end() ?? "");
+    if (this.#parser === undefined) (this.#body ?? this.#message()).end();
     this.#body = undefined;
     this.#releaseParsed();
     this.#handler.end();

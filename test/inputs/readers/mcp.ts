@@ -7,12 +7,13 @@ import { HeaderList } from "../../../src/http/headers.ts";
 import { createSseParser } from "../../../src/http/sse.ts";
 import { jsonProblem } from "../../../src/json/validate-json.ts";
 import { decodeCursor } from "../../../src/mcp/aggregation/merge-responses.ts";
-import { resultReader, toolResult } from "../../../src/mcp/openapi/api-results.ts";
+import { resultReader } from "../../../src/mcp/openapi/api-results.ts";
 import { parseOpenApi } from "../../../src/mcp/openapi/document.ts";
 import { convertOperations } from "../../../src/mcp/openapi/operations.ts";
 import { filterList } from "../../../src/mcp/protocol/access.ts";
 import {
   asClientRequest,
+  asMembersResult,
   asServerMessage,
   type ClientMessage,
   parseClientMessages,
@@ -300,7 +301,7 @@ export const mcpInputs = {
     read({ headers, body }, pieceBytes) {
       const reader = resultReader(200, headers);
       for (const piece of inPieces(body, pieceBytes)) reader.add(piece);
-      return finishInTurns(toolResult(200, headers, reader.end())).length;
+      return responseOutcome(callTool, undefined, asMembersResult(finishInTurns(reader.result()))).kind;
     },
     pieces: STREAM_PIECES,
   }),
