@@ -17,8 +17,16 @@ export function endSessionLater(session: Http2Session): () => void {
     else setImmediate(() => close.call(session, callback));
   };
   session.destroy = (error, code) => {
-    if (isNow) destroy.call(session, error, code);
-    else setImmediate(() => destroy.call(session, error, code));
+    if (isNow || session.destroyed) {
+      destroy.call(session, error, code);
+      return;
+    }
+    // Node creates no streams for a session that is destroyed, whatever the rest of the packet contains.
+    Object.defineProperty(session, "destroyed", { value: true, configurable: true });
+    setImmediate(() => {
+      Reflect.deleteProperty(session, "destroyed");
+      destroy.call(session, error, code);
+    });
   };
   return () => {
     isNow = true;

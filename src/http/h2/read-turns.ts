@@ -1,7 +1,8 @@
 /**
- * Lets HTTP/2 connections with many small frames take turns. Node reads up to 2 MB of a socket at once, and handles all
- * frames before it returns to the event loop, so that one connection would delay all others. A read that has begun
- * (64 KiB) cannot be interrupted, but no further one follows in the same iteration.
+ * Lets HTTP/2 connections with many requests or small frames take turns. Node reads up to 2 MB of a socket at once, and
+ * handles all frames before it returns to the event loop, so that one connection would delay all others. A read that has
+ * begun (64 KiB) cannot be interrupted, but no further one follows in the same iteration, and requests that a read
+ * contains beyond one turn wait for the next.
  */
 import type { Socket } from "node:net";
 
@@ -70,6 +71,11 @@ export class ReadTurn {
   constructor(reads: SessionReads, turns: ReadTurns = readTurns) {
     this.#reads = reads;
     this.#turns = turns;
+  }
+
+  /** While true, work that can wait must wait for `SessionReads.start`. */
+  get isOver(): boolean {
+    return this.#isWaiting || this.#isStopped;
   }
 
   /** Called for each frame that is handled. Reading stops until the next turn if the frames have cost too much. */

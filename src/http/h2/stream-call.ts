@@ -15,6 +15,7 @@ import {
   type HttpResponseReceiver,
   type OutgoingRequest,
 } from "../http-client.ts";
+import { FrameReader } from "./frame-reader.ts";
 import { headerList, plainPairs, requestFields } from "./request-fields.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
@@ -25,6 +26,7 @@ export class StreamCall implements Carrier {
   readonly #scheme: "http" | "https";
   readonly #done: (call: StreamCall) => void;
   #stream: ClientHttp2Stream | undefined = undefined;
+  #frames: FrameReader | undefined = undefined;
   #other: HttpCall | undefined = undefined;
   #hasHead = false;
   #hasEnded = false;
@@ -69,11 +71,15 @@ export class StreamCall implements Carrier {
     stream.on("trailers", (fields, _flags: number, raw?: readonly string[]) => {
       this.#trailers = plainPairs(raw ?? rawOf(fields));
     });
-    stream.on("data", (chunk: Buffer) =>
-      contain(() => {
-        if (!this.attempt.data(chunk)) stream.pause();
-      }, giveUp),
-    );
+    this.#frames = new FrameReader(stream, {
+      data: (chunk) => {
+        let mayContinue = true;
+        contain(() => {
+          mayContinue = this.attempt.data(chunk);
+        }, giveUp);
+        return mayContinue;
+      },
+    });
     stream.on("end", () => contain(() => this.#end(), giveUp));
     stream.on("error", (error: Error) => {
       this.#error = error;
@@ -103,7 +109,7 @@ export class StreamCall implements Carrier {
 
   proceed(): void {
     if (this.#other !== undefined) this.#other.resume();
-    else this.#stream?.resume();
+    else this.#frames?.resume();
   }
 
   #head(status: number, flags: number, raw: readonly string[]): void {
@@ -122,6 +128,7 @@ export class StreamCall implements Carrier {
 
   #closed(isKept: boolean): void {
     const { rstCode } = this.#stream ?? {};
+    this.#frames?.flush();
     this.#finish();
     // The request was rejected before it was processed, or lost with a reused connection, so it may be sent again.
     const isStale = !this.#hasHead && (rstCode === NGHTTP2_REFUSED_STREAM || (isKept && this.#error === undefined));

@@ -56,6 +56,8 @@ export class Http2Connection implements OpenConnection, StreamOwner {
   readonly #lifeSigns: LifeSigns;
   readonly #endNow: () => void;
   readonly #open = new Set<StreamResponse>();
+  /** Streams of requests that begin in a later turn. */
+  readonly #waiting = new Map<ServerHttp2Stream, () => void>();
   readonly #accounts: StreamAccounts;
   #served = 0;
   #sentBytes = 0;
@@ -80,9 +82,16 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     session.close = () => this.#leave();
     this.#lifeSigns = new LifeSigns(session, socket, owner.silentPeerMs);
     session.on("stream", (stream: ServerHttp2Stream, _headers: unknown, flags: number, raw: readonly string[]) =>
-      this.#begin(stream, flags, raw),
+      this.#arrived(stream, () => this.#begin(stream, flags, raw)),
     );
-    this.turn = new ReadTurn(sessionReads(socket));
+    const reads = sessionReads(socket);
+    this.turn = new ReadTurn({
+      start: () => {
+        this.#beginWaiting();
+        if (!this.turn.isOver) reads.start();
+      },
+      stop: reads.stop,
+    });
     session.on("ping", () => this.#countControl());
     session.on("remoteSettings", () => this.#countControl());
     session.on("error", ignore);
@@ -98,7 +107,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
       this.#destroySocket();
       return;
     }
-    if (this.#open.size > 0) {
+    if (this.#hasStreams) {
       this.#silentMs = 0;
       this.#sweepStreams();
       if (this.#lifeSigns.hasDied(this.#owner.sweepMs)) this.#session.destroy();
@@ -141,7 +150,10 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     if (response.charge !== undefined) this.#accounts.release(response.charge);
     this.#owner.ended();
     if (this.#isClosing) this.#endIfDone();
-    if (!wasReset) return;
+    if (wasReset) this.#countReset();
+  }
+
+  #countReset(): void {
     this.#resets += 1;
     if (this.#resets > MAX_RESETS) this.#calmDown();
   }
@@ -151,11 +163,35 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     this.#session.destroy();
   }
 
-  #begin(stream: ServerHttp2Stream, flags: number, raw: readonly string[]): void {
-    if (this.#isCalmed) {
-      stream.on("error", ignore);
+  /** A stream that its client resets while it waits costs nothing more. */
+  #arrived(stream: ServerHttp2Stream, begin: () => void): void {
+    if (!this.turn.isOver) {
+      begin();
       return;
     }
+    stream.on("error", ignore);
+    if (this.#isCalmed) return;
+    this.#waiting.set(stream, begin);
+    stream.once("close", () => {
+      if (!this.#waiting.delete(stream)) return;
+      this.#countReset();
+      if (this.#isClosing) this.#endIfDone();
+    });
+  }
+
+  #beginWaiting(): void {
+    for (const [stream, begin] of this.#waiting) {
+      if (this.turn.isOver) return;
+      this.#waiting.delete(stream);
+      begin();
+    }
+  }
+
+  get #hasStreams(): boolean {
+    return this.#open.size + this.#waiting.size > 0;
+  }
+
+  #begin(stream: ServerHttp2Stream, flags: number, raw: readonly string[]): void {
     try {
       this.turn.spend(REQUEST_COST);
       if (this.#owner.isFull()) {
@@ -202,7 +238,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
 
   #goAway(): void {
     if (this.#isClosing || this.#session.destroyed) return;
-    if (this.#open.size > 0) this.#session.goaway();
+    if (this.#hasStreams) this.#session.goaway();
     this.#leave();
   }
 
@@ -214,9 +250,9 @@ export class Http2Connection implements OpenConnection, StreamOwner {
   }
 
   #endIfDone(): void {
-    if (this.#open.size > 0) return;
+    if (this.#hasStreams) return;
     setImmediate(() => {
-      if (this.#open.size === 0) this.#endNow();
+      if (!this.#hasStreams) this.#endNow();
     });
   }
 }

@@ -8,6 +8,7 @@ import type { LinkedList } from "../../../base/linked-list.ts";
 import type { StreamPool } from "../../../base/memory-budget.ts";
 import type { Reply } from "../../../core/reply.ts";
 import { type BodyCarrier, RequestBodySource } from "../../../http/h1/request-body.ts";
+import { FrameReader } from "../../../http/h2/frame-reader.ts";
 import { closeStreamLater } from "../../../http/h2/later-ends.ts";
 import type { StreamHead } from "../../../http/h2/parse-stream-head.ts";
 import type { ReadTurn } from "../../../http/h2/read-turns.ts";
@@ -49,7 +50,7 @@ const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = 
 /** A complete response is discarded if its client does not read it for this long. */
 const UNREAD_MS = 5_000;
 
-/** Node may receive this much of a paused body without an event (RFC 9113 section 6.9.2). */
+/** This much of a paused body may be received and held (RFC 9113 section 6.9.2). */
 const WINDOW_BYTES = 65_535;
 
 export interface StreamOwner {
@@ -94,6 +95,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
   #isStalled = false;
   #isCut = false;
   #isClosed = false;
+  #frames: FrameReader | undefined = undefined;
   #isBodyPaused = false;
   #bodyBytes = 0;
   #waitingBodyBytes = 0;
@@ -117,20 +119,12 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
     stream.on("close", () => this.#contain(() => this.#closed()));
     stream.on("drain", () => this.#contain(() => this.#drained()));
     if (this.body === undefined) stream.resume();
-    else this.#readBody(this.body);
+    else this.#frames = this.#readBody(this.body);
     stream.on("wantTrailers", () => this.#contain(() => this.#sendTrailers()));
   }
 
-  #readBody(body: RequestBodySource): void {
+  #readBody(body: RequestBodySource): FrameReader {
     const stream = this.#stream;
-    stream.on("data", (chunk: Buffer) =>
-      this.#contain(() => {
-        this.#owner.turn.spend(1);
-        this.#moved += chunk.length;
-        this.#bodyBytes += chunk.length;
-        body.push(chunk);
-      }),
-    );
     stream.on("end", () =>
       this.#contain(() => {
         // A stream that was reset also ends, and its close event follows.
@@ -140,10 +134,21 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
         this.#chargeBody();
       }),
     );
+    return new FrameReader(stream, {
+      frame: (bytes) => {
+        this.#owner.turn.spend(1);
+        this.#moved += bytes;
+        this.#bodyBytes += bytes;
+      },
+      data: (chunk) => {
+        this.#contain(() => body.push(chunk));
+        return true;
+      },
+    });
   }
 
   pauseBody(): void {
-    this.#stream.pause();
+    this.#frames?.pause();
     this.#isBodyPaused = true;
     this.#chargeBody();
   }
@@ -170,7 +175,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
       if (this.body?.flush() !== true || this.#isClosed) return;
       this.#isBodyPaused = false;
       this.#chargeBody();
-      this.#stream.resume();
+      this.#frames?.resume();
     });
   }
 
@@ -326,6 +331,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
 
   #closed(): void {
     if (this.#isClosed) return;
+    this.#frames?.flush();
     this.#isClosed = true;
     this.#backlog?.close();
     if (this.#watched !== undefined) this.#owner.idle.remove(this.#watched);
