@@ -13,46 +13,31 @@ import {
   newConversion,
   type Values,
 } from "./conversion.ts";
+import { Fault, litellmProvider } from "./litellm-provider.ts";
 import { TOOL_FILTERS, targetName, targetOf, toolFilters } from "./mcp-servers.ts";
 
-const PROVIDERS: Readonly<Record<string, string>> = {
-  openai: "openAI",
-  text_completion_openai: "openAI",
-  anthropic: "anthropic",
-  gemini: "gemini",
-  vertex_ai: "vertex",
-  vertex_ai_beta: "vertex",
-  bedrock: "bedrock",
-  azure: "azure",
-  baseten: "baseten",
-  cerebras: "cerebras",
-  cohere: "cohere",
-  cohere_chat: "cohere",
-  deepinfra: "deepinfra",
-  deepseek: "deepseek",
-  fireworks_ai: "fireworks",
-  groq: "groq",
-  huggingface: "huggingface",
-  mistral: "mistral",
-  ollama: "ollama",
-  ollama_chat: "ollama",
-  openrouter: "openrouter",
-  together_ai: "togetherai",
-  xai: "xai",
-};
-const PARAMS = ["model", "api_key", "api_base", "api_version", "aws_region_name", "aws_access_key_id"].concat([
-  "aws_secret_access_key",
-  "aws_session_token",
-  "vertex_project",
-  "vertex_location",
-  "weight",
-  "order",
-  "rpm",
-  "tpm",
-  "timeout",
-]);
+/** Fields of the request that a deployment sets unless the client does. */
+const DEFAULTS = [
+  ...["temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "n", "reasoning_effort"],
+  ...["presence_penalty", "frequency_penalty"],
+];
+const PARAMS = [
+  ...["model", "custom_llm_provider", "api_key", "api_base", "api_version", "aws_region_name", "aws_access_key_id"],
+  ...["aws_secret_access_key", "aws_session_token", "vertex_project", "vertex_location", "weight", "order", "rpm"],
+  ...["tpm", "timeout", ...DEFAULTS],
+];
+/** LiteLLM's default. */
+const DEFAULT_AZURE_VERSION = "${AZURE_API_VERSION:-2025-02-01-preview}";
 const NO_COUNTERPART = "there is no counterpart";
-const SETTINGS = ["fallbacks", "model_group_alias", "drop_params", "request_timeout", "allowed_fails", "cooldown_time"];
+const FALLBACKS = ["fallbacks", "context_window_fallbacks", "default_fallbacks"];
+const SETTINGS = [
+  ...FALLBACKS,
+  "model_group_alias",
+  "drop_params",
+  "request_timeout",
+  "allowed_fails",
+  "cooldown_time",
+];
 /** These settings restrict clients or content, so the sections are closed without them. */
 const PROTECTS = [
   ...["custom_auth", "enable_jwt_auth", "enable_oauth2_auth", "allowed_ips", "guardrails", "prompt_injection_params"],
@@ -70,6 +55,7 @@ const PRICES = ["input_cost_per_token", "output_cost_per_token", "cache_read_inp
 
 interface Deployment {
   readonly model: Values;
+  readonly defaults: Values;
   readonly weight: number;
   /** Names the setting without which the model must not be used. */
   readonly closedBy: string | undefined;
@@ -122,10 +108,11 @@ function isSet(value: unknown): boolean {
 function llmOf(deployments: ReadonlyMap<string, Deployment[]>, document: Values, conversion: Conversion): Values {
   const models: Values[] = [];
   const virtualModels: Values[] = [];
-  const fallbacks = fallbacksOf(document);
+  const fallbacks = fallbacksOf(document, [...deployments.keys()], conversion);
+  const others = new Set([...fallbacks.values()].flat());
   for (const [name, list] of deployments) {
     const wanted = fallbacks.get(name) ?? [];
-    const others = wanted.filter((other) => deployments.has(other));
+    const known = wanted.filter((other) => deployments.has(other));
     for (const other of wanted)
       if (!deployments.has(other)) conversion.leftOut.push(`fallbacks of ${name}: there is no model ${other}`);
     const [only] = list;
@@ -134,7 +121,17 @@ function llmOf(deployments: ReadonlyMap<string, Deployment[]>, document: Values,
       if (closedBy !== undefined)
         close(conversion, model, `llm.models (${String(model.name)})`, `${closedBy} was not imported`);
     };
-    if (list.length === 1 && others.length === 0 && only) {
+    const isAlone = list.length === 1 && known.length === 0;
+    if (isAlone && only && !others.has(name)) {
+      const { defaults } = only;
+      const policies = Object.keys(defaults).length === 0 ? {} : { policies: { ai: { defaults } } };
+      add({ name, ...only.model, ...policies }, only.closedBy);
+      continue;
+    }
+    // A call does not fail over between models with different policies.
+    for (const field of new Set(list.flatMap(({ defaults }) => Object.keys(defaults))))
+      conversion.leftOut.push(`${field} of ${name}: models that stand in for each other have no defaults of their own`);
+    if (isAlone && only) {
       add({ name, ...only.model }, only.closedBy);
       continue;
     }
@@ -145,15 +142,18 @@ function llmOf(deployments: ReadonlyMap<string, Deployment[]>, document: Values,
     });
     virtualModels.push({
       name,
-      routing: others.length === 0 ? { weighted: { targets: own } } : failover(own, others, deployments),
+      routing: known.length === 0 ? { weighted: { targets: own } } : failover(own, known, deployments),
     });
-    if (others.length > 0 && list.some(({ weight }) => weight !== 1))
+    if (known.length > 0 && list.some(({ weight }) => weight !== 1))
       conversion.leftOut.push(`weight of ${name}: models of one priority share evenly`);
   }
-  for (const [alias, name] of Object.entries(asObject(asObject(document.router_settings).model_group_alias))) {
+  for (const [alias, given] of Object.entries(asObject(asObject(document.router_settings).model_group_alias))) {
+    const name = isObject(given) ? given.model : given;
     const model = models.find((one) => one.name === name);
+    const group = virtualModels.find((one) => one.name === name);
     if (model) model.aliases = [...asList(model.aliases), alias];
-    else conversion.leftOut.push(`router_settings.model_group_alias.${alias}: it refers to several models`);
+    else if (group) virtualModels.push({ ...group, name: alias });
+    else conversion.leftOut.push(`router_settings.model_group_alias.${alias}: there is no model ${String(name)}`);
   }
   if (masterKey(document) === undefined)
     conversion.differs.push("there is no `master_key`, so any client that reaches the port can use the models");
@@ -216,37 +216,50 @@ function failover(
   return { failover: { targets } };
 }
 
-function fallbacksOf(document: Values): Map<string, string[]> {
+/** The fallbacks of each model, in order. */
+function fallbacksOf(document: Values, names: readonly string[], conversion: Conversion): Map<string, string[]> {
   const found = new Map<string, string[]>();
-  for (const section of ["router_settings", "litellm_settings"])
-    for (const entry of asList(asObject(document[section]).fallbacks))
-      for (const [name, others] of Object.entries(asObject(entry))) found.set(name, asList(others).map(String));
+  const add = (name: string, others: readonly string[]): void => {
+    const all = [...(found.get(name) ?? []), ...others].filter((other) => other !== name);
+    found.set(name, [...new Set(all)]);
+  };
+  const sections = ["router_settings", "litellm_settings"].map((section) => asObject(document[section]));
+  for (const kind of ["fallbacks", "context_window_fallbacks"])
+    for (const entry of sections.flatMap((section) => asList(section[kind])))
+      for (const [name, others] of Object.entries(asObject(entry))) {
+        add(name, asList(others).map(String));
+        if (kind !== "fallbacks")
+          conversion.differs.push(
+            `${kind} of ${name}: the other models are used after any failure, not only if a prompt is too long`,
+          );
+      }
+  const standIns = sections.flatMap((section) => asList(section.default_fallbacks)).map(String);
+  if (standIns.length > 0) for (const name of names) if (!standIns.includes(name)) add(name, standIns);
   return found;
 }
 
 function deploymentOf(entry: Values, at: string, conversion: Conversion): Deployment | undefined {
   const given = asObject(entry.litellm_params);
   const written = String(given.model ?? entry.model_name);
-  const slash = written.indexOf("/");
-  const prefix = slash < 0 ? "openai" : written.slice(0, slash);
-  const model = slash < 0 ? written : written.slice(slash + 1);
-  const known = PROVIDERS[prefix];
-  const base = typeof given.api_base === "string" ? secret(given.api_base) : undefined;
-  if (known === undefined && base === undefined) {
-    conversion.leftOut.push(
-      `${at} (${String(entry.model_name)}): the provider ${prefix} is unknown here, and has no api_base`,
-    );
+  const base = typeof given.api_base === "string" && given.api_base !== "" ? secret(given.api_base) : undefined;
+  const custom = typeof given.custom_llm_provider === "string" ? given.custom_llm_provider : undefined;
+  const found = litellmProvider(written, custom, base);
+  if (found instanceof Fault) {
+    conversion.leftOut.push(`${at} (${String(entry.model_name)}): ${found.reason}`);
     return undefined;
   }
-  const isCompatible = known === undefined || (known === "openAI" && base !== undefined);
-  const params: Values = { model: model.replace(/^(?:converse|invoke)\//, "") };
-  if (given.api_key !== undefined) params.apiKey = secret(given.api_key);
+  const { known, prefix, baseUrl } = found;
+  const params: Values = { model: found.model.replace(/^(?:converse|invoke)\//, "") };
+  if (isSet(given.api_key)) params.apiKey = secret(given.api_key);
+  else if (found.keyVariable !== undefined) params.apiKey = `\${${found.keyVariable}}`;
   const limits = defined({ requests: given.rpm ?? undefined, tokens: given.tpm ?? undefined });
   if (Object.keys(limits).length > 0) params.perMinute = limits;
   const firstByte = secondsText(given.timeout);
   if (firstByte !== undefined) params.timeouts = { firstByte };
-  addProviderParams(params, given, known, base);
-  if (known !== "azure" && !isCompatible && base !== undefined) params.baseUrl = base;
+  if (known !== undefined && baseUrl !== undefined) params.baseUrl = baseUrl;
+  addProviderParams(params, given, known);
+  if (base?.startsWith("${") && baseUrl !== base)
+    conversion.differs.push(`${at}.litellm_params.api_base: the value of ${base} must not end with a slash`);
   leaveOutOthers(conversion, `${at}.litellm_params.`, given, [...PARAMS, ...PRICES], NO_COUNTERPART);
   const info = asObject(entry.model_info);
   const prices = PRICES.filter((name) => isSet(info[name]) || isSet(given[name]));
@@ -255,11 +268,12 @@ function deploymentOf(entry: Values, at: string, conversion: Conversion): Deploy
   leaveOutOthers(conversion, `${at}.`, entry, ["model_name", "litellm_params", "model_info"], NO_COUNTERPART);
   const closedBy =
     DEPLOYMENT_PROTECTS.find((name) => isSet(given[name])) ?? MODEL_INFO_PROTECTS.find((name) => isSet(info[name]));
-  const provider = isCompatible ? { openAICompatible: { baseUrl: base, name: prefix } } : known;
-  return { model: { provider, params }, weight: Number(given.weight ?? 1), closedBy };
+  const provider = known ?? { openAICompatible: { baseUrl, name: prefix } };
+  const defaults = defined(Object.fromEntries(DEFAULTS.map((name) => [name, given[name] ?? undefined])));
+  return { model: { provider, params }, defaults, weight: Number(given.weight ?? 1), closedBy };
 }
 
-function addProviderParams(params: Values, given: Values, known: string | undefined, base: string | undefined): void {
+function addProviderParams(params: Values, given: Values, known: string | undefined): void {
   if (known === "bedrock") {
     params.awsRegion = given.aws_region_name === undefined ? "${AWS_REGION}" : secret(given.aws_region_name);
     if (given.aws_access_key_id !== undefined) params.awsAccessKeyId = secret(given.aws_access_key_id);
@@ -269,11 +283,10 @@ function addProviderParams(params: Values, given: Values, known: string | undefi
     params.vertexProject = given.vertex_project === undefined ? "${VERTEXAI_PROJECT}" : secret(given.vertex_project);
     if (given.vertex_location !== undefined) params.vertexRegion = secret(given.vertex_location);
   } else if (known === "azure") {
-    const [, resource, kind] =
-      /^https:\/\/([\w-]+)\.(openai|services\.ai|cognitiveservices)\.azure\.com/.exec(base ?? "") ?? [];
-    params.azureResourceName = resource ?? "${AZURE_RESOURCE_NAME}";
-    if (kind === "services.ai") params.azureResourceType = "foundry";
-    if (given.api_version !== undefined) params.azureApiVersion = String(given.api_version);
+    const version = isSet(given.api_version) ? secret(given.api_version) : DEFAULT_AZURE_VERSION;
+    params.azureApiVersion = version === "latest" ? "v1" : version;
+    const base = params.baseUrl ?? "${AZURE_API_BASE}/openai";
+    params.baseUrl = ["v1", "preview", "latest"].includes(version) ? `${base}/v1` : base;
   }
 }
 

@@ -269,7 +269,9 @@ function normalizeProvider({ provider, params, name }: ModelConfig): ProviderCon
     case "azure":
       return {
         azure: {
-          resourceName: needed(params.azureResourceName, "azureResourceName"),
+          // `baseUrl` replaces the address that is made of the name.
+          resourceName:
+            params.baseUrl === undefined ? needed(params.azureResourceName, "azureResourceName") : "unused",
           resourceType: params.azureResourceType ?? "openAI",
           apiVersion: params.azureApiVersion,
         },
