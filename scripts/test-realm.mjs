@@ -74,7 +74,8 @@ mcp:
       facade,
       /trusted-hosts policy/,
     );
-    assert.equal((await loginCheck(issuer)).registration.ok, false, "the login check sees it too");
+    const closed = await loginCheck(issuer);
+    assert.equal(closed.registration?.ok, false, `the login check sees it too: ${JSON.stringify(closed)}`);
     guide("2. Allow client registration");
     await refused(
       "a token without audience mapper",
@@ -179,12 +180,13 @@ async function loginCheck(issuer, token) {
   const { checkLogin } = await source("identity/login/login-check");
   const { openFetcher } = await source("http/client/fetcher");
   const { EgressGuard } = await source("http/egress-guard");
+  const { Owner } = await source("base/owner");
   const { systemClock: clock } = await source("base/clock");
   const resourceMetadata = { resource: "http://localhost:3000/mcp" };
   const policy = { issuer, audiences: ["gateway"], provider: { idp_realm: {} }, resourceMetadata };
   const fetcher = openFetcher(clock, EgressGuard.for("configuration"));
   const legs = {};
-  for await (const leg of checkLogin({ policy, fetch: fetcher.fetch, clock, readFile: () => "", token }))
+  for await (const leg of checkLogin({ policy, fetch: fetcher.of(Owner.standalone), clock, readFile: () => "", token }))
     legs[leg.leg] = leg;
   fetcher.close();
   return legs;

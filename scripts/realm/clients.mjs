@@ -23,7 +23,15 @@ export function installClients() {
   for (const [name, version] of Object.entries(NPM)) {
     const folder = join(CACHE, `${name.replace(/.*\//, "")}-${version}`);
     if (existsSync(join(folder, "node_modules", ".bin"))) continue;
-    step(`install ${name}`, "npm", ["install", "--no-audit", "--no-fund", "--prefix", folder, `${name}@${version}`]);
+    step(`install ${name}`, "npm", [
+      "install",
+      "--ignore-scripts=false",
+      "--no-audit",
+      "--no-fund",
+      "--prefix",
+      folder,
+      `${name}@${version}`,
+    ]);
   }
   for (const [name, requirement] of Object.entries(PYTHON)) {
     const folder = join(CACHE, `${name}-${requirement.split("==")[1]}`);

@@ -99,6 +99,8 @@ const attributes = fc
       })),
   );
 
+const CASES = Number(process.env.QUICK_RULE_CASES ?? 5_000);
+
 test("a rule says what the library says", () => {
   let quick = 0;
   fc.assert(
@@ -111,9 +113,9 @@ test("a rule says what the library says", () => {
       assert.deepEqual("error" in whole ? { ok: false, error: whole.error } : { ok: true, value: whole.value }, said);
       if (answerOf(source, some) !== undefined) quick += 1;
     }),
-    { numRuns: 5000 },
+    { numRuns: CASES },
   );
-  assert.ok(quick > 500, `${quick} were quick`);
+  assert.ok(quick > CASES / 10, `${quick} were quick`);
 });
 
 function answerOf(source: string, some: Readonly<Record<string, unknown>>): boolean | undefined {

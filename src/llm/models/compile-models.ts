@@ -270,8 +270,7 @@ function normalizeProvider({ provider, params, name }: ModelConfig): ProviderCon
       return {
         azure: {
           // `baseUrl` replaces the address that is made of the name.
-          resourceName:
-            params.baseUrl === undefined ? needed(params.azureResourceName, "azureResourceName") : "unused",
+          resourceName: params.baseUrl === undefined ? needed(params.azureResourceName, "azureResourceName") : "unused",
           resourceType: params.azureResourceType ?? "openAI",
           apiVersion: params.azureApiVersion,
         },
