@@ -343,7 +343,12 @@ export const REQUEST_LIMITS = {
       "failures while one request is handled",
       "the connection is closed",
     ],
-    ["MAX_PROBLEM_CHARS", "pipeline/phases/attempt.ts", "the reason of a failed attempt in logs and traces", "cut"],
+    [
+      "MAX_PROBLEM_CHARS",
+      "pipeline/phases/backend-call.ts",
+      "the reason of a failed attempt in logs and traces",
+      "cut",
+    ],
     [
       "MAX_MIRRORED_BYTES",
       "policies/request-mirror/policy.ts",

@@ -143,7 +143,7 @@ export const MUTATIONS = [
   },
   {
     name: "a POST request is retried on a stale connection",
-    file: "src/pipeline/phases/attempt.ts",
+    file: "src/pipeline/phases/attempt-runner.ts",
     find: '"PUT", "DELETE"]);',
     replace: '"PUT", "DELETE", "POST"]);',
   },

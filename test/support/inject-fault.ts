@@ -10,7 +10,7 @@ import { FrameCounter } from "../../src/http/websocket-frames.ts";
 import { StderrTail, StdioProcess } from "../../src/mcp/transports/stdio-transport.ts";
 import { ClientConnection } from "../../src/pipeline/listen/client-connection.ts";
 import { ResponseWriter } from "../../src/pipeline/listen/response-writer.ts";
-import { Attempt } from "../../src/pipeline/phases/attempt.ts";
+import { BackendCall } from "../../src/pipeline/phases/backend-call.ts";
 import { Delivery } from "../../src/pipeline/phases/delivery.ts";
 import { requestHeaderModifier } from "../../src/policies/request-header-modifier/policy.ts";
 
@@ -66,14 +66,14 @@ export const STAGES: Readonly<Record<string, () => void>> = {
   "the head of an answer": () => before(ResponseWriter.prototype, "head"),
   "the end of an answer": () => before(ResponseWriter.prototype, "end"),
   "a policy": inHook,
-  "a backend's head": () => before(Attempt.prototype, "head"),
-  "a backend's bytes": () => before(Attempt.prototype, "data"),
-  "a backend's end": () => before(Attempt.prototype, "end"),
+  "a backend's head": () => before(BackendCall.prototype, "head"),
+  "a backend's bytes": () => before(BackendCall.prototype, "data"),
+  "a backend's end": () => before(BackendCall.prototype, "end"),
   "a backend's parser": () => before(ResponseParser.prototype, "push"),
-  "a backend's failure": () => before(Attempt.prototype, "fail"),
+  "a backend's failure": () => before(BackendCall.prototype, "fail"),
   "the settling of a request": () => before(Delivery.prototype, "settle"),
   "a client that leaves": () => before(Delivery.prototype, "clientClosed"),
-  "an upgrade": () => before(Attempt.prototype, "upgraded"),
+  "an upgrade": () => before(BackendCall.prototype, "upgraded"),
   "a tunnel": () => before(FrameCounter.prototype, "read"),
   "a timer": () => inTimers("every"),
   "a timeout": () => inTimers("after"),

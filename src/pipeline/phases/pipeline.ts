@@ -6,13 +6,12 @@ import type { Duplex } from "node:stream";
 import type { Clock } from "../../base/clock.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { CompiledScope, RetrySettings } from "../../core/policy.ts";
+import type { CompiledScope } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import { redactedTrace, requestState } from "../../core/snapshot.ts";
 import type { ListenerScopes, Route, WeightedBackend } from "../../core/topology.ts";
 import type { HeaderList } from "../../http/headers.ts";
-import { HttpClientError } from "../../http/http-client.ts";
 import { withholdCredentials } from "../../identity/access/withheld-credentials.ts";
 import type { RequestStage } from "../../observe/trace/events.ts";
 import { chooseBackend, chooseBySession } from "../route/choose-backend.ts";
@@ -23,8 +22,7 @@ import {
   routeNotFound,
   selectScopes,
 } from "../route/match-route.ts";
-import { Attempt, type AttemptOwner } from "./attempt.ts";
-import { reportRetry } from "./attempt-reports.ts";
+import { type AttemptOwner, AttemptRunner } from "./attempt-runner.ts";
 import { type BeforeCallRun, beforeCall } from "./before-call.ts";
 import { BodyRules, scoped } from "./body-rules.ts";
 import { Delivery } from "./delivery.ts";
@@ -32,42 +30,6 @@ import { backendErrorReply, Failures } from "./failures.ts";
 import { HeldRequest } from "./held-request.ts";
 import type { PipelineEnv, Served } from "./pipeline-env.ts";
 import { runAdmission, runRequestHooks } from "./run-hooks.ts";
-
-const STALE_RETRY: RetrySettings = { attempts: 1, backoffMs: 0, codes: new Set() };
-
-/**
- * Decides whether and after how long a failed attempt is retried. Without a retry policy, one retry is allowed if the
- * backend had closed a reused connection, or if connecting failed and the backend has other endpoints.
- */
-export class Retries {
-  #settings: RetrySettings = STALE_RETRY;
-  #started = 0;
-
-  /** Starts an attempt. Returns true if no other attempt may follow. */
-  begin(settings: RetrySettings | undefined): boolean {
-    this.#settings = settings ?? STALE_RETRY;
-    const isLast = this.#started >= this.#settings.attempts;
-    this.#started += 1;
-    return isLast;
-  }
-
-  /** Returns the delay before the next attempt, or undefined if there is none. */
-  delayMs(error: GatewayError, exchange: Exchange): number | undefined {
-    const { attempts, backoffMs } = this.#settings;
-    const isWanted = this.#settings !== STALE_RETRY && this.#settings.precondition?.(exchange) !== false;
-    const isUnsent = isStale(error) || (exchange.upstream.hasOtherEndpoints && isUnconnected(error));
-    if (!(isWanted || isUnsent) || this.#started > attempts) return undefined;
-    return backoffMs === 0 ? 0 : backoffMs * 2 ** (this.#started - 1);
-  }
-}
-
-function isStale(error: GatewayError): boolean {
-  return (error.cause as { kind?: string } | undefined)?.kind === "stale";
-}
-
-function isUnconnected({ cause }: GatewayError): boolean {
-  return cause instanceof HttpClientError && (cause.kind === "connect" || cause.kind === "connect-timeout");
-}
 
 export function traceStart(exchange: Exchange, env: Pick<PipelineEnv, "trace" | "redaction">): void {
   const trace = env.trace(exchange);
@@ -114,7 +76,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
   readonly #delivery: Delivery;
   readonly #failures: Failures;
   readonly #held: HeldRequest;
-  readonly #retries = new Retries();
+  readonly #attempts: AttemptRunner;
   #rules: BodyRules | undefined;
   #route: Route | undefined;
   /** Set if the request is for a login path of this route. */
@@ -134,6 +96,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
       backendErrorReply(this.#route, exchange, error),
     );
     this.#held = new HeldRequest(exchange, sink, this);
+    this.#attempts = new AttemptRunner(this, exchange, this.#delivery);
     exchange.interrupter = this;
     sink.onClose = (complete) => this.#delivery.clientClosed(complete);
     sink.onStalled = () => this.fail(new GatewayError("request_timeout"));
@@ -252,28 +215,14 @@ class Flow implements AttemptOwner, BeforeCallRun {
     if (this.#delivery.isDone) return;
     this.admitted();
     reportCall(this.exchange, this.clock);
-    const isLast = this.#retries.begin(chosen.policies.settings.retry);
-    const attempt = new Attempt(this, this.exchange, this.#delivery, chosen, isLast);
     if (this.exchange.request.body.kind === "stream") this.#sink.askForBody();
-    attempt.start(chosen.backend);
+    this.#attempts.call(chosen);
   }
 
-  attemptFailed(error: GatewayError, mayRetry: boolean): void {
-    const route = this.#route;
-    const delayMs = mayRetry && this.#delivery.canReplace ? this.#retries.delayMs(error, this.exchange) : undefined;
-    if (route === undefined || delayMs === undefined) {
-      this.fail(error);
-      return;
-    }
-    reportRetry(this.exchange, error.detail ?? error.message);
-    if (delayMs === 0) this.#again(route);
-    else this.clock.after(delayMs, () => this.#again(route));
-  }
-
-  #again(route: Route): void {
-    if (this.#delivery.isDone) return;
+  callNext(): void {
+    if (this.#delivery.isDone || this.#route === undefined) return;
     try {
-      this.#backendPhase(route);
+      this.#backendPhase(this.#route);
     } catch (error) {
       this.fail(error);
     }

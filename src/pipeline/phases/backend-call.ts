@@ -1,15 +1,15 @@
 /**
- * Makes one call to a backend with its timeout, and reports whether a failed call may be retried.
+ * Makes one call to a backend: enforces the order of its events, limits the wait for the response head, and passes the
+ * response on to the delivery.
  */
 import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { ServedModel } from "../../core/attempts.ts";
 import type { Backend, BackendProblem, BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { type ErrorCode, GatewayError } from "../../core/errors.ts";
-import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
+import type { Exchange } from "../../core/exchange.ts";
 import type { Settings } from "../../core/policy.ts";
 import { asGatewayError } from "../../core/reply.ts";
-import type { WeightedBackend } from "../../core/topology.ts";
 import type { Sent } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../../http/http-attempt.ts";
@@ -17,6 +17,7 @@ import { HttpClientError } from "../../http/http-client.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
 import { reportAttempt, reportFailure, reportHead, reportMiss, reportResponse } from "./attempt-reports.ts";
 import type { Delivery } from "./delivery.ts";
+import { headLimitMs, requestDeadline, timeoutDetail, UNLIMITED } from "./time-limits.ts";
 
 export function backendError(error: unknown): GatewayError {
   if (!(error instanceof HttpClientError)) return asGatewayError(error);
@@ -35,94 +36,35 @@ export function backendError(error: unknown): GatewayError {
   }
 }
 
-/** A timeout of `0s` means no limit, as in the Gateway API. */
-export const UNLIMITED = 0;
-
-/** Returns the deadline of the whole request on the monotonic clock, or undefined if it has none. */
-export function requestDeadline({ requestTimeoutMs }: Settings, startedMs: number): number | undefined {
-  return requestTimeoutMs === undefined || requestTimeoutMs === UNLIMITED ? undefined : startedMs + requestTimeoutMs;
-}
-
-/**
- * Returns the timeout for the response head of the current target, with `spares` more targets to try after it.
- * `backendRequestTimeout` applies to each target and `requestTimeout` to the whole request. Without either, the
- * backend's default applies to each target.
- */
-export function headLimitMs(
-  settings: Settings,
-  defaultMs: number,
-  deadlineMs: number | undefined,
-  nowMs: number,
-  spares: number,
-): number {
-  const { backendTimeoutMs, requestTimeoutMs } = settings;
-  const perTargetMs = backendTimeoutMs ?? (requestTimeoutMs === undefined ? defaultMs : undefined);
-  if (deadlineMs === undefined) return perTargetMs ?? UNLIMITED;
-  const leftMs = Math.max(1, deadlineMs - nowMs);
-  // If only the whole request has a timeout, the remaining targets share the remaining time.
-  if (perTargetMs === undefined) return leftMs / (1 + spares);
-  return perTargetMs === UNLIMITED ? leftMs : Math.min(perTargetMs, leftMs);
-}
-
-/** Describes an expired `headLimitMs` with the setting that an operator can change. */
-export function timeoutDetail(settings: Settings, defaultMs: number, limitMs: number, spares: number): string {
-  const { backendTimeoutMs, requestTimeoutMs } = settings;
-  const after = "no response headers within";
-  if (backendTimeoutMs !== undefined && backendTimeoutMs === limitMs)
-    return `${after} ${durationText(backendTimeoutMs)} (timeout.backendRequestTimeout)`;
-  if (requestTimeoutMs === undefined)
-    return `${after} ${durationText(defaultMs)} (the default of timeout.requestTimeout)`;
-  const isShare = backendTimeoutMs === undefined && spares > 0;
-  const share = isShare ? `${durationText(limitMs)}, a share of ` : "";
-  return `${after} ${share}${durationText(requestTimeoutMs)} (timeout.requestTimeout)`;
-}
-
-function durationText(ms: number): string {
-  return ms < 1_000 ? `${Math.round(ms)} ms` : `${Math.round(ms / 100) / 10} s`;
-}
-
-/** Lists the idempotent methods of RFC 9110 section 9.2.2, without TRACE, which the gateway rejects. */
-const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
-
-export function isIdempotent({ method }: GatewayRequest): boolean {
-  return IDEMPOTENT.has(method);
-}
-
-/**
- * Returns whether a request may be sent again, which is impossible after a streamed body was taken. A request that is
- * not idempotent may be repeated if connecting failed or the retry policy lists the response status.
- */
-export function mayRepeat(request: GatewayRequest, nothingSent: boolean, error?: unknown): boolean {
-  if (request.body.kind === "stream" && request.body.taken) return false;
-  if (isIdempotent(request)) return true;
-  const connectFailed =
-    error instanceof HttpClientError && (error.kind === "connect" || error.kind === "connect-timeout");
-  return connectFailed || (nothingSent && error === undefined);
-}
-
 /** Error messages may quote a server's response, so their length is limited. */
 const MAX_PROBLEM_CHARS = 500;
 
-/** Receives the events of an attempt that the delivery does not handle. */
-export interface AttemptOwner {
+export type CallDelivery = Pick<Delivery, "run" | "canReplace" | "isDone" | "head" | "data" | "end" | "breakOff">;
+
+export interface CallOwner {
   readonly clock: Clock;
   readonly redaction: Redaction;
-  upgraded(status: number, headers: HeaderList, socket: Duplex): void;
-  attemptFailed(error: GatewayError, mayRetry: boolean): void;
+  readonly exchange: Exchange;
+  readonly delivery: CallDelivery;
+  /** Includes the settings of the gateway and the route. */
+  readonly settings: Settings;
+  /** Aborts this call and starts another one if the response counts as a failure. Otherwise, returns false. */
+  retryResponse(status: number, headers: HeaderList): boolean;
+  /** Starts another call, or fails the request. */
+  failed(error: GatewayError): void;
+  /** Fails the request. */
+  fail(error: GatewayError): void;
   broke(error: unknown): void;
+  upgraded(status: number, headers: HeaderList, socket: Duplex): void;
   isUploading(): boolean;
 }
 
-export type AttemptDelivery = Pick<Delivery, "run" | "canReplace" | "isDone" | "head" | "data" | "end" | "breakOff">;
-
-export class Attempt implements ResponseReceiver, BackendRun {
-  readonly #owner: AttemptOwner;
+export class BackendCall implements ResponseReceiver, BackendRun {
+  readonly #owner: CallOwner;
   readonly #exchange: Exchange;
-  readonly #delivery: AttemptDelivery;
+  readonly #delivery: CallDelivery;
   readonly #settings: Settings;
-  readonly #defaultTimeoutMs: number;
-  readonly #isLast: boolean;
-  readonly #startedMs: number;
+  readonly #backend: Backend;
   #targets = 0;
   #openRequests = 0;
   #hasSent = false;
@@ -131,33 +73,24 @@ export class Attempt implements ResponseReceiver, BackendRun {
   #state: AttemptState = "waiting";
   #said: ErrorCode | undefined = undefined;
 
-  constructor(
-    owner: AttemptOwner,
-    exchange: Exchange,
-    delivery: AttemptDelivery,
-    chosen: WeightedBackend,
-    isLast: boolean,
-  ) {
+  constructor(owner: CallOwner, backend: Backend) {
     this.#owner = owner;
-    this.#exchange = exchange;
-    this.#delivery = delivery;
-    // These settings already include those of the gateway and the route.
-    this.#settings = chosen.policies.settings;
-    this.#defaultTimeoutMs = chosen.backend.defaultTimeoutMs;
-    this.#isLast = isLast;
-    this.#startedMs = owner.clock.monotonicMs();
+    this.#exchange = owner.exchange;
+    this.#delivery = owner.delivery;
+    this.#settings = owner.settings;
+    this.#backend = backend;
   }
 
-  start(backend: Backend): void {
+  start(): void {
     const { upstream, attempts } = this.#exchange;
     attempts.startCall();
-    upstream.startedMs = this.#startedMs;
+    upstream.startedMs = this.#owner.clock.monotonicMs();
     upstream.headMs = undefined;
     const { requestTimeoutMs, backendTimeoutMs } = this.#settings;
     // The default timeout does not apply while the client's body is still arriving.
     const isDefault = requestTimeoutMs === undefined && backendTimeoutMs === undefined;
     const isUploading = isDefault && this.#exchange.request.body.kind === "stream";
-    const run = backend.call(this.#exchange, this);
+    const run = this.#backend.call(this.#exchange, this);
     // A backend may respond during the call.
     if (isOver(this.#state)) {
       if (this.#state === "abandoned") run.abort();
@@ -215,17 +148,12 @@ export class Attempt implements ResponseReceiver, BackendRun {
   head(status: number, headers: HeaderList): void {
     if (this.#state !== "waiting") return;
     try {
-      if (!this.#isLast && this.#isRetried(status, headers) && mayRepeat(this.#exchange.request, true)) {
-        this.#reportHead(status, headers);
-        this.abort();
-        this.#owner.attemptFailed(new GatewayError("backend_unavailable", { detail: `status ${status}` }), true);
-        return;
-      }
+      const nowMs = this.#owner.clock.monotonicMs();
+      reportHead(this.#exchange, this.#owner, status, headers, nowMs);
+      if (this.#owner.retryResponse(status, headers)) return;
       this.#transition("head");
       this.#timer?.cancel();
-      const nowMs = this.#owner.clock.monotonicMs();
       this.#exchange.upstream.headMs ??= nowMs;
-      this.#reportHead(status, headers, nowMs);
       if (this.#exchange.attempts.areAwaited) this.#exchange.upstream.delaySnapshots();
       this.#delivery.head(status, headers, this.#said);
     } catch (thrown) {
@@ -280,7 +208,7 @@ export class Attempt implements ResponseReceiver, BackendRun {
     }
     // If the head is still held, an error response is possible.
     if (wasResponding && this.#delivery.canReplace) {
-      this.#owner.attemptFailed(failure, false);
+      this.#owner.fail(failure);
       return;
     }
     if (wasResponding) {
@@ -294,14 +222,11 @@ export class Attempt implements ResponseReceiver, BackendRun {
       return;
     }
     reportFailure(this.#exchange, this.#owner, failure.detail ?? failure.message);
-    this.#owner.attemptFailed(
-      failure,
-      mayRepeat(this.#exchange.request, error instanceof HttpClientError && error.kind === "connect", error),
-    );
+    this.#owner.failed(failure);
   }
 
   upgraded(status: number, headers: HeaderList, socket: Duplex): void {
-    this.#reportHead(status, headers);
+    if (!isOver(this.#state)) reportHead(this.#exchange, this.#owner, status, headers);
     if (!this.#transition("upgrade")) {
       socket.destroy();
       return;
@@ -320,13 +245,19 @@ export class Attempt implements ResponseReceiver, BackendRun {
     const { clock } = this.#owner;
     const deadlineMs = requestDeadline(this.#settings, this.#exchange.startedMs);
     const spares = this.#run?.spareTargets ?? 0;
-    const limitMs = headLimitMs(this.#settings, this.#defaultTimeoutMs, deadlineMs, clock.monotonicMs(), spares);
+    const limitMs = headLimitMs(
+      this.#settings,
+      this.#backend.defaultTimeoutMs,
+      deadlineMs,
+      clock.monotonicMs(),
+      spares,
+    );
     if (limitMs === UNLIMITED) return;
     this.#timer = clock.after(limitMs, () => {
       // The timeout restarts at the first check after the end of the upload.
       if (wasUploading) this.#arm(this.#owner.isUploading());
       else if (this.#state === "waiting")
-        this.#expire(timeoutDetail(this.#settings, this.#defaultTimeoutMs, limitMs, spares), deadlineMs);
+        this.#expire(timeoutDetail(this.#settings, this.#backend.defaultTimeoutMs, limitMs, spares), deadlineMs);
     });
   }
 
@@ -338,14 +269,6 @@ export class Attempt implements ResponseReceiver, BackendRun {
     }
   }
 
-  /** Returns whether the response counts as a failure of an attempt that may be repeated. */
-  #isRetried(status: number, headers: HeaderList): boolean {
-    const { retry } = this.#settings;
-    if (retry === undefined) return false;
-    const isFailure = retry.codes.has(status) || retry.condition?.(this.#exchange, status, headers) === true;
-    return isFailure && retry.precondition?.(this.#exchange) !== false;
-  }
-
   #timedOut(detail: string, deadlineMs: number | undefined): void {
     const hasTime = deadlineMs === undefined || this.#owner.clock.monotonicMs() < deadlineMs;
     if (hasTime && this.#run?.tryNext?.(detail) === true) {
@@ -354,9 +277,8 @@ export class Attempt implements ResponseReceiver, BackendRun {
       return;
     }
     this.abort();
-    const error = new GatewayError("backend_timeout", { detail });
     reportFailure(this.#exchange, this.#owner, detail);
-    this.#owner.attemptFailed(error, isIdempotent(this.#exchange.request) && mayRepeat(this.#exchange.request, false));
+    this.#owner.failed(new GatewayError("backend_timeout", { detail }));
   }
 
   #transition(event: AttemptEvent): boolean {
@@ -372,9 +294,5 @@ export class Attempt implements ResponseReceiver, BackendRun {
   #threw(thrown: unknown): void {
     this.abort();
     this.#owner.broke(thrown);
-  }
-
-  #reportHead(status: number, headers: HeaderList, nowMs?: number): void {
-    if (!isOver(this.#state)) reportHead(this.#exchange, this.#owner, status, headers, nowMs);
   }
 }

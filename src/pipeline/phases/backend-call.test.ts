@@ -13,7 +13,9 @@ import { BodyIncomplete } from "../../http/body.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { HttpClientError } from "../../http/http-client.ts";
 import { createRedaction } from "../../observe/trace/redact.ts";
-import { Attempt, type AttemptDelivery, type AttemptOwner, backendError, timeoutDetail } from "./attempt.ts";
+import { type AttemptOwner, AttemptRunner } from "./attempt-runner.ts";
+import { BackendCall, backendError, type CallDelivery } from "./backend-call.ts";
+import { timeoutDetail } from "./time-limits.ts";
 
 const EVENTS = ["head", "503", "data", "end", "fail", "upgraded", "abort", "resume", "timeout"] as const;
 type Event = (typeof EVENTS)[number] | "defect";
@@ -33,16 +35,19 @@ function run(events: readonly Event[], early: number, inside: Inside, isLast: bo
     const now = pending;
     pending = "nothing";
     if (now === "abort") giveUp();
-    if (now === "end") attempt.end();
+    if (now === "end") current?.end();
     if (now === "throw") throw new Error("a defect");
   };
   const giveUp = (): void => {
     heard.push("abort");
-    attempt.abort();
+    current?.abort();
   };
-  const delivery: AttemptDelivery = {
+  let current: BackendCall | undefined;
+  const delivery: CallDelivery = {
     run: undefined,
-    canReplace: false,
+    get canReplace() {
+      return !heard.includes("head");
+    },
     isDone: false,
     head: () => hear("head"),
     data: () => {
@@ -64,7 +69,8 @@ function run(events: readonly Event[], early: number, inside: Inside, isLast: bo
     },
     redaction: createRedaction(),
     upgraded: () => hear("upgraded"),
-    attemptFailed: () => hear("failed"),
+    fail: () => hear("failed"),
+    callNext: () => hear("failed"),
     broke: () => void heard.push("defect"),
     isUploading: () => false,
   };
@@ -77,7 +83,7 @@ function run(events: readonly Event[], early: number, inside: Inside, isLast: bo
     else if (event === "defect") call.fail(new Error("broke"));
     else if (event === "upgraded") call.upgraded(101, new HeaderList(), new PassThrough());
     else if (event === "abort") giveUp();
-    else if (event === "resume") attempt.resume();
+    else if (event === "resume") current?.resume();
     else for (const callback of [...timers]) callback();
   };
   const backend: Backend = {
@@ -85,15 +91,16 @@ function run(events: readonly Event[], early: number, inside: Inside, isLast: bo
     defaultTimeoutMs: 1_000,
     describe: () => ({}),
     call(_exchange, call) {
+      if (call instanceof BackendCall) current = call;
       for (const event of events.slice(0, early)) play(event, call);
       return { abort: () => void heard.push("run.abort"), resume: () => void heard.push("run.resume") };
     },
   };
-  const settings = { retry: { attempts: 1, backoffMs: 0, codes: new Set([503]) } };
+  const settings = { retry: { attempts: isLast ? 0 : 1, backoffMs: 0, codes: new Set([503]) } };
   const chosen = { backend, weight: 1, policies: { settings } } as unknown as WeightedBackend;
-  const attempt = new Attempt(owner, anExchange(), delivery, chosen, isLast);
-  attempt.start(backend);
-  for (const event of events.slice(early)) play(event, attempt);
+  new AttemptRunner(owner, anExchange(), delivery).call(chosen);
+  assert.ok(current);
+  for (const event of events.slice(early)) play(event, current);
   return heard;
 }
 

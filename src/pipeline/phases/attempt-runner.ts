@@ -1,0 +1,157 @@
+/**
+ * Runs the attempts of a request: calls a target, and moves on to the next one if the attempt failed. A backend's own
+ * targets are tried first, then the backends of the route. The runner owns the rule for what may be repeated.
+ */
+import type { Duplex } from "node:stream";
+import type { Clock } from "../../base/clock.ts";
+import type { GatewayError } from "../../core/errors.ts";
+import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
+import type { RetrySettings, Settings } from "../../core/policy.ts";
+import type { AttemptFailure, Targets } from "../../core/targets.ts";
+import type { WeightedBackend } from "../../core/topology.ts";
+import type { HeaderList } from "../../http/headers.ts";
+import { HttpClientError } from "../../http/http-client.ts";
+import type { Redaction } from "../../observe/trace/redact.ts";
+import { reportRetry } from "./attempt-reports.ts";
+import { BackendCall, type CallDelivery, type CallOwner } from "./backend-call.ts";
+
+/** Receives the outcomes that end the attempts of a request. */
+export interface AttemptOwner {
+  readonly clock: Clock;
+  readonly redaction: Redaction;
+  /** Chooses a backend of the route, runs its policies, and calls it. */
+  callNext(): void;
+  fail(error: GatewayError): void;
+  broke(error: unknown): void;
+  upgraded(status: number, headers: HeaderList, socket: Duplex): void;
+  isUploading(): boolean;
+}
+
+interface CallFailure extends AttemptFailure {
+  /** Undefined if the backend responded, and the retry policy counts the response as a failure. */
+  readonly error: GatewayError | undefined;
+}
+
+/**
+ * Without a retry policy, one retry is allowed if the backend had closed a reused connection, or if connecting failed
+ * and the backend has other endpoints.
+ */
+const STALE_RETRY: RetrySettings = { attempts: 1, backoffMs: 0, codes: new Set() };
+
+/** Lists the idempotent methods of RFC 9110 section 9.2.2, without TRACE, which the gateway rejects. */
+const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
+
+/**
+ * Returns whether a request may be sent again. A streamed body that was taken cannot be. A request that is not
+ * idempotent is repeated only if nothing was sent or the retry policy lists the response.
+ */
+function mayRepeat({ method, body }: GatewayRequest, error: GatewayError | undefined): boolean {
+  if (body.kind === "stream" && body.taken) return false;
+  return IDEMPOTENT.has(method) || error === undefined || isUnconnected(error);
+}
+
+export class AttemptRunner implements CallOwner, Targets<CallFailure> {
+  readonly exchange: Exchange;
+  readonly delivery: CallDelivery;
+  settings: Settings = {};
+  readonly #owner: AttemptOwner;
+  #started = 0;
+  #call: BackendCall | undefined = undefined;
+
+  constructor(owner: AttemptOwner, exchange: Exchange, delivery: CallDelivery) {
+    this.#owner = owner;
+    this.exchange = exchange;
+    this.delivery = delivery;
+  }
+
+  /** Starts an attempt with a backend of the route. */
+  call({ backend, policies: { settings } }: WeightedBackend): void {
+    this.settings = settings;
+    this.#started += 1;
+    this.#call = new BackendCall(this, backend);
+    this.#call.start();
+  }
+
+  next<Failure extends AttemptFailure>(targets: Targets<Failure>, failure: Failure): boolean {
+    if (!targets.hasNext(failure)) return false;
+    targets.leave(failure);
+    reportRetry(this.exchange, failure.reason);
+    const { backoffMs } = targets;
+    if (backoffMs === 0) targets.callNext();
+    else this.clock.after(backoffMs, () => targets.callNext());
+    return true;
+  }
+
+  retryResponse(status: number, headers: HeaderList): boolean {
+    const { retry } = this.settings;
+    if (retry === undefined || this.#started > retry.attempts) return false;
+    const isFailure = retry.codes.has(status) || retry.condition?.(this.exchange, status, headers) === true;
+    return isFailure && this.next(this, { reason: `status ${status}`, error: undefined });
+  }
+
+  failed(error: GatewayError): void {
+    if (!this.next(this, { reason: error.detail ?? error.message, error })) this.fail(error);
+  }
+
+  hasNext({ error }: CallFailure): boolean {
+    if (this.#started > this.#retry.attempts || !this.delivery.canReplace) return false;
+    if (!mayRepeat(this.exchange.request, error)) return false;
+    const { retry } = this.settings;
+    const isWanted = retry !== undefined && retry.precondition?.(this.exchange) !== false;
+    return isWanted || (error !== undefined && this.#isUnsent(error));
+  }
+
+  /** Returns true if no server has processed the request, and the next attempt can reach one. */
+  #isUnsent(error: GatewayError): boolean {
+    return isStale(error) || (this.exchange.upstream.hasOtherEndpoints && isUnconnected(error));
+  }
+
+  leave(): void {
+    this.#call?.abort();
+  }
+
+  get backoffMs(): number {
+    return this.#retry.backoffMs * 2 ** (this.#started - 1);
+  }
+
+  callNext(): void {
+    this.#owner.callNext();
+  }
+
+  get #retry(): RetrySettings {
+    return this.settings.retry ?? STALE_RETRY;
+  }
+
+  get clock(): Clock {
+    return this.#owner.clock;
+  }
+
+  get redaction(): Redaction {
+    return this.#owner.redaction;
+  }
+
+  fail(error: GatewayError): void {
+    this.#owner.fail(error);
+  }
+
+  broke(error: unknown): void {
+    this.#owner.broke(error);
+  }
+
+  upgraded(status: number, headers: HeaderList, socket: Duplex): void {
+    this.#owner.upgraded(status, headers, socket);
+  }
+
+  isUploading(): boolean {
+    return this.#owner.isUploading();
+  }
+}
+
+function isStale({ cause }: GatewayError): boolean {
+  return cause instanceof HttpClientError && cause.kind === "stale";
+}
+
+/** Returns true if connecting failed, so that the server has received nothing. */
+function isUnconnected({ cause }: GatewayError): boolean {
+  return cause instanceof HttpClientError && (cause.kind === "connect" || cause.kind === "connect-timeout");
+}
