@@ -114,27 +114,3 @@ async function upgradeRefused(port: number, headers = ""): Promise<string> {
   client.write(`${HANDSHAKE}${headers}\r\n`);
   return (await client.ended()).text;
 }
-
-for (const [name, lines] of [
-  ["another protocol", "Upgrade: h2c\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"],
-  ["no protocol", "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"],
-  ["a wrong accept value", "Upgrade: websocket\r\nSec-WebSocket-Accept: AAAAAAAAAAAAAAAAAAAAAAAAAAA=\r\n"],
-  ["no accept value", "Upgrade: websocket\r\n"],
-] as const)
-  test(`a backend that switches protocols with ${name} is 502, and gets nothing more`, async (t) => {
-    const backend = await backendFor(t, (_req, res) => res.end());
-    let later = "";
-    backend.server.on("upgrade", (_req, socket: Duplex) => {
-      socket.on("error", () => undefined);
-      socket.on("data", (chunk) => {
-        later += chunk;
-      });
-      socket.write(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n${lines}\r\n`);
-      t.after(() => socket.destroy());
-    });
-    const gateway = await gatewayFor(t, config(backend.host));
-    const answer = await upgradeRefused(gateway.port());
-    assert.match(answer, /^HTTP\/1\.1 502/);
-    assert.match(answer, /x-gateway-error: backend_response_invalid/i);
-    assert.equal(later, "");
-  });

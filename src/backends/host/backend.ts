@@ -20,6 +20,7 @@ import { addedForwardedFor } from "../../core/source.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { type HealthEvents, HostHealth } from "../../http/client/host-health.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";
+import { asksForWebSocket } from "../../http/h1/protocol-upgrade.ts";
 import { END_TO_END_HEADERS, PROXY_REQUEST_HEADERS } from "../../http/header-rules.ts";
 import { addForwarded } from "../../http/headers.ts";
 import type { HttpPool, OutgoingRequest } from "../../http/http-client.ts";
@@ -100,7 +101,7 @@ export function sendTo(
 ): BackendRun {
   const { request } = exchange;
   const { headers } = request;
-  const upgrade = websocketUpgrade(request);
+  const upgrade = asksForWebSocket(request.method, headers) ? "websocket" : undefined;
   const wantsTrailers = headers.get("te")?.toLowerCase() === "trailers";
   headers.removeHopByHop(END_TO_END_HEADERS);
   if (isForwardProxy) for (const name of PROXY_REQUEST_HEADERS) headers.delete(name);
@@ -149,12 +150,4 @@ async function signed(
     body: body === undefined ? [] : [body],
   });
   return begin;
-}
-
-/** Forwards only WebSocket, because other upgrades such as h2c would bypass the gateway's policies. */
-function websocketUpgrade(request: GatewayRequest): string | undefined {
-  const asked = request.headers.get("upgrade");
-  return asked !== undefined && asked.toLowerCase() === "websocket" && request.method === "GET"
-    ? "websocket"
-    : undefined;
 }

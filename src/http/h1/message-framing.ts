@@ -28,6 +28,13 @@ export function trimmed(text: string, from: number, to: number): string {
   return text.slice(start, end);
 }
 
+/** Returns whether a comma-separated header value, such as `connection`, contains the token. Both must be lowercase. */
+export function listsToken(list: string, token: string): boolean {
+  if (list === token) return true;
+  if (!list.includes(token)) return false;
+  return list.split(",").some((one) => trimmed(one, 0, one.length) === token);
+}
+
 function isBlank(code: number): boolean {
   return code === SPACE || code === TAB;
 }

@@ -9,7 +9,7 @@ import { isHeaderName, lowerHeaderName } from "../../base/header-names.ts";
 import { isHeaderValue } from "../headers.ts";
 import { type ReceivedHead, RequestError } from "../request-head.ts";
 import { beginsWithMethod, isKnownMethod } from "../request-methods.ts";
-import { trimmed } from "./message-framing.ts";
+import { listsToken, trimmed } from "./message-framing.ts";
 
 export interface ParsedRequest extends ReceivedHead {
   readonly version: "1.0" | "1.1";
@@ -107,10 +107,10 @@ export function parseRequestHead(text: string): ParsedRequest {
     bytes: text.length,
     isChunked: coding !== undefined,
     contentLength: length === undefined ? undefined : Number(length),
-    keepAlive: isOld ? lists(tokens, "keep-alive") && !lists(tokens, "close") : !lists(tokens, "close"),
+    keepAlive: isOld ? listsToken(tokens, "keep-alive") && !listsToken(tokens, "close") : !listsToken(tokens, "close"),
     expects:
       expect === undefined || isOld ? "nothing" : expect.toLowerCase() === "100-continue" ? "continue" : "unknown",
-    upgrade: upgrade !== undefined && lists(tokens, "upgrade") ? upgrade : undefined,
+    upgrade: upgrade !== undefined && listsToken(tokens, "upgrade") ? upgrade : undefined,
     fault,
   };
 }
@@ -146,11 +146,4 @@ function framingFault(length: string | undefined, coding: string | undefined, is
 function tabFault(text: string, from: number, to: number): string | undefined {
   const tab = text.indexOf("\t", from);
   return tab >= 0 && tab < to ? "a tab in a header that frames the message" : undefined;
-}
-
-/** `list` must be in lowercase. */
-function lists(list: string, token: string): boolean {
-  if (list === token) return true;
-  if (!list.includes(token)) return false;
-  return list.split(",").some((one) => trimmed(one, 0, one.length) === token);
 }

@@ -6,7 +6,7 @@
 import { ExpectedError } from "../../base/errors.ts";
 import { lowerHeaderName } from "../../base/header-names.ts";
 import { HeaderList, isHeaderValue } from "../headers.ts";
-import { trimmed } from "./message-framing.ts";
+import { listsToken, trimmed } from "./message-framing.ts";
 
 export interface ParsedHead {
   readonly status: number;
@@ -67,8 +67,7 @@ export function parseResponseHead(text: string): { head: ParsedHead; framing: Fr
   }
   if (chunked && length !== undefined) throw new ResponseError("both content-length and transfer-encoding");
   // With HTTP/1.0, only the exact token keeps the connection alive. Any text that contains `close` closes it.
-  const isKept = (): boolean => connection.split(",").some((token) => token.trim() === "keep-alive");
-  const keepAlive = !connection.includes("close") && (!isOld || isKept());
+  const keepAlive = !connection.includes("close") && (!isOld || listsToken(connection, "keep-alive"));
   return {
     head: { status: Number(status[2]), headers: new HeaderList(pairs, true), keepAlive },
     framing: { chunked, length },

@@ -19,7 +19,7 @@ import {
   TOO_LONG,
 } from "./message-framing.ts";
 import { type ParsedHead, parseResponseHead, parseTrailer, ResponseError } from "./parse-response-head.ts";
-import { checkUpgradeResponse, type RequestedUpgrade } from "./upgrade-response.ts";
+import { checkUpgradeResponse, type RequestedUpgrade } from "./protocol-upgrade.ts";
 
 /** Joins the body bytes of one read, because the downstream cost is per chunk, not per byte. */
 export class GatheredBody {
@@ -137,7 +137,7 @@ export class ResponseParser extends ChunkedParser<ResponseState> {
     if (next === NOT_YET) return chunk.length;
     const { head, framing } = parseResponseHead(this.line.text);
     if (head.status === 101) {
-      checkUpgradeResponse(head.headers, this.#upgrade);
+      checkUpgradeResponse(head.headers, framing, this.#upgrade);
       this.state = "idle";
       this.#events.upgrade(head, chunk.subarray(next));
       return chunk.length;

@@ -4,6 +4,7 @@
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
+import { asksForWebSocket } from "../../http/h1/protocol-upgrade.ts";
 import type { HttpCall } from "../../http/http-client.ts";
 import { slashedName } from "../../http/request-path.ts";
 import { CredentialError } from "../../identity/cloud/renewable.ts";
@@ -11,7 +12,7 @@ import { hasGuards, unreadRulesOf } from "../guards/prompt-rules.ts";
 import type { ModelTable } from "../models/model-table.ts";
 import { detectDialect, parseModelsPath } from "../request/dialect.ts";
 import { ModelNameError, withQuery } from "../request/provider.ts";
-import { isWebsocket, UPLOAD } from "./prepare-call.ts";
+import { UPLOAD } from "./prepare-call.ts";
 import { NativeResponse } from "./provider-response.ts";
 import { UNREADABLE_STREAM } from "./rejections.ts";
 import { createResponseGuards } from "./response-guards.ts";
@@ -33,7 +34,7 @@ export function forwardUnread(
   // With several targets, the request does not identify the account.
   if (target.credential.kind === "aws" || (table.isClosed && table.targets.length > 1))
     throw new GatewayError("not_found", { message: "only model calls are supported here" });
-  const upgrade = isWebsocket(request) ? "websocket" : undefined;
+  const upgrade = asksForWebSocket(request.method, request.headers) ? "websocket" : undefined;
   const rules = unreadRulesOf(exchange);
   if (upgrade && hasGuards(rules))
     throw new GatewayError("bad_request", { message: "the guards of this route cannot read a WebSocket: use HTTP" });

@@ -9,6 +9,7 @@ import { readBody } from "../../core/read-body.ts";
 import { jsonReply, type Reply } from "../../core/reply.ts";
 import type { LlmAttributes, ModelAccess } from "../../core/request-attributes.ts";
 import { foreignCharset } from "../../http/charset.ts";
+import { asksForWebSocket } from "../../http/h1/protocol-upgrade.ts";
 import type { ListedModels } from "../models/listed-models.ts";
 import type { ModelPolicies } from "../models/model-policies.ts";
 import type { ModelTable } from "../models/model-table.ts";
@@ -61,7 +62,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
       (request.method === "GET" || request.method === "HEAD")
         ? parseModelsPath(request.path)
         : undefined;
-    if (isWebsocket(request)) return prepareUpgrade(exchange, table);
+    if (asksForWebSocket(request.method, request.headers)) return prepareUpgrade(exchange, table);
     if (models === undefined) noteUnread(exchange, requestCost(exchange));
     const mayUse = (model: string): boolean => policies?.mayUse(exchange, model) !== false;
     if (models === undefined) return undefined;
@@ -184,7 +185,10 @@ const FORMS: ReadonlySet<string> = new Set([
 
 function requestCost({ request }: Exchange): Cost {
   const { method, path, query } = request;
-  return endpointCost({ method, path, query, isUpgrade: isWebsocket(request) }, detectDialect(path));
+  return endpointCost(
+    { method, path, query, isUpgrade: asksForWebSocket(request.method, request.headers) },
+    detectDialect(path),
+  );
 }
 
 function noteUnread(exchange: Exchange, cost: Cost): void {
@@ -248,10 +252,6 @@ function alternativeProblem(names: readonly string[], table: ModelTable): LlmErr
 }
 
 export const UPLOAD = /(?:^|\/)upload\/v1(?:beta)?\//;
-
-export function isWebsocket({ method, headers }: GatewayRequest): boolean {
-  return method === "GET" && headers.get("upgrade")?.toLowerCase() === "websocket";
-}
 
 export function restoreRecordedCall(exchange: Exchange, recorded: LlmAttributes, quotes: Quotes | undefined): void {
   const { request } = exchange;
