@@ -30,7 +30,7 @@ export const LLM_LIMITS = {
     ["llm-provider/response", "depth", "nesting of a JSON response that is translated", "502"],
     [
       "MAX_ERROR_BYTES",
-      "llm/calls/failover-call.ts",
+      "llm/calls/provider-call.ts",
       "a provider's 400 that is read for a prompt that is too long",
       "it passes on as it comes",
     ],

@@ -12,10 +12,15 @@ import type { CompiledScope, CompileEnv, ExtraMatch, HookResult, PathMatch, Prot
 import type { Reply } from "./reply.ts";
 import type { BackendAttributes, LlmAttributes } from "./request-attributes.ts";
 import type { ServerGroup } from "./session-persistence.ts";
+import type { AttemptFailure, Targets } from "./targets.ts";
 import type { WireTap } from "./wire.ts";
 
 export interface ResponseReceiver extends HttpResponseReceiver, WireTap {
   end(trailers?: readonly string[]): void;
+  /**
+   * Moves on to the backend's next target, before `head`. Returns false if no target is left or the attempt is over.
+   */
+  next<Failure extends AttemptFailure>(targets: Targets<Failure>, failure: Failure): boolean;
   /** Reports a failure in the backend's own protocol to the log and the records, before or after `head`. */
   problem(problem: BackendProblem): void;
   /** Ends the attempt. Before `head`, the request may be retried. */
@@ -35,10 +40,6 @@ export interface BackendProblem {
 export interface BackendRun {
   abort(): void;
   resume(): void;
-  /** Counts the targets that failover can still try after the current target. */
-  readonly spareTargets?: number;
-  /** Fails over to the next target after a timeout. Returns false if no target is left or a response has started. */
-  tryNext?(reason: string): boolean;
 }
 
 export interface Backend {

@@ -28,12 +28,4 @@ export class DeferredRun implements BackendRun {
   resume(): void {
     this.#run?.resume();
   }
-
-  get spareTargets(): number {
-    return this.#run?.spareTargets ?? 0;
-  }
-
-  tryNext(reason: string): boolean {
-    return this.#run?.tryNext?.(reason) ?? false;
-  }
 }

@@ -5,6 +5,7 @@ import type { Duplex } from "node:stream";
 import type { HeaderList } from "../http/headers.ts";
 import type { ServedModel } from "./attempts.ts";
 import type { BackendProblem, ResponseReceiver } from "./backend.ts";
+import type { AttemptFailure, Targets } from "./targets.ts";
 import type { Sent } from "./wire.ts";
 
 export abstract class ResponseFilter implements ResponseReceiver {
@@ -31,16 +32,20 @@ export abstract class ResponseFilter implements ResponseReceiver {
     this.call.resultReceived();
   }
 
-  attempt(target: string, sent?: Sent, served?: ServedModel): void {
-    this.call.attempt(target, sent, served);
+  attempt(target: string, sent?: Sent, served?: ServedModel, targets?: Targets): void {
+    this.call.attempt(target, sent, served, targets);
   }
 
   received(status: number, headers: HeaderList, target?: string): void {
     this.call.received(status, headers, target);
   }
 
-  missed(reason: string, target?: string): void {
+  missed(reason: string, target: string): void {
     this.call.missed(reason, target);
+  }
+
+  next<Failure extends AttemptFailure>(targets: Targets<Failure>, failure: Failure): boolean {
+    return this.call.next(targets, failure);
   }
 
   problem(problem: BackendProblem): void {

@@ -4,6 +4,7 @@
 import type { HeaderList } from "../http/headers.ts";
 import type { OutgoingRequest } from "../http/http-client.ts";
 import type { ServedModel } from "./attempts.ts";
+import type { Targets } from "./targets.ts";
 
 export type Sent =
   | {
@@ -31,13 +32,10 @@ export interface WireTap {
   requestSent(): void;
   /** Ends the time of the server. Called once for each `requestSent`, also if there is no result. */
   resultReceived(): void;
-  /** Reports that I/O starts. */
-  attempt(target: string, sent?: Sent, served?: ServedModel): void;
+  /** Reports that I/O starts. `targets` are those of the backend, if it can call another one. */
+  attempt(target: string, sent?: Sent, served?: ServedModel, targets?: Targets): void;
   /** Reports a response head, unless the receiver of the response gets the same head. */
   received(status: number, headers: HeaderList, target?: string): void;
-  /**
-   * Reports that a target did not respond, unless the receiver of the response gets the failure. Without `target`, the
-   * reason is that of another attempt, which follows.
-   */
-  missed(reason: string, target?: string): void;
+  /** Reports that a target did not respond, unless the receiver of the response gets the failure. */
+  missed(reason: string, target: string): void;
 }

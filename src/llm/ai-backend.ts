@@ -15,9 +15,10 @@ import {
   requestedModel,
   withTree,
 } from "./calls/apply-policies.ts";
-import { FailoverCall, type FailoverOptions, sendJson } from "./calls/failover-call.ts";
 import { forwardUnread } from "./calls/passthrough.ts";
 import { prepareCall, type Reading, restoreRecordedCall } from "./calls/prepare-call.ts";
+import type { FailoverOptions } from "./calls/provider-call.ts";
+import { ProviderTargets, sendJson } from "./calls/provider-targets.ts";
 import {
   LlmRejection,
   llmErrorReply,
@@ -191,10 +192,10 @@ class ModelCall {
   ): BackendRun {
     const guarded = guards(receiver);
     const { failover } = this.#services;
-    const call = new FailoverCall(failover, this.#exchange, guarded.receiver, llm, candidates, this.#settlement);
-    guarded.setUpstream(call);
-    call.start();
-    return call;
+    const targets = new ProviderTargets(failover, this.#exchange, guarded.receiver, llm, candidates, this.#settlement);
+    guarded.setUpstream(targets);
+    targets.callNext();
+    return targets;
   }
 
   #rejectWith(error: unknown): BackendRun {

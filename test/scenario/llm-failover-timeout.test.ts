@@ -25,6 +25,8 @@ const FAILING: Script = { bytes: errorBytes(503) };
 interface Row {
   readonly name: string;
   readonly timeout: string;
+  /** Further fields of `ai`. */
+  readonly ai?: string;
   readonly scripts: readonly Script[];
   /** Before each advance, which target must have been called; then how long it is waited. */
   readonly waits: readonly (readonly [target: number, ms: number])[];
@@ -48,6 +50,18 @@ const rows: readonly Row[] = [
   {
     name: "targets share a requestTimeout",
     timeout: "requestTimeout: 9s",
+    scripts: [SILENT, SILENT, ANSWER],
+    waits: [
+      [0, 3_000],
+      [1, 3_000],
+    ],
+    status: 200,
+    failures: [1, 1, 0],
+  },
+  {
+    name: "targets share a requestTimeout after a lookup in the response cache",
+    timeout: "requestTimeout: 9s",
+    ai: "cache: { ttl: 1m, scope: shared }, ",
     scripts: [SILENT, SILENT, ANSWER],
     waits: [
       [0, 3_000],
@@ -85,7 +99,7 @@ const rows: readonly Row[] = [
   },
 ];
 
-for (const { name, timeout, scripts, waits, status, failures } of rows) {
+for (const { name, timeout, ai = "", scripts, waits, status, failures } of rows) {
   test(name, { timeout: 600_000 }, async (t) => {
     const clock = fakeClock();
     const providers: FaultyProvider[] = [];
@@ -99,7 +113,7 @@ for (const { name, timeout, scripts, waits, status, failures } of rows) {
 gateways: { default: { port: 0 } }
 routes:
   - policies: { timeout: { ${timeout} } }
-    backends: [{ ai: { groups: [${groups.join(", ")}] } }]
+    backends: [{ ai: { ${ai}groups: [${groups.join(", ")}] } }]
 `,
       { clock },
     );

@@ -142,7 +142,7 @@ class ResultTap implements WireTap {
     else this.#head = [status, headers, target];
   }
 
-  missed(reason: string, target?: string): void {
+  missed(reason: string, target: string): void {
     this.#wire.missed(reason, target);
   }
 

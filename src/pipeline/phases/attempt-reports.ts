@@ -86,18 +86,11 @@ export function reportHead(
     reportResponse(exchange, env, status, headers, undefined, nowMs);
 }
 
-/** Reports that a target did not respond, or, without `target`, that another attempt replaces the last one. */
-export function reportMiss(
-  exchange: Exchange,
-  env: AttemptReportEnv,
-  reason: string,
-  target: string | undefined,
-): void {
+/** Reports that a target did not respond. */
+export function reportMiss(exchange: Exchange, env: AttemptReportEnv, reason: string, target: string): void {
   const { attempts } = exchange;
   const attempt = attempts.takeAwaited(target) ?? attempts.last;
-  if (attempt !== undefined && (target !== undefined || !attempt.hasResult))
-    reportResult(exchange, attempt, env.clock.monotonicMs(), target, reason);
-  if (target === undefined) reportRetry(exchange, reason);
+  if (attempt !== undefined) reportResult(exchange, attempt, env.clock.monotonicMs(), target, reason);
   releaseSnapshots(exchange);
 }
 
@@ -106,10 +99,13 @@ export function reportFailure(exchange: Exchange, env: AttemptReportEnv, reason:
   reportResult(exchange, exchange.attempts.last, env.clock.monotonicMs(), undefined, reason);
 }
 
-/** Reports that another attempt follows the last one. */
-export function reportRetry({ attempts, trace }: Exchange, reason: string): void {
+/** Reports that another attempt replaces the last one. */
+export function reportRetry(exchange: Exchange, env: AttemptReportEnv, reason: string): void {
+  const { attempts, trace } = exchange;
   const { last } = attempts;
-  if (last === undefined) return;
+  // A target that got no request, for example for want of a credential, follows an attempt that was replaced before.
+  if (last === undefined || last.retryReason !== undefined) return;
+  if (!last.hasResult) reportResult(exchange, last, env.clock.monotonicMs(), undefined, reason);
   last.retryReason = reason;
   const kind = last.provider === undefined ? "retry" : "failover";
   trace?.point({ type: "policyEvent", kind, details: { ...describeAttempt(last) } }, "warn");

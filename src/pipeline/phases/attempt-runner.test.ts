@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
-import type { Backend } from "../../core/backend.ts";
+import type { Backend, ResponseReceiver } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { RetrySettings } from "../../core/policy.ts";
+import type { Targets } from "../../core/targets.ts";
 import type { WeightedBackend } from "../../core/topology.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { HttpClientError } from "../../http/http-client.ts";
@@ -24,26 +25,47 @@ interface Run {
   readonly method?: string;
   readonly isTaken?: boolean;
   readonly hasOtherEndpoints?: boolean;
+  /** The targets that the backend itself can call. */
+  readonly targets?: number;
 }
 
 /** Returns the wait before each attempt, and what ended the attempts. */
-function run({ outcome, retries, method = "GET", isTaken = false, hasOtherEndpoints = false }: Run) {
+function run({ outcome, retries, method = "GET", isTaken = false, hasOtherEndpoints = false, targets = 0 }: Run) {
   const exchange = anExchange({ method, ...(isTaken ? { body: "x" } : {}) });
   if (isTaken) exchange.request.body = { kind: "stream", stream: undefined as never, length: 1, taken: true };
   exchange.upstream.hasOtherEndpoints = hasOtherEndpoints;
   const waits: number[] = [];
+  const calls: number[] = [];
   let attempts = 0;
   let end = "none";
   const endWith = (name: string) => (): void => {
     end = name;
+  };
+  const respond = (call: ResponseReceiver): void => {
+    if (outcome === 503) call.head(503, new HeaderList());
+    else call.fail(outcome);
   };
   const backend: Backend = {
     attributes: { name: "b", type: "static", protocol: "http" },
     defaultTimeoutMs: 0,
     describe: () => ({}),
     call(_exchange, call) {
-      if (outcome === 503) call.head(503, new HeaderList());
-      else call.fail(outcome);
+      let left = targets;
+      const own: Targets = {
+        get left() {
+          return left;
+        },
+        backoffMs: 0,
+        hasNext: () => left > 0,
+        leave: () => undefined,
+        callNext() {
+          calls.push(left);
+          left -= 1;
+          if (!call.next(own, { reason: "down" })) respond(call);
+        },
+      };
+      if (targets > 0) own.callNext();
+      else respond(call);
       return { abort: () => undefined, resume: () => undefined };
     },
   };
@@ -84,7 +106,7 @@ function run({ outcome, retries, method = "GET", isTaken = false, hasOtherEndpoi
     },
   );
   callNext();
-  return { attempts, waits, end };
+  return { attempts, waits, end, calls };
 }
 
 const policy = (attempts: number, backoffMs: number): RetrySettings => ({ attempts, backoffMs, codes: new Set([503]) });
@@ -173,4 +195,14 @@ const cases: readonly (readonly [name: string, run: Run, attempts: number, waits
   ],
 ];
 for (const [name, input, attempts, waits, end] of cases)
-  test(name, () => assert.deepEqual(run(input), { attempts, waits, end }));
+  test(name, () => assert.deepEqual(run(input), { attempts, waits, end, calls: [] }));
+
+test("the backend's own targets are called before the route's backend is called again", () => {
+  const outcome = run({ outcome: unavailable, retries: [policy(1, 10)], targets: 3 });
+  assert.deepEqual(outcome, { attempts: 2, waits: [10], end: "failed", calls: [3, 2, 1, 3, 2, 1] });
+});
+
+test("without a retry policy, the backend's own targets are called all the same", () => {
+  const outcome = run({ outcome: 503, retries: [undefined], targets: 2 });
+  assert.deepEqual(outcome, { attempts: 1, waits: [], end: "response", calls: [2, 1] });
+});

@@ -75,7 +75,7 @@ export class AttemptRunner implements CallOwner, Targets<CallFailure> {
   next<Failure extends AttemptFailure>(targets: Targets<Failure>, failure: Failure): boolean {
     if (!targets.hasNext(failure)) return false;
     targets.leave(failure);
-    reportRetry(this.exchange, failure.reason);
+    reportRetry(this.exchange, this, failure.reason);
     const { backoffMs } = targets;
     if (backoffMs === 0) targets.callNext();
     else this.clock.after(backoffMs, () => targets.callNext());
@@ -84,7 +84,7 @@ export class AttemptRunner implements CallOwner, Targets<CallFailure> {
 
   retryResponse(status: number, headers: HeaderList): boolean {
     const { retry } = this.settings;
-    if (retry === undefined || this.#started > retry.attempts) return false;
+    if (retry === undefined || this.left === 0) return false;
     const isFailure = retry.codes.has(status) || retry.condition?.(this.exchange, status, headers) === true;
     return isFailure && this.next(this, { reason: `status ${status}`, error: undefined });
   }
@@ -94,7 +94,7 @@ export class AttemptRunner implements CallOwner, Targets<CallFailure> {
   }
 
   hasNext({ error }: CallFailure): boolean {
-    if (this.#started > this.#retry.attempts || !this.delivery.canReplace) return false;
+    if (this.left === 0 || !this.delivery.canReplace) return false;
     if (!mayRepeat(this.exchange.request, error)) return false;
     const { retry } = this.settings;
     const isWanted = retry !== undefined && retry.precondition?.(this.exchange) !== false;
@@ -108,6 +108,10 @@ export class AttemptRunner implements CallOwner, Targets<CallFailure> {
 
   leave(): void {
     this.#call?.abort();
+  }
+
+  get left(): number {
+    return Math.max(0, this.#retry.attempts + 1 - this.#started);
   }
 
   get backoffMs(): number {

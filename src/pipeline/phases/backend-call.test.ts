@@ -8,6 +8,7 @@ import { PassThrough } from "node:stream";
 import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
 import type { Backend, ResponseReceiver } from "../../core/backend.ts";
+import type { Targets } from "../../core/targets.ts";
 import type { WeightedBackend } from "../../core/topology.ts";
 import { BodyIncomplete } from "../../http/body.ts";
 import { HeaderList } from "../../http/headers.ts";
@@ -17,7 +18,7 @@ import { type AttemptOwner, AttemptRunner } from "./attempt-runner.ts";
 import { BackendCall, backendError, type CallDelivery } from "./backend-call.ts";
 import { timeoutDetail } from "./time-limits.ts";
 
-const EVENTS = ["head", "503", "data", "end", "fail", "upgraded", "abort", "resume", "timeout"] as const;
+const EVENTS = ["head", "503", "data", "end", "fail", "next", "upgraded", "abort", "resume", "timeout"] as const;
 type Event = (typeof EVENTS)[number] | "defect";
 /** What the pipeline does inside a callback. */
 const INSIDE = ["nothing", "abort", "throw", "end"] as const;
@@ -81,10 +82,18 @@ function run(events: readonly Event[], early: number, inside: Inside, isLast: bo
     else if (event === "end") call.end();
     else if (event === "fail") call.fail(new HttpClientError("response", "broke"));
     else if (event === "defect") call.fail(new Error("broke"));
+    else if (event === "next") call.next(targets, { reason: "busy" });
     else if (event === "upgraded") call.upgraded(101, new HeaderList(), new PassThrough());
     else if (event === "abort") giveUp();
     else if (event === "resume") current?.resume();
     else for (const callback of [...timers]) callback();
+  };
+  const targets: Targets = {
+    left: 1,
+    backoffMs: 0,
+    hasNext: () => true,
+    leave: () => void heard.push("run.left"),
+    callNext: () => void heard.push("run.next"),
   };
   const backend: Backend = {
     attributes: { name: "b", type: "static", protocol: "http" },
@@ -128,6 +137,9 @@ function check(heard: readonly string[]): void {
   // After an abort the run is not resumed.
   const aborted = heard.indexOf("run.abort");
   if (aborted >= 0) assert.ok(!heard.slice(aborted).includes("run.resume"));
+  // Another target is called only while the client has no response.
+  const over = heard.findIndex((name) => name === "head" || name === "abort" || LAST.has(name));
+  if (over >= 0) assert.ok(!heard.slice(over).includes("run.next"));
 }
 
 const DEPTH = 4;

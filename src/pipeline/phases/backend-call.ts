@@ -10,6 +10,7 @@ import { type ErrorCode, GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Settings } from "../../core/policy.ts";
 import { asGatewayError } from "../../core/reply.ts";
+import type { AttemptFailure, Targets } from "../../core/targets.ts";
 import type { Sent } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../../http/http-attempt.ts";
@@ -50,6 +51,7 @@ export interface CallOwner {
   readonly settings: Settings;
   /** Aborts this call and starts another one if the response counts as a failure. Otherwise, returns false. */
   retryResponse(status: number, headers: HeaderList): boolean;
+  next<Failure extends AttemptFailure>(targets: Targets<Failure>, failure: Failure): boolean;
   /** Starts another call, or fails the request. */
   failed(error: GatewayError): void;
   /** Fails the request. */
@@ -65,7 +67,8 @@ export class BackendCall implements ResponseReceiver, BackendRun {
   readonly #delivery: CallDelivery;
   readonly #settings: Settings;
   readonly #backend: Backend;
-  #targets = 0;
+  /** The backend's own targets, once it has called one of them. */
+  #targets: Targets | undefined;
   #openRequests = 0;
   #hasSent = false;
   #timer: Timer | undefined;
@@ -131,17 +134,29 @@ export class BackendCall implements ResponseReceiver, BackendRun {
     this.#exchange.upstream.headMs = this.#owner.clock.monotonicMs();
   }
 
-  attempt(target: string, sent?: Sent, served?: ServedModel): void {
-    this.#targets += 1;
-    if (this.#targets > 1 && this.#run?.tryNext !== undefined && this.#state === "waiting") this.#arm(false);
-    if (!isOver(this.#state)) reportAttempt(this.#exchange, this.#owner, target, sent, served);
+  attempt(target: string, sent?: Sent, served?: ServedModel, targets?: Targets): void {
+    if (isOver(this.#state)) return;
+    const isFirst = this.#targets === undefined;
+    this.#targets = targets;
+    // If the backend's call has returned, its wait did not allow for the other targets.
+    if (isFirst && targets !== undefined && this.#run !== undefined && this.#state === "waiting") this.#arm(false);
+    reportAttempt(this.#exchange, this.#owner, target, sent, served);
+  }
+
+  next<Failure extends AttemptFailure>(targets: Targets<Failure>, failure: Failure): boolean {
+    if (this.#state !== "waiting") return false;
+    this.#targets = targets;
+    if (!this.#owner.next(targets, failure)) return false;
+    // Getting a credential for the next target counts against its timeout.
+    if (this.#state === "waiting") this.#arm(false);
+    return true;
   }
 
   received(status: number, headers: HeaderList, target?: string): void {
     if (!isOver(this.#state)) reportResponse(this.#exchange, this.#owner, status, headers, target);
   }
 
-  missed(reason: string, target?: string): void {
+  missed(reason: string, target: string): void {
     if (!isOver(this.#state)) reportMiss(this.#exchange, this.#owner, reason, target);
   }
 
@@ -244,7 +259,7 @@ export class BackendCall implements ResponseReceiver, BackendRun {
     this.#timer?.cancel();
     const { clock } = this.#owner;
     const deadlineMs = requestDeadline(this.#settings, this.#exchange.startedMs);
-    const spares = this.#run?.spareTargets ?? 0;
+    const spares = this.#targets?.left ?? 0;
     const limitMs = headLimitMs(
       this.#settings,
       this.#backend.defaultTimeoutMs,
@@ -271,11 +286,7 @@ export class BackendCall implements ResponseReceiver, BackendRun {
 
   #timedOut(detail: string, deadlineMs: number | undefined): void {
     const hasTime = deadlineMs === undefined || this.#owner.clock.monotonicMs() < deadlineMs;
-    if (hasTime && this.#run?.tryNext?.(detail) === true) {
-      // Getting a credential for the next target counts against its timeout.
-      if (this.#state === "waiting") this.#arm(false);
-      return;
-    }
+    if (hasTime && this.#targets !== undefined && this.next(this.#targets, { reason: detail })) return;
     this.abort();
     reportFailure(this.#exchange, this.#owner, detail);
     this.#owner.failed(new GatewayError("backend_timeout", { detail }));

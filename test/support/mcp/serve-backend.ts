@@ -127,6 +127,7 @@ function call(backend: Backend, exchange: Exchange, res: ServerResponse): void {
     attempt: () => undefined,
     received: () => undefined,
     missed: () => undefined,
+    next: () => false,
     head: (status, headers) => void res.writeHead(status, [...headers.pairs]),
     data: (chunk) => res.write(chunk),
     end: () => {
