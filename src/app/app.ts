@@ -22,7 +22,7 @@ import { checkHistory, type Measuring, startMeasuring } from "./observability.ts
 import { operatorEndpoints } from "./operator-endpoints.ts";
 import { createReloads, followCluster, watchConfig } from "./reload.ts";
 import { openServices, type Services } from "./services.ts";
-import { createShutdown, drainBackends, type Shutdown, suspendedCallsEnded } from "./shutdown.ts";
+import { createShutdown, drainBackends, type Shutdown, suspendedCallsEnded, within } from "./shutdown.ts";
 import { asStartError } from "./start-error.ts";
 import type { ThreadPool } from "./threads/thread-pool.ts";
 import { handedSockets } from "./upgrade/handed-sockets.ts";
@@ -43,9 +43,10 @@ export async function startApp(options: AppOptions): Promise<App> {
   try {
     return await serve(options, services, shutdown);
   } catch (error) {
+    await options.predecessor?.release();
     await shutdown.run(0);
     const failure = asStartError(error);
-    options.predecessor?.failed(failure.message);
+    await options.predecessor?.failed(failure.message);
     throw failure;
   }
 }
@@ -121,7 +122,7 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
     limits: services.limits,
     sockets: () => handedSockets(options.sources, settings.process, listeners.ports(), admin.ports, threads),
     start: options.startSuccessor,
-    reopenStore: () => openConfiguredStore(services.store, settings),
+    reopenStore: (content) => openConfiguredStore(services.store, settings, content),
     isShuttingDown: () => shutdown.hasBegun,
     leave() {
       lingerMs = UPGRADE_LINGER_MS;
@@ -139,6 +140,8 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
       // The new process forwards the retries of these calls.
       if (isUpgraded) await suspendedCallsEnded(reloads.running().topology, clock, untilMs);
     }
+    // The process before this one may still drain, and uses the store and the limits through this one.
+    if (isUpgraded && predecessor) await within(predecessor.ended, clock, untilMs - clock.monotonicMs());
     upgrade.allRequestsEnded();
   });
 

@@ -15,7 +15,7 @@ import {
   inheritedSockets,
 } from "../pipeline/listen/inherited-sockets.ts";
 import type { ConfigurableStore, StoreSettings } from "../store/open-store.ts";
-import type { Change } from "../store/table.ts";
+import type { Change } from "../store/store.ts";
 import type { AppOptions } from "./app-options.ts";
 import { logFilter, type Services } from "./services.ts";
 import type { Shutdown } from "./shutdown.ts";

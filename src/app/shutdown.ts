@@ -76,6 +76,17 @@ export function createShutdown(clock: Clock, logger: Logger): Shutdown {
   };
 }
 
+/** Resolves with the promise, or when the time is over. */
+export function within(promise: Promise<void>, clock: Clock, limitMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = clock.after(limitMs, resolve);
+    void promise.then(() => {
+      timer.cancel();
+      resolve();
+    });
+  });
+}
+
 const SUSPENDED_CHECK_MS = 100;
 
 /** Resolves when no call of a backend waits for its client, or at `untilMs` of the monotonic clock. */

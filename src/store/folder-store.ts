@@ -7,8 +7,8 @@ import type { Clock, Timer } from "../base/clock.ts";
 import type { Logger } from "../observe/log/logger.ts";
 import { takeFolderLock } from "./folder-lock.ts";
 import { JournalFile, journalLine, recover, syncFolder, writeSnapshot } from "./journal.ts";
-import { type Store, StoreUnavailable } from "./store.ts";
-import { type Change, Table, type TableLimits } from "./table.ts";
+import { type Change, type Store, StoreUnavailable } from "./store.ts";
+import { Table, type TableLimits } from "./table.ts";
 
 const SYNC_AFTER_MS = 1_000;
 const RETRY_AFTER_MS = 1_000;

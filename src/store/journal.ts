@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { crc32 } from "node:zlib";
 import { peerInput } from "../base/peer-inputs.ts";
 import { readJson } from "../json/read-json.ts";
-import type { Change } from "./table.ts";
+import type { Change } from "./store.ts";
 
 const CHANGE = peerInput("file/store-change");
 

@@ -2,14 +2,10 @@
  * Implements the default store, which keeps its data only in memory.
  */
 import type { Clock } from "../base/clock.ts";
-import type { Store } from "./store.ts";
-import { type Change, Table, type TableLimits } from "./table.ts";
+import type { Change, Store } from "./store.ts";
+import { Table, type TableLimits } from "./table.ts";
 
-export interface MemoryStore extends Store {
-  content(): Change[];
-}
-
-export function createMemoryStore(clock: Clock, content: Iterable<Change> = [], limits?: TableLimits): MemoryStore {
+export function createMemoryStore(clock: Clock, content: Iterable<Change> = [], limits?: TableLimits): Store {
   const table = new Table(clock, undefined, limits);
   for (const change of content) table.load(change);
   return {

@@ -10,8 +10,8 @@ import { DURATION_BUCKETS_SECONDS, type Metrics } from "../observe/log/metrics.t
 import { openFolderStore } from "./folder-store.ts";
 import { createMemoryStore } from "./memory-store.ts";
 import { createProcessBus, type ProcessBus } from "./process-bus.ts";
-import { type Store, StoreUnavailable } from "./store.ts";
-import type { Change, TableLimits } from "./table.ts";
+import { type Change, type Store, StoreUnavailable } from "./store.ts";
+import type { TableLimits } from "./table.ts";
 
 export type StoreSettings =
   | { readonly kind: "memory"; readonly content?: Iterable<Change>; readonly cacheBytes?: number | undefined }
@@ -125,6 +125,7 @@ export function createConfigurableStore(env: StoreEnv): ConfigurableStore {
       return inner?.bytes ?? 0;
     },
     dropCache: () => inner?.dropCache?.() === true,
+    content: () => inner?.content?.(),
     async close() {
       stopReclaiming();
       await inner?.close();

@@ -27,11 +27,19 @@ export interface StoreResponse {
 
 export interface RemoteStore extends Store {
   answered(answer: StoreResponse): void;
+  /**
+   * Keeps operations instead of sending them. Pending ones are kept too, or rejected as uncertain if the owner may have
+   * applied them to data that remains.
+   */
+  hold(isUncertain: boolean): void;
+  /** Runs the kept and all later operations on this store. */
+  retake(store: Store): void;
   /** Rejects pending and later operations, because the channel is closed. */
   gone(reason: string): void;
 }
 
 interface Waiting {
+  readonly request: StoreRequest;
   readonly bytes: number;
   resolve(value: never): void;
   reject(error: Error): void;
@@ -55,6 +63,7 @@ export function createRemoteStore(
   let nextId = 1;
   let sentBytes = 0;
   let goneBecause: string | undefined;
+  let deliver = send;
 
   function ask<Result>(operation: Operation, args: readonly unknown[], bytes = 0): Promise<Result> {
     if (goneBecause !== undefined) return Promise.reject(new StoreUnavailable(goneBecause));
@@ -64,9 +73,10 @@ export function createRemoteStore(
         take(id);
         reject(new StoreUnavailable("the store did not answer in time", { isUncertain: true }));
       });
-      waiting.set(id, { bytes, resolve, reject, timer });
+      const request: StoreRequest = { type: "store operation", id, operation, args };
+      waiting.set(id, { request, bytes, resolve, reject, timer });
       sentBytes += bytes;
-      send({ type: "store operation", id, operation, args });
+      deliver(request);
     });
   }
 
@@ -76,6 +86,23 @@ export function createRemoteStore(
     waiting.delete(id);
     sentBytes -= one.bytes;
     return one;
+  }
+
+  function answered({ id, value, error }: StoreResponse): void {
+    const one = take(id);
+    if (one === undefined) return;
+    one.timer.cancel();
+    if (error === undefined) one.resolve(value as never);
+    else one.reject(errorOf(...error));
+  }
+
+  function rejectAll(error: StoreUnavailable): void {
+    for (const { reject, timer } of waiting.values()) {
+      timer.cancel();
+      reject(error);
+    }
+    waiting.clear();
+    sentBytes = 0;
   }
 
   function write<Result>(operation: Operation, key: string, value: string, args: readonly unknown[]): Promise<Result> {
@@ -102,21 +129,18 @@ export function createRemoteStore(
     sync: () => ask("sync", []),
     health: () => (goneBecause === undefined ? { state: "up" } : { state: "degraded", reason: goneBecause }),
     close: async () => undefined,
-    answered({ id, value, error }) {
-      const one = take(id);
-      if (one === undefined) return;
-      one.timer.cancel();
-      if (error === undefined) one.resolve(value as never);
-      else one.reject(errorOf(...error));
+    answered,
+    hold(isUncertain) {
+      deliver = () => undefined;
+      if (isUncertain) rejectAll(new StoreUnavailable("its owner ended", { isUncertain: true }));
+    },
+    retake(store) {
+      deliver = (request) => void serveStoreRequest(store, request).then(answered);
+      for (const { request } of waiting.values()) deliver(request);
     },
     gone(reason) {
       goneBecause = reason;
-      for (const { reject, timer } of waiting.values()) {
-        timer.cancel();
-        reject(new StoreUnavailable(reason));
-      }
-      waiting.clear();
-      sentBytes = 0;
+      rejectAll(new StoreUnavailable(reason));
     },
   };
 }

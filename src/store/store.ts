@@ -40,6 +40,8 @@ export interface Store {
   readonly bytes?: number;
   /** Removes cached responses, which can be fetched again. Returns whether there were any. */
   dropCache?(): boolean;
+  /** Returns the entries of an in-memory store, to hand them over. Other stores are closed instead. */
+  content?(): readonly Change[] | undefined;
 }
 
 /** The memory and folder stores evict the least recently used entries of this namespace. */
@@ -96,6 +98,9 @@ export interface Page {
   /** The last page has no cursor. */
   readonly cursor?: string;
 }
+
+/** Sets a key, or removes it if there is no value. An entry with an expiry of 0 does not expire. */
+export type Change = readonly [key: string, value: string, expiresAtMs: number] | readonly [key: string];
 
 export interface Entry {
   readonly key: string;

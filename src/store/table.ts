@@ -6,6 +6,7 @@ import type { Clock, Timer } from "../base/clock.ts";
 import {
   type AddOptions,
   type AddResult,
+  type Change,
   checkAmount,
   checkEntry,
   type EntryKind,
@@ -21,9 +22,6 @@ const PROTECTED_TIMES = 2;
 const ROW_BYTES = 160;
 const SWEEP_EVERY_MS = 1_000;
 const ENTRIES_PER_SWEEP = 5_000;
-
-/** Sets a key, or removes it if there is no value. An entry with an expiry of 0 does not expire. */
-export type Change = readonly [key: string, value: string, expiresAtMs: number] | readonly [key: string];
 
 export interface TableLimits {
   readonly maxBytes: number;

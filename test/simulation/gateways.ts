@@ -261,7 +261,10 @@ export class Gateways {
       scheduler.after(MESSAGE_MS, () => received(copy), to.name);
     };
     const channel: ParentChannel = {
-      send: (message: FromSuccessor) => send(old, message, events.message),
+      send: (message: FromSuccessor, sent) => {
+        send(old, message, events.message);
+        sent?.();
+      },
       onMessage: (receive) => void receivers.push(receive),
       onClose: (closed) => void next.onParentEnd.push(closed),
       release: () => undefined,
@@ -283,7 +286,7 @@ export class Gateways {
         send(next, message, (copy) => {
           for (const receive of receivers) receive(copy);
         }),
-      kill: () => this.#end(next),
+      kill: async () => this.#end(next),
     };
   }
 

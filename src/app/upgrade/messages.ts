@@ -4,7 +4,7 @@
 import type { UsedBucket } from "../../core/policy.ts";
 import type { BusMessage } from "../../store/process-bus.ts";
 import type { StoreRequest, StoreResponse } from "../../store/remote-store.ts";
-import type { Change } from "../../store/table.ts";
+import type { Change } from "../../store/store.ts";
 
 /** This environment variable contains a `HandedSocket[]` as JSON. */
 export const HANDED_SOCKETS = "GATEWAY_HANDED_SOCKETS";
@@ -27,8 +27,11 @@ export type FromSuccessor =
   | { readonly type: "buckets wanted" }
   /** Requests that the old process releases its store. */
   | { readonly type: "store wanted" }
+  /** Announces that operations on the store are run from now on. */
+  | { readonly type: "store served" }
   | { readonly type: "ready"; readonly version: string }
-  | { readonly type: "failed"; readonly reason: string }
+  /** The store is closed, and every operation that ran was answered. `content` is set if it was in memory. */
+  | { readonly type: "failed"; readonly reason: string; readonly content?: readonly Change[] }
   | StoreResponse
   | BusMessage;
 

@@ -9,8 +9,8 @@ import type { LimitRegistry } from "../../core/policy.ts";
 import { readJson } from "../../json/read-json.ts";
 import type { ConfigurableStore } from "../../store/open-store.ts";
 import type { BusPeer } from "../../store/process-bus.ts";
-import { serveStoreRequest } from "../../store/remote-store.ts";
-import type { Change } from "../../store/table.ts";
+import { type StoreRequest, serveStoreRequest } from "../../store/remote-store.ts";
+import type { Change } from "../../store/store.ts";
 import { type FromPredecessor, type FromSuccessor, HANDED_SOCKETS, type HandedSocket } from "./messages.ts";
 
 const SOCKETS = peerInput("upgraded-process/sockets");
@@ -24,11 +24,16 @@ export interface Predecessor {
   /** Resolves when the current counts are applied. Later counts of the old process are added as they arrive. */
   takeBuckets(limits: LimitRegistry): Promise<void>;
   ready(version: string): void;
-  failed(reason: string): void;
+  /** Resolves when the old process has ended. Until then, it may use the store. */
+  readonly ended: Promise<void>;
+  /** Stops serving the store. Resolves when all operations that began have been answered. */
+  release(): Promise<void>;
+  /** Resolves when the message was sent. Call it after `release` and after the store is closed. */
+  failed(reason: string): Promise<void>;
 }
 
 export interface ParentChannel {
-  send(message: FromSuccessor): void;
+  send(message: FromSuccessor, sent?: () => void): void;
   onMessage(listener: (message: FromPredecessor) => void): void;
   onClose(listener: () => void): void;
   /** Lets the process exit while the channel is open. */
@@ -39,6 +44,20 @@ export function openPredecessor(environment: Environment, channel: ParentChannel
   const written = environment[HANDED_SOCKETS];
   if (written === undefined || channel === undefined) return undefined;
   let store: ConfigurableStore | undefined;
+  let content: readonly Change[] | undefined;
+  /** Operations that arrived before the store was open. */
+  const early: StoreRequest[] = [];
+  const running = new Set<Promise<void>>();
+  const serve = (request: StoreRequest): void => {
+    if (store === undefined) {
+      early.push(request);
+      return;
+    }
+    const done = serveStoreRequest(store, request)
+      .then((answer) => channel.send(answer))
+      .finally(() => running.delete(done));
+    running.add(done);
+  };
   let peer: BusPeer | undefined;
   let hasBus = false;
   const connectBus = (): void => {
@@ -60,10 +79,10 @@ export function openPredecessor(environment: Environment, channel: ParentChannel
       hasBus = true;
       connectBus();
     } else if (message.type === "bus message" || message.type === "bus receipt") peer?.received(message);
-    else if (store !== undefined) void serveStoreRequest(store, message).then((answer) => channel.send(answer));
-    else channel.send({ type: "store result", id: message.id, error: ["StoreUnavailable", "it is not open yet"] });
+    else serve(message);
   });
-  channel.onClose(() => {
+  const ended = new Promise<void>((resolve) => channel.onClose(resolve));
+  void ended.then(() => {
     store?.setServed(false);
     peer?.close();
   });
@@ -77,7 +96,9 @@ export function openPredecessor(environment: Environment, channel: ParentChannel
     serveStore: (opened) => {
       store = opened;
       opened.setServed(true);
+      channel.send({ type: "store served" });
       connectBus();
+      for (const request of early.splice(0)) serve(request);
     },
     takeBuckets: (registry) =>
       new Promise((resolve) => {
@@ -89,7 +110,19 @@ export function openPredecessor(environment: Environment, channel: ParentChannel
       channel.send({ type: "ready", version });
       channel.release();
     },
-    failed: (reason) => channel.send({ type: "failed", reason }),
+    ended,
+    async release() {
+      const served = store;
+      // The old process runs the operations that arrive from now on itself.
+      store = undefined;
+      await Promise.all(running);
+      content = served?.content?.();
+    },
+    failed: (reason) =>
+      new Promise((resolve) => {
+        void ended.then(resolve);
+        channel.send({ type: "failed", reason, ...(content ? { content } : {}) }, resolve);
+      }),
   };
 }
 
@@ -98,7 +131,7 @@ export function parentChannel(): ParentChannel | undefined {
   // Without this handler, a message after the exit of the parent would end this process with an error.
   const ignore = (): undefined => undefined;
   return {
-    send: (message) => void process.send?.(message, undefined, undefined, ignore),
+    send: (message, sent = ignore) => void process.send?.(message, undefined, undefined, () => sent()),
     onMessage: (listener) => void process.on("message", (message) => listener(message as FromPredecessor)),
     onClose: (listener) => void process.on("disconnect", listener),
     release: () => process.channel?.unref(),

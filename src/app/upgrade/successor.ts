@@ -13,7 +13,8 @@ const FIRST_FD = 4;
 export interface Successor {
   readonly pid: number;
   send(message: FromPredecessor): void;
-  kill(): void;
+  /** Resolves when the process has exited. */
+  kill(): Promise<void>;
 }
 
 export interface SuccessorEvents {
@@ -45,11 +46,23 @@ export function startSuccessor(
   });
   child.on("message", (message) => events.message(message as FromSuccessor));
   child.on("error", (error) => events.ended(error.message));
-  child.on("exit", (code, signal) => events.ended(signal === null ? `exit code ${code}` : `signal ${signal}`));
+  const exited = new Promise<void>((resolve) => {
+    child.on("exit", (code, signal) => {
+      resolve();
+      const ended = (): void => events.ended(signal === null ? `exit code ${code}` : `signal ${signal}`);
+      // Its last messages arrive before the channel closes.
+      if (child.connected) child.once("disconnect", ended);
+      else ended();
+    });
+    child.on("error", () => resolve());
+  });
   return {
     pid: child.pid ?? 0,
     send: (message) => void child.send(message, () => undefined),
-    kill: () => void child.kill("SIGKILL"),
+    kill() {
+      child.kill("SIGKILL");
+      return exited;
+    },
   };
 }
 
@@ -66,7 +79,7 @@ export function notifyingManager(
     }
     manager.mainProcess(successor.pid).then(
       () => events.message(said),
-      (error: Error) => events.message({ type: "failed", reason: `could not notify systemd: ${error.message}` }),
+      (error: Error) => events.ended(`could not notify systemd: ${error.message}`),
     );
   };
   const successor = start({ ...events, message });

@@ -9,7 +9,7 @@ import type { Logger } from "../../observe/log/logger.ts";
 import type { ConfigurableStore } from "../../store/open-store.ts";
 import type { BusPeer } from "../../store/process-bus.ts";
 import { createRemoteStore, type RemoteStore } from "../../store/remote-store.ts";
-import type { Store } from "../../store/store.ts";
+import type { Change, Store } from "../../store/store.ts";
 import type { FromSuccessor, HandedSocket } from "./messages.ts";
 import type { Successor, SuccessorEvents } from "./successor.ts";
 
@@ -27,7 +27,8 @@ export interface UpgradeEnv {
   /** Throws if sockets cannot be handed over. */
   sockets(): readonly HandedSocket[];
   readonly start: ((sockets: readonly HandedSocket[], events: SuccessorEvents) => Successor) | undefined;
-  reopenStore(): Promise<void>;
+  /** `content` is the content of an in-memory store. */
+  reopenStore(content: readonly Change[] | undefined): Promise<void>;
   isShuttingDown(): boolean;
   /** Called when the new process serves. This process then stops accepting. */
   leave(): void;
@@ -78,10 +79,19 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
     let remote: RemoteStore | undefined;
     let peer: BusPeer | undefined;
     let before: Store | undefined;
+    let isServed = false;
+    let isReady = false;
+    let content: readonly Change[] | undefined;
     let successor: Successor | undefined;
     const outcome = await new Promise<UpgradeOutcome>((resolve) => {
       const fail = (reason: string): void => {
-        remote?.gone(reason);
+        if (isReady) {
+          // The new process ended before this one.
+          remote?.gone(reason);
+          return;
+        }
+        // What the new process did with an in-memory store that it did not return is lost with it.
+        remote?.hold(isServed && before?.kind !== "memory");
         peer?.close();
         resolve({ ok: false, reason });
       };
@@ -89,9 +99,14 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
       const onMessage = (message: FromSuccessor): void => {
         if (message.type === "store result") remote?.answered(message);
         else if (message.type === "bus message" || message.type === "bus receipt") peer?.received(message);
-        else if (message.type === "failed") fail(message.reason);
-        else if (message.type === "ready") {
+        else if (message.type === "store served") isServed = true;
+        else if (message.type === "failed") {
+          isServed = false;
+          content = message.content;
+          fail(message.reason);
+        } else if (message.type === "ready") {
           limit.cancel();
+          isReady = true;
           reportTo = successor;
           report();
           resolve({ ok: true, pid: successor?.pid ?? 0, version: message.version });
@@ -105,9 +120,9 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
           before = env.store.switchTo(remote);
           peer = env.store.processBus.connect(to.send);
           to.send({ type: "bus open" });
-          void releaseStore(before).then((content) =>
-            to.send({ type: "store given", ...(content ? { content } : {}) }),
-          );
+          const given = before?.content?.();
+          if (given !== undefined) to.send({ type: "store given", content: given });
+          else void before?.close().then(() => to.send({ type: "store given" }));
         }
       };
       try {
@@ -123,18 +138,22 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
       if (before?.kind === "memory") await before.close();
       return outcome;
     }
-    successor?.kill();
-    if (before !== undefined) await restoreStore(before);
+    await successor?.kill();
+    if (before !== undefined && remote !== undefined) await restoreStore(before, remote, content);
     return outcome;
   }
 
-  async function restoreStore(before: Store): Promise<void> {
-    // An in-memory store still has its content, but other stores were closed.
-    if (before.kind === "memory") env.store.switchTo(before);
-    else
-      await env
-        .reopenStore()
-        .catch((error: Error) => logger.error("store could not be reopened", { reason: error.message }));
+  async function restoreStore(before: Store, remote: RemoteStore, content?: readonly Change[]): Promise<void> {
+    try {
+      // An in-memory store still has its entries unless the new process has newer ones. Other stores were closed.
+      if (before.kind === "memory" && content === undefined) env.store.switchTo(before);
+      else await env.reopenStore(content);
+      remote.retake(env.store);
+    } catch (error) {
+      const reason = (error as Error).message;
+      logger.error("store could not be reopened", { reason });
+      remote.gone(reason);
+    }
   }
 
   return {
@@ -150,11 +169,4 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
       reportTo = undefined;
     },
   };
-}
-
-/** Resolves with the content of an in-memory store. Any other store is closed, so that the new process can open it. */
-async function releaseStore(store: Store | undefined) {
-  if (store !== undefined && "content" in store) return (store as unknown as { content(): [] }).content();
-  await store?.close();
-  return undefined;
 }
