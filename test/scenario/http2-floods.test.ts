@@ -146,6 +146,34 @@ test("a limit takes effect before the rest of the same packet is handled", async
   assert.ok(begun <= 65, `${begun} requests were begun`);
 });
 
+for (const [name, flood] of [
+  ["PING frames", (_id: number) => [frame(FRAME.ping, 0, 0, Buffer.alloc(8))]],
+  ["SETTINGS frames", (_id: number) => [frame(FRAME.settings, 0, 0)]],
+  [
+    "resets",
+    (id: number) => [
+      frame(FRAME.headers, 5, id, requestHead("GET", "/hang")),
+      frame(FRAME.reset, 0, id, Buffer.from([0, 0, 0, constants.NGHTTP2_CANCEL])),
+    ],
+  ],
+] as const)
+  test(`bodies that follow too many ${name} in the same packet are ignored`, async (t) => {
+    const client = openFrameClient(t, gateway.port());
+    const ids = Array.from({ length: 200 }, (_, i) => 2 * i + 1);
+    const posts = Array.from({ length: 5 }, (_, i) => 401 + 2 * i);
+    client.send(
+      ...ids.flatMap(flood),
+      ...posts.flatMap((id) => [
+        frame(FRAME.headers, END_HEADERS, id, requestHead("POST", "/count")),
+        frame(FRAME.data, 0, id, Buffer.from("hello")),
+        frame(FRAME.data, END_STREAM, id, Buffer.from("hello")),
+      ]),
+    );
+    await once(client.socket, "close");
+    assert.equal(client.goaway(), NGHTTP2_ENHANCE_YOUR_CALM);
+    assert.equal(await isServed(session(t)), true);
+  });
+
 test("requests of one packet that are more than one turn are all served", async (t) => {
   const client = openFrameClient(t, gateway.port());
   const ids = Array.from({ length: 100 }, (_, i) => 2 * i + 1);

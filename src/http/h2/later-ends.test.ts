@@ -28,7 +28,8 @@ test("ending a session takes effect in the next turn, with the given arguments",
   endSessionLater(one);
   one.close(() => told.push("closed"));
   one.destroy(new Error("flood"), 11);
-  assert.equal(one.destroyed, true, "so that Node creates no more streams");
+  // For a destroyed session, Node drops the streams of the rest of the packet, and crashes when their data arrives.
+  assert.equal(one.destroyed, false);
   await Promise.resolve();
   await new Promise((resolve) => process.nextTick(resolve));
   assert.deepEqual(told, [], "not in this turn, nor in what runs at its end");

@@ -6,8 +6,9 @@
 import type { Http2Session, Http2Stream } from "node:http2";
 
 /**
- * Defers every end of the session, including those by Node. Returns a function that ends the session immediately, for
- * use outside its events.
+ * Defers every end of the session, including those by Node. Until then, `destroyed` must be false, because Node does not
+ * create the streams of a destroyed session, and aborts the process when their DATA frames follow in the same packet.
+ * Returns a function that ends the session immediately, for use outside its events.
  */
 export function endSessionLater(session: Http2Session): () => void {
   const { close, destroy } = session;
@@ -17,16 +18,8 @@ export function endSessionLater(session: Http2Session): () => void {
     else setImmediate(() => close.call(session, callback));
   };
   session.destroy = (error, code) => {
-    if (isNow || session.destroyed) {
-      destroy.call(session, error, code);
-      return;
-    }
-    // Node creates no streams for a session that is destroyed, whatever the rest of the packet contains.
-    Object.defineProperty(session, "destroyed", { value: true, configurable: true });
-    setImmediate(() => {
-      Reflect.deleteProperty(session, "destroyed");
-      destroy.call(session, error, code);
-    });
+    if (isNow) destroy.call(session, error, code);
+    else setImmediate(() => destroy.call(session, error, code));
   };
   return () => {
     isNow = true;
