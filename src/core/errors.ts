@@ -134,6 +134,13 @@ export const ERRORS = {
     "client",
     "The API key has a list of models, and the request names another one or none.",
   ),
+  content_rejected: entry(
+    403,
+    "text",
+    "the content was rejected",
+    "client",
+    "A prompt guard rejected text of the request or the response.",
+  ),
   unpriced_model: entry(403, "text", "the model has no price", "client", "See `modelCatalog` and `budgets.unpriced`."),
   unpriced_request: entry(
     403,

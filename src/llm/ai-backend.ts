@@ -71,6 +71,7 @@ export function compileAi(config: AiConfig, env: BackendEnv): Backend {
     unsupported: config.unsupported,
     newId: () => ids.hex(12),
     nowSeconds: () => Math.floor(env.clock.now() / 1000),
+    prices: settling.prices,
   };
   const services: CallServices = { table, policies, cache, settling, failover, conditions };
   return {

@@ -158,7 +158,7 @@ test("a file that cannot be written stops nothing, unless records are required",
   await eventually("three records", () => records().length === 3);
   assert.deepEqual(
     records().map(({ outcome }) => outcome),
-    ["ok", "refused", "ok"],
+    ["ok", "failed", "ok"],
   );
 });
 

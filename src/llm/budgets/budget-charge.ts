@@ -4,8 +4,7 @@
 import { GatewayError } from "../../core/errors.ts";
 import type { BudgetReading, Exchange } from "../../core/exchange.ts";
 import type { Charge, Hooks, Outcome } from "../../core/policy.ts";
-import type { LlmAttributes } from "../../core/request-attributes.ts";
-import { LlmRequestAttributes, requireKnownCost } from "../request/llm-attributes.ts";
+import { LlmRequestAttributes, requireKnownCost, unpricedMessage } from "../request/llm-attributes.ts";
 import type { Quote } from "../request/llm-call.ts";
 import { estimatedTokens, outputTokens, usedTokens } from "../usage/usage.ts";
 import {
@@ -38,12 +37,25 @@ export interface ChargeSettings {
   nowMs(): number;
 }
 
+/** Checks for alerts of a budget in another scope that has the same account. */
+interface Follower {
+  readonly account: Account;
+  readonly webhook: Webhook | undefined;
+}
+
+/**
+ * Budgets of several scopes can share an account. The outermost scope charges it. The others only check their limits,
+ * and reserve what exceeds its reservation.
+ */
 export class BudgetCharge implements Charge {
   readonly #settings: ChargeSettings;
   readonly #claims: readonly Claim[];
   readonly #exchange: Exchange;
   readonly #taken: number[];
   readonly #written: number[];
+  /** The charge of another scope that charges the account of the claim at the same index. */
+  readonly #charging: readonly (BudgetCharge | undefined)[] | undefined;
+  #followers: Follower[] | undefined = undefined;
   #isOver = false;
 
   constructor(settings: ChargeSettings, claims: readonly Claim[], exchange: Exchange) {
@@ -52,6 +64,21 @@ export class BudgetCharge implements Charge {
     this.#exchange = exchange;
     this.#taken = claims.map(() => 0);
     this.#written = claims.map(() => 0);
+    const before = exchange.limits.budgetCharges?.filter((charge) => charge instanceof BudgetCharge);
+    this.#charging =
+      before && claims.map(({ account }) => before.find((one) => one.#follow(account, settings.webhook)));
+  }
+
+  #follow(account: Account, webhook: Webhook | undefined): boolean {
+    const index = this.#indexOf(account);
+    if (this.#isOver || index < 0 || this.#charging?.[index] !== undefined) return false;
+    this.#followers ??= [];
+    this.#followers.push({ account, webhook });
+    return true;
+  }
+
+  #indexOf({ id }: Account): number {
+    return this.#claims.findIndex(({ account }) => account.id === id);
   }
 
   isFor(settings: ChargeSettings): boolean {
@@ -77,6 +104,7 @@ export class BudgetCharge implements Charge {
   progressed(tokens: number): void {
     if (this.#isOver) return;
     for (const [i, claim] of this.#claims.entries()) {
+      if (this.#charging?.[i] !== undefined) continue;
       const before = Math.max(0, (this.#written[i] as number) - claim.output);
       const written = (this.#written[i] as number) + claim.priceOf(tokens);
       this.#written[i] = written;
@@ -90,6 +118,10 @@ export class BudgetCharge implements Charge {
     if (this.#isOver) return;
     this.#isOver = true;
     for (const [i, claim] of this.#claims.entries()) {
+      if (this.#charging?.[i] !== undefined) {
+        this.#releaseOne(i);
+        continue;
+      }
       const amount = used(claim) ?? (this.#taken[i] as number);
       this.#add(i, amount - (this.#taken[i] as number));
       this.#settings.books.spent(claim.account, amount);
@@ -102,9 +134,12 @@ export class BudgetCharge implements Charge {
   async #reserve({ account, estimate, output }: Claim, index: number): Promise<GatewayError | undefined> {
     const { books, nowMs } = this.#settings;
     const { budget } = account;
-    const amount = estimate + (budget.reservesOutput ? output : 0);
+    const wanted = estimate + (budget.reservesOutput ? output : 0);
+    const charging = this.#charging?.[index];
+    const shared = charging === undefined ? 0 : (charging.#taken[charging.#indexOf(account)] as number);
+    const amount = Math.max(0, wanted - shared);
     // If the output is not reserved, a call is admitted while the budget is not exhausted.
-    const hardCeiling = budget.reservesOutput ? budget.limit : budget.limit - 1 + amount;
+    const hardCeiling = budget.reservesOutput ? budget.limit : budget.limit - 1 + amount + shared;
     const ceiling = budget.isHard ? hardCeiling : Number.MAX_SAFE_INTEGER;
     try {
       const { isAdded, total } = await books.ledger.reserve(account, amount, ceiling);
@@ -124,7 +159,12 @@ export class BudgetCharge implements Charge {
   }
 
   #release(): void {
-    for (const [i, taken] of this.#taken.entries()) if (taken !== 0) this.#add(i, -taken, false);
+    for (const i of this.#taken.keys()) this.#releaseOne(i);
+  }
+
+  #releaseOne(index: number): void {
+    const taken = this.#taken[index] as number;
+    if (taken !== 0) this.#add(index, -taken, false);
   }
 
   #add(index: number, amount: number, mayAlert = true): void {
@@ -132,7 +172,10 @@ export class BudgetCharge implements Charge {
     const { account } = this.#claims[index] as Claim;
     this.#taken[index] = (this.#taken[index] as number) + amount;
     void books.ledger.add(account, amount).then((total) => {
-      if (total !== undefined && mayAlert) books.alerts.check(account, total, webhook);
+      if (total === undefined || !mayAlert) return;
+      books.alerts.check(account, total, webhook);
+      for (const other of this.#followers ?? [])
+        if (other.account.id === account.id) books.alerts.check(other.account, total, other.webhook);
     });
   }
 }
@@ -181,7 +224,8 @@ export function createClaims(
   nowMs: number,
 ): Claim[] {
   const { llm } = exchange.attributes;
-  const quote = LlmRequestAttributes.callOf(exchange)?.quote ?? UNKNOWN;
+  const call = LlmRequestAttributes.callOf(exchange);
+  const quote = call?.quote ?? UNKNOWN;
   const input = estimatedTokens(llm);
   const output = outputTokens(llm);
   return wanted.map(({ accounts, budget, key }) => {
@@ -189,8 +233,11 @@ export function createClaims(
     if (budget.isHard && unpriced === "refuse") requireKnownCost(llm, "budgets");
     if (budget.unit === "tokens") return { account, estimate: input, output, priceOf: (tokens) => tokens };
     const cost = quote(input, 0);
-    if (cost === undefined && budget.isHard && unpriced === "refuse" && LlmRequestAttributes.costOf(llm) !== "free")
-      throw unpricedModel(llm);
+    if (budget.isHard && unpriced === "refuse" && LlmRequestAttributes.costOf(llm) !== "free") {
+      LlmRequestAttributes.requirePrice(llm);
+      // The backend rejects a model that it does not know.
+      if (cost === undefined && call?.isUnknownModel !== true) throw unpricedModel(llm?.requestModel);
+    }
     const counted = (inputTokens: number, outTokens: number): number =>
       toStoredAmount("cost", quote(inputTokens, outTokens) ?? 0);
     // A minimum of 1 keeps concurrent calls from all passing on the last unit.
@@ -202,7 +249,6 @@ export function createClaims(
 function settleCharge(charge: BudgetCharge, exchange: Exchange, outcome: Outcome): void {
   const { llm } = exchange.attributes;
   const used = usedTokens(llm, outcome);
-  const quote = LlmRequestAttributes.callOf(exchange)?.quote ?? UNKNOWN;
   charge.settle(({ account: { budget }, estimate }) => {
     if (budget.unit === "tokens") {
       const recounted = estimatedTokens(llm);
@@ -210,8 +256,7 @@ function settleCharge(charge: BudgetCharge, exchange: Exchange, outcome: Outcome
       return used ?? (recounted === estimate ? undefined : recounted);
     }
     if (used === undefined) return undefined;
-    const cost = llm?.cost ?? (used === 0 ? 0 : quote(llm?.inputTokens ?? used, llm?.outputTokens ?? 0));
-    return toStoredAmount("cost", cost ?? 0);
+    return toStoredAmount("cost", llm?.cost ?? 0);
   });
 }
 
@@ -222,13 +267,8 @@ function watchStream(charge: BudgetCharge, { books: { progress } }: ChargeSettin
   response.observers = [...(response.observers ?? []), observer];
 }
 
-function unpricedModel(llm: LlmAttributes | undefined): GatewayError {
-  const model = llm?.requestModel;
-  return new GatewayError("unpriced_model", {
-    ...(model === undefined
-      ? {}
-      : { message: `the model ${JSON.stringify(model)} has no price, and a budget in dollars applies` }),
-  });
+function unpricedModel(model: string | undefined): GatewayError {
+  return new GatewayError("unpriced_model", model === undefined ? {} : { message: unpricedMessage(model) });
 }
 
 const NAMES = ["x-budget-name", "x-budget-unit", "x-budget-limit", "x-budget-remaining", "x-budget-reset"] as const;

@@ -224,7 +224,7 @@ function* understand(
     model,
     streaming,
     bytes,
-    { dialect, bytes, scan, rules: [], quote },
+    { dialect, bytes, scan, rules: [], quote, isUnknownModel: table.isClosed && table.possible(model).length === 0 },
     others,
   );
   attributes.setCost(requestCost(exchange));

@@ -18,6 +18,7 @@ import type { TargetTimeouts } from "../models/target.ts";
 import { isContextLengthError, isStreamOptionsError, type LlmError, mayNameField } from "../request/llm-errors.ts";
 import { providerRequestId, retryAfterSeconds } from "../request/provider.ts";
 import type { LlmMetrics } from "../usage/llm-metrics.ts";
+import type { PriceCatalogue } from "../usage/prices.ts";
 import { NativeResponse, type ProviderResponse, TranslatedResponse } from "./provider-response.ts";
 import { PROMPT_ONLY, type Settlement } from "./settlement.ts";
 import { type SplitCallHandler, sendSplitRequest } from "./split-request.ts";
@@ -31,6 +32,7 @@ export interface FailoverOptions extends PlanOptions {
   readonly clock: Clock;
   readonly metrics: LlmMetrics;
   readonly rules: FailoverRules;
+  readonly prices: PriceCatalogue | undefined;
 }
 
 export interface ProviderFailure extends AttemptFailure {

@@ -11,6 +11,7 @@ import { HttpClientError } from "../../http/http-client.ts";
 import type { Members } from "../../json/json.ts";
 import type { Candidate } from "../models/model-table.ts";
 import type { Dialect, Format } from "../request/dialect.ts";
+import { LlmRequestAttributes, unpricedMessage } from "../request/llm-attributes.ts";
 import type { LlmCall } from "../request/llm-call.ts";
 import { errorBody, errorHeaders, type LlmError } from "../request/llm-errors.ts";
 import { estimateRequestTokens, estimateSteps } from "../usage/estimate-tokens.ts";
@@ -182,6 +183,8 @@ export function sendJson(
   receiver.end();
 }
 
+type TargetOptions = PlanOptions & Pick<FailoverOptions, "prices">;
+
 interface PlannedTarget {
   readonly candidate: Candidate;
   /** If undefined, the gateway responds itself with an estimated token count. */
@@ -199,12 +202,12 @@ class TargetQueue {
   readonly #llm: LlmCall;
   readonly #exchange: Exchange;
   readonly #candidates: readonly Candidate[];
-  readonly #options: PlanOptions;
+  readonly #options: TargetOptions;
   readonly #lossy: PlannedTarget[] = [];
   #index = 0;
   #next: PlannedTarget | undefined = undefined;
 
-  constructor(llm: LlmCall, exchange: Exchange, candidates: readonly Candidate[], options: PlanOptions) {
+  constructor(llm: LlmCall, exchange: Exchange, candidates: readonly Candidate[], options: TargetOptions) {
     this.#llm = llm;
     this.#exchange = exchange;
     this.#candidates = candidates;
@@ -246,6 +249,10 @@ class TargetQueue {
       this.rejection ??= { status: 429, message: QUOTA_EXHAUSTED, code: "rate_limited" };
       return undefined;
     }
+    if (!this.#hasRequiredPrice(candidate)) {
+      this.rejection ??= { status: 403, message: unpricedMessage(candidate.model), code: "unpriced_model" };
+      return undefined;
+    }
     const countFormat = tokenCountFormat(this.#llm.dialect);
     // Only a provider of the client's dialect can count tokens. For other providers, the gateway estimates them.
     if (
@@ -260,6 +267,14 @@ class TargetQueue {
       this.rejection ??= error.error;
       return undefined;
     }
+  }
+
+  /** Returns false if a budget requires the price of the model, and it has none. */
+  #hasRequiredPrice({ target, model }: Candidate): boolean {
+    const { llm } = this.#exchange.attributes;
+    if (!LlmRequestAttributes.needsPrice(llm)) return true;
+    const names = llm?.requestModel === undefined ? [model] : [model, llm.requestModel];
+    return this.#options.prices?.prices(target.provider.name, names) !== undefined;
   }
 }
 

@@ -58,12 +58,12 @@ const REJECTION_CODES: Readonly<Record<number, ErrorCode>> = {
   415: "unsupported_media_type",
 };
 
-export function recordRejection(exchange: Exchange, { status, message }: LlmError): void {
-  exchange.failure ??= { code: errorCodeFor({ status }), source: "client", message, detail: undefined };
+export function recordRejection(exchange: Exchange, error: LlmError): void {
+  exchange.failure ??= { code: errorCodeFor(error), source: "client", message: error.message, detail: undefined };
 }
 
-function errorCodeFor({ status }: Pick<LlmError, "status">): ErrorCode {
-  return REJECTION_CODES[status] ?? "bad_request";
+function errorCodeFor({ status, code }: LlmError): ErrorCode {
+  return code === "content_rejected" ? code : (REJECTION_CODES[status] ?? "bad_request");
 }
 
 export function rejection(exchange: Exchange, { errorFormat }: Dialect, error: LlmError): Reply {

@@ -161,6 +161,7 @@ export class GuardedResponse extends ResponseFilter {
     } catch (error) {
       if (!(error instanceof GuardRejection)) throw error;
       status = error.status;
+      reportRejection(this.call, error);
       shown = this.#errorBytes(headers, { status, message: error.message, code: "content_rejected" });
     }
     if (shown === undefined) {
@@ -217,9 +218,9 @@ export class GuardedResponse extends ResponseFilter {
     failAfter(
       this.call,
       Buffer.from(encodeSseEvent(errorEvent(this.#format, rejection))),
-      new GatewayError("backend_response_invalid", {
+      new GatewayError(rejected ? "content_rejected" : "backend_response_invalid", {
         cause: error,
-        detail: "a response guard rejected the response",
+        detail: rejected ? rejectionReason(error) : rejection.message,
       }),
     );
   }
@@ -237,6 +238,19 @@ export class GuardedResponse extends ResponseFilter {
     this.#out = [];
     return this.call.data(Buffer.from(text));
   }
+}
+
+function reportRejection(call: ResponseReceiver, error: GuardRejection): void {
+  call.problem({
+    code: "content_rejected",
+    source: "client",
+    reason: rejectionReason(error),
+    said: "content_rejected",
+  });
+}
+
+function rejectionReason({ message }: GuardRejection): string {
+  return `a response guard rejected the response: ${message}`;
 }
 
 function* caught(steps: Steps<SseEvent[]>): Steps<{ events: SseEvent[] } | { error: unknown }> {
@@ -305,6 +319,7 @@ export class WebhookGuardedResponse extends ResponseFilter {
     } catch (error) {
       if (!(error instanceof GuardRejection)) throw error;
       const { status, message } = error;
+      reportRejection(this.call, error);
       this.#headers?.set("content-type", "application/json");
       const rejection = errorBody(this.#format, { status, message, code: "content_rejected" });
       this.#send(status, Buffer.from(JSON.stringify(rejection)));

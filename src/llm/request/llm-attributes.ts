@@ -25,6 +25,7 @@ export class LlmRequestAttributes extends LlmCallAttributes implements LlmAttrib
   #estimate = 0;
   #call: LlmCall | undefined;
   #cost: Cost = "metered";
+  #needsPrice = false;
   #unsearched: Buffer | undefined;
   readonly #others: readonly string[];
   #models: readonly string[] | undefined;
@@ -120,11 +121,24 @@ export class LlmRequestAttributes extends LlmCallAttributes implements LlmAttrib
     return llm instanceof LlmRequestAttributes ? llm.#cost : "metered";
   }
 
+  /** A hard budget in dollars then allows only calls of models with a price. */
+  static requirePrice(llm: LlmAttributes | undefined): void {
+    if (llm instanceof LlmRequestAttributes) llm.#needsPrice = true;
+  }
+
+  static needsPrice(llm: LlmAttributes | undefined): boolean {
+    return llm instanceof LlmRequestAttributes && llm.#needsPrice;
+  }
+
   /** Returns undefined if the `ai` backend has not read the request as an LLM call. */
   static callOf(exchange: Exchange): LlmCall | undefined {
     const { llm } = exchange.attributes;
     return llm instanceof LlmRequestAttributes ? llm.#call : undefined;
   }
+}
+
+export function unpricedMessage(model: string): string {
+  return `the model ${JSON.stringify(model)} has no price, and a budget in dollars applies`;
 }
 
 const NO_BYTES = Buffer.alloc(0);

@@ -18,6 +18,8 @@ export interface LlmCall {
   readonly caching?: PromptCaching | undefined;
   /** Returns US dollars at the most expensive target, or undefined if the price is unknown. */
   readonly quote?: Quote | undefined;
+  /** True if no target serves the model that the client names. */
+  readonly isUnknownModel?: boolean;
 }
 
 export type Quote = (inputTokens: number, outputTokens: number) => number | undefined;

@@ -140,7 +140,7 @@ function dropped({ dropped: names = [], provider }: NonNullable<RequestRecord["l
 function tokens(llm: NonNullable<RequestRecord["llm"]>, model: string): string {
   const provider = llm.provider === undefined ? "" : ` (${llm.provider})`;
   if (llm.inputTokens === undefined && llm.outputTokens === undefined)
-    return `Model \`${model}\`${provider}; no usage reported.`;
+    return `Model \`${model}\`${provider}: no tokens.`;
   const cached = llm.cachedTokens ? `, ${llm.cachedTokens} of them cached` : "";
   return `Model \`${model}\`${provider}: ${llm.inputTokens ?? 0} tokens in${cached}, ${llm.outputTokens ?? 0} out.`;
 }

@@ -84,6 +84,10 @@ export interface RecordedFailure {
   readonly detail?: string;
 }
 
+/**
+ * `rejected`: a rule, a limit, or an invalid request, and every other response with a 4xx status. `failed`: the gateway
+ * or a server behind it. `aborted`: the client disconnected before the response was complete.
+ */
 export type RequestResult = "ok" | "rejected" | "failed" | "aborted";
 
 interface ResultSource {
@@ -94,15 +98,16 @@ interface ResultSource {
   readonly mcp?: { readonly outcome?: string | undefined } | undefined;
 }
 
+/** All views take the result of a request from here. */
 export function resultOf({ status, end, failure, mcp }: ResultSource): RequestResult {
-  if (status === null || status >= 500 || end === "failed") return "failed";
-  if (status >= 400) return "rejected";
-  // An MCP call can fail inside a response with status 200.
+  if (status !== null && status >= 400) return status >= 500 ? "failed" : "rejected";
+  // A stream can be rejected, and an MCP call can fail, inside a response with status 200.
   if (failure !== undefined) return failure.source === "client" ? "rejected" : "failed";
+  if (end !== "complete") return end;
+  if (status === null) return "failed";
   const outcome = mcp?.outcome ?? "ok";
-  if (outcome === "failed") return "failed";
-  if (outcome !== "ok" && outcome !== "cancelled") return "rejected";
-  return end === "complete" ? "ok" : "aborted";
+  if (outcome === "denied") return "rejected";
+  return outcome === "ok" || outcome === "cancelled" ? "ok" : "failed";
 }
 
 export interface RequestDetail extends RequestRecord {

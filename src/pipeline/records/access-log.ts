@@ -7,6 +7,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { LogFields, Logger, LogValue } from "../../observe/log/logger.ts";
 import { type Redaction, redactJson, withoutSecrets } from "../../observe/trace/redact.ts";
+import { resultOfRequest } from "./finished-request.ts";
 import { readsContent } from "./llm-content.ts";
 import { attemptsText, recordedAttempts } from "./recorded-attempts.ts";
 
@@ -126,6 +127,7 @@ export function accessFields(
     host: redaction.host(exchange.originalHost),
     path: exchange.originalPath,
     status: outcome.status,
+    outcome: resultOfRequest(exchange, outcome),
     durationMs: Math.round(durationMs * 1000) / 1000,
     bytes: outcome.responseBytes,
   };

@@ -14,6 +14,7 @@ import type { LogFields, LogValue } from "../../observe/log/logger.ts";
 import type { AnswerObserver, AuditTrail } from "../../observe/trace/audit-trail.ts";
 import { type Redaction, redactJson } from "../../observe/trace/redact.ts";
 import { shown } from "./access-log.ts";
+import { resultOfRequest } from "./finished-request.ts";
 
 export interface AnswerRecord extends AnswerObserver {
   /** Called once, after the end of the call. */
@@ -245,18 +246,16 @@ class Trail implements AuditTrail {
         outputTokens: llm.outputTokens,
         cost: llm.cost,
         ...this.#answer?.fields(),
-        outcome: (outcome.status ?? 0) < 400 && outcome.end === "complete" ? "ok" : failure ? "refused" : outcome.end,
+        outcome: resultOfRequest(this.#exchange, outcome),
         ...end,
       });
     }
     // On the HTTP+SSE transport, the response arrives later. A rejected call has no response.
     if (this.#open === undefined || (failure === undefined && outcome.end === "complete")) return;
+    const wasAborted = resultOfRequest(this.#exchange, outcome) === "aborted";
+    const notAnswered = wasAborted ? "aborted" : failure?.code === "authorization_denied" ? "denied" : "failed";
     for (const asked of this.#open.values())
-      this.#write({
-        ...this.#mcp(asked, attributes.mcp?.target ?? ""),
-        outcome: failure?.code === "authorization_denied" ? "denied" : "failed",
-        ...end,
-      });
+      this.#write({ ...this.#mcp(asked, attributes.mcp?.target ?? ""), outcome: notAnswered, ...end });
     this.#open = undefined;
   }
 

@@ -11,7 +11,12 @@ import type { Source } from "../../core/source.ts";
 import { HeaderList } from "../../http/headers.ts";
 import type { JsonObject } from "../../observe/trace/events.ts";
 import { type Redaction, redactUrl, shortSessionId } from "../../observe/trace/redact.ts";
-import type { RecordedAttempt, RequestRecord } from "../../observe/trace/request-record.ts";
+import {
+  type RecordedAttempt,
+  type RequestRecord,
+  type RequestResult,
+  resultOf,
+} from "../../observe/trace/request-record.ts";
 import { recordedAttempts } from "./recorded-attempts.ts";
 
 const NO_HEADERS = new HeaderList();
@@ -124,13 +129,13 @@ export class FinishedRequest implements KeptAttributes {
     return defined(kept);
   }
 
-  get hasFailed(): boolean {
-    return hasFailed(this, this);
+  get result(): RequestResult {
+    return resultOf({ status: this.status ?? null, end: this.end, failure: this.failure, mcp: this.mcp });
   }
 
-  /** Headers are most of a request's size. Failed requests keep them. */
+  /** Headers are most of a request's size. Requests that did not succeed keep them. */
   dropHeaders(): void {
-    if (this.hasFailed) return;
+    if (this.result !== "ok") return;
     this.headers = NO_HEADERS;
     this.responseHeaders = undefined;
     this.secrets = undefined;
@@ -159,8 +164,11 @@ export function withoutText({ prompt: _prompt, completion: _completion, ...llm }
   return llm;
 }
 
-export function hasFailed(exchange: Pick<Exchange, "failure">, outcome: Pick<Outcome, "end" | "status">): boolean {
-  return exchange.failure !== undefined || outcome.end !== "complete" || (outcome.status ?? 0) >= 400;
+export function resultOfRequest(
+  { failure, attributes: { mcp } }: Pick<Exchange, "failure" | "attributes">,
+  { status, end }: Outcome,
+): RequestResult {
+  return resultOf({ status: status ?? null, end, failure, mcp });
 }
 
 /** Returns the attributes under the names that CEL expressions use. `headers` is absent if they are no longer kept. */
@@ -250,12 +258,19 @@ function llmFields(llm: NonNullable<Exchange["attributes"]["llm"]>): NonNullable
   return defined({
     provider: llm.provider,
     model: llm.responseModel ?? llm.requestModel,
-    inputTokens: llm.inputTokens,
-    outputTokens: llm.outputTokens,
-    cachedTokens: llm.cachedInputTokens,
-    cost: llm.cost,
+    ...nonzero({
+      inputTokens: llm.inputTokens,
+      outputTokens: llm.outputTokens,
+      cachedTokens: llm.cachedInputTokens,
+      cost: llm.cost,
+    }),
     dropped: llm.dropped,
   });
+}
+
+/** The history stores absent amounts as zero, so records omit both. */
+export function nonzero<T extends Record<string, number | undefined>>(amounts: T): Defined<T> {
+  return Object.fromEntries(Object.entries(amounts).filter(([, amount]) => amount)) as Defined<T>;
 }
 
 type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> };

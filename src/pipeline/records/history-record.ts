@@ -3,6 +3,7 @@
  */
 import { z } from "zod";
 import { compileExpression, type Expression } from "../../cel/expression.ts";
+import { failureSource } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import { requestSubject } from "../../core/principal.ts";
@@ -11,7 +12,8 @@ import { chargesText, type HistoryRow, type RowValues } from "../../history/hist
 import { oneLine, shortName } from "../../history/row-batch.ts";
 import { explainRequest } from "../../observe/trace/explain.ts";
 import { type Redaction, redactUrl, shortSessionId } from "../../observe/trace/redact.ts";
-import { type RequestDetail, type RequestRecord, resultOf } from "../../observe/trace/request-record.ts";
+import type { RequestDetail, RequestRecord } from "../../observe/trace/request-record.ts";
+import { nonzero, resultOfRequest } from "./finished-request.ts";
 
 const DAY_MS = 86_400_000;
 const MAX_LONG_CHARS = 1_000;
@@ -126,7 +128,7 @@ function historyRow(
     llm?.provider ?? "",
     outcome.status ?? null,
     outcome.end,
-    resultOf({ status: outcome.status ?? null, end: outcome.end, failure, mcp }),
+    resultOfRequest(exchange, outcome),
     failure?.code ?? "",
     message,
     llm?.inputTokens ?? 0,
@@ -221,10 +223,12 @@ export function recordFromRow(row: HistoryRow): RequestRecord {
       ? {
           llm: {
             ...filled({ provider: row.provider, model: row.model }),
-            inputTokens: row.input_tokens,
-            outputTokens: row.output_tokens,
-            cachedTokens: row.cached_tokens,
-            cost: row.cost_nano / PER_DOLLAR,
+            ...nonzero({
+              inputTokens: row.input_tokens,
+              outputTokens: row.output_tokens,
+              cachedTokens: row.cached_tokens,
+              cost: row.cost_nano / PER_DOLLAR,
+            }),
           },
         }
       : {}),
@@ -239,8 +243,11 @@ export function detailFromRow(row: HistoryRow): RequestDetail {
   return { ...record, story: explainRequest(record), requestState: { request: { method, host, path } } };
 }
 
+/** The message of a row is the detail, if there was one. */
 function failureOf({ reason, message, result }: HistoryRow): NonNullable<RequestRecord["failure"]> {
-  return { code: reason, source: result === "rejected" ? "client" : "gateway", message: message || reason };
+  // A server can also reject a request because of the client, for example because of an unknown tool.
+  const source = result === "rejected" ? "client" : failureSource(reason);
+  return { code: reason, source, message: message || reason };
 }
 
 function parseStep(text: string): RequestRecord["steps"][number] {

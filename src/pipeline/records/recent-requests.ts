@@ -15,7 +15,7 @@ import {
   createStringSharing,
   FinishedRequest,
   finishedState,
-  hasFailed,
+  resultOfRequest,
   toRequestRecord,
   withoutText,
 } from "./finished-request.ts";
@@ -71,10 +71,10 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
     for (let i = 0; i < ring.length; i++) yield ring[(count - 1 - i) % RECENT_REQUESTS] as FinishedRequest;
   }
 
-  function keepIfFailed(exchange: Exchange, outcome: Outcome): void {
+  function keepUnlessOk(exchange: Exchange, outcome: Outcome): void {
     const recording = recordings.get(exchange);
     recordings.delete(exchange);
-    if (hasFailed(exchange, outcome)) recording?.keep(exchange.id);
+    if (resultOfRequest(exchange, outcome) !== "ok") recording?.keep(exchange.id);
   }
 
   return {
@@ -100,7 +100,7 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
       if (count >= WITH_HEADERS) ring[(count - WITH_HEADERS) % RECENT_REQUESTS]?.dropHeaders();
       count += 1;
       if (exchange.trace !== undefined) endTrace(exchange, exchange.trace, outcome);
-      if (kept) keepIfFailed(exchange, outcome);
+      if (kept) keepUnlessOk(exchange, outcome);
       if (followers.size > 0) {
         const record = toRequestRecord(one);
         for (const follower of followers) follower(record);
@@ -122,7 +122,7 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
         if (one.id !== id) continue;
         const record = toRequestRecord(one);
         // At most one trace is kept per id, that of the newest failed request.
-        const trace = details.length === 0 && one.hasFailed ? kept?.find(id) : undefined;
+        const trace = details.length === 0 && one.result !== "ok" ? kept?.find(id) : undefined;
         details.push({
           ...record,
           story: explainRequest(record),

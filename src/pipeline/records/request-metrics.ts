@@ -12,8 +12,9 @@ import {
   type Histogram,
   type Metrics,
 } from "../../observe/log/metrics.ts";
+import { resultOfRequest } from "./finished-request.ts";
 
-const LABELS = ["gateway", "route", "backend", "method", "status", "error"] as const;
+const LABELS = ["gateway", "route", "backend", "method", "status", "outcome", "error"] as const;
 /** Bounds the map, because a reload may add routes and backends. */
 const MAX_KNOWN = 10_000;
 /** Statuses outside of the registry that keep their own label, for example 529. Backends choose them. */
@@ -27,6 +28,7 @@ type Labels = readonly [
   backend: string,
   method: string,
   status: string,
+  outcome: string,
   error: string,
 ];
 
@@ -42,7 +44,7 @@ export type RequestMetrics = (exchange: Exchange, outcome: Outcome, durationMs: 
 export function createRequestMetrics(metrics: Metrics): RequestMetrics {
   const requests = metrics.counter(
     "gateway_requests_total",
-    "Requests that ended, by who answered and how. Extension methods, such as `PROPFIND`, and statuses beyond 32 unregistered ones are `other`.",
+    "Requests that ended, by backend, status, and outcome (`ok`, `rejected`, `failed`, or `aborted` by the client). Extension methods, such as `PROPFIND`, and statuses beyond 32 unregistered ones are `other`.",
     LABELS,
   );
   const durations = metrics.histogram(
@@ -97,11 +99,12 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
     const backend = attributes.backend?.name ?? "";
     const method = methodLabel(request.method);
     const status = outcome.status === undefined ? "" : statusLabel(outcome.status);
+    const result = resultOfRequest(exchange, outcome);
     const error = failure?.code ?? "";
     // Comparing with the previous labels is cheaper than building a key.
     let series = last;
-    if (series === undefined || !hasLabels(series.labels, listener, route, backend, method, status, error))
-      series = last = getOrCreateSeries([listener, route, backend, method, status, error]);
+    if (series === undefined || !hasLabels(series.labels, listener, route, backend, method, status, result, error))
+      series = last = getOrCreateSeries([listener, route, backend, method, status, result, error]);
     series.count.add();
     series.duration.observe(durationMs / 1000);
     series.bytes.add(outcome.responseBytes);
@@ -125,6 +128,7 @@ function hasLabels(
   backend: string,
   method: string,
   status: string,
+  outcome: string,
   error: string,
 ): boolean {
   return (
@@ -133,7 +137,8 @@ function hasLabels(
     labels[2] === backend &&
     labels[3] === method &&
     labels[4] === status &&
-    labels[5] === error
+    labels[5] === outcome &&
+    labels[6] === error
   );
 }
 

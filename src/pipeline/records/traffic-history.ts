@@ -11,11 +11,11 @@ import { readJson } from "../../json/read-json.ts";
 import {
   type HistoryReport,
   type RequestResult,
-  resultOf,
   TRAFFIC_GROUPS,
   type TrafficGroup,
   type TrafficRows,
 } from "../../observe/trace/request-record.ts";
+import { resultOfRequest } from "./finished-request.ts";
 import { addToSeries, createTrafficGroups, groupSpan, type Series } from "./traffic-groups.ts";
 import {
   addSample,
@@ -112,12 +112,13 @@ function reportIn(rings: readonly Ring[], span: RingSpan): HistoryReport {
 }
 
 function sampleOf(
-  { attributes: { llm, mcp }, failure }: Exchange,
-  { status, end }: Outcome,
+  exchange: Exchange,
+  outcome: Outcome,
   durationMs: number,
 ): TrafficSample & { readonly result: RequestResult } {
+  const { llm, mcp } = exchange.attributes;
   return {
-    result: resultOf({ status: status ?? null, end, failure, mcp }),
+    result: resultOfRequest(exchange, outcome),
     durationMs,
     isMcpCall: (mcp?.tool ?? mcp?.prompt ?? mcp?.resource) !== undefined,
     tokens: (llm?.inputTokens ?? 0) + (llm?.outputTokens ?? 0),
