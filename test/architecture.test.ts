@@ -141,6 +141,8 @@ const wrong: [name: string, path: string, text: string][] = [
   ["a timer elsewhere", "src/core/a.ts", "setTimeout(() => undefined, 1);\n"],
   ["a list of hop-by-hop headers elsewhere", "src/core/a.ts", 'const A = ["te", "host", "upgrade", "trailer"];\n'],
   ["a name of the hop-by-hop table elsewhere", "src/core/a.ts", 'if (name === "proxy-connection") drop();\n'],
+  ["a side table of requests", "src/core/a.ts", "const answers = new WeakMap<Exchange, string>();\n"],
+  ["a side table of calls", "src/core/a.ts", "const answers: Map<LlmCall, string> = new Map();\n"],
   ["a file named after nothing", "src/core/utils.ts", ""],
   ["a file in camelCase", "src/core/myFile.ts", ""],
   ["a subfolder that imports one above it", "src/mcp/protocol/a.ts", 'import { b } from "../client-side/b.ts";\n'],

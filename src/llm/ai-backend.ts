@@ -39,8 +39,7 @@ import type { Candidate, ConditionInput, ModelTable } from "./models/model-table
 import { conditionInput, createQuotes, loadPrices } from "./models/quotes.ts";
 import type { AiConfig } from "./models/schema.ts";
 import { detectDialect } from "./request/dialect.ts";
-import { LlmRequestAttributes } from "./request/llm-attributes.ts";
-import type { LlmCall } from "./request/llm-call.ts";
+import { type LlmCall, llmCall } from "./request/llm-call.ts";
 import { errorBody, errorHeaders, type LlmError } from "./request/llm-errors.ts";
 import { createResponseCache, type ResponseCache } from "./response-cache.ts";
 import { createLlmMetrics } from "./usage/llm-metrics.ts";
@@ -82,7 +81,7 @@ export function compileAi(config: AiConfig, env: BackendEnv): Backend {
     recall: (exchange, recorded) => restoreRecordedCall(exchange, recorded, quotes),
     ...(policies ? { inner: (exchange: Exchange) => policies.inner(exchange) } : {}),
     call(exchange, receiver) {
-      const llm = LlmRequestAttributes.callOf(exchange);
+      const llm = exchange.state(llmCall);
       if (llm !== undefined) return new ModelCall(services, exchange, receiver, llm).run();
       const { llm: sized } = exchange.attributes;
       const settlement = sized && new Settlement(settling, sized, detectDialect(exchange.request.path));
@@ -166,7 +165,7 @@ class ModelCall {
     const { model, llm } = prepared;
     if (model === undefined && dialect.format !== "opaque" && !table.hasFixedModels) return this.#reject(MISSING_MODEL);
     const candidates = policies
-      ? policies.chosen(this.#llm, model)
+      ? policies.chosen(this.#exchange, model)
       : table.candidates(model, conditions(this.#exchange));
     if (candidates === undefined) return this.#reject(modelNotFound(model));
     if (candidates.length === 0 && table.hasConditions) return this.#reject(noModelFits(model));

@@ -157,6 +157,11 @@ const OWNED: readonly Owned[] = [
     owners: /^src\/http\/websocket\.ts$/,
   },
   {
+    what: "a side table of requests (`exchange.setState` keeps data of one request)",
+    pattern: /\b(?:Weak)?(?:Map|Set)<\s*(?:Exchange|GatewayRequest|RequestAttributes|LlmAttributes|LlmCall)\b/,
+    owners: /^$/,
+  },
+  {
     what: "a standard stream",
     pattern: /\bprocess\.std(?:out|err)\.write\(|\bwriteSync\([12],|\bconsole\.(?:log|info|warn|error)\(/,
     // Everything that is printed passes `escapeOutput`. The demo server speaks a protocol on its standard output.

@@ -5,7 +5,7 @@ import { GatewayError } from "../../core/errors.ts";
 import type { BudgetReading, Exchange } from "../../core/exchange.ts";
 import type { Charge, Hooks, Outcome } from "../../core/policy.ts";
 import { LlmRequestAttributes, requireKnownCost, unpricedMessage } from "../request/llm-attributes.ts";
-import type { Quote } from "../request/llm-call.ts";
+import { llmCall, type Quote } from "../request/llm-call.ts";
 import { estimatedTokens, outputTokens, usedTokens } from "../usage/usage.ts";
 import {
   type Account,
@@ -224,7 +224,7 @@ export function createClaims(
   nowMs: number,
 ): Claim[] {
   const { llm } = exchange.attributes;
-  const call = LlmRequestAttributes.callOf(exchange);
+  const call = exchange.state(llmCall);
   const quote = call?.quote ?? UNKNOWN;
   const input = estimatedTokens(llm);
   const output = outputTokens(llm);

@@ -17,6 +17,7 @@ import type { Quotes } from "../models/quotes.ts";
 import { type Dialect, detectDialect, type ModelsPath, parseModelsPath } from "../request/dialect.ts";
 import { type Cost, endpointCost } from "../request/endpoint-cost.ts";
 import { LlmRequestAttributes, noteSizedRequest, noteUncountedRequest } from "../request/llm-attributes.ts";
+import { llmCall } from "../request/llm-call.ts";
 import { errorBody, type LlmError } from "../request/llm-errors.ts";
 import { ModelNames, modelsInHeaders, modelsInQuery } from "../request/named-models.ts";
 import { readingSteps, scanForm, scanRequest } from "../request/read-request.ts";
@@ -73,7 +74,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
   }
   const { body } = request;
   // On a retry, the body was already read.
-  const known = LlmRequestAttributes.callOf(exchange);
+  const known = exchange.state(llmCall);
   if (known) {
     request.body = { kind: "bytes", bytes: known.bytes };
     return undefined;
@@ -167,14 +168,14 @@ function understandForm(exchange: Exchange, dialect: Dialect, bytes: Buffer): Re
   if (!scanned.ok)
     return rejection(exchange, dialect, { status: 400, message: scanned.reason, code: "invalid_request_body" });
   const { scan } = scanned;
-  const call = { dialect, bytes, scan, rules: [] };
   const others = [...(scan.formModels ?? []), ...modelsInHead(exchange)];
-  const attributes = new LlmRequestAttributes(scan.model, scan.stream ?? false, NO_BYTES, call, others);
+  const attributes = new LlmRequestAttributes(scan.model, scan.stream ?? false, NO_BYTES, others);
   // Files are estimated by their size, and text fields by their text.
   const text = scan.formText ?? { bytes: 0, tokens: 0 };
   attributes.setCost(requestCost(exchange));
   attributes.estimatedTokens = Math.ceil((bytes.length - text.bytes) / bytesPerToken(request)) + Math.ceil(text.tokens);
   exchange.attributes.llm = attributes;
+  exchange.setState(llmCall, { dialect, bytes, scan, rules: [] });
   return undefined;
 }
 
@@ -220,17 +221,13 @@ function* understand(
     scan.hasAlternatives ? () => LlmRequestAttributes.modelsOf(attributes).slice(1) : undefined,
   );
   const others = isJudged ? modelsInHead(exchange) : NO_NAMES;
-  const attributes: LlmRequestAttributes = new LlmRequestAttributes(
-    model,
-    streaming,
-    bytes,
-    { dialect, bytes, scan, rules: [], quote, isUnknownModel: table.isClosed && table.possible(model).length === 0 },
-    others,
-  );
+  const attributes: LlmRequestAttributes = new LlmRequestAttributes(model, streaming, bytes, others);
   attributes.setCost(requestCost(exchange));
   if (bytes.length > COUNTED_LATER_BYTES) yield* attributes.count();
   if (bytes.length > SLICED_BYTES && isJudged) yield* attributes.findModels();
   exchange.attributes.llm = attributes;
+  const isUnknownModel = table.isClosed && table.possible(model).length === 0;
+  exchange.setState(llmCall, { dialect, bytes, scan, rules: [], quote, isUnknownModel });
   const problem = scan.hasAlternatives
     ? alternativeProblem(LlmRequestAttributes.modelsOf(attributes).slice(1), table)
     : undefined;
@@ -268,8 +265,7 @@ export function restoreRecordedCall(exchange: Exchange, recorded: LlmAttributes,
   }
   const model = dialect.pathModel ?? requestModel;
   const scan = isForm(request, dialect) ? { ...scanned.scan, isForm: true as const } : scanned.scan;
-  const call = { dialect, bytes, scan, rules: [], quote: quotes?.(model) };
-  const attributes = new LlmRequestAttributes(model, recorded.streaming ?? false, bytes, call);
+  const attributes = new LlmRequestAttributes(model, recorded.streaming ?? false, bytes);
   attributes.setCost(requestCost(exchange));
   attributes.estimatedTokens = recorded.estimatedTokens ?? 0;
   const { responseModel, provider, inputTokens, outputTokens, totalTokens } = recorded;
@@ -279,6 +275,7 @@ export function restoreRecordedCall(exchange: Exchange, recorded: LlmAttributes,
   if (outputTokens !== undefined) attributes.outputTokens = outputTokens;
   if (totalTokens !== undefined) attributes.totalTokens = totalTokens;
   exchange.attributes.llm = attributes;
+  exchange.setState(llmCall, { dialect, bytes, scan, rules: [], quote: quotes?.(model) });
 }
 
 /**

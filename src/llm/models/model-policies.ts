@@ -5,10 +5,9 @@
  */
 import type { BackendEnv, InnerPolicies } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
-import type { Exchange } from "../../core/exchange.ts";
+import { type Exchange, StateKey } from "../../core/exchange.ts";
 import { type CompiledScope, rejectPromise } from "../../core/policy.ts";
-import { LlmRequestAttributes } from "../request/llm-attributes.ts";
-import type { LlmCall } from "../request/llm-call.ts";
+import { type LlmCall, llmCall } from "../request/llm-call.ts";
 import type { Candidate, ConditionInput, ModelTable, TargetGroup } from "./model-table.ts";
 import type { AiConfig } from "./schema.ts";
 
@@ -59,7 +58,7 @@ export function scopesWithoutFailover(groups: readonly TargetGroup[]): readonly 
 export interface ModelPolicies {
   inner(exchange: Exchange): readonly CompiledScope[];
   /** Returns the candidates whose policies the call has passed. Throws if `inner` was not called for the same model. */
-  chosen(llm: LlmCall, model: string | undefined): readonly Candidate[] | undefined;
+  chosen(exchange: Exchange, model: string | undefined): readonly Candidate[] | undefined;
   /** Evaluates only authorization. */
   mayUse(exchange: Exchange, model: string): boolean;
 }
@@ -75,10 +74,10 @@ export function createModelPolicies(
   conditions: (exchange: Exchange) => ConditionInput | undefined,
 ): ModelPolicies | undefined {
   if (table.scopes.length === 0) return undefined;
-  const choices = new WeakMap<LlmCall, Choice>();
+  const choice = new StateKey<Choice>();
   return {
     inner(exchange) {
-      const llm = LlmRequestAttributes.callOf(exchange);
+      const llm = exchange.state(llmCall);
       const model = llm === undefined ? exchange.attributes.llm?.requestModel : modelOf(llm);
       // A request without a known model can be forwarded to the only target, so every scope applies to it.
       if (llm === undefined && model === undefined) return table.targets.length === 1 ? table.scopes : [];
@@ -88,14 +87,14 @@ export function createModelPolicies(
       const able = usable?.length === 0 ? candidates : usable;
       const first = able?.[0]?.scope;
       const kept = able?.filter(({ scope }) => scope === undefined || scope === first || isRulesOnly(scope));
-      if (llm !== undefined) choices.set(llm, { model, candidates: kept });
+      if (llm !== undefined) exchange.setState(choice, { model, candidates: kept });
       return [table.ownScope(model), first].filter((scope) => scope !== undefined);
     },
-    chosen(llm, model) {
-      const choice = choices.get(llm);
-      if (choice === undefined || choice.model !== model)
+    chosen(exchange, model) {
+      const chosen = exchange.state(choice);
+      if (chosen === undefined || chosen.model !== model)
         throw new GatewayError("internal", { detail: "the policies of another model were applied" });
-      return choice.candidates;
+      return chosen.candidates;
     },
     mayUse(exchange, model) {
       const { attributes } = exchange;

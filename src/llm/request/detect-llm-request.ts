@@ -61,7 +61,7 @@ export function* detectLlmRequest(head: RequestHead, bytes: Buffer): Steps<Detec
     isCall = outermost.names.length > 0;
   }
   if (!isCall) return NOTHING;
-  const attributes = new LlmRequestAttributes(reading.model ?? others[0], streaming, bytes, undefined, others);
+  const attributes = new LlmRequestAttributes(reading.model ?? others[0], streaming, bytes, others);
   yield* attributes.findModels();
   if (LlmRequestAttributes.modelsOf(attributes).length === 0) return NOTHING;
   attributes.setCost(hostCost(head));
@@ -78,7 +78,7 @@ function* detectInList(head: RequestHead, bytes: Buffer, others: readonly string
   const found = new ModelNames();
   yield* modelsInJson(bytes, false, found);
   if (found.names.length === 0 && others.length === 0) return NOTHING;
-  const attributes = new LlmRequestAttributes(others[0], false, bytes, undefined, others);
+  const attributes = new LlmRequestAttributes(others[0], false, bytes, others);
   attributes.setCost(hostCost(head));
   return { attributes, isUnclear: false };
 }

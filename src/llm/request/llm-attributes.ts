@@ -9,7 +9,6 @@ import { observeChunks } from "../../http/body.ts";
 import { bytesPerToken, estimateRequestTokens, estimateSteps } from "../usage/estimate-tokens.ts";
 import { maxOutputTokens, maxOutputTokensSteps } from "../usage/max-output-tokens.ts";
 import type { Cost } from "./endpoint-cost.ts";
-import type { LlmCall } from "./llm-call.ts";
 import { ModelNames, modelsInJson } from "./named-models.ts";
 
 const NO_NAMES: readonly string[] = [];
@@ -23,7 +22,6 @@ export class LlmRequestAttributes extends LlmCallAttributes implements LlmAttrib
   #maximumSource: Buffer | undefined;
   #maximum: number | undefined;
   #estimate = 0;
-  #call: LlmCall | undefined;
   #cost: Cost = "metered";
   #needsPrice = false;
   #unsearched: Buffer | undefined;
@@ -35,7 +33,6 @@ export class LlmRequestAttributes extends LlmCallAttributes implements LlmAttrib
     requestModel: string | undefined,
     streaming: boolean,
     bytes: Buffer,
-    call?: LlmCall,
     others: readonly string[] = NO_NAMES,
   ) {
     super();
@@ -45,7 +42,6 @@ export class LlmRequestAttributes extends LlmCallAttributes implements LlmAttrib
     this.streaming = streaming;
     this.#unread = bytes;
     this.#maximumSource = bytes;
-    this.#call = call;
   }
 
   get estimatedTokens(): number {
@@ -129,12 +125,6 @@ export class LlmRequestAttributes extends LlmCallAttributes implements LlmAttrib
   static needsPrice(llm: LlmAttributes | undefined): boolean {
     return llm instanceof LlmRequestAttributes && llm.#needsPrice;
   }
-
-  /** Returns undefined if the `ai` backend has not read the request as an LLM call. */
-  static callOf(exchange: Exchange): LlmCall | undefined {
-    const { llm } = exchange.attributes;
-    return llm instanceof LlmRequestAttributes ? llm.#call : undefined;
-  }
 }
 
 export function unpricedMessage(model: string): string {
@@ -161,7 +151,7 @@ export function noteSizedRequest(
 /** Notes a request whose body the gateway does not read or count, such as a WebSocket. */
 export function noteUncountedRequest(exchange: Exchange, cost: Cost, models: readonly string[] = NO_MODELS): void {
   if (exchange.attributes.llm !== undefined) return;
-  const attributes = new LlmRequestAttributes(models[0], false, NO_BYTES, undefined, models);
+  const attributes = new LlmRequestAttributes(models[0], false, NO_BYTES, models);
   attributes.setCost(cost);
   exchange.attributes.llm = attributes;
 }
@@ -177,7 +167,7 @@ export function requireKnownCost(llm: LlmAttributes | undefined, policy: "budget
 function sizedAttributes(request: GatewayRequest, models: readonly string[]): LlmRequestAttributes {
   const { body } = request;
   const perToken = bytesPerToken(request);
-  const attributes = new LlmRequestAttributes(models[0], false, NO_BYTES, undefined, models);
+  const attributes = new LlmRequestAttributes(models[0], false, NO_BYTES, models);
   const announced = body.kind === "bytes" ? body.bytes.length : body.kind === "stream" ? (body.length ?? 0) : 0;
   attributes.estimatedTokens = Math.ceil(announced / perToken);
   if (body.kind === "stream") {

@@ -3,6 +3,7 @@
  */
 
 import type { Steps } from "../../base/sliced-work.ts";
+import { StateKey } from "../../core/exchange.ts";
 import type { Members } from "../../json/json.ts";
 import type { NoSkeleton, Skeleton } from "../../json/skeleton.ts";
 import type { Dialect } from "./dialect.ts";
@@ -21,6 +22,9 @@ export interface LlmCall {
   /** True if no target serves the model that the client names. */
   readonly isUnknownModel?: boolean;
 }
+
+/** Holds the call once the `ai` backend has read the request as one. */
+export const llmCall = new StateKey<LlmCall>();
 
 export type Quote = (inputTokens: number, outputTokens: number) => number | undefined;
 

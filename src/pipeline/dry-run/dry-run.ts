@@ -15,7 +15,7 @@ import type { RecordedRequest } from "../records/recorded-request.ts";
 import { createRouteTable } from "../route/match-route.ts";
 import { buildReport, checkItem, type DryReport, refusedAtEdge } from "./dry-report.ts";
 import { type DryRequest, dryExchange, recordedExchange, selectListener } from "./dry-request.ts";
-import { dryTopology, type Walk, type Walks } from "./dry-topology.ts";
+import { dryTopology, ownWalk, type Walk } from "./dry-topology.ts";
 
 /** Bounds a run whose hook never decides. */
 const MAX_WALK_MS = 10_000;
@@ -56,8 +56,7 @@ export function createDryRunner(
   trustedProxies: readonly string[] = [],
 ): DryRunner {
   const isTrustedPeer = trustedPeers(trustedProxies);
-  const walks: Walks = new Map();
-  const { listeners } = dryTopology(topology, walks);
+  const { listeners } = dryTopology(topology);
   const served = new Map<Listener, Served>();
   const getServed = (listener: Listener): Served => {
     const known = served.get(listener) ?? { listener, table: createRouteTable(listener.routes) };
@@ -65,9 +64,8 @@ export function createDryRunner(
     return known;
   };
   const end = (exchange: Exchange, error: unknown): void => {
-    const walk = walks.get(exchange);
-    if (walk === undefined) return;
-    walks.delete(exchange);
+    const walk = exchange.state(ownWalk);
+    if (walk === undefined || walk.ended !== undefined) return;
     walk.ended = { error };
     walk.onEnd?.();
   };
@@ -82,7 +80,7 @@ export function createDryRunner(
 
   /** Throws or rejects if the run has a defect or does not end in time. */
   function finish(listener: Listener, exchange: Exchange, walk: Walk): undefined | Promise<void> {
-    walks.set(exchange, walk);
+    exchange.setState(ownWalk, walk);
     handle(env, getServed(listener), exchange, openSink());
     if (walk.ended === undefined)
       return new Promise((resolve, reject) => {

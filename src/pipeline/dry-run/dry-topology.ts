@@ -3,7 +3,7 @@
  * its limits count during a run.
  */
 import type { Backend, BackendRun, ResponseReceiver } from "../../core/backend.ts";
-import type { Exchange } from "../../core/exchange.ts";
+import { type Exchange, StateKey } from "../../core/exchange.ts";
 import type { Charge, CompiledPolicy, CompiledScope, Hooks, Outcome } from "../../core/policy.ts";
 import type { Listener, Route, Topology } from "../../core/topology.ts";
 import { HeaderList } from "../../http/headers.ts";
@@ -20,14 +20,14 @@ export interface Walk extends Pick<DryRequest, "given" | "recorded" | "attribute
   onEnd?: () => void;
 }
 
-export type Walks = Map<Exchange, Walk>;
+export const ownWalk = new StateKey<Walk>();
 
-export function dryTopology({ listeners }: Topology, walks: Walks): Topology {
+export function dryTopology({ listeners }: Topology): Topology {
   const policies = new Map<CompiledPolicy, CompiledPolicy>();
   const dryPolicy = (policy: CompiledPolicy): CompiledPolicy => {
     const known = policies.get(policy);
     if (known) return known;
-    const made = { ...policy, hooks: dryHooks(policy, walks) };
+    const made = { ...policy, hooks: dryHooks(policy) };
     policies.set(policy, made);
     return made;
   };
@@ -58,7 +58,7 @@ export function dryTopology({ listeners }: Topology, walks: Walks): Topology {
     backends: route.backends.map((one) => ({
       weight: one.weight,
       ...(one.canary ? { canary: one.canary } : {}),
-      backend: dryBackend(one.backend, walks, dryScope),
+      backend: dryBackend(one.backend, dryScope),
       policies: dryScope(one.policies),
     })),
   });
@@ -80,16 +80,16 @@ export function dryTopology({ listeners }: Topology, walks: Walks): Topology {
   return { listeners: listeners.map(dryListener) };
 }
 
-function dryHooks({ kind, hooks }: CompiledPolicy, walks: Walks): Hooks {
+function dryHooks({ kind, hooks }: CompiledPolicy): Hooks {
   const { request, assume, recall, admit, admitParsed, llmRequest, settle } = hooks;
-  const free = (hook: NonNullable<Hooks["admit"]>) => (exchange: Exchange) => counted(hook(exchange), exchange, walks);
+  const free = (hook: NonNullable<Hooks["admit"]>) => (exchange: Exchange) => counted(hook(exchange), exchange);
   return {
     ...hooks,
-    ...(hooks.sends ? { request: (exchange: Exchange) => skippedCalls(exchange, kind, walks) } : {}),
+    ...(hooks.sends ? { request: (exchange: Exchange) => skippedCalls(exchange, kind) } : {}),
     ...(request && (assume || recall)
       ? {
           request(exchange: Exchange) {
-            const walk = walks.get(exchange);
+            const walk = exchange.state(ownWalk);
             if (walk?.recorded && recall) return recall(exchange, walk.recorded);
             return walk?.given && assume ? assume(exchange, walk.given) : request(exchange);
           },
@@ -98,8 +98,8 @@ function dryHooks({ kind, hooks }: CompiledPolicy, walks: Walks): Hooks {
     ...(settle
       ? {
           settle(exchange: Exchange, outcome: Outcome) {
-            const walk = walks.get(exchange);
-            if (walk && !walk.charges) settle(exchange, outcome);
+            const walk = exchange.state(ownWalk);
+            if (walk && walk.ended === undefined && !walk.charges) settle(exchange, outcome);
           },
         }
       : {}),
@@ -109,21 +109,21 @@ function dryHooks({ kind, hooks }: CompiledPolicy, walks: Walks): Hooks {
   };
 }
 
-function skippedCalls(exchange: Exchange, kind: string, walks: Walks): undefined {
-  const walk = walks.get(exchange);
+function skippedCalls(exchange: Exchange, kind: string): undefined {
+  const walk = exchange.state(ownWalk);
   if (walk === undefined) return;
   walk.skippedCalls ??= new Set();
   walk.skippedCalls.add(kind);
 }
 
 /** Records the charge for the refund and omits `confirm`, which would call an external service. */
-function counted(charge: Charge | undefined, exchange: Exchange, walks: Walks): Charge | undefined {
+function counted(charge: Charge | undefined, exchange: Exchange): Charge | undefined {
   if (charge === undefined) return undefined;
-  walks.get(exchange)?.charges?.push(charge);
+  exchange.state(ownWalk)?.charges?.push(charge);
   return { take: () => charge.take(), giveBack: () => charge.giveBack() };
 }
 
-function dryBackend(backend: Backend, walks: Walks, dryScope: (scope: CompiledScope) => CompiledScope): Backend {
+function dryBackend(backend: Backend, dryScope: (scope: CompiledScope) => CompiledScope): Backend {
   const { attributes, defaultTimeoutMs, prepare, recall, inner } = backend;
   return {
     attributes,
@@ -131,7 +131,7 @@ function dryBackend(backend: Backend, walks: Walks, dryScope: (scope: CompiledSc
     ...(prepare
       ? {
           prepare(exchange: Exchange, needsModel: boolean, needsCall: boolean) {
-            const given = walks.get(exchange)?.attributes;
+            const given = exchange.state(ownWalk)?.attributes;
             if (given?.mcp !== undefined) exchange.attributes.mcp = { ...given.mcp };
             if (given?.llm !== undefined) {
               if (recall) recall.call(backend, exchange, given.llm);
@@ -154,7 +154,7 @@ function dryBackend(backend: Backend, walks: Walks, dryScope: (scope: CompiledSc
         }
       : {}),
     call(exchange: Exchange, call: ResponseReceiver) {
-      const walk = walks.get(exchange);
+      const walk = exchange.state(ownWalk);
       if (walk) walk.called = exchange.request;
       call.head(200, new HeaderList());
       call.end();

@@ -4,7 +4,7 @@
 
 import type { Clock } from "../../base/clock.ts";
 import { LinkedList } from "../../base/linked-list.ts";
-import type { Exchange } from "../../core/exchange.ts";
+import { type Exchange, StateKey } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import { explainRequest } from "../../observe/trace/explain.ts";
 import type { KeptTraces, TraceRecording } from "../../observe/trace/kept-traces.ts";
@@ -63,7 +63,7 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
   const ring: FinishedRequest[] = [];
   const share = createStringSharing();
   const inFlight = new LinkedList<Exchange>();
-  const recordings = new Map<Exchange, TraceRecording>();
+  const ownRecording = new StateKey<TraceRecording>();
   const followers = new Set<(record: RequestRecord) => void>();
   let count = 0;
 
@@ -71,17 +71,11 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
     for (let i = 0; i < ring.length; i++) yield ring[(count - 1 - i) % RECENT_REQUESTS] as FinishedRequest;
   }
 
-  function keepUnlessOk(exchange: Exchange, outcome: Outcome): void {
-    const recording = recordings.get(exchange);
-    recordings.delete(exchange);
-    if (resultOfRequest(exchange, outcome) !== "ok") recording?.keep(exchange.id);
-  }
-
   return {
     begin(exchange) {
       inFlight.add(exchange);
       const recording = kept?.record();
-      if (recording) recordings.set(exchange, recording);
+      if (recording) exchange.setState(ownRecording, recording);
       const watcher = options.watcher(exchange);
       if (watcher === undefined) return recording && createTrace(clock, recording);
       return createTrace(clock, recording ? bothWatchers(watcher, recording) : watcher);
@@ -91,7 +85,6 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
       inFlight.remove(exchange);
       if (exchange.records.isQuiet) {
         if (exchange.trace !== undefined) endTrace(exchange, exchange.trace, outcome);
-        recordings.delete(exchange);
         return;
       }
       if (ring.length < RECENT_REQUESTS) ring.push(new FinishedRequest());
@@ -100,7 +93,7 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
       if (count >= WITH_HEADERS) ring[(count - WITH_HEADERS) % RECENT_REQUESTS]?.dropHeaders();
       count += 1;
       if (exchange.trace !== undefined) endTrace(exchange, exchange.trace, outcome);
-      if (kept) keepUnlessOk(exchange, outcome);
+      if (resultOfRequest(exchange, outcome) !== "ok") exchange.state(ownRecording)?.keep(exchange.id);
       if (followers.size > 0) {
         const record = toRequestRecord(one);
         for (const follower of followers) follower(record);

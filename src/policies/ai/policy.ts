@@ -14,8 +14,13 @@ import { readMembers } from "../../json/read-json.ts";
 import { compileExternalGuard, guardSchema, reportGuardFailures } from "../../llm/guard-config.ts";
 import { editsRequest, hasGuards, noteUnreadRules } from "../../llm/guards/prompt-rules.ts";
 import { compileTextGuard } from "../../llm/guards/text-guard.ts";
-import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
-import type { LlmCall, PromptRules, TextGuard, WebhookGuard } from "../../llm/request/llm-call.ts";
+import {
+  type LlmCall,
+  llmCall,
+  type PromptRules,
+  type TextGuard,
+  type WebhookGuard,
+} from "../../llm/request/llm-call.ts";
 
 const BODY = peerInput("client/expression-body");
 
@@ -137,13 +142,13 @@ export const ai = definePolicy({
       ...(isGuarded
         ? {
             parsed(exchange: Exchange): undefined {
-              if (exchange.attributes.backend?.type === "ai" && LlmRequestAttributes.callOf(exchange) === undefined)
+              if (exchange.attributes.backend?.type === "ai" && exchange.state(llmCall) === undefined)
                 noteUnreadRules(exchange, rules);
             },
           }
         : {}),
       llmRequest(exchange) {
-        const call = LlmRequestAttributes.callOf(exchange);
+        const call = exchange.state(llmCall);
         if (computed.length === 0) call?.rules.push(rules);
         else if (call) call.rules.push({ ...rules, computed: computeFields(computed, call, exchange) });
         return undefined;
