@@ -106,6 +106,12 @@ export const REQUEST_LIMITS = {
       "rejected",
     ],
     [
+      "maxStreamsPerAddress",
+      "pipeline/listen/listener-env.ts",
+      "requests of one address over HTTP/2 at once, unless it is a trusted proxy",
+      "503 `overloaded`",
+    ],
+    [
       "MAX_RESETS",
       "pipeline/listen/http2/http2-connection.ts",
       "HTTP/2 requests that a client cancels in one second",

@@ -52,7 +52,13 @@ export function fittingLimits(
       connections: maxConnections,
     });
   const share = Math.max(Math.ceil(maxConnections * ADDRESS_SHARE), Math.min(maxConnections, MIN_PER_ADDRESS));
-  return { ...wanted, maxConnections, maxConnectionsPerAddress: wished?.maxConnectionsPerAddress ?? share };
+  return {
+    ...wanted,
+    maxConnections,
+    maxConnectionsPerAddress: wished?.maxConnectionsPerAddress ?? share,
+    // Each stream may need a connection to a server, as each connection of an HTTP/1.1 client may.
+    maxStreamsPerAddress: wished?.maxStreamsPerAddress ?? share,
+  };
 }
 
 export function watchHeapAndLog(

@@ -28,8 +28,11 @@ function statusOf(session: ClientHttp2Session, path: string): Promise<number> {
   });
 }
 
-function openSession(t: TestContext, port: number): ClientHttp2Session {
-  const session = connectHttp2(`http://127.0.0.1:${port}`);
+/** `client` is the last part of the client's address. */
+function openSession(t: TestContext, port: number, client = 1): ClientHttp2Session {
+  const session = connectHttp2(`http://127.0.0.1:${port}`, {
+    createConnection: () => connect({ port, host: "127.0.0.1", localAddress: `127.0.0.${client}` }),
+  });
   session.on("error", () => undefined);
   t.after(() => session.destroy());
   return session;
@@ -56,7 +59,7 @@ async function fillWithClients(t: TestContext, ports: readonly number[]): Promis
   return sockets;
 }
 
-test("500 requests that each need a connection, with 256 files: some get 502, and all else works", LINUX, async (t) => {
+test("500 requests that each need a connection, with 256 files: some get 503, and all else works", LINUX, async (t) => {
   const held: ServerResponse[] = [];
   const slow = await backendFor(t, (_req, res) => void held.push(res));
   const other = await backendFor(t, (_req, res) => void res.end("ok"));
@@ -86,12 +89,13 @@ test("500 requests that each need a connection, with 256 files: some get 502, an
     return Number(/^process_open_fds (\d+)/m.exec(text)?.[1]);
   };
 
-  const sessions = Array.from({ length: SESSIONS }, () => openSession(t, port));
+  // Each client may have only a part of the streams that would use all files.
+  const sessions = Array.from({ length: SESSIONS }, (_, i) => openSession(t, port, 2 + i));
   const statuses = sessions.flatMap((session) => Array.from({ length: STREAMS }, () => statusOf(session, "/slow")));
   const settled: number[] = [];
   for (const status of statuses) void status.then((code) => settled.push(code));
-  await eventually("all requests have a connection or 502", () => settled.length + held.length === SESSIONS * STREAMS);
-  assert.ok(settled.length > 100 && settled.every((status) => status === 502), JSON.stringify(settled));
+  await eventually("all requests have a connection or 503", () => settled.length + held.length === SESSIONS * STREAMS);
+  assert.ok(settled.length > 100 && settled.every((status) => status === 503), JSON.stringify(settled));
   assert.ok(held.length > 100, `${held.length} at the backend`);
 
   // Another backend has room, and new clients are accepted.
@@ -119,4 +123,42 @@ test("500 requests that each need a connection, with 256 files: some get 502, an
     .split("\n")
     .filter((line) => / error /.test(line));
   assert.deepEqual(problems, []);
+});
+
+test("one client cannot use the files of others with HTTP/2 streams", LINUX, async (t) => {
+  const held: ServerResponse[] = [];
+  const backend = await backendFor(t, (req, res) => {
+    if (req.url === "/slow") held.push(res);
+    else res.end("ok");
+  });
+  const config = {
+    config: { adminAddr: "off", logging: { level: "info" } },
+    gateways: { one: { port: 0, address: "127.0.0.1" }, two: { port: 0, address: "127.0.0.1" } },
+    routes: [{ gateways: ["one", "two"], backends: [{ host: backend.host }] }],
+  };
+  const file = configFile(t, JSON.stringify(config));
+  const gateway = startGatewayProcess(t, ["-f", file], { maxOpenFiles: MAX_OPEN_FILES });
+  const ports = await Promise.all(["one", "two"].map((name) => gateway.port(name)));
+  const limit = Number(/accepts fewer connections.* connections=(\d+)/.exec(gateway.stdout())?.[1]);
+  assert.ok(limit > 20 && limit < STREAMS, `${limit} connections`);
+
+  const greedy = Array.from({ length: SESSIONS }, (_, i) => openSession(t, ports[i % 2] as number, 2));
+  const settled: number[] = [];
+  const asked = greedy.flatMap((session) => Array.from({ length: STREAMS }, () => statusOf(session, "/slow")));
+  for (const status of asked) void status.then((code) => settled.push(code));
+  await eventually("all streams have a connection or 503", () => settled.length + held.length === SESSIONS * STREAMS);
+  assert.deepEqual([held.length, new Set(settled)], [limit, new Set([503])]);
+  assert.match(await gateway.logged("the client has too many open HTTP/2 streams"), /status=503/);
+
+  for (const port of ports) {
+    const other = openSession(t, port, 3);
+    const statuses = await Promise.all(Array.from({ length: 16 }, () => statusOf(other, "/fast")));
+    assert.deepEqual(new Set(statuses), new Set([200]));
+    assert.equal(await statusOf(openSession(t, port, 2), "/fast"), 503);
+  }
+
+  for (const res of held) res.end("ok");
+  await Promise.all(asked);
+  assert.equal(await statusOf(openSession(t, ports[0] as number, 2), "/fast"), 200);
+  assert.ok(!gateway.stdout().includes("too many files are open"));
 });

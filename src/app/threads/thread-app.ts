@@ -201,7 +201,11 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     const log = logger.for("pipeline");
     const env: ListenerEnv = {
       clock,
-      limits: { ...limits, maxConnections: Math.ceil(limits.maxConnections / threads) },
+      limits: {
+        ...limits,
+        maxConnections: Math.ceil(limits.maxConnections / threads),
+        maxStreamsPerAddress: Math.ceil(limits.maxStreamsPerAddress / threads),
+      },
       heap,
       memory: services.memory,
       // All threads have the same informational events, so only the first thread logs them.

@@ -25,6 +25,8 @@ test("a reader of an earlier body neither stops nor charges the next request of 
     idle: watchIdle(clock),
     waitingBytes,
     openStreams: new StreamPool(POOL_BYTES),
+    maxStreamsPerAddress: 1,
+    streamShare: () => assert.fail("HTTP/2"),
     isFull: () => false,
     streams: new LinkedList(),
     sweepMs: 1_000,

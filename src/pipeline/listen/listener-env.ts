@@ -30,6 +30,8 @@ export interface ListenerLimits {
   readonly maxConnections: number;
   /** Limits one IPv4 address or IPv6 /64 network, unless it is a trusted proxy. */
   readonly maxConnectionsPerAddress: number;
+  /** Limits the open HTTP/2 streams of such an address, over all listeners of the thread. */
+  readonly maxStreamsPerAddress: number;
   readonly headersTimeoutMs: number;
   readonly checkIntervalMs: number;
   /**
@@ -47,6 +49,7 @@ export interface ListenerLimits {
 export const LISTENER_LIMITS: ListenerLimits = {
   maxConnections: 10_000,
   maxConnectionsPerAddress: 5_000,
+  maxStreamsPerAddress: 5_000,
   headersTimeoutMs: 10_000,
   checkIntervalMs: 1_000,
   silentPeerMs: SILENT_PEER_MS,

@@ -9,6 +9,7 @@ import type { GatewayError } from "../../core/errors.ts";
 import type { RequestBody } from "../../core/exchange.ts";
 import type { ReceivedHead } from "../../http/request-head.ts";
 import type { Served } from "../phases/pipeline-env.ts";
+import { type StreamShare, streamShares } from "./http2/stream-shares.ts";
 import { watchIdle } from "./idle.ts";
 import type { ListenerEnv } from "./listener-env.ts";
 import { type EntrySink, nameOf, type Rejection, type RequestEntry } from "./request-entry.ts";
@@ -71,6 +72,10 @@ export interface ConnectionOwner extends ResponseOwner, Sweeper {
   readonly silentPeerMs: number;
   /** Open HTTP/2 streams are charged to this pool. */
   readonly openStreams: StreamPool;
+  /** Limits the open streams of one share. */
+  readonly maxStreamsPerAddress: number;
+  /** Returns the share of the connection's address, or undefined if its streams are not limited. */
+  streamShare(socket: Socket): StreamShare | undefined;
   /** Returns whether memory is so short that new requests are rejected. */
   isFull(): boolean;
   /** Returns whether kept-alive connections are closed even if their last response did not announce it. */
@@ -132,6 +137,10 @@ export function createOpenConnections(
     idle,
     waitingBytes: env.memory.streams,
     openStreams: env.memory.openStreams,
+    maxStreamsPerAddress: env.limits.maxStreamsPerAddress,
+    streamShare: ({ remoteAddress }) =>
+      // As for connections, trusted proxies and Unix sockets are not limited.
+      remoteAddress === undefined || env.isTrustedPeer(remoteAddress) ? undefined : streamShares.join(remoteAddress),
     isFull: () => env.heap.level === "full",
     streams: new LinkedList(),
     sweepMs: env.limits.checkIntervalMs,

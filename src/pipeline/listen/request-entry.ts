@@ -24,12 +24,14 @@ import type { ListenerEnv } from "./listener-env.ts";
 import type { Proxied } from "./proxied-connections.ts";
 import { forwardedClient } from "./trusted-peers.ts";
 
-/** While the heap is full, this Retry-After value gives the garbage collector time to free memory. */
+/** This Retry-After value gives the garbage collector time to free memory, and streams time to end. */
 const RETRY_SECONDS = "2";
 
 export interface EntrySink extends ClientSink {
   /** True if the request asks for a protocol upgrade that the gateway forwards. */
   readonly isUpgrade: boolean;
+  /** True if the client has too many HTTP/2 streams, so that this one is rejected. */
+  readonly isBeyondLimit: boolean;
   /** The memory of the request and its response is charged to this client. */
   chargedTo: ChargedClient | undefined;
   reject(reply: Reply): void;
@@ -123,8 +125,7 @@ export function createRequestEntry(
     begin(served, read, body, sink, socket) {
       let head: RequestHead;
       try {
-        if (env.heap.level === "full")
-          throw new GatewayError("overloaded", { headers: { "retry-after": RETRY_SECONDS } });
+        if (env.heap.level === "full" || sink.isBeyondLimit) throw overloaded(sink.isBeyondLimit);
         const isForwardProxy = served.listener.forwardProxy === true;
         head = readRequestHead(read, isTrusted(peerOf(socket, proxiedBy)), sink.isUpgrade, isForwardProxy);
       } catch (error) {
@@ -154,6 +155,13 @@ export function createRequestEntry(
       return rejectionOf(served, rejectedRequest(parseRejectedHead(bytes), scheme), error, socket);
     },
   };
+}
+
+function overloaded(isBeyondLimit: boolean): GatewayError {
+  return new GatewayError("overloaded", {
+    headers: { "retry-after": RETRY_SECONDS },
+    ...(isBeyondLimit ? { detail: "the client has too many open HTTP/2 streams" } : {}),
+  });
 }
 
 function serverNameOf(socket: Socket): string | undefined {

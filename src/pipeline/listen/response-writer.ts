@@ -161,6 +161,7 @@ export class ResponseWriter implements ClientSink, Watched, OpenEndedResponse {
   /** True if the connection is closed after this response. */
   isLast: boolean;
   readonly isUpgrade: boolean;
+  readonly isBeyondLimit = false;
   readonly #request: ParsedRequest;
   readonly #socket: Socket;
   readonly #carrier: ResponseCarrier;

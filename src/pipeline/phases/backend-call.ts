@@ -4,6 +4,7 @@
  */
 import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
+import { shortageCode } from "../../base/file-descriptors.ts";
 import type { ServedModel } from "../../core/attempts.ts";
 import type { Backend, BackendProblem, BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { type ErrorCode, GatewayError } from "../../core/errors.ts";
@@ -25,6 +26,9 @@ export function backendError(error: unknown): GatewayError {
   const options = { detail: error.message, cause: error };
   switch (error.kind) {
     case "connect":
+      // Too few file descriptors are left, which is no fault of the server.
+      if (shortageCode(error.cause) !== undefined)
+        return new GatewayError("overloaded", { ...options, headers: { "retry-after": "1" } });
       return new GatewayError("backend_unavailable", options);
     case "connect-timeout":
       return new GatewayError("backend_timeout", options);

@@ -14,6 +14,7 @@ import type { ConnectionOwner, OpenConnection } from "../open-connections.ts";
 import { KEEP_ALIVE_MS } from "../response-writer.ts";
 import { type ClientStreams, StreamAccounts } from "./stream-accounts.ts";
 import { type StreamOwner, StreamResponse } from "./stream-response.ts";
+import type { StreamShare } from "./stream-shares.ts";
 
 const MAX_STREAMS = 100;
 /** A client may reset this many streams between two sweeps. */
@@ -59,6 +60,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
   /** Streams of requests that begin in a later turn. */
   readonly #waiting = new Map<ServerHttp2Stream, () => void>();
   readonly #accounts: StreamAccounts;
+  readonly #share: StreamShare | undefined;
   #served = 0;
   #sentBytes = 0;
   #resets = 0;
@@ -74,6 +76,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     this.waitingBytes = owner.waitingBytes;
     this.streams = owner.streams;
     this.#accounts = new StreamAccounts(owner.openStreams, (client) => this.#cut(client));
+    this.#share = owner.streamShare(socket);
     const session = performServerHandshake(socket, OPTIONS);
     this.#session = session;
     this.#endNow = endSessionLater(session);
@@ -97,7 +100,10 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     session.on("error", ignore);
     // After its session is destroyed, some versions of Node leave errors of a TLS socket unhandled.
     socket.on("error", ignore);
-    session.on("close", () => owner.closed(this));
+    session.on("close", () => {
+      this.#share?.leave();
+      owner.closed(this);
+    });
   }
 
   sweep(): void {
@@ -147,6 +153,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
 
   streamEnded(response: StreamResponse, wasReset: boolean): void {
     this.#open.delete(response);
+    if (this.#share !== undefined) this.#share.open -= 1;
     if (response.charge !== undefined) this.#accounts.release(response.charge);
     this.#owner.ended();
     if (this.#isClosing) this.#endIfDone();
@@ -202,6 +209,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
       this.#served += 1;
       const response = new StreamResponse(stream, request, (flags & NGHTTP2_FLAG_END_STREAM) !== 0, this);
       this.#open.add(response);
+      response.isBeyondLimit = this.#exceedsShare();
       const body =
         response.body === undefined
           ? NO_BODY
@@ -211,6 +219,12 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     } catch (error) {
       this.unexpected(error);
     }
+  }
+
+  #exceedsShare(): boolean {
+    if (this.#share === undefined) return false;
+    this.#share.open += 1;
+    return this.#share.open > this.#owner.maxStreamsPerAddress;
   }
 
   /** Ends the connection, or only the client's streams if a proxy sends those of other clients over it. */

@@ -79,6 +79,7 @@ export class StreamResponse implements EntrySink, Watched, BodyCarrier, OpenEnde
   charge: StreamCharge | undefined = undefined;
   /** WebSocket over HTTP/2 is not supported. */
   readonly isUpgrade = false;
+  isBeyondLimit = false;
   readonly body: RequestBodySource | undefined;
   readonly #stream: ServerHttp2Stream;
   readonly #owner: StreamOwner;
