@@ -16,7 +16,12 @@ function setUp(process: { adminAddr?: string; statsAddr?: string }, defaultAdmin
     const where = address.kind === "tcp" ? `${address.hosts.join("+")}:${address.port}` : address.kind;
     log.push(`open ${where} for ${audience}: ${endpoints.map(({ path }) => path).join(" ")}`);
     const url = address.kind === "off" ? undefined : `http://${audience}`;
-    return { url, port: undefined, close: () => void log.push(`close ${audience}`) };
+    return {
+      url,
+      port: undefined,
+      leave: () => void log.push(`leave ${audience}`),
+      close: () => void log.push(`close ${audience}`),
+    };
   };
   const config = {
     process: process as ProcessSettings["process"],
@@ -34,10 +39,13 @@ function setUp(process: { adminAddr?: string; statsAddr?: string }, defaultAdmin
 test("operators see everything, scrapers the statistics", async () => {
   const { log, addresses, opened } = setUp({ adminAddr: "127.0.0.1:1", statsAddr: "0.0.0.0:2" });
   assert.equal(await opened(), "http://operators");
+  addresses.leave();
   addresses.close();
   assert.deepEqual(log, [
     "open 127.0.0.1:1 for operators: /everything",
     "open 0.0.0.0:2 for scrapers: /metrics",
+    "leave operators",
+    "leave scrapers",
     "close operators",
     "close scrapers",
   ]);

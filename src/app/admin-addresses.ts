@@ -20,6 +20,8 @@ export interface AdminAddressParts {
 export interface AdminAddresses {
   open(endpoints: readonly AdminEndpoint[], statistics: readonly AdminEndpoint[]): Promise<string | undefined>;
   readonly ports: { readonly admin: number | undefined; readonly stats: number | undefined };
+  /** The new process has taken the addresses over. */
+  leave(): void;
   close(): void;
 }
 
@@ -60,6 +62,10 @@ export function createAdminAddresses(parts: AdminAddressParts): AdminAddresses {
     },
     get ports() {
       return { admin: admin?.port, stats: stats?.port };
+    },
+    leave() {
+      admin?.leave();
+      stats?.leave();
     },
     close,
   };

@@ -127,8 +127,7 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
     leave() {
       lingerMs = UPGRADE_LINGER_MS;
       isUpgraded = true;
-      // The new process already listens on this address.
-      admin.close();
+      admin.leave();
       void stop();
     },
   });

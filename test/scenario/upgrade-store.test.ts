@@ -106,7 +106,12 @@ for (const { store, threads } of process.env.UPGRADES === undefined ? VARIANTS.s
       const response = await session.request("tools/list");
       return response.result === undefined ? JSON.stringify(response) : "";
     };
-    const loads = [list, ...Array.from({ length: CLIENTS }, () => chat)].map(load);
+    const scrape = async (): Promise<string> => {
+      const response = await fetch(`${adminUrl}/metrics`);
+      await response.text();
+      return response.status === 200 ? "" : `/metrics: ${response.status}`;
+    };
+    const loads = [list, scrape, ...Array.from({ length: CLIENTS }, () => chat)].map(load);
 
     const random = new Random(20261119);
     let last = "";

@@ -5,7 +5,7 @@
 
 import { chmodSync, lstatSync, unlinkSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import { type AddressInfo, connect } from "node:net";
+import { type AddressInfo, connect, Server as NetServer } from "node:net";
 import { readForm } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { asGatewayError } from "../../core/reply.ts";
@@ -32,6 +32,11 @@ export interface AdminServer {
   /** Undefined if the interface is off. */
   readonly url: string | undefined;
   readonly port: number | undefined;
+  /**
+   * Another process accepts the connections from now on. Requests are still answered, also those that arrive on open
+   * connections. Event streams end, so that their clients connect to the other process.
+   */
+  leave(): void;
   close(): void;
 }
 
@@ -43,7 +48,8 @@ export async function openAdminServer(
   audience: "operators" | "scrapers" = "operators",
   inherited: (host: string) => number | undefined = () => undefined,
 ): Promise<AdminServer> {
-  if (address.kind === "off") return { url: undefined, port: undefined, close: () => undefined };
+  if (address.kind === "off")
+    return { url: undefined, port: undefined, leave: () => undefined, close: () => undefined };
   // Scrapers may use any host name, except on loopback.
   const isOpen =
     audience === "scrapers" &&
@@ -51,11 +57,14 @@ export async function openAdminServer(
     !address.hosts.every((host) => isLoopbackHost(canonicalAddress(host)));
   const checksHost = address.kind === "tcp" && !isOpen;
   const servers: Server[] = [];
+  const streams = new Set<ServerResponse>();
+  let hasLeft = false;
   const open = async (listen: (server: Server, done: () => void) => void): Promise<Server> => {
     const server = createServer(
       { headersTimeout: HEADERS_TIMEOUT_MS, connectionsCheckingInterval: 1_000, maxHeaderSize: 8 * 1024 },
       (req, res) => {
-        handle(req, res, endpoints, checksHost).catch((error) => {
+        if (hasLeft) res.shouldKeepAlive = false;
+        handle(req, res, endpoints, checksHost, streams).catch((error) => {
           if (error instanceof BodyTooLarge && !res.headersSent) {
             // Discards the rest of the body, so that the client can read the response.
             req.resume();
@@ -85,6 +94,12 @@ export async function openAdminServer(
     servers.push(server);
     return server;
   };
+  const leave = (): void => {
+    hasLeft = true;
+    // Node's HTTP servers also close idle connections, on which the next request may be on its way.
+    for (const server of servers) NetServer.prototype.close.call(server);
+    for (const res of streams) res.destroy();
+  };
   const close = (): void => {
     for (const server of servers) {
       server.close();
@@ -96,7 +111,7 @@ export async function openAdminServer(
     await removeStaleSocket(address.path);
     await open((server, done) => server.listen(address.path, done));
     chmodSync(address.path, 0o600);
-    return { url: `unix:${address.path}`, port: undefined, close };
+    return { url: `unix:${address.path}`, port: undefined, leave, close };
   }
   let { port } = address;
   try {
@@ -118,7 +133,7 @@ export async function openAdminServer(
     throw error;
   }
   const host = address.hosts[0] as string;
-  return { url: `http://${host.includes(":") ? `[${host}]` : host}:${port}`, port, close };
+  return { url: `http://${host.includes(":") ? `[${host}]` : host}:${port}`, port, leave, close };
 }
 
 async function handle(
@@ -126,6 +141,7 @@ async function handle(
   res: ServerResponse,
   endpoints: readonly AdminEndpoint[],
   checksHost: boolean,
+  streams: Set<ServerResponse>,
 ): Promise<void> {
   let head: RequestHead;
   try {
@@ -174,6 +190,10 @@ async function handle(
     body: () => readAll(req, endpoint.maxBodyBytes ?? MAX_BODY_BYTES),
     left: left.signal,
   });
+  if ("stream" in result) {
+    streams.add(res);
+    res.once("close", () => streams.delete(res));
+  }
   write(res, result, req.method !== "HEAD");
 }
 
