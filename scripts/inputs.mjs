@@ -2,6 +2,7 @@
  * `npm run inputs`: prints what peers can send, as listed in `src/base/peer-inputs.ts`, with the reader, limits, and
  * memory account of each input, and the shapes of its hostile inputs (`test/inputs/`). `npm run inputs -- <peer>` prints
  * only one peer. `npm run inputs -- --measure [entry…]` measures the readers with these inputs (`test/inputs/measure.ts`).
+ * `npm run inputs -- --faults [name…]` finds out whether the tests find known faults (`scripts/input-faults.mjs`).
  * `inputsPage` writes the list as a page.
  */
 import { spawnSync } from "node:child_process";
@@ -9,6 +10,7 @@ import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { build } from "esbuild";
+import { runFaults } from "./input-faults.mjs";
 import { inlineOnDemand } from "./on-demand.mjs";
 import { root } from "./steps.mjs";
 
@@ -30,6 +32,10 @@ export function inputsPage(inputs, note) {
     "nesting, highly compressed, never completed, out of order, and invalid at the end. `npm test` counts the executed blocks of the",
     "gateway's reader, and the bytes that built-in functions touch, at n, 2n, and 4n bytes: each doubling adds at most 2.3 times the work of",
     "the one before. `npm run inputs -- --measure` measures CPU time, the longest piece of work on the main thread (50 ms at most), and memory.",
+    "",
+    "`test/inputs/faults.mjs` lists faults, such as a missing check or a removed limit. `npm run inputs -- --faults [name…]` puts each of them,",
+    "or those whose name contains one of the texts, into a temporary copy of the tree, runs the tests of its area there, and prints which tests",
+    "find it. A fault that no test finds shows a class of mistakes without a test.",
     "",
   ];
   for (const [peer, ofPeer] of groups(inputs))
@@ -107,6 +113,7 @@ function shapes(inputs, hostile) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const [first, ...entries] = process.argv.slice(2);
+  if (first === "--faults") process.exit(runFaults(entries));
   process.exitCode = await withBundle(async (folder) => {
     if (first === "--measure")
       return spawnSync(process.execPath, ["--expose-gc", join(folder, "measure.mjs"), ...entries], { stdio: "inherit" })

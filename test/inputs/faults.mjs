@@ -1,7 +1,8 @@
 /**
  * Faults to put into the gateway, one at a time, to find out whether the tests of inputs and of the promises in
  * SECURITY.md find them. Each is a mistake that a later change could make: in `file`, `replace` takes the place of
- * `find`, which must occur once. The classes are:
+ * `find`, which must occur once. `tests` are the paths of the tests that could find it. `npm run inputs -- --faults` runs
+ * them (`scripts/input-faults.mjs`). The classes are:
  *
  * - `missing check`: a check is skipped in one path
  * - `limit`: a limit is removed or wrong
@@ -22,6 +23,13 @@ export const FAULTS = [
     effect:
       "A client can use an expired token as long as it is in the cache, and a token for one route on another route with another audience and the same keys.",
     file: "src/identity/keys/token-verifier.ts",
+    tests: [
+      "src/identity/keys/",
+      "src/identity/tokens/",
+      "src/policies/jwt-auth/",
+      "test/scenario/identity-",
+      "test/scenario/threats-identity",
+    ],
     find: "    if (known) return judged(known, rules);\n",
     replace: "    if (known) return known;\n",
   },
@@ -31,6 +39,14 @@ export const FAULTS = [
     effect:
       "A user can sign in with an ID token that lists the gateway as one of several audiences and was issued to another client, because a missing `azp` is not rejected.",
     file: "src/identity/login/browser-login.ts",
+    tests: [
+      "src/identity/login/",
+      "src/identity/oauth/",
+      "src/policies/oidc/",
+      "test/scenario/browser-login",
+      "test/scenario/identity-",
+      "test/scenario/threats-identity",
+    ],
     find: `    const isForSeveral = Array.isArray(claims.aud) && claims.aud.length > 1;
     if (claims.azp === undefined ? isForSeveral : claims.azp !== clientId)
 `,
@@ -42,6 +58,7 @@ export const FAULTS = [
     effect:
       "An attacker starts a login and sends the redirect to a victim. The account that the victim connects is stored for the attacker.",
     file: "src/mcp/logins/server-login.ts",
+    tests: ["src/mcp/logins/", "test/scenario/mcp-login", "test/scenario/tenants-logins", "test/scenario/threats-mcp"],
     find: `    if (!isStartedBy(found.value, secretsFor(found.login))) return "other browser";
 `,
     replace: `    const secrets = secretsFor(found.login);
@@ -54,6 +71,12 @@ export const FAULTS = [
     effect:
       "A client of the forward proxy, a remote server, or a document of a cluster can name a host with a public and a private address, and the gateway connects to the private one.",
     file: "src/http/egress-guard.ts",
+    tests: [
+      "src/http/egress-",
+      "test/scenario/forward-proxy",
+      "test/scenario/kubernetes-confined",
+      "test/scenario/threats-",
+    ],
     find: "        const fitting = all.filter(({ address }) => this.permits(address, name));\n",
     replace: "        const fitting = all.some(({ address }) => this.permits(address, name)) ? all : [];\n",
   },
@@ -63,6 +86,7 @@ export const FAULTS = [
     effect:
       "A tenant creates a Service that is an alias of an internal host name, and its backend reaches private addresses outside of the networks that the operator allows.",
     file: "src/config/documents/confined-addresses.ts",
+    tests: ["src/config/documents/", "src/kubernetes/", "test/scenario/kubernetes-"],
     find: '    return found.type === "ExternalName" ? `${shown} is of type ExternalName, which is not supported` : undefined;\n',
     replace: "    return undefined;\n",
   },
@@ -73,6 +97,12 @@ export const FAULTS = [
     effect:
       "A client can try any number of user names without a 429. With a known name it gets one, which shows which users exist.",
     file: "src/policies/basic-auth/policy.ts",
+    tests: [
+      "src/policies/basic-auth/",
+      "src/identity/passwords/",
+      "test/scenario/failed-credentials",
+      "test/scenario/threats-identity",
+    ],
     find: '        if (mode !== "permissive") failureLimit.failed(exchange.source, username);\n',
     replace: `        if (mode !== "permissive" && passwords.entryOf(username) !== undefined)
           failureLimit.failed(exchange.source, username);
@@ -84,6 +114,16 @@ export const FAULTS = [
     effect:
       "An MCP server or an HTTP API responds with status 500 and an endless body, and the gateway keeps all of it in memory.",
     file: "src/mcp/transports/remote-server.ts",
+    tests: [
+      "src/mcp/transports/",
+      "src/mcp/remote",
+      "src/mcp/message-sizes",
+      "test/scenario/mcp-failures",
+      "test/scenario/mcp-openapi",
+      "test/scenario/mcp-server-floods",
+      "test/scenario/memory-",
+      "test/scenario/threats-mcp",
+    ],
     find: "        if (this.#body.bytes > this.#maxBytes) throw new BodyTooLarge(this.#maxBytes);\n",
     replace:
       "        if (this.#status < 400 && this.#body.bytes > this.#maxBytes) throw new BodyTooLarge(this.#maxBytes);\n",
@@ -94,6 +134,7 @@ export const FAULTS = [
     effect:
       "A client sends a JSON object with many members to a route whose rule loops over it, possibly in nested loops, and the evaluation blocks the event loop for more than 50 ms.",
     file: "src/cel/functions/budget.ts",
+    tests: ["src/cel/", "test/inputs/", "test/scenario/faults-loop"],
     find: "  const rounds = isCelList(range) || isCelMap(range) ? range.size : 0;\n",
     replace: "  const rounds = isCelList(range) ? range.size : 0;\n",
   },
@@ -103,6 +144,13 @@ export const FAULTS = [
     effect:
       "A value of any size that another program stores under the prefix is read when API keys or connected accounts are listed, although a single read rejects it.",
     file: "src/store/redis-store.ts",
+    tests: [
+      "src/store/",
+      "test/inputs/",
+      "test/scenario/store-",
+      "test/scenario/api-keys-stored",
+      "test/scenario/threats-",
+    ],
     find: "        const value = checkedValue(values[i]);\n",
     replace: "        const value = values[i] ?? undefined;\n",
   },
@@ -113,6 +161,14 @@ export const FAULTS = [
     effect:
       "A client sends `Transfer-Encoding` with a vertical tab or the byte 0xA0 before `chunked`. The gateway reads a chunked body, and another server may read another length, so that a second request can be hidden in the body.",
     file: "src/http/h1/message-framing.ts",
+    tests: [
+      "src/http/h1/",
+      "test/request-parsers",
+      "test/fuzz/",
+      "test/scenario/connection-scripts",
+      "test/scenario/edge-",
+      "test/scenario/threats-listener",
+    ],
     find: "  return text.slice(start, end);\n",
     replace: "  return text.slice(start, end).trim();\n",
   },
@@ -122,6 +178,13 @@ export const FAULTS = [
     effect:
       "A client sends the key as `%6bey=…` for a policy that reads the parameter `key`. The request is admitted, and the backend receives the key, because it is removed by its plain name only.",
     file: "src/identity/access/credential-location.ts",
+    tests: [
+      "src/identity/access/",
+      "src/policies/api-key/",
+      "test/scenario/api-keys",
+      "test/scenario/withheld-credentials",
+      "test/scenario/threats-identity",
+    ],
     find: '  const values = request.query.split("&").filter((part) => part === name || part.startsWith(`${name}=`));\n',
     replace: '  const values = request.query.split("&").filter((part) => readForm(QUERY, part).has(name));\n',
   },
@@ -131,6 +194,16 @@ export const FAULTS = [
     effect:
       "A client lists a fallback model with an escape, such as `gpt-\\u0034`. A rule that denies the model does not match, and the provider reads the real name.",
     file: "src/llm/request/named-models.ts",
+    tests: [
+      "src/llm/request/",
+      "src/llm/models/",
+      "test/inputs/",
+      "test/fuzz/",
+      "test/scenario/llm-ambiguous-bodies",
+      "test/scenario/llm-listed-models",
+      "test/scenario/llm-named-models",
+      "test/scenario/threats-llm",
+    ],
     find: '        found.add(decodeString(bytes.toString("utf8", i + 1, end)));\n',
     replace: '        found.add(bytes.toString("utf8", i + 1, end));\n',
   },
@@ -140,6 +213,14 @@ export const FAULTS = [
     effect:
       "A client adds a field whose name has full-width letters, or a letter that is equal only in uppercase. A server that normalizes names reads it as the parameter that the gateway or another argument owns.",
     file: "src/mcp/openapi/parameters.ts",
+    tests: [
+      "src/mcp/openapi/",
+      "test/scenario/mcp-argument-guard",
+      "test/scenario/mcp-openapi",
+      "test/scenario/mcp-tool-rules",
+      "test/scenario/openapi-differential",
+      "test/scenario/threats-mcp",
+    ],
     find: '  return name.normalize("NFKC").toUpperCase().toLowerCase().replace(/[.\\s]/g, "_");\n',
     replace: '  return name.toLowerCase().replace(/[.\\s]/g, "_");\n',
   },
@@ -150,6 +231,13 @@ export const FAULTS = [
     effect:
       "A provider opens a thousand choices or tool calls and sends many small events, and the work for a stream grows with the product of both.",
     file: "src/llm/guards/stream-guard.ts",
+    tests: [
+      "src/llm/guards/",
+      "test/inputs/",
+      "test/scenario/faults-loop-llm",
+      "test/scenario/llm-guard-",
+      "test/scenario/llm-safety",
+    ],
     find: "      const before = isEnded === undefined ? [] : yield* release(isEnded);\n",
     replace: "      const before = yield* release(isEnded ?? (() => false));\n",
   },
@@ -159,6 +247,7 @@ export const FAULTS = [
     effect:
       "With hundreds of thousands of entries, each sweep of the memory or folder store blocks the event loop, and all requests wait.",
     file: "src/store/table.ts",
+    tests: ["src/store/", "test/inputs/", "test/scenario/faults-loop", "test/scenario/store-"],
     find: "    for (let i = 0; i < ENTRIES_PER_SWEEP; i++) {\n",
     replace: "    for (let i = 0; i < Math.max(ENTRIES_PER_SWEEP, this.#rows.size); i++) {\n",
   },
@@ -168,6 +257,14 @@ export const FAULTS = [
     effect:
       "A client uploads a chunked body of many MiB, and the gateway copies all received bytes for each read, so that the work grows with the square of the size.",
     file: "src/http/body.ts",
+    tests: [
+      "src/http/",
+      "test/inputs/",
+      "test/scenario/faults-loop",
+      "test/scenario/http-bodies",
+      "test/scenario/http-large-bodies",
+      "test/scenario/limits-bodies",
+    ],
     find: "      const grown = Buffer.allocUnsafeSlow(Math.max(capacity, this.#bytes, 2 * start));\n",
     replace: "      const grown = Buffer.allocUnsafeSlow(Math.max(capacity, this.#bytes));\n",
   },
@@ -177,6 +274,7 @@ export const FAULTS = [
     effect:
       "A client or backend sends a body in frames of one byte, and the gateway copies all held bytes for each of them. The work is quadratic up to the size of the window while the receiver does not read.",
     file: "src/http/h2/frame-reader.ts",
+    tests: ["src/http/h2/", "src/pipeline/listen/http2/", "test/inputs/", "test/scenario/http2"],
     find: `      if (this.#joined === undefined) {
         this.#joined = new JoinedBytes();
         this.#joined.add(this.#held);
@@ -193,6 +291,13 @@ export const FAULTS = [
     effect:
       "After some large answers to requests of servers, such as sampling results, the message pool is full. Later large answers and messages of all servers are dropped or delayed until the gateway restarts.",
     file: "src/mcp/transports/one-way-queue.ts",
+    tests: [
+      "src/mcp/transports/",
+      "src/mcp/server-side/",
+      "test/scenario/mcp-server-floods",
+      "test/scenario/memory-",
+      "test/scenario/threats-mcp",
+    ],
     find: "    queued.freeMemory?.();\n",
     replace: "",
   },
@@ -202,6 +307,15 @@ export const FAULTS = [
     effect:
       "Each time a client of a session reads slowly or disconnects, its account grows, until its session accepts no more events and the client can open no further session.",
     file: "src/mcp/session/event-stream.ts",
+    tests: [
+      "src/mcp/session/",
+      "src/mcp/stream",
+      "test/scenario/mcp-leaks",
+      "test/scenario/mcp-resume",
+      "test/scenario/mcp-stateless",
+      "test/scenario/mcp-streamable-http",
+      "test/scenario/memory-",
+    ],
     find: "    this.#owner.account.shrink(this.#queuedBytes);\n",
     replace: "",
   },
@@ -211,6 +325,7 @@ export const FAULTS = [
     effect:
       "Clients that do not read and close their WebSockets or CONNECT tunnels fill the pool of waiting bytes. The gateway then cuts streams of this client, and at last those of others.",
     file: "src/pipeline/listen/tunnel.ts",
+    tests: ["src/pipeline/listen/", "test/scenario/http-websocket", "test/scenario/memory-", "test/scenario/tunnels"],
     find: "      this.#account.close();\n",
     replace: "",
   },
@@ -220,6 +335,7 @@ export const FAULTS = [
     effect:
       "While the collector does not respond, requests with large span attributes or log records make the export queues grow far beyond 32 MiB.",
     file: "src/telemetry/otlp-export.ts",
+    tests: ["src/telemetry/", "test/scenario/memory-", "test/scenario/telemetry-"],
     find: "      if (isClosed || waiting.length >= limits.items || sendingBytes + waitingBytes + bytes > limits.bytes) {\n",
     replace: "      if (isClosed || waiting.length >= limits.items || bytes > limits.bytes) {\n",
   },
@@ -230,6 +346,14 @@ export const FAULTS = [
     effect:
       "An error message that quotes a secret of the configuration is in the history database in plain text, where everyone who reads the history sees it.",
     file: "src/history/row-batch.ts",
+    tests: [
+      "src/history/",
+      "src/pipeline/records/",
+      "test/redacted-fields",
+      "test/scenario/history",
+      "test/scenario/redact",
+      "test/scenario/secrets",
+    ],
     find: '  "model",\n  "message",\n];\n',
     replace: '  "model",\n];\n',
   },
@@ -239,6 +363,14 @@ export const FAULTS = [
     effect:
       "An error message that repeats the token, key, or cookie of a client is exported to the collector with the credential in it.",
     file: "src/telemetry/request-spans.ts",
+    tests: [
+      "src/telemetry/",
+      "src/pipeline/records/",
+      "test/redacted-fields",
+      "test/scenario/redact",
+      "test/scenario/secrets",
+      "test/scenario/telemetry-",
+    ],
     find: "    redaction.scrub(text, exchange.arrived.headers.pairs, exchange.credentials.secrets).slice(0, MESSAGE_CHARS);\n",
     replace: "    redaction.text(text).slice(0, MESSAGE_CHARS);\n",
   },
@@ -248,6 +380,14 @@ export const FAULTS = [
     effect:
       "A request with the word `bodySnapshot` in its path or in a header has trace events in which the admin interface shows secrets of the configuration.",
     file: "src/admin/server/endpoint.ts",
+    tests: [
+      "src/admin/server/",
+      "src/admin/endpoints/",
+      "test/scenario/admin-",
+      "test/scenario/redact",
+      "test/scenario/secrets",
+      "test/scenario/trace-",
+    ],
     find: `chunk.includes('"type":"bodySnapshot"')`,
     replace: `chunk.includes("bodySnapshot")`,
   },
@@ -257,6 +397,13 @@ export const FAULTS = [
     effect:
       "A client sends its token as `%74oken=…`, and traces, records of requests, spans, and fields of the access log show it.",
     file: "src/observe/trace/redact.ts",
+    tests: [
+      "src/observe/trace/",
+      "test/redacted-fields",
+      "test/scenario/redact",
+      "test/scenario/secrets",
+      "test/scenario/trace-secrets",
+    ],
     find: "      const name = decodeSafely(written);\n",
     replace: "      const name = written;\n",
   },
@@ -267,6 +414,13 @@ export const FAULTS = [
     effect:
       "If any route of a listener names `x-original-url` or `x-http-method-override`, a client can send it to protected routes that name none, and their backends may serve another path or method than the rules allowed.",
     file: "src/pipeline/phases/pipeline.ts",
+    tests: [
+      "src/pipeline/phases/",
+      "src/pipeline/route/",
+      "test/scenario/policies-protected",
+      "test/scenario/request-methods",
+      "test/scenario/threats-listener",
+    ],
     find: "    if (this.#served.listener.namedOverrides?.size) this.#removeOverrides(route.namedOverrides);\n",
     replace: "    if (route.namedOverrides.size > 0) this.#removeOverrides(route.namedOverrides);\n",
   },
@@ -276,6 +430,13 @@ export const FAULTS = [
     effect:
       "A client sends a text that a guard must mask or reject to an endpoint for images, speech, moderation, or plain completions, and the provider receives it.",
     file: "src/llm/calls/apply-policies.ts",
+    tests: [
+      "src/policies/ai/",
+      "src/llm/guards/",
+      "test/scenario/llm-guard-",
+      "test/scenario/llm-safety",
+      "test/scenario/threats-llm",
+    ],
     find: `  const applicable = llm.dialect.format === "opaque" ? { requestGuards: rules.requestGuards } : rules;
 `,
     replace: `  const applicable: PromptRules = llm.dialect.format === "opaque" ? {} : rules;
@@ -287,6 +448,13 @@ export const FAULTS = [
     effect:
       "A web page that uses DNS rebinding adds `x-forwarded-for` to its requests and uses an unprotected MCP route on the user's machine.",
     file: "src/mcp/client-side/origin-guard.ts",
+    tests: [
+      "src/mcp/client-side/",
+      "test/scenario/loopback-clients",
+      "test/scenario/mcp-streamable-http",
+      "test/scenario/threats-mcp",
+      "test/scenario/threats-listener",
+    ],
     find: "  if (isLoopbackPeer(source) && !isAllowedHost(request.host, trusted)) {\n",
     replace:
       "  if (source.isForwarded !== true && isLoopbackPeer(source) && !isAllowedHost(request.host, trusted)) {\n",
@@ -297,6 +465,12 @@ export const FAULTS = [
     effect:
       "A client can send ambiguous paths and override headers to such a route, and its backend may read another path or method than the gateway.",
     file: "src/config/compile/compile.ts",
+    tests: [
+      "src/config/compile/",
+      "test/scenario/llm-model-policies",
+      "test/scenario/policies-protected",
+      "test/scenario/threats-llm",
+    ],
     find: "        [...placed, ...gatewayPolicies, ...route.backends.flatMap(policiesOf)],\n",
     replace: "        [...placed, ...gatewayPolicies, ...route.backends.flatMap(({ policies }) => policies)],\n",
   },
@@ -306,6 +480,12 @@ export const FAULTS = [
     effect:
       "A client that reaches the listener directly chooses its own address, and so passes rules and limits that depend on the address.",
     file: "src/pipeline/listen/proxied-connections.ts",
+    tests: [
+      "src/pipeline/listen/",
+      "src/http/proxy-protocol",
+      "test/scenario/client-address",
+      "test/scenario/threats-listener",
+    ],
     find: `      else if (env.isTrustedPeer(socket.remoteAddress ?? "")) read(socket, protocol, next);
       else if (protocol.isRequired) reject(socket, "the peer is not in config.trustedProxies");
       else next();
