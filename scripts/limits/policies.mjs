@@ -84,7 +84,7 @@ export const POLICY_LIMITS = {
       "the store is read again",
     ],
     ["MAX_REMEMBERED", "llm/budgets/budget-alerts.ts", "alerts that a process remembers", "the store is read again"],
-    ["MAX_RESPONSE_BYTES", "llm/budgets/budget-alerts.ts", "a webhook's response to an alert", "it counts as failed"],
+    ["alert-service/response", "bytes", "a webhook's response to an alert", "it counts as failed"],
     [
       "MAX_LOOK_BYTES",
       "llm/budgets/stream-progress.ts",
@@ -151,15 +151,10 @@ export const POLICY_LIMITS = {
     ],
     ["identity-provider/discovery", "bytes", "a provider's metadata", "it is rejected"],
     ["LOGIN_MS", "identity/login/browser-login.ts", "time for a sign-in with the browser", "it must be begun again"],
-    ["MAX_RESPONSE_BYTES", "identity/login/browser-login.ts", "a token response at its end", "the sign-in fails"],
+    ["identity-provider/token-response", "bytes", "a token response at its end", "the sign-in fails"],
     ["MAX_RETURN_CHARS", "identity/login/browser-login.ts", "the address to come back to", "the sign-in ends at `/`"],
     ["MAX_SESSION_MS", "policies/oidc/policy.ts", "`oidc.sessionTimeout`", "the configuration is rejected"],
-    [
-      "MAX_BODY_BYTES",
-      "backends/ui/backend.ts",
-      "a call of an operator in the UI on a gateway",
-      "413 `body_too_large`",
-    ],
+    ["admin-client/body", "bytes", "a call of an operator in the UI on a gateway", "413 `body_too_large`"],
     [
       "REQUESTS_PER_MINUTE",
       "identity/login/login-limit.ts",
@@ -182,7 +177,7 @@ export const POLICY_LIMITS = {
     ["client/metadata-document", "bytes", "a client id metadata document", "400 `invalid_client`"],
     ["MAX_KEPT_DOCUMENTS", "identity/login/client-metadata.ts", "such documents that are kept", "they are read again"],
     ["MAX_LOGIN_BODY_BYTES", "identity/login/login-endpoints.ts", "a registration or token request", "413"],
-    ["MAX_RESPONSE_BYTES", "identity/login/login-endpoints.ts", "the provider's response to it", "502"],
+    ["identity-provider/registration", "bytes", "the provider's response to it", "502"],
     ["client/registration", "depth", "nesting of a registration", "400 `invalid_client_metadata`"],
     [
       "MAX_REDIRECT_URIS",

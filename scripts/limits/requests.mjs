@@ -207,12 +207,7 @@ export const REQUEST_LIMITS = {
       "the oldest go",
     ],
     ["MAX_UNREAD_BYTES", "admin/endpoints/what-if.ts", "unread lines of a recording", "lines are left out"],
-    [
-      "MAX_REHEARSED_BYTES",
-      "admin/endpoints/what-if.ts",
-      "a configuration to rehearse over the admin interface",
-      "413",
-    ],
+    ["admin-client/configuration-edit", "bytes", "a configuration to rehearse over the admin interface", "413"],
     ["MAX_REHEARSAL_MS", "app/rehearsal/rehearsals.ts", "time for a rehearsal", "500"],
     ["MAX_REHEARSED_ROWS", "app/rehearsal/rehearsal-report.ts", "rows of each list of a rehearsal", "only counted"],
     [
@@ -294,12 +289,7 @@ export const REQUEST_LIMITS = {
       "a message of an external processor, beside a body",
       "it counts as a failure",
     ],
-    [
-      "MAX_RESPONSE_BYTES",
-      "policies/ext-authz/http-check.ts",
-      "an HTTP response for `extAuthz`",
-      "it counts as a failure",
-    ],
+    ["ext-authz/http-response", "bytes", "an HTTP response for `extAuthz`", "it counts as a failure"],
     [
       "MAX_RECONNECT_MS",
       "http/client/grpc-client.ts",

@@ -369,7 +369,7 @@ export const RUNNING_LIMITS = {
   ],
   "Admin interface and UI": [
     ["MAX_CONNECTIONS", "admin/server/server.ts", "connections", "further ones are closed"],
-    ["MAX_BODY_BYTES", "admin/server/server.ts", "a request body", "413"],
+    ["admin-client/body", "bytes", "a request body", "413"],
     ["MAX_BUFFERED_BYTES", "admin/server/event-stream.ts", "events that wait for their reader", "the stream is ended"],
     ["MAX_FOLLOWERS", "admin/endpoints/requests.ts", "open pages that follow requests", "429"],
     [

@@ -2,6 +2,7 @@
  * Reads bodies from streams, completely up to a limit, with an exact length, or only the first chunk.
  */
 import { ExpectedError } from "../base/errors.ts";
+import type { PeerInput } from "../base/peer-inputs.ts";
 
 export class BodyTooLarge extends ExpectedError {
   constructor(maxBytes: number) {
@@ -108,12 +109,12 @@ export class BodyBuffer {
 }
 
 /**
- * Reads a whole body of at most `maxBytes`. While it waits for memory, the stream is not read, which applies
+ * Reads a whole body within the size of the input. While it waits for memory, the stream is not read, which applies
  * backpressure to the sender.
  */
 export function readAll(
   stream: BodyStream,
-  maxBytes: number,
+  { maxBytes }: PeerInput,
   length?: number,
   { memory = UNLIMITED, tooLarge }: ReadOptions = {},
 ): Promise<Buffer> {

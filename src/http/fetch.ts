@@ -5,6 +5,7 @@
 
 import { ExpectedError } from "../base/errors.ts";
 import type { Owner } from "../base/owner.ts";
+import type { PeerInput } from "../base/peer-inputs.ts";
 import type { EgressGuard } from "./egress-guard.ts";
 import type { HeaderList } from "./headers.ts";
 import type { TlsOptions } from "./http-client.ts";
@@ -15,7 +16,8 @@ export interface FetchRequest {
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: Buffer;
   readonly timeoutMs: number;
-  readonly maxBytes: number;
+  /** Limits the size of the response. */
+  readonly input: PeerInput;
   readonly tls?: TlsOptions;
   /** Connects to a unix socket instead of the host in `url`, which stays the Host header. */
   readonly socketPath?: string | undefined;

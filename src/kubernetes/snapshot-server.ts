@@ -118,7 +118,7 @@ export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<
     const sentId = request.headers[STREAM_HEADER];
     const id = `${key} ${typeof sentId === "string" && /^[\w-]{1,64}$/.test(sentId) ? sentId : ""}`;
     if (what === "acks" && request.method === "POST") {
-      const fields = fieldsOf(readJson(ACKNOWLEDGMENT, await readAll(request, ACKNOWLEDGMENT.maxBytes)));
+      const fields = fieldsOf(readJson(ACKNOWLEDGMENT, await readAll(request, ACKNOWLEDGMENT)));
       reports.acknowledged(id, Number(fields.sequence) || 0, readAck(fields));
       response.writeHead(204, CLOSE).end();
       parts.changed();
@@ -152,7 +152,7 @@ export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<
   async function handleReport(replica: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (!isPeer(request.headers.authorization, parts.tls.key)) return refuse(response, 401, "not allowed");
     if (request.method !== "POST") return refuse(response, 405, "method not allowed");
-    reports.received(replica, readReport(readJson(REPORT, await readAll(request, REPORT.maxBytes))));
+    reports.received(replica, readReport(readJson(REPORT, await readAll(request, REPORT))));
     response.writeHead(204).end();
     parts.reported();
     return undefined;

@@ -30,7 +30,7 @@ const RESPONSE = peerInput("mcp-server/login-token");
 const DOCUMENTS_MS = 600_000;
 const FAILURE_MS = 10_000;
 const TOKEN_MS = 15_000;
-const MAX_RELAYED_FORM_BYTES = 64 * 1024;
+const LOGIN_FORM = peerInput("client/login-form");
 const FORM = "application/x-www-form-urlencoded";
 /** The documents are public, clients may run in browsers, and the content depends on the address of the request. */
 const ANY_ORIGIN = { "access-control-allow-origin": "*", "cache-control": "no-store" };
@@ -137,7 +137,7 @@ export class LoginRelay {
       return refused(new OAuthRequestError("invalid_request", `the content type must be ${FORM}`));
     let form: string;
     try {
-      form = withResource(await readBody(exchange, MAX_RELAYED_FORM_BYTES), server.resource);
+      form = withResource(await readBody(exchange, LOGIN_FORM), server.resource);
     } catch (error) {
       return refused(error);
     }
@@ -149,7 +149,7 @@ export class LoginRelay {
       headers: { "content-type": FORM, accept: "application/json", ...(authorization && { authorization }) },
       body: Buffer.from(form),
       timeoutMs: TOKEN_MS,
-      maxBytes: RESPONSE.maxBytes,
+      input: RESPONSE,
     }).catch((error: unknown) => {
       throw unavailable(error);
     });

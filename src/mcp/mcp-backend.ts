@@ -2,6 +2,7 @@
  * Implements the `mcp` backend, which serves MCP servers behind one endpoint to clients of all protocol versions. It
  * parses the request, finds or opens the session, and runs the request. `backend.ts` loads it on demand.
  */
+import { peerInput } from "../base/peer-inputs.ts";
 import { nextTurn, SLICED_BYTES } from "../base/sliced-work.ts";
 import type { Backend, BackendEnv, BackendRun, ResponseReceiver } from "../core/backend.ts";
 import type { ErrorCode } from "../core/errors.ts";
@@ -52,6 +53,8 @@ import { sessionOwner } from "./session/client-group.ts";
 import { KEEP_ALIVE_MS } from "./session/event-stream.ts";
 import type { Session } from "./session/session.ts";
 import { inspectTargets, withheldTargets } from "./tools/inspect-tools.ts";
+
+const MESSAGE = peerInput("client/mcp-message");
 
 /** The value 0 disables the timeout per request. Connections to servers apply `requestTimeout` instead. */
 const DEFAULT_TIMEOUT_MS = 0;
@@ -196,7 +199,7 @@ function createBackend(
     if (request.method !== "POST") return understandOther(exchange);
     if (isOldTransport(request)) checkContentType(request);
     else checkPostHead(request);
-    const body = readBody(exchange, config.maxRequestBytes);
+    const body = readBody(exchange, MESSAGE.upTo(config.maxRequestBytes));
     if (typeof body !== "string") return body.then((text) => whenDue(exchange, text));
     return understand(exchange, body);
   }

@@ -7,6 +7,7 @@ import assert from "node:assert/strict";
 import type { RequestListener } from "node:http";
 import { type TestContext, test } from "node:test";
 import { Owner } from "../../src/base/owner.ts";
+import { peerInput } from "../../src/base/peer-inputs.ts";
 import { openFetcher } from "../../src/http/client/fetcher.ts";
 import { openHttpPool } from "../../src/http/client/http-pool.ts";
 import { EgressGuard } from "../../src/http/egress-guard.ts";
@@ -17,7 +18,7 @@ import { eventually } from "../support/eventually.ts";
 import { type FakeClock, fakeClock } from "../support/fake-clock.ts";
 import { backendFor } from "../support/scenario.ts";
 
-const LIMIT = 100_000;
+const INPUT = peerInput("alert-service/response").upTo(50_000);
 
 async function fetcherFor(t: TestContext, listener: RequestListener) {
   const clock = fakeClock();
@@ -25,7 +26,7 @@ async function fetcherFor(t: TestContext, listener: RequestListener) {
   t.after(() => fetcher.close());
   const backend = await backendFor(t, listener);
   const ask = (path = "/") =>
-    fetcher.of(Owner.standalone)({ url: `http://${backend.host}${path}`, timeoutMs: 5_000, maxBytes: LIMIT });
+    fetcher.of(Owner.standalone)({ url: `http://${backend.host}${path}`, timeoutMs: 5_000, input: INPUT });
   return { clock, ask };
 }
 
@@ -38,7 +39,7 @@ for (const host of ["localhost", "127.0.0.1"])
       requests += 1;
       res.end();
     });
-    const request = { url: `http://${host}:${backend.port}/`, timeoutMs: 5_000, maxBytes: LIMIT };
+    const request = { url: `http://${host}:${backend.port}/`, timeoutMs: 5_000, input: INPUT };
     await assert.rejects(fetcher.of(Owner.standalone)({ ...request, egress: EgressGuard.for("server") }), {
       reason: "refused",
     });
@@ -65,13 +66,13 @@ for (const announced of [true, false]) {
   const how = announced ? "with" : "without";
   test(`an answer ${how} a length may have the limit to the byte, not one more`, async (t) => {
     const { ask } = await fetcherFor(t, (req, res) => {
-      const length = LIMIT + Number(req.url?.slice(1));
+      const length = INPUT.maxBytes + Number(req.url?.slice(1));
       if (announced) res.setHeader("content-length", length);
       res.write(Buffer.alloc(length - 10));
       res.end(Buffer.alloc(10));
     });
-    assert.equal((await ask("/0")).body.length, LIMIT);
-    await assert.rejects(ask("/1"), { reason: "too-large", message: "the response is larger than 100000 bytes" });
+    assert.equal((await ask("/0")).body.length, INPUT.maxBytes);
+    await assert.rejects(ask("/1"), { reason: "too-large", message: "the response is larger than 50000 bytes" });
   });
 }
 

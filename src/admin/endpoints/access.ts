@@ -20,7 +20,6 @@ import {
 } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 import { inspectedBackends, inspectedTargets } from "./mcp.ts";
-import { MAX_REHEARSED_BYTES } from "./what-if.ts";
 
 const BODY = peerInput("admin-client/configuration-edit");
 
@@ -65,7 +64,7 @@ export function accessEndpoint(parts: AccessParts): AdminEndpoint {
   return {
     path: ADMIN_PATHS.access,
     doc: 'POST {"principals", "items", "sources"}: which routes, tools and models each principal may use. Nothing is sent.',
-    maxBodyBytes: MAX_REHEARSED_BYTES,
+    input: BODY,
     async POST(request) {
       const parsed = question.safeParse(tryReadJson(BODY, await request.body()));
       if (!parsed.success) {

@@ -75,13 +75,11 @@ export interface RehearseParts {
   isBusy(error: unknown): boolean;
 }
 
-export const MAX_REHEARSED_BYTES = 16 * 1024 * 1024;
-
 export function rehearseEndpoint(parts: RehearseParts): AdminEndpoint {
   return {
     path: ADMIN_PATHS.rehearse,
     doc: "POST a configuration: what it would change for the last 10,000 requests. Nothing is sent.",
-    maxBodyBytes: MAX_REHEARSED_BYTES,
+    input: SOURCES,
     async POST(request) {
       const text = (await request.body()).toString();
       if (text.trim() === "") return textResponse(400, "send the text of a configuration\n");

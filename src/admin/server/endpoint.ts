@@ -1,7 +1,9 @@
 /**
  * Defines the interface of an admin endpoint, which receives a request as data and returns a value or a stream.
  */
+
 import type { Form } from "../../base/form.ts";
+import type { PeerInput } from "../../base/peer-inputs.ts";
 import { escapeLines } from "../../base/safe-text.ts";
 import type { InspectedBackend } from "../../core/backend.ts";
 import { safeJson } from "../../json/safe-json.ts";
@@ -53,7 +55,8 @@ export interface AdminEndpoint {
   readonly path: string;
   readonly below?: boolean;
   readonly doc: string;
-  readonly maxBodyBytes?: number;
+  /** Limits the body of a request. The default is `admin-client/body`. */
+  readonly input?: PeerInput;
   readonly GET?: AdminHandler;
   readonly POST?: AdminHandler;
 }

@@ -18,8 +18,8 @@ import { type AdminEndpoint, type AdminResponse, type AdminSink, textResponse } 
 import { ADMIN_PATHS } from "./paths.ts";
 
 const QUERY = peerInput("admin-client/query");
+const BODY = peerInput("admin-client/body");
 
-const MAX_BODY_BYTES = 1024 * 1024;
 const MAX_CONNECTIONS = 256;
 const HEADERS_TIMEOUT_MS = 10_000;
 const SECURITY_HEADERS = {
@@ -187,7 +187,7 @@ async function handle(
     method: req.method ?? "",
     path: pathname,
     query: readForm(QUERY, query),
-    body: () => readAll(req, endpoint.maxBodyBytes ?? MAX_BODY_BYTES),
+    body: () => readAll(req, endpoint.input ?? BODY),
     left: left.signal,
   });
   if ("stream" in result) {

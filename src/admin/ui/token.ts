@@ -51,7 +51,7 @@ async function findTokenEndpoint(address: ListenerAddress, path: string, fetch: 
     const response = await fetch({
       url,
       timeoutMs: TIMEOUT_MS,
-      maxBytes: PROVIDER_RESPONSE.maxBytes,
+      input: PROVIDER_RESPONSE,
       ...(address.protocol === "https" ? { tls: { insecure: true } } : {}),
     }).catch(() => undefined);
     const metadata = response?.status === 200 ? tryReadJson(PROVIDER_RESPONSE, response.body) : undefined;
@@ -70,7 +70,7 @@ async function exchange(url: string, form: Record<string, string>, fetch: Fetch)
       headers: { "content-type": "application/x-www-form-urlencoded" },
       body: Buffer.from(newForm(form).toString()),
       timeoutMs: TIMEOUT_MS,
-      maxBytes: PROVIDER_RESPONSE.maxBytes,
+      input: PROVIDER_RESPONSE,
     });
   } catch (error) {
     return jsonResponse({ status: 502, endpoint: url, body: { error: (error as Error).message } });

@@ -51,7 +51,7 @@ export class AgentCards {
     let problem = "";
     for (const url of this.#urls) {
       try {
-        const answer = await this.#fetch({ url, timeoutMs: CARD_MS, maxBytes: CARD.maxBytes });
+        const answer = await this.#fetch({ url, timeoutMs: CARD_MS, input: CARD });
         if (answer.status !== 200) throw new Error(`status ${answer.status}`);
         const card = readJson(CARD, answer.body);
         if (isObject(card)) return card;

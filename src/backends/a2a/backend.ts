@@ -27,7 +27,6 @@ const MESSAGE = peerInput("client/a2a-message");
 
 /** An agent can work for minutes before it responds. */
 const RESPONSE_HEAD_TIMEOUT_MS = 300_000;
-const MAX_A2A_REQUEST_BYTES = 4 * 1024 * 1024;
 const INVALID_REQUEST = -32600;
 const INTERNAL_ERROR = -32603;
 const PARSE_ERROR = -32700;
@@ -111,12 +110,8 @@ export const a2a = defineBackend({
       if (hidden !== undefined)
         throw new GatewayError("unsupported_media_type", { message: `${hidden}; send JSON in UTF-8` });
       const bytes =
-        body.kind === "bytes"
-          ? body.bytes
-          : body.kind === "stream"
-            ? await readBody(exchange, body, MAX_A2A_REQUEST_BYTES)
-            : EMPTY;
-      if (bytes.length > MAX_A2A_REQUEST_BYTES) throw new GatewayError("body_too_large");
+        body.kind === "bytes" ? body.bytes : body.kind === "stream" ? await readBody(exchange, body, MESSAGE) : EMPTY;
+      if (bytes.length > MESSAGE.maxBytes) throw new GatewayError("body_too_large");
       request.body = { kind: "bytes", bytes };
       let attributes: A2aAttributes;
       try {

@@ -23,7 +23,7 @@ import type { UiSource, UiUser } from "./source.ts";
 const QUERY = peerInput("client/query");
 
 const TIMEOUT_MS = 10_000;
-const MAX_BODY_BYTES = 1024 * 1024;
+const BODY = peerInput("admin-client/body");
 const BASE = "/ui";
 const API = "/ui/api/";
 
@@ -165,7 +165,7 @@ function requireOwnPage(exchange: Exchange): void {
 
 async function bodyOf(exchange: Exchange): Promise<Buffer> {
   const { body } = exchange.request;
-  if (body.kind === "stream") return readBody(exchange, body, MAX_BODY_BYTES);
+  if (body.kind === "stream") return readBody(exchange, body, BODY);
   return body.kind === "bytes" ? body.bytes : Buffer.alloc(0);
 }
 

@@ -13,7 +13,7 @@ import { CliError, printable, type Terminal } from "../terminal/terminal.ts";
 const ERROR_RESPONSE = peerInput("kubernetes-api/error");
 
 const LIST_TIMEOUT_MS = 10_000;
-const MAX_LIST_BYTES = 16 * 1024 * 1024;
+const LIST = peerInput("kubernetes-api/response").upTo(16 * 1024 * 1024);
 
 export async function requestCluster(
   cluster: Cluster,
@@ -27,7 +27,7 @@ export async function requestCluster(
       headers: cluster.headers,
       tls: cluster.tls,
       timeoutMs: LIST_TIMEOUT_MS,
-      maxBytes: MAX_LIST_BYTES,
+      input: LIST,
     });
   } catch (error) {
     const { HTTPS_PROXY, https_proxy: lowerCase } = terminal.environment;

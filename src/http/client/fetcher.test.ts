@@ -4,10 +4,11 @@ import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { Owner } from "../../base/owner.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { EgressGuard } from "../egress-guard.ts";
 import { openFetcher } from "./fetcher.ts";
 
-const LIMITS = { timeoutMs: 5_000, maxBytes: 1_000 };
+const LIMITS = { timeoutMs: 5_000, input: peerInput("alert-service/response").upTo(1_000) };
 
 test("owners do not share connections, and the documents of a namespace do", async (t) => {
   let connections = 0;

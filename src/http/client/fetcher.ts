@@ -76,8 +76,8 @@ export function openFetcher(clock: Clock, egress: EgressGuard): Fetcher {
             },
             data(chunk) {
               bytes += chunk.length;
-              if (bytes > request.maxBytes)
-                return stop(new FetchError("too-large", `the response is larger than ${request.maxBytes} bytes`));
+              if (bytes > request.input.maxBytes)
+                return stop(new FetchError("too-large", `the response is larger than ${request.input.maxBytes} bytes`));
               chunks.push(chunk);
               return true;
             },

@@ -116,7 +116,6 @@ export interface AwsSourceOptions {
 const TIMEOUT_MS = 5_000;
 /** The metadata service runs on the same host, so a slow response probably means that it does not exist. */
 const INSTANCE_TIMEOUT_MS = 1_000;
-const MAX_BYTES = 64 * 1024;
 const CONTAINER_HOST = "http://169.254.170.2";
 const INSTANCE_HOST = "http://169.254.169.254";
 const INSTANCE_TOKEN_SECONDS = "300";
@@ -180,10 +179,10 @@ export async function instanceKeys(options: AwsSourceOptions): Promise<Lease<Aws
   return parseKeys(readMembers(CREDENTIALS, text), "Token");
 }
 
-type CredentialRequest = Omit<FetchRequest, "timeoutMs" | "maxBytes"> & { readonly timeoutMs?: number };
+type CredentialRequest = Omit<FetchRequest, "timeoutMs" | "input"> & { readonly timeoutMs?: number };
 
 async function fetchText({ fetch }: AwsSourceOptions, service: string, request: CredentialRequest): Promise<string> {
-  const response = await fetch({ timeoutMs: TIMEOUT_MS, ...request, maxBytes: MAX_BYTES }).catch((error: Error) => {
+  const response = await fetch({ timeoutMs: TIMEOUT_MS, ...request, input: CREDENTIALS }).catch((error: Error) => {
     throw new Error(`${service} cannot be reached: ${error.message}`);
   });
   if (response.status !== 200) throw new Error(`${service} answered with status ${response.status}`);

@@ -3,6 +3,7 @@
  */
 
 import type { Clock } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Fetch } from "../../http/fetch.ts";
 import {
   accessToken,
@@ -15,7 +16,7 @@ import {
 import type { Lease } from "./renewable.ts";
 
 const TIMEOUT_MS = 5_000;
-const MAX_BYTES = 64 * 1024;
+const CREDENTIALS = peerInput("cloud-provider/credentials");
 
 export interface TokenSourceOptions {
   readonly clock: Clock;
@@ -30,7 +31,7 @@ export function exchangeForm(
   url: string,
   form: Readonly<Record<string, string>>,
 ): Promise<Lease<string>> {
-  const endpoint = { url, fetch: options.fetch, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES };
+  const endpoint = { url, fetch: options.fetch, timeoutMs: TIMEOUT_MS, input: CREDENTIALS };
   return leasedToken(options.clock, server, requestToken(endpoint, {}, Object.entries(form)));
 }
 
@@ -43,7 +44,7 @@ export function readToken(
   return leasedToken(
     clock,
     server,
-    fetch({ ...request, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES }).then(readResponse),
+    fetch({ ...request, timeoutMs: TIMEOUT_MS, input: CREDENTIALS }).then(readResponse),
   );
 }
 

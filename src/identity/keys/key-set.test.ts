@@ -201,7 +201,7 @@ test("a response is limited to a megabyte and five seconds [K1]", async () => {
   const { clock, provider } = open();
   await clock.advance(0);
   assert.deepEqual(
-    provider.requests.map(({ maxBytes, timeoutMs }) => [maxBytes, timeoutMs]),
+    provider.requests.map(({ input, timeoutMs }) => [input.maxBytes, timeoutMs]),
     [[1024 * 1024, 5_000]],
   );
 });

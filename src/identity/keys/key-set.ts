@@ -13,7 +13,7 @@ import { failure, type ParsedToken, show, type TokenProblem } from "../tokens/to
 import { type ReadKeys, readKeySet, readKeySetObject, type VerificationKey } from "./verification-key.ts";
 
 const KEY_FILE = peerInput("file/jwks");
-export const MAX_KEY_SET_BYTES = KEY_FILE.maxBytes;
+const MAX_KEY_SET_BYTES = KEY_FILE.maxBytes;
 const MAX_KEYS_TRIED = 8;
 /** Polling detects renames, symlink swaps, and bind mounts, which file events can miss. */
 const FILE_POLL_MS = 1_000;

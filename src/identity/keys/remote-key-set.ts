@@ -4,15 +4,18 @@
  */
 
 import type { Clock, Timer } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { urlLabel } from "../../base/url-label.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import { lifetimeMs, MAX_STALE_MS } from "../providers/freshness.ts";
 import { errorDetail } from "../providers/provider.ts";
-import { createKeyTable, type KeySet, type KeyTable, MAX_KEY_SET_BYTES, requireKeys } from "./key-set.ts";
+import { createKeyTable, type KeySet, type KeyTable, requireKeys } from "./key-set.ts";
 import { readKeySet } from "./verification-key.ts";
 
 export const KEY_FETCH_TIMEOUT_MS = 5_000;
+const KEY_SET = peerInput("identity-provider/key-set");
+
 const UNKNOWN_KEY_COOLDOWN_MS = 30_000;
 const MAX_RETRY_MS = 30_000;
 
@@ -111,7 +114,7 @@ class RemoteKeySet implements KeySet {
     const { clock, logger } = this.#options;
     try {
       const url = await this.#options.locate();
-      const request = { url, timeoutMs: KEY_FETCH_TIMEOUT_MS, maxBytes: MAX_KEY_SET_BYTES };
+      const request = { url, timeoutMs: KEY_FETCH_TIMEOUT_MS, input: KEY_SET };
       const response = await this.#options.fetch(request);
       if (response.status !== 200) throw new Error(`${urlLabel(url)} returned status ${response.status}`);
       if (this.#closed) return;

@@ -25,11 +25,11 @@ import { BrowserCookie } from "./browser-flow.ts";
 const PENDING_LOGIN = peerInput("client/login-state");
 const ID_TOKEN = peerInput("identity-provider/id-token");
 const SESSION = peerInput("store/browser-session");
+const TOKEN_RESPONSE = peerInput("identity-provider/token-response");
 const QUERY = peerInput("client/query");
 
 const LOGIN_MS = 600_000;
 const TIMEOUT_MS = 10_000;
-const MAX_RESPONSE_BYTES = 256 * 1024;
 /** Limits the concurrent sign-ins per browser, because each adds a cookie to every request. */
 const SLOTS = 4;
 /** A longer return path is replaced with `/`, because cookies are limited to 4 KiB. */
@@ -181,7 +181,7 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
     };
     const { fetch, clientSecret } = options;
     const client = { clientId, clientSecret, method: usesBasic(metadata) ? "basic" : "post" } as const;
-    const endpoint = { url, fetch, timeoutMs: TIMEOUT_MS, maxBytes: MAX_RESPONSE_BYTES };
+    const endpoint = { url, fetch, timeoutMs: TIMEOUT_MS, input: TOKEN_RESPONSE };
     const { status, members: token } = await requestToken(endpoint, client, Object.entries(grant)).catch(
       (error: unknown) => {
         throw providerError(error, url);

@@ -96,7 +96,7 @@ function isAccepted({ port, host }: URL, hosts: readonly string[]): boolean {
 async function readUris(url: string, fetch: Fetch): Promise<readonly string[]> {
   let document: Readonly<Record<string, unknown>>;
   try {
-    const response = await fetch({ url, timeoutMs: FETCH_MS, maxBytes: DOCUMENT.maxBytes });
+    const response = await fetch({ url, timeoutMs: FETCH_MS, input: DOCUMENT });
     if (response.status !== 200) throw new Error(`status ${response.status}`);
     document = readJson(DOCUMENT, response.body) as Readonly<Record<string, unknown>>;
   } catch (error) {

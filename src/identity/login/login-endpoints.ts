@@ -36,7 +36,6 @@ const REGISTRATION = peerInput("client/registration");
 const REGISTERED_CLIENT = peerInput("identity-provider/registration");
 
 export const MAX_LOGIN_BODY_BYTES = 64 * 1024;
-const MAX_RESPONSE_BYTES = 1024 * 1024;
 const PROVIDER_TIMEOUT_MS = 10_000;
 
 export interface LoginEndpointsOptions {
@@ -177,7 +176,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     body: Buffer,
     method = "POST",
   ): Promise<FetchResponse> {
-    const limits = { timeoutMs: PROVIDER_TIMEOUT_MS, maxBytes: MAX_RESPONSE_BYTES };
+    const limits = { timeoutMs: PROVIDER_TIMEOUT_MS, input: REGISTERED_CLIENT };
     let response: FetchResponse;
     try {
       response = await fetch({

@@ -32,7 +32,7 @@ export interface LoginCheckOptions {
   readonly token?: string | undefined;
 }
 
-export const LEG_LIMITS = { timeoutMs: 10_000, maxBytes: 1024 * 1024 };
+export const LEG_LIMITS = { timeoutMs: 10_000, input: RESOURCE_METADATA };
 
 export interface LoginLeg {
   readonly leg:

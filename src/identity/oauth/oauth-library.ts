@@ -14,13 +14,14 @@ import {
   revocationRequest,
 } from "oauth4webapi";
 import type { Form } from "../../base/form.ts";
+import type { PeerInput } from "../../base/peer-inputs.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 
 export interface OauthEndpoint {
   readonly url: string;
   readonly fetch: Fetch;
   readonly timeoutMs: number;
-  readonly maxBytes: number;
+  readonly input: PeerInput;
 }
 
 /** Without an ID, the client does not authenticate itself. Without a secret, it sends only its ID. */
@@ -75,7 +76,7 @@ type RequestOptions = NonNullable<Parameters<typeof revocationRequest>[4]>;
 
 /** Configured endpoints may use http, for example on loopback. The flows check endpoints that servers name. */
 async function sent(
-  { fetch, url, timeoutMs, maxBytes }: OauthEndpoint,
+  { fetch, url, timeoutMs, input }: OauthEndpoint,
   send: (options: RequestOptions & { readonly [customFetch]: never }) => Promise<unknown>,
 ): Promise<FetchResponse> {
   const viaGateway = (_url: string, request: { readonly headers: Readonly<Record<string, string>>; body: unknown }) => {
@@ -88,7 +89,7 @@ async function sent(
       headers: { accept: "application/json", ...headers, "content-type": type },
       body: Buffer.from(String(request.body)),
       timeoutMs,
-      maxBytes,
+      input,
     });
   };
   // The library returns what the fetch resolved with.

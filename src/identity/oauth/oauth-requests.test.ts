@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { FetchRequest } from "../../http/fetch.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { requestRegistration, requestRevocation, requestToken } from "./oauth-requests.ts";
@@ -12,7 +13,7 @@ function server(status: number, body = "{}", headers: Readonly<Record<string, st
   const endpoint = {
     url: URL,
     timeoutMs: 5_000,
-    maxBytes: 1_000,
+    input: peerInput("identity-provider/token-response"),
     fetch: async (request: FetchRequest) => {
       requests.push(request);
       return { status, headers: HeaderList.of(headers), body: Buffer.from(body) };
@@ -69,7 +70,7 @@ for (const [what, client, body, authorization] of [
             },
             body,
             timeoutMs: 5_000,
-            maxBytes: 1_000,
+            input: peerInput("identity-provider/token-response"),
           },
         ],
       );

@@ -85,7 +85,7 @@ export async function fetchMetadata(
   let failure: unknown;
   for (const url of options.urls) {
     try {
-      const response = await options.fetch({ url, timeoutMs: TIMEOUT_MS, maxBytes: METADATA.maxBytes });
+      const response = await options.fetch({ url, timeoutMs: TIMEOUT_MS, input: METADATA });
       if (response.status !== 200) {
         throw invalidProviderResponse(
           `${urlLabel(url)} returned status ${response.status} ${show(response.body.toString("utf8"))}`,

@@ -5,6 +5,7 @@
 
 import { type Clock, wait } from "../../base/clock.ts";
 import { type OwnedKey, ownedKey } from "../../base/owner.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Fetch } from "../../http/fetch.ts";
 import type { Logger } from "../../observe/log/logger.ts";
 import type { Counter, Family, Metrics } from "../../observe/log/metrics.ts";
@@ -24,7 +25,7 @@ export interface AlertServices {
 }
 
 const TIMEOUT_MS = 5_000;
-const MAX_RESPONSE_BYTES = 64 * 1024;
+const RESPONSE = peerInput("alert-service/response");
 const PAUSES_MS = [1_000, 5_000];
 /** Bounds the set of sent alerts. Clearing the set is safe because the store prevents duplicates. */
 const MAX_REMEMBERED = 10_000;
@@ -99,7 +100,7 @@ export class BudgetAlerts {
           headers: { "content-type": "application/json", ...headers },
           body,
           timeoutMs: TIMEOUT_MS,
-          maxBytes: MAX_RESPONSE_BYTES,
+          input: RESPONSE,
         });
         if (status >= 200 && status < 300) return;
         throw new Error(`the webhook answered ${status}`);

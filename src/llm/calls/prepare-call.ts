@@ -2,6 +2,7 @@
  * Reads a request before a target is chosen. It validates the body, extracts the LLM call, responds to model list
  * requests, and detects requests that are forwarded unread.
  */
+import { peerInput } from "../../base/peer-inputs.ts";
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import { type Exchange, type GatewayRequest, NO_BODY } from "../../core/exchange.ts";
 import type { HookResult } from "../../core/policy.ts";
@@ -23,6 +24,8 @@ import { ModelNames, modelsInHeaders, modelsInQuery } from "../request/named-mod
 import { readingSteps, scanForm, scanRequest } from "../request/read-request.ts";
 import { bytesPerToken } from "../usage/estimate-tokens.ts";
 import { modelNotFound, rejection } from "./rejections.ts";
+
+const BODY = peerInput("client/llm-request");
 
 const NO_BYTES = Buffer.alloc(0);
 const NO_NAMES: readonly string[] = [];
@@ -100,7 +103,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
   if (form && readsForm(exchange, reading, needsModel)) {
     const read = (bytes: Buffer): Reply | undefined => understandForm(exchange, dialect, bytes);
     return body.kind === "stream"
-      ? readBody(exchange, body, maxBodyBytes).then(read)
+      ? readBody(exchange, body, BODY.upTo(maxBodyBytes)).then(read)
       : read(body.kind === "bytes" ? body.bytes : NO_BYTES);
   }
   if (form || isUnread(request, dialect, isJudged)) {
@@ -111,7 +114,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
     bytes.length <= SLICED_BYTES
       ? finish(understand(exchange, bytes, reading, isJudged))
       : runInSlices(understand(exchange, bytes, reading, isJudged), () => exchange.isOver);
-  if (body.kind === "stream") return readBody(exchange, body, maxBodyBytes).then(understood);
+  if (body.kind === "stream") return readBody(exchange, body, BODY.upTo(maxBodyBytes)).then(understood);
   return understood(body.kind === "bytes" ? body.bytes : NO_BYTES);
 }
 

@@ -66,7 +66,7 @@ export function createServiceGuard(
       headers,
       body: call.body,
       timeoutMs,
-      maxBytes: VERDICT.maxBytes,
+      input: VERDICT,
     });
     if (REJECTED_TEXT.has(status)) {
       failed(`it rejected the text with ${status}`);

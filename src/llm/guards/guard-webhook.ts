@@ -74,7 +74,7 @@ export function createGuardWebhook(
       headers: { "content-type": "application/json", ...settings.headers },
       body: Buffer.from(JSON.stringify(input)),
       timeoutMs: settings.timeoutMs,
-      maxBytes: VERDICT.maxBytes,
+      input: VERDICT,
     });
     if (status !== 200) throw new Error(`it answered ${status}`);
     const result = verdict.parse(parseVerdict(body.toString("utf8"), input.texts.length));

@@ -4,7 +4,7 @@
  */
 import { isUtf8 } from "node:buffer";
 import { MemoryExhausted } from "../../base/memory-budget.ts";
-import { peerInput } from "../../base/peer-inputs.ts";
+import { type PeerInput, peerInput } from "../../base/peer-inputs.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { StreamedBody } from "../../core/read-body.ts";
 import { type BodyStream, followBody, readAll } from "../../http/body.ts";
@@ -23,12 +23,13 @@ const MAX_DISCARDED_BYTES = 16 * 1024 * 1024;
 const MAX_ID_WINDOW_BYTES = 4 * 1024;
 
 /** Throws `RequestRejection`, or rejects with it, if the body cannot be accepted. */
-export function readBody(exchange: Exchange, maxBytes: number): string | Promise<string> {
+export function readBody(exchange: Exchange, input: PeerInput): string | Promise<string> {
   const { body } = exchange.request;
+  const { maxBytes } = input;
   if (body.kind === "none") return "";
   if (body.kind === "bytes") return asText(body.bytes, maxBytes);
   if (body.length !== undefined && body.length > maxBytes + MAX_DISCARDED_BYTES) throw tooLarge(maxBytes, undefined);
-  return readUpTo(exchange, body, maxBytes).then((bytes) => {
+  return readUpTo(exchange, body, input).then((bytes) => {
     exchange.request.body = { kind: "bytes", bytes };
     return asText(bytes, maxBytes);
   });
@@ -40,11 +41,12 @@ function asText(bytes: Buffer, maxBytes: number): string {
   return bytes.toString("utf8");
 }
 
-async function readUpTo(exchange: Exchange, body: StreamedBody, maxBytes: number): Promise<Buffer> {
+async function readUpTo(exchange: Exchange, body: StreamedBody, input: PeerInput): Promise<Buffer> {
   const { stream, length } = body;
+  const { maxBytes } = input;
   body.taken = true;
   try {
-    return await readAll(stream, maxBytes, length === undefined || length > maxBytes ? undefined : length, {
+    return await readAll(stream, input, length === undefined || length > maxBytes ? undefined : length, {
       memory: exchange.bodyReservation(),
       tooLarge: (kept, chunk) => discardRest(stream, maxBytes, kept, chunk),
     });

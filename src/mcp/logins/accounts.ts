@@ -2,6 +2,7 @@
  * Enables operators to list, test, and revoke the accounts that users connected at the servers of a backend. The output
  * never contains tokens.
  */
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { ConnectedAccounts } from "../../core/backend.ts";
 import { shownPrincipal } from "../../core/principal.ts";
 import type { Fetch } from "../../http/fetch.ts";
@@ -10,6 +11,7 @@ import { placeName } from "./vault.ts";
 
 const TEST_MS = 15_000;
 const MAX_TEST_BYTES = 1024 * 1024;
+const TEST_RESPONSE = peerInput("mcp-server/http-response").upTo(MAX_TEST_BYTES);
 const INITIALIZE = JSON.stringify({
   jsonrpc: "2.0",
   id: 1,
@@ -81,7 +83,7 @@ async function tested(
       "content-type": "application/json",
       accept: "application/json, text/event-stream",
     };
-    const limits = { timeoutMs: TEST_MS, maxBytes: MAX_TEST_BYTES };
+    const limits = { timeoutMs: TEST_MS, input: TEST_RESPONSE };
     const answer = await fetch({
       url: login.serverUrl,
       method: "POST",

@@ -26,7 +26,7 @@ import type { ExchangeConfig, OauthConfig } from "../server-side/target-config.t
 const METADATA = peerInput("mcp-server/login-metadata");
 
 const TOKEN_MS = 15_000;
-const MAX_TOKEN_BYTES = 256 * 1024;
+const TOKEN = peerInput("mcp-server/login-token");
 /** Applies if the server sends no `expires_in`. */
 const DEFAULT_LIFETIME_MS = 3_600_000;
 
@@ -171,7 +171,7 @@ export async function requestTokens(
 }
 
 function endpoint(url: string, fetch: Fetch) {
-  return { url, fetch, timeoutMs: TOKEN_MS, maxBytes: MAX_TOKEN_BYTES };
+  return { url, fetch, timeoutMs: TOKEN_MS, input: TOKEN };
 }
 
 /** Other members of the body may echo the request with its secrets, so they are not shown. */
@@ -342,7 +342,7 @@ async function challenged(serverUrl: string, fetch: Fetch): Promise<string | und
     headers: { "content-type": "application/json", accept: "application/json, text/event-stream" },
     body: Buffer.from('{"jsonrpc":"2.0","id":1,"method":"ping"}'),
     timeoutMs: METADATA_MS,
-    maxBytes: METADATA.maxBytes,
+    input: METADATA,
   });
   return /resource_metadata="([^"]+)"/.exec(answer.headers.get("www-authenticate") ?? "")?.[1];
 }
@@ -385,7 +385,7 @@ async function document(url: string, fetch: Fetch): Promise<Document | undefined
       url,
       headers: { accept: "application/json" },
       timeoutMs: METADATA_MS,
-      maxBytes: METADATA.maxBytes,
+      input: METADATA,
     });
   } catch (error) {
     throw new Error(

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { tokenPrincipal } from "../../core/principal.ts";
 import { type Fetch, FetchError } from "../../http/fetch.ts";
 import { HeaderList } from "../../http/headers.ts";
@@ -289,7 +290,7 @@ const PRIVATE = [
   "fd12::5",
   "::1",
 ];
-const to = (url: string) => ({ url, timeoutMs: 1, maxBytes: 1 });
+const to = (url: string) => ({ url, timeoutMs: 1, input: peerInput("mcp-server/login-token") });
 
 for (const address of PRIVATE)
   test(`a name in metadata that resolves to ${address} is refused, except for a configured issuer and a private server`, async () => {

@@ -5,6 +5,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { newForm } from "../../base/form.ts";
 import type { ServerMessages } from "../../base/memory-budget.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { SignRequest } from "../../core/signed-request.ts";
 import type { EgressGuard } from "../../http/egress-guard.ts";
 import type { Fetch } from "../../http/fetch.ts";
@@ -21,7 +22,7 @@ import type { Operation } from "./operations.ts";
 import type { ReservedName } from "./parameters.ts";
 import { apiRequest, type ToolArguments } from "./request.ts";
 
-const MAX_DESCRIPTION_BYTES = 16 * 1024 * 1024;
+const DESCRIPTION = peerInput("openapi-server/description");
 const FETCH_MS = 20_000;
 /** A description that cannot be loaded is not fetched and converted again for each session. */
 const FIRST_RETRY_MS = 1_000;
@@ -136,7 +137,7 @@ export class OpenApi {
       url,
       headers: { accept: "application/json, application/yaml;q=0.9, */*;q=0.5" },
       timeoutMs: FETCH_MS,
-      maxBytes: MAX_DESCRIPTION_BYTES,
+      input: DESCRIPTION,
       ...(tls ? { tls } : {}),
     });
     if (answer.status !== 200) throw new Error(`the request for its description returned status ${answer.status}`);

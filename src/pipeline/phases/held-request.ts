@@ -1,11 +1,14 @@
 /**
  * Holds the request for repeated attempts, each of which starts from the request as it left the route phase.
  */
+import { peerInput } from "../../base/peer-inputs.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { type Exchange, forkRequest, type GatewayRequest } from "../../core/exchange.ts";
 import { noMemoryFor, readBody } from "../../core/read-body.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import { type BodyMemory, peekFirst, type RequestBodyStream, readExactly } from "../../http/body.ts";
+
+const BODY = peerInput("client/request-body");
 
 /** A body of known length up to this size is read before the backend is called, so that it can be sent again. */
 const SMALL_BODY_BYTES = 64 * 1024;
@@ -88,7 +91,7 @@ export class HeldRequest {
     }
     if (body.length !== undefined && body.length > maxBytes) throw new GatewayError("body_too_large");
     this.#sink.askForBody();
-    readBody(this.#exchange, body, maxBytes)
+    readBody(this.#exchange, body, BODY.upTo(maxBytes))
       .then((bytes) => {
         this.#keep(bytes);
         next();

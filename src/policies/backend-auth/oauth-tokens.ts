@@ -2,9 +2,11 @@
  * Obtains access tokens for backends: token exchange (RFC 8693), JWT bearer grants (RFC 7523), client credentials, and
  * identity assertion grants (Cross App Access), which combine the first two.
  */
+
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { CompileEnv } from "../../core/policy.ts";
 import { secret, serverUrl } from "../../core/schema.ts";
 import { type KeptTokens, keptTokens, type ObtainedToken } from "../../identity/oauth/kept-tokens.ts";
@@ -21,6 +23,7 @@ import { signerOf, signingKeySchema } from "./jwt-sign.ts";
 
 const TIMEOUT_MS = 5_000;
 const MAX_TOKEN_RESPONSE_BYTES = 64 * 1024;
+const TOKEN_RESPONSE = peerInput("identity-provider/token-response").upTo(MAX_TOKEN_RESPONSE_BYTES);
 /** The server accepts the gateway's assertion only for this time. */
 const ASSERTION_SECONDS = 60;
 /** Applies if the server does not name a lifetime. */
@@ -187,7 +190,7 @@ function wanted(resources: readonly string[], scopes: readonly string[] | undefi
 function tokenServer(server: Endpoint, { fetch, clock, readFile }: TokenEnv): (form: Form) => Promise<ObtainedToken> {
   const { tokenUrl: url, clientId, clientSecret, clientAuth, clientKey, clientKeyId: kid } = server;
   const sign = clientKey === undefined ? undefined : signerOf("clientKey", clientKey, { kid }, { readFile });
-  const endpoint = { url, fetch, timeoutMs: TIMEOUT_MS, maxBytes: MAX_TOKEN_RESPONSE_BYTES };
+  const endpoint = { url, fetch, timeoutMs: TIMEOUT_MS, input: TOKEN_RESPONSE };
   const assertion = sign && ((id: string, audience: string) => sign(assertionClaims(id, audience, clock)));
   const client = { clientId, clientSecret, method: clientAuth === "post" ? "post" : "basic", assertion } as const;
   return async (form) => obtainedToken(await requestToken(endpoint, client, form), new URL(url).host, clock.now());

@@ -3,6 +3,7 @@
  * Traefik. 2xx allows the request, 5xx is a failure of the service, and any other status denies the request.
  */
 
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Expression } from "../../cel/expression.ts";
 import { attributesWithResponse } from "../../core/cel-attributes.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -14,7 +15,7 @@ import { addForwarded, type HeaderList, isHeaderValue } from "../../http/headers
 import { pathAndQuery } from "../../http/request-path.ts";
 import { denialStatus, type Verdict } from "./verdict.ts";
 
-const MAX_RESPONSE_BYTES = 64 * 1024;
+const RESPONSE = peerInput("ext-authz/http-response");
 const FORWARDED_DENIAL_HEADERS = new Set([
   "www-authenticate",
   "location",
@@ -65,7 +66,7 @@ export async function checkOverHttp(
     headers: Object.fromEntries(headers.entries()),
     ...(sentBody === undefined ? {} : { body: evaluatedBody(sentBody, exchange) }),
     timeoutMs,
-    maxBytes: MAX_RESPONSE_BYTES,
+    input: RESPONSE,
   });
   const { status, body } = response;
   if (status >= 500) throw new Error(`status ${status}`);

@@ -159,7 +159,7 @@ export const requestInputs = {
     shapes: bodies,
     async read(bytes, pieceBytes) {
       const body = new TestBody();
-      const read = readAll(body, 20_000);
+      const read = readAll(body, peerInput("client/request-body"));
       for (const piece of inPieces(bytes, pieceBytes)) body.push(piece);
       body.complete();
       return (await read).length;
