@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { test } from "node:test";
-import { PEER_INPUTS } from "../src/base/peer-inputs.ts";
+import { type InputId, PEER_INPUTS } from "../src/base/peer-inputs.ts";
 import {
   brokenRules,
   LAYERS,
@@ -47,8 +47,13 @@ test("the checker finds repeated code, but not repeated imports and comments", (
   assert.deepEqual(check(imports, imports), []);
 });
 
-/** Libraries read these inputs, or their readers do not take an entry yet. */
-const WITHOUT_READER = /^(?:HTTP body|HTTP head|lines|structured clone|PostgreSQL|SQLite)$/;
+/** Libraries read these inputs before the gateway can limit them. */
+const READ_BY_LIBRARIES: Partial<Record<InputId, string>> = {
+  "file/history-database": "SQLite reads its own file.",
+  "postgres/row": "The driver reads rows of a database that the operator runs.",
+  "otlp-collector/response": "The OpenTelemetry exporter has a fixed limit of 4 MiB.",
+  "upgraded-process/message": "Node deserializes the messages between the processes of one gateway.",
+};
 
 test("every input of the list has a reader", () => {
   const read = new Set(
@@ -56,11 +61,8 @@ test("every input of the list has a reader", () => {
       .filter(({ path }) => !/\.test\.tsx?$/.test(path))
       .flatMap(({ text }) => [...text.matchAll(/\bpeerInput\(\s*"([^"]+)"/g)].map(([, id]) => id)),
   );
-  const unread = PEER_INPUTS.filter(({ id, reader }) => !read.has(id) && !WITHOUT_READER.test(reader));
-  assert.deepEqual(
-    unread.map(({ id }) => id),
-    [],
-  );
+  const unread = PEER_INPUTS.map(({ id }) => id).filter((id) => !read.has(id));
+  assert.deepEqual(unread.sort(), Object.keys(READ_BY_LIBRARIES).sort());
 });
 
 test("no test sleeps", () => {

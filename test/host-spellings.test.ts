@@ -1,9 +1,11 @@
 /**
  * Every part of the gateway that compares hosts decides alike for all spellings of one host.
  */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { rejectionReason } from "../src/admin/server/server.ts";
+import { peerInput } from "../src/base/peer-inputs.ts";
 import { publicOrigin } from "../src/core/public-origin.ts";
 import { canonicalOrigin, createHostTable, hostOf, isLoopbackHost } from "../src/http/host.ts";
 import { readRequestHead } from "../src/http/request-head.ts";
@@ -72,6 +74,7 @@ function withoutPort(authority: string): string {
 /** The decisions of all consumers about a request for this authority, as after the head was read. */
 function decisions(authority: string): Readonly<Record<string, unknown>> {
   const { host } = readRequestHead(
+    peerInput("client/http1-head"),
     {
       method: "GET",
       target: "/",

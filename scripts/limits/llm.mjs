@@ -171,15 +171,10 @@ export const LLM_LIMITS = {
       "the event is read in full",
     ],
     ["MAX_TOKENS", "llm/usage/usage.ts", "a token count from a provider", "it is ignored"],
+    ["cloud-provider/credentials", "bytes", "a response of a token endpoint", "503 `provider_credential_unavailable`"],
     [
-      "MAX_BYTES",
-      "identity/cloud/token-request.ts",
-      "a response of a token endpoint",
-      "503 `provider_credential_unavailable`",
-    ],
-    [
-      "MAX_BYTES",
-      "identity/cloud/aws.ts",
+      "cloud-provider/credentials",
+      "bytes",
       "a response of AWS's credential endpoints",
       "503 `provider_credential_unavailable`",
     ],

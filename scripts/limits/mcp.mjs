@@ -219,12 +219,7 @@ export const MCP_LIMITS = {
     ["MAX_INSTRUCTIONS_CHARS", "mcp/openapi/openapi-channel.ts", "the API's description as instructions", "cut"],
     ["MAX_API_CALLS", "mcp/openapi/openapi-channel.ts", "calls under way at one API in one session", "calls fail"],
     ["mcp-server/login-metadata", "bytes", "metadata of an authorization server", "the login fails"],
-    [
-      "MAX_CHALLENGE_CHARS",
-      "mcp/transports/remote-server.ts",
-      "a server's challenge that clients get",
-      "not passed on",
-    ],
+    ["mcp-server/challenge", "bytes", "a server's challenge that clients get", "not passed on"],
     ["client/login-form", "bytes", "a token request that is passed on", "413"],
     ["mcp-server/login-token", "bytes", "the response to it", "503"],
     ["MAX_TEST_BYTES", "mcp/logins/accounts.ts", "a response to `gwctl mcp connections --test`", "the test fails"],

@@ -1,5 +1,5 @@
 /**
- * Splits the bytes of a peer into lines, for MCP servers over stdio and for watches of the Kubernetes API.
+ * Splits the bytes of a peer, or the text of a file, into lines.
  */
 import { ExpectedError } from "./errors.ts";
 import type { PeerInput } from "./peer-inputs.ts";
@@ -13,6 +13,13 @@ export class LineTooLong extends ExpectedError {
     super(`a line is longer than ${maxBytes} bytes`);
     this.name = "LineTooLong";
   }
+}
+
+/** Splits at line feeds only. The caller limits the number of lines. Throws `LineTooLong`. */
+export function readLines({ maxBytes }: PeerInput<"lines">, text: string): string[] {
+  const lines = text.split("\n");
+  if (lines.some((line) => line.length > maxBytes)) throw new LineTooLong(maxBytes);
+  return lines;
 }
 
 /**

@@ -214,7 +214,7 @@ const TABLE = {
   "client/recorded-body": ["JSON", { bytes: 2 * MIB, items: 50_000 }, "body pool"],
 
   "backend/http1-head": ["HTTP head", { bytes: 32 * KIB, items: 16 }, ONE_CONNECTION],
-  "backend/http2-head": ["HTTP head", { bytes: 32 * KIB, items: 256 }, "open streams"],
+  "backend/http2-head": ["HTTP head", { bytes: 64 * KIB, items: 256 }, "open streams"],
   "backend/response-framing": ["HTTP body", { bytes: 16 * KIB, items: 100 }, ONE_CONNECTION],
   "backend/response-body": ["HTTP body", { bytes: 2 * MIB }, "stream"],
   "backend/websocket-frame": ["WebSocket", { bytes: 14 }, ONE_CONNECTION],
@@ -286,7 +286,7 @@ const TABLE = {
   "guard-service/webhook-verdict": ["JSON", { bytes: 8 * MIB, items: 101_000 }, ONE_SERVICE_CALL],
   "alert-service/response": ["HTTP body", { bytes: 64 * KIB }, ONE_SERVICE_CALL],
   "a2a-agent/card": ["JSON", { bytes: MIB, items: 50_000 }, ONE_SERVICE_CALL],
-  "otlp-collector/response": ["HTTP body", { bytes: 64 * KIB }, ONE_SERVICE_CALL],
+  "otlp-collector/response": ["HTTP body", { bytes: 4 * MIB }, ONE_SERVICE_CALL],
 
   "redis/entry": ["Redis", { bytes: MIB }, "store"],
   "redis/message": ["Redis", { bytes: 8 * MIB }, "store"],

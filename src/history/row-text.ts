@@ -1,10 +1,12 @@
 /**
  * Writes spooled rows as text, and reads the text of rows and charges. A spooled row is a line with a JSON array in the order of `COLUMNS`.
  */
+import { readLines } from "../base/line-splitter.ts";
 import { peerInput } from "../base/peer-inputs.ts";
 import { readJson, tryReadJson } from "../json/read-json.ts";
 import { type Charge, COLUMNS, IS_NUMBER, NULLABLE, type RowValue, type RowValues } from "./history-row.ts";
 
+const SPOOL = peerInput("file/history-spool");
 const ROW = peerInput("history/row");
 const CHARGES = peerInput("history/charges");
 /** A spool may contain rows of an earlier version, which end after these columns. */
@@ -17,7 +19,8 @@ export function rowLines(rows: readonly RowValues[]): string {
 
 export function parseRows(text: string): RowValues[] {
   const rows: RowValues[] = [];
-  for (const line of text.split("\n")) {
+  if (text.length > SPOOL.maxBytes) return rows;
+  for (const line of readLines(SPOOL, text)) {
     const row = line === "" ? undefined : parseRow(line);
     if (row !== undefined) rows.push(row);
   }

@@ -5,15 +5,13 @@
  */
 import { ExpectedError } from "../base/errors.ts";
 import { isHeaderName } from "../base/header-names.ts";
+import type { PeerInput } from "../base/peer-inputs.ts";
 import { END_TO_END_HEADERS, foldHeaderName, imitatesReservedHeader } from "./header-rules.ts";
 import { HeaderList, isHeaderValue } from "./headers.ts";
 import { parseAuthority, withoutPort } from "./host.ts";
 import { isKnownMethod } from "./request-methods.ts";
 import { canonicalPath, isPlainPath, pathFault } from "./request-path.ts";
 
-/** The size is that of the head in HTTP/1.1, without the final line break. */
-export const MAX_HEAD_BYTES = 16 * 1024;
-const MAX_HEADER_LINES = 100;
 const MAX_TARGET_CHARS = 8 * 1024;
 
 /**
@@ -25,7 +23,7 @@ export type RequestErrorKind = "bad" | "too-large" | "version" | "extensions" | 
 
 export class RequestError extends ExpectedError {
   readonly kind: RequestErrorKind;
-  /** Contains the bytes received since the start of the head, up to MAX_HEAD_BYTES, if the head cannot be parsed. */
+  /** Contains the bytes received since the start of the head, up to the limit, if the head cannot be parsed. */
   head: Buffer | undefined = undefined;
 
   constructor(kind: RequestErrorKind, message: string) {
@@ -116,8 +114,9 @@ export function headBytes(method: string, target: string, pairs: readonly string
   return bytes;
 }
 
-/** Throws a RequestError if the request must be rejected. */
+/** Throws a RequestError if the request must be rejected. The limit is that of the head in HTTP/1.1. */
 export function readRequestHead(
+  input: PeerInput<"HTTP head">,
   received: ReceivedHead,
   isPeerTrusted: boolean,
   isUpgrade: boolean,
@@ -125,14 +124,14 @@ export function readRequestHead(
 ): RequestHead {
   const { method, version, pairs: raw, target } = received;
   const isConnect = method === "CONNECT";
-  if (received.bytes > MAX_HEAD_BYTES) {
+  if (received.bytes > input.maxBytes) {
     // A parser of HTTP/1.1 reads the method before the head is too large.
     if (!isKnownMethod(method)) throw bad("the request does not begin with a method");
     throw new RequestError("too-large", "the head is larger than 16 KiB");
   }
   checkRequestLine(received, isForwardProxy);
   if (received.expects === "unknown") throw new RequestError("expectation", "an unknown expectation");
-  if (raw.length > MAX_HEADER_LINES * 2) throw new RequestError("too-large", "too many header lines");
+  if (raw.length > input.maxItems * 2) throw new RequestError("too-large", "too many header lines");
   if (received.fault !== undefined) throw bad(received.fault);
   if (received.areLinesSafe !== true) checkLines(raw);
 

@@ -12,6 +12,7 @@ import { peerInput } from "../base/peer-inputs.ts";
 import { readJson } from "../json/read-json.ts";
 import type { Change } from "./store.ts";
 
+const JOURNAL = peerInput("file/store-journal");
 const CHANGE = peerInput("file/store-change");
 
 const NEWLINE = 0x0a;
@@ -34,7 +35,7 @@ export function readJournal(bytes: Buffer, load: (change: Change) => void): Read
   for (let start = 0; start < bytes.length; ) {
     const found = bytes.indexOf(NEWLINE, start);
     const end = found < 0 ? bytes.length : found;
-    const change = parseLine(bytes.toString("utf8", start, end));
+    const change = end - start > JOURNAL.maxBytes ? undefined : parseLine(bytes.toString("utf8", start, end));
     const isLast = end + 1 >= bytes.length;
     if (change) load(change);
     else if (end > start) {

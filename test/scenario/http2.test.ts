@@ -7,6 +7,7 @@ import { type ClientHttp2Stream, constants, type OutgoingHttpHeaders } from "nod
 import { createServer as createHttpsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
+import { peerInput } from "../../src/base/peer-inputs.ts";
 import { startGateway } from "../support/gateway.ts";
 import { ask, files, http2Backend, session, TLS, yamlOf } from "../support/http2/peers.ts";
 import { openRawClient } from "../support/raw-client.ts";
@@ -251,6 +252,27 @@ test("a connection that the server closes is opened again", async (t) => {
   assert.equal(await (await fetch(gateway.url())).text(), "ok");
   for (const one of open) one.close();
   for (let i = 0; i < 5; i++) assert.equal(await (await fetch(gateway.url())).text(), "ok");
+});
+
+test("the head of a backend's response over HTTP/2 has a size and a number of fields", async (t) => {
+  const backend = await http2Backend(t, (stream, headers) => {
+    const [, fields = "", chars = ""] = String(headers[":path"]).split("/");
+    const extra = Array.from({ length: Number(fields) }, (_, i) => [`x-${i}`, "x".repeat(Number(chars))]);
+    stream.on("error", () => undefined);
+    stream.respond({ ":status": 200, ...Object.fromEntries(extra) });
+    stream.end("ok");
+  });
+  const gateway = await gatewayFor(t, yamlOf("", `host: "127.0.0.1:${backend.port}", protocol: h2c`));
+  const status = async (path: string): Promise<number> => {
+    const client = openRawClient(Number(new URL(gateway.url()).port));
+    client.write(`GET ${path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n`);
+    return (await client.ended()).status;
+  };
+  const { maxBytes, maxItems } = peerInput("backend/http2-head");
+  assert.equal(await status(`/10/${maxBytes / 10 - 100}`), 200);
+  assert.equal(await status(`/10/${maxBytes / 10}`), 502);
+  assert.equal(await status(`/${maxItems - 10}/1`), 200);
+  assert.equal(await status(`/${maxItems}/1`), 502);
 });
 
 const bad: [name: string, backend: string, message: RegExp][] = [

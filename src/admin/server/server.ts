@@ -17,6 +17,8 @@ import type { AdminAddress } from "./address.ts";
 import { type AdminEndpoint, type AdminResponse, type AdminSink, textResponse } from "./endpoint.ts";
 import { ADMIN_PATHS } from "./paths.ts";
 
+/** Node's parser has its own limit of the same size. */
+const HEAD = peerInput("client/http1-head");
 const QUERY = peerInput("admin-client/query");
 const BODY = peerInput("admin-client/body");
 
@@ -204,7 +206,7 @@ function readHead({ method = "", url = "", httpVersion, rawHeaders, headers }: I
   const bytes = headBytes(method, url, pairs);
   // Node itself answers `100-continue`.
   const expects = headers.expect === undefined || /^100-continue$/i.test(headers.expect) ? "nothing" : "unknown";
-  return readRequestHead({ method, target: url, version, pairs, bytes, expects, fault: undefined }, false, false);
+  return readRequestHead(HEAD, { method, target: url, version, pairs, bytes, expects, fault: undefined }, false, false);
 }
 
 function write(res: ServerResponse, result: AdminResponse, withBody: boolean): void {

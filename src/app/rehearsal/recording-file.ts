@@ -3,15 +3,15 @@
  * number.
  */
 import { z } from "zod";
+import { readLines } from "../../base/line-splitter.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
 import type { RecordedRequest } from "../../pipeline/records/recorded-request.ts";
 import type { RecordedTraffic } from "../../pipeline/records/request-history.ts";
 
-const RECORDED_REQUEST = peerInput("file/recorded-request");
-
 /** Older lines of a longer recording are ignored. */
-const MAX_REHEARSED_LINES = 100_000;
+const RECORDING = peerInput("file/recording");
+const RECORDED_REQUEST = peerInput("file/recorded-request");
 
 const LAST_MOMENT = 8.64e15;
 
@@ -52,7 +52,7 @@ const line = z.object({
 });
 
 export function parseRecording(content: string): RecordedTraffic {
-  const lines = content.split("\n");
+  const lines = readLines(RECORDING, content);
   const records: RecordedRequest[] = [];
   for (const [index, written] of lines.entries()) {
     if (written.trim() === "") continue;
@@ -69,6 +69,6 @@ export function parseRecording(content: string): RecordedTraffic {
     }
     records.push(parsed.data as RecordedRequest);
   }
-  const inOrder = records.slice(-MAX_REHEARSED_LINES).sort((one, other) => one.at - other.at);
+  const inOrder = records.slice(-RECORDING.maxItems).sort((one, other) => one.at - other.at);
   return { firstAt: inOrder[0]?.at, [Symbol.iterator]: () => inOrder.values() };
 }

@@ -8,6 +8,7 @@ import { Agent, request } from "node:http";
 import { Agent as TlsAgent, request as tlsRequest } from "node:https";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { writeFully } from "../../base/files.ts";
+import { readLines } from "../../base/line-splitter.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { isSameHeader, MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import { readJson } from "../../json/read-json.ts";
@@ -18,6 +19,7 @@ import { MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { CliError, type Paint, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";
 
+const RECORDING = peerInput("file/recording");
 const RECORDED_REQUEST = peerInput("file/recorded-request");
 
 export interface ReplayFlags extends TargetFlags {
@@ -81,14 +83,14 @@ function readRecording(file: string): RecordedLine[] {
   } catch (error) {
     throw new CliError(`cannot read ${file}: ${(error as Error).message}`);
   }
-  return text.split("\n").flatMap((line, index) => readLine(line, `${file}:${index + 1}`) ?? []);
+  return readLines(RECORDING, text).flatMap((line, index) => readLine(line, `${file}:${index + 1}`) ?? []);
 }
 
 async function recordedBy(flags: ReplayFlags, terminal: Terminal, prefix: string): Promise<Map<string, RecordedLine>> {
   const { admin } = await openTarget(undefined, flags, terminal);
   try {
     const text = (await admin.get(ADMIN_PATHS.recording)).body.toString("utf8");
-    const records = text.split("\n").flatMap((line) => readLine(line, "the gateway's recording") ?? []);
+    const records = readLines(RECORDING, text).flatMap((line) => readLine(line, "the gateway's recording") ?? []);
     return new Map(records.filter(({ id }) => id.startsWith(prefix)).map((record) => [record.id, record]));
   } finally {
     admin.close();

@@ -3,11 +3,12 @@
  */
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
 import type { Duplex } from "node:stream";
-import { StringDecoder } from "node:string_decoder";
+import { LineSplitter, LineTooLong } from "../../base/line-splitter.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
 import { CliError, printable } from "../terminal/terminal.ts";
 
+const LINES = peerInput("gateway/trace");
 const RESPONSE = peerInput("gateway/admin-response");
 
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
@@ -122,23 +123,14 @@ export function createAdminClient(address: AdminAddress): AdminClient {
 
 /** Splits a stream into lines. An incomplete last line is dropped. Throws a CliError if a line is too long. */
 export function lineReader(onLine: (line: string) => void): (chunk: Buffer) => void {
-  const decoder = new StringDecoder("utf8");
-  let held: string[] = [];
-  let heldChars = 0;
+  const lines = new LineSplitter(LINES, onLine);
   return (chunk) => {
-    const text = decoder.write(chunk);
-    let start = 0;
-    for (let end = text.indexOf("\n"); end >= 0; end = text.indexOf("\n", start)) {
-      const last = text.slice(start, end);
-      onLine(held.length === 0 ? last : held.join("") + last);
-      held = [];
-      heldChars = 0;
-      start = end + 1;
+    try {
+      lines.push(chunk);
+    } catch (error) {
+      if (error instanceof LineTooLong) throw new CliError("a line of the stream is longer than 64 MiB");
+      throw error;
     }
-    if (start === text.length) return;
-    held.push(text.slice(start));
-    heldChars += text.length - start;
-    if (heldChars > MAX_RESPONSE_BYTES) throw new CliError("a line of the stream is longer than 64 MiB");
   };
 }
 

@@ -5,6 +5,7 @@
 import { readFileSync, statSync } from "node:fs";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { newForm } from "../../base/form.ts";
+import { readLines } from "../../base/line-splitter.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
 import { safeJson } from "../../json/safe-json.ts";
@@ -12,6 +13,7 @@ import type { TraceEvent } from "../../observe/trace/events.ts";
 import { type AdminClient, type AdminStream, lineReader } from "../instance/admin-client.ts";
 import { CliError, type Terminal } from "../terminal/terminal.ts";
 
+const TRACE = peerInput("gateway/trace");
 const EVENT = peerInput("gateway/trace-event");
 
 const MAX_FILE_BYTES = 64 * 1024 * 1024;
@@ -50,8 +52,7 @@ export function readTraceFile(path: string, terminal: Terminal): TraceEvent[] {
     if (error instanceof CliError) throw error;
     throw new CliError(`cannot read ${path}: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`);
   }
-  const events = text
-    .split("\n")
+  const events = readLines(TRACE, text)
     .map((line) => (line.startsWith(DATA) ? line.slice(DATA.length) : line).trim())
     .filter((line) => line !== "" && !line.startsWith(":"))
     .map(parseEvent);

@@ -1,10 +1,12 @@
 /**
  * Handles one connection to a server, with one request at a time.
  */
+
 import type { LookupFunction, Socket } from "node:net";
 import type { Writable } from "node:stream";
 import type { Clock } from "../../base/clock.ts";
 import { contain, surface } from "../../base/errors.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { BodyStream } from "../body.ts";
 import { type Carrier, HttpAttempt } from "../http-attempt.ts";
 import {
@@ -150,6 +152,8 @@ function uncork(socket: Writable): void {
 }
 
 const CONNECT_TIMEOUT_MS = 10_000;
+const HEAD = peerInput("backend/http1-head");
+const FRAMING = peerInput("backend/response-framing");
 
 export interface ConnectionOwner {
   readonly clock: Clock;
@@ -164,7 +168,7 @@ export class Connection implements ParserEvents, Carrier {
   /** Contains the keep-alive timeout of the server's first response, or undefined if the response had none. */
   serverKeepsMs: number | undefined = undefined;
   readonly #owner: ConnectionOwner;
-  readonly #parser = new ResponseParser(this);
+  readonly #parser = new ResponseParser(HEAD, FRAMING, this);
   readonly #socket: Socket;
   /** Calls from the handle of any other attempt are ignored, because they belong to an earlier request. */
   #attempt: HttpAttempt | undefined = undefined;

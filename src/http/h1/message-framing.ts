@@ -3,6 +3,7 @@
  * 9112 section 7.1).
  */
 import { JoinedBytes } from "../../base/joined-bytes.ts";
+import type { PeerInput } from "../../base/peer-inputs.ts";
 
 export const TAB = 9;
 export const LF = 10;
@@ -13,9 +14,6 @@ export const CRLF = Buffer.from("\r\n");
 export const END_OF_HEAD = Buffer.from("\r\n\r\n");
 
 export const MAX_TRAILER_BYTES = 8 * 1024;
-export const MAX_TRAILER_LINES = 100;
-/** Limits the extensions of all chunks of a body, because they are cheap to send and are ignored. */
-export const MAX_EXTENSION_BYTES = 16 * 1024;
 /** Eight hex digits allow almost 4 GiB in one chunk. */
 const MAX_SIZE_DIGITS = 8;
 
@@ -112,7 +110,13 @@ export abstract class ChunkedParser<State extends string> {
   protected readonly line = new LineBuffer();
   protected left = 0;
   protected digits = 0;
+  /** Limits the extensions of all chunks of a body, because they are cheap to send and are ignored, and the trailers. */
+  protected readonly framing: PeerInput<"HTTP body">;
   protected extensionBytes = 0;
+
+  constructor(framing: PeerInput<"HTTP body">) {
+    this.framing = framing;
+  }
 
   /** Throws the parser's type of error. The connection cannot be used afterwards. */
   protected abstract fail(reason: string): never;

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { RequestedUpgrade } from "./protocol-upgrade.ts";
 import { ResponseParser } from "./response-parser.ts";
 
@@ -80,7 +81,7 @@ const REQUESTED: readonly [RequestedUpgrade | undefined, boolean][] = [
 /** Returns the bytes after the head if the upgrade is accepted. */
 function upgradedWith(lines: readonly string[], requested: RequestedUpgrade | undefined): string | undefined {
   let rest: string | undefined;
-  const parser = new ResponseParser({
+  const parser = new ResponseParser(peerInput("backend/http1-head"), peerInput("backend/response-framing"), {
     head: () => assert.fail(),
     data: () => assert.fail(),
     end: () => assert.fail(),

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { cutAt, type Reading, readRequests } from "../../../test/support/http1/read-requests.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { RequestParser } from "./request-parser.ts";
 
 const head = (...lines: string[]): string => `${["GET /p?q HTTP/1.1", "Host: a", ...lines].join("\r\n")}\r\n\r\n`;
@@ -185,7 +186,7 @@ function dataEvents(sizes: readonly number[], readBytes: number): Buffer[] {
   const bytes = Buffer.from(chunked(`${text}0\r\n\r\n`));
   const events: Buffer[] = [];
   let hasEnded = false;
-  const parser = new RequestParser({
+  const parser = new RequestParser(peerInput("client/http1-head"), peerInput("client/request-framing"), {
     head: () => undefined,
     data: (chunk) => void events.push(Buffer.from(chunk)),
     end: () => {
@@ -251,7 +252,7 @@ function verdict({ requests, refusal, kind, closed }: Reading): unknown {
 function readAll(messages: readonly string[]): string[] {
   const read: string[] = [];
   let body = "";
-  const parser = new RequestParser({
+  const parser = new RequestParser(peerInput("client/http1-head"), peerInput("client/request-framing"), {
     head(request, bytes) {
       body = bytes?.toString("latin1") ?? "";
       read.push(JSON.stringify([request, body]));

@@ -3,7 +3,8 @@
  * could frame differently.
  */
 
-import { MAX_HEAD_BYTES, RequestError } from "../request-head.ts";
+import type { PeerInput } from "../../base/peer-inputs.ts";
+import { RequestError } from "../request-head.ts";
 import {
   ChunkedParser,
   type ChunkState,
@@ -12,9 +13,7 @@ import {
   END_OF_HEAD,
   hexDigit,
   LF,
-  MAX_EXTENSION_BYTES,
   MAX_TRAILER_BYTES,
-  MAX_TRAILER_LINES,
   NOT_YET,
   SEMICOLON,
   TOO_LONG,
@@ -81,6 +80,7 @@ const TINY_SIZE_DIGITS = 2;
 type RequestState = "between" | "head" | "length" | "stopped";
 
 export class RequestParser extends ChunkedParser<RequestState> {
+  readonly #head: PeerInput<"HTTP head">;
   readonly #events: RequestEvents;
   protected override state: RequestState | ChunkState = "between";
   #trailerBytes = 0;
@@ -89,8 +89,9 @@ export class RequestParser extends ChunkedParser<RequestState> {
   /** True if a request has just ended, so that further bytes must wait. */
   #isAtEnd = false;
 
-  constructor(events: RequestEvents) {
-    super();
+  constructor(head: PeerInput<"HTTP head">, framing: PeerInput<"HTTP body">, events: RequestEvents) {
+    super(framing);
+    this.#head = head;
     this.#events = events;
   }
 
@@ -153,7 +154,7 @@ export class RequestParser extends ChunkedParser<RequestState> {
     } catch (error) {
       if (!(error instanceof RequestError)) throw error;
       const received = held === undefined ? chunk.subarray(at) : Buffer.concat([held, chunk.subarray(at)]);
-      const head = received.subarray(0, MAX_HEAD_BYTES);
+      const head = received.subarray(0, this.#head.maxBytes);
       const first = error.kind === "too-large" ? faultInPart(head) : undefined;
       const fault = first ?? error;
       fault.head = head;
@@ -162,7 +163,7 @@ export class RequestParser extends ChunkedParser<RequestState> {
   }
 
   #tryHead(chunk: Buffer, at: number): number {
-    const next = this.#takeUntil(chunk, at, END_OF_HEAD, MAX_HEAD_BYTES, "the head is larger than 16 KiB");
+    const next = this.#takeUntil(chunk, at, END_OF_HEAD, this.#head.maxBytes, "the head is larger than 16 KiB");
     if (next === NOT_YET) {
       if (this.line.held !== undefined) checkPartialHead(this.line.held, this.line.heldBefore);
       return chunk.length;
@@ -257,9 +258,9 @@ export class RequestParser extends ChunkedParser<RequestState> {
 
   /** Extensions are ignored (RFC 9112 section 7.1.1), but they must not hide a line break or grow without limit. */
   protected override readChunkExtension(chunk: Buffer, at: number): number {
-    const next = this.#takeUntil(chunk, at, CRLF, MAX_EXTENSION_BYTES, "the chunk extensions are too long");
+    const next = this.#takeUntil(chunk, at, CRLF, this.framing.maxBytes, "the chunk extensions are too long");
     this.extensionBytes += (next === NOT_YET ? chunk.length : next) - at;
-    if (this.extensionBytes > MAX_EXTENSION_BYTES)
+    if (this.extensionBytes > this.framing.maxBytes)
       throw new RequestError("extensions", "the chunk extensions are too long");
     if (next === NOT_YET) {
       if (this.line.held?.includes(LF, this.line.heldBefore))
@@ -286,7 +287,7 @@ export class RequestParser extends ChunkedParser<RequestState> {
       checkTrailer(this.line.text);
       this.#lines += 1;
       this.#trailerBytes += this.line.text.length;
-      if (this.#lines > MAX_TRAILER_LINES || this.#trailerBytes > MAX_TRAILER_BYTES)
+      if (this.#lines > this.framing.maxItems || this.#trailerBytes > MAX_TRAILER_BYTES)
         throw new RequestError("too-large", "the trailers are too large");
       return next;
     }

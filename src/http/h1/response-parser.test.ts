@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { RequestedUpgrade } from "./protocol-upgrade.ts";
 import { type ParserEvents, ResponseParser } from "./response-parser.ts";
 
@@ -31,7 +32,7 @@ function parserFor(method = "GET", upgrade?: RequestedUpgrade): { parser: Respon
       seen.upgraded = rest.toString("latin1");
     },
   };
-  const parser = new ResponseParser(events);
+  const parser = new ResponseParser(peerInput("backend/http1-head"), peerInput("backend/response-framing"), events);
   parser.expect(method, upgrade);
   return { parser, seen };
 }
@@ -252,7 +253,7 @@ test("chunks that arrive in one read are one data event, and every byte arrives 
         const bytes = Buffer.from(`${text}0\r\n\r\n`, "latin1");
         const pieces: string[] = [];
         let ends = 0;
-        const parser = new ResponseParser({
+        const parser = new ResponseParser(peerInput("backend/http1-head"), peerInput("backend/response-framing"), {
           head: () => undefined,
           data: (chunk) => void pieces.push(chunk.toString("latin1")),
           end: () => {

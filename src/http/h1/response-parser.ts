@@ -3,15 +3,14 @@
  * and 11).
  */
 
+import type { PeerInput } from "../../base/peer-inputs.ts";
 import {
   ChunkedParser,
   type ChunkState,
   CR,
   CRLF,
   END_OF_HEAD,
-  MAX_EXTENSION_BYTES,
   MAX_TRAILER_BYTES,
-  MAX_TRAILER_LINES,
   NOT_YET,
   SEMICOLON,
   SPACE,
@@ -53,14 +52,12 @@ export interface ParserEvents {
   upgrade(head: ParsedHead, rest: Buffer): void;
 }
 
-const MAX_HEAD_BYTES = 32 * 1024;
-const MAX_INTERIM = 16;
-
 const NO_BYTES = Buffer.alloc(0);
 
 type ResponseState = "idle" | "head" | "length" | "chunk-blanks" | "until-close";
 
 export class ResponseParser extends ChunkedParser<ResponseState> {
+  readonly #head: PeerInput<"HTTP head">;
   readonly #events: ParserEvents;
   protected override state: ResponseState | ChunkState = "idle";
   #isHead = false;
@@ -69,8 +66,10 @@ export class ResponseParser extends ChunkedParser<ResponseState> {
   #trailers: string[] = [];
   readonly #body = new GatheredBody();
 
-  constructor(events: ParserEvents) {
-    super();
+  /** `head` also limits the number of interim responses. */
+  constructor(head: PeerInput<"HTTP head">, framing: PeerInput<"HTTP body">, events: ParserEvents) {
+    super(framing);
+    this.#head = head;
     this.#events = events;
   }
 
@@ -133,7 +132,13 @@ export class ResponseParser extends ChunkedParser<ResponseState> {
   }
 
   #readHead(chunk: Buffer, at: number): number {
-    const next = this.#takeUntil(chunk, at, END_OF_HEAD, MAX_HEAD_BYTES, "the response head is larger than 32 KiB");
+    const next = this.#takeUntil(
+      chunk,
+      at,
+      END_OF_HEAD,
+      this.#head.maxBytes,
+      "the response head is larger than 32 KiB",
+    );
     if (next === NOT_YET) return chunk.length;
     const { head, framing } = parseResponseHead(this.line.text);
     if (head.status === 101) {
@@ -144,7 +149,7 @@ export class ResponseParser extends ChunkedParser<ResponseState> {
     }
     if (head.status < 200) {
       this.#interim += 1;
-      if (this.#interim > MAX_INTERIM) throw new ResponseError("too many interim responses");
+      if (this.#interim > this.#head.maxItems) throw new ResponseError("too many interim responses");
       // An interim response has no body (RFC 9110 section 15.2). Another parser could read the following bytes as the
       // declared body.
       if (framing.chunked || (framing.length ?? 0) > 0) throw new ResponseError("an interim response with a body");
@@ -211,7 +216,7 @@ export class ResponseParser extends ChunkedParser<ResponseState> {
       }
       this.extensionBytes += 1;
       if (byte !== SPACE && byte !== TAB) throw new ResponseError("a chunk size is not a number");
-      if (this.extensionBytes > MAX_EXTENSION_BYTES) throw new ResponseError("the chunk extensions are too long");
+      if (this.extensionBytes > this.framing.maxBytes) throw new ResponseError("the chunk extensions are too long");
     }
     return chunk.length;
   }
@@ -226,7 +231,7 @@ export class ResponseParser extends ChunkedParser<ResponseState> {
       }
       this.extensionBytes += 1;
       if (byte < 0x20 && byte !== TAB) throw new ResponseError("a control character in a chunk extension");
-      if (this.extensionBytes > MAX_EXTENSION_BYTES) throw new ResponseError("the chunk extensions are too long");
+      if (this.extensionBytes > this.framing.maxBytes) throw new ResponseError("the chunk extensions are too long");
     }
     return chunk.length;
   }
@@ -240,7 +245,7 @@ export class ResponseParser extends ChunkedParser<ResponseState> {
     if (next === NOT_YET) return chunk.length;
     if (this.line.text !== "") {
       this.#trailers.push(...parseTrailer(this.line.text));
-      if (this.#trailers.length > MAX_TRAILER_LINES * 2) throw new ResponseError("too many trailers");
+      if (this.#trailers.length > this.framing.maxItems * 2) throw new ResponseError("too many trailers");
       return next;
     }
     const trailers = this.#trailers;

@@ -6,6 +6,7 @@ import { type ClientHttp2Session, connect } from "node:http2";
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { describeSocketError, openSocket } from "../h1/open-socket.ts";
 import {
   type HealthObserver,
@@ -25,7 +26,7 @@ const IDLE_MS = 60_000;
 const LOOK_EVERY_MS = 5_000;
 /** This limit applies until the server sends its own (RFC 9113 section 6.5.2 recommends at least this value). */
 const FIRST_STREAMS = 100;
-const MAX_RESPONSE_FIELDS = 256;
+const HEAD = peerInput("backend/http2-head");
 /** Effectively disables Node's `maxSessionMemory`. */
 const SESSION_MB = 4096;
 
@@ -56,9 +57,9 @@ export function openHttp2Pool(
     const socket = openSocket(target, lookup, fallback === undefined ? ["h2"] : ["h2", "http/1.1"], links.size);
     const session = connect(`${target.protocol}://${target.socketPath === undefined ? "backend" : "localhost"}`, {
       createConnection: () => socket,
-      maxHeaderListPairs: MAX_RESPONSE_FIELDS,
+      maxHeaderListPairs: HEAD.maxItems,
       maxSessionMemory: SESSION_MB,
-      settings: { enablePush: false },
+      settings: { enablePush: false, maxHeaderListSize: HEAD.maxBytes },
     });
     endSessionLater(session);
     const link: Link = {

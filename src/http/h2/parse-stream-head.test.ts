@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { readRequestHead } from "../request-head.ts";
 import { parseStreamHead } from "./parse-stream-head.ts";
 
@@ -20,7 +21,12 @@ test("without an authority the Host header counts, without both there is none", 
 });
 
 test("an authority and a Host header that name one host in two spellings agree", () => {
-  const read = readRequestHead(parseStreamHead(head(":authority", "A.test:080", "host", "a.test.:80")), false, false);
+  const read = readRequestHead(
+    peerInput("client/http2-head"),
+    parseStreamHead(head(":authority", "A.test:080", "host", "a.test.:80")),
+    false,
+    false,
+  );
   assert.deepEqual([read.host, read.headers.get("host")], ["a.test:80", "a.test:80"]);
 });
 
@@ -52,12 +58,12 @@ const faults: [name: string, raw: string[], fault: RegExp][] = [
 ];
 for (const [name, raw, fault] of faults)
   test(`${name} is rejected`, () => {
-    assert.throws(() => readRequestHead(parseStreamHead(raw), false, false), fault);
+    assert.throws(() => readRequestHead(peerInput("client/http2-head"), parseStreamHead(raw), false, false), fault);
   });
 
 test("the size of a head is that of the same head in HTTP/1.1", () => {
   const read = parseStreamHead(head(":authority", "a.test", "x", "y"));
   assert.equal(read.bytes, "GET /a?b HTTP/1.1\r\nhost: a.test\r\nx: y".length);
   const large = parseStreamHead(head(":authority", "a", "x", "y".repeat(16_384)));
-  assert.throws(() => readRequestHead(large, false, false), /larger than 16 KiB/);
+  assert.throws(() => readRequestHead(peerInput("client/http2-head"), large, false, false), /larger than 16 KiB/);
 });

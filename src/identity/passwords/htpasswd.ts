@@ -4,7 +4,11 @@
  */
 import { createHmac, randomBytes } from "node:crypto";
 import { LRUCache } from "lru-cache";
+import { readLines } from "../../base/line-splitter.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { PasswordChecks, PasswordHash } from "./password-checks.ts";
+
+const FILE = peerInput("file/htpasswd");
 
 const MAX_CACHED_PASSWORDS = 10_000;
 /** Longer passwords are rejected, because the cost of a check grows with the length. */
@@ -53,7 +57,7 @@ export function createHtpasswd(text: string, checks: PasswordChecks): Htpasswd {
 
 function parseUsers(text: string): Map<string, User> {
   const users = new Map<string, User>();
-  for (const [index, raw] of text.split(/\r?\n/).entries()) {
+  for (const [index, raw] of readLines(FILE, text).entries()) {
     const line = raw.trim();
     if (line === "" || line.startsWith("#")) continue;
     const colon = line.indexOf(":");

@@ -24,9 +24,10 @@ import { readMembers } from "../../json/read-json.ts";
 import type { ExchangeConfig, OauthConfig } from "../server-side/target-config.ts";
 
 const METADATA = peerInput("mcp-server/login-metadata");
+const TOKEN = peerInput("mcp-server/login-token");
+const CHALLENGE = peerInput("mcp-server/challenge");
 
 const TOKEN_MS = 15_000;
-const TOKEN = peerInput("mcp-server/login-token");
 /** Applies if the server sends no `expires_in`. */
 const DEFAULT_LIFETIME_MS = 3_600_000;
 
@@ -344,7 +345,8 @@ async function challenged(serverUrl: string, fetch: Fetch): Promise<string | und
     timeoutMs: METADATA_MS,
     input: METADATA,
   });
-  return /resource_metadata="([^"]+)"/.exec(answer.headers.get("www-authenticate") ?? "")?.[1];
+  const challenge = answer.headers.get("www-authenticate") ?? "";
+  return challenge.length > CHALLENGE.maxBytes ? undefined : /resource_metadata="([^"]+)"/.exec(challenge)?.[1];
 }
 
 async function serverMetadata(issuer: string, fetch: Fetch): Promise<Document> {

@@ -214,13 +214,13 @@ class SignedCall implements HttpCall {
   }
 }
 
-const MAX_CHALLENGE_CHARS = 4_096;
+const CHALLENGE = peerInput("mcp-server/challenge");
 
 function requiredLogin(status: number, headers: HeaderList, isRelayed: boolean): LoginRequired | undefined {
   if (status !== 401 && status !== 403) return undefined;
   const text = isRelayed ? headers.get("www-authenticate") : undefined;
   const challenge =
-    text !== undefined && text.length <= MAX_CHALLENGE_CHARS && /^bearer\b/i.test(text) ? text : undefined;
+    text !== undefined && text.length <= CHALLENGE.maxBytes && /^bearer\b/i.test(text) ? text : undefined;
   // With `insufficient_scope`, the client may request a token with more scope (RFC 6750 section 3.1).
   if (status === 403) return challenge?.includes("insufficient_scope") ? { status, challenge } : undefined;
   return challenge === undefined ? LOGIN_REQUIRED : { status, challenge };

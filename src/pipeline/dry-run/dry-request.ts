@@ -4,6 +4,7 @@
  */
 
 import type { Clock } from "../../base/clock.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { Exchange, NO_BODY, type RequestBody } from "../../core/exchange.ts";
 import type { GivenToken, RecordedIdentity } from "../../core/policy.ts";
@@ -42,6 +43,8 @@ export interface DryRequest {
     | { readonly mcp?: McpAttributes | undefined; readonly llm?: LlmAttributes | undefined }
     | undefined;
 }
+
+const HEAD = peerInput("client/http1-head");
 
 const DEFAULT_SOURCE = "127.0.0.1";
 /** A recorded request has no body, and its host is a separate field. */
@@ -142,7 +145,7 @@ function headOf(method: string, target: string, pairs: string[], isTrusted: bool
   const bytes = headBytes(method, target, pairs);
   const received = { method, target, version: "1.1", pairs, bytes, expects: "nothing", fault: undefined } as const;
   try {
-    return readRequestHead(received, isTrusted, false);
+    return readRequestHead(HEAD, received, isTrusted, false);
   } catch (error) {
     throw asGatewayError(error);
   }

@@ -2,8 +2,10 @@
  * Handles one HTTP/1.1 client connection with one request at a time, so that pipelined requests do not run
  * concurrently.
  */
+
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { NO_BODY, type RequestBody } from "../../core/exchange.ts";
 import { asGatewayError, type Reply } from "../../core/reply.ts";
@@ -168,6 +170,9 @@ function isConnect({ version, expects, fault, isChunked, contentLength = 0 }: Pa
   return version === "1.1" && expects === "nothing" && fault === undefined && !isChunked && contentLength === 0;
 }
 
+const HEAD = peerInput("client/http1-head");
+const FRAMING = peerInput("client/request-framing");
+
 /** The connection stops reading when more than this much data follows the current request. */
 const MAX_PIPELINED_BYTES = 16 * 1024;
 const EMPTY = Buffer.alloc(0);
@@ -180,7 +185,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
   previous: OpenConnection | undefined = undefined;
   readonly owner: ConnectionOwner;
   readonly #socket: Socket;
-  readonly #parser = new RequestParser(this);
+  readonly #parser = new RequestParser(HEAD, FRAMING, this);
   #state: State = "waiting";
   readonly #deadline: SweepDeadline;
   /** True if at least one request was served, so that the keep-alive timeout applies. */

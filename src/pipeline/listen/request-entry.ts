@@ -1,10 +1,12 @@
 /**
  * Turns a parsed head into an Exchange and passes it to the pipeline, or rejects and records it.
  */
+
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { isHeaderName } from "../../base/header-names.ts";
 import { isRequestId } from "../../base/ids.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { Exchange, type GatewayRequest, NO_BODY, type RequestBody } from "../../core/exchange.ts";
 import { asGatewayError, errorReply, type Reply } from "../../core/reply.ts";
@@ -25,6 +27,9 @@ import type { Proxied } from "./proxied-connections.ts";
 import { forwardedClient } from "./trusted-peers.ts";
 
 /** This Retry-After value gives the garbage collector time to free memory, and streams time to end. */
+const HTTP1_HEAD = peerInput("client/http1-head");
+const HTTP2_HEAD = peerInput("client/http2-head");
+
 const RETRY_SECONDS = "2";
 
 export interface EntrySink extends ClientSink {
@@ -127,7 +132,13 @@ export function createRequestEntry(
       try {
         if (env.heap.level === "full" || sink.isBeyondLimit) throw overloaded(sink.isBeyondLimit);
         const isForwardProxy = served.listener.forwardProxy === true;
-        head = readRequestHead(read, isTrusted(peerOf(socket, proxiedBy)), sink.isUpgrade, isForwardProxy);
+        head = readRequestHead(
+          read.version === "2" ? HTTP2_HEAD : HTTP1_HEAD,
+          read,
+          isTrusted(peerOf(socket, proxiedBy)),
+          sink.isUpgrade,
+          isForwardProxy,
+        );
       } catch (error) {
         rejectAtEdge(served, read, sink, socket, asGatewayError(error));
         return;

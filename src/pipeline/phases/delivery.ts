@@ -2,6 +2,7 @@
  * Implements the response half of the pipeline: response hooks from inner to outer scopes, the head, the body with
  * backpressure, and the settle phase.
  */
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { BackendRun } from "../../core/backend.ts";
 import { type ErrorCode, GatewayError } from "../../core/errors.ts";
 import type { BodyFilter, Exchange, GatewayResponse } from "../../core/exchange.ts";
@@ -16,7 +17,7 @@ import type { PipelineEnv } from "./pipeline-env.ts";
 import { responseHooks, runResponseHooks } from "./run-hooks.ts";
 
 /** Limits the response body that an expression can read. */
-const MAX_HELD_BYTES = 2 * 1024 * 1024;
+const MAX_HELD_BYTES = peerInput("backend/response-body").maxBytes;
 
 export type DeliveryEnv = Pick<PipelineEnv, "clock" | "redaction" | "settled" | "defect">;
 

@@ -2,6 +2,7 @@
  * The head of a client's request, through our parser and the edge as in the running gateway: what they accept has one
  * reading. Judged by Node's parser, by the URL parser of the platform and by rules written a second time from the RFCs.
  */
+import { peerInput } from "../../../src/base/peer-inputs.ts";
 import type { ParsedRequest } from "../../../src/http/h1/parse-request-head.ts";
 import { RequestParser } from "../../../src/http/h1/request-parser.ts";
 import { RequestError, type RequestHead, readRequestHead } from "../../../src/http/request-head.ts";
@@ -102,7 +103,7 @@ export const httpRequestEdge = defineTarget<Input>({
   run({ isTrusted, bytes }) {
     let read: ParsedRequest | undefined;
     const unreadable = refusalOf(() => {
-      new RequestParser({
+      new RequestParser(peerInput("client/http1-head"), peerInput("client/request-framing"), {
         head: (request) => {
           read ??= request;
         },
@@ -114,7 +115,7 @@ export const httpRequestEdge = defineTarget<Input>({
     if (request === undefined) return `refused by the parser: ${unreadable?.message.slice(0, 60)}`;
     let head: RequestHead | undefined;
     const refusal = refusalOf(() => {
-      head = readRequestHead(request, isTrusted, false);
+      head = readRequestHead(peerInput("client/http1-head"), request, isTrusted, false);
     }, RequestError);
     if (refusal !== undefined || head === undefined) return `refused: ${refusal?.message.slice(0, 60)}`;
     const { messages, error } = readWithNode("request", bytes, { endsHere: false });

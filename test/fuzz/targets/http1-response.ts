@@ -2,6 +2,7 @@
  * The reader of backends' answers: the same for every chunking, never more lenient than Node's own parser, the same body
  * as that, and nothing accepted whose length could be read in two ways.
  */
+import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { ResponseError } from "../../../src/http/h1/parse-response-head.ts";
 import { ResponseParser } from "../../../src/http/h1/response-parser.ts";
 import type { Random } from "../../support/random.ts";
@@ -34,7 +35,7 @@ function read({ isHead, wantsUpgrade }: Input, pieces: readonly Buffer[]): Readi
   let isUpgrade = false;
   let ended = 0;
   const body: Buffer[] = [];
-  const parser = new ResponseParser({
+  const parser = new ResponseParser(peerInput("backend/http1-head"), peerInput("backend/response-framing"), {
     head(head) {
       expect(status === 0, "two heads");
       ({ status, keepAlive } = head);

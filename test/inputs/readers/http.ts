@@ -32,11 +32,11 @@ const HEAD_BYTES = 5_000;
 function readRequests(bytes: Buffer, pieceBytes: number): string {
   let requests = 0;
   let bodyBytes = 0;
-  const parser: RequestParser = new RequestParser({
+  const parser: RequestParser = new RequestParser(peerInput("client/http1-head"), peerInput("client/request-framing"), {
     head(request, body) {
       requests += 1;
       bodyBytes += body?.length ?? 0;
-      readRequestHead(request, false, false);
+      readRequestHead(peerInput("client/http1-head"), request, false, false);
     },
     data(chunk) {
       bodyBytes += chunk.length;
@@ -50,7 +50,7 @@ function readRequests(bytes: Buffer, pieceBytes: number): string {
 function readResponse(bytes: Buffer, pieceBytes: number): string {
   let bodyBytes = 0;
   let lines = 0;
-  const parser = new ResponseParser({
+  const parser = new ResponseParser(peerInput("backend/http1-head"), peerInput("backend/response-framing"), {
     head({ headers }) {
       lines += headers.pairs.length;
     },
@@ -224,7 +224,8 @@ export const httpInputs = {
           ...pairs(lines.replace(/^:/, "\0")),
         ].map((text) => text.replace("\0", ":")),
     ),
-    read: (raw) => readRequestHead(parseStreamHead(raw) as ReceivedHead, false, false).path.length,
+    read: (raw) =>
+      readRequestHead(peerInput("client/http2-head"), parseStreamHead(raw) as ReceivedHead, false, false).path.length,
     bytes: HEAD_BYTES,
   }),
   "client/request-framing": hostile<Buffer>({

@@ -2,6 +2,7 @@
  * Returns everything that the request parser reads from chunks of bytes: the requests, their bodies, and the end. The
  * parser continues with the next request when the previous one is complete, as on a connection.
  */
+import { peerInput } from "../../../src/base/peer-inputs.ts";
 import type { ParsedRequest } from "../../../src/http/h1/parse-request-head.ts";
 import { RequestParser } from "../../../src/http/h1/request-parser.ts";
 import { checkRequestLine, RequestError } from "../../../src/http/request-head.ts";
@@ -24,7 +25,7 @@ export interface Reading {
 export function readRequests(pieces: readonly Buffer[]): Reading {
   const reading: Reading = { requests: [], refusal: undefined, kind: undefined, closed: false };
   let current: ReadRequest | undefined;
-  const parser: RequestParser = new RequestParser({
+  const parser: RequestParser = new RequestParser(peerInput("client/http1-head"), peerInput("client/request-framing"), {
     head(head, body) {
       if (head.fault !== undefined) {
         reading.refusal = head.fault;

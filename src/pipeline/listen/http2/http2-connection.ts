@@ -4,19 +4,19 @@
  */
 import { constants, performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
+import { peerInput } from "../../../base/peer-inputs.ts";
 import { NO_BODY } from "../../../core/exchange.ts";
 import { closeStreamLater, endSessionLater } from "../../../http/h2/later-ends.ts";
 import { LifeSigns } from "../../../http/h2/life-signs.ts";
 import { parseStreamHead } from "../../../http/h2/parse-stream-head.ts";
 import { REQUEST_COST, ReadTurn, sessionReads, unsentBytes } from "../../../http/h2/read-turns.ts";
-import { MAX_HEAD_BYTES } from "../../../http/request-head.ts";
 import type { ConnectionOwner, OpenConnection } from "../open-connections.ts";
 import { KEEP_ALIVE_MS } from "../response-writer.ts";
 import { type ClientStreams, StreamAccounts } from "./stream-accounts.ts";
 import { type StreamOwner, StreamResponse } from "./stream-response.ts";
 import type { StreamShare } from "./stream-shares.ts";
 
-const MAX_STREAMS = 100;
+const HEAD = peerInput("client/http2-head");
 /** A client may reset this many streams between two sweeps. */
 const MAX_RESETS = 100;
 /** A client may send this many SETTINGS and PING frames between two sweeps. */
@@ -38,9 +38,9 @@ const OPTIONS = {
   streamResetBurst: 2 * MAX_RESETS,
   streamResetRate: 2 * MAX_RESETS,
   settings: {
-    maxConcurrentStreams: MAX_STREAMS,
+    maxConcurrentStreams: HEAD.maxOpen,
     // This exceeds the accepted size, so that an oversized head gets a response.
-    maxHeaderListSize: 2 * MAX_HEAD_BYTES,
+    maxHeaderListSize: 2 * HEAD.maxBytes,
   },
 };
 
