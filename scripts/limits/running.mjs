@@ -196,7 +196,7 @@ export const RUNNING_LIMITS = {
       "MAX_NAME_CHARS",
       "pipeline/records/traffic-history.ts",
       "name of a route, model, tool or key with its own traffic history",
-      "counted only in the total",
+      "counted as `(other)`",
     ],
     [
       "MAX_PACKED_SERIES",

@@ -193,9 +193,9 @@ test("/metrics is Prometheus text, and counts requests by who answered", async (
     );
   assert.match(
     text,
-    /gateway_requests_total\{gateway="default",route="we\\"ird",backend="we\\"ird\/backend0",method="GET",status="200",error=""\} 1/,
+    /gateway_requests_total\{gateway="default",route="we\\"ird",backend="we\\"ird\/backend0",method="GET",status="200",outcome="ok",error=""\} 1/,
   );
-  assert.match(text, /gateway_requests_total\{[^}]*status="404",error="route_not_found"\} 1/);
+  assert.match(text, /gateway_requests_total\{[^}]*status="404",outcome="rejected",error="route_not_found"\} 1/);
   assert.match(text, /gateway_request_duration_seconds_bucket\{[^}]*le="\+Inf"\} 1/);
 });
 

@@ -7,8 +7,8 @@ import type { Clock } from "../../base/clock.ts";
 import type { Form } from "../../base/form.ts";
 import { compileExpression, type Expression, ExpressionError } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { type HistoryReport, TRAFFIC_GROUPS } from "../../observe/trace/request-record.ts";
 import { MAX_WATCHERS, type TraceHub } from "../../observe/trace/trace.ts";
+import { type HistoryReport, TRAFFIC_GROUPS } from "../../observe/trace/traffic-numbers.ts";
 import { findOlder, olderRequests } from "../../pipeline/records/older-requests.ts";
 import { RECENT_REQUESTS, type RecentRequests } from "../../pipeline/records/recent-requests.ts";
 import { RECORDED_REQUESTS, type RequestHistory } from "../../pipeline/records/request-history.ts";
@@ -108,7 +108,7 @@ export function historyEndpoint(history: TrafficHistory): AdminEndpoint {
 
   return {
     path: ADMIN_PATHS.history,
-    doc: "Requests, failures, latency, tokens and cost over time: ?seconds=<10 to 86400>, default 300. ?route=<name>, listener, backend, model, tool or key selects a part; ?by=node, model, tool, key or error lists totals.",
+    doc: "Requests, failures, latency, tokens and cost over time: ?seconds=<10 to 86400>, default 300. ?route=<name>, listener, backend, model, tool or key selects a part; ?by=node, model, tool, key, user or error lists totals.",
     GET({ query }) {
       const seconds = numberParameter(query, SECONDS);
       if (!seconds.ok) return seconds.rejection;

@@ -6,11 +6,11 @@ import { mergeServerStates, type ServerState } from "../../mcp/server-side/serve
 import {
   type HistoryPoint,
   type HistoryReport,
-  NO_TRAFFIC,
-  type TrafficNumbers,
+  sumOfTraffic,
   type TrafficRow,
   type TrafficRows,
-} from "../../observe/trace/request-record.ts";
+  type TrafficWindow,
+} from "../../observe/trace/traffic-numbers.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -203,13 +203,20 @@ export function mergeHistories(reports: readonly HistoryReport[]): HistoryReport
   for (const report of reports)
     for (const point of report.points) {
       const known = points.get(point.at);
-      points.set(point.at, known ? { at: point.at, ...addedTraffic(known, point) } : point);
+      points.set(point.at, known ? { at: point.at, ...sumOfTraffic([known, point]) } : point);
     }
   return {
-    slotSeconds: reports[0]?.slotSeconds ?? 0,
-    coveredSeconds: Math.max(0, ...reports.map(({ coveredSeconds }) => coveredSeconds)),
+    ...mergedWindow(reports),
     points: [...points.values()].sort((a, b) => a.at - b.at),
-    total: reports.reduce((sum, { total }) => addedTraffic(sum, total), NO_TRAFFIC),
+    total: sumOfTraffic(reports.map(({ total }) => total)),
+  };
+}
+
+function mergedWindow(reports: readonly TrafficWindow[]): TrafficWindow {
+  return {
+    slotSeconds: reports[0]?.slotSeconds ?? 0,
+    windowSeconds: Math.max(0, ...reports.map(({ windowSeconds }) => windowSeconds)),
+    coveredSeconds: Math.max(0, ...reports.map(({ coveredSeconds }) => coveredSeconds)),
   };
 }
 
@@ -220,36 +227,16 @@ export function mergeTrafficRows(reports: readonly TrafficRows[]): TrafficRows {
     const known = rows.get(key);
     rows.set(
       key,
-      known ? { name: row.name, ...addedTraffic(known, row), trend: addedTrend(known.trend, row.trend) } : row,
+      known ? { name: row.name, ...sumOfTraffic([known, row]), trend: addedTrend(known.trend, row.trend) } : row,
     );
   }
   return {
-    slotSeconds: reports[0]?.slotSeconds ?? 0,
-    coveredSeconds: Math.max(0, ...reports.map(({ coveredSeconds }) => coveredSeconds)),
+    ...mergedWindow(reports),
     rows: [...rows.values()].sort((a, b) => b.requests - a.requests),
   };
 }
 
-function addedTraffic(a: TrafficNumbers, b: TrafficNumbers): TrafficNumbers {
-  return {
-    requests: a.requests + b.requests,
-    failed: a.failed + b.failed,
-    rejected: a.rejected + b.rejected,
-    mcpCalls: a.mcpCalls + b.mcpCalls,
-    tokens: a.tokens + b.tokens,
-    cost: a.cost + b.cost,
-    p50Ms: larger(a.p50Ms, b.p50Ms),
-    p95Ms: larger(a.p95Ms, b.p95Ms),
-    p99Ms: larger(a.p99Ms, b.p99Ms),
-  };
-}
-
-/** Reports contain no histograms, so the largest percentile of all threads is used. */
-function larger(a: number | null, b: number | null): number | null {
-  return a === null ? b : Math.max(a, b ?? 0);
-}
-
-/** A thread that was restarted has a shorter trend. Both end now. */
+/** Threads may read their slots in different seconds, so one trend can be longer. Both end now. */
 function addedTrend(a: readonly number[], b: readonly number[]): number[] {
   const length = Math.max(a.length, b.length);
   return Array.from({ length }, (_unused, i) => (a[i - length + a.length] ?? 0) + (b[i - length + b.length] ?? 0));

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { NO_TRAFFIC } from "../../observe/trace/traffic-numbers.ts";
 import { chosenTarget } from "../instance/target.ts";
 import { paintOf } from "../terminal/terminal.ts";
-import { trafficOf } from "../views/traffic.ts";
 import { problemsOf, type StatusData, statusText } from "./status-command.ts";
 
 const AI_TARGET = { name: "main", provider: "openAI", failures: 3, resting: true, recent: { calls: 4, failed: 3 } };
@@ -40,7 +40,7 @@ const FACTS: StatusData = {
     ],
   },
   rules: [],
-  traffic: trafficOf([], 0, 90_000, true),
+  traffic: { ...NO_TRAFFIC, windowMs: 90_000, perSecond: 0 },
 };
 
 test("problems are sentences, the most urgent first", () => {

@@ -3,7 +3,7 @@
  * read them with `-o json`.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import type { RequestRecord } from "../../observe/trace/request-record.ts";
+import { shareOf } from "../../observe/trace/traffic-numbers.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
@@ -12,7 +12,7 @@ import { CliError, type Paint, paintOf, printable, type Terminal, type Tone } fr
 import { nearlyEmpty } from "../views/limits-view.ts";
 import { type LlmProvider, llmProvidersOf } from "../views/llm-providers.ts";
 import { type McpServer, mcpServersOf, stateText } from "../views/mcp-servers.ts";
-import { type Traffic, trafficOf } from "../views/traffic.ts";
+import { readTraffic, type Traffic } from "../views/traffic.ts";
 import {
   ageText,
   bytesText,
@@ -30,14 +30,12 @@ export interface StatusFlags extends TargetFlags {
   readonly output?: string;
 }
 
-const RECORDS = 500;
-
 export async function status(name: string | undefined, flags: StatusFlags, terminal: Terminal): Promise<void> {
   const format = formatOf(flags.output, FORMATS);
   const { admin } = await openTarget(name, flags, terminal);
   try {
     const nowMs = terminal.clock.now();
-    const data = await readStatus(admin, nowMs);
+    const data = await readStatus(admin);
     if (isData(format)) printData(jsonOf(data), format, terminal);
     else terminal.out(statusText(data, nowMs, paintOf(terminal)));
   } finally {
@@ -45,23 +43,21 @@ export async function status(name: string | undefined, flags: StatusFlags, termi
   }
 }
 
-async function readStatus(admin: AdminClient, nowMs: number): Promise<StatusData> {
+async function readStatus(admin: AdminClient): Promise<StatusData> {
   const dump = await admin.json<Fields>(ADMIN_PATHS.configDump, "routes");
-  const [report, limits, recent, readiness] = await Promise.all([
+  const [report, limits, traffic, readiness] = await Promise.all([
     admin.json<Fields>(ADMIN_PATHS.tasks, "tasks"),
     admin.json<{ rules: unknown }>(ADMIN_PATHS.limits, "rules"),
-    admin.json<{ requests: RequestRecord[] }>(`${ADMIN_PATHS.requests}?limit=${RECORDS}`, "requests"),
+    readTraffic(admin),
     readinessOf(admin),
   ]);
-  const upMs = numberOf(fieldsOf(report.process).ageMs);
-  const isAll = recent.requests.length < RECORDS;
   return {
     display: admin.display,
     readiness,
     dump,
     report,
     rules: listOf(limits.rules),
-    traffic: trafficOf(recent.requests, nowMs, upMs, isAll),
+    traffic,
   };
 }
 
@@ -217,13 +213,15 @@ function listenersText(dump: Fields): string {
 
 function trafficText(traffic: Traffic, inFlight: number): string {
   const rate = `${traffic.perSecond.toFixed(traffic.perSecond < 10 ? 1 : 0)} requests/s`;
-  const times = traffic.requests === 0 ? "" : `, p50 ${msText(traffic.p50Ms)}, p95 ${msText(traffic.p95Ms)}`;
+  const { p50Ms, p95Ms } = traffic;
+  const times = p50Ms === null || p95Ms === null ? "" : `, p50 ${msText(p50Ms)}, p95 ${msText(p95Ms)}`;
   return `${rate} (last ${ageText(traffic.windowMs)})${times}, ${inFlight} in flight`;
 }
 
-function errorsCell({ failed, rejected, requests }: Traffic): Cell {
+function errorsCell(traffic: Traffic): Cell {
+  const { failed, rejected, requests } = traffic;
   if (failed + rejected === 0) return "none";
-  const share = ((100 * failed) / requests).toFixed(1);
+  const share = (100 * shareOf("failed", traffic)).toFixed(1);
   const tone: Tone = failed > 0 ? "bad" : "warn";
   return { text: `${failed} failed (${share}%), ${rejected} rejected of ${counted(requests, "request")}`, tone };
 }

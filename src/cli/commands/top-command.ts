@@ -3,12 +3,20 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import { type RequestRecord, resultOf } from "../../observe/trace/request-record.ts";
+import {
+  perSecond,
+  shareOf,
+  sumOfTraffic,
+  type TrafficGroup,
+  type TrafficRow,
+  type TrafficRows,
+} from "../../observe/trace/traffic-numbers.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printRecord } from "../terminal/output.ts";
 import { type Cell, table } from "../terminal/table.ts";
 import { type Paint, paintOf, type Terminal, usageError } from "../terminal/terminal.ts";
+import { TRAFFIC_SECONDS } from "../views/traffic.ts";
 import { ageText, msText } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
@@ -19,9 +27,6 @@ export interface TopFlags extends TargetFlags {
   readonly output?: string;
 }
 
-const RECORDS = 500;
-const WINDOW_MS = 60_000;
-const MIN_WINDOW_MS = 1_000;
 const ROWS_OF_ALL = 6;
 const ROWS_OF_ONE = 30;
 
@@ -31,16 +36,13 @@ export async function top(name: string | undefined, flags: TopFlags, terminal: T
   const format = formatOf(flags.output, FORMATS);
   const { admin } = await openTarget(name, flags, terminal);
   try {
-    const watch = createWatch(admin);
     for (;;) {
-      const nowMs = terminal.clock.now();
-      const { looks, windowMs, isSampled } = await watch.look(nowMs);
-      if (isData(format)) printRecord(jsonOf(looks, kinds, windowMs), format, terminal);
+      const report = await readTop(admin, kinds);
+      if (isData(format)) printRecord(report, format, terminal);
       else {
         const rows = kinds.length === 1 ? ROWS_OF_ONE : ROWS_OF_ALL;
-        const note = isSampled ? ", estimated from a sample" : "";
-        const head = `${admin.display}  last ${ageText(windowMs)}${note}${flags.once ? "" : "  Ctrl-C to stop"}\n\n`;
-        const screen = head + topText(looks, kinds, windowMs, rows, paintOf(terminal));
+        const head = `${admin.display}  last ${ageText(report.windowMs)}${flags.once ? "" : "  Ctrl-C to stop"}\n\n`;
+        const screen = head + topText(report, rows, paintOf(terminal));
         if (terminal.isInteractive && !flags.once) terminal.clear?.();
         terminal.out(screen);
       }
@@ -53,55 +55,18 @@ export async function top(name: string | undefined, flags: TopFlags, terminal: T
   }
 }
 
-interface Watch {
-  look(nowMs: number): Promise<{ looks: readonly Look[]; windowMs: number; isSampled: boolean }>;
-}
+export type TopReport = { readonly windowMs: number } & { readonly [Kind in TopKind]?: readonly TopRow[] };
 
-function createWatch(admin: AdminClient): Watch {
-  let looks: Look[] = [];
-  let lastSeq: number | undefined;
-
-  async function newest(): Promise<RequestRecord[]> {
-    const since = lastSeq === undefined ? "" : `&since=${lastSeq}`;
-    const response = await admin.json<{ requests: RequestRecord[] }>(
-      `${ADMIN_PATHS.requests}?limit=${RECORDS}${since}`,
-      "requests",
-    );
-    return response.requests;
-  }
-
+async function readTop(admin: AdminClient, kinds: readonly TopKind[]): Promise<TopReport> {
+  const reports = await Promise.all(
+    kinds.map((kind) =>
+      admin.json<TrafficRows>(`${ADMIN_PATHS.history}?by=${GROUPS[kind].group}&seconds=${TRAFFIC_SECONDS}`, "rows"),
+    ),
+  );
   return {
-    async look(nowMs) {
-      let records = await newest();
-      if (records.length === 0 && lastSeq !== undefined && (await isRestarted(admin, lastSeq))) {
-        lastSeq = undefined;
-        looks = [];
-        records = await newest();
-      }
-      const first = lastSeq;
-      const last = records[0]?.seq;
-      const count = first === undefined || last === undefined ? records.length : last - first;
-      lastSeq = last ?? lastSeq;
-      const recent = records.filter(({ time }) => Date.parse(time) > nowMs - WINDOW_MS);
-      const weight = records.length === 0 ? 1 : Math.max(1, count / records.length);
-      looks = [...looks, { atMs: nowMs, weight, records: recent }].filter(({ atMs }) => atMs > nowMs - WINDOW_MS);
-      const oldest = looks.reduce(
-        (least, look) => look.records.reduce((before, { time }) => Math.min(before, Date.parse(time)), least),
-        nowMs,
-      );
-      const windowMs = Math.min(WINDOW_MS, Math.max(MIN_WINDOW_MS, nowMs - oldest));
-      return { looks, windowMs, isSampled: looks.some((look) => look.weight > 1) };
-    },
+    windowMs: Math.round(1000 * (reports[0]?.windowSeconds ?? 0)),
+    ...Object.fromEntries(reports.map((report, i) => [kinds[i], topRows(report, kinds[i] as TopKind)])),
   };
-}
-
-async function isRestarted(admin: AdminClient, lastSeq: number): Promise<boolean> {
-  const { requests } = await admin.json<{ requests: RequestRecord[] }>(`${ADMIN_PATHS.requests}?limit=1`, "requests");
-  return (requests[0]?.seq ?? -1) < lastSeq;
-}
-
-function jsonOf(looks: readonly Look[], kinds: readonly TopKind[], windowMs: number): object {
-  return { windowMs, ...Object.fromEntries(kinds.map((kind) => [kind, topRows(looks, kind, windowMs)])) };
 }
 
 function kindsOf(by: string | undefined): readonly TopKind[] {
@@ -122,12 +87,14 @@ export type TopKind = "route" | "tool" | "model" | "key";
 
 export const TOP_KINDS: readonly TopKind[] = ["route", "tool", "model", "key"];
 
-/** Each record represents `weight` requests. */
-export interface Look {
-  readonly atMs: number;
-  readonly weight: number;
-  readonly records: readonly RequestRecord[];
-}
+const GROUPS: Readonly<
+  Record<TopKind, { readonly group: TrafficGroup; readonly nameOf: (name: readonly string[]) => string }>
+> = {
+  route: { group: "node", nameOf: ([, route]) => route || "(no route)" },
+  tool: { group: "tool", nameOf: ([server, tool]) => (server === "" ? (tool ?? "") : `${server}/${tool}`) },
+  model: { group: "model", nameOf: ([model]) => model ?? "" },
+  key: { group: "user", nameOf: ([user]) => user ?? "" },
+};
 
 export interface TopRow {
   readonly name: string;
@@ -141,55 +108,35 @@ export interface TopRow {
   readonly cost: number;
 }
 
-interface Sums {
-  requests: number;
-  failed: number;
-  rejected: number;
-  tokens: number;
-  cost: number;
-  readonly durations: number[];
-}
-
-export function topRows(looks: readonly Look[], kind: TopKind, windowMs: number): TopRow[] {
-  const sums = new Map<string, Sums>();
-  for (const { weight, records } of looks)
-    for (const record of records) {
-      const name = nameOf(record, kind);
-      if (name === undefined) continue;
-      const sum = sums.get(name) ?? { requests: 0, failed: 0, rejected: 0, tokens: 0, cost: 0, durations: [] };
-      sums.set(name, sum);
-      sum.requests += weight;
-      const result = resultOf(record);
-      if (result === "failed" || result === "rejected") sum[result] += weight;
-      sum.tokens += weight * ((record.llm?.inputTokens ?? 0) + (record.llm?.outputTokens ?? 0));
-      sum.cost += weight * (record.llm?.cost ?? 0);
-      sum.durations.push(record.durationMs);
-    }
-  return [...sums]
-    .map(([name, { requests, failed, rejected, tokens, cost, durations }]) => ({
-      name,
-      perSecond: (requests * 1000) / windowMs,
-      requests: Math.round(requests),
-      failed: failed / requests,
-      rejected: rejected / requests,
-      p95Ms: p95Of(durations),
-      tokens: Math.round(tokens),
-      cost,
-    }))
+/** A route can have several nodes, one for each listener and backend. */
+export function topRows({ rows, windowSeconds }: TrafficRows, kind: TopKind): TopRow[] {
+  const byName = new Map<string, TrafficRow[]>();
+  for (const row of rows) {
+    const name = GROUPS[kind].nameOf(row.name);
+    byName.set(name, [...(byName.get(name) ?? []), row]);
+  }
+  return [...byName]
+    .map(([name, parts]) => {
+      const sum = sumOfTraffic(parts);
+      return {
+        name,
+        perSecond: perSecond(sum, windowSeconds),
+        requests: sum.requests,
+        failed: shareOf("failed", sum),
+        rejected: shareOf("rejected", sum),
+        p95Ms: sum.p95Ms ?? 0,
+        tokens: sum.tokens,
+        cost: sum.cost,
+      };
+    })
     .sort((a, b) => b.requests - a.requests || b.tokens - a.tokens || (a.name < b.name ? -1 : 1));
 }
 
 const TITLES: Readonly<Record<TopKind, string>> = { route: "ROUTE", tool: "TOOL", model: "MODEL", key: "USER OR KEY" };
 
-export function topText(
-  looks: readonly Look[],
-  kinds: readonly TopKind[],
-  windowMs: number,
-  rows: number,
-  paint: Paint,
-): string {
-  const parts = kinds.flatMap((kind) => {
-    const all = topRows(looks, kind, windowMs);
+export function topText(report: TopReport, rows: number, paint: Paint): string {
+  const parts = TOP_KINDS.flatMap((kind) => {
+    const all = report[kind] ?? [];
     if (all.length === 0) return [];
     const head: Cell[] = [TITLES[kind], "REQ/S", "REQUESTS", "FAILED", "REJECTED", "P95", "TOKENS", "COST"].map(
       (text) => ({
@@ -219,19 +166,4 @@ function cells(row: TopRow): Cell[] {
 function shareText(share: number): string {
   if (share === 0) return "-";
   return share < 0.01 ? "<1%" : `${Math.round(share * 100)}%`;
-}
-
-function nameOf({ route, mcp, llm, subject }: RequestRecord, kind: TopKind): string | undefined {
-  if (kind === "route") return route ?? "(no route)";
-  if (kind === "tool") {
-    if (mcp?.method !== "tools/call") return undefined;
-    return mcp.target === undefined ? (mcp.name ?? "?") : `${mcp.target}/${mcp.name ?? "?"}`;
-  }
-  if (kind === "model") return llm?.model;
-  return subject ?? undefined;
-}
-
-function p95Of(durations: readonly number[]): number {
-  const sorted = [...durations].sort((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * 0.95))] ?? 0;
 }

@@ -1,10 +1,13 @@
 /**
- * Computes request rate, failures, and latency from the gateway's records of recent requests.
+ * Formats the traffic that the gateway counted.
  */
-import { type RequestRecord, resultOf } from "../../observe/trace/request-record.ts";
+import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import type { RequestRecord } from "../../observe/trace/request-record.ts";
+import { type HistoryReport, perSecond } from "../../observe/trace/traffic-numbers.ts";
+import type { AdminClient } from "../instance/admin-client.ts";
 
-const WINDOW_MS = 60_000;
-const MIN_WINDOW_MS = 1_000;
+/** The gateway adds up to a minute, so that the window begins with a slot of its statistics. */
+export const TRAFFIC_SECONDS = 60;
 
 export interface Traffic {
   readonly windowMs: number;
@@ -12,41 +15,34 @@ export interface Traffic {
   readonly perSecond: number;
   readonly failed: number;
   readonly rejected: number;
-  readonly p50Ms: number;
-  readonly p95Ms: number;
+  readonly aborted: number;
+  readonly p50Ms: number | null;
+  readonly p95Ms: number | null;
   readonly tokens: number;
   readonly cost: number;
 }
 
-export function trafficOf(records: readonly RequestRecord[], nowMs: number, upMs: number, isAll: boolean): Traffic {
-  const recent = records.filter(({ time }) => Date.parse(time) >= nowMs - WINDOW_MS);
-  const oldest = records.reduce((least, { time }) => Math.min(least, Date.parse(time)), nowMs);
-  const reachMs = isAll ? upMs : nowMs - oldest;
-  const windowMs = Math.max(MIN_WINDOW_MS, Math.min(WINDOW_MS, reachMs));
-  const durations = recent.map(({ durationMs }) => durationMs).sort((a, b) => a - b);
-  const results = recent.map(resultOf);
+export async function readTraffic(admin: AdminClient): Promise<Traffic> {
+  const { total, windowSeconds } = await admin.json<HistoryReport>(
+    `${ADMIN_PATHS.history}?seconds=${TRAFFIC_SECONDS}`,
+    "total",
+  );
+  const { requests, failed, rejected, aborted, p50Ms, p95Ms, tokens, cost } = total;
   return {
-    windowMs,
-    requests: recent.length,
-    perSecond: (recent.length * 1000) / windowMs,
-    failed: results.filter((result) => result === "failed").length,
-    rejected: results.filter((result) => result === "rejected").length,
-    p50Ms: quantile(durations, 0.5),
-    p95Ms: quantile(durations, 0.95),
-    tokens: sum(recent, ({ llm }) => (llm?.inputTokens ?? 0) + (llm?.outputTokens ?? 0)),
-    cost: sum(recent, ({ llm }) => llm?.cost ?? 0),
+    windowMs: Math.round(windowSeconds * 1000),
+    requests,
+    perSecond: perSecond(total, windowSeconds),
+    failed,
+    rejected,
+    aborted,
+    p50Ms,
+    p95Ms,
+    tokens,
+    cost,
   };
 }
 
 export function requestText({ method, path, mcp, llm }: RequestRecord): string {
   if (mcp?.method !== undefined) return `${mcp.method}${mcp.name === undefined ? "" : ` ${mcp.name}`}`;
   return `${method} ${path}${llm?.model === undefined ? "" : ` ${llm.model}`}`;
-}
-
-function quantile(sorted: readonly number[], share: number): number {
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
-}
-
-function sum(records: readonly RequestRecord[], of: (record: RequestRecord) => number): number {
-  return records.reduce((total, record) => total + of(record), 0);
 }

@@ -1,7 +1,8 @@
 /**
- * Keeps traffic statistics of the last day by route, model, tool, key, and error, with coarser slots than the total.
+ * Keeps traffic statistics of the last day by route, model, tool, key, user, and error, with coarser slots than the
+ * total.
  */
-import type { TrafficGroup, TrafficRows } from "../../observe/trace/request-record.ts";
+import { OTHER_NAMES, type TrafficGroup, type TrafficRows } from "../../observe/trace/traffic-numbers.ts";
 import {
   addSample,
   createRing,
@@ -15,21 +16,24 @@ import {
   unpackRing,
 } from "./traffic-ring.ts";
 
-const FINE = { slotMs: 60_000, slots: 60 };
-const COARSE = { slotMs: 3_600_000, slots: 24 };
+const FINE = { slotMs: 60_000, slots: 61 };
+const COARSE = { slotMs: 3_600_000, slots: 25 };
+/** Longer ranges are counted in hours. */
+const FINE_SECONDS = 3_600;
 /**
- * Bounds memory, because some names come from clients: a series takes about 12 KB. A further name replaces a series
- * without requests in the last hour; if there is none, the name is not counted.
+ * Bounds memory, because some names come from clients: a series takes 4 KB, and up to 30 KB with requests in every
+ * slot. A further name replaces a series without requests in the last hour; if there is none, the name is not counted.
  */
 export const MAX_SERIES: Readonly<Record<TrafficGroup, number>> = {
   node: 600,
   model: 100,
   tool: 200,
   key: 100,
+  user: 100,
   error: 100,
 };
 /** Bounds what is written to the store every minute. */
-const MAX_PACKED_SERIES = 50;
+const MAX_PACKED_SERIES = 40;
 
 export type PackedSeries = readonly [group: TrafficGroup, name: string[], fine: number[][], coarse: number[][]];
 
@@ -40,15 +44,20 @@ export interface Series {
 }
 
 export interface TrafficGroups {
-  /** Returns undefined if the group is full. */
-  open(group: TrafficGroup, name: readonly string[], nowMs: number): Series | undefined;
+  /** Returns undefined if the name is new and may not be added, or if the group is full. */
+  open(group: TrafficGroup, name: readonly string[], nowMs: number, mayAdd?: boolean): Series | undefined;
   find(group: TrafficGroup, matches: (name: readonly string[]) => boolean, rangeSeconds: number): Ring[];
   rows(group: TrafficGroup, nowMs: number, knownSinceMs: number, rangeSeconds: number): TrafficRows;
   pack(nowMs: number): PackedSeries[];
   unpack(packed: PackedSeries, nowMs: number): void;
 }
 
-export function groupSpan(nowMs: number, knownSinceMs: number, rangeSeconds: number): RingSpan {
+export function groupSlotMs(rangeSeconds: number): number {
+  return (isFine(rangeSeconds) ? FINE : COARSE).slotMs;
+}
+
+/** The window of a range, which begins with a slot of the groups. */
+export function windowOf(nowMs: number, knownSinceMs: number, rangeSeconds: number): RingSpan {
   return spanOf(isFine(rangeSeconds) ? FINE : COARSE, nowMs, knownSinceMs, rangeSeconds);
 }
 
@@ -58,16 +67,18 @@ export function createTrafficGroups(): TrafficGroups {
     model: new Map(),
     tool: new Map(),
     key: new Map(),
+    user: new Map(),
     error: new Map(),
   };
 
   const nextEvictionMs = new Map<TrafficGroup, number>();
 
-  function open(group: TrafficGroup, name: readonly string[], nowMs: number): Series | undefined {
+  function open(group: TrafficGroup, name: readonly string[], nowMs: number, mayAdd = true): Series | undefined {
     const key = name.join("\n");
     const known = groups[group].get(key);
     if (known !== undefined) return known;
-    if (groups[group].size >= MAX_SERIES[group] && !evictIdle(group, nowMs)) return undefined;
+    const isFull = groups[group].size >= MAX_SERIES[group] && name.at(-1) !== OTHER_NAMES;
+    if (!mayAdd || (isFull && !evictIdle(group, nowMs))) return undefined;
     const series = { name, fine: createRing(FINE), coarse: createRing(COARSE) };
     groups[group].set(key, series);
     return series;
@@ -77,9 +88,9 @@ export function createTrafficGroups(): TrafficGroups {
   function evictIdle(group: TrafficGroup, nowMs: number): boolean {
     if (nowMs < (nextEvictionMs.get(group) ?? 0)) return false;
     nextEvictionMs.set(group, nowMs + FINE.slotMs);
-    const hour = groupSpan(nowMs, 0, (FINE.slotMs * FINE.slots) / 1000);
     const before = groups[group].size;
-    for (const [key, { fine }] of groups[group]) if (totalIn([fine], hour).requests === 0) groups[group].delete(key);
+    for (const [key, { fine }] of groups[group])
+      if (requestsIn(fine, { fromMs: 0 }, nowMs).every((requests) => requests === 0)) groups[group].delete(key);
     return groups[group].size < before;
   }
 
@@ -92,21 +103,21 @@ export function createTrafficGroups(): TrafficGroups {
         .map(({ fine, coarse }) => (isFine(rangeSeconds) ? fine : coarse)),
 
     rows(group, nowMs, knownSinceMs, rangeSeconds) {
-      const span = groupSpan(nowMs, knownSinceMs, rangeSeconds);
+      const span = windowOf(nowMs, knownSinceMs, rangeSeconds);
       const rows = [...groups[group].values()].flatMap(({ name, fine, coarse }) => {
         const ring = isFine(rangeSeconds) ? fine : coarse;
-        const total = totalIn([ring], span);
-        return total.requests === 0 ? [] : [{ name, ...total, trend: requestsIn(ring, span) }];
+        const total = totalIn([ring], span, nowMs);
+        return total.requests === 0 ? [] : [{ name, ...total, trend: requestsIn(ring, span, nowMs) }];
       });
-      const { slotSeconds, coveredSeconds } = span;
-      return { slotSeconds, coveredSeconds, rows: rows.sort((a, b) => b.requests - a.requests) };
+      const { windowSeconds, coveredSeconds } = span;
+      const slotSeconds = groupSlotMs(rangeSeconds) / 1000;
+      return { slotSeconds, windowSeconds, coveredSeconds, rows: rows.sort((a, b) => b.requests - a.requests) };
     },
 
     pack(nowMs) {
-      const day = groupSpan(nowMs, 0, (COARSE.slotMs * COARSE.slots) / 1000);
       return (["node", "error"] as const).flatMap((group) =>
         [...groups[group].values()]
-          .map((series) => ({ ...series, requests: totalIn([series.coarse], day).requests }))
+          .map((series) => ({ ...series, requests: totalIn([series.coarse], { fromMs: 0 }, nowMs).requests }))
           .sort((a, b) => b.requests - a.requests)
           .slice(0, MAX_PACKED_SERIES)
           .map(
@@ -136,5 +147,5 @@ export function addToSeries(series: Series | undefined, nowMs: number, sample: T
 }
 
 function isFine(rangeSeconds: number): boolean {
-  return rangeSeconds * 1000 <= FINE.slotMs * FINE.slots;
+  return rangeSeconds <= FINE_SECONDS;
 }

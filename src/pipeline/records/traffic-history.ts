@@ -1,22 +1,24 @@
 /**
  * Keeps traffic statistics of the last day in memory: in total, with fine slots for an hour and coarse slots for a day,
- * and by route, model, tool, key, and error.
+ * and by route, model, tool, key, user, and error. All have the same windows.
  */
 import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
+import { requestSubject } from "../../core/principal.ts";
 import { readJson } from "../../json/read-json.ts";
+import type { RequestResult } from "../../observe/trace/request-record.ts";
 import {
   type HistoryReport,
-  type RequestResult,
+  OTHER_NAMES,
   TRAFFIC_GROUPS,
   type TrafficGroup,
   type TrafficRows,
-} from "../../observe/trace/request-record.ts";
+} from "../../observe/trace/traffic-numbers.ts";
 import { resultOfRequest } from "./finished-request.ts";
-import { addToSeries, createTrafficGroups, groupSpan, type Series } from "./traffic-groups.ts";
+import { addToSeries, createTrafficGroups, groupSlotMs, type Series, windowOf } from "./traffic-groups.ts";
 import {
   addSample,
   createRing,
@@ -24,8 +26,6 @@ import {
   packRing,
   pointsIn,
   type Ring,
-  type RingSpan,
-  spanOf,
   type TrafficSample,
   totalIn,
   unpackRing,
@@ -33,9 +33,11 @@ import {
 
 const HISTORY = peerInput("store/traffic-history");
 
-const FINE = { slotMs: 10_000, slots: 360 };
-const COARSE = { slotMs: 300_000, slots: 288 };
-export const HISTORY_SECONDS = (COARSE.slotMs * COARSE.slots) / 1000;
+/** One slot of the groups longer than an hour and a day. */
+const FINE = { slotMs: 10_000, slots: 366 };
+const COARSE = { slotMs: 300_000, slots: 300 };
+const FINE_SECONDS = 3_600;
+export const HISTORY_SECONDS = 86_400;
 /** Names come from clients. Longer ones are not counted by name. */
 const MAX_NAME_CHARS = 200;
 
@@ -66,31 +68,49 @@ export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory 
     return lastNode;
   }
 
+  function reportIn(those: readonly Ring[], slotMs: number, rangeSeconds: number): HistoryReport {
+    const nowMs = clock.now();
+    const span = windowOf(nowMs, knownSinceMs, rangeSeconds);
+    const { windowSeconds, coveredSeconds } = span;
+    return {
+      slotSeconds: slotMs / 1000,
+      windowSeconds,
+      coveredSeconds,
+      points: pointsIn(those, slotMs, span, nowMs),
+      total: totalIn(those, span, nowMs),
+    };
+  }
+
   return {
     count(exchange, outcome, durationMs) {
       const nowMs = clock.now();
       const sample = sampleOf(exchange, outcome, durationMs);
       for (const ring of rings) addSample(ring, nowMs, sample);
       addToSeries(nodeSeries(exchange, nowMs), nowMs, sample);
-      for (const [group, name] of namesOf(exchange, outcome, sample.result))
-        if (name.every((part) => part.length <= MAX_NAME_CHARS))
-          addToSeries(groups.open(group, name, nowMs), nowMs, sample);
+      for (const { group, name, mayAdd } of namesOf(exchange, outcome, sample.result)) {
+        const isShort = name.every((part) => part.length <= MAX_NAME_CHARS);
+        const series = isShort ? groups.open(group, name, nowMs, mayAdd) : undefined;
+        addToSeries(series ?? groups.open(group, OTHER[group], nowMs), nowMs, sample);
+      }
     },
 
     report(rangeSeconds) {
-      const ring = rings[rangeSeconds * 1000 <= FINE.slotMs * FINE.slots ? 0 : 1] as (typeof rings)[number];
-      const span = spanOf(ring, clock.now(), knownSinceMs, rangeSeconds);
-      return reportIn([ring], span);
+      const ring = rings[rangeSeconds <= FINE_SECONDS ? 0 : 1] as (typeof rings)[number];
+      return reportIn([ring], ring.slotMs, rangeSeconds);
     },
 
     reportOf: (group, matches, rangeSeconds) =>
-      reportIn(groups.find(group, matches, rangeSeconds), groupSpan(clock.now(), knownSinceMs, rangeSeconds)),
+      reportIn(groups.find(group, matches, rangeSeconds), groupSlotMs(rangeSeconds), rangeSeconds),
 
     rows: (group, rangeSeconds) => groups.rows(group, clock.now(), knownSinceMs, rangeSeconds),
 
     packed() {
       const nowMs = clock.now();
-      return JSON.stringify({ total: rings.map((ring) => packRing(ring, nowMs)), groups: groups.pack(nowMs) });
+      return JSON.stringify({
+        version: PACKED_VERSION,
+        total: rings.map((ring) => packRing(ring, nowMs)),
+        groups: groups.pack(nowMs),
+      });
     },
 
     unpack(text) {
@@ -104,11 +124,6 @@ export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory 
       for (const series of packed?.groups ?? []) groups.unpack(series, nowMs);
     },
   };
-}
-
-function reportIn(rings: readonly Ring[], span: RingSpan): HistoryReport {
-  const { slotSeconds, coveredSeconds } = span;
-  return { slotSeconds, coveredSeconds, points: pointsIn(rings, span), total: totalIn(rings, span) };
 }
 
 function sampleOf(
@@ -126,31 +141,53 @@ function sampleOf(
   };
 }
 
+/** Names without a series of their own are counted here. Keys and users beyond the limit have this name, too. */
+const OTHER: Readonly<Record<CountedName["group"], readonly string[]>> = {
+  model: [OTHER_NAMES],
+  tool: ["", OTHER_NAMES],
+  key: [OTHER_NAMES],
+  user: [OTHER_NAMES],
+  error: ["", "", OTHER_NAMES],
+};
+
+interface CountedName {
+  readonly group: Exclude<TrafficGroup, "node">;
+  readonly name: readonly string[];
+  readonly mayAdd: boolean;
+}
+
 /**
- * A model is counted if a provider was called, and a tool or key if its request was not rejected, so that clients
- * cannot fill the groups with invented names.
+ * A model is counted if a provider was called. A rejected call of a tool adds no name, so that clients cannot fill the
+ * group with invented ones.
  */
 function namesOf(
   { route = "", attributes, failure }: Exchange,
   { status }: Outcome,
   result: RequestResult,
-): (readonly [TrafficGroup, readonly string[]])[] {
+): CountedName[] {
   const { llm, mcp, apiKey } = attributes;
-  const names: (readonly [TrafficGroup, readonly string[]])[] = [];
+  const names: CountedName[] = [];
+  const add = (group: CountedName["group"], name: readonly string[], mayAdd = true) =>
+    names.push({ group, name, mayAdd });
   const model = llm?.responseModel ?? llm?.requestModel;
-  if (llm?.provider !== undefined && model !== undefined) names.push(["model", [model]]);
-  if (mcp?.tool !== undefined && result !== "rejected") names.push(["tool", [mcp.tool.target, mcp.tool.name]]);
+  if (llm?.provider !== undefined && model !== undefined) add("model", [model]);
+  if (mcp?.tool !== undefined) add("tool", [mcp.tool.target, mcp.tool.name], result !== "rejected");
   const key = apiKey?.name ?? apiKey?.user_id;
-  if (typeof key === "string" && result !== "rejected") names.push(["key", [key]]);
+  if (typeof key === "string") add("key", [key]);
+  const user = requestSubject(attributes);
+  if (user !== null) add("user", [user]);
   if (result === "failed" || result === "rejected") {
     const code = failure?.code ?? mcp?.outcome ?? (status === undefined ? "no_response" : String(status));
-    names.push(["error", [route, result, code]]);
+    add("error", [route, result, code]);
   }
   return names;
 }
 
 const packedSlots = z.array(z.array(z.number().min(0)).min(PACKED_LENGTH.min).max(PACKED_LENGTH.max));
+/** Increases with every change of the slots, so that those of another version are ignored. */
+const PACKED_VERSION = 2;
 const packedHistory = z.object({
+  version: z.literal(PACKED_VERSION),
   total: z.array(packedSlots),
   groups: z.array(z.tuple([z.enum(TRAFFIC_GROUPS), z.array(z.string().max(MAX_NAME_CHARS)), packedSlots, packedSlots])),
 });

@@ -1,29 +1,40 @@
 /**
  * A ring buffer of time slots with traffic statistics. It uses typed arrays, because there is one for each route.
  */
-import type { HistoryPoint, TrafficNumbers } from "../../observe/trace/request-record.ts";
-
-/** These are the upper bounds of the duration histogram, with five bins per decade from 1 ms to 100 s. */
-const BOUNDS_MS: readonly number[] = Array.from({ length: 26 }, (_unused, i) => 10 ** (i / 5));
-const BINS = BOUNDS_MS.length + 1;
+import {
+  DURATION_BINS,
+  durationBin,
+  type HistoryPoint,
+  sumOfTraffic,
+  type TrafficNumbers,
+} from "../../observe/trace/traffic-numbers.ts";
 
 /** The columns of a slot. A slot number of 0 means that the slot is empty. */
 const NUMBER = 0;
 const REQUESTS = 1;
 const FAILED = 2;
 const REJECTED = 3;
-const MCP_CALLS = 4;
-const TOKENS = 5;
-const FIRST_BIN = 6;
-const COLUMNS = FIRST_BIN + BINS;
-/** A packed slot has the number, five counts, the cost, and pairs of a bin and its count. */
-export const PACKED_LENGTH = { min: 7, max: 7 + 2 * BINS };
+const ABORTED = 4;
+const MCP_CALLS = 5;
+const TOKENS = 6;
+const COLUMNS = 7;
+/** A packed slot has the columns, the cost, and the durations. */
+export const PACKED_LENGTH = { min: COLUMNS + 1, max: COLUMNS + 2 + DURATION_BINS };
+/** Slots hold only the bins between their shortest and their longest duration, and grow by this many. */
+const GROWTH_BINS = 8;
 
 export interface Ring {
   readonly slotMs: number;
   readonly slots: number;
   readonly counts: Uint32Array;
   readonly costs: Float64Array;
+  /** The bins of each slot. They are allocated when the slot is used. */
+  readonly bins: (SlotBins | undefined)[];
+}
+
+interface SlotBins {
+  first: number;
+  counts: Uint32Array;
 }
 
 export interface TrafficSample {
@@ -35,167 +46,165 @@ export interface TrafficSample {
 }
 
 export interface RingSpan {
-  readonly slotSeconds: number;
-  readonly first: number;
-  readonly last: number;
-  /** The part of the span in which the gateway was running. */
+  readonly fromMs: number;
+  readonly windowSeconds: number;
+  /** The part of the window in which the gateway was running. */
   readonly coveredSeconds: number;
 }
 
 export function createRing({ slotMs, slots }: Pick<Ring, "slotMs" | "slots">): Ring {
-  return { slotMs, slots, counts: new Uint32Array(slots * COLUMNS), costs: new Float64Array(slots) };
+  return { slotMs, slots, counts: new Uint32Array(slots * COLUMNS), costs: new Float64Array(slots), bins: [] };
 }
 
 export function addSample(ring: Ring, nowMs: number, sample: TrafficSample): void {
-  const { counts } = ring;
-  const at = openSlot(ring, Math.floor(nowMs / ring.slotMs));
+  const { counts, costs } = ring;
+  const slot = openSlot(ring, Math.floor(nowMs / ring.slotMs));
+  const at = slot * COLUMNS;
   add(counts, at + REQUESTS, 1);
   if (sample.result === "failed") add(counts, at + FAILED, 1);
   else if (sample.result === "rejected") add(counts, at + REJECTED, 1);
+  else if (sample.result === "aborted") add(counts, at + ABORTED, 1);
   if (sample.isMcpCall) add(counts, at + MCP_CALLS, 1);
   if (sample.tokens > 0) add(counts, at + TOKENS, sample.tokens);
-  if (sample.cost > 0) ring.costs[at / COLUMNS] = (ring.costs[at / COLUMNS] ?? 0) + sample.cost;
-  add(counts, at + FIRST_BIN + histogramBin(sample.durationMs), 1);
+  if (sample.cost > 0) costs[slot] = (costs[slot] ?? 0) + sample.cost;
+  addToBin(ring, slot, durationBin(sample.durationMs), 1);
 }
 
+/** All windows begin at a slot of the coarsest ring, so that every ring covers the same time. */
 export function spanOf(
   { slotMs, slots }: Pick<Ring, "slotMs" | "slots">,
   nowMs: number,
   knownSinceMs: number,
   rangeSeconds: number,
 ): RingSpan {
-  const last = Math.floor(nowMs / slotMs);
-  const wanted = Math.min(slots, Math.max(1, Math.ceil((rangeSeconds * 1000) / slotMs)));
-  const first = Math.max(last - wanted + 1, Math.floor(knownSinceMs / slotMs));
-  const coveredMs = nowMs - Math.max(first * slotMs, knownSinceMs);
-  return { slotSeconds: slotMs / 1000, first, last, coveredSeconds: Math.max(1, coveredMs / 1000) };
+  const wanted = Math.min(slots, 1 + Math.ceil((rangeSeconds * 1000) / slotMs));
+  const fromMs = (Math.floor(nowMs / slotMs) - wanted + 1) * slotMs;
+  const secondsSince = (ms: number): number => Math.max(1, (nowMs - ms) / 1000);
+  return {
+    fromMs,
+    windowSeconds: secondsSince(fromMs),
+    coveredSeconds: secondsSince(Math.max(fromMs, knownSinceMs)),
+  };
 }
 
-/** Returns the sum of all rings, which must have slots of the same length. */
-export function pointsIn(rings: readonly Ring[], { slotSeconds, first, last }: RingSpan): HistoryPoint[] {
+/** Returns the sum of all rings by slot. The rings must have slots of the same length. */
+export function pointsIn(rings: readonly Ring[], slotMs: number, { fromMs }: RingSpan, nowMs: number): HistoryPoint[] {
   const points: HistoryPoint[] = [];
-  for (let number = first; number <= last; number++) {
-    const sum = createSum();
-    for (const ring of rings) addSlot(sum, ring, number);
-    points.push({ at: number * slotSeconds * 1000, ...numbersOf(sum) });
-  }
+  for (let number = Math.floor(fromMs / slotMs); number * slotMs <= nowMs; number++)
+    points.push({ at: number * slotMs, ...sumOfTraffic(rings.flatMap((ring) => slotNumbers(ring, number))) });
   return points;
 }
 
-export function totalIn(rings: readonly Ring[], { first, last }: RingSpan): TrafficNumbers {
-  const sum = createSum();
-  for (const ring of rings) for (let number = first; number <= last; number++) addSlot(sum, ring, number);
-  return numbersOf(sum);
+export function totalIn(rings: readonly Ring[], { fromMs }: Pick<RingSpan, "fromMs">, nowMs: number): TrafficNumbers {
+  return sumOfTraffic(
+    rings.flatMap((ring) => numbersOfSlots(ring, fromMs, nowMs).flatMap((number) => slotNumbers(ring, number))),
+  );
 }
 
-export function requestsIn(ring: Ring, { first, last }: RingSpan): number[] {
-  const values: number[] = [];
-  for (let number = first; number <= last; number++) {
-    const at = slotStart(ring, number);
-    values.push(ring.counts[at + NUMBER] === number ? (ring.counts[at + REQUESTS] ?? 0) : 0);
-  }
-  return values;
+export function requestsIn(ring: Ring, { fromMs }: Pick<RingSpan, "fromMs">, nowMs: number): number[] {
+  return numbersOfSlots(ring, fromMs, nowMs).map((number) => {
+    const at = slotOf(ring, number) * COLUMNS;
+    return ring.counts[at + NUMBER] === number ? (ring.counts[at + REQUESTS] ?? 0) : 0;
+  });
+}
+
+function numbersOfSlots({ slotMs, slots }: Ring, fromMs: number, nowMs: number): number[] {
+  const last = Math.floor(nowMs / slotMs);
+  const first = Math.max(last - slots + 1, Math.floor(fromMs / slotMs));
+  return Array.from({ length: last - first + 1 }, (_unused, i) => first + i);
 }
 
 export function packRing(ring: Ring, nowMs: number): number[][] {
-  const last = Math.floor(nowMs / ring.slotMs);
-  const packed: number[][] = [];
-  for (let number = last - ring.slots + 1; number <= last; number++) {
-    const at = slotStart(ring, number);
-    if (ring.counts[at + NUMBER] !== number) continue;
-    const bins: number[] = [];
-    for (let bin = 0; bin < BINS; bin++) {
-      const count = ring.counts[at + FIRST_BIN + bin] ?? 0;
-      if (count > 0) bins.push(bin, count);
-    }
-    packed.push([...ring.counts.subarray(at, at + FIRST_BIN), ring.costs[at / COLUMNS] ?? 0, ...bins]);
-  }
-  return packed;
+  return numbersOfSlots(ring, 0, nowMs).flatMap((number) => {
+    const slot = slotOf(ring, number);
+    const at = slot * COLUMNS;
+    if (ring.counts[at + NUMBER] !== number) return [];
+    return [[...ring.counts.subarray(at, at + COLUMNS), ring.costs[slot] ?? 0, ...durationsOf(ring, slot)]];
+  });
 }
 
 /** Adds packed slots and ignores outdated and invalid ones. Returns the start of the oldest slot that was added. */
 export function unpackRing(ring: Ring, nowMs: number, packed: readonly number[][]): number | undefined {
   const last = Math.floor(nowMs / ring.slotMs);
   let oldest: number | undefined;
-  for (const slot of packed) {
-    const number = slot[NUMBER] ?? 0;
+  for (const packedSlot of packed) {
+    const number = packedSlot[NUMBER] ?? 0;
     const isOutdated = !Number.isInteger(number) || number > last || number <= last - ring.slots;
-    if (isOutdated || (ring.counts[slotStart(ring, number)] ?? 0) > number) continue;
-    const at = openSlot(ring, number);
-    for (let column = REQUESTS; column < FIRST_BIN; column++) add(ring.counts, at + column, slot[column] ?? 0);
-    ring.costs[at / COLUMNS] = (ring.costs[at / COLUMNS] ?? 0) + (slot[FIRST_BIN] ?? 0);
-    for (let i = FIRST_BIN + 1; i + 1 < slot.length; i += 2) {
-      const bin = slot[i] ?? BINS;
-      if (Number.isInteger(bin) && bin < BINS) add(ring.counts, at + FIRST_BIN + bin, slot[i + 1] ?? 0);
-    }
+    if (isOutdated || (ring.counts[slotOf(ring, number) * COLUMNS] ?? 0) > number) continue;
+    const slot = openSlot(ring, number);
+    for (let column = REQUESTS; column < COLUMNS; column++)
+      add(ring.counts, slot * COLUMNS + column, packedSlot[column] ?? 0);
+    ring.costs[slot] = (ring.costs[slot] ?? 0) + (packedSlot[COLUMNS] ?? 0);
+    const [first = 0, ...bins] = packedSlot.slice(COLUMNS + 1);
+    for (const [i, count] of bins.entries())
+      if (Number.isInteger(first) && first + i < DURATION_BINS && count > 0) addToBin(ring, slot, first + i, count);
     oldest = Math.min(oldest ?? Number.POSITIVE_INFINITY, number * ring.slotMs);
   }
   return oldest;
 }
 
-interface Sum {
-  readonly counts: Float64Array;
-  cost: number;
+/** Returns nothing if the slot is empty. */
+function slotNumbers(ring: Ring, number: number): TrafficNumbers[] {
+  const slot = slotOf(ring, number);
+  const column = (index: number): number => ring.counts[slot * COLUMNS + index] ?? 0;
+  if (column(NUMBER) !== number) return [];
+  return [
+    {
+      requests: column(REQUESTS),
+      failed: column(FAILED),
+      rejected: column(REJECTED),
+      aborted: column(ABORTED),
+      mcpCalls: column(MCP_CALLS),
+      tokens: column(TOKENS),
+      cost: ring.costs[slot] ?? 0,
+      p50Ms: null,
+      p95Ms: null,
+      p99Ms: null,
+      durations: durationsOf(ring, slot),
+    },
+  ];
 }
 
-function createSum(): Sum {
-  return { counts: new Float64Array(COLUMNS), cost: 0 };
-}
-
-function addSlot(sum: Sum, ring: Ring, number: number): void {
-  const at = slotStart(ring, number);
-  if (ring.counts[at + NUMBER] !== number) return;
-  for (let column = REQUESTS; column < COLUMNS; column++)
-    sum.counts[column] = (sum.counts[column] ?? 0) + (ring.counts[at + column] ?? 0);
-  sum.cost += ring.costs[at / COLUMNS] ?? 0;
-}
-
-function numbersOf({ counts, cost }: Sum): TrafficNumbers {
-  const column = (index: number): number => counts[index] ?? 0;
-  return {
-    requests: column(REQUESTS),
-    failed: column(FAILED),
-    rejected: column(REJECTED),
-    mcpCalls: column(MCP_CALLS),
-    tokens: column(TOKENS),
-    cost,
-    p50Ms: percentile(counts, 0.5),
-    p95Ms: percentile(counts, 0.95),
-    p99Ms: percentile(counts, 0.99),
-  };
-}
-
-/** Returns the upper bound of the bin with the percentile, or 100 s if the percentile is higher. */
-function percentile(counts: Float64Array, share: number): number | null {
-  const wanted = (counts[REQUESTS] ?? 0) * share;
-  if (wanted === 0) return null;
-  let seen = 0;
-  for (let bin = 0; bin < BINS; bin++) {
-    seen += counts[FIRST_BIN + bin] ?? 0;
-    if (seen >= wanted) return Math.round((BOUNDS_MS[Math.min(bin, BOUNDS_MS.length - 1)] ?? 0) * 10) / 10;
-  }
-  return 0;
+function durationsOf(ring: Ring, slot: number): number[] {
+  const bins = ring.bins[slot];
+  const used = bins?.counts.findLastIndex((count) => count > 0) ?? -1;
+  return bins === undefined || used < 0 ? [] : [bins.first, ...bins.counts.subarray(0, used + 1)];
 }
 
 function openSlot(ring: Ring, number: number): number {
-  const at = slotStart(ring, number);
+  const slot = slotOf(ring, number);
+  const at = slot * COLUMNS;
   if (ring.counts[at + NUMBER] !== number) {
     ring.counts.fill(0, at, at + COLUMNS);
     ring.counts[at + NUMBER] = number;
-    ring.costs[at / COLUMNS] = 0;
+    ring.costs[slot] = 0;
+    ring.bins[slot] = undefined;
   }
-  return at;
+  return slot;
 }
 
-function slotStart({ slots }: Pick<Ring, "slots">, number: number): number {
-  return (number % slots) * COLUMNS;
+function addToBin(ring: Ring, slot: number, bin: number, count: number): void {
+  let bins = ring.bins[slot];
+  if (bins === undefined) {
+    const first = bin - (bin % GROWTH_BINS);
+    bins = ring.bins[slot] = { first, counts: new Uint32Array(GROWTH_BINS) };
+  } else if (bin < bins.first || bin >= bins.first + bins.counts.length) grow(bins, bin);
+  add(bins.counts, bin - bins.first, count);
+}
+
+function grow(bins: SlotBins, bin: number): void {
+  const { first, counts } = bins;
+  const from = Math.min(first, bin - (bin % GROWTH_BINS));
+  const to = Math.max(first + counts.length, bin - (bin % GROWTH_BINS) + GROWTH_BINS);
+  bins.first = from;
+  bins.counts = new Uint32Array(to - from);
+  bins.counts.set(counts, first - from);
+}
+
+function slotOf({ slots }: Pick<Ring, "slots">, number: number): number {
+  return number % slots;
 }
 
 function add(counts: Uint32Array, at: number, value: number): void {
   counts[at] = (counts[at] ?? 0) + value;
-}
-
-function histogramBin(durationMs: number): number {
-  const bin = durationMs <= 1 ? 0 : Math.ceil(Math.log10(durationMs) * 5);
-  return Math.min(bin, BOUNDS_MS.length);
 }

@@ -297,7 +297,14 @@ export async function differencesInSums(views: Views): Promise<string[]> {
 
   // Traffic of the last day, in memory.
   const traffic = (what: string, numbers: Fields, wanted: Sums): void => {
-    for (const name of ["requests", "rejected", "failed"] as const)
+    const sorted = [...wanted.durations].sort((a, b) => a - b);
+    for (const [name, share] of PERCENTILES) {
+      const exact = sorted[Math.ceil(sorted.length * share) - 1] ?? 0;
+      // The access log rounds to microseconds, and the shortest durations share a bin.
+      if (!(Math.abs(Number(numbers[name]) - exact) <= Math.max(0.1, exact * 0.05)))
+        differs(`${name} of ${what}`, numbers[name], exact);
+    }
+    for (const name of ["requests", "rejected", "failed", "aborted"] as const)
       differs(`${name} of ${what}`, numbers[name], wanted[name]);
     differs(`tokens of ${what}`, numbers.tokens, wanted.input + wanted.output);
     differs(`cost of ${what}`, nano(numbers.cost), wanted.costNano);
@@ -311,8 +318,52 @@ export async function differencesInSums(views: Views): Promise<string[]> {
       const numbers = nodes.find(({ name }) => name.join(" ") === node);
       traffic(`node ${node}`, numbers ?? {}, sums);
     }
+    const others = { tool: toolOf, user: userOf } as const;
+    for (const [group, nameOf] of Object.entries(others)) {
+      const report = await views.json(`/debug/history?by=${group}&seconds=${seconds}`);
+      const rows = report.rows as (Fields & { name: string[] })[];
+      for (const [name, sums] of groupsBy(nameOf))
+        if (name !== "") traffic(`${group} ${name}`, rows.find((row) => row.name.join("/") === name) ?? {}, sums);
+    }
   }
+
+  // The last minute in gwctl, unless the requests took longer.
+  const oldestMs = Math.min(...lines.map(({ time }) => Date.parse(String(time))));
+  const [status, top] = [await views.gwctl("status"), await views.gwctl("top", "--once")];
+  if (Date.now() - oldestMs > 60_000) return found;
+  for (const [row, rows] of [
+    ["gwctl status", [{ ...(status.traffic as Fields), name: "all" }]],
+    ["gwctl top", top.route as (Fields & { name: string })[]],
+  ] as const)
+    for (const [route, wanted] of row === "gwctl top" ? groupsBy(({ route: name }) => name) : [["all", all] as const]) {
+      const numbers: Fields = rows.find(({ name }) => name === (route || "(no route)")) ?? {};
+      const share = (count: number): number => (row === "gwctl top" ? count / wanted.requests : count);
+      differs(`requests of ${route} in ${row}`, numbers.requests, wanted.requests);
+      differs(`failed of ${route} in ${row}`, numbers.failed, share(wanted.failed));
+      differs(`rejected of ${route} in ${row}`, numbers.rejected, share(wanted.rejected));
+      const windowMs = Number((row === "gwctl top" ? top : (status.traffic as Fields)).windowMs);
+      const rate = (wanted.requests * 1000) / windowMs;
+      if (Math.abs(Number(numbers.perSecond) / rate - 1) > 0.001)
+        differs(`rate of ${route} in ${row}`, numbers.perSecond, rate);
+    }
   return found;
+}
+
+const PERCENTILES = [
+  ["p50Ms", 0.5],
+  ["p95Ms", 0.95],
+  ["p99Ms", 0.99],
+] as const;
+
+/** Calls of tools that do not exist, or that may not be called, are counted together. */
+function toolOf(line: Fields): unknown {
+  if (line["mcp.tool"] === undefined) return "";
+  return UNKNOWN_TOOLS.has(String(line["mcp.tool"])) ? "/(other)" : `${line["mcp.target"]}/${line["mcp.tool"]}`;
+}
+const UNKNOWN_TOOLS = new Set(["secret", "nonsense"]);
+
+function userOf(line: Fields): unknown {
+  return line["apiKey.user_id"];
 }
 
 interface BudgetView {

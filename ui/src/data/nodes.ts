@@ -2,7 +2,13 @@
  * Polls the traffic of listeners, routes, and backends, and of the lines between them, for the selected range.
  */
 import { computed } from "@preact/signals";
-import type { TrafficRow, TrafficRows } from "../../../src/observe/trace/request-record.ts";
+import {
+  perSecond,
+  shareOf,
+  sumOfTraffic,
+  type TrafficRow,
+  type TrafficRows,
+} from "../../../src/observe/trace/traffic-numbers.ts";
 import { getJson } from "./api.ts";
 import { createPoll } from "./poll.ts";
 import { memorySeconds, range } from "./traffic.ts";
@@ -29,8 +35,6 @@ const NO_TRAFFIC: NodeTraffic = {
   p95Ms: null,
   trend: [],
 };
-
-type Numbers = Pick<TrafficRow, "requests" | "failed" | "rejected" | "p95Ms" | "trend">;
 
 export const keyOf = {
   listener: (name: string): string => `l\n${name}`,
@@ -59,51 +63,41 @@ export const failingRoutes = computed(() =>
 );
 
 async function nodesInMemory(seconds: number): Promise<ReadonlyMap<string, NodeTraffic>> {
-  const { rows, coveredSeconds, slotSeconds } = await getJson<TrafficRows>(`debug/history?by=node&seconds=${seconds}`);
-  const sums = new Map<string, Numbers>();
+  const { rows, windowSeconds } = await getJson<TrafficRows>(`debug/history?by=node&seconds=${seconds}`);
+  const parts = new Map<string, TrafficRow[]>();
   for (const row of rows) {
     const [listener = "", route = "", backend = ""] = row.name;
     const keys = [keyOf.listener(listener)];
     if (route !== "") keys.push(keyOf.route(route), keyOf.intoRoute(listener, route));
     if (backend !== "") keys.push(keyOf.backend(backend), keyOf.intoBackend(route, backend));
-    for (const key of keys) sums.set(key, added(sums.get(key), row));
+    for (const key of keys) parts.set(key, [...(parts.get(key) ?? []), row]);
   }
-  const length = Math.ceil(seconds / slotSeconds);
   return new Map(
-    [...sums].map(([key, sum]) => {
-      // The trend starts with the gateway and is extended to the whole range.
-      const missing = new Array<number>(Math.max(0, length - sum.trend.length)).fill(0);
-      return [key, trafficOf({ ...sum, trend: [...missing, ...sum.trend] }, coveredSeconds)];
-    }),
+    [...parts].map(([key, those]) => [key, trafficOf(sumOfTraffic(those), windowSeconds, sumOfTrends(those))]),
   );
 }
 
 /** The history database counts by route, not by listener and backend. */
 async function storedRoutes(seconds: number): Promise<ReadonlyMap<string, NodeTraffic>> {
   const { rows } = await readUsage(["route"], { since: `${seconds}s` });
-  return new Map(
-    rows.map((row) => [keyOf.route(row.route ?? ""), trafficOf({ ...row, p95Ms: null, trend: [] }, seconds)]),
-  );
+  return new Map(rows.map((row) => [keyOf.route(row.route ?? ""), trafficOf({ ...row, p95Ms: null }, seconds, [])]));
 }
 
-function added(known: Numbers | undefined, row: Numbers): Numbers {
-  if (!known) return row;
-  return {
-    requests: known.requests + row.requests,
-    failed: known.failed + row.failed,
-    rejected: known.rejected + row.rejected,
-    p95Ms: known.p95Ms === null ? row.p95Ms : Math.max(known.p95Ms, row.p95Ms ?? 0),
-    trend: row.trend.map((value, i) => value + (known.trend[i] ?? 0)),
-  };
+function sumOfTrends(rows: readonly TrafficRow[]): number[] {
+  return (rows[0]?.trend ?? []).map((_unused, i) => rows.reduce((sum, { trend }) => sum + (trend[i] ?? 0), 0));
 }
 
-function trafficOf({ requests, failed, rejected, p95Ms, trend }: Numbers, seconds: number): NodeTraffic {
+function trafficOf(
+  numbers: Pick<TrafficRow, "requests" | "failed" | "rejected" | "p95Ms">,
+  windowSeconds: number,
+  trend: readonly number[],
+): NodeTraffic {
   return {
-    requests,
-    perSecond: requests / seconds,
-    errorShare: requests === 0 ? 0 : failed / requests,
-    rejectedShare: requests === 0 ? 0 : rejected / requests,
-    p95Ms,
+    requests: numbers.requests,
+    perSecond: perSecond(numbers, windowSeconds),
+    errorShare: shareOf("failed", numbers),
+    rejectedShare: shareOf("rejected", numbers),
+    p95Ms: numbers.p95Ms,
     trend,
   };
 }

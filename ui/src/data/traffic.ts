@@ -8,7 +8,7 @@ import {
   type HistoryReport,
   NO_TRAFFIC,
   type TrafficRows,
-} from "../../../src/observe/trace/request-record.ts";
+} from "../../../src/observe/trace/traffic-numbers.ts";
 import { param } from "../frame/router.ts";
 import { getJson } from "./api.ts";
 import { dump } from "./dump.ts";
@@ -83,22 +83,18 @@ async function readTraffic(scope: Scope, seconds: number): Promise<Traffic> {
   // After a restart, the database reaches further back than the memory.
   if (isStored && seconds === DAY_SECONDS && report.coveredSeconds < seconds * MOSTLY)
     return storedTraffic(scope, seconds);
-  return { ...report, points: padded(report, seconds), source: "memory" };
-}
-
-/** Adds empty points before the start of the gateway, so that charts always show the whole range. */
-function padded({ points, slotSeconds }: HistoryReport, seconds: number): HistoryPoint[] {
-  const first = points[0]?.at ?? 0;
-  const missing = Math.max(0, Math.ceil(seconds / slotSeconds) - points.length);
-  const before = Array.from({ length: missing }, (_unused, i) => ({
-    at: first - (missing - i) * slotSeconds * 1000,
-    ...NO_TRAFFIC,
-  }));
-  return [...before, ...points];
+  return { ...report, source: "memory" };
 }
 
 function noTraffic(seconds: number): Traffic {
-  return { slotSeconds: 3_600, coveredSeconds: seconds, points: [], total: NO_TRAFFIC, source: "memory" };
+  return {
+    slotSeconds: 3_600,
+    windowSeconds: seconds,
+    coveredSeconds: seconds,
+    points: [],
+    total: NO_TRAFFIC,
+    source: "memory",
+  };
 }
 
 async function storedTraffic(scope: Scope, seconds: number): Promise<Traffic> {
@@ -126,6 +122,7 @@ async function storedTraffic(scope: Scope, seconds: number): Promise<Traffic> {
   const mcpCalls = [...callsAt.values()].reduce((sum, count) => sum + count, 0);
   return {
     slotSeconds,
+    windowSeconds: seconds,
     coveredSeconds: seconds,
     points,
     total: { ...numbersOf(times.total), mcpCalls },
@@ -135,12 +132,13 @@ async function storedTraffic(scope: Scope, seconds: number): Promise<Traffic> {
 
 function numbersOf(row: UsageRow | undefined): Omit<TrafficPoint, "at"> {
   if (!row) return { ...NO_TRAFFIC, meanMs: null };
-  const { requests, failed, rejected, inputTokens, outputTokens, cost, durationMs } = row;
+  const { requests, failed, rejected, aborted, inputTokens, outputTokens, cost, durationMs } = row;
   return {
     ...NO_TRAFFIC,
     requests,
     failed,
     rejected,
+    aborted,
     tokens: inputTokens + outputTokens,
     cost,
     meanMs: requests === 0 ? null : durationMs / requests,

@@ -2,7 +2,7 @@
  * Lists, creates and revokes the API keys in the store. A new key is shown only once.
  */
 import { useState } from "preact/hooks";
-import type { TrafficRows } from "../../../../src/observe/trace/request-record.ts";
+import type { TrafficRows } from "../../../../src/observe/trace/traffic-numbers.ts";
 import { getJson, postJson } from "../../data/api.ts";
 import { rememberKey } from "../../data/credential.ts";
 import { createPoll, usePoll } from "../../data/poll.ts";

@@ -3,7 +3,7 @@
  * the totals of the last day.
  */
 import { useState } from "preact/hooks";
-import type { TrafficRows } from "../../../../src/observe/trace/request-record.ts";
+import type { TrafficRows } from "../../../../src/observe/trace/traffic-numbers.ts";
 import { getJson } from "../../data/api.ts";
 import { createPoll, type Polled, usePoll } from "../../data/poll.ts";
 import { readUsage, type UsageReport } from "../../data/usage.ts";

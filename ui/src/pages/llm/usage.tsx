@@ -2,7 +2,7 @@
  * Shows tokens over time by model, and calls, tokens, and cost by model, key, user, and route.
  */
 import { useEffect } from "preact/hooks";
-import type { TrafficRows } from "../../../../src/observe/trace/request-record.ts";
+import type { TrafficRows } from "../../../../src/observe/trace/traffic-numbers.ts";
 import { getJson } from "../../data/api.ts";
 import { createPoll, type Polled, usePoll } from "../../data/poll.ts";
 import { hasHistory, memorySeconds, range, trafficOf } from "../../data/traffic.ts";

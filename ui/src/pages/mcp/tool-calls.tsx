@@ -2,7 +2,7 @@
  * Shows calls, errors, and latency of the MCP tools in the selected range, and charts of the selected tool.
  */
 import { useEffect, useState } from "preact/hooks";
-import type { TrafficRows } from "../../../../src/observe/trace/request-record.ts";
+import type { TrafficRows } from "../../../../src/observe/trace/traffic-numbers.ts";
 import { getJson } from "../../data/api.ts";
 import { createPoll, usePoll } from "../../data/poll.ts";
 import { memorySeconds, range } from "../../data/traffic.ts";
@@ -41,12 +41,7 @@ const tools = createPoll(
 
 async function rowsInMemory(): Promise<ToolRow[]> {
   const seconds = memorySeconds();
-  const { rows, slotSeconds } = await getJson<TrafficRows>(`debug/history?by=tool&seconds=${seconds}`);
-  // The trend starts with the gateway and is extended to the whole range.
-  const padded = (trend: readonly number[]): number[] => [
-    ...new Array<number>(Math.max(0, Math.ceil(seconds / slotSeconds) - trend.length)).fill(0),
-    ...trend,
-  ];
+  const { rows } = await getJson<TrafficRows>(`debug/history?by=tool&seconds=${seconds}`);
   return rows
     .filter(({ requests }) => requests > 0)
     .map(({ name: [server = "", tool = ""], requests, failed, rejected, p95Ms, trend }) => ({
@@ -55,7 +50,7 @@ async function rowsInMemory(): Promise<ToolRow[]> {
       calls: requests,
       errors: failed + rejected,
       latencyMs: p95Ms,
-      trend: padded(trend),
+      trend,
     }));
 }
 

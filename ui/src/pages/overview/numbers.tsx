@@ -1,8 +1,9 @@
 /**
  * Shows six key numbers of the selected range. Each is a link to its chart.
  */
+import { perSecond, shareOf } from "../../../../src/observe/trace/traffic-numbers.ts";
 import { usePoll } from "../../data/poll.ts";
-import { trafficOf } from "../../data/traffic.ts";
+import { range, trafficOf } from "../../data/traffic.ts";
 import { withParams } from "../../frame/router.ts";
 import { dollarText, durationText, percentText, rateText, shortText, wholeText } from "../../parts/format.ts";
 import { CHARTS, type ChartName, selectedChart, TrafficChart } from "../../parts/traffic-chart.tsx";
@@ -11,12 +12,12 @@ export function Numbers() {
   const report = usePoll(trafficOf());
   const total = report?.total;
   const selected = selectedChart();
-  const failedShare = total && total.requests > 0 ? total.failed / total.requests : 0;
+  const failedShare = total ? shareOf("failed", total) : 0;
   const latency = total && (report.source === "memory" ? total.p95Ms : meanMs(report.points));
   const tiles: Readonly<Record<ChartName, { value: string; note: string; level?: string; title?: string }>> = {
     requests: {
-      value: total ? rateText(total.requests / report.coveredSeconds) : "…",
-      note: total ? `${wholeText(total.requests)} in total` : "",
+      value: total ? rateText(perSecond(total, report.windowSeconds)) : "…",
+      note: total ? `${wholeText(total.requests)} in ${range().title}` : "",
     },
     errors: {
       level: failedShare > 0 ? "bad" : "",
@@ -25,7 +26,7 @@ export function Numbers() {
     },
     latency: {
       value: total ? durationText(latency ?? undefined) : "…",
-      note: report?.source === "database" ? "mean" : "p95",
+      note: `${report?.source === "database" ? "mean" : "p95"} of ${range().title}`,
     },
     tokens: { value: total ? shortText(total.tokens) : "…", note: "input and output" },
     cost: { value: total ? dollarText(total.cost) : "…", note: "estimated from prices" },
