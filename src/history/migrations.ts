@@ -72,14 +72,18 @@ const COMMON: readonly Migration[] = [
   ],
 ];
 
+/** Rows that an earlier version wrote have no time of the last request. */
+const LAST_TIME: Migration = ["ALTER TABLE gateway_usage ADD COLUMN last_time BIGINT NOT NULL DEFAULT 0"];
+
 /** The index in the list plus 1 is the version. Released entries must not change. */
 export const MIGRATIONS: Readonly<Record<HistoryEngine["kind"], readonly Migration[]>> = {
-  postgres: COMMON,
+  postgres: [...COMMON, LAST_TIME],
   sqlite: [
     ...COMMON,
     // Version 3 is not needed to migrate from an earlier one.
     [],
     [moveRows],
+    LAST_TIME,
   ],
 };
 

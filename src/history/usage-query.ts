@@ -50,6 +50,8 @@ export interface UsageSums {
   /** Contains the sum of all durations. */
   readonly durationMs: number;
   readonly responseBytes: number;
+  /** The arrival of the last request, in RFC 3339 format. Null if there was none, or if its version stored only the hour. */
+  readonly lastAt: string | null;
 }
 
 export interface UsageReport {
@@ -73,7 +75,10 @@ export async function readUsage(sql: Sql, query: UsageQuery): Promise<UsageRepor
     conditions.push(`${USAGE_DIMENSIONS[name as UsageDimension]} = $${parameters.length}`);
   }
   const from = `FROM gateway_usage WHERE ${conditions.join(" AND ")}`;
-  const sums = SUMS.map((name) => `COALESCE(SUM(${name}), 0) AS ${name}`).join(", ");
+  const sums = [
+    ...SUMS.map((name) => `COALESCE(SUM(${name}), 0) AS ${name}`),
+    "COALESCE(MAX(last_time), 0) AS last_time",
+  ].join(", ");
   const total = async () => (await sql.all(`SELECT ${sums} ${from}`, parameters))[0] ?? {};
   const report = {
     since: new Date(sinceMs).toISOString(),
@@ -104,7 +109,10 @@ export async function readUsage(sql: Sql, query: UsageQuery): Promise<UsageRepor
 }
 
 function added(rows: readonly ResultRow[]): ResultRow {
-  return Object.fromEntries(SUMS.map((name) => [name, rows.reduce((sum, row) => sum + Number(row[name]), 0)]));
+  return {
+    ...Object.fromEntries(SUMS.map((name) => [name, rows.reduce((sum, row) => sum + Number(row[name]), 0)])),
+    last_time: rows.reduce((last, row) => Math.max(last, Number(row.last_time)), 0),
+  };
 }
 
 function expressionOf(group: UsageGroup): string {
@@ -133,5 +141,6 @@ function sumsOf(row: Readonly<Record<string, unknown>>): UsageSums {
     cost: sum("cost_nano") / 1e9,
     durationMs: sum("duration_us") / 1000,
     responseBytes: sum("response_bytes"),
+    lastAt: Number(row.last_time ?? 0) > 0 ? new Date(Number(row.last_time)).toISOString() : null,
   };
 }

@@ -13,8 +13,11 @@ const WIDTH = COLUMNS.length;
 /** Both databases limit the parameters of a statement: 32766 in SQLite, 65535 in PostgreSQL. */
 const ROWS_PER_STATEMENT = 100;
 
-const ADDED = SUMS.map((name) => `${name} = gateway_usage.${name} + excluded.${name}`).join(", ");
-const USAGE_COLUMNS = ["hour", ...DIMENSIONS, ...SUMS];
+const ADDED = [
+  ...SUMS.map((name) => `${name} = gateway_usage.${name} + excluded.${name}`),
+  "last_time = CASE WHEN excluded.last_time > gateway_usage.last_time THEN excluded.last_time ELSE gateway_usage.last_time END",
+].join(", ");
+const USAGE_COLUMNS = ["hour", ...DIMENSIONS, ...SUMS, "last_time"];
 const INSERT_USAGE = `INSERT INTO gateway_usage (${USAGE_COLUMNS.join(", ")}) VALUES`;
 const INSERT_SPENDING = "INSERT INTO gateway_spending (account, amount, time) VALUES";
 const SPENDING_CONFLICT =
@@ -46,12 +49,16 @@ interface GroupSums {
   /** The first row of the group. */
   readonly row: number;
   readonly sums: number[];
+  /** The arrival of the last request. */
+  lastMs: number;
 }
 
 function sumsByGroup({ values, firstRows, groupOfRow }: GroupedRows, rows: readonly number[]): GroupSums[] {
-  const all = firstRows.map((row) => ({ row, sums: SUMS.map(() => 0) }));
+  const all = firstRows.map((row): GroupSums => ({ row, sums: SUMS.map(() => 0), lastMs: 0 }));
   for (const row of rows) {
-    const { sums } = all[groupOfRow[row] as number] as GroupSums;
+    const group = all[groupOfRow[row] as number] as GroupSums;
+    const { sums } = group;
+    group.lastMs = Math.max(group.lastMs, values[row * WIDTH + COLUMN_INDEX.time] as number);
     sums[0] = (sums[0] as number) + 1;
     for (let i = 0; i < AMOUNT_INDEXES.length; i++)
       sums[FIRST_AMOUNT + i] =
@@ -63,7 +70,7 @@ function sumsByGroup({ values, firstRows, groupOfRow }: GroupedRows, rows: reado
 /** Adds the sums of groups with the same hour and dimensions, and then adds them to the stored usage. */
 async function addUsage(sql: Sql, { values, texts }: GroupedRows, groups: readonly GroupSums[]) {
   const entries = new Map<string, RowValue[]>();
-  for (const { row, sums } of groups) {
+  for (const { row, sums, lastMs } of groups) {
     const at = row * WIDTH;
     const text = (index: number): string => texts[values[at + index] as number] as string;
     const result = RESULTS.indexOf(text(COLUMN_INDEX.result));
@@ -71,9 +78,12 @@ async function addUsage(sql: Sql, { values, texts }: GroupedRows, groups: readon
     const dimensions = [hourOf(values[at + COLUMN_INDEX.time] as number), ...DIMENSION_INDEXES.map(text)];
     const key = dimensions.join("\n");
     const known = entries.get(key);
-    if (known === undefined) entries.set(key, [...dimensions, ...sums]);
-    else
+    if (known === undefined) entries.set(key, [...dimensions, ...sums, lastMs]);
+    else {
+      const last = known.length - 1;
       for (const [i, sum] of sums.entries()) known[dimensions.length + i] = Number(known[dimensions.length + i]) + sum;
+      known[last] = Math.max(Number(known[last]), lastMs);
+    }
   }
   // Replicas update the same entries, and a common order prevents deadlocks.
   const sorted = [...entries].sort(([one], [other]) => (one < other ? -1 : 1));

@@ -107,7 +107,14 @@ routes:
 
 test("names in the CSV are quoted, and totals are sorted by cost", () => {
   const sums = { ok: 1, rejected: 0, failed: 0, aborted: 0, inputTokens: 1, outputTokens: 2 };
-  const rest = { cachedTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0, durationMs: 1, responseBytes: 1 };
+  const rest = {
+    cachedTokens: 0,
+    cacheWriteTokens: 0,
+    reasoningTokens: 0,
+    durationMs: 1,
+    responseBytes: 1,
+    lastAt: null,
+  };
   const row = (key: string, cost: number) => ({ key, requests: 1, cost, ...sums, ...rest });
   const rows = [row('a,"b"', 1), row("-x", 3), row('a,"b"', 1)];
   assert.deepEqual(

@@ -225,14 +225,24 @@ export function mergeTrafficRows(reports: readonly TrafficRows[]): TrafficRows {
   for (const row of reports.flatMap((report) => report.rows)) {
     const key = JSON.stringify(row.name);
     const known = rows.get(key);
-    rows.set(
-      key,
-      known ? { name: row.name, ...sumOfTraffic([known, row]), trend: addedTrend(known.trend, row.trend) } : row,
-    );
+    rows.set(key, known ? addedRows(known, row) : row);
   }
   return {
     ...mergedWindow(reports),
     rows: [...rows.values()].sort((a, b) => b.requests - a.requests),
+  };
+}
+
+function addedRows(a: TrafficRow, b: TrafficRow): TrafficRow {
+  const lastAt = [a.lastAt, b.lastAt]
+    .filter((at) => at !== undefined)
+    .sort()
+    .at(-1);
+  return {
+    name: a.name,
+    ...sumOfTraffic([a, b]),
+    trend: addedTrend(a.trend, b.trend),
+    ...(lastAt === undefined ? {} : { lastAt }),
   };
 }
 

@@ -68,6 +68,8 @@ export interface TrafficRow extends TrafficNumbers {
   readonly name: readonly string[];
   /** Requests by slot, oldest first. */
   readonly trend: readonly number[];
+  /** When the last request ended, in RFC 3339 format, if it was in this process. */
+  readonly lastAt?: string;
 }
 
 export interface TrafficRows extends TrafficWindow {

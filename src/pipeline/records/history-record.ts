@@ -205,7 +205,8 @@ export function recordFromRow(row: HistoryRow): RequestRecord {
     answeredBy: row.status === null ? null : row.first_byte_us === null ? "gateway" : "upstream",
     end: row.response_end as RequestRecord["end"],
     responseBytes: row.response_bytes,
-    upstreamMs: row.first_byte_us === null ? null : row.first_byte_us / 1000,
+    // The row has the time from the arrival to the first byte, which includes the time of the gateway.
+    upstreamMs: null,
     subject: row.subject || null,
     isShort: true,
     ...(isMcp

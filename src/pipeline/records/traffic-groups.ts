@@ -41,6 +41,8 @@ export interface Series {
   readonly name: readonly string[];
   readonly fine: Ring;
   readonly coarse: Ring;
+  /** When the last request ended. Undefined if it was in an earlier process. */
+  lastMs?: number;
 }
 
 export interface TrafficGroups {
@@ -79,7 +81,7 @@ export function createTrafficGroups(): TrafficGroups {
     if (known !== undefined) return known;
     const isFull = groups[group].size >= MAX_SERIES[group] && name.at(-1) !== OTHER_NAMES;
     if (!mayAdd || (isFull && !evictIdle(group, nowMs))) return undefined;
-    const series = { name, fine: createRing(FINE), coarse: createRing(COARSE) };
+    const series: Series = { name, fine: createRing(FINE), coarse: createRing(COARSE) };
     groups[group].set(key, series);
     return series;
   }
@@ -104,10 +106,11 @@ export function createTrafficGroups(): TrafficGroups {
 
     rows(group, nowMs, knownSinceMs, rangeSeconds) {
       const span = windowOf(nowMs, knownSinceMs, rangeSeconds);
-      const rows = [...groups[group].values()].flatMap(({ name, fine, coarse }) => {
+      const rows = [...groups[group].values()].flatMap(({ name, fine, coarse, lastMs }) => {
         const ring = isFine(rangeSeconds) ? fine : coarse;
         const total = totalIn([ring], span, nowMs);
-        return total.requests === 0 ? [] : [{ name, ...total, trend: requestsIn(ring, span, nowMs) }];
+        const last = lastMs === undefined ? {} : { lastAt: new Date(lastMs).toISOString() };
+        return total.requests === 0 ? [] : [{ name, ...total, trend: requestsIn(ring, span, nowMs), ...last }];
       });
       const { windowSeconds, coveredSeconds } = span;
       const slotSeconds = groupSlotMs(rangeSeconds) / 1000;
@@ -142,6 +145,7 @@ export function createTrafficGroups(): TrafficGroups {
 
 export function addToSeries(series: Series | undefined, nowMs: number, sample: TrafficSample): void {
   if (series === undefined) return;
+  series.lastMs = nowMs;
   addSample(series.fine, nowMs, sample);
   addSample(series.coarse, nowMs, sample);
 }

@@ -292,6 +292,16 @@ export async function differencesInSums(views: Views): Promise<string[]> {
     for (const [name, sums] of groupsBy(nameOf)) same(`usage by ${dimension} ${name}`, rows.get(name) ?? {}, sums);
     same(`usage by ${dimension}`, usage.total as Fields, all);
   }
+  const lastUse = (await views.json("/debug/usage?by=key&since=1h")).rows as { key: string; lastAt: string | null }[];
+  const inMemory = (await views.json("/debug/history?by=key&seconds=3600")).rows as (Fields & { name: string[] })[];
+  for (const user of USERS) {
+    const records = [...views.stored.values()].filter(({ subject }) => subject === user);
+    const arrived = records.reduce((last, { time }) => (time > last ? time : last), "");
+    differs(`last use of ${user} in the history`, lastUse.find(({ key }) => key === user)?.lastAt, arrived);
+    const ended = String(inMemory.find(({ name }) => name[0] === user)?.lastAt);
+    if (!(ended >= arrived && Date.parse(ended) <= Date.now()))
+      differs(`last use of ${user} in memory`, ended, `after ${arrived}`);
+  }
   const printed = await views.gwctl("usage", "--by", "route", "--since", "1h");
   same("gwctl usage", printed.total as Fields, all);
 

@@ -20,7 +20,8 @@ import { amountText, keyOrder, stateOfKey } from "../limits/budget-texts.ts";
 const DAY_SECONDS = 86_400;
 
 interface KeyUse {
-  readonly lastUsed: number;
+  /** Undefined if only the hour is known, because an earlier version stored it. */
+  readonly lastUsed: number | undefined;
   readonly cost: number;
 }
 
@@ -29,21 +30,18 @@ const uses = createPoll(readUses, KEYS_INTERVAL_MS);
 
 async function readUses(): Promise<ReadonlyMap<string, KeyUse>> {
   const found = new Map<string, KeyUse>();
-  const note = (name: string, at: number, cost: number): void => {
-    const known = found.get(name) ?? { lastUsed: 0, cost: 0 };
-    found.set(name, { lastUsed: Math.max(known.lastUsed, at), cost: known.cost + cost });
-  };
   if (hasHistory.peek()) {
-    const { rows } = await readUsage(["hour", "key"], { since: "30d" });
-    for (const { key = "", hour = "", cost } of rows) note(key, Date.parse(hour), cost);
+    const { rows } = await readUsage(["key"], { since: "30d" });
+    for (const { key = "", lastAt, cost } of rows) found.set(key, { lastUsed: timeOf(lastAt), cost });
     return found;
   }
   const report = await getJson<TrafficRows>(`debug/history?by=key&seconds=${DAY_SECONDS}`);
-  for (const { name, trend, cost } of report.rows) {
-    const slots = trend.length - 1 - trend.findLastIndex((requests) => requests > 0);
-    note(name[0] ?? "", Date.now() - slots * report.slotSeconds * 1000, cost);
-  }
+  for (const { name, lastAt, cost } of report.rows) found.set(name[0] ?? "", { lastUsed: timeOf(lastAt), cost });
   return found;
+}
+
+function timeOf(at: string | null | undefined): number | undefined {
+  return at ? Date.parse(at) : undefined;
 }
 
 export function KeyList() {
@@ -108,7 +106,7 @@ function KeyRow(props: { stored: StoredKey; use: KeyUse | undefined; onRevoke: (
       <td>
         <Ago at={stored.createdAt} />
       </td>
-      <td>{use === undefined ? <span class="muted">–</span> : <Ago at={use.lastUsed} />}</td>
+      <td>{use?.lastUsed === undefined ? <span class="muted">–</span> : <Ago at={use.lastUsed} />}</td>
       <td class="number">{use === undefined || use.cost === 0 ? "" : dollarText(use.cost)}</td>
       <td>{budgetText(stored)}</td>
       <td class="mono wrap">{stored.models === undefined ? "all" : visible(stored.models.join(", "))}</td>
