@@ -11,15 +11,8 @@ import { recordInputs } from "./readers/records.ts";
 import { requestInputs } from "./readers/requests.ts";
 import { serviceInputs } from "./readers/services.ts";
 
-/** Their readers cannot be called without a server, a database, or a thread. */
-type Unreachable = Listed<
-  | "backend/http2-head"
-  | "file/history-database"
-  | "gateway/admin-response"
-  | "kubernetes-api/watch-event"
-  | "kubernetes-api/watch-lines"
-  | "kubernetes-plugin/credential"
->;
+/** Node reads the heads, and SQLite the file. */
+type Unreachable = Listed<"backend/http2-head" | "file/history-database">;
 
 type Listed<Id extends InputId> = Id;
 

@@ -6,6 +6,7 @@ import { parseRecording } from "../../../src/app/rehearsal/recording-file.ts";
 import { HANDED_SOCKETS } from "../../../src/app/upgrade/messages.ts";
 import { openPredecessor } from "../../../src/app/upgrade/predecessor.ts";
 import { readForm } from "../../../src/base/form.ts";
+import { LineSplitter } from "../../../src/base/line-splitter.ts";
 import { Owner } from "../../../src/base/owner.ts";
 import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { readYaml } from "../../../src/base/read-yaml.ts";
@@ -130,6 +131,23 @@ const packed = (shape: (n: number) => string): ((n: number) => Buffer) => {
 
 const lines = (read: (text: string) => unknown, shapes: Record<string, (n: number) => Buffer>) =>
   hostile<Buffer>({ shapes, read: (bytes) => read(bytes.toString()) });
+
+const splitLines = (
+  openReader: (onLine: () => void) => (piece: Buffer) => void,
+  line: Parameters<typeof lineShapes>[0],
+) =>
+  hostile<Buffer>({
+    shapes: lineShapes(line),
+    read(bytes, pieceBytes) {
+      let count = 0;
+      const read = openReader(() => {
+        count += 1;
+      });
+      for (const piece of inPieces(bytes, pieceBytes)) read(piece);
+      return count;
+    },
+    pieces: STREAM_PIECES,
+  });
 
 export const recordInputs = {
   "client/certificate": certificateNames,
@@ -295,16 +313,15 @@ export const recordInputs = {
     },
     read: async (bytes) => (await mergeProfiles([bytes, bytes])).length,
   }),
-  "gateway/trace": hostile<Buffer>({
-    shapes: lineShapes((n, i) => `data: {"message":{"type":"a"},"eventEnd":${i},"x":"${"x".repeat(n)}"}`),
-    read(bytes, pieceBytes) {
-      let count = 0;
-      const read = lineReader(() => {
-        count += 1;
-      });
-      for (const piece of inPieces(bytes, pieceBytes)) read(piece);
-      return count;
+  "gateway/trace": splitLines(
+    lineReader,
+    (n, i) => `data: {"message":{"type":"a"},"eventEnd":${i},"x":"${"x".repeat(n)}"}`,
+  ),
+  "kubernetes-api/watch-lines": splitLines(
+    (onLine) => {
+      const splitter = new LineSplitter(peerInput("kubernetes-api/watch-lines"), onLine);
+      return (piece) => splitter.push(piece);
     },
-    pieces: STREAM_PIECES,
-  }),
+    (n, i) => `{"type":"ADDED","object":{"metadata":{"name":"c${i}","x":"${"x".repeat(n)}"}}}`,
+  ),
 } satisfies HostileInputs;
