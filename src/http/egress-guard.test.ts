@@ -194,6 +194,34 @@ test("a combined guard permits what both guards permit", () => {
       assert.equal(one.and(other).allowsUnixSockets, one.allowsUnixSockets && other.allowsUnixSockets);
 });
 
+test("of the addresses of a name, a connection can use only those that the guard permits", (t) => {
+  t.after(() => restrictNetworks(undefined));
+  const names = fc.array(cases, { minLength: 1, maxLength: 4 });
+  const seen = new Set<string>();
+  fc.assert(
+    fc.property(names, fc.constantFrom(...ORIGINS), fc.boolean(), (addresses, origin, inCluster) => {
+      restrictNetworks(inCluster ? "198.51.100.0/24" : undefined);
+      const found = addresses.map(({ text, form }) => ({ address: text, family: form === "ipv4" ? 4 : 6 }));
+      const expected = found.filter((_, i) => PERMITTED[origin](networksOf(addresses[i] as Case), inCluster));
+      const lookup = EgressGuard.for(origin).lookup((_name, { all }, callback) => {
+        if (all) callback(null, found);
+        else callback(null, found[0]?.address ?? "", found[0]?.family);
+      });
+      lookup("host.example", { all: true }, (error, used) => {
+        assert.equal(error === null, expected.length > 0);
+        assert.deepEqual(used, expected);
+      });
+      lookup("host.example", {}, (error, used, family) => {
+        assert.equal(error === null, expected.length > 0);
+        assert.deepEqual([used, family], [expected[0]?.address ?? "", expected[0]?.family ?? 0]);
+      });
+      if (expected.length > 0 && expected.length < found.length) seen.add(origin);
+    }),
+    { numRuns: 2_000 },
+  );
+  assert.deepEqual([...seen].sort(), ["client", "document", "privateServer", "server"]);
+});
+
 test("unix sockets are for the operator's configuration only", () => {
   for (const origin of ORIGINS) {
     const fault = EgressGuard.for(origin).fault({ host: "localhost", socketPath: "/run/backend.sock" });
