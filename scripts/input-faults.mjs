@@ -91,7 +91,8 @@ function failures(copy, tests) {
   if (status === 0) return [];
   const end = stdout.lastIndexOf("\nℹ tests ");
   const failed = stdout.slice(Math.max(0, stdout.search(/^\d+ failures?:$/m)), end);
-  const named = [...failed.matchAll(/^✖ (.+)$/gm)].map(([, name]) => name.replace(/:\d+\)$/, ")"));
+  // Without the duration of a file, and without the line of a test.
+  const named = [...failed.matchAll(/^✖ (.+)$/gm)].map(([, name]) => name.replace(/ \([\d.]+ms\)$|:\d+(?=\)$)/, ""));
   return named.length > 0 ? named : [`the tests end with ${status === TIMED_OUT ? "a timeout" : `status ${status}`}`];
 }
 
