@@ -359,6 +359,12 @@ export const RUNNING_LIMITS = {
     ["MAX_KEY_BYTES", "store/store.ts", "a key", "the operation is rejected"],
     ["MAX_VALUE_BYTES", "store/store.ts", "a value", "the operation is rejected"],
     [
+      "MAX_GAPS",
+      "store/holds.ts",
+      "lost charges of a process that one counter can still count",
+      "earlier ones are not counted",
+    ],
+    [
       "MAX_SENT_BYTES",
       "store/remote-store.ts",
       "values on their way to the store of another thread or process",

@@ -3,10 +3,11 @@
  * operations are rejected immediately and the connection is retried with exponential backoff. If Redis does not
  * respond, operations are rejected after the timeout.
  */
-import { Redis, type RedisOptions } from "ioredis";
+import { Redis, type RedisOptions, ReplyError } from "ioredis";
 import type { Clock } from "../base/clock.ts";
 import { urlLabel } from "../base/url-label.ts";
 import type { Logger } from "../observe/log/logger.ts";
+import { holdsKey, MAX_GAPS, NUMBERS_KEPT_MS } from "./holds.ts";
 import { createRedisBus } from "./redis-bus.ts";
 import { checkAmount, checkEntry, MAX_VALUE_BYTES, PAGE_SIZE, type Store, StoreUnavailable } from "./store.ts";
 
@@ -52,9 +53,11 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
   redis.on("error", (error: NodeJS.ErrnoException) => markUnavailable(error.message || String(error.code)));
   redis.on("close", () => markUnavailable(problem ?? "the connection was closed"));
   redis.defineCommand("gatewayAdd", { numberOfKeys: 1, lua: ADD });
+  redis.defineCommand("gatewayAddHeld", { numberOfKeys: 2, lua: ADD_HELD });
   redis.defineCommand("gatewayReplace", { numberOfKeys: 1, lua: REPLACE });
   const scripts = redis as unknown as {
     gatewayAdd(key: string, ...values: string[]): Promise<[number, string]>;
+    gatewayAddHeld(key: string, holdsKey: string, ...values: string[]): Promise<[number, string]>;
     gatewayReplace(key: string, ...values: string[]): Promise<number>;
   };
 
@@ -73,8 +76,8 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
       const { message } = error as Error;
       if (message.includes("NOTCOUNTER")) throw new TypeError("the value of this key is not a counter");
       if (message.includes("TOOLARGE")) throw new RangeError("the counter would become too large");
-      // After a timeout, a slow server may still run the command. After a closed connection that is unlikely.
-      throw new StoreUnavailable(message, { cause: error, isUncertain: /timed out/i.test(message) });
+      // Only an error of the server itself proves that the command was not run.
+      throw new StoreUnavailable(message, { cause: error, isUncertain: !(error instanceof ReplyError) });
     }
   }
 
@@ -123,6 +126,19 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
       checkAmount(amount);
       const lifetimeMs = String(lifetime(options) ?? "");
       const limit = options?.limit === undefined ? "" : String(options.limit);
+      const hold = options?.hold;
+      if (hold !== undefined) {
+        const { owner, sequence, taken = 0, released = 0, renewed, forMs } = hold;
+        const numbers = [sequence, taken, released, renewed?.amount ?? "", renewed?.isExact === true ? 1 : 0, forMs];
+        const [isAdded, total] = await run(() =>
+          scripts.gatewayAddHeld(
+            prefix + key,
+            prefix + holdsKey(key),
+            ...[amount, limit, lifetimeMs, owner, ...numbers].map(String),
+          ),
+        );
+        return { isAdded: isAdded === 1, total: Number(total) };
+      }
       const [isAdded, total] = await run(() => scripts.gatewayAdd(prefix + key, String(amount), limit, lifetimeMs));
       return { isAdded: isAdded === 1, total: Number(total) };
     },
@@ -176,6 +192,98 @@ if total ~= before then
   elseif ARGV[3] ~= '0' then redis.call('SET', KEYS[1], text, 'PX', ARGV[3]) end
 end
 return {1, text}
+`;
+
+/**
+ * Does what `addHeld` does. Expects the counter and its holds in KEYS, and in ARGV the amount, the limit or "", the
+ * lifetime or "", and the owner, the number, the amounts taken, released, and renewed or "", 1 if that is exact, and the
+ * time of the hold. Redis' clock is used, so that all replicas agree.
+ */
+export const ADD_HELD = `
+redis.replicate_commands()
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local function digits(number) return string.format('%.0f', number) end
+local current = redis.call('GET', KEYS[1])
+if current and not string.match(current, '^%d+$') then return redis.error_reply('NOTCOUNTER') end
+local before = tonumber(current or '0')
+local total = before
+local known = redis.call('GET', KEYS[2]) or ''
+local holders = {}
+local mine
+for line in string.gmatch(known, '[^\\n]+') do
+  local owner, held, untilMs, last, gaps = string.match(line, '^(%S+) (%d+) (%d+) (%d+) (%S+)$')
+  if owner then
+    local holder = { owner = owner, held = tonumber(held), untilMs = tonumber(untilMs), last = tonumber(last), gaps = {} }
+    for gap in string.gmatch(gaps, '%d+') do table.insert(holder.gaps, tonumber(gap)) end
+    if not current then holder.held = 0 end
+    if holder.untilMs <= now then
+      total = math.max(0, total - holder.held)
+      holder.held = 0
+    end
+    if holder.untilMs + ${NUMBERS_KEPT_MS} > now then
+      table.insert(holders, holder)
+      if owner == ARGV[4] then mine = holder end
+    end
+  end
+end
+local isAdded = 1
+if ARGV[4] ~= '' then
+  local sequence = tonumber(ARGV[5])
+  if not mine then
+    mine = { owner = ARGV[4], held = 0, last = math.max(0, sequence - 1), gaps = {} }
+    table.insert(holders, mine)
+  end
+  mine.untilMs = now + tonumber(ARGV[10])
+  local isNew = sequence == 0
+  if sequence > mine.last then
+    isNew = true
+    for lost = math.max(mine.last + 1, sequence - ${MAX_GAPS}), sequence - 1 do table.insert(mine.gaps, lost) end
+    while #mine.gaps > ${MAX_GAPS} do table.remove(mine.gaps, 1) end
+    mine.last = sequence
+  else
+    for i, gap in ipairs(mine.gaps) do
+      if gap == sequence then
+        isNew = true
+        table.remove(mine.gaps, i)
+        break
+      end
+    end
+  end
+  if isNew then
+    local added = tonumber(ARGV[1]) + tonumber(ARGV[6])
+    local ended = math.min(mine.held, tonumber(ARGV[7]))
+    if ARGV[2] ~= '' and added > 0 and total - ended + added > tonumber(ARGV[2]) then isAdded = 0
+    else
+      total = total - ended + added
+      mine.held = mine.held - ended + tonumber(ARGV[6])
+    end
+  end
+  if ARGV[8] ~= '' then
+    local held = tonumber(ARGV[8])
+    if ARGV[9] ~= '1' then held = math.max(held, mine.held) end
+    total = total + held - mine.held
+    mine.held = held
+  end
+end
+total = math.max(0, total)
+if total > 9007199254740991 then return redis.error_reply('TOOLARGE') end
+if total ~= before then
+  if current then redis.call('SET', KEYS[1], digits(total), 'KEEPTTL')
+  elseif ARGV[3] == '' then redis.call('SET', KEYS[1], digits(total))
+  elseif ARGV[3] ~= '0' then redis.call('SET', KEYS[1], digits(total), 'PX', ARGV[3]) end
+end
+local lines = {}
+for _, holder in ipairs(holders) do
+  local gaps = {}
+  for _, gap in ipairs(holder.gaps) do table.insert(gaps, digits(gap)) end
+  local listed = #gaps == 0 and '-' or table.concat(gaps, ',')
+  table.insert(lines, table.concat({ holder.owner, digits(holder.held), digits(holder.untilMs), digits(holder.last), listed }, ' '))
+end
+local text = table.concat(lines, '\\n')
+if text == '' then redis.call('DEL', KEYS[2])
+elseif text ~= known then redis.call('SET', KEYS[2], text, 'PX', digits(tonumber(ARGV[10]) + ${NUMBERS_KEPT_MS})) end
+return {isAdded, digits(total)}
 `;
 
 /**

@@ -5,6 +5,7 @@
 
 import type { Owner } from "../base/owner.ts";
 import { peerInput } from "../base/peer-inputs.ts";
+import type { Hold } from "./holds.ts";
 
 export interface Store {
   readonly kind: StoreKind;
@@ -47,7 +48,7 @@ export interface Store {
 /** The memory and folder stores evict the least recently used entries of this namespace. */
 export const CACHE_NAMESPACE = "llm-cache";
 /** Limits and credentials depend on these entries, so they are never evicted and are rejected last. */
-const PROTECTED_NAMESPACES = ["budgets", "api-keys", "keys"];
+const PROTECTED_NAMESPACES = ["budgets", "holds", "api-keys", "keys"];
 /** Sessions and statistics may be dropped if a store is reopened with a smaller memory limit. */
 const EXPENDABLE_NAMESPACES = ["mcp-sessions", "mcp-settings", "mcp-tasks", "mcp-answers", "mcp-replicas", "history"];
 
@@ -84,6 +85,8 @@ export interface SetOptions {
 
 export interface AddOptions extends SetOptions {
   readonly limit?: number;
+  /** With a hold, the amount must not be negative, and the limit applies to the amount and to what is taken. */
+  readonly hold?: Hold;
 }
 
 export interface AddResult {

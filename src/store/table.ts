@@ -3,6 +3,7 @@
  * in a format that can be replayed from a journal.
  */
 import type { Clock, Timer } from "../base/clock.ts";
+import { addHeld, type Hold, holdsKey, NUMBERS_KEPT_MS } from "./holds.ts";
 import {
   type AddOptions,
   type AddResult,
@@ -91,16 +92,37 @@ export class Table {
     return true;
   }
 
-  add(key: string, amount: number, { limit, expiresAtMs = 0 }: AddOptions = {}): AddResult {
+  add(key: string, amount: number, { limit, expiresAtMs = 0, hold }: AddOptions = {}): AddResult {
     checkEntry(key);
     checkAmount(amount);
     const row = this.#live(key);
+    if (hold !== undefined) return this.#addHeld(key, row, amount, limit, expiresAtMs, hold);
     const before = parseCounter(row?.value);
     const total = Math.max(0, before + amount);
     checkAmount(total);
     if (amount > 0 && limit !== undefined && total > limit) return { isAdded: false, total: before };
     if (total !== before) this.#write(key, String(total), row?.expiresAtMs ?? expiresAtMs);
     return { isAdded: true, total };
+  }
+
+  #addHeld(
+    key: string,
+    row: Row | undefined,
+    amount: number,
+    limit: number | undefined,
+    expiresAtMs: number,
+    hold: Hold,
+  ): AddResult {
+    const nowMs = this.#clock.now();
+    const at = holdsKey(key);
+    const known = this.#live(at)?.value;
+    const before = row === undefined ? undefined : parseCounter(row.value);
+    const { isAdded, total, holds } = addHeld(before, known, amount, limit, hold, nowMs);
+    checkAmount(total);
+    if (total !== (before ?? 0)) this.#write(key, String(total), row?.expiresAtMs ?? expiresAtMs);
+    if (holds === "") this.delete(at);
+    else if (holds !== known) this.#write(at, holds, nowMs + hold.forMs + NUMBERS_KEPT_MS);
+    return { isAdded, total };
   }
 
   /** Sorts entries by key. The cursor is the last key of a page. */

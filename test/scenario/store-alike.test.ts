@@ -11,9 +11,11 @@ import fc from "fast-check";
 import { systemClock } from "../../src/base/clock.ts";
 import { silentLogger } from "../../src/observe/log/logger.ts";
 import { openFolderStore } from "../../src/store/folder-store.ts";
+import { ONLY_ENDED } from "../../src/store/holds.ts";
 import { createMemoryStore } from "../../src/store/memory-store.ts";
 import { openRedisStore } from "../../src/store/redis-store.ts";
 import { type Store, storeNamespace } from "../../src/store/store.ts";
+import { fakeClock } from "../support/fake-clock.ts";
 import { skipWithoutRedis, startRedis } from "../support/store/redis-server.ts";
 
 const closing: (() => unknown)[] = [];
@@ -122,6 +124,59 @@ test("random operations give the same results in memory, in a folder and in Redi
     }),
     { numRuns: 150 },
   );
+});
+
+test("random holds give the same results in memory, in a folder and in Redis", { skip: skipWithoutRedis }, async () => {
+  const amount = fc.integer({ min: 0, max: 20 });
+  const change = fc.record({
+    key: fc.constantFrom("a", "b"),
+    amount,
+    limit: fc.constantFrom(undefined, 30, 60),
+    owner: fc.constantFrom("one", "two", ""),
+    /** Added to the last number. 1 is the next operation, less repeats one, and more means that some were lost. */
+    step: fc.constantFrom(1, 1, 1, 0, -1, -2, 3, 80),
+    taken: amount,
+    released: amount,
+    renewed: fc.option(fc.record({ amount, isExact: fc.boolean() }), { nil: undefined }),
+    /** Ends at once, or not during the test. */
+    forMs: fc.constantFrom(0, 3_600_000),
+  });
+  let round = 0;
+  await fc.assert(
+    fc.asyncProperty(fc.array(change, { minLength: 1, maxLength: 40 }), async (changes) => {
+      const name = `h${round++}`;
+      const views = ALL.map((store) => storeNamespace(store, name, undefined));
+      const numbers = new Map<string, number>();
+      for (const { key: counter, amount: added, limit, owner, step, taken, released, renewed, forMs } of changes) {
+        const holder = `${counter} ${owner}`;
+        const sequence = Math.max(0, (numbers.get(holder) ?? 0) + step);
+        numbers.set(holder, Math.max(sequence, numbers.get(holder) ?? 0));
+        const hold = { owner, sequence, taken, released, forMs, ...(renewed === undefined ? {} : { renewed }) };
+        const results = await Promise.all(
+          views.map((store) => store.add(counter, added, { ...(limit === undefined ? {} : { limit }), hold })),
+        );
+        for (const result of results.slice(1)) assert.deepEqual(result, results[0], JSON.stringify(hold));
+      }
+    }),
+    { numRuns: 150 },
+  );
+});
+
+test("a folder that is opened again ends what a killed process held", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "store-"));
+  closing.push(() => rmSync(folder, { recursive: true, force: true }));
+  const clock = fakeClock(Date.now());
+  const before = await openFolderStore(folder, { clock, logger: silentLogger });
+  const hold = { owner: "killed", sequence: 1, taken: 40, forMs: 30_000 };
+  assert.equal((await before.add("budget", 2, { expiresAtMs: FAR, hold })).total, 42);
+  await before.close();
+  await clock.advance(10_000);
+  const after = await openFolderStore(folder, { clock, logger: silentLogger });
+  const total = async (): Promise<number> => (await after.add("budget", 0, { hold: ONLY_ENDED })).total;
+  assert.equal(await total(), 42);
+  await clock.advance(20_000);
+  assert.equal(await total(), 2);
+  await after.close();
 });
 
 for (const store of ALL) {

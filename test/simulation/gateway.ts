@@ -8,7 +8,7 @@ import { openPredecessor } from "../../src/app/upgrade/predecessor.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { followController } from "../../src/kubernetes/follow-controller.ts";
 import { silentLogger } from "../../src/observe/log/logger.ts";
-import { ADD, REPLACE } from "../../src/store/redis-store.ts";
+import { ADD, ADD_HELD, REPLACE } from "../../src/store/redis-store.ts";
 import { watchAccounts } from "./accounts.ts";
 
 export const gatewayCode = {
@@ -18,7 +18,7 @@ export const gatewayCode = {
   silentLogger,
   handedSockets: HANDED_SOCKETS,
   clock: systemClock,
-  redisScripts: { add: ADD, replace: REPLACE },
+  redisScripts: { add: ADD, addHeld: ADD_HELD, replace: REPLACE },
   accounts: watchAccounts(),
 };
 

@@ -3,6 +3,7 @@
  * channels. It keeps its data when it restarts, as with an append-only file, but forgets scripts and subscriptions.
  */
 import crypto from "node:crypto";
+import { addHeld, NUMBERS_KEPT_MS } from "../../src/store/holds.ts";
 import type { Network, Side } from "./network.ts";
 import { Peer, sleep } from "./peer.ts";
 import { OUTSIDE, type Scheduler } from "./scheduler.ts";
@@ -16,6 +17,7 @@ type Reply = { readonly status: string } | number | string | null | readonly Rep
 
 export interface Scripts {
   readonly add: string;
+  readonly addHeld: string;
   readonly replace: string;
 }
 
@@ -171,6 +173,7 @@ export class Redis {
   /** The translations of the gateway's scripts. */
   #script(script: string, [key = "", ...args]: readonly string[]): Reply {
     if (script === this.#known.add) return this.#add(key, args);
+    if (script === this.#known.addHeld) return this.#addHeld(key, args);
     if (script === this.#known.replace) return this.#replace(key, args);
     throw new RedisError("ERR unknown script");
   }
@@ -187,6 +190,35 @@ export class Redis {
     if (total !== before && entry !== undefined) this.#entries.set(key, { ...entry, value: String(total) });
     else if (total !== before && lifetime !== "0") this.#set(key, String(total), lifetime);
     return [1, String(total)];
+  }
+
+  #addHeld(key: string, [at = "", amount, limit, lifetime, owner = "", ...numbers]: readonly string[]): Reply {
+    const current = this.#get(key);
+    if (current !== undefined && !/^\d+$/.test(current)) throw new RedisError("NOTCOUNTER");
+    const before = current === undefined ? undefined : Number(current);
+    const [sequence = 0, taken = 0, released = 0, renewed = 0, isExact, forMs = 0] = numbers.map(Number);
+    const isRenewed = numbers[3] !== "";
+    const { isAdded, total, holds } = addHeld(
+      before,
+      this.#get(at),
+      Number(amount),
+      limit === "" ? undefined : Number(limit),
+      {
+        owner,
+        sequence,
+        taken,
+        released,
+        ...(isRenewed ? { renewed: { amount: renewed, isExact: isExact === 1 } } : {}),
+        forMs,
+      },
+      Date.now(),
+    );
+    const entry = this.#entries.get(key);
+    if (total !== (before ?? 0) && entry !== undefined) this.#entries.set(key, { ...entry, value: String(total) });
+    else if (total !== (before ?? 0) && lifetime !== "0") this.#set(key, String(total), lifetime);
+    if (holds === "") this.#entries.delete(at);
+    else this.#set(at, holds, String(forMs + NUMBERS_KEPT_MS));
+    return [isAdded ? 1 : 0, String(total)];
   }
 
   #replace(key: string, [isExpected, expected, value = "", lifetime]: readonly string[]): Reply {

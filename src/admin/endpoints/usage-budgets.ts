@@ -5,6 +5,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { History } from "../../history/history.ts";
 import { displayUnit, fromStoredAmount, type ParsedAccount, parseAccount, periodAt } from "../../llm/budgets/budget.ts";
+import { ONLY_ENDED } from "../../store/holds.ts";
 import { entriesOfAllOwners } from "../../store/owned-store.ts";
 import { parseCounter, type Store } from "../../store/store.ts";
 import { type AdminEndpoint, jsonResponse } from "../server/endpoint.ts";
@@ -36,6 +37,10 @@ export function usageBudgetsEndpoint(history: History | undefined, store: Store,
         const recorded = new Map(
           (await history.ask({ kind: "spending" })).map(({ account, amount }) => [account, amount]),
         );
+        // Reservations of processes that ended still count until the account is used.
+        const budgets = entriesOfAllOwners(store, "budgets");
+        for (const [key, amount] of ledger)
+          if (amount !== recorded.get(key)) ledger.set(key, (await budgets.add(key, 0, { hold: ONLY_ENDED })).total);
         const accounts = compareAccounts(ledger, recorded, clock.now());
         const differing = accounts.filter(({ difference }) => difference !== 0).length;
         const { queuedRows, spoolBytes, dropped } = history.status();

@@ -109,7 +109,9 @@ export class BudgetCharge implements Charge {
       const written = (this.#written[i] as number) + claim.priceOf(tokens);
       this.#written[i] = written;
       const more = Math.max(0, written - claim.output) - before;
-      if (more > 0) this.#add(i, more);
+      if (more <= 0) continue;
+      this.#taken[i] = (this.#taken[i] as number) + more;
+      this.#alert(i, this.#settings.books.ledger.take(claim.account, more));
     }
   }
 
@@ -122,8 +124,10 @@ export class BudgetCharge implements Charge {
         this.#releaseOne(i);
         continue;
       }
-      const amount = used(claim) ?? (this.#taken[i] as number);
-      this.#add(i, amount - (this.#taken[i] as number));
+      const taken = this.#taken[i] as number;
+      const amount = used(claim) ?? taken;
+      this.#taken[i] = 0;
+      this.#alert(i, this.#settings.books.ledger.settle(claim.account, taken, amount));
       this.#settings.books.spent(claim.account, amount);
       if (amount === 0) continue;
       this.#exchange.limits.spent ??= [];
@@ -164,15 +168,16 @@ export class BudgetCharge implements Charge {
 
   #releaseOne(index: number): void {
     const taken = this.#taken[index] as number;
-    if (taken !== 0) this.#add(index, -taken, false);
+    if (taken === 0) return;
+    this.#taken[index] = 0;
+    void this.#settings.books.ledger.settle((this.#claims[index] as Claim).account, taken, 0);
   }
 
-  #add(index: number, amount: number, mayAlert = true): void {
+  #alert(index: number, changed: Promise<number | undefined>): void {
     const { books, webhook } = this.#settings;
     const { account } = this.#claims[index] as Claim;
-    this.#taken[index] = (this.#taken[index] as number) + amount;
-    void books.ledger.add(account, amount).then((total) => {
-      if (total === undefined || !mayAlert) return;
+    void changed.then((total) => {
+      if (total === undefined) return;
       books.alerts.check(account, total, webhook);
       for (const other of this.#followers ?? [])
         if (other.account.id === account.id) books.alerts.check(other.account, total, other.webhook);

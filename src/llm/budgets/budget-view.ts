@@ -5,7 +5,8 @@
 
 import type { Clock } from "../../base/clock.ts";
 import type { BudgetView } from "../../core/policy.ts";
-import { parseCounter } from "../../store/store.ts";
+import { ONLY_ENDED } from "../../store/holds.ts";
+import { parseCounter, type Store } from "../../store/store.ts";
 import {
   type AccountSpace,
   accountsPrefix,
@@ -34,6 +35,7 @@ export async function budgetView(
   const prefix = accountsPrefix(budget, period);
   const untilMs = clock.monotonicMs() + MAX_LOOK_MS;
   const spent = new Map<string, number>();
+  const accountOf = new Map<string, { readonly accounts: Store; readonly key: string }>();
   for (const accounts of former === undefined ? [store] : [store, former]) {
     let cursor: string | undefined;
     do {
@@ -42,13 +44,22 @@ export async function budgetView(
         const name = parseOwner(key.slice(prefix.length));
         const counted = parseCounter(value);
         // A former account that counts includes the spending of the own one.
-        if (counted > 0) spent.set(name, Math.max(counted, spent.get(name) ?? 0));
+        if (counted <= (spent.get(name) ?? 0)) continue;
+        spent.set(name, counted);
+        accountOf.set(name, { accounts, key });
       }
       cursor = page.cursor;
     } while (cursor !== undefined && clock.monotonicMs() < untilMs);
   }
   const found = [...spent].filter(([key]) => wanted === undefined || key.includes(wanted));
   found.sort(([, one], [, other]) => other - one);
+  const shown = found.slice(0, wanted === undefined ? MAX_SHOWN : MAX_FOUND);
+  await Promise.all(
+    shown.map(async (entry) => {
+      const { accounts, key } = accountOf.get(entry[0]) as { accounts: Store; key: string };
+      entry[1] = (await accounts.add(key, 0, { hold: ONLY_ENDED })).total;
+    }),
+  );
   const { unit, limit } = budget;
   return {
     name: budget.name,
@@ -60,7 +71,7 @@ export async function budgetView(
     period: period.name,
     resetSeconds: secondsLeft(period, nowMs),
     keysInUse: spent.size,
-    keys: found.slice(0, wanted === undefined ? MAX_SHOWN : MAX_FOUND).map(([key, counted]) => ({
+    keys: shown.map(([key, counted]) => ({
       key,
       spent: fromStoredAmount(unit, counted),
       remaining: fromStoredAmount(unit, Math.max(0, limit - counted)),

@@ -1,36 +1,48 @@
-/** Additions while the store is away: what did not arrive is made again, what may have arrived is not. */
+/**
+ * Reservations end with their process and never before, and spending is counted once, whatever happens to the store.
+ */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { Owner, ownedKey } from "../../base/owner.ts";
 import { silentLogger } from "../../observe/log/logger.ts";
+import { ONLY_ENDED } from "../../store/holds.ts";
 import { createMemoryStore } from "../../store/memory-store.ts";
 import { ownedStore } from "../../store/owned-store.ts";
 import { type Store, StoreUnavailable } from "../../store/store.ts";
 import { accountFor, accountsOf, type Budget } from "./budget.ts";
 import { Ledger } from "./ledger.ts";
 
+const ACCOUNT = {
+  former: undefined,
+  key: "a",
+  id: ownedKey(Owner.standalone, "a"),
+  expiresAtMs: Date.UTC(2027, 0, 1),
+};
+
 function setUp() {
-  const clock = fakeClock();
+  const clock = fakeClock(Date.UTC(2026, 10, 15));
   const memory = createMemoryStore(clock);
-  let failure: Error | undefined;
-  const store: Store = { ...memory, add: (...args) => (failure ? Promise.reject(failure) : memory.add(...args)) };
-  const ledger = new Ledger(clock, silentLogger);
-  const account = {
-    store,
-    former: undefined,
-    key: "a",
-    id: ownedKey(Owner.standalone, "a"),
-    expiresAtMs: Date.UTC(2027, 0, 1),
+  let failure: "before" | "after" | undefined;
+  const store: Store = {
+    ...memory,
+    async add(...args) {
+      if (failure === "before") throw new StoreUnavailable("gone");
+      const result = await memory.add(...args);
+      if (failure === "after") throw new StoreUnavailable("timed out", { isUncertain: true });
+      return result;
+    },
   };
-  const total = async (): Promise<number> => (await memory.add("a", 0)).total;
+  const ledger = new Ledger(clock, silentLogger);
   return {
-    account,
+    account: { ...ACCOUNT, store },
     clock,
     ledger,
-    total,
-    fail(next: Error | undefined) {
+    memory,
+    total: async (): Promise<number> => (await memory.add("a", 0, { hold: ONLY_ENDED })).total,
+    /** Operations fail before or after the store applied them. */
+    fail(next: "before" | "after" | undefined) {
       failure = next;
     },
   };
@@ -38,36 +50,127 @@ function setUp() {
 
 test("what the store could not take waits, in one sum, until it can", async () => {
   const { account, clock, ledger, total, fail } = setUp();
-  fail(new StoreUnavailable("gone"));
-  assert.equal(await ledger.add(account, 5), undefined);
-  await ledger.add(account, 7);
-  await ledger.add(account, -2);
+  fail("before");
+  assert.equal(await ledger.settle(account, 0, 5), undefined);
+  await ledger.settle(account, 0, 7);
   assert.equal(ledger.waiting, 1);
   await clock.advance(1_000);
   assert.equal(ledger.waiting, 1);
   fail(undefined);
   await clock.advance(1_000);
   assert.equal(ledger.waiting, 0);
-  assert.equal(await total(), 10);
-  assert.equal(await ledger.add(account, 1), 11);
+  assert.equal(await total(), 12);
+  assert.equal(await ledger.settle(account, 0, 1), 13);
 });
 
-test("what may have been counted is not counted again", async () => {
+test("what was counted is not counted again after a lost reply, and what was not is", async () => {
   const { account, clock, ledger, total, fail } = setUp();
-  fail(new StoreUnavailable("timed out", { isUncertain: true }));
-  await ledger.add(account, 5);
+  fail("after");
+  await ledger.settle(account, 0, 5);
+  assert.equal(await total(), 5);
+  fail("before");
+  await ledger.settle(account, 0, 3);
+  await clock.advance(3_000);
   fail(undefined);
-  await clock.advance(5_000);
-  assert.equal(await total(), 0);
+  await clock.advance(2_000);
+  assert.equal(await total(), 8);
+  assert.equal(ledger.waiting, 0);
 });
 
 test("at the end, what waits is written", async () => {
   const { account, ledger, total, fail } = setUp();
-  fail(new StoreUnavailable("gone"));
-  await ledger.add(account, 5);
+  fail("before");
+  await ledger.settle(account, 0, 5);
   fail(undefined);
   await ledger.close();
   assert.equal(await total(), 5);
+});
+
+test("the reservation of a stream of two hours never ends early", async () => {
+  const { account, clock, ledger, total } = setUp();
+  assert.equal((await ledger.reserve(account, 40, 100)).isAdded, true);
+  for (let seconds = 0; seconds < 7_200; seconds += 7) {
+    await clock.advance(7_000);
+    assert.equal(await total(), 40);
+  }
+  await ledger.take(account, 5);
+  assert.equal(await total(), 45);
+  assert.equal(await ledger.settle(account, 45, 30), 30);
+  await clock.advance(600_000);
+  assert.equal(await total(), 30);
+});
+
+test("a reservation ends within 30 s after its process, and those of others stay", async () => {
+  const { account, clock, ledger, memory, total } = setUp();
+  const killed = new Ledger(fakeClock(Date.UTC(2026, 10, 15)), silentLogger);
+  await ledger.reserve(account, 10, 100);
+  await killed.reserve(account, 40, 100);
+  await killed.settle(account, 15, 7);
+  await clock.advance(29_000);
+  assert.equal(await total(), 10 + 25 + 7);
+  await clock.advance(1_000);
+  assert.equal(await total(), 10 + 7);
+  assert.equal((await ledger.reserve(account, 83, 100)).isAdded, true, "the next call is admitted");
+  const { entries } = await memory.list("holds/");
+  assert.equal(entries.length, 1);
+  await ledger.settle(account, 93, 0);
+  await clock.advance(3_600_000);
+  assert.deepEqual((await memory.list("")).entries, [{ key: "a", value: "7" }], "nothing remains but what was spent");
+});
+
+test("a reservation whose reply was lost ends, and one that ended during an outage comes back", async () => {
+  const { account, clock, ledger, total, fail } = setUp();
+  fail("after");
+  await assert.rejects(ledger.reserve(account, 10, 100));
+  fail(undefined);
+  assert.equal(await total(), 10);
+  await clock.advance(20_000);
+  assert.equal(await total(), 0);
+  await ledger.reserve(account, 10, 100);
+  fail("before");
+  await clock.advance(60_000);
+  assert.equal(await total(), 0);
+  fail(undefined);
+  await clock.advance(10_000);
+  assert.equal(await total(), 10);
+});
+
+test("whatever fails, the total is what was spent and what is held", async () => {
+  const step = fc.record({
+    what: fc.constantFrom("reserve", "take", "settle", "pass"),
+    amount: fc.integer({ min: 1, max: 50 }),
+    fail: fc.constantFrom(undefined, undefined, "before", "after"),
+  });
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 30 }), async (steps) => {
+      const { account, clock, ledger, total, fail } = setUp();
+      const calls: number[] = [];
+      let spent = 0;
+      for (const { what, amount, fail: how } of steps) {
+        fail(how as "before" | undefined);
+        if (what === "reserve") {
+          const isAdded = await ledger.reserve(account, amount, 200).then(
+            (result) => result.isAdded,
+            () => false,
+          );
+          if (isAdded) calls.push(amount);
+        } else if (what === "take" && calls.length > 0) {
+          void (await ledger.take(account, amount));
+          calls[0] = (calls[0] ?? 0) + amount;
+        } else if (what === "settle" && calls.length > 0) {
+          await ledger.settle(account, calls.shift() ?? 0, amount);
+          spent += amount;
+        } else if (what === "pass") await clock.advance(amount * 1_000);
+      }
+      fail(undefined);
+      await clock.advance(30_000);
+      assert.equal(
+        await total(),
+        calls.reduce((sum, held) => sum + held, spent),
+      );
+    }),
+    { numRuns: 500 },
+  );
 });
 
 const BUDGET: Budget = {
@@ -117,7 +220,7 @@ test("documents in files count what earlier versions spend in the same period, w
         assert.ok(total >= known + (isAdded ? amount : 0), `${total} of ${JSON.stringify(spent)}`);
         if (spent.old === 0) assert.equal(total, spent[by] + (isAdded ? amount : 0));
         if (!isAdded) continue;
-        await ledgers[replica].add(account, used - amount);
+        await ledgers[replica].settle(account, amount, used);
         spent[by] += used;
         const former = Number((await store.get(FORMER_KEY)) ?? 0);
         assert.ok(former === 0 || former >= spent.old + spent[by], "old replicas see less than was spent");

@@ -40,8 +40,9 @@ import { budgetBooks } from "../../llm/budgets/ledger.ts";
 import { detectDialect } from "../../llm/request/dialect.ts";
 import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
 import { matchPattern } from "../../llm/request/named-models.ts";
+import { ONLY_ENDED } from "../../store/holds.ts";
 import { ownedStore } from "../../store/owned-store.ts";
-import { parseCounter, type Store, StoreUnavailable } from "../../store/store.ts";
+import { type Store, StoreUnavailable } from "../../store/store.ts";
 
 /** The general scheme is checked first, then the headers that the LLM providers' own clients use. */
 const DEFAULT_LOCATIONS: readonly CredentialLocation[] = [
@@ -313,7 +314,7 @@ export async function keySpending(
   const budget = toBudget(key.budget);
   const accounts = accountsOf(ownedStore(whole, ownerOfKey(key.namespace)));
   const account = accountFor(accounts, budget, key.id, key.id, clock.now());
-  return fromStoredAmount(budget.unit, parseCounter(await account.store.get(account.key)));
+  return fromStoredAmount(budget.unit, (await account.store.add(account.key, 0, { hold: ONLY_ENDED })).total);
 }
 
 function toBudget({ cost, tokens, per }: KeyBudget): Budget {
