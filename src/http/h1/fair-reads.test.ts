@@ -1,8 +1,15 @@
 import assert from "node:assert/strict";
+import { lookup } from "node:dns";
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
 import { test } from "node:test";
+import { createServer } from "node:tls";
 import fc from "fast-check";
+import { certificates } from "../../../test/support/tls/certificates.ts";
 import type { Clock } from "../../base/clock.ts";
-import { FairReads, type ReadSocket } from "./fair-reads.ts";
+import { EgressGuard } from "../egress-guard.ts";
+import { FairReads, READ_BYTES, type ReadSocket } from "./fair-reads.ts";
+import { openSocket } from "./open-socket.ts";
 
 const ACCEPT_COST_MS = 0.3;
 /** libuv reads a socket this many times in one turn while each read fills the buffer. */
@@ -37,7 +44,7 @@ class SimulatedLoop {
     this.fair = new FairReads(clock, (action) => void this.#scheduled.push(action));
   }
 
-  turn(readMs: number, isFull: boolean): void {
+  turn(readMs: number, isFull: boolean, size = isFull ? READ_BYTES : 1_000): void {
     const startMs = this.nowMs;
     if (this.backlog > 0) {
       this.backlog -= 1;
@@ -48,7 +55,7 @@ class SimulatedLoop {
       for (let i = 0; i < READS_IN_TURN && socket.isReading && !socket.isPausedByOwner; i++) {
         this.nowMs += readMs;
         socket.reads += 1;
-        if (!this.fair.mayReadOn(socket, isFull)) socket.isReading = false;
+        if (!this.fair.mayReadOn(socket, size)) socket.isReading = false;
         if (!isFull) break;
       }
     const scheduled = this.#scheduled;
@@ -88,6 +95,69 @@ test("a backlog is accepted in time however many sockets are busy, and all of th
       },
     ),
   );
+});
+
+test("an iteration reads on for a few milliseconds only if the receivers of large reads are slow", () => {
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 1, max: 20 }),
+      fc.double({ min: 0.01, max: 40, noNaN: true }),
+      fc.integer({ min: 16 * 1024, max: READ_BYTES }),
+      (sockets, readMs, size) => {
+        const loop = loopWith(sockets);
+        for (let i = 1; i <= 5; i++) {
+          loop.turn(readMs, true, size);
+          assert.ok(loop.sockets.every(({ reads }) => reads >= i));
+        }
+        // Each socket is read at least once, because a socket stops only after a read.
+        const boundMs = 5 + (sockets + 1) * readMs;
+        assert.ok(loop.longestMs <= boundMs + 1e-6, `an iteration of ${loop.longestMs} ms, not ${boundMs}`);
+        if (sockets * READS_IN_TURN * readMs < 5 && size < READ_BYTES)
+          assert.ok(
+            loop.sockets.every(({ reads }) => reads === 5 * READS_IN_TURN),
+            "fast receivers are read on",
+          );
+      },
+    ),
+  );
+});
+
+test("a server that sends everything at once is read in several iterations, if that takes time", async (t) => {
+  const bytes = 4 * 1024 * 1024;
+  const server = createServer(certificates.server, (socket) => socket.end(Buffer.alloc(bytes)));
+  t.after(() => server.close());
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  let received = 0;
+  let largeReads = 0;
+  let most = 0;
+  let isEnded = false;
+  t.after(() => {
+    isEnded = true;
+  });
+  const iteration = (): void => {
+    most = Math.max(most, largeReads);
+    largeReads = 0;
+    if (!isEnded) setImmediate(iteration);
+  };
+  setImmediate(iteration);
+  const target = {
+    protocol: "https",
+    host: "127.0.0.1",
+    port: (server.address() as AddressInfo).port,
+    tls: { insecure: true },
+    egress: EgressGuard.for("configuration"),
+  } as const;
+  const socket = openSocket(target, lookup, ["http/1.1"], 0, (chunk) => {
+    received += chunk.length;
+    if (chunk.length >= 16 * 1024) largeReads += 1;
+    const untilMs = performance.now() + 3;
+    while (performance.now() < untilMs);
+    return true;
+  });
+  await once(socket, "close");
+  assert.equal(received, bytes);
+  // What OpenSSL decrypted from 64 KiB is delivered without a pause.
+  assert.ok(most > 0 && most <= 7, `${most} large reads in one iteration`);
 });
 
 test("a continuous stream of connections leaves half of the time to the sockets", () => {

@@ -3,7 +3,13 @@
  */
 import { type Clock, systemClock } from "../../base/clock.ts";
 
+/** The buffer size that libuv suggests for a read. */
+export const READ_BYTES = 64 * 1024;
 const FULL_READS_PER_ITERATION = 32;
+/** TLS delivers at most this much in one read. */
+const LARGE_READ_BYTES = 16 * 1024;
+/** What the receivers do with large reads may take this long in one iteration, besides the first and the last read. */
+const LARGE_READS_MS = 5;
 /** In shorter iterations, the backlog is accepted fast enough. */
 const LONG_ITERATION_MS = 4;
 /** Limits how long accepting takes precedence over reading. */
@@ -22,6 +28,8 @@ export class FairReads {
   readonly #sockets = new Set<ReadSocket>();
   #held: (() => void)[] = [];
   #fullReads = 0;
+  #firstLargeReadMs: number | undefined = undefined;
+  #hasReadLong = false;
   #isWatching = false;
   #hasAccepted = false;
   #iterationStartMs = Number.POSITIVE_INFINITY;
@@ -35,7 +43,7 @@ export class FairReads {
   }
 
   get isHolding(): boolean {
-    return this.#acceptsFirst || this.#fullReads > FULL_READS_PER_ITERATION;
+    return this.#acceptsFirst || this.#hasReadLong || this.#fullReads > FULL_READS_PER_ITERATION;
   }
 
   accepted(): void {
@@ -44,17 +52,22 @@ export class FairReads {
   }
 
   /**
-   * Called after a read. Returns false if the caller must stop reading. The socket is resumed later, unless its owner
-   * paused it.
+   * Called after the receiver of a read returned. Returns false if the caller must stop reading. The socket is resumed
+   * later, unless its owner paused it.
    */
-  mayReadOn(socket: ReadSocket, isFullRead: boolean): boolean {
-    if (isFullRead) {
-      this.#fullReads += 1;
-      this.#watch();
-    }
+  mayReadOn(socket: ReadSocket, size: number): boolean {
+    if (size >= LARGE_READ_BYTES) this.#countLarge(size);
     if (!this.isHolding || socket.destroyed || socket.isPaused()) return true;
     this.#sockets.add(socket);
     return false;
+  }
+
+  #countLarge(size: number): void {
+    if (size === READ_BYTES) this.#fullReads += 1;
+    const nowMs = this.#clock.monotonicMs();
+    this.#firstLargeReadMs ??= nowMs;
+    this.#hasReadLong = nowMs - this.#firstLargeReadMs >= LARGE_READS_MS;
+    this.#watch();
   }
 
   /** Runs an action that resumes reading a socket, immediately or when reading may continue. */
@@ -77,6 +90,8 @@ export class FairReads {
     const nowMs = this.#clock.monotonicMs();
     const isLong = nowMs - this.#iterationStartMs >= LONG_ITERATION_MS;
     this.#fullReads = 0;
+    this.#firstLargeReadMs = undefined;
+    this.#hasReadLong = false;
     if (!this.#hasAccepted) this.#acceptsFirst = false;
     else if (!this.#acceptsFirst) this.#acceptsFirst = isLong;
     else if (this.#acceptUntilMs === undefined) this.#acceptUntilMs = nowMs + ACCEPT_MS;

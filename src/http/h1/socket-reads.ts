@@ -4,10 +4,7 @@
  * `onread` option sets.
  */
 import { type OnReadOpts, Socket } from "node:net";
-import { fairReads } from "./fair-reads.ts";
-
-/** This is the buffer size that libuv suggests for a read. */
-const READ_BYTES = 64 * 1024;
+import { fairReads, READ_BYTES } from "./fair-reads.ts";
 
 const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
 
@@ -41,14 +38,14 @@ export type SocketReader = (this: Socket, size: number) => boolean;
 
 export function socketReader(received: (this: Socket, chunk: Buffer) => boolean): SocketReader {
   return function (size) {
-    return received.call(this, copied(bytesRead(size))) && fairReads.mayReadOn(this, size === READ_BYTES);
+    return received.call(this, copied(bytesRead(size))) && fairReads.mayReadOn(this, size);
   };
 }
 
 /** The receiver must not keep the bytes, which are a view of the shared buffer. */
 export function borrowingReader(received: Received): SocketReader {
   return function (size) {
-    return received(bytesRead(size)) && fairReads.mayReadOn(this, size === READ_BYTES);
+    return received(bytesRead(size)) && fairReads.mayReadOn(this, size);
   };
 }
 
