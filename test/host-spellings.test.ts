@@ -113,8 +113,10 @@ function decisions(authority: string): Readonly<Record<string, unknown>> {
     ),
     admin: decided(() => admin()),
     adminOrigin: decided(() => admin(`http://${host}`)),
-    csrf: decided(() => ownPages.request?.(posted(authority, { origin: `http://${host}` }))),
-    csrfOfHost: decided(() => ownPages.request?.(posted("b.test", { origin: `https://${withoutPort(authority)}` }))),
+    csrf: decided(() => ownPages.access?.head?.(posted(authority, { origin: `http://${host}` }))),
+    csrfOfHost: decided(() =>
+      ownPages.access?.head?.(posted("b.test", { origin: `https://${withoutPort(authority)}` })),
+    ),
     cors: [exactOrigins, wildcards].map((one) => one.allows(`https://${withoutPort(authority)}`)),
     uiOrigin: foreignOrigin(
       posted(host, { origin: canonicalOrigin(`http://${host}`) ?? "" }).request,

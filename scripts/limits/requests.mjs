@@ -305,12 +305,7 @@ export const REQUEST_LIMITS = {
       "left out",
     ],
     ["IDLE_LIMIT_MS", "pipeline/listen/idle.ts", "time without a byte of a body", "the connection is closed"],
-    [
-      "MAX_HELD_BODY_BYTES",
-      "pipeline/phases/run-hooks.ts",
-      "a request body that an expression reads",
-      "413 `body_too_large`",
-    ],
+    ["EXPRESSION_BODY_BYTES", "core/policy.ts", "a request body that an expression reads", "413 `body_too_large`"],
     [
       "MAX_HELD_BYTES",
       "pipeline/phases/delivery.ts",

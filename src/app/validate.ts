@@ -11,7 +11,7 @@ import type { Finding } from "../config/prepare.ts";
 import type { AccessTest, DescribedRequest, RequestTest } from "../config/schema/tests-schema.ts";
 import type { Environment } from "../config/text/env.ts";
 import { ConfigError } from "../core/config-error.ts";
-import type { GivenToken } from "../core/policy.ts";
+import type { GivenToken } from "../core/dry-env.ts";
 import type { Topology } from "../core/topology.ts";
 import {
   ANONYMOUS,

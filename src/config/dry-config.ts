@@ -9,6 +9,7 @@ import { createTasks } from "../base/tasks.ts";
 import { EgressGuard } from "../http/egress-guard.ts";
 import { silentLogger } from "../observe/log/logger.ts";
 import { createMetrics } from "../observe/log/metrics.ts";
+import { dryEnv } from "../pipeline/dry-run/dry-topology.ts";
 import { noSigningKey } from "../store/signing-key.ts";
 import { noStore } from "../store/store.ts";
 import { createLimitRegistry } from "./compile/limit-registry.ts";
@@ -47,6 +48,7 @@ export function openDryConfig(sources: readonly SourceText[], options: DryConfig
       redaction: undefined,
       generation,
       fileRead: () => undefined,
+      dry: dryEnv,
       egress: (origin) => EgressGuard.for(origin).closed(),
       allowUnset: options.allowMissingEnv === true,
     });

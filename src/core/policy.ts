@@ -20,9 +20,9 @@ import type { Phase } from "../observe/trace/events.ts";
 import type { CredentialPlaces } from "../observe/trace/redact.ts";
 import type { OwnedStore } from "../store/owned-store.ts";
 import type { SigningKey } from "../store/signing-key.ts";
+import type { DryEnv, GivenToken, RecordedIdentity } from "./dry-env.ts";
 import type { Exchange } from "./exchange.ts";
 import type { Reply } from "./reply.ts";
-import type { Claims } from "./request-attributes.ts";
 import type { SessionPersistence } from "./session-persistence.ts";
 
 /** A policy applies to a listener, a route, one backend of a route, or one model of an LLM backend. */
@@ -39,27 +39,6 @@ export interface Outcome {
   readonly responseBytes: number;
 }
 
-/** A dry run treats given claims as verified and does not check the signature of a given token. */
-export type GivenToken = { readonly claims: Claims } | { readonly token: string };
-
-/** Describes an identity without its token or key, for example that of a recorded request. */
-export interface RecordedIdentity {
-  readonly claims?: Claims | undefined;
-  readonly principals: readonly string[];
-  /** Replaces the lookup in the store. */
-  readonly storedKey?: StoredKeyIdentity | undefined;
-}
-
-export interface StoredKeyIdentity {
-  /** The digest is the SHA-256 of the key. */
-  readonly digest: Uint8Array;
-  /** Undefined if the key has no namespace. */
-  readonly namespace?: string | undefined;
-  readonly metadata: Readonly<Record<string, unknown>>;
-  readonly expiresAtMs?: number | undefined;
-  readonly models?: readonly string[] | undefined;
-}
-
 /** Describes a client that the configuration itself names: an API key or a user with a password. */
 export interface ConfiguredPrincipal {
   readonly kind: "key" | "user";
@@ -68,64 +47,113 @@ export interface ConfiguredPrincipal {
   readonly attributes: Readonly<Record<string, unknown>>;
 }
 
-/** A policy runs at these steps of a request. Only `request`, `recall`, and `response` may return a promise. */
+/**
+ * The steps of a request at which a policy runs. `head` functions run before the backend has read the request's body,
+ * `body` functions when it has parsed it, so that rules can read attributes such as `llm.*`. Only `head` functions of
+ * `access`, `shape`, and `response` may return a promise.
+ */
 export interface Hooks {
-  request?(exchange: Exchange): HookResult;
-  /**
-   * Runs after authentication and authorization. The returned charge is applied if all admit hooks succeed, and
-   * refunded if a policy rejects the request later.
-   */
-  admit?(exchange: Exchange): Charge | undefined;
-  /**
-   * Runs when the backend has parsed the body, for rules that read attributes from it, such as `attributes.llm`. Also
-   * runs before a response that replaces the backend's.
-   */
-  parsed?(exchange: Exchange): undefined;
-  /** Works like `admit`, for limits whose key reads the body. */
-  admitParsed?(exchange: Exchange): Charge | undefined;
-  /** Works like `admit`. Runs when the body has been parsed as an LLM request. */
-  llmRequest?(exchange: Exchange): Charge | undefined;
-  /** Runs when the response head is ready and may change its headers. A thrown GatewayError replaces the response. */
-  response?(exchange: Exchange): undefined | Promise<void>;
+  /** Checks the client and the request, before any limit counts it. */
+  readonly access?: RequestHook;
+  /** Counts the request in limits, after all access hooks of the gateway and the route. */
+  readonly admit?: AdmitHook;
+  /** Changes the request or responds to it. The hooks of a backend run for each attempt. */
+  readonly shape?: RequestHook;
+  readonly response?: ResponseHook;
   /** Runs once, after the response ended or failed or the client disconnected. */
   settle?(exchange: Exchange, outcome: Outcome): undefined;
-  /** Replaces `request` in dry runs of a policy that verifies tokens, and treats the signature as valid. */
-  assume?(exchange: Exchange, given: GivenToken): undefined;
-  /** Replaces `request` in dry runs with a recorded identity. */
-  recall?(exchange: Exchange, identity: RecordedIdentity): HookResult;
-  /** Set if the request hook sends outgoing requests, so that a dry run skips it. */
-  readonly sends?: true;
-  /** Lists the clients that the policy's configuration names, for access reviews. */
-  principals?(): readonly ConfiguredPrincipal[];
-  /** An expression reads these bodies, so the pipeline buffers them up to a limit. */
-  readonly reads?: { readonly requestBody?: boolean; readonly responseBody?: boolean };
   /** Requests LLM attributes on backends that do not parse bodies themselves. */
   readonly sight?: LlmSight;
-  /** Returns the maximum number of bytes of this body to buffer, or undefined if the hook does not read it. */
-  bodyBytes?(exchange: Exchange): number | undefined;
-  /**
-   * Returns the maximum number of bytes of the backend's response body to buffer before the response hook, or undefined
-   * if the hook does not need it. A larger body is rejected.
-   */
-  responseBodyBytes?(exchange: Exchange): number | undefined;
-  /** Outputs redact the credentials at these locations. */
-  readonly credentials?: CredentialPlaces;
-  /** Clients without credentials log in at these paths. The request hook responds to all requests for them. */
-  readonly loginPaths?: { has(path: string): boolean };
-  /** The request hook removes or overwrites these lowercase request headers. */
-  readonly replaces?: readonly string[];
+  readonly clients?: PolicyClients;
   /** Changes settings of the pipeline, such as timeouts and retries. The innermost scope wins, field by field. */
   readonly settings?: Settings;
+}
+
+export interface RequestHook {
+  head?(exchange: Exchange): HookResult;
+  /** Also runs before a response that replaces the backend's. */
+  body?(exchange: Exchange): undefined;
+  /** Returns the maximum number of bytes of the body to buffer before `head`, or undefined if it does not read it. */
+  bodyBytes?(exchange: Exchange): number | undefined;
+  /** `head` removes or overwrites these lowercase request headers. */
+  readonly replaces?: readonly string[];
+}
+
+/** The returned charges are applied if all functions of the step succeed, and refunded if the request is rejected later. */
+export interface AdmitHook {
+  head?(exchange: Exchange): Charge | undefined;
+  /** For limits whose key reads the body. */
+  body?(exchange: Exchange): Charge | undefined;
+  /** Runs when the body has been parsed as an LLM request and the backend is about to be called. */
+  call?(exchange: Exchange): Charge | undefined;
+}
+
+export interface ResponseHook {
+  /** Runs when the response head is ready and may change its headers. A thrown GatewayError replaces the response. */
+  head(exchange: Exchange): undefined | Promise<void>;
+  /** An expression reads the response body, so the pipeline buffers it if it is small enough. */
+  readonly readsBody?: boolean;
+  /**
+   * Returns the maximum number of bytes of the backend's response body to buffer before `head`, or undefined if it does
+   * not need the body. A larger body is rejected.
+   */
+  bodyBytes?(exchange: Exchange): number | undefined;
+}
+
+/** What a policy knows of its clients. */
+export interface PolicyClients {
+  /** Lists the clients that the policy's configuration names, for access reviews. */
+  configured?(): readonly ConfiguredPrincipal[];
+  /** Outputs redact the credentials at these locations. */
+  readonly credentials?: CredentialPlaces;
+  /** Clients without credentials log in at these paths. The access hook responds to all requests for them. */
+  readonly loginPaths?: { has(path: string): boolean };
+}
+
+/** Limits the request body that an expression can read. */
+const EXPRESSION_BODY_BYTES = 2 * 1024 * 1024;
+
+/** Buffers the request body for a hook whose expressions read it. */
+export function bodyFor(
+  expressions: readonly (Pick<Expression, "reads"> | undefined)[],
+): Pick<RequestHook, "bodyBytes"> {
+  const reads = expressions.some((one) => one?.reads("request.body") === true);
+  return reads ? { bodyBytes: () => EXPRESSION_BODY_BYTES } : {};
+}
+
+/** What a policy that reads credentials does with an identity that a dry run names. */
+export interface NamedIdentity {
+  given?(exchange: Exchange, token: GivenToken): undefined;
+  recorded?(exchange: Exchange, identity: RecordedIdentity): HookResult;
+}
+
+/** Every hook that authenticates clients is made here. */
+export function authenticating({ dry }: Pick<CompileEnv, "dry">, hook: RequestHook, named: NamedIdentity): RequestHook {
+  if (dry === undefined) return hook;
+  return {
+    ...hook,
+    head(exchange) {
+      const recorded = dry.recorded(exchange);
+      if (recorded && named.recorded) return named.recorded(exchange, recorded);
+      const given = dry.given(exchange);
+      return given && named.given ? named.given(exchange, given) : hook.head?.(exchange);
+    },
+  };
+}
+
+/** Every hook whose `head` sends requests, or waits, is made here. */
+export function sending({ dry }: Pick<CompileEnv, "dry">, kind: string, hook: RequestHook): RequestHook {
+  return dry === undefined ? hook : { ...hook, head: (exchange) => dry.skipped(exchange, kind) };
 }
 
 /**
  * Throws if a synchronous hook returned a promise, because its rejection would be ignored and the request would pass.
  */
-export function rejectPromise<Result>(hook: keyof Hooks | keyof Charge, result: Result): Result {
+export function rejectPromise<Result>(hook: string, result: Result): Result {
   if (typeof result !== "object" || result === null || !("then" in result)) return result;
   // An unhandled rejection would be logged as a second error.
   void Promise.resolve(result).catch(() => undefined);
-  throw new Error(`the ${hook} hook returned a promise; only request, recall and response hooks may wait`);
+  throw new Error(`the ${hook} hook returned a promise; only access, shape and response hooks may wait`);
 }
 
 export interface LlmSight {
@@ -220,6 +248,8 @@ export interface CompileEnv {
   readonly matchedPrefixes: readonly string[];
   /** Undefined for a document of a cluster. Use `machineOf`, which says so. */
   readonly machine: Machine | undefined;
+  /** Set if the configuration is compiled for dry runs. */
+  readonly dry?: DryEnv | undefined;
   readonly endpoints?: EndpointDirectory | undefined;
   /** Reads a file that the configuration names, at most 1 MiB by default. Throws an Error that names the problem. */
   readFile(path: string, maxBytes?: number): string;
@@ -353,6 +383,7 @@ export interface PolicyDefinition<Kind extends string = string, Schema extends z
 
 export interface CompiledPolicy {
   readonly kind: string;
+  readonly phase: Phase;
   /** Names the entity inside a backend that has the policy, for example `model fast`. */
   readonly of?: string;
   readonly hooks: Hooks;
@@ -364,21 +395,18 @@ export interface CompiledPolicy {
 export interface CompiledScope {
   readonly phase: Phase;
   readonly of?: string;
-  /** These `request` hooks run before admission, such as CORS, authentication, and authorization. */
   readonly access: readonly CompiledPolicy[];
-  /** The `admit` hooks of the gateway and the route run together. */
-  readonly admit: readonly CompiledPolicy[];
-  /** These `request` hooks run after admission and transform the request or respond to it. */
+  /** The `head` functions of the gateway and the route run together. */
+  readonly admit: Readonly<Record<keyof AdmitHook, readonly CompiledPolicy[]>>;
   readonly shape: readonly CompiledPolicy[];
-  readonly parsed: readonly CompiledPolicy[];
-  readonly admitParsed: readonly CompiledPolicy[];
-  readonly llmRequest: readonly CompiledPolicy[];
+  /** The `body` functions of access and shape hooks. */
+  readonly body: readonly CompiledPolicy[];
   readonly sight: Required<LlmSight>;
   /** The response hooks are in the reverse order of the request hooks. */
   readonly response: readonly CompiledPolicy[];
   readonly settle: readonly CompiledPolicy[];
   readonly settings: Settings;
-  /** True if the scope has no request hooks. */
+  /** True if no access or shape hook of the scope runs on the head of a request. */
   readonly isTransparent: boolean;
   /** These hooks of a route run before the gateway's access policies, for example to respond to a CORS preflight. */
   readonly preface?: CompiledScope;

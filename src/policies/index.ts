@@ -33,11 +33,8 @@ import { timeout } from "./timeout/policy.ts";
 import { transformations } from "./transformations/policy.ts";
 import { urlRewrite } from "./url-rewrite/policy.ts";
 
-/**
- * Lists the policies that decide whether a request is admitted. Limits (`admit` hooks) run after the other hooks of
- * these policies.
- */
-export const accessPolicies: readonly PolicyDefinition[] = [
+export const policies: readonly PolicyDefinition[] = [
+  // These have access hooks, which decide whether a request is admitted, or count it in limits after that.
   cors, // runs first, because a preflight has no credentials and every later error response needs the headers
   csrf, // runs before authentication, because a browser adds the credentials of its user to the request of any page
   mcpAuthentication, // serves the well-known documents, which need no token, then requires a token
@@ -51,9 +48,7 @@ export const accessPolicies: readonly PolicyDefinition[] = [
   mcpGuardrails, // collects processors, and copies the headers before the gateway adds credentials; the backend calls them
   budgets, // runs at admission, before a rate limit service, which cannot refund
   rateLimit, // runs at admission, so a request rejected earlier is not charged
-];
-
-export const shapePolicies: readonly PolicyDefinition[] = [
+  // These have shape hooks, which change the request or respond to it.
   sessionPersistence, // takes its token out of the request before policies that read or send the headers
   buffer, // reads the body first, before a policy with another limit reads it
   extProc, // sees the client's request and body, before the gateway adds credentials or rewrites it
@@ -72,5 +67,3 @@ export const shapePolicies: readonly PolicyDefinition[] = [
   retry, // has only settings
   backendTls, // has only settings
 ];
-
-export const policies: readonly PolicyDefinition[] = [...accessPolicies, ...shapePolicies];

@@ -7,13 +7,13 @@ const hooks = allowMethods.compile({ methods: ["GET", "HEAD"] }, testEnv);
 
 for (const method of ["GET", "HEAD"]) {
   test(`${method} passes`, () => {
-    assert.equal(hooks.request?.(anExchange({ method })), undefined);
+    assert.equal(hooks.access?.head?.(anExchange({ method })), undefined);
   });
 }
 
 for (const method of ["POST", "DELETE", "get"]) {
   test(`${method} is rejected with the list of allowed methods`, () => {
-    assert.throws(() => hooks.request?.(anExchange({ method })), { status: 405, headers: { allow: "GET, HEAD" } });
+    assert.throws(() => hooks.access?.head?.(anExchange({ method })), { status: 405, headers: { allow: "GET, HEAD" } });
   });
 }
 

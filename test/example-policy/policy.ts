@@ -23,9 +23,11 @@ export const allowMethods = definePolicy({
     const allowed = new Set(config.methods);
     const allow = config.methods.join(", ");
     return {
-      request({ request }) {
-        if (allowed.has(request.method)) return undefined;
-        throw new GatewayError("method_not_allowed", { headers: { allow } });
+      access: {
+        head({ request }) {
+          if (allowed.has(request.method)) return undefined;
+          throw new GatewayError("method_not_allowed", { headers: { allow } });
+        },
       },
     };
   },

@@ -8,7 +8,7 @@ import type { Clock } from "../../base/clock.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { type DescribedRequest, describedRequest } from "../../config/schema/tests-schema.ts";
-import type { GivenToken } from "../../core/policy.ts";
+import type { GivenToken } from "../../core/dry-env.ts";
 import { readJson, tryReadJson } from "../../json/read-json.ts";
 import type { DryReport } from "../../pipeline/dry-run/dry-report.ts";
 import { readRecord } from "../../pipeline/records/recorded-request.ts";

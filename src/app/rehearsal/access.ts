@@ -5,7 +5,7 @@ import type { Clock } from "../../base/clock.ts";
 import { type DryConfig, openDryConfig } from "../../config/dry-config.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import type { Environment } from "../../config/text/env.ts";
-import type { StoredKeyIdentity } from "../../core/policy.ts";
+import type { StoredKeyIdentity } from "../../core/dry-env.ts";
 import { safeJsonPieces } from "../../json/safe-json.ts";
 import {
   type AccessReview,

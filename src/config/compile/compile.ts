@@ -60,7 +60,7 @@ import { hiddenSources, tracedExpression } from "./traced-expression.ts";
 const KEY_FILE = /^\s*\S{8,512}\s*$/;
 
 export interface CompileContext
-  extends Pick<CompileEnv, "clock" | "logger" | "tasks" | "metrics" | "limits" | "memory" | "endpoints"> {
+  extends Pick<CompileEnv, "clock" | "logger" | "tasks" | "metrics" | "limits" | "memory" | "endpoints" | "dry"> {
   readonly fetcher: Pick<Fetcher, "of">;
   readonly shared?: SharedMemory | undefined;
   readonly store: Store;
@@ -321,11 +321,12 @@ function createCompiler(context: CompileContext) {
           compileEnv(context, originOf(policy.place), policy.config, policy.owner, prefixes),
         );
       const hooks = policy.isResource ? compileResource(policy, compile) : guarded(policy, compile);
-      if (hooks?.credentials) context.redaction.hideAlso(hooks.credentials);
+      if (hooks?.clients?.credentials) context.redaction.hideAlso(hooks.clients.credentials);
       if (hooks) {
         const shown = rememberReplaced(hooks, context.redaction);
         compiled.set(policy, {
           kind: policy.kind,
+          phase,
           hooks: shown,
           ...(of === undefined ? {} : { of }),
           writtenAt: (rule) => policyPosition(policy, rule),
@@ -432,6 +433,7 @@ function compileEnv(
     scopeName,
     matchedPrefixes,
     machine,
+    dry: context.dry,
     readFile(path, maxBytes) {
       const granted = documentOf(origin).confined;
       const text = granted

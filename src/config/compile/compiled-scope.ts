@@ -2,10 +2,10 @@
  * Sorts the compiled policies of a scope into the lists that the pipeline runs for requests and responses.
  */
 import { GatewayError } from "../../core/errors.ts";
-import type { CompiledPolicy, CompiledScope, Hooks, PolicyDefinition } from "../../core/policy.ts";
+import type { CompiledPolicy, CompiledScope, Hooks, PolicyDefinition, RequestHook } from "../../core/policy.ts";
 import type { Phase } from "../../observe/trace/events.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
-import { accessPolicies, policies, shapePolicies } from "../../policies/index.ts";
+import { policies } from "../../policies/index.ts";
 import type { PlacedPolicy } from "../load/normal-config.ts";
 import { shownConfig } from "../schema/shown-config.ts";
 
@@ -25,18 +25,20 @@ export function scopeOf(
           placed.filter((policy) => policy.kind === kind).flatMap((policy) => compiled.get(policy) ?? []),
         );
   const all = inOrder(policies);
-  const open = inOrder(accessPolicies).filter(isOnTheWayIn);
-  const access = closedBy === undefined ? open : [closedPolicy(closedBy)];
-  const shape = inOrder(shapePolicies).filter(isOnTheWayIn);
+  const access =
+    closedBy === undefined ? all.filter(({ hooks }) => runsOnHead(hooks.access)) : [closed(phase, closedBy)];
+  const shape = all.filter(({ hooks }) => runsOnHead(hooks.shape));
   const scope: CompiledScope = {
     phase,
     access,
-    admit: all.filter(({ hooks }) => hooks.admit),
+    admit: {
+      head: all.filter(({ hooks }) => hooks.admit?.head),
+      body: all.filter(({ hooks }) => hooks.admit?.body),
+      call: all.filter(({ hooks }) => hooks.admit?.call),
+    },
     shape,
+    body: all.filter(({ hooks }) => hooks.access?.body ?? hooks.shape?.body),
     isTransparent: access.length === 0 && shape.length === 0,
-    parsed: all.filter(({ hooks }) => hooks.parsed),
-    admitParsed: all.filter(({ hooks }) => hooks.admitParsed),
-    llmRequest: all.filter(({ hooks }) => hooks.llmRequest),
     sight: {
       tokens: all.some(({ hooks }) => hooks.sight?.tokens === true),
       watchedTokens: all.some(({ hooks }) => hooks.sight?.watchedTokens === true),
@@ -46,11 +48,11 @@ export function scopeOf(
     response: all.filter(({ hooks }) => hooks.response).reverse(),
     settle: all.filter(({ hooks }) => hooks.settle).reverse(),
     settings: Object.assign({}, ...all.map(({ hooks }) => hooks.settings)),
-    readsResponseBody: all.some(({ hooks }) => hooks.reads?.responseBody),
+    readsResponseBody: all.some(({ hooks }) => hooks.response?.readsBody),
     effectivePolicy,
   };
   const preface = prefaceOf(scope);
-  const loginPaths = all.find(({ hooks }) => hooks.loginPaths !== undefined)?.hooks.loginPaths;
+  const loginPaths = all.find(({ hooks }) => hooks.clients?.loginPaths !== undefined)?.hooks.clients?.loginPaths;
   const forLogins = access.filter(({ kind }) => policies.find((one) => one.kind === kind)?.exemptsLogins !== true);
   return {
     ...scope,
@@ -65,26 +67,24 @@ function prefaceOf(scope: CompiledScope): CompiledScope | undefined {
     policies.some((one) => one.kind === kind && one.merge === "innermost"),
   );
   // A client that the gateway rejects must also learn where to log in.
-  const response = scope.response.filter((policy) => access.includes(policy) || policy.hooks.loginPaths !== undefined);
+  const response = scope.response.filter(
+    (policy) => access.includes(policy) || policy.hooks.clients?.loginPaths !== undefined,
+  );
   if (access.length === 0 && response.length === 0) return undefined;
-  const none = { admit: [], shape: [], parsed: [], admitParsed: [], llmRequest: [], settle: [] };
+  const none = { admit: { head: [], body: [], call: [] }, shape: [], body: [], settle: [] };
   return { ...scope, access, response, ...none };
 }
 
-function closedPolicy(reason: string): CompiledPolicy {
-  return {
-    kind: "closed",
-    hooks: {
-      request() {
-        throw new GatewayError("policy_invalid", { detail: reason });
-      },
-    },
+function closed(phase: Phase, reason: string): CompiledPolicy {
+  const head = (): never => {
+    throw new GatewayError("policy_invalid", { detail: reason });
   };
+  return { kind: "closed", phase, hooks: { access: { head } } };
 }
 
-/** A policy without a request hook also runs for requests if its response hook reads the request body. */
-function isOnTheWayIn({ hooks }: CompiledPolicy): boolean {
-  return hooks.request !== undefined || hooks.reads?.requestBody === true;
+/** A hook without `head` also runs if the policy's response hook reads the request's body. */
+function runsOnHead(hook: RequestHook | undefined): boolean {
+  return hook?.head !== undefined || hook?.bodyBytes !== undefined;
 }
 
 export function definitionOf(kind: string): PolicyDefinition {
@@ -111,20 +111,30 @@ function writtenAt({ document, path }: PlacedPolicy["place"]): unknown {
   return value;
 }
 
+/** Outputs redact the values that policies remove or overwrite. */
 export function rememberReplaced(hooks: Hooks, redaction: Redaction): Hooks {
-  const names = hooks.replaces?.filter((name) => redaction.isSensitive(name)) ?? [];
-  const { request } = hooks;
-  if (names.length === 0 || request === undefined) return hooks;
+  const { access, shape } = hooks;
   return {
     ...hooks,
-    request(exchange) {
+    ...(access === undefined ? {} : { access: remembering(access, redaction) }),
+    ...(shape === undefined ? {} : { shape: remembering(shape, redaction) }),
+  };
+}
+
+function remembering(hook: RequestHook, redaction: Redaction): RequestHook {
+  const names = hook.replaces?.filter((name) => redaction.isSensitive(name)) ?? [];
+  const { head } = hook;
+  if (names.length === 0 || head === undefined) return hook;
+  return {
+    ...hook,
+    head(exchange) {
       for (const name of names) {
         const values = exchange.request.headers.getAll(name);
         if (values.length === 0) continue;
         exchange.credentials.secrets ??= [];
         exchange.credentials.secrets.push(...redaction.secrets(values.flatMap((value) => [name, value])));
       }
-      return request(exchange);
+      return head(exchange);
     },
   };
 }

@@ -2,9 +2,9 @@
  * Implements bearer token authentication (RFC 6750) for the policies that verify tokens.
  */
 import { z } from "zod";
+import type { GivenToken, RecordedIdentity } from "../../core/dry-env.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { GivenToken, RecordedIdentity } from "../../core/policy.ts";
 import { tokenPrincipal } from "../../core/principal.ts";
 import type { TokenVerifier, Verdict } from "../keys/token-verifier.ts";
 import { type ClaimRules, claimProblem, issuerProblem } from "../tokens/claims.ts";
@@ -46,8 +46,8 @@ const KEYS_MISSING = "the identity provider's keys are not available yet";
 export interface BearerAuthentication {
   request(exchange: Exchange): undefined | Promise<undefined>;
   /** Authenticates a dry run without verifying the signature of a given token. Given claims are not checked. */
-  assume(exchange: Exchange, given: GivenToken): undefined;
-  recall(exchange: Exchange, identity: RecordedIdentity): undefined | Promise<undefined>;
+  given(exchange: Exchange, given: GivenToken): undefined;
+  recorded(exchange: Exchange, identity: RecordedIdentity): undefined | Promise<undefined>;
 }
 
 /** Records a request that a permissive policy admits and a strict policy would deny. */
@@ -130,12 +130,12 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
     return issuers.find(({ rules }) => rules.issuer === iss) ?? issuers[0];
   }
 
-  function assume(exchange: Exchange, given: GivenToken): undefined {
-    if ("claims" in given) {
-      const principal = tokenPrincipal(given.claims, JSON.stringify(given.claims));
-      return decide(exchange, "", { kind: "valid", claims: freezeClaims({ ...given.claims }), principal });
+  function given(exchange: Exchange, identity: GivenToken): undefined {
+    if ("claims" in identity) {
+      const principal = tokenPrincipal(identity.claims, JSON.stringify(identity.claims));
+      return decide(exchange, "", { kind: "valid", claims: freezeClaims({ ...identity.claims }), principal });
     }
-    const { token } = given;
+    const { token } = identity;
     const parsed = parseToken(token);
     if (!parsed.ok) return decide(exchange, token, { kind: "invalid", problem: parsed.problem });
     const { claims } = parsed.value;
@@ -144,7 +144,7 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
     return decide(exchange, token, { kind: "valid", claims, principal: tokenPrincipal(claims, token) });
   }
 
-  function recall(exchange: Exchange, { claims }: RecordedIdentity): undefined | Promise<undefined> {
+  function recorded(exchange: Exchange, { claims }: RecordedIdentity): undefined | Promise<undefined> {
     if (claims === undefined) return request(exchange);
     const problem = claimProblem(claims, selectIssuer(claims.iss).rules, exchange.startedAt);
     if (problem) return decide(exchange, "", { kind: "invalid", problem });
@@ -152,5 +152,5 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
     return decide(exchange, "", { kind: "valid", claims: freezeClaims({ ...claims }), principal });
   }
 
-  return { request, assume, recall };
+  return { request, given, recorded };
 }

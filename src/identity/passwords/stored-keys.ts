@@ -7,7 +7,7 @@ import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
 import { type OwnedKey, Owner, ownedKey } from "../../base/owner.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
-import type { StoredKeyIdentity } from "../../core/policy.ts";
+import type { StoredKeyIdentity } from "../../core/dry-env.ts";
 import { readJson } from "../../json/read-json.ts";
 import { entriesOfAllOwners, type OwnedStore } from "../../store/owned-store.ts";
 import type { Store } from "../../store/store.ts";

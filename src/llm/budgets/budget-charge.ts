@@ -206,10 +206,13 @@ export function createChargeHooks(settings: ChargeSettings): ChargeHooks {
       const charge = chargeOf(exchange);
       if (charge !== undefined) settleCharge(charge, exchange, outcome);
     },
-    response(exchange) {
-      const charge = chargeOf(exchange);
-      if (charge !== undefined) watchStream(charge, settings, exchange);
-      writeBudgetHeaders(exchange);
+    response: {
+      head(exchange) {
+        const charge = chargeOf(exchange);
+        if (charge !== undefined) watchStream(charge, settings, exchange);
+        writeBudgetHeaders(exchange);
+        return undefined;
+      },
     },
   };
 }

@@ -119,8 +119,8 @@ function admits({ access, effectivePolicy }: CompiledScope, exchange: Exchange):
   try {
     for (const { kind, hooks } of access) {
       if (kind !== "authorization") continue;
-      rejectPromise("request", hooks.request?.(exchange));
-      rejectPromise("parsed", hooks.parsed?.(exchange));
+      rejectPromise("access", hooks.access?.head?.(exchange));
+      rejectPromise("access", hooks.access?.body?.(exchange));
     }
     return true;
   } catch (error) {

@@ -2,16 +2,10 @@
  * Reviews which routes, MCP tools, and models each principal may use, with dry runs instead of traffic.
  */
 import { newForm } from "../../base/form.ts";
+import type { GivenToken, RecordedIdentity, StoredKeyIdentity } from "../../core/dry-env.ts";
 import { ERRORS } from "../../core/errors.ts";
 import type { Exchange, Step } from "../../core/exchange.ts";
-import type {
-  CompiledPolicy,
-  CompiledScope,
-  ConfiguredPrincipal,
-  GivenToken,
-  RecordedIdentity,
-  StoredKeyIdentity,
-} from "../../core/policy.ts";
+import type { CompiledPolicy, CompiledScope, ConfiguredPrincipal } from "../../core/policy.ts";
 import { keyPrincipal, personName, shownPrincipal, tokenPrincipal } from "../../core/principal.ts";
 import type { Claims } from "../../core/request-attributes.ts";
 import type { Listener, Route, RouteMatch, Topology } from "../../core/topology.ts";
@@ -377,7 +371,7 @@ function scopesOf(listeners: readonly Listener[], { listener, route }: ItemGroup
 }
 
 function policiesIn(scope: CompiledScope): readonly CompiledPolicy[] {
-  return [...(scope.preface?.access ?? []), ...scope.access, ...scope.shape, ...scope.parsed];
+  return [...(scope.preface?.access ?? []), ...scope.access, ...scope.shape, ...scope.body];
 }
 
 /** Lists the API keys and users that the policies of listeners and routes configure, once each. */
@@ -389,7 +383,7 @@ export function configuredPrincipals({ listeners }: Topology): Principal[] {
   ]);
   const found = new Map<string, ConfiguredPrincipal>();
   for (const { hooks } of scopes.flatMap(policiesIn))
-    for (const one of hooks.principals?.() ?? []) found.set(one.principal, one);
+    for (const one of hooks.clients?.configured?.() ?? []) found.set(one.principal, one);
   return [...found.values()].map(({ kind, principal, attributes }) => ({
     name: principalName(kind, attributes, principal),
     kind,

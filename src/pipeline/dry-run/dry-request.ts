@@ -5,9 +5,9 @@
 
 import type { Clock } from "../../base/clock.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
+import type { GivenToken, RecordedIdentity } from "../../core/dry-env.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { Exchange, NO_BODY, type RequestBody } from "../../core/exchange.ts";
-import type { GivenToken, RecordedIdentity } from "../../core/policy.ts";
 import { asGatewayError } from "../../core/reply.ts";
 import type { LlmAttributes, McpAttributes } from "../../core/request-attributes.ts";
 import type { Listener } from "../../core/topology.ts";

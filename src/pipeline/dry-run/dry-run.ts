@@ -4,7 +4,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { ERRORS, GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { Charge } from "../../core/policy.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import type { Listener, Topology } from "../../core/topology.ts";
 import type { Redaction } from "../../observe/trace/redact.ts";
@@ -76,6 +75,12 @@ export function createDryRunner(
     trace: () => undefined,
     settled: (exchange) => end(exchange, undefined),
     defect: end,
+    dry: {
+      settles(exchange) {
+        const walk = exchange.state(ownWalk);
+        return walk?.keepsCharges === true && walk.ended === undefined;
+      },
+    },
   };
 
   /** Throws or rejects if the run has a defect or does not end in time. */
@@ -96,48 +101,50 @@ export function createDryRunner(
     return undefined;
   }
 
-  async function walkOnce(request: DryRequest, listener: Listener, walk: Walk): Promise<DryReport> {
-    let exchange: Exchange;
-    try {
-      exchange = dryExchange(request, listener, clock, isTrustedPeer);
-    } catch (thrown) {
-      return refusedAtEdge(listener, thrown);
-    }
-    await finish(listener, exchange, walk);
-    return buildReport(exchange, listener, walk, redaction);
-  }
-
   return {
     redaction,
     async run(request, { repeat = 1, keep = false } = {}) {
       const listener = selectListener(listeners, request);
       const { given, recorded, attributes } = request;
-      const taken: Walk[] = [];
+      const walked: Exchange[] = [];
       try {
         for (let i = 1; ; i++) {
-          const walk: Walk = { given, recorded, attributes, charges: keep ? undefined : [] };
-          taken.push(walk);
-          const report = await walkOnce(request, listener, walk);
-          if (i >= repeat) return report;
+          let exchange: Exchange;
+          try {
+            exchange = dryExchange(request, listener, clock, isTrustedPeer);
+          } catch (thrown) {
+            return refusedAtEdge(listener, thrown);
+          }
+          walked.push(exchange);
+          const walk: Walk = { given, recorded, attributes, keepsCharges: keep };
+          await finish(listener, exchange, walk);
+          if (i >= repeat) return buildReport(exchange, listener, walk, redaction);
         }
       } finally {
-        for (const { charges } of taken) for (const charge of charges ?? []) charge.giveBack();
+        if (!keep) walked.forEach(giveBack);
       }
     },
     walk(recorded, { isFree = false, client } = {}) {
       const listener = selectListener(listeners, { method: recorded.method, url: "/", listener: recorded.listener });
       const { claims, principals, mcp, llm } = recorded;
-      const charges: Charge[] | undefined = isFree ? [] : undefined;
-      const walk: Walk = { ...(client ?? { recorded: { claims, principals } }), attributes: { mcp, llm }, charges };
+      const walk: Walk = {
+        ...(client ?? { recorded: { claims, principals } }),
+        attributes: { mcp, llm },
+        keepsCharges: !isFree,
+      };
       const exchange = recordedExchange(recorded, listener, clock);
       const walked = (): Walked => {
-        for (const charge of charges ?? []) charge.giveBack();
+        if (isFree) giveBack(exchange);
         return { exchange, called: walk.called };
       };
       const waiting = finish(listener, exchange, walk);
       return waiting === undefined ? walked() : waiting.then(walked);
     },
   };
+}
+
+function giveBack({ limits: { charges } }: Exchange): void {
+  for (const charge of charges ?? []) charge.giveBack();
 }
 
 function openSink(): ClientSink {

@@ -5,7 +5,7 @@
 import type { Backend } from "../../core/backend.ts";
 import type { CompiledScope, HookResult } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
-import { type BodyRules, readBodies, scoped } from "./body-rules.ts";
+import { type BodyRules, readBodies } from "./body-rules.ts";
 import { inspectBody, type SightRun } from "./llm-sight.ts";
 import { type RequestRun, runAdmission } from "./run-hooks.ts";
 
@@ -88,7 +88,7 @@ function passScope(run: InnerRun, scope: CompiledScope, next: () => void): void 
   run.enter(scope);
   const reach = (): void => run.pass(scope, "shape", () => rules.pass([scope], [scope], next));
   run.pass(scope, "access", () => {
-    if (isNew && scope.admit.length > 0) runAdmission(run, "admit", scoped("admit", [scope]), reach);
+    if (isNew && scope.admit.head.length > 0) runAdmission(run, "head", scope.admit.head, reach);
     else reach();
   });
 }

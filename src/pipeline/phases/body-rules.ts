@@ -3,7 +3,7 @@
  * called. The rules run for each attempt, and the limits are charged once.
  */
 import type { CompiledScope } from "../../core/policy.ts";
-import { type AdmissionHook, type HookRun, runAdmission, runParsedHooks, type ScopedPolicy } from "./run-hooks.ts";
+import { type HookRun, policiesOf, runAdmission, runBodyHooks } from "./run-hooks.ts";
 
 export class BodyRules {
   readonly #run: HookRun;
@@ -27,10 +27,10 @@ export class BodyRules {
 
   /** Charges the limits whose key reads the body, in the first call only. */
   admit(entered: readonly CompiledScope[], next: () => void): void {
-    const isIdle = this.#isAdmitted || !entered.some(({ admitParsed }) => admitParsed.length > 0);
+    const limits = this.#isAdmitted ? [] : policiesOf(entered, ({ admit }) => admit.body);
     this.#isAdmitted = true;
-    if (isIdle) next();
-    else runAdmission(this.#run, "admitParsed", scoped("admitParsed", entered), next);
+    if (limits.length === 0) next();
+    else runAdmission(this.#run, "body", limits, next);
   }
 
   /**
@@ -45,52 +45,24 @@ export class BodyRules {
   }
 
   #judge(entered: readonly CompiledScope[]): boolean {
-    return !entered.some(({ parsed }) => parsed.length > 0) || runParsedHooks(this.#run, scoped("parsed", entered));
+    return runBodyHooks(
+      this.#run,
+      policiesOf(entered, ({ body }) => body),
+    );
   }
 
   #charge(charged: readonly CompiledScope[], next: () => void): void {
     const isIdle = this.#isCharged || this.#run.exchange.attributes.llm === undefined;
-    if (isIdle || !charged.some(({ llmRequest }) => llmRequest.length > 0)) {
+    const limits = isIdle ? [] : policiesOf(charged, ({ admit }) => admit.call);
+    if (limits.length === 0) {
       next();
       return;
     }
     this.#isCharged = true;
-    runAdmission(this.#run, "llmRequest", scoped("llmRequest", charged), next);
+    runAdmission(this.#run, "call", limits, next);
   }
 }
 
 export function readBodies(scopes: readonly CompiledScope[]): boolean {
-  return scopes.some(
-    ({ parsed, admitParsed, llmRequest }) => parsed.length > 0 || admitParsed.length > 0 || llmRequest.length > 0,
-  );
-}
-
-export function scoped(hook: ScopedHook, scopes: readonly CompiledScope[]): readonly ScopedPolicy[] {
-  let all: readonly ScopedPolicy[] = NONE;
-  for (const scope of scopes) {
-    if (scope[hook].length === 0) continue;
-    const own = scopedPolicies(hook, scope);
-    all = all === NONE ? own : [...all, ...own];
-  }
-  return all;
-}
-
-type ScopedHook = AdmissionHook | "parsed";
-
-const NONE: readonly ScopedPolicy[] = [];
-
-const made = new WeakMap<CompiledScope, Map<ScopedHook, readonly ScopedPolicy[]>>();
-
-function scopedPolicies(hook: ScopedHook, scope: CompiledScope): readonly ScopedPolicy[] {
-  let lists = made.get(scope);
-  if (lists === undefined) {
-    lists = new Map();
-    made.set(scope, lists);
-  }
-  let list = lists.get(hook);
-  if (list === undefined) {
-    list = scope[hook].map((policy) => ({ phase: scope.phase, policy }));
-    lists.set(hook, list);
-  }
-  return list;
+  return scopes.some(({ body, admit }) => body.length > 0 || admit.body.length > 0 || admit.call.length > 0);
 }

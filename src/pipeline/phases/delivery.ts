@@ -14,12 +14,12 @@ import type { HeaderList } from "../../http/headers.ts";
 import { BodyCapture } from "../records/body-capture.ts";
 import { FilteredResponse } from "./filtered-response.ts";
 import type { PipelineEnv } from "./pipeline-env.ts";
-import { responseHooks, runResponseHooks } from "./run-hooks.ts";
+import { policiesOf, runResponseHooks } from "./run-hooks.ts";
 
 /** Limits the response body that an expression can read. */
 const MAX_HELD_BYTES = peerInput("backend/response-body").maxBytes;
 
-export type DeliveryEnv = Pick<PipelineEnv, "clock" | "redaction" | "settled" | "defect">;
+export type DeliveryEnv = Pick<PipelineEnv, "clock" | "redaction" | "settled" | "defect" | "dry">;
 
 export class Delivery {
   /** Lists the entered scopes, outermost first. */
@@ -173,7 +173,7 @@ export class Delivery {
     let required: number | undefined;
     for (const scope of this.entered)
       for (const { hooks } of scope.response) {
-        const bytes = hooks.responseBodyBytes?.(this.#exchange);
+        const bytes = hooks.response?.bodyBytes?.(this.#exchange);
         if (bytes !== undefined) required = Math.max(required ?? 0, bytes);
       }
     return required;
@@ -198,14 +198,16 @@ export class Delivery {
       exchange: this.#exchange,
       clock: this.#env.clock,
       redaction: this.#env.redaction,
+      isDry: this.#env.dry !== undefined,
       fail: this.#onError,
     };
-    const [gateway, route] = this.entered;
-    runResponseHooks(run, "backend", responseHooks(this.entered.slice(2)), () => {
+    const outward = this.entered.toReversed();
+    const isOuter = (scope: CompiledScope): boolean => scope === this.entered[0] || scope === this.entered[1];
+    const inner = policiesOf(outward, (scope) => (isOuter(scope) ? NONE : scope.response));
+    const outer = policiesOf(outward, (scope) => (isOuter(scope) ? scope.response : NONE));
+    runResponseHooks(run, inner, () => {
       if (response.source === "upstream") this.#snapshot("backend response ready");
-      runResponseHooks(run, "route", route?.response ?? NONE, () => {
-        runResponseHooks(run, "gateway", gateway?.response ?? NONE, () => this.#sendHead(response));
-      });
+      runResponseHooks(run, outer, () => this.#sendHead(response));
     });
   }
 
@@ -348,7 +350,7 @@ function contentLength(headers: HeaderList): number {
 
 const NONE: readonly CompiledPolicy[] = [];
 
-export type SettleEnv = Pick<PipelineEnv, "settled" | "defect">;
+export type SettleEnv = Pick<PipelineEnv, "settled" | "defect" | "dry">;
 
 /** If an observer or a hook throws, the exception is reported and the remaining steps still run. */
 export function settle(
@@ -362,11 +364,10 @@ export function settle(
   exchange.upstream.releaseSnapshots();
   if (response?.observers)
     for (const observer of response.observers) guarded(env, exchange, () => observer.end(outcome.end === "complete"));
-  for (let i = entered.length - 1; i >= 0; i--) {
-    for (const policy of (entered[i] as CompiledScope).settle) {
-      guarded(env, exchange, () => rejectPromise("settle", policy.hooks.settle?.(exchange, outcome)));
-    }
-  }
+  if (env.dry?.settles(exchange) !== false)
+    for (const { settle: policies } of entered.toReversed())
+      for (const { hooks } of policies)
+        guarded(env, exchange, () => rejectPromise("settle", hooks.settle?.(exchange, outcome)));
   for (const ended of exchange.onEnd ?? []) guarded(env, exchange, ended);
   capture?.emit(trace, "response", response?.headers.get("content-type"));
   guarded(env, exchange, () => env.settled(exchange, outcome));

@@ -20,6 +20,8 @@ export interface PipelineEnv {
   /** Called when a request has ended, after its settle hooks. */
   settled(exchange: Exchange, outcome: Outcome): void;
   defect(exchange: Exchange, error: unknown): void;
+  /** Set for dry runs. `settles` returns whether the `settle` hooks run, which correct the charges of limits. */
+  readonly dry?: { settles(exchange: Exchange): boolean };
   forwardToThread?(served: Served, exchange: Exchange, sink: ClientSink): boolean;
 }
 

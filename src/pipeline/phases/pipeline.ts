@@ -24,12 +24,12 @@ import {
 } from "../route/match-route.ts";
 import { type AttemptOwner, AttemptRunner } from "./attempt-runner.ts";
 import { type BeforeCallRun, beforeCall } from "./before-call.ts";
-import { BodyRules, scoped } from "./body-rules.ts";
+import { BodyRules } from "./body-rules.ts";
 import { Delivery } from "./delivery.ts";
 import { backendErrorReply, Failures } from "./failures.ts";
 import { HeldRequest } from "./held-request.ts";
 import type { PipelineEnv, Served } from "./pipeline-env.ts";
-import { runAdmission, runRequestHooks } from "./run-hooks.ts";
+import { policiesOf, runAdmission, runRequestHooks } from "./run-hooks.ts";
 
 export function traceStart(exchange: Exchange, env: Pick<PipelineEnv, "trace" | "redaction">): void {
   const trace = env.trace(exchange);
@@ -70,6 +70,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
   readonly exchange: Exchange;
   readonly clock: PipelineEnv["clock"];
   readonly redaction: PipelineEnv["redaction"];
+  readonly isDry: boolean;
   readonly #env: PipelineEnv;
   readonly #served: Served;
   readonly #sink: ClientSink;
@@ -91,6 +92,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     this.exchange = exchange;
     this.clock = env.clock;
     this.redaction = env.redaction;
+    this.isDry = env.dry !== undefined;
     this.#delivery = new Delivery(env, exchange, sink, this.fail);
     this.#failures = new Failures(env, exchange, this.#delivery, (error) =>
       backendErrorReply(this.#route, exchange, error),
@@ -173,13 +175,13 @@ class Flow implements AttemptOwner, BeforeCallRun {
   #routePhase(route: Route): void {
     const scope = route.policies;
     const gateway = this.#scopes.policies;
-    const hasAdmission = gateway.admit.length > 0 || scope.admit.length > 0;
+    const limits = policiesOf([gateway, scope], ({ admit }) => admit.head);
     this.enter(scope);
-    if (scope.isTransparent && !hasAdmission) this.#leaveRoute(route);
+    if (scope.isTransparent && limits.length === 0) this.#leaveRoute(route);
     else
       this.pass(scope, "access", () => {
         const shape = (): void => this.pass(scope, "shape", () => this.#leaveRoute(route));
-        if (hasAdmission) runAdmission(this, "admit", scoped("admit", [gateway, scope]), shape);
+        if (limits.length > 0) runAdmission(this, "head", limits, shape);
         else shape();
       });
   }
@@ -296,7 +298,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
   enter(scope: CompiledScope): void {
     // The scope is entered before its first hook runs, so that its response hooks also process rejections.
     this.#delivery.entered.push(scope);
-    if (!scope.isTransparent || scope.admit.length > 0) this.exchange.keepHeaders();
+    if (!scope.isTransparent || scope.admit.head.length > 0) this.exchange.keepHeaders();
     this.exchange.records.spans?.enter(scope.phase, this.clock.monotonicMs());
     tracePolicies(this.exchange, scope);
   }
@@ -304,7 +306,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
   pass(scope: CompiledScope | undefined, list: "access" | "shape", next: () => void): void {
     if (scope === undefined || scope[list].length === 0) next();
     else
-      runRequestHooks(this, scope.phase, scope[list], (reply) => {
+      runRequestHooks(this, list, scope[list], (reply) => {
         if (!reply) next();
         else if (list === "access") this.reply(reply);
         else

@@ -2,39 +2,39 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
 import { systemClock } from "../../base/clock.ts";
-import type { Charge, Hooks } from "../../core/policy.ts";
+import type { AdmitHook, Charge, CompiledPolicy, Hooks, NamedIdentity, RequestHook } from "../../core/policy.ts";
 import { createRedaction } from "../../observe/trace/redact.ts";
 import { settle } from "./delivery.ts";
-import { type AdmissionHook, runAdmission, runParsedHooks } from "./run-hooks.ts";
+import { runAdmission, runBodyHooks } from "./run-hooks.ts";
 
 type Accepts<Hook, Value> = Value extends Hook ? true : false;
 type AsyncHook = () => Promise<undefined>;
 
 /** Each line fails to compile if an async function becomes a valid value of that hook. */
 const asyncIsRejected: {
-  readonly admit: Accepts<Hooks["admit"], AsyncHook>;
-  readonly parsed: Accepts<Hooks["parsed"], AsyncHook>;
-  readonly admitParsed: Accepts<Hooks["admitParsed"], AsyncHook>;
-  readonly llmRequest: Accepts<Hooks["llmRequest"], AsyncHook>;
+  readonly admitHead: Accepts<AdmitHook["head"], AsyncHook>;
+  readonly admitBody: Accepts<AdmitHook["body"], AsyncHook>;
+  readonly admitCall: Accepts<AdmitHook["call"], AsyncHook>;
+  readonly body: Accepts<RequestHook["body"], AsyncHook>;
+  readonly bodyBytes: Accepts<RequestHook["bodyBytes"], AsyncHook>;
   readonly settle: Accepts<Hooks["settle"], AsyncHook>;
-  readonly assume: Accepts<Hooks["assume"], AsyncHook>;
-  readonly bodyBytes: Accepts<Hooks["bodyBytes"], AsyncHook>;
+  readonly given: Accepts<NamedIdentity["given"], AsyncHook>;
   readonly take: Accepts<Charge["take"], AsyncHook>;
   readonly giveBack: Accepts<Charge["giveBack"], AsyncHook>;
 } = {
-  admit: false,
-  parsed: false,
-  admitParsed: false,
-  llmRequest: false,
-  settle: false,
-  assume: false,
+  admitHead: false,
+  admitBody: false,
+  admitCall: false,
+  body: false,
   bodyBytes: false,
+  settle: false,
+  given: false,
   take: false,
   giveBack: false,
 };
 
 const rejection = (): Promise<never> => Promise.reject(new Error("forbidden"));
-const SYNCHRONOUS_ONLY = /returned a promise; only request, recall and response hooks may wait/;
+const SYNCHRONOUS_ONLY = /returned a promise; only access, shape and response hooks may wait/;
 
 /** Represents plain JavaScript, which is not type-checked. */
 function untyped(hooks: Readonly<Record<string, unknown>>): Hooks {
@@ -47,6 +47,7 @@ function aRun(): { errors: unknown[]; run: Parameters<typeof runAdmission>[0] } 
     exchange: anExchange(),
     clock: systemClock,
     redaction: createRedaction(),
+    isDry: false,
     fail: (error: unknown): void => void errors.push(error),
   };
   return { errors, run };
@@ -56,19 +57,22 @@ test("an async function is not a valid synchronous hook", () => {
   assert.deepEqual(new Set(Object.values(asyncIsRejected)), new Set([false]));
 });
 
-test("a parsed hook that returns a promise rejects the request", () => {
-  const { errors, run } = aRun();
-  const policy = { kind: "rule", hooks: untyped({ parsed: rejection }) };
-  assert.equal(runParsedHooks(run, [{ phase: "route", policy }]), false);
-  assert.match(String(errors[0]), SYNCHRONOUS_ONLY);
-});
+function aPolicy(hooks: Hooks): CompiledPolicy {
+  return { kind: "limit", phase: "route", hooks };
+}
 
-const admissionHooks: readonly AdmissionHook[] = ["admit", "admitParsed", "llmRequest"];
-for (const hook of admissionHooks) {
-  test(`a promise from ${hook} rejects the request`, () => {
+for (const step of ["access", "shape"])
+  test(`a promise from a body function of ${step} rejects the request`, () => {
     const { errors, run } = aRun();
-    const policy = { kind: "limit", hooks: untyped({ [hook]: rejection }) };
-    runAdmission(run, hook, [{ phase: "route", policy }], () => assert.fail("the request passed"));
+    assert.equal(runBodyHooks(run, [aPolicy(untyped({ [step]: { body: rejection } }))]), false);
+    assert.match(String(errors[0]), SYNCHRONOUS_ONLY);
+  });
+
+for (const on of ["head", "body", "call"] as const) {
+  test(`a promise from the ${on} function of admit rejects the request`, () => {
+    const { errors, run } = aRun();
+    const policy = aPolicy(untyped({ admit: { [on]: rejection } }));
+    runAdmission(run, on, [policy], () => assert.fail("the request passed"));
     assert.match(String(errors[0]), SYNCHRONOUS_ONLY);
   });
 }
@@ -77,15 +81,9 @@ test("a charge whose take() returns a promise rejects the request, and earlier c
   const { errors, run } = aRun();
   const returned: string[] = [];
   const first: Charge = { take: () => undefined, giveBack: () => void returned.push("first") };
-  const scoped = (hooks: Hooks) => ({ phase: "route" as const, policy: { kind: "limit", hooks } });
-  runAdmission(
-    run,
-    "admit",
-    [
-      scoped({ admit: () => first }),
-      scoped(untyped({ admit: () => ({ take: rejection, giveBack: () => undefined }) })),
-    ],
-    () => assert.fail("the request passed"),
+  const promising = { admit: { head: () => ({ take: rejection, giveBack: () => undefined }) } };
+  runAdmission(run, "head", [aPolicy({ admit: { head: () => first } }), aPolicy(untyped(promising))], () =>
+    assert.fail("the request passed"),
   );
   assert.match(String(errors[0]), SYNCHRONOUS_ONLY);
   assert.deepEqual(returned, ["first"]);

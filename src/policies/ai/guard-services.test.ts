@@ -16,7 +16,7 @@ const DEFAULTS: object[] = [
 ];
 for (const guard of DEFAULTS.slice(0, 2))
   test(`${Object.keys(guard).join()} uses the machine's credentials by default, but not for a cluster`, () => {
-    assert.ok(compiled(guard).llmRequest);
+    assert.ok(compiled(guard).admit?.call);
     assert.throws(() => compiled(guard, true), /a policy of a cluster cannot use credentials of this machine/);
   });
 

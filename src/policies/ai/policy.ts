@@ -141,17 +141,21 @@ export const ai = definePolicy({
       // requests.
       ...(isGuarded
         ? {
-            parsed(exchange: Exchange): undefined {
-              if (exchange.attributes.backend?.type === "ai" && exchange.state(llmCall) === undefined)
-                noteUnreadRules(exchange, rules);
+            shape: {
+              body(exchange: Exchange): undefined {
+                if (exchange.attributes.backend?.type === "ai" && exchange.state(llmCall) === undefined)
+                  noteUnreadRules(exchange, rules);
+              },
             },
           }
         : {}),
-      llmRequest(exchange) {
-        const call = exchange.state(llmCall);
-        if (computed.length === 0) call?.rules.push(rules);
-        else if (call) call.rules.push({ ...rules, computed: computeFields(computed, call, exchange) });
-        return undefined;
+      admit: {
+        call(exchange) {
+          const call = exchange.state(llmCall);
+          if (computed.length === 0) call?.rules.push(rules);
+          else if (call) call.rules.push({ ...rules, computed: computeFields(computed, call, exchange) });
+          return undefined;
+        },
       },
     };
   },

@@ -15,7 +15,7 @@ const keys = [
 function run(parts: ExchangeParts, config: Record<string, unknown> = {}): Exchange {
   const hooks = apiKey.compile(apiKey.schema.parse({ keys, ...config }), testEnv);
   const exchange = anExchange(parts);
-  assert.equal(hooks.request?.(exchange), undefined);
+  assert.equal(hooks.access?.head?.(exchange), undefined);
   return exchange;
 }
 

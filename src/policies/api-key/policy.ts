@@ -7,9 +7,10 @@ import { z } from "zod";
 import type { Clock } from "../../base/clock.ts";
 import { Owner } from "../../base/owner.ts";
 import { ConfigError } from "../../core/config-error.ts";
+import type { RecordedIdentity, StoredKeyIdentity } from "../../core/dry-env.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { type Exchange, StateKey } from "../../core/exchange.ts";
-import { type Charge, type CompileEnv, definePolicy, type Hooks, type StoredKeyIdentity } from "../../core/policy.ts";
+import { authenticating, type Charge, type CompileEnv, definePolicy, type Hooks } from "../../core/policy.ts";
 import { keyPrincipal, shownPrincipal } from "../../core/principal.ts";
 import type { ModelAccess } from "../../core/request-attributes.ts";
 import { exactlyOneOf, missingChoice, secret } from "../../core/schema.ts";
@@ -169,7 +170,7 @@ export const apiKey = definePolicy({
       return exchange.skip("no API key was sent; none is required");
     }
 
-    function request(exchange: Exchange): undefined | Promise<undefined> {
+    function head(exchange: Exchange): undefined | Promise<undefined> {
       const found: FoundKey[] = [];
       const lookups: Promise<unknown>[] = [];
       for (const location of locations) {
@@ -209,31 +210,34 @@ export const apiKey = definePolicy({
 
     const hasModels = stored !== undefined || entries.some(({ access }) => access !== undefined);
     const hasBudgets = stored !== undefined || entries.some(({ budget }) => budget !== undefined);
+    const recorded = (exchange: Exchange, { principals, storedKey }: RecordedIdentity): undefined => {
+      const key = principals.find((principal) => principal.startsWith("key:"));
+      const matched = key === undefined ? undefined : byShownPrincipal.get(key);
+      if (matched !== undefined) return admit(exchange, matched);
+      if (storedKey !== undefined && stored !== undefined)
+        return stored.accepts(storedKey.namespace)
+          ? admit(exchange, toEntry(storedKey))
+          : reject(exchange, "the API key belongs to another namespace");
+      if (key !== undefined && stored !== undefined) return exchange.skip("the key may be one of the store");
+      if (key !== undefined) return reject(exchange, "the API key is not one of the configured keys");
+      return mode === "strict" ? reject(exchange, "no API key was sent") : undefined;
+    };
+
     return {
-      ...(config.location ? { credentials: credentialPlaces(config.location) } : {}),
-      request,
-      principals: () =>
-        entries.map(({ principal, metadata, id }) => ({
-          kind: "key",
-          principal: shownPrincipal(principal),
-          attributes: { id, ...metadata },
-        })),
-      recall(exchange, { principals, storedKey }) {
-        const key = principals.find((principal) => principal.startsWith("key:"));
-        const matched = key === undefined ? undefined : byShownPrincipal.get(key);
-        if (matched !== undefined) return admit(exchange, matched);
-        if (storedKey !== undefined && stored !== undefined)
-          return stored.accepts(storedKey.namespace)
-            ? admit(exchange, toEntry(storedKey))
-            : reject(exchange, "the API key belongs to another namespace");
-        if (key !== undefined && stored !== undefined) return exchange.skip("the key may be one of the store");
-        if (key !== undefined) return reject(exchange, "the API key is not one of the configured keys");
-        return mode === "strict" ? reject(exchange, "no API key was sent") : undefined;
+      access: authenticating(env, { head, ...(hasModels ? { body: checkModel } : {}) }, { recorded }),
+      clients: {
+        ...(config.location ? { credentials: credentialPlaces(config.location) } : {}),
+        configured: () =>
+          entries.map(({ principal, metadata, id }) => ({
+            kind: "key",
+            principal: shownPrincipal(principal),
+            attributes: { id, ...metadata },
+          })),
       },
-      ...(hasModels ? { parsed: checkModel } : {}),
-      ...(hasBudgets ? keyBudgetHooks(env, (exchange) => exchange.state(authenticatedKey)) : {}),
       // `sight.model` is not needed, because a key with a model list sets `exchange.identity.modelAccess`.
-      ...(hasBudgets ? { sight: { tokens: true } } : {}),
+      ...(hasBudgets
+        ? { ...keyBudgetHooks(env, (exchange) => exchange.state(authenticatedKey)), sight: { tokens: true } }
+        : {}),
     };
   },
 });
@@ -280,7 +284,7 @@ export interface SpendingKey {
 export function keyBudgetHooks(
   env: CompileEnv,
   keyOf: (exchange: Exchange) => SpendingKey | undefined,
-): Pick<Hooks, "llmRequest" | "settle" | "response"> {
+): Pick<Hooks, "admit" | "settle" | "response"> {
   const books = budgetBooks(env);
   const own = accountsOf(env.store);
   const withoutNamespace =
@@ -292,12 +296,14 @@ export function keyBudgetHooks(
     nowMs: () => env.clock.now(),
   });
   return {
-    llmRequest(exchange): Charge | undefined {
-      const key = keyOf(exchange);
-      if (key?.budget === undefined) return undefined;
-      const accounts = key.hasNoNamespace === true ? withoutNamespace : own;
-      const wanted = [{ accounts, budget: toBudget(key.budget), key: key.id }];
-      return charge(exchange, createClaims(wanted, exchange, "refuse", env.clock.now()));
+    admit: {
+      call(exchange): Charge | undefined {
+        const key = keyOf(exchange);
+        if (key?.budget === undefined) return undefined;
+        const accounts = key.hasNoNamespace === true ? withoutNamespace : own;
+        const wanted = [{ accounts, budget: toBudget(key.budget), key: key.id }];
+        return charge(exchange, createClaims(wanted, exchange, "refuse", env.clock.now()));
+      },
     },
     settle,
     response,

@@ -11,7 +11,7 @@ const fails = "jwt.missing == 1";
 function run(rules: unknown[], parts: ExchangeParts): GatewayError | undefined {
   const hooks = authorization.compile(authorization.schema.parse({ rules }), testEnv);
   try {
-    assert.equal(hooks.request?.(anExchange(parts)), undefined);
+    assert.equal(hooks.access?.head?.(anExchange(parts)), undefined);
     return undefined;
   } catch (error) {
     return error as GatewayError;

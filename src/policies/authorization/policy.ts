@@ -9,7 +9,7 @@ import { CelAttributes } from "../../core/cel-attributes.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { type Exchange, forkRequest, type GatewayRequest, StateKey } from "../../core/exchange.ts";
-import { definePolicy, type Hooks } from "../../core/policy.ts";
+import { bodyFor, definePolicy, type Hooks } from "../../core/policy.ts";
 import type { RequestAttributes } from "../../core/request-attributes.ts";
 import {
   type AccessRules,
@@ -45,7 +45,7 @@ export const authorization = definePolicy({
       for (const path of readsTooEarly(rule))
         env.warn(`authorization: \`${path}\` is known only when the call was made: the rule \`${rule.source}\` denies`);
     for (const rule of expressions) checkA2aNames(rule);
-    const reads = { requestBody: expressions.some((rule) => rule.reads("request.body")) };
+    const body = bodyFor(expressions);
     const { early, late } = splitRules(rules);
     const isShadow = config.mode === "shadow";
     const check = (checked: AccessRules, attributes: CelAttributes, exchange: Exchange): undefined => {
@@ -60,7 +60,8 @@ export const authorization = definePolicy({
       exchange.deniedInShadow("authorization", detail);
       return undefined;
     };
-    if (late === undefined) return { reads, request: (exchange) => check(early, exchange.celAttributes, exchange) };
+    if (late === undefined)
+      return { access: { ...body, head: (exchange) => check(early, exchange.celAttributes, exchange) } };
 
     const readsMcp = readsBody(late, "mcp");
     const readsLlm = readsBody(late, "llm");
@@ -78,33 +79,35 @@ export const authorization = definePolicy({
       }
     }
     return {
-      reads,
       // Ambiguous bodies are rejected only if the rules are enforced.
       sight: { model: readsLlm && !isShadow },
-      request(exchange) {
-        check(early, exchange.celAttributes, exchange);
-        exchange.setState(unchanged, forkRequest(exchange.request));
-        if (readsMcp && isShadow) exchange.mcp.isWatched = true;
-        else if (readsMcp) exchange.mcp.isJudged = true;
-        return undefined;
-      },
-      parsed(exchange) {
-        const request = exchange.state(unchanged) ?? exchange.request;
-        const {
-          attributes,
-          mcp: { batch: mcpBatch },
-        } = exchange;
-        const models = readsLlm ? otherModels(exchange) : undefined;
-        if (models !== undefined) {
-          // A provider may use any of the models, so the rules must hold for each.
-          for (const requestModel of models) {
-            const llm = { requestModel, streaming: attributes.llm?.streaming === true };
-            check(late, createAttributes(exchange, request, { ...attributes, llm }), exchange);
-          }
-        } else if (mcpBatch === undefined) check(late, createAttributes(exchange, request, attributes), exchange);
-        else
-          for (const mcp of mcpBatch)
-            check(late, createAttributes(exchange, request, { ...attributes, mcp }), exchange);
+      access: {
+        ...body,
+        head(exchange) {
+          check(early, exchange.celAttributes, exchange);
+          exchange.setState(unchanged, forkRequest(exchange.request));
+          if (readsMcp && isShadow) exchange.mcp.isWatched = true;
+          else if (readsMcp) exchange.mcp.isJudged = true;
+          return undefined;
+        },
+        body(exchange) {
+          const request = exchange.state(unchanged) ?? exchange.request;
+          const {
+            attributes,
+            mcp: { batch: mcpBatch },
+          } = exchange;
+          const models = readsLlm ? otherModels(exchange) : undefined;
+          if (models !== undefined) {
+            // A provider may use any of the models, so the rules must hold for each.
+            for (const requestModel of models) {
+              const llm = { requestModel, streaming: attributes.llm?.streaming === true };
+              check(late, createAttributes(exchange, request, { ...attributes, llm }), exchange);
+            }
+          } else if (mcpBatch === undefined) check(late, createAttributes(exchange, request, attributes), exchange);
+          else
+            for (const mcp of mcpBatch)
+              check(late, createAttributes(exchange, request, { ...attributes, mcp }), exchange);
+        },
       },
     };
   },

@@ -15,7 +15,7 @@ function setUp(jwtSign: object, more: object = {}) {
   const config = backendAuth.schema.parse({ jwtSign: { signingKey, ...jwtSign }, ...more });
   const hooks = backendAuth.compile(config, { ...testEnv, clock });
   const send = (exchange: Exchange, name = "authorization"): string => {
-    void hooks.request?.(exchange);
+    void hooks.shape?.head?.(exchange);
     return exchange.request.headers.get(name) ?? "";
   };
   return { clock, send };

@@ -19,7 +19,7 @@ function setUp(config: object, answers: Readonly<Record<string, Answer>> = { [UR
   const env = { ...testEnv, fetch: fake.fetch, clock };
   const hooks = backendAuth.compile(backendAuth.schema.parse(config), env);
   const send = async (exchange: Exchange = withToken("client-token")): Promise<string | undefined> => {
-    await hooks.request?.(exchange);
+    await hooks.shape?.head?.(exchange);
     return exchange.request.headers.get("authorization");
   };
   const form = (index = 0): Record<string, string | string[]> => {

@@ -13,7 +13,7 @@ function authenticated(): Exchange {
 
 function run(config: unknown, exchange: Exchange, env = testEnv): Exchange {
   const hooks = backendAuth.compile(backendAuth.schema.parse(config), env);
-  assert.equal(hooks.request?.(exchange), undefined);
+  assert.equal(hooks.shape?.head?.(exchange), undefined);
   return exchange;
 }
 

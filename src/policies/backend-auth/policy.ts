@@ -6,7 +6,7 @@ import { z } from "zod";
 import { ConfigError } from "../../core/config-error.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { type CompileEnv, definePolicy, type Hooks } from "../../core/policy.ts";
+import { type CompileEnv, definePolicy, type Hooks, sending } from "../../core/policy.ts";
 import { changeableHeaderName, exactlyOneOf, filePath, httpUrl, secret } from "../../core/schema.ts";
 import { isSameHeader } from "../../http/header-rules.ts";
 import { isHeaderValue } from "../../http/headers.ts";
@@ -36,6 +36,7 @@ import {
 
 /** AWS signs the hash of the body, so the gateway buffers it. */
 const MAX_SIGNED_BODY_BYTES = 8 * 1024 * 1024;
+const KIND = "backendAuth";
 const AREA = "policies";
 
 const keyFile = z.strictObject({ file: filePath().describe("A file that contains only the key.") });
@@ -43,7 +44,7 @@ const keyFile = z.strictObject({ file: filePath().describe("A file that contains
 type AwsConfig = z.output<typeof awsSignatureAuth>;
 
 export const backendAuth = definePolicy({
-  kind: "backendAuth",
+  kind: KIND,
   doc: "Sends the gateway's own key or a token for the backend, or forwards the client's credential.",
   scopes: ["route", "backend"],
   protection: () => "none",
@@ -92,8 +93,8 @@ export const backendAuth = definePolicy({
     const { key, header, oauth, crossAppAccess, jwtSign, aws, google, azure } = config;
     const owner = { name: env.scopeName, area: AREA };
     if (aws !== undefined) return signRequests(aws, env);
-    if (google !== undefined) return sendCloudToken(googleToken(google, owner, env));
-    if (azure !== undefined) return sendCloudToken(entraToken(azure, owner, env));
+    if (google !== undefined) return sendCloudToken(googleToken(google, owner, env), env);
+    if (azure !== undefined) return sendCloudToken(entraToken(azure, owner, env), env);
     if (oauth !== undefined) {
       const definition = [oauth, clientKeys([oauth], env)];
       return sendToken(definition, (tokenEnv) => oauthTokens(oauth, tokenEnv), env);
@@ -106,16 +107,18 @@ export const backendAuth = definePolicy({
     const name = header?.name ?? "authorization";
     const prefix = header ? (header.prefix ?? "") : "Bearer ";
     if (jwtSign !== undefined) return sendSignedJwt(signedJwts(jwtSign, env), name, prefix);
-    if (key === undefined) return { request: forwardCredential };
+    if (key === undefined) return { shape: { head: forwardCredential } };
     const value = prefix + (typeof key === "string" ? key : env.readFile(key.file).trim());
     if (value === prefix) throw new ConfigError(undefined, "key", "the key is empty");
     if (!isHeaderValue(value))
       throw new ConfigError(undefined, "key", "the key has characters that are not allowed in a header");
     return {
-      credentials: { headers: [name] },
-      request(exchange) {
-        send(exchange, name, value);
-        return undefined;
+      clients: { credentials: { headers: [name] } },
+      shape: {
+        head(exchange) {
+          send(exchange, name, value);
+          return undefined;
+        },
       },
     };
   },
@@ -132,36 +135,39 @@ function sendToken(definition: unknown, open: (env: TokenEnv) => KeptTokens, env
   const tokens = env.acquire(`backendAuth tokens ${env.scopeName}`, definition, () => open(env));
   const logger = env.logger.for("policies");
   return {
-    sends: true,
-    credentials: { headers: ["authorization"] },
-    request(exchange) {
-      const subject = tokens.isShared ? "" : subjectToken(exchange);
-      if (subject === undefined)
-        throw new GatewayError("authentication_failed", {
-          message: "a bearer token is required\n",
-          detail: "there is no bearer token to exchange",
-          headers: { "www-authenticate": "Bearer" },
-        });
-      return tokens.get(subject).then(
-        (token) => {
-          send(exchange, "authorization", `Bearer ${token}`);
-          return undefined;
-        },
-        (error: Error) => {
-          logger.warn("cannot get a token for the backend", { owner: env.scopeName, reason: error.message });
-          throw tokenError(error);
-        },
-      );
-    },
+    clients: { credentials: { headers: ["authorization"] } },
+    shape: sending(env, KIND, {
+      head(exchange) {
+        const subject = tokens.isShared ? "" : subjectToken(exchange);
+        if (subject === undefined)
+          throw new GatewayError("authentication_failed", {
+            message: "a bearer token is required\n",
+            detail: "there is no bearer token to exchange",
+            headers: { "www-authenticate": "Bearer" },
+          });
+        return tokens.get(subject).then(
+          (token) => {
+            send(exchange, "authorization", `Bearer ${token}`);
+            return undefined;
+          },
+          (error: Error) => {
+            logger.warn("cannot get a token for the backend", { owner: env.scopeName, reason: error.message });
+            throw tokenError(error);
+          },
+        );
+      },
+    }),
   };
 }
 
 function sendSignedJwt(jwtFor: (exchange: Exchange) => string, name: string, prefix: string): Hooks {
   return {
-    credentials: { headers: [name] },
-    request(exchange) {
-      send(exchange, name, prefix + jwtFor(exchange));
-      return undefined;
+    clients: { credentials: { headers: [name] } },
+    shape: {
+      head(exchange) {
+        send(exchange, name, prefix + jwtFor(exchange));
+        return undefined;
+      },
     },
   };
 }
@@ -172,39 +178,43 @@ function signRequests(config: AwsConfig, env: CompileEnv): Hooks {
   const keys = awsKeys(config, { name: env.scopeName, area: AREA }, region, env);
   const sign = createAwsSigner(keys, { region, service }, env.clock);
   return {
-    sends: true,
-    credentials: { headers: SIGNATURE_HEADERS },
-    replaces: SIGNATURE_HEADERS,
-    bodyBytes: () => MAX_SIGNED_BODY_BYTES,
-    request(exchange) {
-      for (const name of SIGNATURE_HEADERS) exchange.request.headers.delete(name);
-      exchange.request.sign = (request) =>
-        sign(request).catch((error: Error) => {
-          throw credentialError(error);
-        });
-      return undefined;
-    },
-    response({ response }) {
-      if (response !== undefined) sign.correctClock(response.status, response.headers);
-      return undefined;
+    clients: { credentials: { headers: SIGNATURE_HEADERS } },
+    shape: sending(env, KIND, {
+      replaces: SIGNATURE_HEADERS,
+      bodyBytes: () => MAX_SIGNED_BODY_BYTES,
+      head(exchange) {
+        for (const name of SIGNATURE_HEADERS) exchange.request.headers.delete(name);
+        exchange.request.sign = (request) =>
+          sign(request).catch((error: Error) => {
+            throw credentialError(error);
+          });
+        return undefined;
+      },
+    }),
+    response: {
+      head({ response }) {
+        if (response !== undefined) sign.correctClock(response.status, response.headers);
+        return undefined;
+      },
     },
   };
 }
 
-function sendCloudToken(token: Renewable<string>): Hooks {
+function sendCloudToken(token: Renewable<string>, env: CompileEnv): Hooks {
   return {
-    sends: true,
-    credentials: { headers: ["authorization"] },
-    request: (exchange) =>
-      Promise.resolve(token.get()).then(
-        (value) => {
-          send(exchange, "authorization", `Bearer ${value}`);
-          return undefined;
-        },
-        (error: Error) => {
-          throw credentialError(error);
-        },
-      ),
+    clients: { credentials: { headers: ["authorization"] } },
+    shape: sending(env, KIND, {
+      head: (exchange) =>
+        Promise.resolve(token.get()).then(
+          (value) => {
+            send(exchange, "authorization", `Bearer ${value}`);
+            return undefined;
+          },
+          (error: Error) => {
+            throw credentialError(error);
+          },
+        ),
+    }),
   };
 }
 

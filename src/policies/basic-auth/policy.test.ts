@@ -25,7 +25,7 @@ function basic(user: string, password: string): { authorization: string } {
 
 async function run(headers: Record<string, string>, subject = hooks): Promise<Exchange> {
   const exchange = anExchange({ headers });
-  await subject.request?.(exchange);
+  await subject.access?.head?.(exchange);
   return exchange;
 }
 
@@ -50,7 +50,7 @@ for (const [user, password] of right) {
 
 test("a verified password is cached", async () => {
   await run(basic("bob", "password"));
-  assert.equal(hooks.request?.(anExchange({ headers: basic("bob", "password") })), undefined);
+  assert.equal(hooks.access?.head?.(anExchange({ headers: basic("bob", "password") })), undefined);
 });
 
 const bad: [string, Record<string, string>][] = [
@@ -93,7 +93,7 @@ test("a password longer than 1,024 bytes is rejected without a check", async () 
     ["long", long],
     ["wide", "ä".repeat(513)],
   ] as const)
-    assert.throws(() => subject.request?.(anExchange({ headers: basic(user, password) })), {
+    assert.throws(() => subject.access?.head?.(anExchange({ headers: basic(user, password) })), {
       code: "authentication_failed",
       status: 401,
     });
@@ -104,7 +104,7 @@ test("a client with too many checks gets 503; other clients do not [R70]", async
   const checked = async (headers: Record<string, string>, source: string): Promise<string> => {
     try {
       const exchange = anExchange({ headers, source });
-      await busy.request?.(exchange);
+      await busy.access?.head?.(exchange);
       return exchange.attributes.basicAuth?.username ?? "nobody";
     } catch (error) {
       return (error as { code: string }).code;

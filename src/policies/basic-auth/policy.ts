@@ -6,7 +6,7 @@ import { z } from "zod";
 import { ConfigError } from "../../core/config-error.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { definePolicy } from "../../core/policy.ts";
+import { authenticating, definePolicy } from "../../core/policy.ts";
 import { userPrincipal } from "../../core/principal.ts";
 import { filePath, secret } from "../../core/schema.ts";
 import { clientAddress } from "../../core/source.ts";
@@ -95,39 +95,45 @@ export const basicAuth = definePolicy({
       return undefined;
     }
 
+    function head(exchange: Exchange): undefined | Promise<undefined> {
+      const found = readCredential(exchange.request, location);
+      if (found.kind === "none" && mode !== "optional") reject(exchange, "no user name and password were sent");
+      if (found.kind === "none") return exchange.skip("no user name and password were sent; none are required");
+      const pair = found.kind === "found" ? parsePair(found.value) : undefined;
+      if (!pair) {
+        withhold(exchange, location, false);
+        return reject(exchange, found.kind === "bad" ? found.detail : "the credential is not base64 of user:password");
+      }
+      if (mode !== "permissive") failureLimit.check(exchange.source, pair.username);
+      const result = passwords.check(pair.username, pair.password, clientAddress(exchange.source));
+      if (typeof result === "boolean") return decide(exchange, pair.username, result);
+      return result.then((isCorrect) => decide(exchange, pair.username, isCorrect));
+    }
+
     return {
-      ...(config.location ? { credentials: credentialPlaces(config.location) } : {}),
-      request(exchange) {
-        const found = readCredential(exchange.request, location);
-        if (found.kind === "none" && mode !== "optional") reject(exchange, "no user name and password were sent");
-        if (found.kind === "none") return exchange.skip("no user name and password were sent; none are required");
-        const pair = found.kind === "found" ? parsePair(found.value) : undefined;
-        if (!pair) {
-          withhold(exchange, location, false);
-          return reject(
-            exchange,
-            found.kind === "bad" ? found.detail : "the credential is not base64 of user:password",
-          );
-        }
-        if (mode !== "permissive") failureLimit.check(exchange.source, pair.username);
-        const result = passwords.check(pair.username, pair.password, clientAddress(exchange.source));
-        if (typeof result === "boolean") return decide(exchange, pair.username, result);
-        return result.then((isCorrect) => decide(exchange, pair.username, isCorrect));
-      },
-      principals: () =>
-        passwords.users().map((username) => ({
-          kind: "user",
-          principal: `${BASIC}${JSON.stringify(username)}`,
-          attributes: { username },
-        })),
-      // A recorded identity has no password, so only the existence of the user can be checked.
-      recall(exchange, { principals }) {
-        const user = principals.find((principal) => principal.startsWith(BASIC));
-        if (user === undefined)
-          return mode === "strict" ? reject(exchange, "no user name and password were sent") : undefined;
-        const username = decodeString(user.slice(BASIC.length + 1, -1));
-        if (passwords.entryOf(username) === undefined) return reject(exchange, "the user does not exist");
-        return decide(exchange, username, true);
+      access: authenticating(
+        env,
+        { head },
+        {
+          // A recorded identity has no password, so only the existence of the user can be checked.
+          recorded(exchange, { principals }) {
+            const user = principals.find((principal) => principal.startsWith(BASIC));
+            if (user === undefined)
+              return mode === "strict" ? reject(exchange, "no user name and password were sent") : undefined;
+            const username = decodeString(user.slice(BASIC.length + 1, -1));
+            if (passwords.entryOf(username) === undefined) return reject(exchange, "the user does not exist");
+            return decide(exchange, username, true);
+          },
+        },
+      ),
+      clients: {
+        ...(config.location ? { credentials: credentialPlaces(config.location) } : {}),
+        configured: () =>
+          passwords.users().map((username) => ({
+            kind: "user",
+            principal: `${BASIC}${JSON.stringify(username)}`,
+            attributes: { username },
+          })),
       },
     };
   },

@@ -63,7 +63,7 @@ function call(parts: ExchangeParts = {}, estimate = 10): Exchange {
 }
 
 async function admit({ hooks }: Setup, exchange: Exchange): Promise<void> {
-  const charge = hooks.llmRequest?.(exchange);
+  const charge = hooks.admit?.call?.(exchange);
   charge?.take();
   await charge?.confirm?.();
 }
@@ -184,7 +184,7 @@ test("unknown usage keeps the estimate; an error without usage is free", async (
 test("a call settles once, and a refunded call does not settle", async () => {
   const setup = setUp({});
   const exchange = call();
-  const charge = setup.hooks.llmRequest?.(exchange);
+  const charge = setup.hooks.admit?.call?.(exchange);
   await charge?.confirm?.();
   charge?.giveBack();
   settle(setup, exchange, 50);
@@ -243,6 +243,6 @@ test("a hard budget rejects requests with an unknown cost, unless configured oth
 test("x-budget headers from a backend are removed", () => {
   const { hooks } = setUp({});
   const exchange = anAnsweredExchange({ responseHeaders: { "x-budget-remaining": "9999" } });
-  void hooks.response?.(exchange);
+  void hooks.response?.head(exchange);
   assert.equal(exchange.response?.headers.get("x-budget-remaining"), undefined);
 });

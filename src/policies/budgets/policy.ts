@@ -132,14 +132,14 @@ export const budgets = definePolicy({
         (unregister) => unregister(),
       );
 
-    function llmRequest(exchange: Exchange): Charge {
+    function call(exchange: Exchange): Charge {
       if (readsModel) LlmRequestAttributes.requireOneModel(exchange.attributes.llm);
       const nowMs = env.clock.now();
       const wanted = rules.map(({ budget, key }) => ({ accounts, budget, key: key && storedKey(key, exchange) }));
       return charge(exchange, createClaims(wanted, exchange, config.unpriced, nowMs));
     }
 
-    return { llmRequest, settle, response, sight: { tokens: true, model: readsModel } };
+    return { admit: { call }, settle, response, sight: { tokens: true, model: readsModel } };
   },
 });
 

@@ -26,11 +26,13 @@ export const buffer = definePolicy({
   }),
 
   compile: ({ request: { maxBytes } }) => ({
-    bodyBytes: () => maxBytes,
-    request({ request: { body } }) {
-      // An earlier policy can have read the body with a higher limit, or replaced it.
-      if (body.kind === "bytes" && body.bytes.length > maxBytes) throw new GatewayError("body_too_large");
-      return undefined;
+    shape: {
+      bodyBytes: () => maxBytes,
+      head({ request: { body } }) {
+        // An earlier policy can have read the body with a higher limit, or replaced it.
+        if (body.kind === "bytes" && body.bytes.length > maxBytes) throw new GatewayError("body_too_large");
+        return undefined;
+      },
     },
   }),
 });

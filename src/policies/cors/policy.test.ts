@@ -50,7 +50,7 @@ function preflight(config: Record<string, unknown>, origin = ORIGIN, headers: Re
     method: "OPTIONS",
     headers: { origin, "access-control-request-method": "PUT", ...headers },
   });
-  return compile(config).request?.(exchange) as Reply;
+  return compile(config).access?.head?.(exchange) as Reply;
 }
 
 test("a preflight response lists what the configuration allows", () => {
@@ -91,7 +91,7 @@ test("with credentials no header of the response contains a wildcard", () => {
   assert.equal(reply.headers.get("access-control-allow-headers"), undefined);
   assert.equal(reply.headers.get("access-control-expose-headers"), undefined);
   const exchange = anAnsweredExchange({ headers: { origin: ORIGIN }, responseHeaders: {} });
-  void compile(config).response?.(exchange);
+  void compile(config).response?.head(exchange);
   assert.equal(exchange.response?.headers.get("access-control-expose-headers"), undefined);
 });
 
@@ -103,7 +103,7 @@ test("a preflight from another origin gets no permission", () => {
 
 test("OPTIONS without access-control-request-method is not a preflight", () => {
   const exchange = anExchange({ method: "OPTIONS", headers: { origin: ORIGIN } });
-  assert.equal(compile({ allowOrigins: [ORIGIN] }).request?.(exchange), undefined);
+  assert.equal(compile({ allowOrigins: [ORIGIN] }).access?.head?.(exchange), undefined);
 });
 
 const responses: [
@@ -132,7 +132,7 @@ const responses: [
 for (const [name, origin, before, after] of responses) {
   test(`on responses: ${name} [L8]`, () => {
     const exchange = anAnsweredExchange({ headers: origin === undefined ? {} : { origin }, responseHeaders: before });
-    void compile({ allowOrigins: [ORIGIN], exposeHeaders: ["Mcp-Session-Id"] }).response?.(exchange);
+    void compile({ allowOrigins: [ORIGIN], exposeHeaders: ["Mcp-Session-Id"] }).response?.head(exchange);
     assert.deepEqual({ ...exchange.response?.headers.toObject() }, after);
   });
 }

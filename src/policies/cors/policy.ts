@@ -87,32 +87,36 @@ export const cors = definePolicy({
     }
 
     return {
-      request(exchange) {
-        const { request } = exchange;
-        const origin = request.headers.get("origin");
-        if (origin === undefined) return exchange.skip("the request has no Origin header");
-        exchange.originAllowed = origins.allows(origin);
-        if (request.method !== "OPTIONS" || !request.headers.has("access-control-request-method")) return undefined;
-        // A preflight from a disallowed origin gets a response without CORS permissions, so the browser blocks the
-        // call.
-        return exchange.originAllowed ? preflight(exchange, origin) : emptyReply(204, { vary: "origin" });
+      access: {
+        head(exchange) {
+          const { request } = exchange;
+          const origin = request.headers.get("origin");
+          if (origin === undefined) return exchange.skip("the request has no Origin header");
+          exchange.originAllowed = origins.allows(origin);
+          if (request.method !== "OPTIONS" || !request.headers.has("access-control-request-method")) return undefined;
+          // A preflight from a disallowed origin gets a response without CORS permissions, so the browser blocks the
+          // call.
+          return exchange.originAllowed ? preflight(exchange, origin) : emptyReply(204, { vary: "origin" });
+        },
       },
-      response(exchange) {
-        const origin = exchange.request.headers.get("origin");
-        const { response } = exchange;
-        if (!response) return;
-        if (!origins.any) addVary(response.headers);
-        // The policy replaces the backend's CORS headers, because two sets could contradict each other.
-        for (const name of [
-          "access-control-allow-origin",
-          "access-control-allow-credentials",
-          "access-control-expose-headers",
-        ])
-          response.headers.delete(name);
-        if (origin === undefined || !origins.allows(origin)) return;
-        for (const [name, value] of Object.entries(originHeaders(origin))) response.headers.set(name, value);
-        const exposed = isLoginChallenge(response) ? addedName(expose, "www-authenticate") : expose;
-        if (exposed !== undefined) response.headers.set("access-control-expose-headers", exposed);
+      response: {
+        head(exchange) {
+          const origin = exchange.request.headers.get("origin");
+          const { response } = exchange;
+          if (!response) return;
+          if (!origins.any) addVary(response.headers);
+          // The policy replaces the backend's CORS headers, because two sets could contradict each other.
+          for (const name of [
+            "access-control-allow-origin",
+            "access-control-allow-credentials",
+            "access-control-expose-headers",
+          ])
+            response.headers.delete(name);
+          if (origin === undefined || !origins.allows(origin)) return;
+          for (const [name, value] of Object.entries(originHeaders(origin))) response.headers.set(name, value);
+          const exposed = isLoginChallenge(response) ? addedName(expose, "www-authenticate") : expose;
+          if (exposed !== undefined) response.headers.set("access-control-expose-headers", exposed);
+        },
       },
     };
   },

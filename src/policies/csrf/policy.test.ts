@@ -15,7 +15,7 @@ const passes: [name: string, method: string, headers: Record<string, string>][] 
 ];
 for (const [name, method, headers] of passes)
   test(`passes ${name}`, () => {
-    assert.equal(hooks.request?.(anExchange({ method, headers })), undefined);
+    assert.equal(hooks.access?.head?.(anExchange({ method, headers })), undefined);
   });
 
 const rejected: [name: string, method: string, headers: Record<string, string>][] = [
@@ -31,7 +31,7 @@ const rejected: [name: string, method: string, headers: Record<string, string>][
 ];
 for (const [name, method, headers] of rejected)
   test(`rejects ${name}`, () => {
-    assert.throws(() => hooks.request?.(anExchange({ method, headers })), {
+    assert.throws(() => hooks.access?.head?.(anExchange({ method, headers })), {
       status: 403,
       code: "origin_denied",
       message: "CSRF validation failed",
@@ -45,7 +45,7 @@ test("rejects repeated headers, of which the backend could read another", () => 
       headers: { "sec-fetch-site": "same-origin", origin: "http://gateway.test" },
     });
     exchange.request.headers.add(name, "same-origin");
-    assert.throws(() => hooks.request?.(exchange), { code: "origin_denied" });
+    assert.throws(() => hooks.access?.head?.(exchange), { code: "origin_denied" });
   }
 });
 

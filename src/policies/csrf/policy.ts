@@ -29,11 +29,13 @@ export const csrf = definePolicy({
   compile({ additionalOrigins }) {
     const allowed = new Set(additionalOrigins.map(canonicalOrigin));
     return {
-      request({ request }) {
-        if (SAFE_METHODS.has(request.method) && !request.headers.has("upgrade")) return undefined;
-        const detail = foreignPage(request, allowed);
-        if (detail === undefined) return undefined;
-        throw new GatewayError("origin_denied", { message: "CSRF validation failed", detail });
+      access: {
+        head({ request }) {
+          if (SAFE_METHODS.has(request.method) && !request.headers.has("upgrade")) return undefined;
+          const detail = foreignPage(request, allowed);
+          if (detail === undefined) return undefined;
+          throw new GatewayError("origin_denied", { message: "CSRF validation failed", detail });
+        },
       },
     };
   },

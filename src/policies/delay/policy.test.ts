@@ -19,7 +19,7 @@ const waits: [duration: string, headers: Record<string, string>, ms: number][] =
 for (const [duration, headers, ms] of waits)
   test(`${duration} waits ${ms} ms`, async () => {
     const { clock, hooks } = compiled(duration);
-    const waiting = hooks.request?.(anExchange({ headers }));
+    const waiting = hooks.shape?.head?.(anExchange({ headers }));
     await clock.advance(ms - 1);
     assert.equal(clock.pending(), 1);
     await clock.advance(1);
@@ -36,7 +36,7 @@ for (const duration of [
   "true",
 ])
   test(`${duration} does not wait`, () => {
-    assert.equal(compiled(duration).hooks.request?.(anExchange()), undefined);
+    assert.equal(compiled(duration).hooks.shape?.head?.(anExchange()), undefined);
   });
 
 for (const config of [{}, { duration: "" }, { duration: "5 seconds" }, { duration: 5 }, { duration: "1s", more: 1 }])

@@ -4,7 +4,7 @@
 import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { definePolicy } from "../../core/policy.ts";
+import { bodyFor, definePolicy, sending } from "../../core/policy.ts";
 import { duration, durationOrExpression } from "../../core/schema.ts";
 
 const MAX_DELAY_MS = 60_000;
@@ -24,17 +24,17 @@ export const delay = definePolicy({
     const expression = typeof config.duration === "string" ? env.cel(config.duration) : undefined;
     const fixedMs = typeof config.duration === "number" ? config.duration : 0;
     return {
-      // A dry run does not wait.
-      sends: true,
-      reads: { requestBody: expression?.reads("request.body") === true },
-      request(exchange) {
-        const ms = Math.min(MAX_DELAY_MS, expression === undefined ? fixedMs : evaluatedMs(expression, exchange));
-        if (!(ms > 0)) return undefined;
-        exchange.trace?.point({ type: "policyEvent", kind: "delay", details: { milliseconds: ms } });
-        return new Promise<undefined>((resolve) => {
-          env.clock.after(ms, () => resolve(undefined));
-        });
-      },
+      shape: sending(env, "delay", {
+        ...bodyFor([expression]),
+        head(exchange) {
+          const ms = Math.min(MAX_DELAY_MS, expression === undefined ? fixedMs : evaluatedMs(expression, exchange));
+          if (!(ms > 0)) return undefined;
+          exchange.trace?.point({ type: "policyEvent", kind: "delay", details: { milliseconds: ms } });
+          return new Promise<undefined>((resolve) => {
+            env.clock.after(ms, () => resolve(undefined));
+          });
+        },
+      }),
     };
   },
 });

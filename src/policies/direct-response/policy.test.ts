@@ -5,7 +5,7 @@ import type { Reply } from "../../core/reply.ts";
 import { directResponse } from "./policy.ts";
 
 function answer(config: object): Reply {
-  return directResponse.compile(directResponse.schema.parse(config), testEnv).request?.(anExchange()) as Reply;
+  return directResponse.compile(directResponse.schema.parse(config), testEnv).shape?.head?.(anExchange()) as Reply;
 }
 
 test("returns the configured status, body and headers; text/plain by default", () => {
@@ -20,14 +20,16 @@ test("returns the configured status, body and headers; text/plain by default", (
 
 test("every response has its own headers, because later hooks change them", () => {
   const hooks = directResponse.compile(directResponse.schema.parse({ headers: { "x-a": "1" } }), testEnv);
-  const [first, second] = [1, 2].map(() => hooks.request?.(anExchange()) as Reply);
+  const [first, second] = [1, 2].map(() => hooks.shape?.head?.(anExchange()) as Reply);
   first?.headers.set("x-a", "changed");
   assert.equal(second?.headers.get("x-a"), "1");
 });
 
 function conditional(entries: object[], headers: Record<string, string> = {}): Reply | undefined {
   const config = directResponse.schema.parse({ conditional: entries });
-  return directResponse.compile(config, testEnv).request?.(anExchange({ path: "/a", headers })) as Reply | undefined;
+  return directResponse.compile(config, testEnv).shape?.head?.(anExchange({ path: "/a", headers })) as
+    | Reply
+    | undefined;
 }
 
 const FAULT = { condition: 'request.headers["x-fault"] == "1"', status: 503, body: "injected" };

@@ -6,7 +6,7 @@ import type { Expression } from "../../cel/expression.ts";
 import { protectionBy } from "../../core/cel-attributes.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { evaluatedText } from "../../core/header-changes.ts";
-import { type CompileEnv, definePolicy } from "../../core/policy.ts";
+import { bodyFor, type CompileEnv, definePolicy } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import { celSource, changeableHeaderName, headerValue } from "../../core/schema.ts";
 import { HeaderList } from "../../http/headers.ts";
@@ -79,19 +79,22 @@ export const directResponse = definePolicy({
 
   compile({ conditional, ...always }, env) {
     const responses = (conditional ?? [always]).map((config) => compileResponse(config, env));
+    const body = bodyFor(responses.flatMap(({ expressions }) => expressions));
     const [first] = responses;
-    if (responses.length === 1 && first?.condition === undefined)
-      return { reads: { requestBody: first?.readsBody === true }, request: (exchange) => first?.respond(exchange) };
+    if (responses.length === 1 && first !== undefined && first.condition === undefined)
+      return { shape: { ...body, head: (exchange) => first.respond(exchange) } };
     return {
-      reads: { requestBody: responses.some(({ readsBody }) => readsBody) },
-      request: (exchange) => responses.find(({ condition }) => isMet(condition, exchange))?.respond(exchange),
+      shape: {
+        ...body,
+        head: (exchange) => responses.find(({ condition }) => isMet(condition, exchange))?.respond(exchange),
+      },
     };
   },
 });
 
 interface CompiledResponse {
   readonly condition: Expression | undefined;
-  readonly readsBody: boolean;
+  readonly expressions: readonly (Expression | undefined)[];
   respond(exchange: Exchange): Reply;
 }
 
@@ -107,7 +110,7 @@ function compileResponse(config: ResponseConfig, env: CompileEnv): CompiledRespo
     pairs.push("content-type", "text/plain; charset=utf-8");
   return {
     condition,
-    readsBody: [condition, computed].some((expression) => expression?.reads("request.body") === true),
+    expressions: [condition, computed],
     // Later hooks change the headers in place, so every response gets a copy.
     respond: (exchange) => ({
       status,

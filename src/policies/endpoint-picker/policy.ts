@@ -14,7 +14,7 @@ import { applyChanges, type Changes, type Modes } from "../../core/ext-proc/chan
 import { hasNoBody, immediateReply, replaceBody, requestFields, responseFields } from "../../core/ext-proc/messages.ts";
 import { type Answer, Processing } from "../../core/ext-proc/processing.ts";
 import type { WireStruct } from "../../core/ext-proc/protocol.ts";
-import { definePolicy, type Hooks } from "../../core/policy.ts";
+import { definePolicy, type Hooks, sending } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import { duration, hostAndPort } from "../../core/schema.ts";
 import { readServiceTls, serviceTls } from "../../core/service-tls.ts";
@@ -239,15 +239,15 @@ export const endpointPicker = definePolicy({
     }
 
     return {
-      sends: true,
-      bodyBytes: () => maxBodyBytes,
-      request: pickEndpoint,
-      response(exchange) {
-        const pick = exchange.state(latestPick);
-        // Only the attempt that produced the response is reported, and responses of the gateway itself are not.
-        if (pick?.selection === undefined || exchange.upstream.picked === undefined || pick.processing.isOver) return;
-        if (exchange.response?.source !== "upstream") return;
-        return reportResponse(exchange, pick.processing);
+      shape: sending(env, "endpointPicker", { bodyBytes: () => maxBodyBytes, head: pickEndpoint }),
+      response: {
+        head(exchange) {
+          const pick = exchange.state(latestPick);
+          // Only the attempt that produced the response is reported, and responses of the gateway itself are not.
+          if (pick?.selection === undefined || exchange.upstream.picked === undefined || pick.processing.isOver) return;
+          if (exchange.response?.source !== "upstream") return;
+          return reportResponse(exchange, pick.processing);
+        },
       },
     };
   },

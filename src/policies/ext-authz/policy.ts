@@ -9,7 +9,7 @@ import { ConfigError } from "../../core/config-error.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { type Exchange, StateKey } from "../../core/exchange.ts";
 import { evaluatedText } from "../../core/header-changes.ts";
-import { definePolicy, type Hooks } from "../../core/policy.ts";
+import { bodyFor, definePolicy, type Hooks, sending } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import {
   celSource,
@@ -265,26 +265,29 @@ export const extAuthz = definePolicy({
     }
 
     return {
-      sends: true,
-      reads: { requestBody: [http.path, http.body, redirect].some((one) => one?.reads("request.body") === true) },
-      request(exchange) {
-        const known = keys && cacheKey(keys.map((key) => key.evaluate(exchange.celAttributes)));
-        const remembered = known === undefined ? undefined : verdicts?.get(known);
-        if (remembered && env.clock.monotonicMs() < remembered.untilMs) return apply(exchange, remembered.verdict);
-        return callService(exchange).then(
-          (verdict) => {
-            const reply = apply(exchange, verdict);
-            const ttlMs = ttl === undefined ? cache?.ttl : evaluatedTtl(ttl, exchange);
-            if (known !== undefined && typeof ttlMs === "number" && ttlMs > 0)
-              verdicts?.set(known, { verdict, untilMs: env.clock.monotonicMs() + ttlMs });
-            return reply;
-          },
-          (error: Error) => unavailable(exchange, error),
-        );
-      },
-      response(exchange) {
-        const verdict = exchange.state(responses);
-        if (verdict?.allowed && exchange.response) applyHeaders(exchange.response.headers, verdict.respond);
+      access: sending(env, "extAuthz", {
+        ...bodyFor([http.path, http.body, redirect]),
+        head(exchange) {
+          const known = keys && cacheKey(keys.map((key) => key.evaluate(exchange.celAttributes)));
+          const remembered = known === undefined ? undefined : verdicts?.get(known);
+          if (remembered && env.clock.monotonicMs() < remembered.untilMs) return apply(exchange, remembered.verdict);
+          return callService(exchange).then(
+            (verdict) => {
+              const reply = apply(exchange, verdict);
+              const ttlMs = ttl === undefined ? cache?.ttl : evaluatedTtl(ttl, exchange);
+              if (known !== undefined && typeof ttlMs === "number" && ttlMs > 0)
+                verdicts?.set(known, { verdict, untilMs: env.clock.monotonicMs() + ttlMs });
+              return reply;
+            },
+            (error: Error) => unavailable(exchange, error),
+          );
+        },
+      }),
+      response: {
+        head(exchange) {
+          const verdict = exchange.state(responses);
+          if (verdict?.allowed && exchange.response) applyHeaders(exchange.response.headers, verdict.respond);
+        },
       },
     };
   },

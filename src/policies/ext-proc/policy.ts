@@ -11,7 +11,7 @@ import { applyChanges, type BodyMode, type Immediate, type Modes } from "../../c
 import { openProcessorClient, type ProcessorClient } from "../../core/ext-proc/client.ts";
 import { hasNoBody, immediateReply, replaceBody, requestFields, responseFields } from "../../core/ext-proc/messages.ts";
 import { Processing, type ProcessingEvents } from "../../core/ext-proc/processing.ts";
-import { definePolicy, type Hooks } from "../../core/policy.ts";
+import { definePolicy, type Hooks, sending } from "../../core/policy.ts";
 import { noMemoryFor } from "../../core/read-body.ts";
 import type { Reply } from "../../core/reply.ts";
 import { duration, hostAndPort } from "../../core/schema.ts";
@@ -365,20 +365,23 @@ export const extProc = definePolicy({
     }
 
     return {
-      sends: true,
-      bodyBytes: () => (buffersRequest ? maxBodyBytes : undefined),
-      responseBodyBytes(exchange) {
-        const processing = exchange.state(running);
-        const status = exchange.response?.status ?? 200;
-        const isNeeded = processing?.isOver === false && processing.modes.responseBody === "buffered";
-        return isNeeded && !hasNoBody(exchange.request.method, status) ? maxBodyBytes : undefined;
-      },
-      request: processRequest,
-      response(exchange) {
-        const processing = exchange.state(running);
-        // Responses of the gateway itself are not processed.
-        if (processing === undefined || processing.isOver || exchange.response?.source !== "upstream") return;
-        return processResponse(exchange, processing);
+      shape: sending(env, "extProc", {
+        bodyBytes: () => (buffersRequest ? maxBodyBytes : undefined),
+        head: processRequest,
+      }),
+      response: {
+        bodyBytes(exchange) {
+          const processing = exchange.state(running);
+          const status = exchange.response?.status ?? 200;
+          const isNeeded = processing?.isOver === false && processing.modes.responseBody === "buffered";
+          return isNeeded && !hasNoBody(exchange.request.method, status) ? maxBodyBytes : undefined;
+        },
+        head(exchange) {
+          const processing = exchange.state(running);
+          // Responses of the gateway itself are not processed.
+          if (processing === undefined || processing.isOver || exchange.response?.source !== "upstream") return;
+          return processResponse(exchange, processing);
+        },
       },
       settle(exchange) {
         exchange.state(running)?.close();

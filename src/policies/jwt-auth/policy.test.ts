@@ -18,7 +18,7 @@ function token(claims: Record<string, unknown> = {}): string {
 function run(words: RequestWords, changes: Record<string, unknown> = {}): Exchange {
   const hooks = jwtAuth.compile(jwtAuth.schema.parse({ ...config, ...changes }), createTestEnv());
   const exchange = createExchange(words);
-  assert.equal(hooks.request?.(exchange), undefined);
+  assert.equal(hooks.access?.head?.(exchange), undefined);
   return exchange;
 }
 
@@ -112,7 +112,7 @@ test("without jwks the keys come from the issuer's own metadata", async () => {
   const { jwks: _, ...discovered } = config;
   const hooks = jwtAuth.compile(jwtAuth.schema.parse(discovered), env);
   const exchange = createExchange({ headers: { authorization: `Bearer ${token()}` } });
-  await hooks.request?.(exchange);
+  await hooks.access?.head?.(exchange);
   assert.equal(exchange.attributes.jwt?.sub, "alice");
 });
 

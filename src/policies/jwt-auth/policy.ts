@@ -3,7 +3,7 @@
  * serves no metadata and no login.
  */
 import { z } from "zod";
-import { type CompileEnv, definePolicy } from "../../core/policy.ts";
+import { authenticating, type CompileEnv, definePolicy } from "../../core/policy.ts";
 import { markAddress } from "../../core/schema.ts";
 import { parseHttpUrl } from "../../http/fetch.ts";
 import {
@@ -106,8 +106,8 @@ export const jwtAuth = definePolicy({
       hint: ({ check }) => (check === "audience" ? AUDIENCE_HINT : undefined),
     });
     return {
-      ...authenticate,
-      ...(config.location ? { credentials: reader.places } : {}),
+      access: authenticating(env, { head: authenticate.request }, authenticate),
+      ...(config.location ? { clients: { credentials: reader.places } } : {}),
     };
   },
 });

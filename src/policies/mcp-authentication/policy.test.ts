@@ -39,8 +39,8 @@ test("a valid token's claims become readable, and its header is withheld from ba
 test("a cached token is accepted without a promise", async () => {
   const { hooks } = await compile(realmConfig);
   const headers = bearer();
-  await hooks.request?.(createExchange({ headers }));
-  assert.equal(hooks.request?.(createExchange({ headers })), undefined);
+  await hooks.access?.head?.(createExchange({ headers }));
+  assert.equal(hooks.access?.head?.(createExchange({ headers })), undefined);
 });
 
 test("a rejected token gets a generic error for the client and an exact one for the operator [S7-6]", async () => {

@@ -3,7 +3,7 @@
  * provider, and serves the metadata and login endpoints, which need no token.
  */
 import { z } from "zod";
-import { type CompileEnv, definePolicy } from "../../core/policy.ts";
+import { authenticating, type CompileEnv, definePolicy, type RequestHook } from "../../core/policy.ts";
 import { httpUrl, markAddress, secret } from "../../core/schema.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { authenticationMode, createBearerAuthentication } from "../../identity/access/bearer-authentication.ts";
@@ -240,25 +240,31 @@ export const mcpAuthentication = definePolicy({
       hint: provider.hint,
     });
 
-    return {
-      loginPaths: endpoints,
-      response({ request: { path }, response }) {
-        if (response?.source !== "gateway" || response.status !== 401 || endpoints.has(path)) return;
-        addChallenge(response.headers, challenge);
-      },
+    const hook: RequestHook = {
       bodyBytes(exchange) {
         const { method, path } = exchange.request;
         const kind = method === "POST" ? endpoints.get(path)?.kind : undefined;
         return kind === "registration" || kind === "token" ? MAX_LOGIN_BODY_BYTES : undefined;
       },
-      request(exchange) {
+      head(exchange) {
         const endpoint = endpoints.get(exchange.request.path);
         return endpoint ? login.handle(endpoint, exchange) : authenticate.request(exchange);
       },
-      assume: authenticate.assume,
-      recall(exchange, identity) {
-        const endpoint = endpoints.get(exchange.request.path);
-        return endpoint ? login.handle(endpoint, exchange) : authenticate.recall(exchange, identity);
+    };
+    return {
+      access: authenticating(env, hook, {
+        given: authenticate.given,
+        recorded(exchange, identity) {
+          const endpoint = endpoints.get(exchange.request.path);
+          return endpoint ? login.handle(endpoint, exchange) : authenticate.recorded(exchange, identity);
+        },
+      }),
+      clients: { loginPaths: endpoints },
+      response: {
+        head({ request: { path }, response }) {
+          if (response?.source !== "gateway" || response.status !== 401 || endpoints.has(path)) return;
+          addChallenge(response.headers, challenge);
+        },
       },
     };
   },

@@ -11,7 +11,7 @@ function access(
   rules: unknown[],
   exchange: Exchange = anExchange({ jwt: { roles: ["user"] } }),
 ): (...item: Item) => boolean {
-  void mcpAuthorization.compile(mcpAuthorization.schema.parse({ rules }), testEnv).request?.(exchange);
+  void mcpAuthorization.compile(mcpAuthorization.schema.parse({ rules }), testEnv).access?.head?.(exchange);
   return (...item) => exchange.mcp.access?.allows(...item) ?? true;
 }
 

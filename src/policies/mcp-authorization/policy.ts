@@ -45,18 +45,20 @@ export const mcpAuthorization = definePolicy({
     >;
     if (config.mode === "shadow") return shadowHooks(byKind);
     return {
-      request(exchange) {
-        const outer = exchange.mcp.access;
-        exchange.mcp.access = {
-          allows: (kind, name, target, call) => {
-            if (outer?.allows(kind, name, target, call) === false) return false;
-            const isCall = isCalled(exchange.attributes.mcp, kind, name);
-            return isAdmitted(exchange, byKind, kind, itemOf(kind, name, target, call), (denied) => {
-              if (isCall) recordDenial(exchange, kind, name, denied.explain());
-            });
-          },
-        };
-        return undefined;
+      access: {
+        head(exchange) {
+          const outer = exchange.mcp.access;
+          exchange.mcp.access = {
+            allows: (kind, name, target, call) => {
+              if (outer?.allows(kind, name, target, call) === false) return false;
+              const isCall = isCalled(exchange.attributes.mcp, kind, name);
+              return isAdmitted(exchange, byKind, kind, itemOf(kind, name, target, call), (denied) => {
+                if (isCall) recordDenial(exchange, kind, name, denied.explain());
+              });
+            },
+          };
+          return undefined;
+        },
       },
     };
   },
@@ -75,13 +77,15 @@ function shadowHooks(byKind: Record<ItemKind, AccessRules>): Hooks {
     }
   };
   return {
-    request(exchange) {
-      exchange.mcp.isWatched = true;
-      return undefined;
-    },
-    parsed(exchange) {
-      if (exchange.mcp.batch === undefined) check(exchange, exchange.attributes.mcp);
-      else for (const attributes of exchange.mcp.batch) check(exchange, attributes);
+    access: {
+      head(exchange) {
+        exchange.mcp.isWatched = true;
+        return undefined;
+      },
+      body(exchange) {
+        if (exchange.mcp.batch === undefined) check(exchange, exchange.attributes.mcp);
+        else for (const attributes of exchange.mcp.batch) check(exchange, attributes);
+      },
     },
   };
 }

@@ -7,7 +7,7 @@ import { isHeaderName } from "../../base/header-names.ts";
 import type { CelOutput, Expression } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { McpCheck, McpGuardrails, McpRejection, McpVerdict } from "../../core/mcp-guardrails.ts";
-import { type CompileEnv, definePolicy, type Hooks } from "../../core/policy.ts";
+import { bodyFor, type CompileEnv, definePolicy, type Hooks } from "../../core/policy.ts";
 import { celSource, duration, hostAndPort } from "../../core/schema.ts";
 import { applyHeaders } from "../../core/service-headers.ts";
 import { readServiceTls, serviceTls } from "../../core/service-tls.ts";
@@ -106,14 +106,16 @@ export const mcpGuardrails = definePolicy({
 
   compile(config, env): Hooks {
     const processors = config.processors.map((processor) => compileProcessor(processor, env));
-    const readsBody = processors.some(({ metadata }) => metadata.some(([, value]) => value.reads("request.body")));
+    const values = processors.flatMap(({ metadata }) => metadata.map(([, value]) => value));
     return {
-      reads: { requestBody: readsBody },
-      request(exchange) {
-        const outer = exchange.mcp.guardrails;
-        const before = outer instanceof ExchangeGuardrails ? outer : undefined;
-        exchange.mcp.guardrails = new ExchangeGuardrails(exchange, processors, before);
-        return undefined;
+      access: {
+        ...bodyFor(values),
+        head(exchange) {
+          const outer = exchange.mcp.guardrails;
+          const before = outer instanceof ExchangeGuardrails ? outer : undefined;
+          exchange.mcp.guardrails = new ExchangeGuardrails(exchange, processors, before);
+          return undefined;
+        },
       },
     };
   },

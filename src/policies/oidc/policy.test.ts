@@ -39,7 +39,7 @@ function setUp(base: string, endpoints?: Readonly<Record<string, unknown>>) {
 
   async function send(words: RequestWords): Promise<{ exchange: Exchange; reply: Reply | undefined }> {
     const exchange = createExchange({ method: "GET", ...words });
-    return { exchange, reply: (await hooks.request?.(exchange)) ?? undefined };
+    return { exchange, reply: (await hooks.access?.head?.(exchange)) ?? undefined };
   }
 
   async function statusOf(words: RequestWords): Promise<number> {

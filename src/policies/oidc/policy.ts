@@ -6,7 +6,7 @@ import { z } from "zod";
 import type { Owner } from "../../base/owner.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
-import { definePolicy } from "../../core/policy.ts";
+import { authenticating, definePolicy } from "../../core/policy.ts";
 import { tokenPrincipal } from "../../core/principal.ts";
 import { emptyReply, jsonReply, type Reply, textReply } from "../../core/reply.ts";
 import { duration, httpUrl, secret, serverUrl } from "../../core/schema.ts";
@@ -208,15 +208,21 @@ export const oidc = definePolicy({
     }
 
     return {
-      request,
-      assume(exchange, given) {
-        if (!("claims" in given)) return exchange.skip("a session is needed, not a token");
-        return admit(exchange, { claims: given.claims, principal: tokenPrincipal(given.claims, "") });
-      },
-      recall(exchange, { claims }) {
-        if (claims === undefined) throw new GatewayError("authentication_failed", { detail: "no user was signed in" });
-        return admit(exchange, { claims, principal: tokenPrincipal(claims, "") });
-      },
+      access: authenticating(
+        env,
+        { head: request },
+        {
+          given(exchange, given) {
+            if (!("claims" in given)) return exchange.skip("a session is needed, not a token");
+            return admit(exchange, { claims: given.claims, principal: tokenPrincipal(given.claims, "") });
+          },
+          recorded(exchange, { claims }) {
+            if (claims === undefined)
+              throw new GatewayError("authentication_failed", { detail: "no user was signed in" });
+            return admit(exchange, { claims, principal: tokenPrincipal(claims, "") });
+          },
+        },
+      ),
     };
   },
 });

@@ -4,7 +4,7 @@
 
 import type { Clock } from "../../base/clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { Charge, Hooks, Outcome } from "../../core/policy.ts";
+import type { AdmitHook, Charge, Hooks, Outcome } from "../../core/policy.ts";
 import { LlmRequestAttributes, requireKnownCost } from "../../llm/request/llm-attributes.ts";
 import { estimatedTokens, outputTokens, usedTokens } from "../../llm/usage/usage.ts";
 import type { GlobalLimit } from "./global-limit.ts";
@@ -39,7 +39,7 @@ export function limitHooks(
     };
   }
 
-  function llmRequest(exchange: Exchange): Charge | undefined {
+  function call(exchange: Exchange): Charge | undefined {
     if (isShadow && exchange.shadow.isFree) return undefined;
     if (readsModel && !isShadow) LlmRequestAttributes.requireOneModel(exchange.attributes.llm);
     if (!isShadow && unpriced === "refuse") requireKnownCost(exchange.attributes.llm, "rateLimit");
@@ -74,31 +74,28 @@ export function limitHooks(
     writeLimitHeaders(exchange);
   }
 
-  const admit = admitRequests(false);
-  const admitParsed = admitRequests(true);
+  const head = admitRequests(false);
+  const body = admitRequests(true);
   const countsTokens = tokenLimits.length > 0 || global?.counts.tokens === true;
   // Ambiguous bodies are rejected only if a limit is enforced.
   const sight = isShadow ? { watchedTokens: true } : { tokens: true, model: readsModel };
   return {
-    ...(admit ? { admit } : {}),
-    ...(admitParsed ? { admitParsed } : {}),
-    ...(countsTokens ? { llmRequest, settle: settleTokens, sight } : {}),
-    ...(isShadow ? {} : { response }),
+    admit: { ...(head ? { head } : {}), ...(body ? { body } : {}), ...(countsTokens ? { call } : {}) },
+    ...(countsTokens ? { settle: settleTokens, sight } : {}),
+    ...(isShadow ? {} : { response: { head: response } }),
   };
 }
 
 /** Combines the hooks of enforced and shadow limits in one scope. Enforced limits are checked first. */
 export function combineHooks(enforced: Hooks, shadow: Hooks): Hooks {
-  const combined = (name: "admit" | "admitParsed" | "llmRequest"): Partial<Hooks> => {
-    const first = enforced[name];
-    const second = shadow[name];
+  const combined = (name: keyof AdmitHook): AdmitHook => {
+    const first = enforced.admit?.[name];
+    const second = shadow.admit?.[name];
     if (!first || !second) return first || second ? { [name]: first ?? second } : {};
     return { [name]: (exchange: Exchange) => combineCharges(first(exchange), second(exchange)) };
   };
   return {
-    ...combined("admit"),
-    ...combined("admitParsed"),
-    ...combined("llmRequest"),
+    admit: { ...combined("head"), ...combined("body"), ...combined("call") },
     ...(enforced.response ? { response: enforced.response } : {}),
     ...(enforced.settle || shadow.settle
       ? {

@@ -85,10 +85,10 @@ test("limit headers from a backend are replaced, or removed if no limit applied 
   const scopes = [compileLocal(env, { requests: 5, unit: "Seconds" })];
   const exchange = limitExchange();
   exchange.response = undefined;
-  scopes[0]?.admit?.(exchange);
+  scopes[0]?.admit?.head?.(exchange);
   assert.deepEqual((await respond(scopes, exchange, spoofed)).pairs, []);
   const limited = limitExchange();
-  scopes[0]?.admit?.(limited)?.take();
+  scopes[0]?.admit?.head?.(limited)?.take();
   assert.equal((await respond(scopes, limited, spoofed)).get("x-ratelimit-limit"), "5");
 });
 
@@ -119,7 +119,7 @@ const REFUNDED: [string, (env: LimitEnv) => Hooks[]][] = [
         calls += 1;
         if (calls > 1) throw new Error("the service refuses");
       };
-      const service: Hooks = { admit: () => ({ take: () => undefined, giveBack: () => undefined, confirm }) };
+      const service: Hooks = { admit: { head: () => ({ take: () => undefined, giveBack: () => undefined, confirm }) } };
       return [compileLocal(env, { requests: 9, unit: "Hours" }), service];
     },
   ],
@@ -244,7 +244,7 @@ test("a key of a megabyte costs no more than any other [B2]", async () => {
 test("32 concurrent clients with a slow admission never exceed the limit", async () => {
   const env = limitEnv();
   const waits: Hooks = {
-    admit: () => ({ take: () => undefined, giveBack: () => undefined, confirm: async () => undefined }),
+    admit: { head: () => ({ take: () => undefined, giveBack: () => undefined, confirm: async () => undefined }) },
   };
   const scopes = [compileLocal(env, { requests: 100, unit: "Hours" }), waits];
   const results = await Promise.all(Array.from({ length: 32 }, () => admitted(scopes, 10)));

@@ -5,24 +5,18 @@ import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { limitEnv, limitExchange, settleAll } from "../../../test/support/rate-limit-service/limit-env.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { Charge, Hooks, Outcome } from "../../core/policy.ts";
+import type { AdmitHook, Charge, CompiledPolicy, Hooks, Outcome } from "../../core/policy.ts";
 import { createRedaction } from "../../observe/trace/redact.ts";
-import {
-  type AdmissionHook,
-  type HookRun,
-  runAdmission,
-  runParsedHooks,
-  type ScopedPolicy,
-} from "../../pipeline/phases/run-hooks.ts";
+import { type HookRun, runAdmission, runBodyHooks } from "../../pipeline/phases/run-hooks.ts";
 import { rateLimit } from "./policy.ts";
 
-const STAGES: readonly AdmissionHook[] = ["admit", "admitParsed", "llmRequest"];
-type Refuser = AdmissionHook | "parsed" | "none";
+const STAGES: readonly (keyof AdmitHook)[] = ["head", "body", "call"];
+type Refuser = keyof AdmitHook | "rule" | "none";
 
 /** The limits, each with the stage at which it is checked and the bucket that a request uses. */
 interface Entry {
   readonly scope: 0 | 1;
-  readonly stage: AdmissionHook;
+  readonly stage: keyof AdmitHook;
   readonly config: Record<string, unknown>;
   readonly capacity: number;
   readonly refill: number;
@@ -32,35 +26,35 @@ interface Entry {
 const ENTRIES: readonly Entry[] = [
   {
     scope: 0,
-    stage: "admit",
+    stage: "head",
     config: { requests: 4, unit: "Seconds", burst: 3 },
     ...{ capacity: 7, refill: 4, windowMs: 1000 },
     key: () => "",
   },
   {
     scope: 1,
-    stage: "admit",
+    stage: "head",
     config: { requests: 3, unit: "Minutes", key: "jwt.sub" },
     ...{ capacity: 3, refill: 3, windowMs: 60_000 },
     key: ({ user }) => user,
   },
   {
     scope: 1,
-    stage: "admitParsed",
+    stage: "body",
     config: { requests: 2, unit: "Seconds", key: "mcp.tool.name" },
     ...{ capacity: 2, refill: 2, windowMs: 1000 },
     key: ({ tool }) => tool,
   },
   {
     scope: 0,
-    stage: "llmRequest",
+    stage: "call",
     config: { tokens: 150, unit: "Minutes" },
     ...{ capacity: 150, refill: 150, windowMs: 60_000 },
     key: () => "",
   },
   {
     scope: 1,
-    stage: "llmRequest",
+    stage: "call",
     config: { tokens: 100, unit: "Seconds", key: "jwt.sub", reserveOutput: true },
     ...{ capacity: 100, refill: 100, windowMs: 1000 },
     key: ({ user }) => user,
@@ -107,7 +101,7 @@ function requests(): fc.Arbitrary<Request> {
     tool: fc.constantFrom("read", "write", ""),
     estimate: fc.option(fc.integer({ min: 1, max: 40 }), { nil: undefined }),
     maximum: fc.integer({ min: 0, max: 110 }),
-    refuser: fc.constantFrom<Refuser>("none", "none", "none", "admit", "parsed", "admitParsed", "llmRequest"),
+    refuser: fc.constantFrom<Refuser>("none", "none", "none", "head", "rule", "body", "call"),
   });
 }
 
@@ -149,11 +143,11 @@ class Model {
   admit(request: Request, nowMs: number): Taken[] | undefined {
     const taken: Taken[] = [];
     for (const stage of STAGES) {
-      if (stage === "llmRequest" && request.estimate === undefined) continue;
-      if (stage === "admitParsed" && request.refuser === "parsed") return this.#giveBack(taken, nowMs);
+      if (stage === "call" && request.estimate === undefined) continue;
+      if (stage === "body" && request.refuser === "rule") return this.#giveBack(taken, nowMs);
       const asked = ENTRIES.filter((entry) => entry.stage === stage).map((entry) => {
         const reserved = entry.config.reserveOutput === true;
-        const amount = stage === "llmRequest" ? (request.estimate ?? 0) + (reserved ? request.maximum : 0) : 1;
+        const amount = stage === "call" ? (request.estimate ?? 0) + (reserved ? request.maximum : 0) : 1;
         return { entry, amount, needed: reserved ? amount : 1, bucket: this.bucket(entry, entry.key(request)) };
       });
       if (asked.some(({ bucket, needed }) => bucket.left(nowMs) < needed)) return this.#giveBack(taken, nowMs);
@@ -205,7 +199,7 @@ test("every bucket matches the model, whatever rejects a request and however cal
           if (call === undefined) continue;
           const used = end(scopes, call.exchange, step.how, step.used);
           for (const { entry, bucket, amount } of call.taken)
-            if (used !== undefined && entry.stage === "llmRequest") bucket.take(used - amount, nowMs);
+            if (used !== undefined && entry.stage === "call") bucket.take(used - amount, nowMs);
         }
         for (const [entry, held] of model.buckets) {
           for (const [key, bucket] of held)
@@ -231,13 +225,13 @@ function exchangeOf({ user, tool, estimate, maximum }: Request): Exchange {
 
 /** The pipeline's order: limits that need only the head, rules about the body, then the other limits. */
 async function passes(scopes: readonly Hooks[], exchange: Exchange, refuser: Refuser): Promise<boolean> {
-  const limits = scopes.map((hooks): ScopedPolicy => ({ phase: "route", policy: { kind: "rateLimit", hooks } }));
-  const other: ScopedPolicy = { phase: "backend", policy: { kind: "other", hooks: refusing(refuser) } };
+  const limits = scopes.map((hooks): CompiledPolicy => ({ phase: "route", kind: "rateLimit", hooks }));
+  const other: CompiledPolicy = { phase: "backend", kind: "other", hooks: refusing(refuser) };
   try {
     for (const stage of STAGES) {
-      if (stage === "llmRequest" && exchange.attributes.llm === undefined) continue;
-      if (stage === "admitParsed") await run(exchange, (hookRun, done) => runParsedHooks(hookRun, [other]) && done());
-      const policies = [...limits, other].filter(({ policy }) => policy.hooks[stage] !== undefined);
+      if (stage === "call" && exchange.attributes.llm === undefined) continue;
+      if (stage === "body") await run(exchange, (hookRun, done) => runBodyHooks(hookRun, [other]) && done());
+      const policies = [...limits, other].filter(({ hooks }) => hooks.admit?.[stage] !== undefined);
       await run(exchange, (hookRun, done) => runAdmission(hookRun, stage, policies, done));
     }
     return true;
@@ -249,17 +243,19 @@ async function passes(scopes: readonly Hooks[], exchange: Exchange, refuser: Ref
 
 function run(exchange: Exchange, action: (run: HookRun, done: () => void) => void): Promise<void> {
   return new Promise((resolve, reject) =>
-    action({ exchange, clock: fakeClock(), redaction: createRedaction(), fail: reject }, resolve),
+    action({ exchange, clock: fakeClock(), redaction: createRedaction(), isDry: false, fail: reject }, resolve),
   );
 }
 
 function refusing(refuser: Refuser): Hooks {
   const refusal = new GatewayError("authorization_denied");
   if (refuser === "none") return {};
-  if (refuser === "parsed")
+  if (refuser === "rule")
     return {
-      parsed() {
-        throw refusal;
+      access: {
+        body() {
+          throw refusal;
+        },
       },
     };
   const charge: Charge = {
@@ -267,7 +263,7 @@ function refusing(refuser: Refuser): Hooks {
     giveBack: () => undefined,
     confirm: () => Promise.reject(refusal),
   };
-  return { [refuser]: () => charge };
+  return { admit: { [refuser]: () => charge } };
 }
 
 /** The final charge of the call; undefined if the admitted charge stays. */

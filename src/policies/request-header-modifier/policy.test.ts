@@ -19,7 +19,7 @@ const cases: [name: string, config: object, before: Record<string, string>, afte
 for (const [name, config, before, after] of cases) {
   test(name, () => {
     const exchange = anExchange({ headers: before });
-    void requestHeaderModifier.compile(requestHeaderModifier.schema.parse(config), testEnv).request?.(exchange);
+    void requestHeaderModifier.compile(requestHeaderModifier.schema.parse(config), testEnv).shape?.head?.(exchange);
     const { headers } = exchange.request;
     assert.deepEqual(Object.fromEntries([...headers.names()].map((header) => [header, headers.get(header)])), after);
   });
@@ -31,7 +31,7 @@ test("setting Host changes the authority, if the value is one", () => {
     ["a b", "gateway.test"],
   ] as const) {
     const exchange = anExchange();
-    void requestHeaderModifier.compile({ set: { host } }, testEnv).request?.(exchange);
+    void requestHeaderModifier.compile({ set: { host } }, testEnv).shape?.head?.(exchange);
     assert.equal(exchange.request.host, sent);
   }
 });

@@ -15,13 +15,15 @@ export const requestHeaderModifier = definePolicy({
   compile(config) {
     const apply = headerChanges.compile(config);
     return {
-      replaces: [...(config.remove ?? []), ...Object.keys(config.set ?? {})],
-      request(exchange) {
-        apply(exchange.request.headers);
-        // The authority sent to the backend follows the Host header.
-        const host = config.set?.host;
-        if (host !== undefined && isAuthority(host)) exchange.request.host = host;
-        return undefined;
+      shape: {
+        replaces: [...(config.remove ?? []), ...Object.keys(config.set ?? {})],
+        head(exchange) {
+          apply(exchange.request.headers);
+          // The authority sent to the backend follows the Host header.
+          const host = config.set?.host;
+          if (host !== undefined && isAuthority(host)) exchange.request.host = host;
+          return undefined;
+        },
       },
     };
   },

@@ -5,7 +5,7 @@
 
 import { z } from "zod";
 import type { Exchange } from "../../core/exchange.ts";
-import { type CompileEnv, definePolicy, machineOf } from "../../core/policy.ts";
+import { type CompileEnv, definePolicy, machineOf, sending } from "../../core/policy.ts";
 import { exactlyOneOf, markLocal } from "../../core/schema.ts";
 import { addedForwardedFor } from "../../core/source.ts";
 import { parseAddress } from "../../http/backend-address.ts";
@@ -57,20 +57,21 @@ export const requestMirror = definePolicy({
     const mirrors = config.map((entry, i) => openMirror(entry, `${env.scopeName} requestMirror ${i}`, env));
     const compares = config.some(({ compare }) => compare === true);
     return {
-      sends: true,
-      ...(compares ? { response: watchBackend, settle: compareCopies } : {}),
-      bodyBytes({ request: { body } }) {
-        if (body.kind !== "stream" || body.length === undefined || body.length > MAX_MIRRORED_BYTES) return undefined;
-        return MAX_MIRRORED_BYTES;
-      },
-      request(exchange) {
-        if (exchange.request.body.kind === "stream") return exchange.skip("the body is too large to be mirrored");
-        for (const prepare of mirrors) {
-          exchange.onAdmitted ??= [];
-          exchange.onAdmitted.push(prepare(exchange));
-        }
-        return undefined;
-      },
+      ...(compares ? { response: { head: watchBackend }, settle: compareCopies } : {}),
+      shape: sending(env, "requestMirror", {
+        bodyBytes({ request: { body } }) {
+          if (body.kind !== "stream" || body.length === undefined || body.length > MAX_MIRRORED_BYTES) return undefined;
+          return MAX_MIRRORED_BYTES;
+        },
+        head(exchange) {
+          if (exchange.request.body.kind === "stream") return exchange.skip("the body is too large to be mirrored");
+          for (const prepare of mirrors) {
+            exchange.onAdmitted ??= [];
+            exchange.onAdmitted.push(prepare(exchange));
+          }
+          return undefined;
+        },
+      }),
     };
   },
 });

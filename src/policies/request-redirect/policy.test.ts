@@ -35,7 +35,7 @@ for (const [config, request, status, location] of cases) {
       ...testEnv,
       matchedPrefixes: ["/api"],
     });
-    const reply = hooks.request?.(anExchange(request)) as Reply;
+    const reply = hooks.shape?.head?.(anExchange(request)) as Reply;
     assert.equal(reply.status, status);
     assert.equal(reply.headers.get("location"), location);
     assert.equal(reply.body, undefined);

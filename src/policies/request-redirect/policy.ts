@@ -35,15 +35,17 @@ export const requestRedirect = definePolicy({
   compile(config, env) {
     const changePath = config.path ? pathChange.compile(config.path, env.matchedPrefixes) : undefined;
     return {
-      request({ request }) {
-        const path = changePath ? changePath(request.path) : canonicalPath(request.path);
-        const query = request.query === "" ? "" : `?${request.query}`;
-        const scheme = config.scheme ?? request.scheme;
-        const authority = config.authority ?? (scheme === request.scheme ? request.host : withoutPort(request.host));
-        const target = config.port === undefined ? authority : withPort(authority, config.port, scheme);
-        // An HTTP/1.0 request may have no Host header. The target is then relative.
-        const origin = target === "" ? "" : `${scheme}://${target}`;
-        return emptyReply(config.status, { location: `${origin}${path}${query}` });
+      shape: {
+        head({ request }) {
+          const path = changePath ? changePath(request.path) : canonicalPath(request.path);
+          const query = request.query === "" ? "" : `?${request.query}`;
+          const scheme = config.scheme ?? request.scheme;
+          const authority = config.authority ?? (scheme === request.scheme ? request.host : withoutPort(request.host));
+          const target = config.port === undefined ? authority : withPort(authority, config.port, scheme);
+          // An HTTP/1.0 request may have no Host header. The target is then relative.
+          const origin = target === "" ? "" : `${scheme}://${target}`;
+          return emptyReply(config.status, { location: `${origin}${path}${query}` });
+        },
       },
     };
   },

@@ -14,8 +14,10 @@ export const responseHeaderModifier = definePolicy({
   compile(config) {
     const apply = headerChanges.compile(config);
     return {
-      response(exchange) {
-        if (exchange.response) apply(exchange.response.headers);
+      response: {
+        head(exchange) {
+          if (exchange.response) apply(exchange.response.headers);
+        },
       },
     };
   },

@@ -6,7 +6,7 @@
 import { z } from "zod";
 import { attributesWithResponse } from "../../core/cel-attributes.ts";
 import { ConfigError } from "../../core/config-error.ts";
-import { definePolicy } from "../../core/policy.ts";
+import { bodyFor, definePolicy } from "../../core/policy.ts";
 import { celSource, duration } from "../../core/schema.ts";
 
 const MAX_ATTEMPTS = 10;
@@ -49,7 +49,7 @@ export const retry = definePolicy({
         "the response body is not available when the condition is evaluated",
       );
     return {
-      reads: { requestBody: [condition, precondition].some((one) => one?.reads("request.body") === true) },
+      shape: bodyFor([condition, precondition]),
       settings: {
         retry: {
           attempts: config.attempts,

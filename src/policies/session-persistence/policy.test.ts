@@ -30,11 +30,11 @@ function setUp({ config = {}, route = routeTo(() => ADDRESSES), clock = fakeCloc
   return (headers: Record<string, string>, served = ADDRESSES[0], index = 0) => {
     const exchange = anAnsweredExchange({ headers });
     exchange.route = route.name;
-    void hooks.request?.(exchange);
+    void hooks.shape?.head?.(exchange);
     const found = hooks.settings?.sessions?.find(exchange, route);
     exchange.upstream.backendIndex = found?.index ?? index;
     exchange.upstream.endpoint = found === undefined ? served : found.address;
-    void hooks.response?.(exchange);
+    void hooks.response?.head(exchange);
     const cookie = exchange.response?.headers.get("set-cookie");
     return {
       found: found && (found.address ?? `backend ${found.index}`),
@@ -175,14 +175,14 @@ test("responses of the gateway itself start no session", () => {
   const hooks = sessionPersistence.compile(sessionPersistence.schema.parse({}), testEnv);
   const exchange = anAnsweredExchange();
   exchange.response = { ...exchange.response, source: "gateway" } as NonNullable<typeof exchange.response>;
-  void hooks.request?.(exchange);
+  void hooks.shape?.head?.(exchange);
   hooks.settings?.sessions?.find(
     exchange,
     routeTo(() => ADDRESSES),
   );
   exchange.upstream.backendIndex = 0;
   exchange.upstream.endpoint = ADDRESSES[0];
-  void hooks.response?.(exchange);
+  void hooks.response?.head(exchange);
   assert.equal(exchange.response.headers.get("set-cookie"), undefined);
 });
 

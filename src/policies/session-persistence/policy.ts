@@ -147,28 +147,32 @@ export const sessionPersistence = definePolicy({
 
     return {
       settings: { sessions: { find } },
-      request(exchange) {
-        const { headers } = exchange.request;
-        const tokens = takeTokens(headers, type, sessionName(exchange.route ?? ""));
-        exchange.setState(clientSession, { presented: tokens, kept: undefined, route: undefined });
-        return undefined;
+      shape: {
+        head(exchange) {
+          const { headers } = exchange.request;
+          const tokens = takeTokens(headers, type, sessionName(exchange.route ?? ""));
+          exchange.setState(clientSession, { presented: tokens, kept: undefined, route: undefined });
+          return undefined;
+        },
       },
-      response(exchange) {
-        const { response, upstream } = exchange;
-        const { route, kept } = exchange.state(clientSession) ?? {};
-        if (route === undefined || response?.source !== "upstream" || upstream.backendIndex === undefined) return;
-        const server = tokensOf(route).tokenOf(upstream.backendIndex, upstream.endpoint);
-        if (server === undefined) return;
-        const nowMs = env.clock.now();
-        const isSame = kept?.server === server;
-        if (isSame && !needsExtension(kept, nowMs)) return;
-        const startedMs = (isSame ? kept.startedMs : undefined) ?? nowMs;
-        const times = hasTimeout ? `.${startedMs.toString(36)}.${nowMs.toString(36)}` : "";
-        const leftMs = absoluteTimeout === undefined ? undefined : startedMs + absoluteTimeout - nowMs;
-        const value = `${server}${times}`;
-        if (type === "cookie") response.headers.add("set-cookie", setCookie(exchange, route, value, leftMs));
-        else response.headers.set(sessionName(route.name), value);
-        trace(exchange, isSame ? "extended" : "started", upstream.endpoint);
+      response: {
+        head(exchange) {
+          const { response, upstream } = exchange;
+          const { route, kept } = exchange.state(clientSession) ?? {};
+          if (route === undefined || response?.source !== "upstream" || upstream.backendIndex === undefined) return;
+          const server = tokensOf(route).tokenOf(upstream.backendIndex, upstream.endpoint);
+          if (server === undefined) return;
+          const nowMs = env.clock.now();
+          const isSame = kept?.server === server;
+          if (isSame && !needsExtension(kept, nowMs)) return;
+          const startedMs = (isSame ? kept.startedMs : undefined) ?? nowMs;
+          const times = hasTimeout ? `.${startedMs.toString(36)}.${nowMs.toString(36)}` : "";
+          const leftMs = absoluteTimeout === undefined ? undefined : startedMs + absoluteTimeout - nowMs;
+          const value = `${server}${times}`;
+          if (type === "cookie") response.headers.add("set-cookie", setCookie(exchange, route, value, leftMs));
+          else response.headers.set(sessionName(route.name), value);
+          trace(exchange, isSame ? "extended" : "started", upstream.endpoint);
+        },
       },
     };
   },

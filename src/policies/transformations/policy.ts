@@ -6,7 +6,7 @@ import { z } from "zod";
 import { type Budget, createBudget, type Expression } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { evaluatedText } from "../../core/header-changes.ts";
-import { type CompileEnv, definePolicy } from "../../core/policy.ts";
+import { bodyFor, type CompileEnv, definePolicy } from "../../core/policy.ts";
 import { celSource, changeableHeaderName, isAuthority } from "../../core/schema.ts";
 import { type HeaderList, isHeaderValue } from "../../http/headers.ts";
 
@@ -45,33 +45,35 @@ export const transformations = definePolicy({
     const setsHost = config.request?.set?.host !== undefined;
     const all = [...(request?.expressions ?? []), ...(response?.expressions ?? [])];
     return {
-      replaces: [...(config.request?.remove ?? []), ...Object.keys(config.request?.set ?? {})],
-      reads: {
-        requestBody: all.some((expression) => expression.reads("request.body")),
-        responseBody: all.some((expression) => expression.reads("response.body")),
+      shape: {
+        replaces: [...(config.request?.remove ?? []), ...Object.keys(config.request?.set ?? {})],
+        ...bodyFor(all),
+        ...(request
+          ? {
+              head(exchange: Exchange) {
+                request.applyTo(exchange.request.headers, exchange);
+                if (setsHost) setAuthority(exchange);
+                const body = request.body(exchange);
+                if (body !== undefined) {
+                  exchange.request.body = { kind: "bytes", bytes: body };
+                  exchange.request.headers.delete("content-encoding");
+                  exchange.request.headers.delete("transfer-encoding");
+                }
+                return undefined;
+              },
+            }
+          : {}),
       },
-      ...(request
-        ? {
-            request(exchange: Exchange) {
-              request.applyTo(exchange.request.headers, exchange);
-              if (setsHost) setAuthority(exchange);
-              const body = request.body(exchange);
-              if (body !== undefined) {
-                exchange.request.body = { kind: "bytes", bytes: body };
-                exchange.request.headers.delete("content-encoding");
-                exchange.request.headers.delete("transfer-encoding");
-              }
-              return undefined;
-            },
-          }
-        : {}),
       ...(response
         ? {
-            response(exchange: Exchange) {
-              if (!exchange.response) return;
-              response.applyTo(exchange.response.headers, exchange);
-              const body = response.body(exchange);
-              if (body !== undefined) exchange.response.replacement = body;
+            response: {
+              readsBody: all.some((expression) => expression.reads("response.body")),
+              head(exchange: Exchange) {
+                if (!exchange.response) return;
+                response.applyTo(exchange.response.headers, exchange);
+                const body = response.body(exchange);
+                if (body !== undefined) exchange.response.replacement = body;
+              },
             },
           }
         : {}),

@@ -23,7 +23,7 @@ for (const [change, prefixes, path, sent] of paths) {
       ...testEnv,
       matchedPrefixes: prefixes,
     });
-    assert.equal(hooks.request?.(exchange), undefined);
+    assert.equal(hooks.shape?.head?.(exchange), undefined);
     assert.equal(exchange.request.path, sent);
     assert.equal(exchange.request.query, "a=1", "the query is kept");
     assert.equal(exchange.request.host, "gateway.test", "and the authority");
@@ -32,7 +32,7 @@ for (const [change, prefixes, path, sent] of paths) {
 
 test("replaces the authority and remembers the original one", () => {
   const exchange = anExchange({ path: "/x" });
-  void urlRewrite.compile({ authority: "inner.test:81" }, testEnv).request?.(exchange);
+  void urlRewrite.compile({ authority: "inner.test:81" }, testEnv).shape?.head?.(exchange);
   assert.equal(exchange.request.host, "inner.test:81");
   assert.equal(exchange.request.path, "/x");
   assert.equal(exchange.originalHost, "gateway.test");

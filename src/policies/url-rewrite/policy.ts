@@ -20,10 +20,12 @@ export const urlRewrite = definePolicy({
   compile(config, env) {
     const changePath = config.path ? pathChange.compile(config.path, env.matchedPrefixes) : undefined;
     return {
-      request({ request }) {
-        if (config.authority !== undefined) request.host = config.authority;
-        if (changePath) request.path = changePath(request.path);
-        return undefined;
+      shape: {
+        head({ request }) {
+          if (config.authority !== undefined) request.host = config.authority;
+          if (changePath) request.path = changePath(request.path);
+          return undefined;
+        },
       },
     };
   },

@@ -179,11 +179,9 @@ function emptyScope(phase: CompiledScope["phase"]): CompiledScope {
   return {
     phase,
     access: [],
-    admit: [],
+    admit: { head: [], body: [], call: [] },
     shape: [],
-    parsed: [],
-    admitParsed: [],
-    llmRequest: [],
+    body: [],
     sight: { tokens: false, watchedTokens: false, model: false, call: false },
     response: [],
     settle: [],

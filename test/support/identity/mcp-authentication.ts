@@ -70,7 +70,7 @@ export async function compile(config: unknown, answers: Record<string, Answer> =
   await env.clock.advance(0);
   const run = async (words: RequestWords): Promise<{ reply: Reply | undefined; exchange: Exchange }> => {
     const exchange = createExchange(words);
-    return { reply: await hooks.request?.(exchange), exchange };
+    return { reply: await hooks.access?.head?.(exchange), exchange };
   };
   const reply = async (words: RequestWords): Promise<Reply> => {
     const { reply: answered } = await run(words);

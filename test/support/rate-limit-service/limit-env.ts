@@ -10,7 +10,7 @@ import { claimAlone } from "../../../src/base/shared-memory.ts";
 import { createTasks } from "../../../src/base/tasks.ts";
 import { compileExpression } from "../../../src/cel/expression.ts";
 import { Exchange, NO_BODY } from "../../../src/core/exchange.ts";
-import type { CompileEnv, Hooks, LimitView, Outcome } from "../../../src/core/policy.ts";
+import type { AdmitHook, CompileEnv, Hooks, LimitView, Outcome } from "../../../src/core/policy.ts";
 import type { RequestAttributes } from "../../../src/core/request-attributes.ts";
 import { EgressGuard } from "../../../src/http/egress-guard.ts";
 import { HeaderList } from "../../../src/http/headers.ts";
@@ -152,9 +152,9 @@ const COMPLETE: Outcome = { status: 200, end: "complete", responseBytes: 10 };
 
 /** One request through admission and response, as the pipeline runs them. Returns the headers of the answer, or what was thrown. */
 export async function request(scopes: readonly Hooks[], exchange: Exchange): Promise<HeaderList> {
-  await admission(scopes, exchange, "admit");
-  await admission(scopes, exchange, "admitParsed");
-  if (exchange.attributes.llm) await admission(scopes, exchange, "llmRequest");
+  await admission(scopes, exchange, "head");
+  await admission(scopes, exchange, "body");
+  if (exchange.attributes.llm) await admission(scopes, exchange, "call");
   return respond(scopes, exchange);
 }
 
@@ -164,7 +164,7 @@ export async function respond(
   headers: Readonly<Record<string, string>> = {},
 ): Promise<HeaderList> {
   exchange.response ??= { status: 200, headers: HeaderList.of(headers), source: "upstream" };
-  for (const hooks of [...scopes].reverse()) await hooks.response?.(exchange);
+  for (const hooks of [...scopes].reverse()) await hooks.response?.head(exchange);
   return exchange.response.headers;
 }
 
@@ -173,15 +173,12 @@ export function settleAll(scopes: readonly Hooks[], exchange: Exchange, outcome:
 }
 
 /** The pipeline's own admission: rejects with what a limit threw, after everything was given back. */
-function admission(
-  scopes: readonly Hooks[],
-  exchange: Exchange,
-  hook: "admit" | "admitParsed" | "llmRequest",
-): Promise<void> {
+function admission(scopes: readonly Hooks[], exchange: Exchange, on: keyof AdmitHook): Promise<void> {
   const policies = scopes
-    .filter((hooks) => hooks[hook] !== undefined)
-    .map((hooks) => ({ phase: "route" as const, policy: { kind: "rateLimit", hooks } }));
+    .filter(({ admit }) => admit?.[on] !== undefined)
+    .map((hooks) => ({ phase: "route" as const, kind: "rateLimit", hooks }));
   return new Promise((resolve, reject) => {
-    runAdmission({ exchange, clock: fakeClock(), redaction: createRedaction(), fail: reject }, hook, policies, resolve);
+    const run = { exchange, clock: fakeClock(), redaction: createRedaction(), isDry: false, fail: reject };
+    runAdmission(run, on, policies, resolve);
   });
 }

@@ -3,6 +3,7 @@
  */
 import { readFileSync } from "node:fs";
 import { type RequestRecord, resultOf } from "../../../src/observe/trace/request-record.ts";
+import { eventually } from "../eventually.ts";
 import type { TestGateway } from "../gateway.ts";
 import { gwctl } from "../gwctl.ts";
 import { type Sent, USERS } from "./generator.ts";
@@ -37,9 +38,16 @@ export async function readViews(gateway: TestGateway, auditFile: string): Promis
   };
   const records = async (path: string): Promise<ById<RequestRecord>> =>
     byId((await json(path)).requests as RequestRecord[]);
+  const log = byId(linesOf(gateway.log().join("\n")).filter(({ message }) => message === "request"));
+  const calls = [...log.values()].filter(isAudited).length;
+  let audit: Fields[] = [];
+  await eventually("the audit log is written", () => {
+    audit = linesOf(readFileSync(auditFile, "utf8"));
+    return audit.length >= calls;
+  });
   return {
-    log: byId(linesOf(gateway.log().join("\n")).filter(({ message }) => message === "request")),
-    audit: linesOf(readFileSync(auditFile, "utf8")),
+    log,
+    audit,
     recent: await records("/debug/requests?limit=500"),
     stored: await storedRecords(json),
     listed: byId((await runGwctl("requests", "--limit", "500")) as unknown as RequestRecord[]),
@@ -394,15 +402,20 @@ const DIMENSIONS: Readonly<Record<string, (line: Fields) => unknown>> = {
   tool: (line) => line["mcp.tool"],
 };
 
-/** Compares the audit log with the access log. Only calls of models and tools are audited. */
+/** Only calls of models and tools are audited. */
+function isAudited(line: Fields): boolean {
+  return line["mcp.method"] === "tools/call" || line["gen_ai.request.model"] !== undefined;
+}
+
+/** Compares the audit log with the access log. */
 export function differencesInAudit(views: Views): string[] {
   const found: string[] = [];
   const audited = new Map<string, Fields[]>();
   for (const record of views.audit) audited.set(String(record.id), [...(audited.get(String(record.id)) ?? []), record]);
   for (const [id, line] of views.log) {
     const [record, ...more] = audited.get(id) ?? [];
-    const isCall = line["mcp.method"] === "tools/call" || line["gen_ai.request.model"] !== undefined;
-    if (more.length > 0 || (record === undefined) === isCall) found.push(`${id}: ${more.length} more audit records`);
+    const records = more.length + (record === undefined ? 0 : 1);
+    if (records !== (isAudited(line) ? 1 : 0)) found.push(`${id}: ${records} audit records`);
     if (record === undefined) continue;
     const wanted = record.kind === "llm" ? line.outcome : (line["mcp.outcome"] ?? line.outcome);
     if (record.outcome !== wanted) found.push(`${id}: outcome ${record.outcome} in the audit log, not ${wanted}`);
