@@ -91,7 +91,7 @@ const SUSPENDED_CHECK_MS = 100;
 
 /** Resolves when no call of a backend waits for its client, or at `untilMs` of the monotonic clock. */
 export async function suspendedCallsEnded(topology: Topology, clock: Clock, untilMs: number): Promise<void> {
-  const isWaiting = ({ backend }: { readonly backend: Backend }): boolean => backend.hasSuspendedCalls?.() === true;
+  const isWaiting = ({ backend }: { readonly backend: Backend }): boolean => backend.mcp?.hasSuspendedCalls() === true;
   while (
     clock.monotonicMs() < untilMs &&
     topology.listeners.some(({ routes }) => routes.some(({ backends }) => backends.some(isWaiting)))
@@ -101,5 +101,5 @@ export async function suspendedCallsEnded(topology: Topology, clock: Clock, unti
 
 export function drainBackends({ listeners }: Topology): void {
   for (const { routes } of listeners)
-    for (const { backends } of routes) for (const { backend } of backends) backend.drain?.();
+    for (const { backends } of routes) for (const { backend } of backends) backend.mcp?.drain();
 }

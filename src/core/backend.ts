@@ -8,7 +8,7 @@ import type { HeaderList } from "../http/headers.ts";
 import type { HttpResponseReceiver, TlsOptions } from "../http/http-client.ts";
 import type { ErrorCode, ErrorSource, FailureCode, GatewayError } from "./errors.ts";
 import type { Exchange } from "./exchange.ts";
-import type { CompiledScope, CompileEnv, ExtraMatch, HookResult, PathMatch, Protection } from "./policy.ts";
+import type { CompiledScope, CompileEnv, ExtraMatch, PathMatch, Protection } from "./policy.ts";
 import type { Reply } from "./reply.ts";
 import type { BackendAttributes, LlmAttributes } from "./request-attributes.ts";
 import type { ServerGroup } from "./session-persistence.ts";
@@ -44,40 +44,70 @@ export interface BackendRun {
 
 export interface Backend {
   readonly attributes: BackendAttributes;
-  readonly health?: { readonly isEjected: boolean };
   /** Limits the wait for the response head unless a timeout policy is configured. */
   readonly defaultTimeoutMs: number;
-  /** True if `call` sends the request to the endpoint that an endpoint picker selected. */
-  readonly followsPicker?: boolean;
-  /** Names the servers for session persistence. */
-  readonly servers?: ServerGroup;
-  /** True if `call` handles the method CONNECT. */
-  readonly acceptsConnect?: boolean;
+  readonly routing?: BackendRouting;
   /**
-   * Runs before the call, for example to read the request's body. `needsModel` is true if a rule or a limit key reads
-   * the requested model, and `needsCall` if a policy checks or changes the bodies of LLM calls.
+   * True if `prepare` parses the body. Rules about LLM requests then read the backend's attributes, and otherwise the
+   * pipeline inspects the body for them.
    */
-  prepare?(exchange: Exchange, needsModel: boolean, needsCall: boolean): HookResult;
-  /** Replaces `prepare` in dry runs of an LLM request that has recorded attributes but no body. */
-  recall?(exchange: Exchange, recorded: LlmAttributes): void;
-  call(exchange: Exchange, call: ResponseReceiver): BackendRun;
+  readonly parsesBody?: true;
+  /**
+   * Runs for each attempt, before the rules that read the body. A Reply ends the request phase with this response, and
+   * a thrown GatewayError rejects the request.
+   */
+  prepare(exchange: Exchange, needs: PrepareNeeds): Prepared | Promise<Prepared>;
   /** Renders an error in the protocol of this backend's clients. Returns undefined for the default format. */
   errorReply?(exchange: Exchange, error: GatewayError): Reply | undefined;
+  readonly mcp?: McpCapability;
+  /** Describes the backend for `/config_dump`, without secrets. */
+  describe(): Record<string, unknown>;
+}
+
+export interface PrepareNeeds {
+  /** True if a rule or a limit key reads the requested model. */
+  readonly model: boolean;
+  /** True if a policy checks or changes the bodies of LLM calls. */
+  readonly call: boolean;
+  /** Set in a dry run of a recorded request, which has no body. An LLM backend takes the call from these attributes. */
+  readonly recorded?: { readonly llm: LlmAttributes | undefined };
+}
+
+export type Prepared = PreparedCall | Reply;
+
+/** A request that its backend has read. */
+export interface PreparedCall {
   /**
    * Returns the policies inside the backend that apply to this request (for example those of the requested model),
-   * outermost first.
+   * outermost first. They run after all outer policies have accepted the request.
    */
-  inner?(exchange: Exchange): readonly CompiledScope[];
+  scopes?(): readonly CompiledScope[];
+  call(receiver: ResponseReceiver): BackendRun;
+}
+
+/** How a route chooses the backend and its servers. */
+export interface BackendRouting {
+  readonly health?: { readonly isEjected: boolean };
+  /** True if the request goes to the endpoint that an endpoint picker selected. */
+  readonly followsPicker?: true;
+  /** Names the servers for session persistence. */
+  readonly servers?: ServerGroup;
+  /** True if the backend handles the method CONNECT. */
+  readonly acceptsConnect?: true;
+}
+
+/** What only MCP backends have. */
+export interface McpCapability {
   /** Ends endless streams at shutdown. */
-  drain?(): void;
+  drain(): void;
   /** Returns true while calls are suspended, for example because they wait for a retry of their client. */
-  hasSuspendedCalls?(): boolean;
+  hasSuspendedCalls(): boolean;
   /**
    * Lists the current tools of the servers for the admin interface. The call may open connections and start processes.
    */
-  inspect?(only?: ReadonlySet<string>): Promise<readonly InspectedTarget[]>;
+  inspect(only?: ReadonlySet<string>): Promise<readonly InspectedTarget[]>;
   /** Lists the tools that sessions withheld from clients. The call opens no connections and starts no processes. */
-  withheld?(): readonly InspectedTarget[];
+  withheld(): readonly InspectedTarget[];
   /** The absolute path of the lock file. It is undefined if there is none that the gateway may write. */
   readonly lockFile?: string;
   readonly accounts?: ConnectedAccounts;
@@ -85,9 +115,7 @@ export interface Backend {
    * Ends the client session with this short id if exactly one session has it. Returns the number of sessions with the
    * id.
    */
-  endSession?(shown: string): number;
-  /** Describes the backend for `/config_dump`, without secrets. */
-  describe(): Record<string, unknown>;
+  endSession(shown: string): number;
 }
 
 export interface InspectedTool {

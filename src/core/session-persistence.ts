@@ -16,7 +16,7 @@ export interface PersistentRoute {
   readonly matches: readonly {
     readonly path: { readonly exact?: string; readonly pathPrefix?: string; readonly regex?: string };
   }[];
-  readonly backends: readonly { readonly backend: { readonly servers?: ServerGroup } }[];
+  readonly backends: readonly { readonly backend: { readonly routing?: { readonly servers?: ServerGroup } } }[];
 }
 
 export interface PersistentServer {

@@ -5,7 +5,7 @@
 import { createIdSource } from "../base/ids.ts";
 import { peerInput } from "../base/peer-inputs.ts";
 import { finish, runInSlices, SLICED_BYTES } from "../base/sliced-work.ts";
-import type { Backend, BackendEnv, BackendRun, ResponseReceiver } from "../core/backend.ts";
+import type { Backend, BackendEnv, BackendRun, PreparedCall, ResponseReceiver } from "../core/backend.ts";
 import { DeferredRun } from "../core/deferred-run.ts";
 import type { Exchange } from "../core/exchange.ts";
 import {
@@ -16,7 +16,7 @@ import {
   withTree,
 } from "./calls/apply-policies.ts";
 import { forwardUnread } from "./calls/passthrough.ts";
-import { prepareCall, type Reading, restoreRecordedCall } from "./calls/prepare-call.ts";
+import { type Reading, readCall, restoreRecordedCall } from "./calls/prepare-call.ts";
 import type { FailoverOptions } from "./calls/provider-call.ts";
 import { ProviderTargets, sendJson } from "./calls/provider-targets.ts";
 import {
@@ -73,19 +73,33 @@ export function compileAi(config: AiConfig, env: BackendEnv): Backend {
     prices: settling.prices,
   };
   const services: CallServices = { table, policies, cache, settling, failover, conditions };
+
+  function call(exchange: Exchange, receiver: ResponseReceiver): BackendRun {
+    const llm = exchange.state(llmCall);
+    if (llm !== undefined) return new ModelCall(services, exchange, receiver, llm).run();
+    const { llm: sized } = exchange.attributes;
+    const settlement = sized && new Settlement(settling, sized, detectDialect(exchange.request.path));
+    return forwardUnread(table, exchange, receiver, failover, settlement);
+  }
+
   return {
     attributes: { name: config.name ?? env.name, type: "ai", protocol: "llm" },
     defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
     errorReply: llmErrorReply,
-    prepare: (exchange, needsModel, needsCall) => prepareCall(exchange, reading, needsModel, needsCall),
-    recall: (exchange, recorded) => restoreRecordedCall(exchange, recorded, quotes),
-    ...(policies ? { inner: (exchange: Exchange) => policies.inner(exchange) } : {}),
-    call(exchange, receiver) {
-      const llm = exchange.state(llmCall);
-      if (llm !== undefined) return new ModelCall(services, exchange, receiver, llm).run();
-      const { llm: sized } = exchange.attributes;
-      const settlement = sized && new Settlement(settling, sized, detectDialect(exchange.request.path));
-      return forwardUnread(table, exchange, receiver, failover, settlement);
+    parsesBody: true,
+    prepare(exchange, needs) {
+      const prepared: PreparedCall = {
+        ...(policies ? { scopes: () => policies.inner(exchange) } : {}),
+        call: (receiver) => call(exchange, receiver),
+      };
+      if (needs.recorded) {
+        const { llm } = needs.recorded;
+        if (llm !== undefined) restoreRecordedCall(exchange, llm, quotes);
+        // Without the body, the model is unknown.
+        return llm === undefined && exchange.request.method === "POST" ? { call: prepared.call } : prepared;
+      }
+      const reply = readCall(exchange, reading, needs);
+      return reply instanceof Promise ? reply.then((late) => late ?? prepared) : (reply ?? prepared);
     },
     describe: () => ({
       models: table.names,

@@ -4,9 +4,9 @@
  */
 import { peerInput } from "../base/peer-inputs.ts";
 import { nextTurn, SLICED_BYTES } from "../base/sliced-work.ts";
-import type { Backend, BackendEnv, BackendRun, ResponseReceiver } from "../core/backend.ts";
+import type { Backend, BackendEnv, BackendRun, PreparedCall, ResponseReceiver } from "../core/backend.ts";
 import type { ErrorCode } from "../core/errors.ts";
-import { type Exchange, StateKey } from "../core/exchange.ts";
+import type { Exchange } from "../core/exchange.ts";
 import { revealArguments } from "../core/mcp-arguments.ts";
 import type { Reply } from "../core/reply.ts";
 import { HeaderList } from "../http/headers.ts";
@@ -109,7 +109,6 @@ function createBackend(
   { relay, identity, logins }: BackendParts,
 ): Backend {
   const trusted = env.requiresCredential ? ANY_HOST : trustedHosts([...config.allowedHosts, ...env.trustedHosts]);
-  const prepared = new StateKey<ClientAction | undefined>();
   const reports: ReportServices = { metrics, logger: env.logger.for("mcp"), names: () => hub.names };
 
   const isStateless = ({ headers }: Exchange["request"]): boolean =>
@@ -154,11 +153,11 @@ function createBackend(
    * Parses a large message in a separate event-loop iteration, because decoding its bytes has already used time in this
    * one.
    */
-  function whenDue(exchange: Exchange, text: string): undefined | Promise<void> {
+  function whenDue(exchange: Exchange, text: string): ClientAction | Promise<ClientAction> {
     return text.length > SLICED_BYTES ? nextTurn().then(() => understand(exchange, text)) : understand(exchange, text);
   }
 
-  function understand(exchange: Exchange, text: string): undefined | Promise<void> {
+  function understand(exchange: Exchange, text: string): ClientAction | Promise<ClientAction> {
     const parsed = readMessages(exchange, text);
     const { access, guardrails, isJudged } = exchange.mcp;
     if (access !== undefined || guardrails !== undefined || isJudged) checkNotifications(parsed);
@@ -172,29 +171,24 @@ function createBackend(
     if (elsewhere !== undefined && !isOldTransport(exchange.request) && !isModern(exchange.request, parsed))
       return hub.resumption
         .prepare(exchange, elsewhere, hub.clientOf(exchange), parsed)
-        .then((action) => exchange.setState(prepared, action ?? toAction()));
-    exchange.setState(prepared, toAction());
-    return undefined;
+        .then((action) => action ?? toAction());
+    return toAction();
   }
 
-  function understandOther(exchange: Exchange): undefined | Promise<void> {
+  function understandOther(exchange: Exchange): ClientAction | Promise<ClientAction> {
     const { request } = exchange;
     note(exchange, undefined);
-    if (isOldTransport(request)) {
-      exchange.setState(prepared, { kind: "openStream" });
-      return undefined;
-    }
+    if (isOldTransport(request)) return { kind: "openStream" };
     if (isStateless(request)) statelessOther(request);
     const elsewhere = hub.resumption.foreignSessionId(exchange);
     if (elsewhere !== undefined && (request.method === "GET" || request.method === "DELETE"))
       return hub.resumption
         .prepare(exchange, elsewhere, hub.clientOf(exchange), undefined)
-        .then((action) => exchange.setState(prepared, action ?? legacyOther(request, finder(hub, exchange))));
-    exchange.setState(prepared, legacyOther(request, finder(hub, exchange)));
-    return undefined;
+        .then((action) => action ?? legacyOther(request, finder(hub, exchange)));
+    return legacyOther(request, finder(hub, exchange));
   }
 
-  function prepare(exchange: Exchange): undefined | Promise<void> {
+  function read(exchange: Exchange): ClientAction | Promise<ClientAction> {
     const { request } = exchange;
     if (request.method !== "POST") return understandOther(exchange);
     if (isOldTransport(request)) checkContentType(request);
@@ -204,18 +198,30 @@ function createBackend(
     return understand(exchange, body);
   }
 
+  const prepared = (exchange: Exchange, action: ClientAction): PreparedCall => ({
+    call(receiver) {
+      const method = exchange.attributes.mcp?.methodName;
+      if (method !== undefined) metrics.request(method);
+      if (OWN_ACTIONS.has(action.kind)) receiver.attempt(`internal:${env.name}`);
+      const relayed = relay && new RelayedCall(receiver, (text) => relay.challenge(text, exchange));
+      return runAction(hub, action, exchange, relayed ?? receiver, reports);
+    },
+  });
+
   return {
     attributes: { name: env.name, type: "mcp", protocol: "mcp" },
     defaultTimeoutMs: DEFAULT_TIMEOUT_MS,
+    parsesBody: true,
 
     prepare(exchange) {
       const login = relay?.answer(exchange);
       if (login !== undefined) return login;
       guardOrigin(exchange, trusted);
       try {
-        const prepared = identity ? identity.attach(exchange).then(() => prepare(exchange)) : prepare(exchange);
-        return prepared?.then(
-          () => undefined,
+        const action = identity ? identity.attach(exchange).then(() => read(exchange)) : read(exchange);
+        if (!(action instanceof Promise)) return prepared(exchange, action);
+        return action.then(
+          (late) => prepared(exchange, late),
           (error: unknown) => asReply(exchange, error, relay),
         );
       } catch (error) {
@@ -223,34 +229,17 @@ function createBackend(
       }
     },
 
-    call(exchange, call) {
-      const action = exchange.state(prepared);
-      // The stream of a response can be open for hours, and the action contains the client's messages.
-      exchange.setState(prepared, undefined);
-      if (action === undefined) throw new Error("the request was not prepared");
-      const method = exchange.attributes.mcp?.methodName;
-      if (method !== undefined) metrics.request(method);
-      if (OWN_ACTIONS.has(action.kind)) call.attempt(`internal:${env.name}`);
-      if (relay === undefined) return runAction(hub, action, exchange, call, reports);
-      return runAction(
-        hub,
-        action,
-        exchange,
-        new RelayedCall(call, (text) => relay.challenge(text, exchange)),
-        reports,
-      );
+    mcp: {
+      drain: () => hub.sessions.drain(),
+      hasSuspendedCalls: () => hub.suspendedCalls > 0,
+      inspect: (only) => inspectTargets(hub.inspection(), only),
+      withheld: () => withheldTargets(hub.inspection()),
+      ...(config.toolsLock === undefined || env.machine === undefined
+        ? {}
+        : { lockFile: env.machine.resolvePath(config.toolsLock) }),
+      endSession: (shown) => hub.sessions.endShown(shown),
+      ...(logins.size === 0 ? {} : { accounts: createAccounts([...logins.values()], env) }),
     },
-
-    drain: () => hub.sessions.drain(),
-    hasSuspendedCalls: () => hub.suspendedCalls > 0,
-
-    inspect: (only) => inspectTargets(hub.inspection(), only),
-    withheld: () => withheldTargets(hub.inspection()),
-    ...(config.toolsLock === undefined || env.machine === undefined
-      ? {}
-      : { lockFile: env.machine.resolvePath(config.toolsLock) }),
-    endSession: (shown) => hub.sessions.endShown(shown),
-    ...(logins.size === 0 ? {} : { accounts: createAccounts([...logins.values()], env) }),
 
     describe: () => ({
       targets: config.targets.map(({ name, stdio, mcp: http, sse, openapi, shared }) => ({

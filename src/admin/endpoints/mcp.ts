@@ -37,7 +37,7 @@ export function mcpSessionsEndpoint(topology: () => Topology): AdminEndpoint {
       );
       let found = 0;
       for (const backend of backends) {
-        const count = backend.endSession?.(shown) ?? 0;
+        const count = backend.mcp?.endSession(shown) ?? 0;
         if (count > 1) return textResponse(409, `${count} sessions begin like this; none was ended\n`);
         found += count;
       }
@@ -90,7 +90,7 @@ function accounts({ listeners }: Topology): { backend: string; of: ConnectedAcco
   for (const { routes } of listeners)
     for (const route of routes)
       for (const { backend } of route.backends)
-        if (backend.accounts) found.set(backend.attributes.name, backend.accounts);
+        if (backend.mcp?.accounts) found.set(backend.attributes.name, backend.mcp.accounts);
   return [...found].map(([backend, of]) => ({ backend, of }));
 }
 
@@ -111,7 +111,7 @@ export function mcpToolsEndpoint(topology: () => Topology): AdminEndpoint {
     GET() {
       const backends = inspectedBackends(topology()).map((backend) => ({
         backend: backend.attributes.name,
-        targets: backend.withheld?.() ?? [],
+        targets: backend.mcp?.withheld() ?? [],
       }));
       return jsonResponse({ backends });
     },
@@ -131,7 +131,7 @@ export function inspectedBackends({ listeners }: Topology): Backend[] {
   const all = listeners.flatMap(({ routes }) =>
     routes.flatMap((route) => route.backends.map(({ backend }) => backend)),
   );
-  return [...new Set(all)].filter((backend) => backend.inspect !== undefined);
+  return [...new Set(all)].filter((backend) => backend.mcp !== undefined);
 }
 
 /**
@@ -144,7 +144,7 @@ export async function inspectedTargets(
   only?: ReadonlySet<string>,
 ): Promise<readonly InspectedTarget[]> {
   const seen = withheld.filter((one) => one.backend === backend.attributes.name).flatMap(({ targets }) => targets);
-  return ((await backend.inspect?.(only)) ?? []).map((target) => {
+  return ((await backend.mcp?.inspect(only)) ?? []).map((target) => {
     if (target.error === undefined) return target;
     const tools = new Map(target.tools.map((tool) => [tool.name, tool]));
     for (const other of seen.filter((one) => one.target === target.target))
@@ -182,7 +182,7 @@ export function mcpLockEndpoint({ logger, mayEdit, topology }: McpLockParts): Ad
       if (accept !== undefined && !mayEdit) return textResponse(403, `${NOT_ALLOWED}\n`);
       const backend = inspectedBackends(topology()).find(({ attributes }) => attributes.name === name);
       if (backend === undefined) return textResponse(404, "no MCP backend has this name\n");
-      const { lockFile } = backend;
+      const lockFile = backend.mcp?.lockFile;
       if (lockFile === undefined) return textResponse(409, "this backend has no lock file that could be written\n");
       const only = accept && new Set(accept.map(({ target }) => target));
       const inspected = await inspectedTargets(backend, request.withheld, only);

@@ -58,12 +58,14 @@ function connectThreads(t: TestContext, respond: Respond): Threads {
     attributes: { name: "mcp", type: "mcp", protocol: "mcp" },
     defaultTimeoutMs: 0,
     describe: () => ({}),
-    call(exchange, call) {
-      const { request, source, id } = exchange;
-      const one: Received = { request, source, id, body: undefined };
-      received.push(one);
-      return respond(call, exchange, one);
-    },
+    prepare: (exchange) => ({
+      call(receiver) {
+        const { request, source, id } = exchange;
+        const one: Received = { request, source, id, body: undefined };
+        received.push(one);
+        return respond(receiver, exchange, one);
+      },
+    }),
   };
   const route: Route = {
     name: ROUTE,

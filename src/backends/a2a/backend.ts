@@ -5,7 +5,7 @@ import { isUtf8 } from "node:buffer";
 import { z } from "zod";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { canonicalA2aMethod, misspelledA2aMethod } from "../../core/a2a-methods.ts";
-import { type Backend, defineBackend } from "../../core/backend.ts";
+import { type Backend, defineBackend, type Prepared } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { publicOrigin } from "../../core/public-origin.ts";
@@ -102,7 +102,7 @@ export const a2a = defineBackend({
       }
     }
 
-    async function parseCall(exchange: Exchange): Promise<Reply | undefined> {
+    async function parseCall(exchange: Exchange): Promise<Prepared> {
       const { request } = exchange;
       const { body } = request;
       // The agent must parse the same request from these bytes and headers as the rules.
@@ -144,13 +144,14 @@ export const a2a = defineBackend({
       request.host = url.host;
       request.path = url.pathname;
       request.query = url.search.slice(1);
-      return undefined;
+      return { call: (receiver) => sendTo(pool, url.host, scheme, exchange, receiver, health) };
     }
 
     return {
       attributes: { name: env.name, type: "static", protocol: "http" },
-      health,
+      routing: { health },
       defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
+      parsesBody: true,
       prepare(exchange) {
         const { prefix, rest } = placeOf(exchange.request.path);
         const { method } = exchange.request;
@@ -164,7 +165,6 @@ export const a2a = defineBackend({
         return parseCall(exchange);
       },
       errorReply: a2aErrorReply,
-      call: (exchange, call) => sendTo(pool, url.host, scheme, exchange, call, health),
       describe: () => ({
         a2a: { url: url.origin + url.pathname },
         connections: pool.connections(),

@@ -65,23 +65,25 @@ export const dynamic = defineBackend({
       () => openPools(env),
       (open) => open.close(),
     );
+    function send(exchange: Exchange, call: ResponseReceiver): BackendRun {
+      let destination: Destination;
+      try {
+        destination = destinationOf(exchange, env, ports, egress);
+      } catch (error) {
+        call.fail(error);
+        return NO_CALL;
+      }
+      if (exchange.request.method === "CONNECT") return connect(destination, call, env);
+      const { pool, health } = pools.find(destination);
+      const { display, target } = destination;
+      return sendTo(pool, display, target.protocol, exchange, new RefusalFilter(call, display), health, true);
+    }
+
     return {
       attributes: { name: env.name, type: "static", protocol: "http" },
       defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
-      acceptsConnect: true,
-      call(exchange, call) {
-        let destination: Destination;
-        try {
-          destination = destinationOf(exchange, env, ports, egress);
-        } catch (error) {
-          call.fail(error);
-          return NO_CALL;
-        }
-        if (exchange.request.method === "CONNECT") return connect(destination, call, env);
-        const { pool, health } = pools.find(destination);
-        const { display, target } = destination;
-        return sendTo(pool, display, target.protocol, exchange, new RefusalFilter(call, display), health, true);
-      },
+      routing: { acceptsConnect: true },
+      prepare: (exchange) => ({ call: (receiver) => send(exchange, receiver) }),
       describe: () => ({ dynamic: config, hosts: pools.size() }),
     };
   },

@@ -65,10 +65,11 @@ export const host = defineBackend({
     );
     return {
       attributes: { name: env.name, type: "static", protocol: "http" },
-      health,
-      servers: { name: config },
+      routing: { health, servers: { name: config } },
       defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
-      call: (exchange, call) => sendTo(pool, parsed.display, target.protocol, exchange, call, health),
+      prepare: (exchange) => ({
+        call: (receiver) => sendTo(pool, parsed.display, target.protocol, exchange, receiver, health),
+      }),
       describe: () => ({ host: config, connections: pool.connections(), ...health.describe() }),
     };
   },

@@ -4,8 +4,9 @@
  */
 
 import { z } from "zod";
-import { type Backend, defineBackend } from "../../core/backend.ts";
+import { type Backend, type BackendRun, defineBackend, type ResponseReceiver } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
+import type { Exchange } from "../../core/exchange.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { openEndpointPools } from "../../http/client/endpoint-pools.ts";
 import { healthEvents, sendTo } from "../host/backend.ts";
@@ -55,34 +56,35 @@ export const service = defineBackend({
       (open) => open.close(),
     );
     const addresses = (): readonly string[] => endpoints ?? env.endpoints?.addresses(name) ?? [];
+    function send(exchange: Exchange, call: ResponseReceiver): BackendRun {
+      const { upstream } = exchange;
+      const known = addresses();
+      const next =
+        upstream.picked === undefined ? pools.next(known, upstream.preferred) : pools.first(upstream.picked, known);
+      upstream.hasOtherEndpoints = upstream.picked === undefined && known.length > 1;
+      upstream.endpoint = next?.address;
+      if (next) return sendTo(next.pool, next.address, protocol, exchange, call, next.health);
+      call.attempt(name, undefined);
+      // A picker must not send requests to other addresses than those of the backend.
+      const failure =
+        upstream.picked === undefined || known.length === 0
+          ? new GatewayError("not_ready", {
+              message: "the service has no ready endpoints",
+              detail: `${name} has no ready endpoints`,
+            })
+          : new GatewayError("not_ready", {
+              message: "the endpoint picker selected no endpoint of the backend",
+              detail: `${name}: ${upstream.picked.join(", ").slice(0, SHOWN_PICK_CHARS)}`,
+            });
+      call.fail(failure);
+      return { abort: () => undefined, resume: () => undefined };
+    }
+
     return {
       attributes: { name: env.name, type: "static", protocol: "http" },
       defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
-      followsPicker: true,
-      servers: { name, addresses },
-      call(exchange, call) {
-        const { upstream } = exchange;
-        const known = addresses();
-        const next =
-          upstream.picked === undefined ? pools.next(known, upstream.preferred) : pools.first(upstream.picked, known);
-        upstream.hasOtherEndpoints = upstream.picked === undefined && known.length > 1;
-        upstream.endpoint = next?.address;
-        if (next) return sendTo(next.pool, next.address, protocol, exchange, call, next.health);
-        call.attempt(name, undefined);
-        // A picker must not send requests to other addresses than those of the backend.
-        const failure =
-          upstream.picked === undefined || known.length === 0
-            ? new GatewayError("not_ready", {
-                message: "the service has no ready endpoints",
-                detail: `${name} has no ready endpoints`,
-              })
-            : new GatewayError("not_ready", {
-                message: "the endpoint picker selected no endpoint of the backend",
-                detail: `${name}: ${upstream.picked.join(", ").slice(0, SHOWN_PICK_CHARS)}`,
-              });
-        call.fail(failure);
-        return { abort: () => undefined, resume: () => undefined };
-      },
+      routing: { followsPicker: true, servers: { name, addresses } },
+      prepare: (exchange) => ({ call: (receiver) => send(exchange, receiver) }),
       describe() {
         const failing = pools.failing();
         const health = Object.keys(failing).length === 0 ? {} : { health: failing };

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anExchange, testEnv } from "../../../test/support/exchange.ts";
+import type { Exchange } from "../../core/exchange.ts";
 import type { Reply } from "../../core/reply.ts";
 import { ui } from "./backend.ts";
 import { openUiFiles } from "./files.ts";
@@ -25,11 +26,14 @@ const env = {
   uiSource: source,
 };
 
-function ask(
-  loopbackOnly: boolean,
-  parts: Parameters<typeof anExchange>[0],
-): Promise<Reply | undefined> | Reply | undefined {
-  return ui.compile({ loopbackOnly }, env).prepare?.(anExchange({ path: "/ui/api/about", ...parts }), false, false);
+function ask(loopbackOnly: boolean, parts: Parameters<typeof anExchange>[0]): Promise<Reply> {
+  return replyOf({ loopbackOnly }, anExchange({ path: "/ui/api/about", ...parts }));
+}
+
+async function replyOf(config: Parameters<typeof ui.compile>[0], exchange: Exchange): Promise<Reply> {
+  const reply = await ui.compile(config, env).prepare(exchange, { model: false, call: false });
+  assert.ok("status" in reply);
+  return reply;
 }
 
 for (const { peer, host } of [
@@ -46,8 +50,8 @@ for (const { name, peer, host } of [
   { name: "a page whose name was pointed at loopback", peer: "127.0.0.1", host: "evil.example:3000" },
   { name: "a name that only begins like one", peer: "127.0.0.1", host: "localhost.evil.example" },
 ])
-  test(`without a policy ${name} is rejected, with the name of the setting`, () => {
-    assert.throws(() => ask(true, { source: peer, host }), { status: 403, message: /`ui\.policies`/ });
+  test(`without a policy ${name} is rejected, with the name of the setting`, async () => {
+    await assert.rejects(ask(true, { source: peer, host }), { status: 403, message: /`ui\.policies`/ });
   });
 
 test("behind a policy every admitted client is served [S5-7]", async () => {
@@ -78,7 +82,7 @@ for (const { username, role } of [
     });
     exchange.attributes.basicAuth = { username };
     const config = { loopbackOnly: false, operator: 'basicAuth.username == "ann"' };
-    const reply = (async () => ui.compile(config, env).prepare?.(exchange, false, false))();
+    const reply = replyOf(config, exchange);
     if (role === "operator") assert.equal((await reply)?.status, 200);
     else await assert.rejects(reply, { status: 403, message: /needs the role operator/ });
     assert.equal(exchange.records.isQuiet, false);
@@ -128,7 +132,7 @@ for (const [name, forwarded, session, own] of addresses)
           });
           if (session !== undefined) exchange.identity.browserSession = { origin: session, logoutPath: "/logout" };
           const isOwn = (origin === own || (origin === undefined && method === "GET")) && !site?.endsWith("-site");
-          const status = await (async () => ui.compile(config, env).prepare?.(exchange, false, false))().then(
+          const status = await replyOf(config, exchange).then(
             (reply) => reply?.status,
             (error: { status: number }) => error.status,
           );
@@ -140,7 +144,7 @@ test("a read is not recorded, even while it waits for its response; a rejection 
   const config = { loopbackOnly: false, operator: 'basicAuth.username == "ann"' };
   const quiet = async (path: string): Promise<[waiting: boolean, after: boolean]> => {
     const exchange = anExchange({ path });
-    const reply = (async () => ui.compile(config, env).prepare?.(exchange, false, false))().catch(() => undefined);
+    const reply = replyOf(config, exchange).catch(() => undefined);
     const waiting = exchange.records.isQuiet;
     await reply;
     return [waiting, exchange.records.isQuiet];

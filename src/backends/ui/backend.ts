@@ -63,6 +63,7 @@ export const ui = defineBackend({
     return {
       attributes: { name: env.name, type: "internal", protocol: "http" },
       defaultTimeoutMs: TIMEOUT_MS,
+      parsesBody: true,
       prepare: (exchange) => {
         if (config.loopbackOnly) requireLoopback(exchange);
         return uiSource === undefined
@@ -71,11 +72,6 @@ export const ui = defineBackend({
               userOf,
               hasOperators: operator !== undefined,
             });
-      },
-      // `prepare` responds to every request, so this is never called.
-      call(_exchange, call) {
-        call.fail(new Error("the UI backend was called"));
-        return { abort: () => undefined, resume: () => undefined };
       },
       describe: () => ({ loopbackOnly: config.loopbackOnly, operator: config.operator ?? null }),
     };

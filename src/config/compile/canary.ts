@@ -6,8 +6,7 @@ import { createHash } from "node:crypto";
 import type { Duplex } from "node:stream";
 import type { OwnedMemory } from "../../base/shared-memory.ts";
 import type { Expression } from "../../cel/expression.ts";
-import type { Backend, BackendEnv, BackendRun, ResponseReceiver } from "../../core/backend.ts";
-import type { Exchange } from "../../core/exchange.ts";
+import type { Backend, BackendEnv, BackendRun, Prepared, ResponseReceiver } from "../../core/backend.ts";
 import { ResponseFilter } from "../../core/response-filter.ts";
 import type { Canary } from "../../core/topology.ts";
 import type { HeaderList } from "../../http/headers.ts";
@@ -62,6 +61,19 @@ export function compileCanary(config: CanaryConfig, definition: unknown, env: Ba
     logger.warn("canary withdrawn; the route's other backends serve all requests again", { backend: name, reason });
   }
 
+  function watchedCall(prepared: Prepared): Prepared {
+    if ("status" in prepared) return prepared;
+    return {
+      ...prepared,
+      call(receiver) {
+        const startedMs = clock.monotonicMs();
+        const watched = new WatchedAttempt(receiver, (hasFailed) => count(hasFailed, clock.monotonicMs() - startedMs));
+        const run = prepared.call(watched);
+        return watched.holding(run, () => clock.monotonicMs() - startedMs >= (maxLatency ?? HANGS_MS));
+      },
+    };
+  }
+
   return {
     takes(exchange, random) {
       if (trial.isWithdrawn) return false;
@@ -71,11 +83,9 @@ export function compileCanary(config: CanaryConfig, definition: unknown, env: Ba
     },
     watched: (backend) => ({
       ...backend,
-      call(exchange: Exchange, call: ResponseReceiver) {
-        const startedMs = clock.monotonicMs();
-        const watched = new WatchedAttempt(call, (hasFailed) => count(hasFailed, clock.monotonicMs() - startedMs));
-        const run = backend.call(exchange, watched);
-        return watched.holding(run, () => clock.monotonicMs() - startedMs >= (maxLatency ?? HANGS_MS));
+      prepare(exchange, needs) {
+        const prepared = backend.prepare(exchange, needs);
+        return prepared instanceof Promise ? prepared.then(watchedCall) : watchedCall(prepared);
       },
       describe() {
         const { withdrawal, counts } = trial;

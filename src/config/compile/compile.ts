@@ -295,7 +295,7 @@ function createCompiler(context: CompileContext) {
       };
       context.redaction.hideValues(secretsInConfig(definition.schema, backend.config, context.redaction));
       const compiled = definition.compile(backend.config, env);
-      if (compiled.followsPicker !== true && backend.policies.some(({ kind }) => kind === "endpointPicker"))
+      if (compiled.routing?.followsPicker !== true && backend.policies.some(({ kind }) => kind === "endpointPicker"))
         throw new Error("`endpointPicker` needs a `service` backend");
       const policies = { ...scope, settings };
       if (backend.canary === undefined) return { weight: backend.weight, backend: compiled, policies };

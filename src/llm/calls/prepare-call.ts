@@ -4,6 +4,7 @@
  */
 import { peerInput } from "../../base/peer-inputs.ts";
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
+import type { PrepareNeeds } from "../../core/backend.ts";
 import { type Exchange, type GatewayRequest, NO_BODY } from "../../core/exchange.ts";
 import type { HookResult } from "../../core/policy.ts";
 import { readBody } from "../../core/read-body.ts";
@@ -45,7 +46,12 @@ export interface Reading {
   readonly listed: ListedModels | undefined;
 }
 
-export function prepareCall(exchange: Exchange, reading: Reading, needsModel: boolean, needsCall: boolean): HookResult {
+/** Returns a Reply if the request is not forwarded. */
+export function readCall(
+  exchange: Exchange,
+  reading: Reading,
+  { model: needsModel, call: needsCall }: Pick<PrepareNeeds, "model" | "call">,
+): HookResult {
   const { table, policies, maxBodyBytes } = reading;
   const { request } = exchange;
   const hasBody = request.body.kind !== "none";

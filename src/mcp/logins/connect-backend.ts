@@ -34,6 +34,7 @@ export const mcpLogins = defineBackend({
     return {
       attributes: { name: env.name, type: "internal", protocol: "http" },
       defaultTimeoutMs: TIMEOUT_MS,
+      parsesBody: true,
       prepare: (exchange) =>
         answer(exchange, registry).catch((error: unknown) => {
           logger.warn("MCP account could not be connected", {
@@ -45,11 +46,6 @@ export const mcpLogins = defineBackend({
             "Try again from your assistant. The log of the gateway has the reason.",
           );
         }),
-      // `prepare` responds to every request, so this method must never run.
-      call(_exchange, call) {
-        call.fail(new Error("the connect pages were called"));
-        return { abort: () => undefined, resume: () => undefined };
-      },
       describe: () => ({}),
     };
   },

@@ -2,7 +2,7 @@
  * What a dry run does in place of policies and backends that send requests. The configuration must be compiled with
  * `dryEnv` and separate services (`openDryConfig`), because its limits count during a run.
  */
-import type { Backend, BackendRun, ResponseReceiver } from "../../core/backend.ts";
+import type { Backend, BackendRun, Prepared, ResponseReceiver } from "../../core/backend.ts";
 import type { DryEnv } from "../../core/dry-env.ts";
 import { type Exchange, StateKey } from "../../core/exchange.ts";
 import type { Topology } from "../../core/topology.ts";
@@ -47,41 +47,31 @@ export function dryTopology({ listeners }: Topology): Topology {
 }
 
 function dryBackend(backend: Backend): Backend {
-  const { attributes, defaultTimeoutMs, prepare, recall, inner } = backend;
+  const { attributes, defaultTimeoutMs, parsesBody } = backend;
   return {
     attributes,
     defaultTimeoutMs,
-    ...(prepare
-      ? {
-          prepare(exchange: Exchange, needsModel: boolean, needsCall: boolean) {
-            const given = exchange.state(ownWalk)?.attributes;
-            if (given?.mcp !== undefined) exchange.attributes.mcp = { ...given.mcp };
-            if (given?.llm !== undefined) {
-              if (recall) recall.call(backend, exchange, given.llm);
-              else exchange.attributes.llm = { ...given.llm };
-            }
-            const { method, body } = exchange.request;
-            // `prepare` would reject a missing body.
-            if (given !== undefined || (method === "POST" && body.kind === "none")) return undefined;
-            return prepare.call(backend, exchange, needsModel, needsCall);
-          },
-        }
-      : {}),
-    ...(inner
-      ? {
-          inner: (exchange: Exchange) =>
-            // Without the body, the model is unknown.
-            exchange.request.method === "POST" && exchange.attributes.llm === undefined
-              ? []
-              : inner.call(backend, exchange),
-        }
-      : {}),
-    call(exchange: Exchange, call: ResponseReceiver) {
+    ...(parsesBody ? { parsesBody } : {}),
+    prepare(exchange, needs) {
       const walk = exchange.state(ownWalk);
-      if (walk) walk.called = exchange.request;
-      call.head(200, new HeaderList());
-      call.end();
-      return NO_RUN;
+      const call = (receiver: ResponseReceiver): BackendRun => {
+        if (walk) walk.called = exchange.request;
+        receiver.head(200, new HeaderList());
+        receiver.end();
+        return NO_RUN;
+      };
+      const dry = (prepared: Prepared): Prepared => ("status" in prepared ? prepared : { ...prepared, call });
+      const given = walk?.attributes;
+      const { method, body } = exchange.request;
+      const isLlm = attributes.type === "ai";
+      if (!parsesBody) return { call };
+      if (given?.mcp !== undefined) exchange.attributes.mcp = { ...given.mcp };
+      if (given?.llm !== undefined && !isLlm) exchange.attributes.llm = { ...given.llm };
+      const isBodyMissing = method === "POST" && body.kind === "none";
+      if (given === undefined ? isBodyMissing : !isLlm) return { call };
+      const recorded = given && { recorded: { llm: given.llm } };
+      const prepared = backend.prepare(exchange, { ...needs, ...recorded });
+      return prepared instanceof Promise ? prepared.then(dry) : dry(prepared);
     },
     describe: () => ({}),
   };

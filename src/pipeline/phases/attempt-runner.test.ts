@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
-import type { Backend, ResponseReceiver } from "../../core/backend.ts";
+import type { Backend, PreparedCall, ResponseReceiver } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { RetrySettings } from "../../core/policy.ts";
 import type { Targets } from "../../core/targets.ts";
@@ -49,7 +49,10 @@ function run({ outcome, retries, method = "GET", isTaken = false, hasOtherEndpoi
     attributes: { name: "b", type: "static", protocol: "http" },
     defaultTimeoutMs: 0,
     describe: () => ({}),
-    call(_exchange, call) {
+    prepare: () => prepared,
+  };
+  const prepared: PreparedCall = {
+    call(call) {
       let left = targets;
       const own: Targets = {
         get left() {
@@ -73,7 +76,7 @@ function run({ outcome, retries, method = "GET", isTaken = false, hasOtherEndpoi
     const retry = retries[Math.min(attempts, retries.length - 1)];
     attempts += 1;
     const settings = retry === undefined ? {} : { retry };
-    runner.call({ backend, weight: 1, policies: { settings } } as unknown as WeightedBackend);
+    runner.call({ backend, weight: 1, policies: { settings } } as unknown as WeightedBackend, prepared);
   };
   const runner = new AttemptRunner(
     {

@@ -4,6 +4,7 @@
  */
 import type { Duplex } from "node:stream";
 import type { Clock } from "../../base/clock.ts";
+import type { PreparedCall } from "../../core/backend.ts";
 import type { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import type { RetrySettings, Settings } from "../../core/policy.ts";
@@ -65,11 +66,11 @@ export class AttemptRunner implements CallOwner, Targets<CallFailure> {
   }
 
   /** Starts an attempt with a backend of the route. */
-  call({ backend, policies: { settings } }: WeightedBackend): void {
+  call({ backend, policies: { settings } }: WeightedBackend, prepared: PreparedCall): void {
     this.settings = settings;
     this.#started += 1;
-    this.#call = new BackendCall(this, backend);
-    this.#call.start();
+    this.#call = new BackendCall(this, backend.defaultTimeoutMs);
+    this.#call.start(prepared);
   }
 
   next<Failure extends AttemptFailure>(targets: Targets<Failure>, failure: Failure): boolean {

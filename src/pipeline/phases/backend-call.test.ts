@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
-import type { Backend, ResponseReceiver } from "../../core/backend.ts";
+import type { Backend, PreparedCall, ResponseReceiver } from "../../core/backend.ts";
 import type { Targets } from "../../core/targets.ts";
 import type { WeightedBackend } from "../../core/topology.ts";
 import { BodyIncomplete } from "../../http/body.ts";
@@ -99,7 +99,10 @@ function run(events: readonly Event[], early: number, inside: Inside, isLast: bo
     attributes: { name: "b", type: "static", protocol: "http" },
     defaultTimeoutMs: 1_000,
     describe: () => ({}),
-    call(_exchange, call) {
+    prepare: () => prepared,
+  };
+  const prepared: PreparedCall = {
+    call(call) {
       if (call instanceof BackendCall) current = call;
       for (const event of events.slice(0, early)) play(event, call);
       return { abort: () => void heard.push("run.abort"), resume: () => void heard.push("run.resume") };
@@ -107,7 +110,7 @@ function run(events: readonly Event[], early: number, inside: Inside, isLast: bo
   };
   const settings = { retry: { attempts: isLast ? 0 : 1, backoffMs: 0, codes: new Set([503]) } };
   const chosen = { backend, weight: 1, policies: { settings } } as unknown as WeightedBackend;
-  new AttemptRunner(owner, anExchange(), delivery).call(chosen);
+  new AttemptRunner(owner, anExchange(), delivery).call(chosen, prepared);
   assert.ok(current);
   for (const event of events.slice(early)) play(event, current);
   return heard;

@@ -6,7 +6,7 @@ import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { shortageCode } from "../../base/file-descriptors.ts";
 import type { ServedModel } from "../../core/attempts.ts";
-import type { Backend, BackendProblem, BackendRun, ResponseReceiver } from "../../core/backend.ts";
+import type { BackendProblem, BackendRun, PreparedCall, ResponseReceiver } from "../../core/backend.ts";
 import { type ErrorCode, GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Settings } from "../../core/policy.ts";
@@ -70,7 +70,7 @@ export class BackendCall implements ResponseReceiver, BackendRun {
   readonly #exchange: Exchange;
   readonly #delivery: CallDelivery;
   readonly #settings: Settings;
-  readonly #backend: Backend;
+  readonly #defaultTimeoutMs: number;
   /** The backend's own targets, once it has called one of them. */
   #targets: Targets | undefined;
   #openRequests = 0;
@@ -80,15 +80,16 @@ export class BackendCall implements ResponseReceiver, BackendRun {
   #state: AttemptState = "waiting";
   #said: ErrorCode | undefined = undefined;
 
-  constructor(owner: CallOwner, backend: Backend) {
+  constructor(owner: CallOwner, defaultTimeoutMs: number) {
     this.#owner = owner;
     this.#exchange = owner.exchange;
     this.#delivery = owner.delivery;
     this.#settings = owner.settings;
-    this.#backend = backend;
+    this.#defaultTimeoutMs = defaultTimeoutMs;
   }
 
-  start(): void {
+  /** The prepared call is not kept: a response can be open for hours, and the call contains the client's messages. */
+  start(prepared: PreparedCall): void {
     const { upstream, attempts } = this.#exchange;
     attempts.startCall();
     upstream.startedMs = this.#owner.clock.monotonicMs();
@@ -97,7 +98,7 @@ export class BackendCall implements ResponseReceiver, BackendRun {
     // The default timeout does not apply while the client's body is still arriving.
     const isDefault = requestTimeoutMs === undefined && backendTimeoutMs === undefined;
     const isUploading = isDefault && this.#exchange.request.body.kind === "stream";
-    const run = this.#backend.call(this.#exchange, this);
+    const run = prepared.call(this);
     // A backend may respond during the call.
     if (isOver(this.#state)) {
       if (this.#state === "abandoned") run.abort();
@@ -264,19 +265,13 @@ export class BackendCall implements ResponseReceiver, BackendRun {
     const { clock } = this.#owner;
     const deadlineMs = requestDeadline(this.#settings, this.#exchange.startedMs);
     const spares = this.#targets?.left ?? 0;
-    const limitMs = headLimitMs(
-      this.#settings,
-      this.#backend.defaultTimeoutMs,
-      deadlineMs,
-      clock.monotonicMs(),
-      spares,
-    );
+    const limitMs = headLimitMs(this.#settings, this.#defaultTimeoutMs, deadlineMs, clock.monotonicMs(), spares);
     if (limitMs === UNLIMITED) return;
     this.#timer = clock.after(limitMs, () => {
       // The timeout restarts at the first check after the end of the upload.
       if (wasUploading) this.#arm(this.#owner.isUploading());
       else if (this.#state === "waiting")
-        this.#expire(timeoutDetail(this.#settings, this.#backend.defaultTimeoutMs, limitMs, spares), deadlineMs);
+        this.#expire(timeoutDetail(this.#settings, this.#defaultTimeoutMs, limitMs, spares), deadlineMs);
     });
   }
 

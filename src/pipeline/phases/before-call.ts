@@ -2,8 +2,8 @@
  * Runs the last step before a backend is called. The backend parses the body first, because rules and limits may depend
  * on it.
  */
-import type { Backend } from "../../core/backend.ts";
-import type { CompiledScope, HookResult } from "../../core/policy.ts";
+import type { Backend, Prepared, PreparedCall } from "../../core/backend.ts";
+import type { CompiledScope } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import { type BodyRules, readBodies } from "./body-rules.ts";
 import { inspectBody, type SightRun } from "./llm-sight.ts";
@@ -17,34 +17,44 @@ export interface BeforeCallRun extends SightRun, InnerRun {
   reply(reply: Reply): void;
 }
 
+/** `call` runs the prepared call after the last rule. */
 export function beforeCall(
   run: BeforeCallRun,
   backend: Backend,
   entered: readonly CompiledScope[],
-  call: () => void,
+  call: (prepared: PreparedCall) => void,
 ): void {
-  const reach = backend.inner === undefined ? call : () => passInner(run, backend, call);
-  if (backend.prepare !== undefined) prepare(run, backend, entered, () => run.rules.pass(entered, entered, reach));
-  else if (readBodies(entered)) inspectBody(run, entered, (charged) => run.rules.pass(entered, charged, call));
-  else call();
+  prepare(run, backend, entered, (prepared) => {
+    const reach = (): void => {
+      if (prepared.scopes === undefined) call(prepared);
+      else passInner(run, prepared.scopes(), () => call(prepared));
+    };
+    if (backend.parsesBody) run.rules.pass(entered, entered, reach);
+    else if (readBodies(entered)) inspectBody(run, entered, (charged) => run.rules.pass(entered, charged, reach));
+    else reach();
+  });
 }
 
-function prepare(run: BeforeCallRun, backend: Backend, entered: readonly CompiledScope[], next: () => void): void {
-  if (run.exchange.request.body.kind === "stream") run.askForBody();
-  const done = (reply: Reply | undefined): void => {
+function prepare(
+  run: BeforeCallRun,
+  backend: Backend,
+  entered: readonly CompiledScope[],
+  next: (prepared: PreparedCall) => void,
+): void {
+  if (backend.parsesBody && run.exchange.request.body.kind === "stream") run.askForBody();
+  const done = (prepared: Prepared): void => {
     // The client may have disconnected in the meantime.
     if (run.exchange.isOver) return;
-    if (reply) answer(run, entered, reply);
-    else next();
+    if ("status" in prepared) answer(run, entered, prepared);
+    else next(prepared);
   };
   const failed = (error: unknown): void => run.rules.admit(entered, () => run.fail(error));
-  let result: HookResult;
+  let result: Prepared | Promise<Prepared>;
   try {
-    result = backend.prepare?.(
-      run.exchange,
-      entered.some(({ sight }) => sight.model),
-      entered.some(({ sight }) => sight.call),
-    );
+    result = backend.prepare(run.exchange, {
+      model: entered.some(({ sight }) => sight.model),
+      call: entered.some(({ sight }) => sight.call),
+    });
   } catch (error) {
     failed(error);
     return;
@@ -69,12 +79,8 @@ export interface InnerRun extends RequestRun {
   pass(scope: CompiledScope, list: "access" | "shape", next: () => void): void;
 }
 
-/**
- * Runs the policies of scopes inside a backend, for example of one model, after all outer policies have accepted the
- * request.
- */
-export function passInner(run: InnerRun, backend: Backend, call: () => void): void {
-  const scopes = backend.inner?.(run.exchange) ?? [];
+/** Runs the policies of scopes inside a backend, for example of one model. */
+export function passInner(run: InnerRun, scopes: readonly CompiledScope[], call: () => void): void {
   const passFrom = (at: number): void => {
     const scope = scopes[at];
     if (scope === undefined) call();

@@ -4,6 +4,7 @@
  */
 import type { Duplex } from "node:stream";
 import type { Clock } from "../../base/clock.ts";
+import type { PreparedCall } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { CompiledScope } from "../../core/policy.ts";
@@ -197,7 +198,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     upstream.preferred = undefined;
     const chosen = chooseBySession(route, this.exchange) ?? chooseBackend(route, this.#env.random, this.exchange);
     if (!chosen) throw new GatewayError("no_backend");
-    if (this.exchange.request.method === "CONNECT" && chosen.backend.acceptsConnect !== true)
+    if (this.exchange.request.method === "CONNECT" && chosen.backend.routing?.acceptsConnect !== true)
       throw new GatewayError("method_not_allowed");
     const scope = chosen.policies;
     this.#held.restore();
@@ -208,17 +209,18 @@ class Flow implements AttemptOwner, BeforeCallRun {
     withholdCredentials(this.exchange, this.exchange.request);
     if (this.#delivery.entered.length > 2) this.#delivery.entered.length = 2;
     this.enter(scope);
-    const reach = (): void => beforeCall(this, chosen.backend, this.#delivery.entered, () => this.#call(chosen));
+    const reach = (): void =>
+      beforeCall(this, chosen.backend, this.#delivery.entered, (prepared) => this.#call(chosen, prepared));
     if (scope.isTransparent) reach();
     else this.pass(scope, "access", () => this.pass(scope, "shape", reach));
   }
 
-  #call(chosen: WeightedBackend): void {
+  #call(chosen: WeightedBackend, prepared: PreparedCall): void {
     if (this.#delivery.isDone) return;
     this.admitted();
     reportCall(this.exchange, this.clock);
     if (this.exchange.request.body.kind === "stream") this.#sink.askForBody();
-    this.#attempts.call(chosen);
+    this.#attempts.call(chosen, prepared);
   }
 
   callNext(): void {

@@ -35,7 +35,7 @@ test("skips ejected backends unless there is no other", () => {
     const plain = weighted(...weights);
     const backends = plain.backends.map((one, i) => ({
       ...one,
-      backend: { ...one.backend, health: { isEjected: resting.includes(i) } },
+      backend: { ...one.backend, routing: { health: { isEjected: resting.includes(i) } } },
     }));
     return { ...plain, backends } as Route;
   };
@@ -55,7 +55,7 @@ test("a session keeps its backend unless it is ejected and another is available"
     const sessions = { find: () => (index === undefined ? undefined : { index, address: "10.0.0.1:80" }) };
     const backends = plain.backends.map((one, i) => ({
       ...one,
-      backend: { ...one.backend, health: { isEjected: ejected.includes(i) } },
+      backend: { ...one.backend, routing: { health: { isEjected: ejected.includes(i) } } },
     }));
     const route = { ...plain, backends, policies: { settings: { sessions } } } as unknown as Route;
     const exchange = anExchange();

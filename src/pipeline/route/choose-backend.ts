@@ -11,19 +11,20 @@ export function chooseBackend(route: Route, random: () => number, exchange?: Exc
   if (backends.length === 1) return totalWeight > 0 ? backends[0] : undefined;
   if (exchange !== undefined)
     for (const candidate of backends)
-      if (candidate.canary?.takes(exchange, random) && candidate.backend.health?.isEjected !== true) return candidate;
+      if (candidate.canary?.takes(exchange, random) && candidate.backend.routing?.health?.isEjected !== true)
+        return candidate;
   if (totalWeight <= 0) return undefined;
   const ejectedWeight = totalEjectedWeight(backends);
   // If all backends are ejected, trying one is better than failing.
   const skipsEjected = ejectedWeight > 0 && ejectedWeight < totalWeight;
   let remaining = random() * (skipsEjected ? totalWeight - ejectedWeight : totalWeight);
   for (const candidate of backends) {
-    if (skipsEjected && candidate.backend.health?.isEjected) continue;
+    if (skipsEjected && candidate.backend.routing?.health?.isEjected) continue;
     remaining -= candidate.weight;
     if (remaining < 0) return candidate;
   }
   return backends.findLast(
-    (candidate) => candidate.weight > 0 && !(skipsEjected && candidate.backend.health?.isEjected),
+    (candidate) => candidate.weight > 0 && !(skipsEjected && candidate.backend.routing?.health?.isEjected),
   );
 }
 
@@ -36,14 +37,14 @@ export function chooseBySession(route: Route, exchange: Exchange): WeightedBacke
   const chosen = server && route.backends[server.index];
   if (chosen === undefined) return undefined;
   const isAvailable = ({ weight, backend }: WeightedBackend): boolean =>
-    weight > 0 && backend.health?.isEjected !== true;
-  if (chosen.backend.health?.isEjected === true && route.backends.some(isAvailable)) return undefined;
+    weight > 0 && backend.routing?.health?.isEjected !== true;
+  if (chosen.backend.routing?.health?.isEjected === true && route.backends.some(isAvailable)) return undefined;
   exchange.upstream.preferred = server?.address;
   return chosen;
 }
 
 function totalEjectedWeight(backends: readonly WeightedBackend[]): number {
   let weight = 0;
-  for (const candidate of backends) if (candidate.backend.health?.isEjected) weight += candidate.weight;
+  for (const candidate of backends) if (candidate.backend.routing?.health?.isEjected) weight += candidate.weight;
   return weight;
 }

@@ -11,7 +11,7 @@ function routeTo(addresses: () => readonly string[], name = "shop"): PersistentR
   return {
     name,
     matches: [{ path: { pathPrefix: "/" } }],
-    backends: [{ backend: { servers: { name: "shop/web:80", addresses } } }, { backend: {} }],
+    backends: [{ backend: { routing: { servers: { name: "shop/web:80", addresses } } } }, { backend: {} }],
   };
 }
 

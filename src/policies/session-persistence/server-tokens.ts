@@ -28,13 +28,13 @@ export class ServerTokens {
   constructor(route: PersistentRoute, key: string) {
     this.#route = route.name;
     this.#key = key;
-    const labels = route.backends.map(({ backend }) => backend.servers?.name ?? "");
+    const labels = route.backends.map(({ backend }) => backend.routing?.servers?.name ?? "");
     this.#backends = route.backends.map(({ backend }, i) => {
       // A route can have the same servers twice, for example with different policies.
       const earlier = labels.slice(0, i).filter((label) => label === labels[i]).length;
       return {
         label: `${earlier} ${labels[i]}`,
-        group: backend.servers,
+        group: backend.routing?.servers,
         addresses: undefined,
         addressByToken: new Map(),
         tokenByAddress: new Map(),

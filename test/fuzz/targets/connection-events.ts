@@ -115,7 +115,9 @@ class World {
     return {
       attributes: { name: "backend", type: "static", protocol: "http" },
       defaultTimeoutMs: MINUTE_MS,
-      call: (exchange, call) => sendTo(pool, "backend.test", "http", exchange, call, health),
+      prepare: (exchange) => ({
+        call: (receiver) => sendTo(pool, "backend.test", "http", exchange, receiver, health),
+      }),
       describe: () => ({}),
     };
   }

@@ -9,7 +9,7 @@ import type { Clock } from "../../../src/base/clock.ts";
 import { createMemoryBudget, type MemoryBudget } from "../../../src/base/memory-budget.ts";
 import { Owner } from "../../../src/base/owner.ts";
 import { createTasks, type Tasks } from "../../../src/base/tasks.ts";
-import type { Backend, BackendEnv, BackendRun, ResponseReceiver } from "../../../src/core/backend.ts";
+import type { Backend, BackendEnv, BackendRun, PreparedCall, ResponseReceiver } from "../../../src/core/backend.ts";
 import { Exchange, NO_BODY } from "../../../src/core/exchange.ts";
 import { tokenPrincipal } from "../../../src/core/principal.ts";
 import { asGatewayError, errorReply, type Reply } from "../../../src/core/reply.ts";
@@ -109,15 +109,15 @@ async function handle(
   exchange.mcp.access = served.access;
   served.last = exchange;
   try {
-    const reply = await backend.prepare?.(exchange, false, false);
-    if (reply) send(res, reply);
-    else call(backend, exchange, res);
+    const prepared = await backend.prepare(exchange, { model: false, call: false });
+    if ("status" in prepared) send(res, prepared);
+    else call(prepared, res);
   } catch (error) {
     send(res, errorReply(asGatewayError(error)));
   }
 }
 
-function call(backend: Backend, exchange: Exchange, res: ServerResponse): void {
+function call(prepared: PreparedCall, res: ServerResponse): void {
   let run: BackendRun | undefined;
   let isOver = false;
   const sink: ResponseReceiver = {
@@ -146,7 +146,7 @@ function call(backend: Backend, exchange: Exchange, res: ServerResponse): void {
   res.on("close", () => {
     if (!isOver) run?.abort();
   });
-  run = backend.call(exchange, sink);
+  run = prepared.call(sink);
 }
 
 function send(res: ServerResponse, reply: Reply): void {
