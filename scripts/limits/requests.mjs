@@ -243,7 +243,7 @@ export const REQUEST_LIMITS = {
     ["MAX_CACHE_TTL_MS", "policies/ext-authz/policy.ts", "`cache.ttl` of `extAuthz`", "the configuration is rejected"],
     [
       "MAX_CHANGED_HEADERS",
-      "core/service-headers.ts",
+      "policy-parts/service-headers.ts",
       "headers that a service of `extAuthz`, `extProc`, or `mcpGuardrails` sets, removes, or adds to a response",
       "the service counts as failed",
     ],
@@ -275,7 +275,7 @@ export const REQUEST_LIMITS = {
     ],
     [
       "MAX_HEADER_BYTES",
-      "core/ext-proc/client.ts",
+      "policy-parts/ext-proc/client.ts",
       "a message of an external processor, beside a body",
       "it counts as a failure",
     ],

@@ -18,7 +18,7 @@ export const LAYERS: readonly (readonly string[])[] = [
   ["history"],
   ["cel"],
   ["core"],
-  ["identity"],
+  ["identity", "policy-parts"],
   ["llm", "demo"],
   ["mcp"],
   ["backends", "telemetry"],

@@ -4,7 +4,6 @@
 import { isUtf8 } from "node:buffer";
 import { z } from "zod";
 import { peerInput } from "../../base/peer-inputs.ts";
-import { canonicalA2aMethod, misspelledA2aMethod } from "../../core/a2a-methods.ts";
 import { type Backend, defineBackend, type Prepared } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -18,6 +17,7 @@ import { HostHealth } from "../../http/client/host-health.ts";
 import { openHttpPool } from "../../http/client/http-pool.ts";
 import { hostToConnect } from "../../http/host.ts";
 import { errorText, JsonRpcProblem, parseClientMessages } from "../../mcp/protocol/json-rpc.ts";
+import { canonicalA2aMethod, misspelledA2aMethod } from "../../policy-parts/a2a-methods.ts";
 import { healthEvents, sendTo } from "../host/backend.ts";
 import { withHttpChoice } from "../host/http-choice.ts";
 import { type AgentCard, AgentCards, CARD_PATHS, shownCard, skillsOf } from "./agent-card.ts";

@@ -5,10 +5,10 @@
 import { type OwnedKey, ownedKey } from "../../base/owner.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { openMinuteCounts } from "../../core/minute-counts.ts";
 import type { CompileEnv } from "../../core/policy.ts";
 import { knownAddress } from "../../core/source.ts";
 import { clientNetwork } from "../../http/host.ts";
+import { openMinuteCounts } from "../passwords/minute-counts.ts";
 
 const REQUESTS_PER_MINUTE = 600;
 const REQUESTS_PER_CLIENT = 120;

@@ -4,10 +4,10 @@
 import { z } from "zod";
 import { type OwnedKey, ownedKey } from "../../base/owner.ts";
 import { GatewayError } from "../../core/errors.ts";
-import { openMinuteCounts } from "../../core/minute-counts.ts";
 import type { CompileEnv } from "../../core/policy.ts";
 import { knownAddress, type Source } from "../../core/source.ts";
 import { clientNetwork } from "../../http/host.ts";
+import { openMinuteCounts } from "./minute-counts.ts";
 
 const MAX_FAILURES = 4_000;
 

@@ -4,7 +4,6 @@
  */
 import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
-import { canonicalA2aMethod, misspelledA2aMethod } from "../../core/a2a-methods.ts";
 import { CelAttributes } from "../../core/cel-attributes.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -19,6 +18,7 @@ import {
   enforcement,
 } from "../../identity/access/access-rules.ts";
 import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
+import { canonicalA2aMethod, misspelledA2aMethod } from "../../policy-parts/a2a-methods.ts";
 
 export const authorization = definePolicy({
   kind: "authorization",

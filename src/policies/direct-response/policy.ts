@@ -5,11 +5,11 @@ import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
 import { protectionBy } from "../../core/cel-attributes.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { evaluatedText } from "../../core/header-changes.ts";
 import { bodyFor, type CompileEnv, definePolicy } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import { celSource, changeableHeaderName, headerValue } from "../../core/schema.ts";
 import { HeaderList } from "../../http/headers.ts";
+import { evaluatedText } from "../../policy-parts/header-changes.ts";
 
 const MAX_CONDITIONS = 64;
 /** Responses with this status or above keep requests from the backend. */

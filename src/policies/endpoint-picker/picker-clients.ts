@@ -9,7 +9,7 @@ import {
   type ProcessorClient,
   type ProcessorClientOptions,
   type ProcessorStream,
-} from "../../core/ext-proc/client.ts";
+} from "../../policy-parts/ext-proc/client.ts";
 
 const MESSAGE = peerInput("endpoint-picker/message");
 

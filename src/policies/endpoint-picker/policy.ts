@@ -10,14 +10,20 @@ import { MemoryAccount } from "../../base/memory-budget.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { type BodyFilter, type Exchange, type GatewayResponse, StateKey } from "../../core/exchange.ts";
-import { applyChanges, type Changes, type Modes } from "../../core/ext-proc/changes.ts";
-import { hasNoBody, immediateReply, replaceBody, requestFields, responseFields } from "../../core/ext-proc/messages.ts";
-import { type Answer, Processing } from "../../core/ext-proc/processing.ts";
-import type { WireStruct } from "../../core/ext-proc/protocol.ts";
 import { definePolicy, type Hooks, sending } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import { duration, hostAndPort } from "../../core/schema.ts";
-import { readServiceTls, serviceTls } from "../../core/service-tls.ts";
+import { applyChanges, type Changes, type Modes } from "../../policy-parts/ext-proc/changes.ts";
+import {
+  hasNoBody,
+  immediateReply,
+  replaceBody,
+  requestFields,
+  responseFields,
+} from "../../policy-parts/ext-proc/messages.ts";
+import { type Answer, Processing } from "../../policy-parts/ext-proc/processing.ts";
+import type { WireStruct } from "../../policy-parts/ext-proc/protocol.ts";
+import { readServiceTls, serviceTls } from "../../policy-parts/service-tls.ts";
 import { openPickerClients, type PickerClients } from "./picker-clients.ts";
 
 const DEFAULT_TIMEOUT_MS = 30_000;

@@ -3,7 +3,7 @@
  * shipped. Unsupported fields are omitted, because protobuf receivers skip unknown fields.
  */
 import type { fromJSON } from "@grpc/proto-loader";
-import type { HeaderOption } from "../../core/service-headers.ts";
+import type { HeaderOption } from "../../policy-parts/service-headers.ts";
 
 export const SERVICE_NAME = "envoy.service.auth.v3.Authorization";
 

@@ -7,12 +7,12 @@ import type { Client, MethodDefinition } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { checkHeaderCount, mayChange, toHeaderChanges, utf8Text } from "../../core/service-headers.ts";
 import { openGrpcClient } from "../../http/client/grpc-client.ts";
 import { callUnary } from "../../http/client/grpc-unary.ts";
 import type { EgressGuard } from "../../http/egress-guard.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
+import { checkHeaderCount, mayChange, toHeaderChanges, utf8Text } from "../../policy-parts/service-headers.ts";
 import { type CheckRequest, type CheckResponse, type MapEntry, PROTOCOL, SERVICE_NAME } from "./check-protocol.ts";
 import { denialStatus, type Verdict } from "./verdict.ts";
 

@@ -7,12 +7,12 @@ import { peerInput } from "../../base/peer-inputs.ts";
 import type { Expression } from "../../cel/expression.ts";
 import { attributesWithResponse } from "../../core/cel-attributes.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { evaluatedText } from "../../core/header-changes.ts";
-import { checkHeaderCount, type HeaderChange, headerChange } from "../../core/service-headers.ts";
 import { addedForwardedFor } from "../../core/source.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import { addForwarded, type HeaderList, isHeaderValue } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
+import { evaluatedText } from "../../policy-parts/header-changes.ts";
+import { checkHeaderCount, type HeaderChange, headerChange } from "../../policy-parts/service-headers.ts";
 import { denialStatus, type Verdict } from "./verdict.ts";
 
 const RESPONSE = peerInput("ext-authz/http-response");

@@ -8,7 +8,6 @@ import type { Expression } from "../../cel/expression.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { type Exchange, StateKey } from "../../core/exchange.ts";
-import { evaluatedText } from "../../core/header-changes.ts";
 import { bodyFor, definePolicy, type Hooks, sending } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import {
@@ -22,10 +21,11 @@ import {
   markLocal,
   serverUrl,
 } from "../../core/schema.ts";
-import { applyHeaders, headerChange } from "../../core/service-headers.ts";
 import { MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { withholdOwnCookies } from "../../identity/access/withheld-credentials.ts";
+import { evaluatedText } from "../../policy-parts/header-changes.ts";
+import { applyHeaders, headerChange } from "../../policy-parts/service-headers.ts";
 import { type CheckClient, checkRequest, openCheckClient, parseVerdict } from "./grpc-check.ts";
 import { checkOverHttp } from "./http-check.ts";
 import type { Denied, Verdict } from "./verdict.ts";

@@ -1,7 +1,7 @@
 /**
  * Defines an external service's decision about a request, independent of the check protocol.
  */
-import type { HeaderChange } from "../../core/service-headers.ts";
+import type { HeaderChange } from "../../policy-parts/service-headers.ts";
 
 export interface Allowed {
   readonly allowed: true;

@@ -7,10 +7,6 @@ import { MemoryAccount, MemoryExhausted } from "../../base/memory-budget.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { type BodyFilter, type Exchange, type RequestBody, StateKey } from "../../core/exchange.ts";
-import { applyChanges, type BodyMode, type Immediate, type Modes } from "../../core/ext-proc/changes.ts";
-import { openProcessorClient, type ProcessorClient } from "../../core/ext-proc/client.ts";
-import { hasNoBody, immediateReply, replaceBody, requestFields, responseFields } from "../../core/ext-proc/messages.ts";
-import { Processing, type ProcessingEvents } from "../../core/ext-proc/processing.ts";
 import { definePolicy, type Hooks, sending } from "../../core/policy.ts";
 import { noMemoryFor } from "../../core/read-body.ts";
 import type { Reply } from "../../core/reply.ts";
@@ -18,6 +14,16 @@ import { duration, hostAndPort } from "../../core/schema.ts";
 import { BodyTooLarge } from "../../http/body.ts";
 import { type ChunkFilter, FilteredRequestBody } from "../../http/filtered-request-body.ts";
 import { withoutOwnCookies } from "../../identity/access/withheld-credentials.ts";
+import { applyChanges, type BodyMode, type Immediate, type Modes } from "../../policy-parts/ext-proc/changes.ts";
+import { openProcessorClient, type ProcessorClient } from "../../policy-parts/ext-proc/client.ts";
+import {
+  hasNoBody,
+  immediateReply,
+  replaceBody,
+  requestFields,
+  responseFields,
+} from "../../policy-parts/ext-proc/messages.ts";
+import { Processing, type ProcessingEvents } from "../../policy-parts/ext-proc/processing.ts";
 
 const MESSAGE = peerInput("ext-proc/message");
 

@@ -9,12 +9,12 @@ import type { Exchange } from "../../core/exchange.ts";
 import type { McpCheck, McpGuardrails, McpRejection, McpVerdict } from "../../core/mcp-guardrails.ts";
 import { bodyFor, type CompileEnv, definePolicy, type Hooks } from "../../core/policy.ts";
 import { celSource, duration, hostAndPort } from "../../core/schema.ts";
-import { applyHeaders } from "../../core/service-headers.ts";
-import { readServiceTls, serviceTls } from "../../core/service-tls.ts";
 import { MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
 import { withoutOwnCookies } from "../../identity/access/withheld-credentials.ts";
+import { applyHeaders } from "../../policy-parts/service-headers.ts";
+import { readServiceTls, serviceTls } from "../../policy-parts/service-tls.ts";
 import { isMethodPattern, phasesOf } from "./method-phases.ts";
 import {
   type Decision,

@@ -5,12 +5,12 @@
 import type { MethodDefinition } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
-import { checkHeaderCount, type HeaderChange, headerChange, mayChange } from "../../core/service-headers.ts";
 import { openGrpcClient } from "../../http/client/grpc-client.ts";
 import { callUnary } from "../../http/client/grpc-unary.ts";
 import type { EgressGuard } from "../../http/egress-guard.ts";
 import type { TlsOptions } from "../../http/http-client.ts";
 import { readJson, tryReadJson } from "../../json/read-json.ts";
+import { checkHeaderCount, type HeaderChange, headerChange, mayChange } from "../../policy-parts/service-headers.ts";
 import {
   fromWireStruct,
   PROTOCOL,

@@ -1,9 +1,10 @@
 /**
  * `requestHeaderModifier`: adds, sets, and removes request headers before the request is sent to the backend.
  */
-import { headerChanges } from "../../core/header-changes.ts";
+
 import { definePolicy } from "../../core/policy.ts";
 import { isAuthority } from "../../core/schema.ts";
+import { headerChanges } from "../../policy-parts/header-changes.ts";
 
 export const requestHeaderModifier = definePolicy({
   kind: "requestHeaderModifier",

@@ -3,12 +3,12 @@
  */
 
 import { z } from "zod";
-import { pathChange } from "../../core/path-change.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { emptyReply } from "../../core/reply.ts";
 import { authority } from "../../core/schema.ts";
 import { withoutPort } from "../../http/host.ts";
 import { canonicalPath } from "../../http/request-path.ts";
+import { pathChange } from "../../policy-parts/path-change.ts";
 
 const DEFAULT_STATUS = 302;
 

@@ -1,8 +1,9 @@
 /**
  * `responseHeaderModifier`: adds, sets, and removes response headers, also on responses that the gateway generates.
  */
-import { headerChanges } from "../../core/header-changes.ts";
+
 import { definePolicy } from "../../core/policy.ts";
+import { headerChanges } from "../../policy-parts/header-changes.ts";
 
 export const responseHeaderModifier = definePolicy({
   kind: "responseHeaderModifier",

@@ -5,10 +5,10 @@
 import { z } from "zod";
 import { type Budget, createBudget, type Expression } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { evaluatedText } from "../../core/header-changes.ts";
 import { bodyFor, type CompileEnv, definePolicy } from "../../core/policy.ts";
 import { celSource, changeableHeaderName, isAuthority } from "../../core/schema.ts";
 import { type HeaderList, isHeaderValue } from "../../http/headers.ts";
+import { evaluatedText } from "../../policy-parts/header-changes.ts";
 
 const changes = z.strictObject({
   set: z

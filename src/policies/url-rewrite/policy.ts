@@ -3,9 +3,9 @@
  * run before this one use the original path.
  */
 import { z } from "zod";
-import { pathChange } from "../../core/path-change.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { authority } from "../../core/schema.ts";
+import { pathChange } from "../../policy-parts/path-change.ts";
 
 export const urlRewrite = definePolicy({
   kind: "urlRewrite",

@@ -3,11 +3,11 @@
  * query, order) finds the same; and a rewrite loses nothing behind the prefix.
  */
 import type { GatewayRequest } from "../../../src/core/exchange.ts";
-import { pathChange } from "../../../src/core/path-change.ts";
 import type { Route, RouteMatch } from "../../../src/core/topology.ts";
 import { HeaderList } from "../../../src/http/headers.ts";
 import { canonicalPath } from "../../../src/http/request-path.ts";
 import { createRouteTable } from "../../../src/pipeline/route/match-route.ts";
+import { pathChange } from "../../../src/policy-parts/path-change.ts";
 import type { Random } from "../../support/random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";
 

@@ -1,13 +1,6 @@
 /** Hostile inputs of the readers of services: authorization, processing, guards, rate limits, mirrors, and agents. */
 import { fromJSON, type ServiceDefinition } from "@grpc/proto-loader";
 import { AgentCards, shownCard, skillsOf } from "../../../src/backends/a2a/agent-card.ts";
-import { readChanges, readImmediate } from "../../../src/core/ext-proc/changes.ts";
-import {
-  PROTOCOL as PROCESSING,
-  SERVICE_NAME as PROCESSOR,
-  type ProcessingResponse,
-} from "../../../src/core/ext-proc/protocol.ts";
-import { applyHeaders } from "../../../src/core/service-headers.ts";
 import { HeaderList } from "../../../src/http/headers.ts";
 import { createServiceGuard, openAiModeration } from "../../../src/llm/guards/guard-services.ts";
 import { createGuardWebhook } from "../../../src/llm/guards/guard-webhook.ts";
@@ -30,6 +23,13 @@ import {
   type RlsResponse,
 } from "../../../src/policies/rate-limit/rls-client.ts";
 import { ComparedResponse } from "../../../src/policies/request-mirror/compare-responses.ts";
+import { readChanges, readImmediate } from "../../../src/policy-parts/ext-proc/changes.ts";
+import {
+  PROTOCOL as PROCESSING,
+  SERVICE_NAME as PROCESSOR,
+  type ProcessingResponse,
+} from "../../../src/policy-parts/ext-proc/protocol.ts";
+import { applyHeaders } from "../../../src/policy-parts/service-headers.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 import { fetched } from "../fetched.ts";
 import { type HostileInputs, hostile, inPieces, many, mapShapes } from "../hostile.ts";

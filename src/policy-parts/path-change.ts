@@ -3,9 +3,9 @@
  * prefix that the route matched. The result is a canonical path.
  */
 import { z } from "zod";
+import { GatewayError } from "../core/errors.ts";
+import { exactlyOneOf } from "../core/schema.ts";
 import { canonicalPath, pathFault } from "../http/request-path.ts";
-import { GatewayError } from "./errors.ts";
-import { exactlyOneOf } from "./schema.ts";
 
 const absolutePath = z
   .string()

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { fakeClock } from "../../test/support/fake-clock.ts";
-import { type OwnedKey, Owner, ownedKey } from "../base/owner.ts";
+import { fakeClock } from "../../../test/support/fake-clock.ts";
+import { type OwnedKey, Owner, ownedKey } from "../../base/owner.ts";
 import { MINUTE_COUNTS_BYTES, MinuteCounts } from "./minute-counts.ts";
 
 const keyOf = (name: string): OwnedKey => ownedKey(Owner.standalone, name);

@@ -3,7 +3,7 @@
  */
 import type { Clock } from "../../base/clock.ts";
 import type { MemoryAccount } from "../../base/memory-budget.ts";
-import { GatewayError } from "../errors.ts";
+import { GatewayError } from "../../core/errors.ts";
 import { type HeaderOption, utf8Text } from "../service-headers.ts";
 import {
   bodyModeNumber,

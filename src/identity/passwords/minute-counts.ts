@@ -4,9 +4,9 @@
  * without locks. A collision can only make a count too high.
  */
 import { createHmac, randomBytes } from "node:crypto";
-import type { Clock } from "../base/clock.ts";
-import type { OwnedKey } from "../base/owner.ts";
-import type { CompileEnv } from "./policy.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { OwnedKey } from "../../base/owner.ts";
+import type { CompileEnv } from "../../core/policy.ts";
 
 const WINDOW_SECONDS = 60;
 /** Two rows, so that a count is too high only if both of its slots are shared with others. */

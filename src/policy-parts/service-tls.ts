@@ -2,10 +2,10 @@
  * Configures TLS to an external service that a policy calls over gRPC.
  */
 import { z } from "zod";
+import type { CompileEnv } from "../core/policy.ts";
+import { filePath } from "../core/schema.ts";
 import { checkCertificates } from "../http/certificates.ts";
 import type { TlsOptions } from "../http/http-client.ts";
-import type { CompileEnv } from "./policy.ts";
-import { filePath } from "./schema.ts";
 
 export const serviceTls = z.strictObject({
   root: filePath().optional().describe("A PEM file with trusted certificates, instead of the system's."),

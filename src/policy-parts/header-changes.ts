@@ -3,9 +3,9 @@
  */
 import { z } from "zod";
 import type { Budget, Expression } from "../cel/expression.ts";
+import type { Exchange } from "../core/exchange.ts";
+import { changeableHeaderName, headerValue } from "../core/schema.ts";
 import type { HeaderList } from "../http/headers.ts";
-import type { Exchange } from "./exchange.ts";
-import { changeableHeaderName, headerValue } from "./schema.ts";
 
 const values = z.record(changeableHeaderName(), headerValue());
 

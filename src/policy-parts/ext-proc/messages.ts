@@ -2,10 +2,11 @@
  * Converts requests and responses of the gateway to messages of the external processing protocol, and applies what the
  * processor sends.
  */
+
+import type { Exchange, GatewayResponse } from "../../core/exchange.ts";
+import type { Reply } from "../../core/reply.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { pathAndQuery } from "../../http/request-path.ts";
-import type { Exchange, GatewayResponse } from "../exchange.ts";
-import type { Reply } from "../reply.ts";
 import type { Immediate } from "./changes.ts";
 
 type Field = readonly [name: string, value: string];
