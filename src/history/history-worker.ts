@@ -55,7 +55,8 @@ function run(data: HistoryThreadData, send: (message: FromHistoryThread) => void
   async function answer(question: HistoryQuestion): Promise<HistoryAnswers[keyof HistoryAnswers]> {
     // Rows that have arrived before the question are written first, if possible.
     await accepting;
-    await writer.flush();
+    if (question.kind === "delete") await writer.settle();
+    else await writer.flush();
     return answerQuestion(writer.engine(), question);
   }
 

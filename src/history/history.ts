@@ -194,11 +194,16 @@ export function openHistory(settings: HistorySettings, { clock, logger, metrics,
     add: (row) => queue.add(row),
     addBatch: (batch) => queue.addBatch(batch),
     ask(question) {
+      const ask = (resolve: Asked["resolve"], reject: Asked["reject"]): void => {
+        const id = nextId++;
+        asked.set(id, { resolve, reject });
+        post({ kind: "ask", id, question });
+      };
       queue.flush();
       return new Promise((resolve, reject) => {
-        const id = nextId++;
-        asked.set(id, { resolve: resolve as Asked["resolve"], reject });
-        post({ kind: "ask", id, question });
+        // A deletion must not miss rows that wait.
+        if (question.kind === "delete") queue.whenSent(() => ask(resolve as Asked["resolve"], reject));
+        else ask(resolve as Asked["resolve"], reject);
       });
     },
     status: () => ({

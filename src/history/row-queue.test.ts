@@ -63,3 +63,19 @@ test("a batch that was not accepted is sent again", () => {
   queue.resend();
   assert.deepEqual(sent, [["1"], ["1"]]);
 });
+
+test("a callback waits until the rows before it were sent or dropped, and not for later rows", () => {
+  const { queue, sent } = aQueue(2);
+  const called: string[] = [];
+  queue.whenSent(() => called.push("empty"));
+  queue.addBatch(aBatch("a"));
+  queue.add(aRow({ id: "b" }));
+  queue.whenSent(() => called.push(`after b, of ${sent.length}`));
+  queue.addBatch(aBatch("c"));
+  assert.deepEqual(called, ["empty"]);
+  queue.accepted();
+  assert.deepEqual(called, ["empty", "after b, of 2"]);
+  queue.whenSent(() => called.push("after c"));
+  queue.addBatch(aBatch("d", "e"));
+  assert.deepEqual(called.slice(2), ["after c"]);
+});

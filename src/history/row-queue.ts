@@ -26,6 +26,8 @@ export class RowQueue {
   #batches: RowBatch[] = [];
   #waitingRows = 0;
   #sent: RowBatch | undefined = undefined;
+  /** Called when the batch was sent or dropped. */
+  readonly #after = new Map<RowBatch, (() => void)[]>();
 
   constructor(options: RowQueueOptions) {
     this.#options = options;
@@ -57,12 +59,21 @@ export class RowQueue {
       if (oldest === undefined) return;
       this.#waitingRows -= oldest.rows;
       this.#options.dropped(oldest.rows);
+      this.#left(oldest);
     }
   }
 
   /** Queues the gathered rows as a batch immediately. */
   flush(): void {
     if (this.#gathered.rows > 0) this.addBatch(this.#gathered.take());
+  }
+
+  /** Calls back when all rows that were added were sent or dropped. */
+  whenSent(next: () => void): void {
+    this.flush();
+    const last = this.#batches.at(-1);
+    if (last === undefined) next();
+    else this.#after.set(last, [...(this.#after.get(last) ?? []), next]);
   }
 
   accepted(): void {
@@ -82,5 +93,12 @@ export class RowQueue {
     this.#waitingRows -= batch.rows;
     this.#sent = batch;
     this.#options.send(batch);
+    this.#left(batch);
+  }
+
+  #left(batch: RowBatch): void {
+    const callbacks = this.#after.get(batch) ?? [];
+    this.#after.delete(batch);
+    for (const next of callbacks) next();
   }
 }

@@ -38,6 +38,8 @@ export class HistoryWriter {
   #isClosed = false;
   #isBusy = false;
   #isDraining = false;
+  /** The last write, or the last writing of spooled rows. */
+  #writing: Promise<void> = Promise.resolve();
   #timers: Timer[] = [];
   #connecting: Promise<void> | undefined = undefined;
 
@@ -80,7 +82,7 @@ export class HistoryWriter {
     }
     this.#isBusy = true;
     let isStored = false;
-    const writing = this.#writeStorable(engine, batch).then(
+    this.#writing = this.#writeStorable(engine, batch).then(
       (added) => {
         isStored = true;
         counts.written += added;
@@ -92,13 +94,22 @@ export class HistoryWriter {
         this.#lost(engine, error);
       },
     );
-    await Promise.race([writing, wait(clock, SLOW_WRITE_MS)]);
+    await Promise.race([this.#writing, wait(clock, SLOW_WRITE_MS)]);
     if (!isStored) this.#spool(batch);
   }
 
   /** Writes the spooled rows if the database is available and no other rows are being written. */
   async flush(): Promise<void> {
     await this.#drain();
+  }
+
+  /** Resolves when all accepted rows are stored, or the database is unavailable. */
+  async settle(): Promise<void> {
+    for (;;) {
+      await this.#writing;
+      if (this.#engine === undefined || (!this.#isBusy && this.#options.spool.isEmpty)) return;
+      await this.#drain();
+    }
   }
 
   async close(): Promise<void> {
@@ -194,9 +205,14 @@ export class HistoryWriter {
    * written.
    */
   async #drain(): Promise<void> {
-    const { spool, counts } = this.#options;
-    if (this.#isDraining) return;
+    if (this.#isDraining || this.#isBusy) return;
     this.#isDraining = true;
+    this.#writing = this.#writeWaiting();
+    await this.#writing;
+  }
+
+  async #writeWaiting(): Promise<void> {
+    const { spool, counts } = this.#options;
     try {
       for (;;) {
         const engine = this.#engine;
