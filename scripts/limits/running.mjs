@@ -77,6 +77,12 @@ export const RUNNING_LIMITS = {
       "503, they try again",
     ],
     [
+      "MAX_ADDRESS_CONNECTIONS",
+      "kubernetes/snapshot-server.ts",
+      "connections of one address to a controller",
+      "the connection is closed",
+    ],
+    [
       "MAX_DELEGATED_RULES",
       "config/documents/route-delegation.ts",
       "rules of child routes, at all levels, that one HTTPRoute serves",

@@ -14,6 +14,7 @@ import { fieldsOf } from "../config/text/value-shapes.ts";
 import { readAll } from "../http/body.ts";
 import { readJson } from "../json/read-json.ts";
 import type { Logger } from "../observe/log/logger.ts";
+import { createConnectionLimits } from "../pipeline/listen/connection-limits.ts";
 import {
   type ConnectedStream,
   createReplicaReports,
@@ -33,6 +34,10 @@ const REPORT = peerInput("replica/report");
 const MAX_STREAMS = 4096;
 /** The data planes of one Gateway cannot use up the streams of all. */
 const MAX_GATEWAY_STREAMS = 2048;
+/** Any pod can connect. Data planes have their own addresses, except in the network of their node. */
+const MAX_ADDRESS_CONNECTIONS = 512;
+/** Requests are small. Responses have no time limit. */
+const TIMES = { handshakeTimeout: 10_000, headersTimeout: 10_000, requestTimeout: 60_000 };
 const MAX_BEHIND_BYTES = 64 * 1024 * 1024;
 const HEARTBEAT_MS = 5_000;
 /** The connection is closed, so that a load balancer can select another replica for the next request. */
@@ -158,7 +163,7 @@ export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<
     return undefined;
   }
 
-  const server: Server = createServer({ ...parts.tls, minVersion: "TLSv1.3" }, (request, response) => {
+  const server: Server = createServer({ ...parts.tls, ...TIMES, minVersion: "TLSv1.3" }, (request, response) => {
     request.on("error", () => undefined);
     response.on("error", () => undefined);
     handleRequest(request, response).catch((error: Error) => {
@@ -168,7 +173,13 @@ export async function openSnapshotServer(parts: SnapshotServerOptions): Promise<
     });
   });
   server.on("tlsClientError", () => undefined);
-  server.requestTimeout = 0;
+  const limits = createConnectionLimits({
+    clock: parts.clock,
+    logger,
+    isTrustedPeer: () => false,
+    limits: { maxConnectionsPerAddress: MAX_ADDRESS_CONNECTIONS },
+  });
+  server.on("connection", limits.admit);
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     server.listen(parts.port, parts.host === "" ? undefined : parts.host, resolve);

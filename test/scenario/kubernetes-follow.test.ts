@@ -10,6 +10,7 @@ import { selfSignedCertificate } from "../../src/kubernetes/controller-certifica
 import { type Following, followController } from "../../src/kubernetes/follow-controller.ts";
 import { openSnapshotServer, type SnapshotServer } from "../../src/kubernetes/snapshot-server.ts";
 import { silentLogger } from "../../src/observe/log/logger.ts";
+import { eventually } from "../support/eventually.ts";
 import { fakeClock } from "../support/fake-clock.ts";
 
 const ACCOUNT = "system:serviceaccount:infra:edge-gateway";
@@ -267,4 +268,30 @@ test("an answer that the controller did not take is told again", async (t) => {
   await clock.advance(1_000);
   await answered;
   assert.equal(server.instances("infra/edge")[0]?.ack?.isServed, true);
+});
+
+test("connections of one address, which any pod can open, leave the controller to others", async (t) => {
+  const world = setup(t);
+  const { server } = await world.serve();
+  const sockets: Socket[] = [];
+  t.after(() => {
+    for (const socket of sockets) socket.destroy();
+  });
+  let closed = 0;
+  const most = 512;
+  for (let i = 0; i < most + 50; i++) {
+    const socket = connect({ port: server.port, host: "127.0.0.1", localAddress: "127.0.0.2" });
+    sockets.push(socket);
+    socket.on("error", () => undefined);
+    socket.on("close", () => {
+      closed += 1;
+    });
+    socket.resume();
+    await new Promise((resolve) => socket.once("connect", resolve));
+  }
+  await eventually("the connections beyond the limit are closed", () => closed === 50);
+  server.publish(new Map([["infra/edge", snapshot(80)]]));
+  const { source, first } = world.follow();
+  await first;
+  assert.equal(source.current()?.version, snapshot(80).version);
 });

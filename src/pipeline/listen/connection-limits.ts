@@ -17,7 +17,11 @@ export interface ConnectionLimits {
   logRejected(message: string, limit: number): void;
 }
 
-export function createConnectionLimits(env: ListenerEnv): ConnectionLimits {
+export interface ConnectionLimitsEnv extends Pick<ListenerEnv, "clock" | "logger" | "isTrustedPeer"> {
+  readonly limits: Pick<ListenerEnv["limits"], "maxConnectionsPerAddress">;
+}
+
+export function createConnectionLimits(env: ConnectionLimitsEnv): ConnectionLimits {
   let rejected = 0;
   let nextLogMs = 0;
   const perAddress = new Map<string, number>();
