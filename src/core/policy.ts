@@ -65,6 +65,8 @@ export interface Hooks {
   /** Requests LLM attributes on backends that do not parse bodies themselves. */
   readonly sight?: LlmSight;
   readonly clients?: PolicyClients;
+  /** Headers that expressions compute. */
+  readonly computedHeaders?: readonly { readonly name: string; readonly source: string }[];
   /** Changes settings of the pipeline, such as timeouts and retries. The innermost scope wins, field by field. */
   readonly settings?: Settings;
 }

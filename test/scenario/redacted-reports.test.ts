@@ -154,7 +154,9 @@ routes:
   - hostnames: ["*.hidden.test"]
     policies:
       authorization: { rules: ['request.host != "x"', 'request.uri.size() > 0'] }
-      transformations: { request: { set: { x-tenant: request.host } }, response: { set: { x-tenant: request.host } } }
+      transformations:
+        request: { set: { x-tenant: request.host, x-name: 'request.host.split(".")[0]' } }
+        response: { add: { x-tenant: request.host, x-shown: 'request.headers["host"].split(".")[0]' } }
     backends: [{ host: "${backend.host}" }]
   - { hostnames: ["*.denied.test"], policies: { authorization: { rules: ['request.host == "x"'] } }, backends: [{ host: "${backend.host}" }] }
 `,

@@ -322,6 +322,7 @@ function createCompiler(context: CompileContext) {
         );
       const hooks = policy.isResource ? compileResource(policy, compile) : guarded(policy, compile);
       if (hooks?.clients?.credentials) context.redaction.hideAlso(hooks.clients.credentials);
+      for (const { name, source } of hooks?.computedHeaders ?? []) context.redaction.hideComputed(name, source);
       if (hooks) {
         const shown = rememberReplaced(hooks, context.redaction);
         compiled.set(policy, {

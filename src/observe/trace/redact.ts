@@ -11,6 +11,8 @@ export const REDACTED = "<redacted>";
 
 const URL_HEADERS = new Set(["location", "content-location", "referer"]);
 
+const READS_HOST = /\b(?:host|uri)\b/i;
+
 /** Shorter values are not replaced, because they may be ordinary words. */
 const MIN_SCRUBBED_CHARS = 6;
 /** Shorter parts of a value, such as one cookie of several, are not replaced, because they may be ordinary words. */
@@ -42,6 +44,8 @@ export interface Redaction {
   text(text: string): string;
   headerSetting(name: string, value: string): string;
   expression(source: string, options?: ExpressionOptions): string;
+  /** Hides a header whose value an expression computes from the host of the request, if the header `host` is sensitive. */
+  hideComputed(name: string, source: string): void;
   /** Adds sensitive names. Names are never removed, because older requests can still be shown. */
   hideAlso(places: CredentialPlaces): void;
   /** Adds secrets of the configuration. They are never removed, because older requests can still be shown. */
@@ -121,6 +125,9 @@ export function createRedaction(sensitiveHeaders: readonly string[] = []): Redac
     hideAlso(places) {
       for (const name of places.headers ?? []) names.add(name.toLowerCase());
       for (const name of places.parameters ?? []) parameters.add(name);
+    },
+    hideComputed(name, source) {
+      if (names.has("host") && READS_HOST.test(source)) names.add(name.toLowerCase());
     },
     hideValues: (values) => configured.add(values),
   };

@@ -45,6 +45,11 @@ export const transformations = definePolicy({
     const setsHost = config.request?.set?.host !== undefined;
     const all = [...(request?.expressions ?? []), ...(response?.expressions ?? [])];
     return {
+      computedHeaders: [config.request, config.response].flatMap((changed) =>
+        [changed?.add, changed?.set].flatMap((values) =>
+          Object.entries(values ?? {}).map(([name, source]) => ({ name, source })),
+        ),
+      ),
       shape: {
         replaces: [...(config.request?.remove ?? []), ...Object.keys(config.request?.set ?? {})],
         ...bodyFor(all),
