@@ -44,13 +44,13 @@ test("status shows the gateway on one screen, with its problems in words", async
   await call("/down");
   const { stdout } = await gwctl(["status", "-p", port]);
   assert.match(stdout, /^Errors +1 failed \(25\.0%\), 1 rejected of 4 requests$/m);
-  assert.match(stdout, /^ {2}✗ 1 request failed in the last [^\n]*: gwctl requests --failed$/m);
+  assert.match(stdout, /^ {2}✗ 1 request to down failed \([a-z_]+\) in the last 15 min$/m);
   assert.match(stdout, /^ {2}! Limit of route limited is exhausted for #\w+; it resets in \d+ (?:s|min)$/m);
   assert.match(stdout, /^ {2}route limited +#\w+ +0 of 2 left +resets in \d+ (?:s|min)$/m);
   const { problems, version } = JSON.parse((await gwctl(["status", "-p", port, "-o", "json"])).stdout);
   // A busy machine may have more to tell.
   const told = JSON.stringify(problems);
-  assert.match(told, /1 request failed in the last/, told);
+  assert.match(told, /1 request to down failed/, told);
   assert.match(told, /Limit of route limited is exhausted/, told);
   assert.equal(typeof version, "string");
 });

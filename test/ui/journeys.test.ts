@@ -101,7 +101,7 @@ test("3: one of five servers is broken; it is named with its reason, and appears
   await page.getByRole("navigation").getByRole("link", { name: "Overview" }).click();
   await page
     .locator(".problems")
-    .getByText(/broken \(.*\) failed/)
+    .getByText(/MCP server broken failed/)
     .waitFor();
 
   const status = await ctl("status");

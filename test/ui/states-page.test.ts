@@ -84,7 +84,7 @@ llm:
   }
   const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/llm`, { width: 1440 });
   const providers = page.locator("section.panel", { hasText: "Models and providers" });
-  await providers.getByText(/\(2 of 2 calls in 5 min\)$/).waitFor();
+  await providers.getByText(/\(2 of 2 calls failed in the last hour, the last \d+ s ago\)$/).waitFor();
   assert.equal(await providers.locator(".status.bad").count(), 1);
   const usage = page.locator("section.panel", { hasText: "Usage" }).first();
   await usage.getByRole("link", { name: "broken" }).click();

@@ -128,3 +128,28 @@ test("the dump is the main thread's, with connections and sessions of all", () =
     ],
   });
 });
+
+test("a dump has the worst health of all threads, and the calls of all", () => {
+  const ai = (failures: number, failed: number, agoMs?: number) => ({
+    name: "models",
+    targets: [
+      {
+        name: "main",
+        failures,
+        resting: failures > 1,
+        recent: { calls: 4, failed },
+        ...(agoMs === undefined ? {} : { lastFailureAgoMs: agoMs }),
+      },
+    ],
+  });
+  const own = {
+    backends: [{ name: "models", targets: [{ name: "main", failures: 0, recent: { calls: 0, failed: 0 } }] }],
+  };
+  const { backends } = mergeDumps(own, [{ backends: [ai(2, 2, 900)] }, { backends: [ai(0, 1, 50)] }]);
+  assert.deepEqual(backends, [
+    {
+      name: "models",
+      targets: [{ name: "main", failures: 2, resting: true, recent: { calls: 8, failed: 3 }, lastFailureAgoMs: 50 }],
+    },
+  ]);
+});

@@ -139,14 +139,41 @@ const RUNTIME_COUNTS = ["connections", "sessions", "children"];
 /** The configuration comes from the main thread, and the run-time counts come from the worker threads. */
 export function mergeDumps(own: Json, dumps: readonly Json[]): Json {
   const backends = asList(own.backends).map((backend, index) => {
-    const reported = dumps.map((dump) => asList(dump.backends)[index]).filter((one) => one?.name === backend.name);
+    const reported: Json[] = dumps.flatMap((dump) => {
+      const one = asList(dump.backends)[index];
+      return one !== undefined && one.name === backend.name ? [one] : [];
+    });
     const counts = RUNTIME_COUNTS.filter((name) => typeof backend[name] === "number").map((name) => [
       name,
-      reported.reduce((total, one) => total + Number(one?.[name] ?? 0), 0),
+      reported.reduce((total, one) => total + Number(one[name] ?? 0), 0),
     ]);
-    return { ...backend, ...Object.fromEntries(counts) };
+    return { ...[backend, ...reported].reduce(withHealth), ...Object.fromEntries(counts) };
   });
   return { ...own, backends };
+}
+
+/** Each thread has its own view of the health of servers and providers. The worst one is shown. */
+function withHealth(one: Json, other: Json): Json {
+  const targets = asList(one.targets);
+  const health = [one.health, other.health].filter(isRecord);
+  return {
+    ...one,
+    ...(health.length === 0 ? {} : { health: health.reduce(worse) }),
+    ...(targets.some((target) => isRecord(target.recent))
+      ? { targets: targets.map((target, i) => worse(target, asRecord(asList(other.targets)[i]))) }
+      : {}),
+  };
+}
+
+function worse(one: Json, other: Json): Json {
+  const ages = [one.lastFailureAgoMs, other.lastFailureAgoMs].filter((age) => typeof age === "number");
+  return {
+    ...one,
+    failures: Math.max(Number(one.failures ?? 0), Number(other.failures ?? 0)),
+    resting: one.resting === true || other.resting === true,
+    ...(isRecord(one.recent) ? { recent: added(one.recent, asRecord(other.recent)) } : {}),
+    ...(ages.length === 0 ? {} : { lastFailureAgoMs: Math.min(...ages) }),
+  };
 }
 
 function added(one: Json, other: Json): Json {

@@ -3,7 +3,9 @@ import { test } from "node:test";
 import { NO_TRAFFIC } from "../../observe/trace/traffic-numbers.ts";
 import { chosenTarget } from "../instance/target.ts";
 import { paintOf } from "../terminal/terminal.ts";
-import { problemsOf, type StatusData, statusText } from "./status-command.ts";
+import { llmProviderOf } from "../views/llm-providers.ts";
+import { problemsOf } from "../views/problems.ts";
+import { type StatusData, statusText } from "./status-command.ts";
 
 const AI_TARGET = { name: "main", provider: "openAI", failures: 3, resting: true, recent: { calls: 4, failed: 3 } };
 const FACTS: StatusData = {
@@ -41,18 +43,31 @@ const FACTS: StatusData = {
   },
   rules: [],
   traffic: { ...NO_TRAFFIC, windowMs: 90_000, perSecond: 0 },
+  errors: {
+    slotSeconds: 60,
+    windowSeconds: 900,
+    coveredSeconds: 900,
+    rows: [
+      { ...NO_TRAFFIC, name: ["web", "rejected", "rate_limited"], requests: 3, trend: [] },
+      { ...NO_TRAFFIC, name: ["web", "failed", "503"], requests: 1, trend: [] },
+    ],
+  },
 };
 
 test("problems are sentences, the most urgent first", () => {
   assert.deepEqual(
-    problemsOf(FACTS).map(({ level, text }) => `${level}: ${text.split("\u001b")[0]}`),
+    problemsOf({ ...FACTS, tasks: FACTS.report.tasks as Record<string, unknown>[] }).map(
+      ({ level, text }) => `${level}: ${text.split("\u001b")[0]}`,
+    ),
     [
-      "bad: The gateway is not ready, pending: draining.",
+      "bad: The gateway is shutting down: it completes requests and accepts no new ones",
       "bad: The last reload was rejected, and the configuration before it is active: config.yaml:3:1: unknown field",
       "bad: MCP server broken failed: exited with code 3",
-      "bad: LLM provider main is paused after failures (3 of 4 calls in 5 min)",
+      "bad: LLM provider main is paused after failures (3 of 4 calls failed in the last hour)",
       "bad: Backend web/backend0 cannot be reached; its route uses the other backends",
+      "bad: 1 request to web failed with status 503 in the last 15 min",
       "warn: Canary web/backend1 was withdrawn: 2 of 11 requests failed",
+      "warn: 3 requests to web rejected (rate_limited) in the last 15 min",
       "warn: config.adminAddr changed: restart the gateway to apply it",
     ],
   );
@@ -64,6 +79,20 @@ test("a server that was never started is neither running nor failed, and nothing
   assert.match(text, /generation 2, loaded 1 min ago from config\.yaml; last reload rejected/);
   assert.ok(!text.includes("\u001b"));
   assert.ok(statusText(FACTS, 0, paintOf({ hasColor: true })).includes("\u001b[31mfailed\u001b[0m"));
+});
+
+test("a provider that failed once is available again after five minutes, and says so", () => {
+  const target = { name: "main", failures: 1, resting: false, recent: { calls: 17, failed: 1 } };
+  const failing = llmProviderOf({ ...target, lastFailureAgoMs: 60_000 });
+  assert.deepEqual(
+    [failing.state, failing.text],
+    ["failing", "failing (1 of 17 calls failed in the last hour, the last 1 min ago)"],
+  );
+  const later = llmProviderOf({ ...target, lastFailureAgoMs: 720_000 });
+  assert.deepEqual(
+    [later.state, later.text],
+    ["ok", "available (1 of 17 calls failed in the last hour, the last 12 min ago)"],
+  );
 });
 
 test("variables select the gateway if no flag does", () => {

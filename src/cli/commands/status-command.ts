@@ -3,15 +3,16 @@
  * read them with `-o json`.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import { shareOf } from "../../observe/trace/traffic-numbers.ts";
+import { shareOf, type TrafficRows } from "../../observe/trace/traffic-numbers.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { type Cell, MESSAGE_CHARS, table, wrapWords } from "../terminal/table.ts";
 import { CliError, type Paint, paintOf, printable, type Terminal, type Tone } from "../terminal/terminal.ts";
-import { nearlyEmpty } from "../views/limits-view.ts";
+import { nearlyEmpty } from "../views/limit-buckets.ts";
 import { type LlmProvider, llmProvidersOf } from "../views/llm-providers.ts";
 import { type McpServer, mcpServersOf, stateText } from "../views/mcp-servers.ts";
+import { PROBLEM_SECONDS, type Problem, problemsOf } from "../views/problems.ts";
 import { readTraffic, type Traffic } from "../views/traffic.ts";
 import {
   ageText,
@@ -45,10 +46,11 @@ export async function status(name: string | undefined, flags: StatusFlags, termi
 
 async function readStatus(admin: AdminClient): Promise<StatusData> {
   const dump = await admin.json<Fields>(ADMIN_PATHS.configDump, "routes");
-  const [report, limits, traffic, readiness] = await Promise.all([
+  const [report, limits, traffic, errors, readiness] = await Promise.all([
     admin.json<Fields>(ADMIN_PATHS.tasks, "tasks"),
     admin.json<{ rules: unknown }>(ADMIN_PATHS.limits, "rules"),
     readTraffic(admin),
+    admin.json<TrafficRows>(`${ADMIN_PATHS.history}?by=error&seconds=${PROBLEM_SECONDS}`, "rows"),
     readinessOf(admin),
   ]);
   return {
@@ -58,7 +60,12 @@ async function readStatus(admin: AdminClient): Promise<StatusData> {
     report,
     rules: listOf(limits.rules),
     traffic,
+    errors,
   };
+}
+
+function problemsIn(data: StatusData): Problem[] {
+  return problemsOf({ ...data, tasks: listOf(data.report.tasks) });
 }
 
 async function readinessOf(admin: AdminClient): Promise<string> {
@@ -84,11 +91,12 @@ function jsonOf(data: StatusData): Fields {
     mcpServers: mcpServersOf(dump, listOf(report.tasks)),
     llmProviders: llmProvidersOf(dump),
     limitsNearEmpty: nearlyEmpty(rules),
-    problems: problemsOf(data),
+    problems: problemsIn(data),
   };
 }
 
 const MAX_ROWS = 8;
+const MAX_PROBLEMS = 20;
 
 export interface StatusData {
   readonly display: string;
@@ -98,55 +106,12 @@ export interface StatusData {
   readonly report: Fields;
   readonly rules: readonly Fields[];
   readonly traffic: Traffic;
-}
-
-export interface Problem {
-  readonly level: "bad" | "warn";
-  readonly text: string;
-}
-
-export function problemsOf({ readiness, dump, report, rules, traffic }: StatusData): Problem[] {
-  const reload = fieldsOf(dump.reload);
-  const servers = mcpServersOf(dump, listOf(report.tasks)).filter(({ state }) => state === "failing");
-  const bad = (text: string): Problem => ({ level: "bad", text });
-  const warn = (text: string): Problem => ({ level: "warn", text });
-  return [
-    ...(readiness === "ready" ? [] : [bad(`The gateway is ${readiness}.`)]),
-    ...stringsOf(fieldsOf(reload.refused).problems).map((text) =>
-      bad(`The last reload was rejected, and the configuration before it is active: ${text}`),
-    ),
-    ...servers.map(({ target, lastError }) =>
-      bad(`MCP server ${target} failed${lastError === undefined ? "" : `: ${lastError}`}`),
-    ),
-    ...llmProvidersOf(dump)
-      .filter(({ state }) => state !== "ok")
-      .map(({ name, text }) => bad(`LLM provider ${name} is ${text}`)),
-    ...listOf(dump.backends)
-      .filter(({ health }) => fieldsOf(health).resting === true)
-      .map(({ name }) => bad(`Backend ${name} cannot be reached; its route uses the other backends`)),
-    ...listOf(dump.backends)
-      .filter(({ canary }) => fieldsOf(canary).state === "withdrawn")
-      .map(({ name, canary }) => warn(`Canary ${name} was withdrawn: ${fieldsOf(canary).reason}`)),
-    ...(traffic.failed > 0
-      ? [
-          bad(
-            `${counted(traffic.failed, "request")} failed in the last ${ageText(traffic.windowMs)}: gwctl requests --failed`,
-          ),
-        ]
-      : []),
-    ...nearlyEmpty(rules)
-      .filter(({ remaining }) => remaining <= 0)
-      .slice(0, MAX_ROWS)
-      .map(({ owner, key, resetSeconds }) =>
-        warn(`Limit of ${owner} is exhausted for ${key}; it resets in ${ageText(resetSeconds * 1000)}`),
-      ),
-    ...stringsOf(reload.needsRestart).map((field) => warn(`${field} changed: restart the gateway to apply it`)),
-    ...stringsOf(reload.warnings).map(warn),
-  ];
+  /** Failed and rejected requests by route and code. */
+  readonly errors: TrafficRows;
 }
 
 export function statusText(data: StatusData, nowMs: number, paint: Paint): string {
-  const problems = problemsOf(data);
+  const problems = problemsIn(data);
   const parts = [headText(data, nowMs, paint), problemsText(problems, paint)];
   const servers = mcpServersOf(data.dump, listOf(data.report.tasks));
   if (servers.length > 0) parts.push(serversText(servers, paint));
@@ -228,7 +193,7 @@ function errorsCell(traffic: Traffic): Cell {
 
 function problemsText(problems: readonly Problem[], paint: Paint): string {
   if (problems.length === 0) return `${paint("No problems.", "good")}\n`;
-  const lines = problems.map(({ level, text }) => {
+  const lines = problems.slice(0, MAX_PROBLEMS).map(({ level, text }) => {
     const mark = level === "bad" ? "✗" : "!";
     const width = paint.columns === undefined ? Number.POSITIVE_INFINITY : paint.columns - 4;
     const pieces = printable(text)
@@ -236,7 +201,9 @@ function problemsText(problems: readonly Problem[], paint: Paint): string {
       .flatMap((line) => wrapWords(line, width));
     return `  ${paint(mark, level)} ${pieces.join("\n    ")}\n`;
   });
-  return `${paint(counted(problems.length, "problem"), problems[0]?.level)}\n${lines.join("")}`;
+  const hidden = problems.length - lines.length;
+  const more = hidden > 0 ? `  … ${hidden} more: gwctl status -o yaml\n` : "";
+  return `${paint(counted(problems.length, "problem"), problems[0]?.level)}\n${lines.join("")}${more}`;
 }
 
 const TONES = { up: "good", failing: "bad", idle: "dim" } as const;

@@ -1,13 +1,16 @@
 /**
  * Reads the health of LLM providers from `/config_dump`.
  */
-import { type Fields, fieldsOf, listOf, numberOf } from "./units.ts";
+import { ageText, counted, type Fields, fieldsOf, listOf, numberOf } from "./units.ts";
+
+/** A provider without calls is not failing forever: after this time, its last failure says little. */
+const FAILING_MS = 300_000;
 
 export interface LlmProvider {
   readonly name: string;
   readonly provider: string;
   readonly state: "ok" | "failing" | "paused";
-  /** Describes the state with its numbers, for example `failing (7 of 7 calls in 5 min)`. */
+  /** Describes the state with its numbers, for example `available (1 of 17 calls failed, the last 12 min ago)`. */
   readonly text: string;
 }
 
@@ -19,15 +22,17 @@ export function llmProvidersOf(dump: Fields): LlmProvider[] {
 }
 
 export function llmProviderOf(target: Fields): LlmProvider {
-  const { name, provider, target: address, resting, failures } = target;
+  const { name, provider, target: address, resting, failures, lastFailureAgoMs } = target;
   const { calls, failed } = fieldsOf(target.recent);
-  const results = numberOf(calls) === 0 ? "" : ` (${numberOf(failed)} of ${numberOf(calls)} calls in 5 min)`;
-  const state = resting === true ? "paused" : numberOf(failures) > 0 ? "failing" : "ok";
+  const isRecent = typeof lastFailureAgoMs !== "number" || lastFailureAgoMs < FAILING_MS;
+  const state = resting === true ? "paused" : numberOf(failures) > 0 && isRecent ? "failing" : "ok";
   const words = { paused: "paused after failures", failing: "failing", ok: "available" };
+  const last = typeof lastFailureAgoMs === "number" ? `, the last ${ageText(lastFailureAgoMs)} ago` : "";
+  const results = `${numberOf(failed)} of ${counted(numberOf(calls), "call")} failed in the last hour${last}`;
   return {
     name: String(name ?? provider),
     provider: String(provider ?? address ?? ""),
     state,
-    text: `${words[state]}${state === "ok" ? "" : results}`,
+    text: `${words[state]}${numberOf(failed) > 0 ? ` (${results})` : ""}`,
   };
 }

@@ -19,4 +19,5 @@ test("the state is described with the number of sessions", () => {
   assert.equal(stateText({ state: "failing", sessions: 2 }), "running (2 sessions), failed in others");
   assert.equal(stateText({ state: "failing", sessions: 0 }), "failed");
   assert.equal(stateText({ state: "idle", sessions: 0 }), "not started");
+  assert.equal(stateText({ state: "idle", sessions: 0, parkedSessions: 3 }), "parked (3 idle sessions)");
 });

@@ -8,6 +8,7 @@ export interface McpServer {
   readonly target: string;
   readonly state: "up" | "failing" | "idle";
   readonly sessions: number;
+  readonly parkedSessions?: number;
   readonly lastError?: string;
   readonly agoMs?: number;
   readonly stderr: readonly string[];
@@ -23,10 +24,15 @@ export function mcpServersOf(dump: Fields, tasks: readonly Fields[]): McpServer[
   });
 }
 
-export function stateText({ state, sessions }: Pick<McpServer, "state" | "sessions">): string {
+export function stateText({
+  state,
+  sessions,
+  parkedSessions = 0,
+}: Pick<McpServer, "state" | "sessions" | "parkedSessions">): string {
   const running = `running (${counted(sessions, "session")})`;
   if (state === "failing") return sessions > 0 ? `${running}, failed in others` : "failed";
-  return state === "up" ? running : "not started";
+  if (state === "up") return running;
+  return parkedSessions > 0 ? `parked (${counted(parkedSessions, "idle session")})` : "not started";
 }
 
 export function mcpServerOf(
@@ -36,11 +42,13 @@ export function mcpServerOf(
 ): McpServer {
   const reported = listOf(fieldsOf(task?.detail).servers).find((one) => one.target === target) ?? {};
   const { state, lastError, agoMs } = reported;
+  const parkedSessions = numberOf(reported.parkedSessions);
   return {
     backend,
     target,
     state: state === "up" || state === "failing" ? state : "idle",
     sessions: numberOf(reported.sessions),
+    ...(parkedSessions > 0 ? { parkedSessions } : {}),
     ...(typeof lastError === "string" ? { lastError } : {}),
     ...(typeof agoMs === "number" ? { agoMs } : {}),
     stderr: typeof lastError === "string" ? stringsOf(reported.stderr) : [],

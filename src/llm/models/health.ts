@@ -28,7 +28,7 @@ export interface Cooldown {
 }
 
 const MAX_DOUBLINGS = 16;
-const RECENT_MINUTES = 5;
+const RECENT_MINUTES = 60;
 const MINUTE_MS = 60_000;
 
 interface Minute {
@@ -42,6 +42,7 @@ export class Health {
   readonly #cooldown: Cooldown;
   readonly #recent: Minute[] = Array.from({ length: RECENT_MINUTES }, () => ({ minute: -1, calls: 0, failed: 0 }));
   #failures = 0;
+  #lastFailureMs: number | undefined = undefined;
   #ejectedUntilMs = 0;
 
   constructor(clock: Clock, cooldown: Cooldown) {
@@ -59,6 +60,7 @@ export class Health {
     this.#failures += 1;
     const now = this.#clock.monotonicMs();
     this.#countCall(now).failed += 1;
+    this.#lastFailureMs = now;
     if (retryAfterSeconds !== undefined)
       this.#ejectedUntilMs = now + Math.min(Math.max(0, retryAfterSeconds * 1000), maxRetryAfterMs);
     else if (counted >= 0)
@@ -70,16 +72,23 @@ export class Health {
     this.#countCall(this.#clock.monotonicMs());
   }
 
-  /** `recent` counts the calls of the current minute and the four before it. */
+  /** `recent` counts the calls of the last hour, with the current minute. */
   describe(): Record<string, unknown> {
-    const minute = Math.floor(this.#clock.monotonicMs() / MINUTE_MS);
+    const nowMs = this.#clock.monotonicMs();
+    const minute = Math.floor(nowMs / MINUTE_MS);
     const recent = { calls: 0, failed: 0 };
     for (const one of this.#recent) {
       if (one.minute <= minute - RECENT_MINUTES) continue;
       recent.calls += one.calls;
       recent.failed += one.failed;
     }
-    return { failures: this.#failures, resting: this.isEjected, recent };
+    const agoMs = this.#lastFailureMs === undefined ? undefined : Math.round(nowMs - this.#lastFailureMs);
+    return {
+      failures: this.#failures,
+      resting: this.isEjected,
+      recent,
+      ...(agoMs === undefined ? {} : { lastFailureAgoMs: agoMs }),
+    };
   }
 
   #countCall(nowMs: number): Minute {

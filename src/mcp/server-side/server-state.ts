@@ -59,6 +59,8 @@ export interface ServerState {
   /** Counts the connections that are up. */
   readonly sessions: number;
   readonly lostSessions: number;
+  /** Counts the connections that were released while their sessions are idle. The next call connects again. */
+  readonly parkedSessions?: number;
   /** The reason for the last failure, even if the server is up again. It completes the sentence "target x …". */
   readonly lastError?: string;
   readonly agoMs?: number;
@@ -80,6 +82,7 @@ export function serverState(
 ): ServerState {
   const connections = details.filter((one) => one.target === target && typeof one.state === "string");
   const sessions = connections.filter(({ state }) => state === "up").length;
+  const parked = connections.filter(({ state }) => state === "parked").length;
   const lost = connections.filter(({ state }) => state === "down");
   // A session that failed to open has no connection, so only the recorded failure describes it.
   const hasFailed = failure !== undefined && !failure.isOver;
@@ -90,6 +93,7 @@ export function serverState(
     state: lost.length > 0 || (sessions === 0 && hasFailed) ? "failing" : sessions > 0 ? "up" : "idle",
     sessions,
     lostSessions: lost.length,
+    ...(parked > 0 ? { parkedSessions: parked } : {}),
     ...(typeof lastError === "string" ? { lastError } : {}),
     ...(failure === undefined ? {} : { agoMs: failure.agoMs }),
     stderr: Array.isArray(stderr) ? stderr.map(String) : [],
@@ -109,12 +113,14 @@ export function mergeServerStates(reports: readonly ServerState[]): ServerState[
 function mergeTwo(a: ServerState, b: ServerState): ServerState {
   const sessions = a.sessions + b.sessions;
   const lostSessions = a.lostSessions + b.lostSessions;
+  const parkedSessions = (a.parkedSessions ?? 0) + (b.parkedSessions ?? 0);
   const isFailing = lostSessions > 0 || (sessions === 0 && (a.state === "failing" || b.state === "failing"));
   return {
     ...moreUrgent(a, b),
     state: isFailing ? "failing" : sessions > 0 ? "up" : "idle",
     sessions,
     lostSessions,
+    ...(parkedSessions > 0 ? { parkedSessions } : {}),
   };
 }
 

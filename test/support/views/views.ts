@@ -348,6 +348,21 @@ export async function differencesInSums(views: Views): Promise<string[]> {
   // The last minute in gwctl, unless the requests took longer.
   const oldestMs = Math.min(...lines.map(({ time }) => Date.parse(String(time))));
   const [status, top] = [await views.gwctl("status"), await views.gwctl("top", "--once")];
+  // The list of problems names every failed and rejected request.
+  const problems = status.problems as readonly { readonly level: string; readonly text: string }[];
+  for (const [level, outcome] of [
+    ["bad", "failed"],
+    ["warn", "rejected"],
+  ] as const) {
+    const counts = problems.flatMap((one) =>
+      one.level === level ? [Number(new RegExp(`^(\\d+) requests? .* ${outcome} `).exec(one.text)?.[1] ?? 0)] : [],
+    );
+    differs(
+      `${outcome} in the problems`,
+      counts.reduce((sum, count) => sum + count, 0),
+      all[outcome],
+    );
+  }
   if (Date.now() - oldestMs > 60_000) return found;
   for (const [row, rows] of [
     ["gwctl status", [{ ...(status.traffic as Fields), name: "all" }]],

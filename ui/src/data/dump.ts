@@ -2,6 +2,7 @@
  * Defines the fields of `/config_dump` that the page uses.
  */
 import { computed } from "@preact/signals";
+import { llmProviderOf } from "../../../src/cli/views/llm-providers.ts";
 import { getJson } from "./api.ts";
 import { canaryOf } from "./canary.ts";
 import { createPoll } from "./poll.ts";
@@ -122,7 +123,7 @@ export function leavesOf(backend: DumpBackend): Leaf[] {
     name: "canary",
     kind: "canary" as const,
     detail: trial.text,
-    state: trial.isWithdrawn ? ("bad" as const) : ("ok" as const),
+    state: trial.isWithdrawn ? ("warn" as const) : ("ok" as const),
   };
   return [...targets, ...models, ...(canary ? [canary] : [])].filter(({ name }) => name !== "");
 }
@@ -146,6 +147,5 @@ export function textOf(value: unknown): string {
 /** LLM targets report failures and ejections. The state of MCP servers is in `/debug/tasks` instead. */
 function stateOf(target: Record<string, unknown>, isMcp: boolean): Leaf["state"] {
   if (isMcp) return "idle";
-  if (target.resting === true) return "bad";
-  return Number(target.failures ?? 0) > 0 ? "warn" : "ok";
+  return llmProviderOf(target).state === "ok" ? "ok" : "bad";
 }

@@ -3,6 +3,7 @@
  * database for longer ranges.
  */
 import { computed } from "@preact/signals";
+import { PROBLEM_SECONDS } from "../../../src/cli/views/problems.ts";
 import {
   type HistoryPoint,
   type HistoryReport,
@@ -145,8 +146,8 @@ function numbersOf(row: UsageRow | undefined): Omit<TrafficPoint, "at"> {
   };
 }
 
-/** Lists failed and rejected requests by route and error, for at most the last day. */
+/** Lists failed and rejected requests by route and error. */
 export const errors = createPoll(
-  () => getJson<TrafficRows>(`debug/history?by=error&seconds=${memorySeconds()}`),
+  () => getJson<TrafficRows>(`debug/history?by=error&seconds=${PROBLEM_SECONDS}`),
   INTERVAL_MS,
 );
