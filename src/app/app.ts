@@ -21,6 +21,7 @@ import { loadAtStart, openConfiguredStore } from "./load-at-start.ts";
 import { checkHistory, type Measuring, startMeasuring } from "./observability.ts";
 import { operatorEndpoints } from "./operator-endpoints.ts";
 import { createReloads, followCluster, watchConfig } from "./reload.ts";
+import { reloadChanges } from "./reload-changes.ts";
 import { openServices, type Services } from "./services.ts";
 import { createShutdown, drainBackends, type Shutdown, suspendedCallsEnded, within } from "./shutdown.ts";
 import { asStartError } from "./start-error.ts";
@@ -96,10 +97,13 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
       prepare: loader.nextInSlices,
       apply: listeners.apply,
       isShuttingDown: () => shutdown.hasBegun,
+      changes: reloadChanges,
     },
     config,
   );
   shutdown.at("backends", () => drainBackends(reloads.running().topology));
+
+  void shutdown.ended.then(() => logger.info("stopped"));
 
   let lingerMs = STOP_LINGER_MS;
   let isUpgraded = false;

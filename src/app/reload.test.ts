@@ -62,6 +62,7 @@ function setUp({ first = config(), prepare, apply, isShuttingDown }: Setup) {
       prepare: prepare ?? (() => config()),
       apply: apply ?? (() => Promise.resolve()),
       isShuttingDown: isShuttingDown ?? (() => false),
+      changes: () => ({ changed: "route shop" }),
     },
     first,
   );
@@ -77,7 +78,7 @@ test("a good configuration takes the place of the running one", async () => {
   assert.deepEqual(ends, ["commit"]);
   assert.equal(reloads.state().generation, 2);
   assert.deepEqual(reloads.state().warnings, ["look here"]);
-  assert.deepEqual(lines, ["warn look here", 'info configuration loaded {"generation":2}']);
+  assert.deepEqual(lines, ["warn look here", 'info configuration loaded {"generation":2,"changed":"route shop"}']);
 });
 
 test("the new configuration is what the listeners serve before it counts as running", async () => {

@@ -8,7 +8,7 @@ import type { Prepared } from "../config/prepare.ts";
 import { type Watch, watchFiles } from "../config/watch.ts";
 import type { Topology } from "../core/topology.ts";
 import type { Applied, ClusterSource } from "../kubernetes/follow-controller.ts";
-import type { Logger } from "../observe/log/logger.ts";
+import type { LogFields, Logger } from "../observe/log/logger.ts";
 import type { Metrics } from "../observe/log/metrics.ts";
 import type { ConfigLoader, Loaded } from "./config-loader.ts";
 import type { Services } from "./services.ts";
@@ -24,6 +24,8 @@ export interface ReloadParts {
   /** Rejects if a listener cannot be bound. */
   apply(topology: Topology): Promise<void>;
   isShuttingDown(): boolean;
+  /** Describes what a reload added, changed, and removed. */
+  changes(before: Loaded, next: Loaded): LogFields;
 }
 
 export interface Reloads {
@@ -60,7 +62,7 @@ export function createReloads(parts: ReloadParts, first: Loaded): Reloads {
     for (const policy of before.security.filter((one) => !next.security.includes(one)))
       logger.warn("reload removed a security policy", { policy });
     for (const warning of next.warnings) logger.warn(warning);
-    logger.info("configuration loaded", { generation: state.generation });
+    logger.info("configuration loaded", { generation: state.generation, ...parts.changes(before, next) });
   }
 
   async function serving(generation: ConfigGeneration, before: Loaded): Promise<Prepared> {

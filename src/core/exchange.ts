@@ -273,6 +273,16 @@ export class StateKey<Value> {
 
 const nextRecordId = createRecordIds();
 
+/** A rule of an authorization policy, with its result for one request. */
+export interface CheckedRule {
+  readonly kind: "allow" | "deny" | "require";
+  readonly rule: string;
+  /** A `deny` rule is met if it is false. */
+  readonly isMet: boolean;
+  /** Names the values that the rule read or did not find. */
+  readonly values?: string;
+}
+
 export class Exchange implements Linked<Exchange> {
   /** The list of requests in flight links exchanges through these fields. */
   next: Exchange | undefined = undefined;
@@ -301,6 +311,8 @@ export class Exchange implements Linked<Exchange> {
   failure: Failure | undefined = undefined;
   /** Names the last rule that decided about the request or an item. */
   decidedBy: { readonly policy: string; readonly rule: string | undefined } | undefined = undefined;
+  /** The rules of the policy that rejected the request. */
+  checkedRules: readonly CheckedRule[] | undefined = undefined;
   /**
    * True if the response has been sent or the client has disconnected, so the results of pending work are discarded.
    */

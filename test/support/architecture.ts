@@ -72,7 +72,7 @@ export const SUBFOLDERS: Readonly<Record<string, readonly string[]>> = {
 
 /** gwctl shares types and paths with the gateway, not behavior; validation, the login check, imports and the lock file load more, only when they run. */
 const CLI_MAY_IMPORT =
-  /^(?:(?:base|json|http|cli)\/.*|observe\/log\/logger\.ts|observe\/trace\/(?:events|request-record|traffic-numbers)\.ts|kubernetes\/kubeconfig\.ts|admin\/server\/paths\.ts)$/;
+  /^(?:(?:base|json|http|cli)\/.*|observe\/log\/logger\.ts|observe\/trace\/(?:events|explain|request-record|traffic-numbers)\.ts|kubernetes\/kubeconfig\.ts|admin\/server\/paths\.ts)$/;
 const CLI_MAY_LOAD_LAZILY = /^(?:(?:config|identity|mcp\/tools)\/|app\/validate\.ts$)/;
 
 /** An I/O module or a security table, and the only files that may use it. */

@@ -6,6 +6,7 @@ import { createHash } from "node:crypto";
 import { z } from "zod";
 import { replaceFile } from "../../base/files.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
+import { changesBetween } from "../../config/dump-changes.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { configSchema } from "../../config/schema/schema.ts";
 import { readJson, tryReadJson } from "../../json/read-json.ts";
@@ -17,7 +18,7 @@ import {
   jsonResponse,
   textResponse,
 } from "../server/endpoint.ts";
-import { changesBetween, type Preview, type PreviewConfig } from "./preview.ts";
+import type { Preview, PreviewConfig } from "./preview.ts";
 import { misplacedMarkers, restoreSecrets, type ShownText, shownText } from "./shown-text.ts";
 
 const BODY = peerInput("admin-client/configuration-edit");

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { systemClock } from "../../base/clock.ts";
-import { changesBetween, createPreview } from "./preview.ts";
+import { changesBetween } from "../../config/dump-changes.ts";
+import { createPreview } from "./preview.ts";
 
 const preview = createPreview({ clock: systemClock, environment: { PORT: "8080" } });
 const base = `gateways: { default: { port: 3000 } }

@@ -1,10 +1,12 @@
 /**
  * `gwctl requests` lists recent requests, and `gwctl explain <id>` shows the details of one.
  */
+
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { newForm } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
+import { explainOutcome } from "../../observe/trace/explain.ts";
 import {
   type RequestDetail,
   type RequestRecord,
@@ -105,7 +107,10 @@ const VERDICT_TONES: Readonly<Record<string, Tone>> = { refused: "bad", answered
 
 function describeRequest(request: RequestDetail, older: number, paint: Paint): string {
   const { columns = Number.POSITIVE_INFINITY } = paint;
-  const lines = request.story.map((sentence) => `${wrapWords(printable(sentence), columns).join("\n")}\n`);
+  const outcome = explainOutcome(request);
+  // The sentence about the outcome comes first, so it is not repeated below.
+  const story = outcome === undefined ? request.story : [outcome, ...request.story.filter((one) => one !== outcome)];
+  const lines = story.map((sentence) => `${wrapWords(printable(sentence), columns).join("\n")}\n`);
   if (request.steps.length > 0) {
     lines.push("\n");
     lines.push(

@@ -58,3 +58,18 @@ for (const rule of [
     assert.equal(why(rule), `the rule \`${rule}\` is not true`);
   });
 }
+
+test("a denial names the values that no rule found, and lists every rule with its result", () => {
+  const exchange = anExchange({ jwt: { sub: "carol" } });
+  const rules = ['jwt.sub == "carol"', 'jwt.sub == "carol" && "dev" in jwt.groups', { deny: 'jwt.sub == "bob"' }];
+  const denied = denial(compileAccessRules(rules, "require", compileExpression), exchange.celAttributes);
+  assert.match(denied?.explain() ?? "", /jwt\.sub is "carol", .*jwt\.groups was not found$/);
+  assert.deepEqual(
+    denied?.checked().map(({ kind, isMet, values }) => [kind, isMet, values]),
+    [
+      ["deny", true, 'jwt.sub is "carol"'],
+      ["require", true, 'jwt.sub is "carol"'],
+      ["require", false, 'jwt.sub == "carol" is true, jwt.sub is "carol", jwt.groups was not found'],
+    ],
+  );
+});

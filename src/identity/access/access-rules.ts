@@ -6,6 +6,7 @@
 import { z } from "zod";
 import { createBudget, type Expression } from "../../cel/expression.ts";
 import type { CelAttributes } from "../../core/cel-attributes.ts";
+import type { CheckedRule } from "../../core/exchange.ts";
 import { celSource } from "../../core/schema.ts";
 
 export const enforcement = z
@@ -50,6 +51,8 @@ export interface Denial {
   readonly rule: string | undefined;
   /** Explains the denial to the operator. Call it before the attributes change. */
   explain(): string;
+  /** Returns all rules with their results, for the operator. Call it before the attributes change. */
+  checked(): CheckedRule[];
 }
 
 /** Returns undefined if the request is admitted. If an `allow` rule admitted it, `allowedBy` receives its source. */
@@ -59,8 +62,10 @@ export function denial(
   allowedBy?: (rule: string) => void,
 ): Denial | undefined {
   const budget = createBudget();
+  const checked = (): CheckedRule[] => checkedRules(rules, attributes);
   const deniedBy = (rule: Expression, name: string, verdict?: string): Denial => ({
     rule: rule.source,
+    checked,
     explain: () => `the ${name} ${explained(rule, attributes, verdict)}`,
   });
   for (const rule of rules.deny) {
@@ -85,8 +90,22 @@ export function denial(
   const shown = rules.allow.slice(0, 3);
   return {
     rule: undefined,
+    checked,
     explain: () => `no allow rule is true: ${shown.map((rule) => explained(rule, attributes)).join("; ")}`,
   };
+}
+
+const MAX_CHECKED = 20;
+
+function checkedRules(rules: AccessRules, attributes: CelAttributes): CheckedRule[] {
+  const budget = createBudget();
+  const all = (["deny", "require", "allow"] as const).flatMap((kind) => rules[kind].map((rule) => ({ kind, rule })));
+  return all.slice(0, MAX_CHECKED).map(({ kind, rule }) => {
+    const result = rule.evaluate(attributes, budget);
+    const isMet = result.ok && result.value === (kind !== "deny");
+    const values = readValues(rule, attributes);
+    return { kind, rule: rule.source, isMet, ...(values === "" ? {} : { values }) };
+  });
 }
 
 /** These values may be secrets, so the reason shows only the source of a rule that reads them. */
@@ -100,13 +119,27 @@ function failed(error: string): string {
 
 function explained(rule: Expression, attributes: CelAttributes, verdict = "is not true"): string {
   const text = `\`${rule.source}\` ${verdict}`;
+  const values = readValues(rule, attributes);
+  return values === "" ? text : `${text}: ${values}`.slice(0, MAX_TEXT);
+}
+
+/** Lists the values that a rule read, and those that it did not find. */
+function readValues(rule: Expression, attributes: CelAttributes): string {
   const { isHidden, isConstantClause } = analyzeRule(rule);
-  if (isHidden) return text;
-  const values = rule
-    .explain(attributes)
-    .filter((clause) => clause.depth > 0 && "value" in clause && !isConstantClause(clause.source))
-    .map((clause) => `${clause.source} is ${JSON.stringify("value" in clause ? clause.value : undefined, jsonable)}`);
-  return values.length === 0 ? text : `${text}: ${[...new Set(values)].join(", ")}`.slice(0, MAX_TEXT);
+  if (isHidden) return "";
+  const clauses = rule.explain(attributes).filter(({ depth, source }) => depth > 0 && !isConstantClause(source));
+  const values = clauses.flatMap((clause) => {
+    if ("value" in clause) return [`${clause.source} is ${JSON.stringify(clause.value, jsonable)}`];
+    // A clause fails because of its parts, so only the innermost one says why.
+    const isOuter = clauses.some(
+      (one) => !("value" in one) && one.depth > clause.depth && clause.source.includes(one.source),
+    );
+    if (isOuter) return [];
+    return clause.error.startsWith("field not found")
+      ? [`${clause.source} was not found`]
+      : [`${clause.source}: ${clause.error}`];
+  });
+  return [...new Set(values)].join(", ").slice(0, MAX_TEXT);
 }
 
 interface RuleAnalysis {

@@ -17,6 +17,7 @@ export function explainRequest(record: RequestRecord): string[] {
     ...shadowed(record),
     ...tried(record),
     ...verdict(record),
+    ...checked(record),
     ...answer(record),
     ...ending(record),
     ...usage(record),
@@ -110,6 +111,14 @@ function verdict({ failure, steps, route, listener, status, backend }: RequestRe
     gateway: "The gateway failed",
   }[failure.source];
   return [`${blame} (\`${failure.code}\`${status === null ? "" : `, ${status}`}): ${why}`];
+}
+
+/** One line for each rule. A denial by several `allow` rules needs only one of them. */
+function checked({ rules = [] }: RequestRecord): string[] {
+  return rules.map(({ kind, rule, isMet, values }) => {
+    const text = kind === "require" ? `\`${rule}\`` : `${kind}: \`${rule}\``;
+    return `${isMet ? "✓" : "✗"} ${text}${values === undefined ? "" : `: ${values}`}`;
+  });
 }
 
 function answer({ answeredBy, backend, status, upstreamMs, failure }: RequestRecord): string[] {

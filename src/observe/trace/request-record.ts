@@ -51,6 +51,8 @@ export interface RequestRecord {
   /** The attempts, oldest first, if there was more than one, for example because of a retry or a failover. */
   readonly attempts?: readonly RecordedAttempt[];
   readonly failure?: RecordedFailure;
+  /** The rules of the authorization policy that rejected the request. */
+  readonly rules?: readonly RecordedRule[];
   readonly shadow?: readonly { readonly policy: string; readonly reason: string }[];
 }
 
@@ -75,6 +77,15 @@ export interface RecordedAttempt {
   readonly durationMs: number | null;
   /** Explains why another attempt followed. */
   readonly retryReason?: string;
+}
+
+export interface RecordedRule {
+  readonly kind: "allow" | "deny" | "require";
+  readonly rule: string;
+  /** A `deny` rule is met if it is false. */
+  readonly isMet: boolean;
+  /** Names the values that the rule read or did not find. */
+  readonly values?: string;
 }
 
 export interface RecordedFailure {

@@ -5,6 +5,7 @@
 import { compileExpression, type Expression } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
+import { requestSubject } from "../../core/principal.ts";
 import type { LogFields, Logger, LogValue } from "../../observe/log/logger.ts";
 import { type Redaction, redactJson, withoutSecrets } from "../../observe/trace/redact.ts";
 import { resultOfRequest } from "./finished-request.ts";
@@ -134,8 +135,14 @@ export function accessFields(
   if (exchange.arrived.rawPath !== exchange.originalPath) fields.rawPath = exchange.arrived.rawPath;
   if (exchange.source.client !== undefined) fields.client = exchange.source.client;
   if (outcome.end !== "complete") fields.end = outcome.end;
+  const user = requestSubject(attributes);
+  if (user !== null) fields.user = user;
   if (attributes.jwt !== undefined) fields["jwt.sub"] = stringOrUndefined(attributes.jwt.sub);
-  if (attributes.apiKey !== undefined) fields["apiKey.user_id"] = stringOrUndefined(attributes.apiKey.user_id);
+  if (attributes.apiKey !== undefined) {
+    fields["apiKey.user_id"] = stringOrUndefined(attributes.apiKey.user_id);
+    fields["apiKey.name"] = stringOrUndefined(attributes.apiKey.name);
+    fields["apiKey.team"] = stringOrUndefined(attributes.apiKey.team);
+  }
   if (attributes.mcp !== undefined) {
     fields["mcp.method"] = attributes.mcp.methodName;
     fields["mcp.target"] = attributes.mcp.tool?.target ?? attributes.mcp.target;

@@ -58,6 +58,7 @@ export class FinishedRequest implements KeptAttributes {
   steps = NO_STEPS;
   attempts: readonly RecordedAttempt[] | undefined = undefined;
   failure: Exchange["failure"] = undefined;
+  rules: Exchange["checkedRules"] = undefined;
   shadowDenials: readonly ShadowDenial[] | undefined = undefined;
   jwt: RequestAttributes["jwt"] | undefined = undefined;
   apiKey: RequestAttributes["apiKey"] | undefined = undefined;
@@ -110,6 +111,7 @@ export class FinishedRequest implements KeptAttributes {
     this.steps = exchange.steps.length === 0 ? NO_STEPS : exchange.steps;
     this.attempts = recordedAttempts(exchange, redaction);
     this.failure = exchange.failure;
+    this.rules = exchange.checkedRules;
     this.shadowDenials = exchange.shadow.denials;
     this.jwt = attributes.jwt;
     this.apiKey = attributes.apiKey;
@@ -239,6 +241,7 @@ export function toRequestRecord(one: FinishedRequest): RequestRecord {
           },
         }
       : {}),
+    ...(one.rules ? { rules: one.rules } : {}),
     ...(shadowDenials ? { shadow: shadowDenials.map(({ policy, detail }) => ({ policy, reason: detail })) } : {}),
   };
 }

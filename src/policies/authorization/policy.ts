@@ -56,7 +56,10 @@ export const authorization = definePolicy({
       if (denied === undefined) return undefined;
       decided(denied.rule);
       const detail = denied.explain();
-      if (!isShadow) throw new GatewayError("authorization_denied", { detail });
+      if (!isShadow) {
+        exchange.checkedRules = denied.checked();
+        throw new GatewayError("authorization_denied", { detail });
+      }
       exchange.deniedInShadow("authorization", detail);
       return undefined;
     };

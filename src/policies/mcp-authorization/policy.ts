@@ -53,7 +53,9 @@ export const mcpAuthorization = definePolicy({
               if (outer?.allows(kind, name, target, call) === false) return false;
               const isCall = isCalled(exchange.attributes.mcp, kind, name);
               return isAdmitted(exchange, byKind, kind, itemOf(kind, name, target, call), (denied) => {
-                if (isCall) recordDenial(exchange, kind, name, denied.explain());
+                if (!isCall) return;
+                exchange.checkedRules = denied.checked();
+                recordDenial(exchange, kind, name, denied.explain());
               });
             },
           };
