@@ -43,7 +43,7 @@ test("status shows the gateway on one screen, with its problems in words", async
   for (let i = 0; i < 3; i++) await call("/limited", { "x-user": "alice" });
   await call("/down");
   const { stdout } = await gwctl(["status", "-p", port]);
-  assert.match(stdout, /^Errors +1 failed \(25\.0%\), 1 rejected of 4 requests$/m);
+  assert.match(stdout, /^Errors +1 failed \(25%\), 1 rejected of 4 requests$/m);
   assert.match(stdout, /^ {2}✗ 1 request to down failed \([a-z_]+\) in the last 15 min$/m);
   assert.match(stdout, /^ {2}! Limit of route limited is exhausted for #\w+; it resets in \d+ (?:s|min)$/m);
   assert.match(stdout, /^ {2}route limited +#\w+ +0 of 2 left +resets in \d+ (?:s|min)$/m);
@@ -70,8 +70,8 @@ test("limits are a table, the emptiest bucket first; --key finds one", async () 
 test("top tells the busiest routes, once or again and again, and refuses what it does not know", async () => {
   for (let i = 0; i < 5; i++) await call("/down");
   const { stdout } = await gwctl(["top", "--once", "-p", port]);
-  assert.match(stdout, /^ROUTE +REQ\/S +REQUESTS +FAILED +REJECTED +P95/m);
-  assert.match(stdout, /^down +\d[\d.]* +\d+ +100% +- /m);
+  assert.match(stdout, /^ROUTE +RATE +REQUESTS +FAILED +REJECTED +P95/m);
+  assert.match(stdout, /^down +\d[\d.]*\/(?:s|min) +\d+ +100% +- /m);
   const { route, windowMs } = JSON.parse(
     (await gwctl(["top", "--once", "--by", "route", "-o", "json", "-p", port])).stdout,
   );

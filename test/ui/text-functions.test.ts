@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parse } from "yaml";
+import { bytesText, dollarText, durationText, shortText } from "../../src/base/format.ts";
 import { canaryOf } from "../../ui/src/data/canary.ts";
 import { lineDiff } from "../../ui/src/pages/config/line-diff.ts";
 import { docOf } from "../../ui/src/pages/config/schema-doc.ts";
@@ -14,14 +15,7 @@ import { differences } from "../../ui/src/pages/requests/differences.ts";
 import { endTimes } from "../../ui/src/pages/requests/end-times.ts";
 import { taskRows } from "../../ui/src/pages/runtime/task-rows.ts";
 import { ticksOf, timeTicks } from "../../ui/src/parts/chart-scale.ts";
-import {
-  axisDurationText,
-  bytesText,
-  dollarText,
-  durationText,
-  shortText,
-  visible,
-} from "../../ui/src/parts/format.ts";
+import { axisDurationText, visible } from "../../ui/src/parts/format.ts";
 import { blocksOf } from "../../ui/src/parts/markdown-blocks.ts";
 import { sortedRows } from "../../ui/src/parts/sort-rows.ts";
 import { toYaml } from "../../ui/src/parts/to-yaml.ts";

@@ -3,6 +3,7 @@
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { newForm } from "../../base/form.ts";
+import { ageText, bytesText } from "../../base/format.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
 import type { TargetFlags } from "../instance/target.ts";
@@ -10,7 +11,7 @@ import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { type Cell, MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { CliError, type Paint, paintOf, printable, type Terminal, type Tone } from "../terminal/terminal.ts";
 import { limitsText } from "../views/limits-view.ts";
-import { ageText, bytesText, counted, type Fields, fieldsOf, listOf, numberOf } from "../views/units.ts";
+import { counted, type Fields, fieldsOf, listOf, numberOf } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
 const RESPONSE = peerInput("gateway/admin-response");

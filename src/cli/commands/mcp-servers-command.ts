@@ -3,12 +3,13 @@
  * servers.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { ageText } from "../../base/format.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { type Cell, MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { type Paint, paintOf, printable, type Terminal } from "../terminal/terminal.ts";
 import { type McpServer, mcpServersOf, stateText } from "../views/mcp-servers.ts";
-import { ageText, type Fields } from "../views/units.ts";
+import type { Fields } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
 export interface ServersFlags extends TargetFlags {

@@ -2,11 +2,12 @@
  * `gwctl sessions` lists the open MCP sessions of a gateway, the most recently used last.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { ageText } from "../../base/format.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { type Cell, table } from "../terminal/table.ts";
 import { paintOf, type Terminal } from "../terminal/terminal.ts";
-import { ageText, type Fields, fieldsOf, listOf, numberOf } from "../views/units.ts";
+import { type Fields, fieldsOf, listOf, numberOf } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
 export interface SessionsFlags extends TargetFlags {

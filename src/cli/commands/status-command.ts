@@ -3,6 +3,7 @@
  * read them with `-o json`.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { ageText, bytesText, dollarText, durationText, percentText, rateText } from "../../base/format.ts";
 import { shareOf, type TrafficRows } from "../../observe/trace/traffic-numbers.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
@@ -14,17 +15,7 @@ import { type LlmProvider, llmProvidersOf } from "../views/llm-providers.ts";
 import { type McpServer, mcpServersOf, stateText } from "../views/mcp-servers.ts";
 import { PROBLEM_SECONDS, type Problem, problemsOf } from "../views/problems.ts";
 import { readTraffic, type Traffic } from "../views/traffic.ts";
-import {
-  ageText,
-  bytesText,
-  counted,
-  type Fields,
-  fieldsOf,
-  listOf,
-  msText,
-  numberOf,
-  stringsOf,
-} from "../views/units.ts";
+import { counted, type Fields, fieldsOf, listOf, numberOf, stringsOf } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
 export interface StatusFlags extends TargetFlags {
@@ -112,7 +103,7 @@ export interface StatusData {
 
 export function statusText(data: StatusData, nowMs: number, paint: Paint): string {
   const problems = problemsIn(data);
-  const parts = [headText(data, nowMs, paint), problemsText(problems, paint)];
+  const parts = [headText(data, nowMs, paint), probledurationText(problems, paint)];
   const servers = mcpServersOf(data.dump, listOf(data.report.tasks));
   if (servers.length > 0) parts.push(serversText(servers, paint));
   const providers = llmProvidersOf(data.dump);
@@ -148,7 +139,7 @@ function headText({ display, readiness, dump, report, traffic }: StatusData, now
     [label("Errors"), errorsCell(traffic)],
   ];
   if (traffic.tokens > 0) {
-    const cost = traffic.cost > 0 ? `, cost ${traffic.cost.toFixed(4)}` : "";
+    const cost = traffic.cost > 0 ? `, ${dollarText(traffic.cost)}` : "";
     rows.push([label("Tokens"), `${traffic.tokens}${cost} in the last ${ageText(traffic.windowMs)}`]);
   }
   return table(rows, { paint, maxLastChars: MESSAGE_CHARS });
@@ -177,21 +168,21 @@ function listenersText(dump: Fields): string {
 }
 
 function trafficText(traffic: Traffic, inFlight: number): string {
-  const rate = `${traffic.perSecond.toFixed(traffic.perSecond < 10 ? 1 : 0)} requests/s`;
+  const rate = `${counted(traffic.requests, "request")}, ${rateText(traffic.perSecond)}`;
   const { p50Ms, p95Ms } = traffic;
-  const times = p50Ms === null || p95Ms === null ? "" : `, p50 ${msText(p50Ms)}, p95 ${msText(p95Ms)}`;
+  const times = p50Ms === null || p95Ms === null ? "" : `, p50 ${durationText(p50Ms)}, p95 ${durationText(p95Ms)}`;
   return `${rate} (last ${ageText(traffic.windowMs)})${times}, ${inFlight} in flight`;
 }
 
 function errorsCell(traffic: Traffic): Cell {
   const { failed, rejected, requests } = traffic;
   if (failed + rejected === 0) return "none";
-  const share = (100 * shareOf("failed", traffic)).toFixed(1);
+  const share = percentText(shareOf("failed", traffic));
   const tone: Tone = failed > 0 ? "bad" : "warn";
-  return { text: `${failed} failed (${share}%), ${rejected} rejected of ${counted(requests, "request")}`, tone };
+  return { text: `${failed} failed (${share}), ${rejected} rejected of ${counted(requests, "request")}`, tone };
 }
 
-function problemsText(problems: readonly Problem[], paint: Paint): string {
+function probledurationText(problems: readonly Problem[], paint: Paint): string {
   if (problems.length === 0) return `${paint("No problems.", "good")}\n`;
   const lines = problems.slice(0, MAX_PROBLEMS).map(({ level, text }) => {
     const mark = level === "bad" ? "✗" : "!";

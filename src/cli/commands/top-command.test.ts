@@ -35,7 +35,7 @@ test("the screen has no control characters from traffic, and reports omitted row
   const text = topText({ windowMs: 80_000, route: topRows(report(...many), "route"), tool }, 4, (one) => one);
   assert.ok(!text.includes("\u001b"));
   assert.match(text, /… 7 more: gwctl top --by route/);
-  assert.match(text, /^ROUTE +REQ\/S +REQUESTS/);
+  assert.match(text, /^ROUTE +RATE +REQUESTS/);
   assert.equal(
     topText({ windowMs: 80_000, route: [] }, 4, (one) => one),
     "no requests yet\n",

@@ -3,6 +3,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { ageText, dollarText, durationText, percentText, rateText } from "../../base/format.ts";
 import {
   perSecond,
   shareOf,
@@ -17,7 +18,6 @@ import { FORMATS, formatOf, isData, printRecord } from "../terminal/output.ts";
 import { type Cell, table } from "../terminal/table.ts";
 import { type Paint, paintOf, type Terminal, usageError } from "../terminal/terminal.ts";
 import { TRAFFIC_SECONDS } from "../views/traffic.ts";
-import { ageText, msText } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
 export interface TopFlags extends TargetFlags {
@@ -138,7 +138,7 @@ export function topText(report: TopReport, rows: number, paint: Paint): string {
   const parts = TOP_KINDS.flatMap((kind) => {
     const all = report[kind] ?? [];
     if (all.length === 0) return [];
-    const head: Cell[] = [TITLES[kind], "REQ/S", "REQUESTS", "FAILED", "REJECTED", "P95", "TOKENS", "COST"].map(
+    const head: Cell[] = [TITLES[kind], "RATE", "REQUESTS", "FAILED", "REJECTED", "P95", "TOKENS", "COST"].map(
       (text) => ({
         text,
         tone: "bold" as const,
@@ -153,17 +153,16 @@ export function topText(report: TopReport, rows: number, paint: Paint): string {
 function cells(row: TopRow): Cell[] {
   return [
     row.name,
-    row.perSecond.toFixed(row.perSecond < 10 ? 2 : 0),
+    rateText(row.perSecond),
     String(row.requests),
     { text: shareText(row.failed), tone: row.failed > 0 ? "bad" : "dim" },
     { text: shareText(row.rejected), tone: row.rejected > 0 ? "warn" : "dim" },
-    msText(row.p95Ms),
+    durationText(row.p95Ms),
     row.tokens === 0 ? "" : String(row.tokens),
-    row.cost === 0 ? "" : `$${row.cost.toFixed(4)}`,
+    row.cost === 0 ? "" : dollarText(row.cost),
   ];
 }
 
 function shareText(share: number): string {
-  if (share === 0) return "-";
-  return share < 0.01 ? "<1%" : `${Math.round(share * 100)}%`;
+  return share === 0 ? "-" : percentText(share);
 }

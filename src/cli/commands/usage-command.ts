@@ -2,8 +2,10 @@
  * `gwctl usage` reports usage from the history database. `gwctl history` shows the state of the database, compares it
  * with budgets, and deletes the rows of a user.
  */
+
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { type Form, newForm } from "../../base/form.ts";
+import { bytesText, dollarText } from "../../base/format.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
@@ -11,7 +13,7 @@ import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { table } from "../terminal/table.ts";
 import { paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
-import { bytesText, counted } from "../views/units.ts";
+import { counted } from "../views/units.ts";
 import { openTarget, showReport } from "./open-target.ts";
 
 const RESPONSE = peerInput("gateway/admin-response");
@@ -101,15 +103,11 @@ function tableRows({ by, rows, total }: UsageReport, columns = Number.POSITIVE_I
   const all = Object.keys(SHOWN) as (keyof typeof SHOWN)[];
   const sums = columns < WIDE_COLUMNS ? all.filter((sum) => sum !== "ok" && sum !== "aborted") : all;
   const cells = (row: UsageRow): string[] =>
-    sums.map((sum) => (sum === "cost" ? costText(row.cost) : String(row[sum])));
+    sums.map((sum) => (sum === "cost" ? dollarText(Number(row.cost)) : String(row[sum])));
   const head = [...by.map((name) => name.toUpperCase()), ...sums.map((sum) => SHOWN[sum])];
   const listed = rows.map((row) => [...by.map((name) => String(row[name] || "-")), ...cells(row)]);
   if (by.length === 0) return [head, cells(total)];
   return [head, ...listed, [...by.map((_, i) => (i === 0 ? "total" : "")), ...cells(total)]];
-}
-
-function costText(cost: string | number | undefined): string {
-  return String(Math.round(Number(cost) * 1e6) / 1e6);
 }
 
 function csv({ by, rows, total }: UsageReport): string {

@@ -2,10 +2,11 @@
  * Formats rate limit rules and their buckets as a table. Exhausted buckets are red.
  */
 
+import { ageText } from "../../base/format.ts";
 import { type Cell, table } from "../terminal/table.ts";
 import type { Paint, Tone } from "../terminal/terminal.ts";
 import { type Bucket, bucketsOf, NEARLY_EMPTY, ruleText } from "./limit-buckets.ts";
-import { ageText, counted, type Fields, numberOf } from "./units.ts";
+import { counted, type Fields, numberOf } from "./units.ts";
 
 const BAR_CHARS = 10;
 

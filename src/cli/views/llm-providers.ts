@@ -1,7 +1,8 @@
 /**
  * Reads the health of LLM providers from `/config_dump`.
  */
-import { ageText, counted, type Fields, fieldsOf, listOf, numberOf } from "./units.ts";
+import { ageText } from "../../base/format.ts";
+import { counted, type Fields, fieldsOf, listOf, numberOf } from "./units.ts";
 
 /** A provider without calls is not failing forever: after this time, its last failure says little. */
 const FAILING_MS = 300_000;

@@ -1,11 +1,13 @@
 /**
  * Lists the current problems of a gateway, the most urgent first. `gwctl status` and the web UI show the same list.
  */
+
+import { ageText } from "../../base/format.ts";
 import type { TrafficRows } from "../../observe/trace/traffic-numbers.ts";
 import { nearlyEmpty } from "./limit-buckets.ts";
 import { llmProvidersOf } from "./llm-providers.ts";
 import { mcpServersOf } from "./mcp-servers.ts";
-import { ageText, counted, type Fields, fieldsOf, listOf, stringsOf } from "./units.ts";
+import { counted, type Fields, fieldsOf, listOf, stringsOf } from "./units.ts";
 
 /** Failed and rejected requests of this time are problems. */
 export const PROBLEM_SECONDS = 900;

@@ -37,7 +37,7 @@ test("a successful request is described from arrival to end", () => {
     "Route `tools` matched.",
     "Passed: cors (gateway); jwt (route).",
     "Backend `tools/backend0` responded with 200 after 9.5 ms.",
-    "Finished with status 200 after 12.3 ms, 512 bytes.",
+    "Finished with status 200 after 12 ms, 512 bytes.",
   ]);
 });
 
@@ -71,7 +71,7 @@ test("the attempts of a failover are listed with provider, status or error, time
   ];
   const lines = explainRequest({ ...answered, attempts }).filter((line) => line.startsWith("Attempt"));
   assert.deepEqual(lines, [
-    "Attempt 1: provider `openai` at `a.test:443` responded with 503 after 12.3 ms.",
+    "Attempt 1: provider `openai` at `a.test:443` responded with 503 after 12 ms.",
     "Attempt 2: provider `azure` at `b.test:443` failed after 2.0 ms: connection refused.",
     "Attempt 3: `10.0.0.1:80` responded with 200 after 150 ms.",
   ]);
@@ -142,7 +142,7 @@ const cases: { name: string; changes: Partial<RequestRecord>; says: string }[] =
   {
     name: "a response that broke off",
     changes: { end: "failed" },
-    says: "The response was cut off after 12.3 ms and 512 bytes.",
+    says: "The response was cut off after 12 ms and 512 bytes.",
   },
   {
     name: "an MCP call",
@@ -162,7 +162,7 @@ const cases: { name: string; changes: Partial<RequestRecord>; says: string }[] =
   {
     name: "a slow policy, with its time",
     changes: { steps: [{ phase: "route", policy: "jwt", verdict: "passed", micros: 45_000 }] },
-    says: "Passed: jwt 45.0 ms (route).",
+    says: "Passed: jwt 45 ms (route).",
   },
 ];
 for (const { name, changes, says } of cases) {
@@ -209,12 +209,12 @@ const outcomes: { name: string; changes: Partial<RequestRecord>; says: string | 
   {
     name: "a client that left before the response",
     changes: { status: null, answeredBy: null, end: "aborted", responseBytes: 0 },
-    says: "The client disconnected after 12.3 ms, 0 bytes into the response.",
+    says: "The client disconnected after 12 ms, 0 bytes into the response.",
   },
   {
     name: "a response that broke off",
     changes: { end: "failed" },
-    says: "The response was cut off after 12.3 ms and 512 bytes.",
+    says: "The response was cut off after 12 ms and 512 bytes.",
   },
   {
     name: "an error of an MCP server inside a response with status 200",

@@ -2,6 +2,7 @@
  * Describes one request in sentences: method and path, route, the policies that passed or rejected it and why, the
  * backend that responded, and the outcome. The result depends only on the request record.
  */
+import { durationText } from "../../base/format.ts";
 import type { RecordedStep, RequestRecord } from "./request-record.ts";
 
 const DENIALS: Readonly<Record<string, string>> = {
@@ -82,7 +83,7 @@ function tried({ attempts = [] }: RequestRecord): string[] {
   return attempts.map(({ target, provider, status, error, durationMs, retryReason }, at) => {
     const server = provider === undefined ? `\`${target}\`` : `provider \`${provider}\` at \`${target}\``;
     const outcome = status === null ? "failed" : `responded with ${status}`;
-    const after = durationMs === null ? "" : ` after ${milliseconds(durationMs)}`;
+    const after = durationMs === null ? "" : ` after ${durationText(durationMs)}`;
     const why = error ?? (retryReason === `status ${status}` ? undefined : retryReason);
     return `Attempt ${at + 1}: ${server} ${outcome}${after}${why === undefined ? "." : `: ${sentence(why)}`}`;
   });
@@ -123,12 +124,12 @@ function checked({ rules = [] }: RequestRecord): string[] {
 
 function answer({ answeredBy, backend, status, upstreamMs, failure }: RequestRecord): string[] {
   if (answeredBy !== "upstream" || failure !== undefined) return [];
-  const after = upstreamMs === null ? "" : ` after ${milliseconds(upstreamMs)}`;
+  const after = upstreamMs === null ? "" : ` after ${durationText(upstreamMs)}`;
   return [`Backend \`${backend ?? "?"}\` responded with ${status ?? "nothing"}${after}.`];
 }
 
 function ending({ end, durationMs, responseBytes, status }: RequestRecord): string[] {
-  const took = milliseconds(durationMs);
+  const took = durationText(durationMs);
   if (end === "aborted") return [`The client disconnected after ${took}, ${responseBytes} bytes into the response.`];
   if (end === "failed") return [`The response was cut off after ${took} and ${responseBytes} bytes.`];
   return [`Finished with ${status === null ? "no status" : `status ${status}`} after ${took}, ${responseBytes} bytes.`];
@@ -163,7 +164,7 @@ function describeScope(step: RecordedStep, route: string | null, listener: strin
 
 function describeStep({ policy, of, micros }: RecordedStep): string {
   const name = of === undefined ? policy : `${policy} of ${kindAndName(of)}`;
-  return micros >= 1000 ? `${name} ${milliseconds(micros / 1000)}` : name;
+  return micros >= 1000 ? `${name} ${durationText(micros / 1000)}` : name;
 }
 
 /** Formats `model fast` as model `fast`. */
@@ -177,9 +178,4 @@ function code(status: number | null): string {
 
 function sentence(text: string): string {
   return /[.!?]$/.test(text) ? text : `${text}.`;
-}
-
-function milliseconds(ms: number): string {
-  if (ms >= 10_000) return `${(ms / 1000).toFixed(1)} s`;
-  return ms >= 100 ? `${Math.round(ms)} ms` : `${ms.toFixed(1)} ms`;
 }

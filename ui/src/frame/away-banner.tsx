@@ -2,8 +2,8 @@
  * Shows a banner if the gateway is unavailable or the user is signed out. It explains that the page shows old data.
  */
 import { useEffect, useState } from "preact/hooks";
+import { ageText } from "../../../src/base/format.ts";
 import { isSignedOut, unavailableSince } from "../data/connection.ts";
-import { ageText } from "../parts/format.ts";
 
 const SECOND_MS = 1_000;
 

@@ -2,7 +2,7 @@
  * Shows a relative time with the exact time on hover. All instances update together, once per second.
  */
 import { signal } from "@preact/signals";
-import { ageText } from "./format.ts";
+import { ageText } from "../../../src/base/format.ts";
 
 const now = signal(Date.now());
 setInterval(() => {

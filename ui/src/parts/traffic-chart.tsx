@@ -1,13 +1,15 @@
 /**
  * The charts of traffic: requests by result, latency, tokens, cost, and MCP calls.
  */
+
+import { dollarText, shortText } from "../../../src/base/format.ts";
 import { usePoll } from "../data/poll.ts";
 import { range, ranges, type Scope, type Traffic, type TrafficPoint, trafficOf } from "../data/traffic.ts";
 import { param, setParams } from "../frame/router.ts";
 import { Chart } from "./chart.tsx";
 import type { ChartSeries } from "./chart-scale.ts";
 import { Choice } from "./choice.tsx";
-import { axisDurationText, dollarText, shortText } from "./format.ts";
+import { axisDurationText } from "./format.ts";
 import { Skeleton } from "./panel.tsx";
 
 export const CHARTS = {

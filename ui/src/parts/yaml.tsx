@@ -2,7 +2,8 @@
  * Highlights YAML, and shows values as YAML. Strings are rendered as text nodes, never as markup.
  */
 import { useState } from "preact/hooks";
-import { visible, wholeText } from "./format.ts";
+import { wholeText } from "../../../src/base/format.ts";
+import { visible } from "./format.ts";
 import { toYaml } from "./to-yaml.ts";
 
 const SHOWN_LINES = 40;

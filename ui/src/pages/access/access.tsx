@@ -3,12 +3,13 @@
  */
 import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
+import { wholeText } from "../../../../src/base/format.ts";
 import { isReadOnly } from "../../data/about.ts";
 import { postJson } from "../../data/api.ts";
 import { pageHref, param, setParams } from "../../frame/router.ts";
 import { download } from "../../parts/csv.ts";
 import { Dialog } from "../../parts/dialog.tsx";
-import { visible, wholeText } from "../../parts/format.ts";
+import { visible } from "../../parts/format.ts";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { ScrollX } from "../../parts/scroll-x.tsx";
 import { Status } from "../../parts/status.tsx";

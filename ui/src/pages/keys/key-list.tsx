@@ -2,6 +2,7 @@
  * Lists, creates and revokes the API keys in the store. A new key is shown only once.
  */
 import { useState } from "preact/hooks";
+import { dollarText } from "../../../../src/base/format.ts";
 import type { TrafficRows } from "../../../../src/observe/trace/traffic-numbers.ts";
 import { getJson, postJson } from "../../data/api.ts";
 import { rememberKey } from "../../data/credential.ts";
@@ -11,7 +12,7 @@ import { hasHistory } from "../../data/traffic.ts";
 import { readUsage } from "../../data/usage.ts";
 import { CopyButton } from "../../parts/copy.tsx";
 import { Dialog } from "../../parts/dialog.tsx";
-import { dollarText, visible } from "../../parts/format.ts";
+import { visible } from "../../parts/format.ts";
 import { Panel } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
 import { Ago } from "../../parts/time.tsx";

@@ -3,6 +3,7 @@
  * the totals of the last day.
  */
 import { useState } from "preact/hooks";
+import { dollarText, percentText, shortText, wholeText } from "../../../../src/base/format.ts";
 import type { TrafficRows } from "../../../../src/observe/trace/traffic-numbers.ts";
 import { getJson } from "../../data/api.ts";
 import { createPoll, type Polled, usePoll } from "../../data/poll.ts";
@@ -10,7 +11,7 @@ import { readUsage, type UsageReport } from "../../data/usage.ts";
 import { param, setParams } from "../../frame/router.ts";
 import { Chart } from "../../parts/chart.tsx";
 import { download } from "../../parts/csv.ts";
-import { dollarText, percentText, shortText, visible, wholeText } from "../../parts/format.ts";
+import { visible } from "../../parts/format.ts";
 import { Panel, Skeleton } from "../../parts/panel.tsx";
 import { ScrollX } from "../../parts/scroll-x.tsx";
 import { nameColumn, type ShownColumn, SortedTable } from "../../parts/sorted-table.tsx";

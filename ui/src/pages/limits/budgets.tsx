@@ -2,10 +2,11 @@
  * Shows budgets with the spending of the current period.
  */
 import { useEffect } from "preact/hooks";
+import { ageText, wholeText } from "../../../../src/base/format.ts";
 import { getJson } from "../../data/api.ts";
 import { createPoll, usePoll } from "../../data/poll.ts";
 import { param } from "../../frame/router.ts";
-import { ageText, visible, wholeText } from "../../parts/format.ts";
+import { visible } from "../../parts/format.ts";
 import { Panel } from "../../parts/panel.tsx";
 import { amountText, type Budget } from "./budget-texts.ts";
 import { UsageGauge } from "./usage-gauge.tsx";

@@ -2,11 +2,12 @@
  * Shows rate limit rules with their buckets and rejections.
  */
 import { useEffect, useRef, useState } from "preact/hooks";
+import { ageText, wholeText } from "../../../../src/base/format.ts";
 import { getJson } from "../../data/api.ts";
 import { createPoll, usePoll } from "../../data/poll.ts";
 import { pageHref, param, setParams } from "../../frame/router.ts";
 import { Fold } from "../../parts/fold.tsx";
-import { ageText, visible, wholeText } from "../../parts/format.ts";
+import { visible } from "../../parts/format.ts";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
 import { Budgets, budgets } from "./budgets.tsx";

@@ -2,7 +2,8 @@
  * A row with the used part of a limit. The bar fills up as the limit is used.
  */
 import type { ComponentChildren } from "preact";
-import { percentText, visible } from "../../parts/format.ts";
+import { percentText } from "../../../../src/base/format.ts";
+import { visible } from "../../parts/format.ts";
 import { Status } from "../../parts/status.tsx";
 
 /** From this share on, the bar is amber. A full bar is red. */

@@ -3,12 +3,13 @@
  */
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { durationText, wholeText } from "../../../../src/base/format.ts";
 import { credentialHeaders } from "../../data/credential.ts";
 import type { Endpoint } from "../../data/endpoints.ts";
 import { requestList } from "../../data/requests.ts";
 import { pageHref, param, setParams } from "../../frame/router.ts";
 import { Combobox } from "../../parts/combobox.tsx";
-import { durationText, visible, wholeText } from "../../parts/format.ts";
+import { visible } from "../../parts/format.ts";
 import { Markdown } from "../../parts/markdown.tsx";
 import { Status } from "../../parts/status.tsx";
 import { type ChatMessage, chat, chatPath, costOf, type Turn } from "./chat-client.ts";

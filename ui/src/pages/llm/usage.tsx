@@ -2,6 +2,7 @@
  * Shows tokens over time by model, and calls, tokens, and cost by model, key, user, and route.
  */
 import { useEffect } from "preact/hooks";
+import { dollarText, percentText, shortText, wholeText } from "../../../../src/base/format.ts";
 import type { TrafficRows } from "../../../../src/observe/trace/traffic-numbers.ts";
 import { getJson } from "../../data/api.ts";
 import { createPoll, type Polled, usePoll } from "../../data/poll.ts";
@@ -9,7 +10,6 @@ import { hasHistory, memorySeconds, range, trafficOf } from "../../data/traffic.
 import { readUsage } from "../../data/usage.ts";
 import { param, setParams } from "../../frame/router.ts";
 import { Chart } from "../../parts/chart.tsx";
-import { dollarText, percentText, shortText, wholeText } from "../../parts/format.ts";
 import { Panel, Skeleton } from "../../parts/panel.tsx";
 import { ScopeCharts } from "../../parts/scope-charts.tsx";
 import { ScrollX } from "../../parts/scroll-x.tsx";

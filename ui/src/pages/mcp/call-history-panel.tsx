@@ -1,8 +1,10 @@
 /**
  * Lists the calls of this tab. Selecting one shows its arguments and result again.
  */
+
+import { durationText } from "../../../../src/base/format.ts";
 import { pageHref } from "../../frame/router.ts";
-import { durationText, visible } from "../../parts/format.ts";
+import { visible } from "../../parts/format.ts";
 import { Panel } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
 import { ClockTime } from "../../parts/time.tsx";

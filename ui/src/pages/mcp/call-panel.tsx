@@ -2,8 +2,9 @@
  * Shows one MCP call: a form, progress and log messages, the result, and a link to the trace.
  */
 import { useRef, useState } from "preact/hooks";
+import { durationText } from "../../../../src/base/format.ts";
 import { pageHref } from "../../frame/router.ts";
-import { durationText, visible } from "../../parts/format.ts";
+import { visible } from "../../parts/format.ts";
 import { Json } from "../../parts/json.tsx";
 import { Panel } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";

@@ -1,6 +1,8 @@
 /**
  * Implements the MCP page: the servers of the gateway, and a client to try their tools.
  */
+
+import { ageText } from "../../../../src/base/format.ts";
 import { stateText } from "../../../../src/cli/views/mcp-servers.ts";
 import { isReadOnly, mayOperate } from "../../data/about.ts";
 import { type DumpBackend, dump, listOf, targetText, textOf } from "../../data/dump.ts";
@@ -9,7 +11,7 @@ import { serverState } from "../../data/mcp-targets.ts";
 import { usePoll } from "../../data/poll.ts";
 import { param, setParams } from "../../frame/router.ts";
 import { CredentialMenu } from "../../parts/credential-menu.tsx";
-import { ageText, visible } from "../../parts/format.ts";
+import { visible } from "../../parts/format.ts";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
 import { AddButton } from "../config/add-form.tsx";

@@ -1,6 +1,8 @@
 /**
  * Lists open MCP sessions, the most recently used first, with a button to end them.
  */
+
+import { ageText, wholeText } from "../../../../src/base/format.ts";
 import { mayOperate } from "../../data/about.ts";
 import { postJson } from "../../data/api.ts";
 import { listOf } from "../../data/dump.ts";
@@ -8,7 +10,7 @@ import { usePoll } from "../../data/poll.ts";
 import { type Task, tasks, tasksOfKind } from "../../data/tasks.ts";
 import { pageHref } from "../../frame/router.ts";
 import { Fold } from "../../parts/fold.tsx";
-import { ageText, visible, wholeText } from "../../parts/format.ts";
+import { visible } from "../../parts/format.ts";
 import { Panel } from "../../parts/panel.tsx";
 import { ScrollX } from "../../parts/scroll-x.tsx";
 import { Status } from "../../parts/status.tsx";

@@ -2,13 +2,14 @@
  * Shows calls, errors, and latency of the MCP tools in the selected range, and charts of the selected tool.
  */
 import { useEffect, useState } from "preact/hooks";
+import { durationText, wholeText } from "../../../../src/base/format.ts";
 import type { TrafficRows } from "../../../../src/observe/trace/traffic-numbers.ts";
 import { getJson } from "../../data/api.ts";
 import { createPoll, usePoll } from "../../data/poll.ts";
 import { memorySeconds, range } from "../../data/traffic.ts";
 import { readUsage } from "../../data/usage.ts";
 import { param, setParams, withParams } from "../../frame/router.ts";
-import { durationText, visible, wholeText } from "../../parts/format.ts";
+import { visible } from "../../parts/format.ts";
 import { Panel } from "../../parts/panel.tsx";
 import { ScopeCharts } from "../../parts/scope-charts.tsx";
 import { type ShownColumn, SortedTable } from "../../parts/sorted-table.tsx";

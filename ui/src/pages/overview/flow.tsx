@@ -3,11 +3,12 @@
  * color is the share of errors. On a narrow screen, the nodes are a list.
  */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { durationText, percentText, rateText, wholeText } from "../../../../src/base/format.ts";
 import { type Dump, type DumpBackend, type Leaf, leavesOf, matchText } from "../../data/dump.ts";
 import { serverState } from "../../data/mcp-targets.ts";
 import { failingRoutes, keyOf, nodes, trafficOfNode } from "../../data/nodes.ts";
 import { param, setParams, withParams } from "../../frame/router.ts";
-import { durationText, percentText, rateText, visible, wholeText } from "../../parts/format.ts";
+import { visible } from "../../parts/format.ts";
 import { Sparkline } from "../../parts/sparkline.tsx";
 import { type Level, levelOfRate, Status } from "../../parts/status.tsx";
 import {

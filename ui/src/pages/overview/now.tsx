@@ -2,6 +2,7 @@
  * Shows current problems, the last reload, and the process.
  */
 import { useState } from "preact/hooks";
+import { ageText, bytesText, wholeText } from "../../../../src/base/format.ts";
 import { type Problem, problemsOf } from "../../../../src/cli/views/problems.ts";
 import { ready } from "../../data/about.ts";
 import { getJson } from "../../data/api.ts";
@@ -10,7 +11,7 @@ import { createPoll, usePoll } from "../../data/poll.ts";
 import { tasks, tasksOfKind } from "../../data/tasks.ts";
 import { errors } from "../../data/traffic.ts";
 import { pageHref } from "../../frame/router.ts";
-import { ageText, bytesText, fileName, visible, wholeText } from "../../parts/format.ts";
+import { fileName, visible } from "../../parts/format.ts";
 import { Panel } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
 import { Ago } from "../../parts/time.tsx";

@@ -1,11 +1,12 @@
 /**
  * Shows six key numbers of the selected range. Each is a link to its chart.
  */
+
+import { dollarText, durationText, percentText, rateText, shortText, wholeText } from "../../../../src/base/format.ts";
 import { perSecond, shareOf } from "../../../../src/observe/trace/traffic-numbers.ts";
 import { usePoll } from "../../data/poll.ts";
 import { range, trafficOf } from "../../data/traffic.ts";
 import { withParams } from "../../frame/router.ts";
-import { dollarText, durationText, percentText, rateText, shortText, wholeText } from "../../parts/format.ts";
 import { CHARTS, type ChartName, selectedChart, TrafficChart } from "../../parts/traffic-chart.tsx";
 
 export function Numbers() {

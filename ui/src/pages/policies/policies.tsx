@@ -3,13 +3,14 @@
  * documents with their status.
  */
 import { useMemo } from "preact/hooks";
+import { wholeText } from "../../../../src/base/format.ts";
 import { isReadOnly } from "../../data/about.ts";
 import { type ConfigFile, configText, type PolicyOwner, placeOfPolicy } from "../../data/config-text.ts";
 import { type Dump, type DumpPolicy, type DumpRoute, dump } from "../../data/dump.ts";
 import { scopesOf } from "../../data/policy-scopes.ts";
 import { usePoll } from "../../data/poll.ts";
 import { pageHref, param, setParams, withParams } from "../../frame/router.ts";
-import { fileName, visible, wholeText } from "../../parts/format.ts";
+import { fileName, visible } from "../../parts/format.ts";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { PickList } from "../../parts/pick-list.tsx";
 import { Status } from "../../parts/status.tsx";

@@ -1,10 +1,12 @@
 /**
  * Explains which requests the CEL filter could not evaluate, and why.
  */
+
+import { wholeText } from "../../../../src/base/format.ts";
 import { celFilter } from "../../data/matching.ts";
 import type { RequestRow } from "../../data/requests.ts";
 import { pageHref } from "../../frame/router.ts";
-import { visible, wholeText } from "../../parts/format.ts";
+import { visible } from "../../parts/format.ts";
 
 /** Messages can contain values of requests, so there can be many. */
 const MAX_REASONS = 3;

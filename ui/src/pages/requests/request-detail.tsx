@@ -2,6 +2,7 @@
  * Shows the details of one request: the reason for its outcome, a summary, its waterfall, and its attributes.
  */
 import { useEffect, useState } from "preact/hooks";
+import { durationText } from "../../../../src/base/format.ts";
 import { isReadOnly } from "../../data/about.ts";
 import { dump } from "../../data/dump.ts";
 import { type RequestDetail, readRequest } from "../../data/requests.ts";
@@ -9,7 +10,7 @@ import { captureNext } from "../../data/trace.ts";
 import { pageHref, setParams } from "../../frame/router.ts";
 import { CopyButton } from "../../parts/copy.tsx";
 import { Fold } from "../../parts/fold.tsx";
-import { durationText, visible } from "../../parts/format.ts";
+import { visible } from "../../parts/format.ts";
 import { Json } from "../../parts/json.tsx";
 import { Panel, Skeleton } from "../../parts/panel.tsx";
 import { levelOfRequest, Status } from "../../parts/status.tsx";

@@ -2,9 +2,10 @@
  * Shows the table of requests. A click or Enter opens a row.
  */
 import { useRef } from "preact/hooks";
+import { durationText, wholeText } from "../../../../src/base/format.ts";
 import type { RequestRow } from "../../data/requests.ts";
 import { navigate, page, pageHref, withParams } from "../../frame/router.ts";
-import { durationText, visible, wholeText } from "../../parts/format.ts";
+import { visible } from "../../parts/format.ts";
 import { levelOfRequest, Status } from "../../parts/status.tsx";
 import { ClockTime } from "../../parts/time.tsx";
 import { useWindowed } from "../../parts/windowed.ts";

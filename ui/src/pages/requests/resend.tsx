@@ -3,10 +3,11 @@
  * for some failed requests, so the user can fill in both.
  */
 import { useState } from "preact/hooks";
+import { durationText } from "../../../../src/base/format.ts";
 import { callListener } from "../../data/call.ts";
 import { type RequestDetail, requestList } from "../../data/requests.ts";
 import { pageHref } from "../../frame/router.ts";
-import { durationText, visible } from "../../parts/format.ts";
+import { visible } from "../../parts/format.ts";
 import { Status } from "../../parts/status.tsx";
 
 const METHODS = ["GET", "POST", "DELETE"] as const;

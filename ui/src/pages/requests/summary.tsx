@@ -2,9 +2,10 @@
  * Shows the main attributes of a request in one row.
  */
 import type { ComponentChildren } from "preact";
+import { dollarText, wholeText } from "../../../../src/base/format.ts";
 import type { RequestDetail } from "../../data/requests.ts";
 import { pageHref } from "../../frame/router.ts";
-import { dollarText, visible, wholeText } from "../../parts/format.ts";
+import { visible } from "../../parts/format.ts";
 
 export function Summary({ detail }: { detail: RequestDetail }) {
   const { route, backend, subject, mcp, llm } = detail;

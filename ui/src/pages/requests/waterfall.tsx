@@ -1,7 +1,8 @@
 /**
  * Draws a waterfall chart with one row per phase and one bar per policy or call.
  */
-import { durationText, visible } from "../../parts/format.ts";
+import { durationText } from "../../../../src/base/format.ts";
+import { visible } from "../../parts/format.ts";
 import type { Level } from "../../parts/status.tsx";
 
 export type Lane = "gateway" | "route" | "backend" | "response";

@@ -2,7 +2,8 @@
  * Draws a flame graph. The width of a frame is its share of the total, and a click zooms into it.
  */
 import { useState } from "preact/hooks";
-import { bytesText, durationText, percentText, visible } from "../../parts/format.ts";
+import { bytesText, durationText, percentText } from "../../../../src/base/format.ts";
+import { visible } from "../../parts/format.ts";
 import type { Frame, Profile } from "./pprof.ts";
 
 const ROW_HEIGHT = 18;

@@ -1,10 +1,11 @@
 /**
  * Shows the memory of the process, its heap, and the gateway's components.
  */
+
+import { bytesText } from "../../../../src/base/format.ts";
 import { getJson } from "../../data/api.ts";
 import { createPoll, usePoll } from "../../data/poll.ts";
 import { Fold } from "../../parts/fold.tsx";
-import { bytesText } from "../../parts/format.ts";
 import { Json } from "../../parts/json.tsx";
 import { Panel, Skeleton } from "../../parts/panel.tsx";
 

@@ -1,8 +1,10 @@
 /**
  * Turns the task tree of the process into the rows of a table.
  */
+
+import { bytesText, durationText } from "../../../../src/base/format.ts";
 import type { Task } from "../../data/tasks.ts";
-import { bytesText, durationText, visible } from "../../parts/format.ts";
+import { visible } from "../../parts/format.ts";
 
 export interface TaskRow {
   readonly depth: number;

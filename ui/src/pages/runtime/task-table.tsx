@@ -1,10 +1,12 @@
 /**
  * Shows the tasks of the process: listeners, requests in flight, sessions, child processes, and background work.
  */
+
+import { ageText, bytesText } from "../../../../src/base/format.ts";
 import { usePoll } from "../../data/poll.ts";
 import { type Task, tasks } from "../../data/tasks.ts";
 import { pageHref } from "../../frame/router.ts";
-import { ageText, bytesText, visible } from "../../parts/format.ts";
+import { visible } from "../../parts/format.ts";
 import { Panel, Skeleton } from "../../parts/panel.tsx";
 import { taskRows } from "./task-rows.ts";
 
