@@ -4,7 +4,7 @@
  * both.
  */
 import { BlockList, isIPv4, isIPv6 } from "node:net";
-import { embeddedAddresses, isFormOfIPv4 } from "./embedded-addresses.ts";
+import { embeddedAddresses, equivalentAddresses, isFormOfIPv4 } from "./embedded-addresses.ts";
 import { parseAuthority } from "./host.ts";
 import { isLocalAddress, isPrivateAddress } from "./local-address.ts";
 
@@ -35,8 +35,8 @@ export function publicAddresses(allowed: readonly string[]): AddressTest {
   }
   return (text) => {
     const address = withoutZone(text);
+    if (equivalentAddresses(address).some((one) => contains(exceptions, one))) return true;
     const all = [address, ...embeddedAddresses(address)];
-    if (all.some((one) => contains(exceptions, one))) return true;
     const isRefused = (one: string): boolean =>
       contains(WITHOUT_HOSTS, one) || isPrivateAddress(one) || isLocalAddress(one);
     return isGlobal(address) && !all.some(isRefused);

@@ -69,6 +69,8 @@ interface Case {
   readonly form: Form;
   readonly ipv4: Network;
   readonly ipv6: Network;
+  /** The network of the IPv4 address. */
+  readonly range: string;
 }
 
 /** Random bits after the prefix. */
@@ -128,10 +130,17 @@ const cases: fc.Arbitrary<Case> = fc
       "isatap with the global bit": outer | (0x2005efen << 32n) | v4,
       ipv6: outer | (random & 0xffffffffffffffffn),
     };
-    return { text: form === "ipv4" ? dotted(v4) : spell(values[form]), form, ipv4, ipv6 };
+    return {
+      text: form === "ipv4" ? dotted(v4) : spell(values[form]),
+      form,
+      ipv4,
+      ipv6,
+      embedded: dotted(v4),
+      range: `${network}/${bits}`,
+    };
   })
   // This machine's own addresses differ from machine to machine.
-  .filter(({ text }) => !own.some((address) => text.includes(address)));
+  .filter(({ text, embedded }) => !own.some((address) => text.includes(address) || embedded === address));
 
 const own = Object.values(networkInterfaces()).flatMap((list) => list?.map(({ address }) => address) ?? []);
 
@@ -165,7 +174,7 @@ test("each origin of an address reaches exactly its networks, in every form", (t
   const seen = new Set<string>();
   fc.assert(
     fc.property(cases, fc.constantFrom(...ORIGINS), fc.boolean(), (address, origin, inCluster) => {
-      restrictNetworks(inCluster ? "198.51.100.0/24" : undefined);
+      restrictNetworks(inCluster ? "9.9.9.0/24" : undefined);
       const expected = PERMITTED[origin](networksOf(address), inCluster);
       const guard = EgressGuard.for(origin);
       const { text: host } = address;
@@ -177,6 +186,26 @@ test("each origin of an address reaches exactly its networks, in every form", (t
   );
   // Each form was both permitted and refused, where a guard refuses anything.
   assert.equal(seen.size, FORMS.length * (2 + 4 * 2));
+});
+
+const SAME: readonly Form[] = ["ipv4", "mapped", "compatible", "nat64"];
+
+test("an allowed network permits its own addresses in their forms, not those of other networks that embed one", (t) => {
+  t.after(() => restrictNetworks(undefined));
+  fc.assert(
+    fc.property(cases, (address) => {
+      const { text: host, form, range } = address;
+      const networks = networksOf(address);
+      const isSame = SAME.includes(form);
+      const permitted = EgressGuard.for("client", form === "ipv6" ? [] : [range]).permits(host, host);
+      const isPublic = networks.every((network) => network === "public");
+      assert.equal(permitted, isSame || isPublic, JSON.stringify(address));
+      restrictNetworks(range);
+      const expected = !networks.includes("own") && (isSame || !networks.includes("private"));
+      assert.equal(EgressGuard.for("document").permits(host, host), expected, JSON.stringify(address));
+    }),
+    { numRuns: RUNS },
+  );
 });
 
 test("a combined guard permits what both guards permit", () => {
@@ -200,7 +229,7 @@ test("of the addresses of a name, a connection can use only those that the guard
   const seen = new Set<string>();
   fc.assert(
     fc.property(names, fc.constantFrom(...ORIGINS), fc.boolean(), (addresses, origin, inCluster) => {
-      restrictNetworks(inCluster ? "198.51.100.0/24" : undefined);
+      restrictNetworks(inCluster ? "9.9.9.0/24" : undefined);
       const found = addresses.map(({ text, form }) => ({ address: text, family: form === "ipv4" ? 4 : 6 }));
       const expected = found.filter((_, i) => PERMITTED[origin](networksOf(addresses[i] as Case), inCluster));
       const lookup = EgressGuard.for(origin).lookup((_name, { all }, callback) => {

@@ -33,6 +33,14 @@ export function isFormOfIPv4(address: string): boolean {
   return isMapped || (groups[0] === 0x64 && groups[1] === 0xff9b && areZero(2, 6));
 }
 
+/**
+ * Returns the address and, if it is another form of an IPv4 address, that one. What is allowed for one of them is allowed
+ * for the other, but not for an address of another network that embeds it.
+ */
+export function equivalentAddresses(address: string): string[] {
+  return isFormOfIPv4(address) ? [address, ...embeddedAddresses(address)] : [address];
+}
+
 function groupsOf(address: string): number[] {
   const dotted = /^(.*:)(\d+)\.(\d+)\.(\d+)\.(\d+)$/.exec(address);
   const [, head = "", a = "", b = "", c = "", d = ""] = dotted ?? [];

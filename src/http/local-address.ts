@@ -4,7 +4,7 @@
  */
 import { BlockList, isIP, isIPv6 } from "node:net";
 import { networkInterfaces } from "node:os";
-import { embeddedAddresses } from "./embedded-addresses.ts";
+import { embeddedAddresses, equivalentAddresses } from "./embedded-addresses.ts";
 import { canonicalAddress } from "./host.ts";
 
 const ALWAYS = new BlockList();
@@ -80,7 +80,8 @@ export function refusesPrivateAddresses(): boolean {
 }
 
 export function isAllowedNetwork(address: string): boolean {
-  return formsOf(address).some((one) => includes(allowed, one));
+  const [bare = ""] = address.split("%");
+  return equivalentAddresses(bare).some((one) => includes(allowed, one));
 }
 
 /** Matches the DNS name of a Service or of a pod below it. */
