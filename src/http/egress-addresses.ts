@@ -11,14 +11,25 @@ import { isLocalAddress, isPrivateAddress } from "./local-address.ts";
 /** `host` is the name that resolved to the address, or the address itself. */
 export type AddressTest = (address: string, host: string) => boolean;
 
-/** Neither local nor private networks, but without hosts of the internet. */
+/** Neither local nor private networks, but without hosts of the internet (the registries of RFC 6890). */
 const WITHOUT_HOSTS = new BlockList();
 for (const [network, prefix] of [
   ["192.0.0.0", 24],
+  ["192.0.2.0", 24],
   ["198.18.0.0", 15],
+  ["198.51.100.0", 24],
+  ["203.0.113.0", 24],
   ["224.0.0.0", 3],
 ] as const)
   WITHOUT_HOSTS.addSubnet(network, prefix, "ipv4");
+// Networks for benchmarks, the first version of ORCHID, and documentation. Some labs use them.
+for (const [network, prefix] of [
+  ["2001:2::", 48],
+  ["2001:10::", 28],
+  ["2001:db8::", 32],
+  ["3fff::", 20],
+] as const)
+  WITHOUT_HOSTS.addSubnet(network, prefix, "ipv6");
 // This address belongs to a metadata service of Azure.
 WITHOUT_HOSTS.addAddress("168.63.129.16", "ipv4");
 const GLOBAL_UNICAST = new BlockList();
