@@ -102,6 +102,46 @@ for (const [kind, target] of Object.entries(KINDS)) {
   });
 }
 
+for (const status of [200, 404, 500])
+  for (const type of ["application/json", "text/event-stream"])
+    test(`a response with status ${status} and ${type} of 64 MiB is read up to maxMessageBytes`, async (t) => {
+      let sentBytes = 0;
+      let isClosed = false;
+      const server = createServer((_req, res) => {
+        res.writeHead(status, { "content-type": type });
+        const chunk = "x".repeat(64 * 1024);
+        const send = (): void => {
+          while (!res.destroyed && sentBytes < 64 * MIB) {
+            sentBytes += chunk.length;
+            if (!res.write(chunk)) return;
+          }
+          res.end();
+        };
+        res.on("drain", send);
+        res.on("close", () => {
+          isClosed = true;
+        });
+        send();
+      });
+      await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+      t.after(() => {
+        server.closeAllConnections();
+        server.close();
+      });
+      const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+      const served = await serveMcp(
+        { targets: [{ name: "odd", openapi: { file: "api.json", server: url } }], maxMessageBytes: MIB },
+        { files },
+      );
+      t.after(() => served.close());
+      const client = rawClient(served.url);
+      await client.initialize();
+      const { error } = await client.call("big", { bytes: 1 });
+      assert.match(error.message, /larger than 1048576 bytes/);
+      await eventually("the gateway closes the connection", () => isClosed);
+      assert.ok(sentBytes < 64 * MIB);
+    });
+
 /** The longest string or buffer that a method reads or makes while `action` runs. */
 async function longestRead(action: () => Promise<unknown>): Promise<number> {
   let longest = 0;
