@@ -22,6 +22,7 @@ const attributes = {
     many,
     texts,
     objects,
+    map: Object.fromEntries(texts.slice(0, 600).map((text) => [text, 1])),
     body: "ab ".repeat(500_000),
     noise: noise(60_000),
   },
@@ -32,6 +33,10 @@ const bombs = [
   "request.many.all(x, request.many.all(y, x + y >= 0)) || true",
   "default(request.many.all(x, request.many.all(y, true)), true)",
   "request.many.map(x, request.many.map(y, [x, y]))",
+  "request.map.all(x, request.map.all(y, x < y || true))",
+  ...["exists", "exists_one", "filter", "map"].map(
+    (macro) => `request.map.${macro}(x, request.map.exists(y, x < y && false))`,
+  ),
   "request.objects.all(x, request.objects.exists(y, x == y))",
   "request.objects.all(x, request.objects == request.objects)",
   "request.texts.all(x, x in request.texts)",
