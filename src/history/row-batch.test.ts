@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { aRow } from "../../test/support/history/history-row.ts";
-import { COLUMN_INDEX, type Column, type RowValues } from "./history-row.ts";
+import { COLUMN_INDEX, COLUMNS, type Column, IS_NUMBER, type RowValues } from "./history-row.ts";
 import { batchOf, batchRows, RowBatchBuilder } from "./row-batch.ts";
 
 const of = (row: RowValues | undefined, column: Column) => row?.[COLUMN_INDEX[column]];
@@ -53,6 +53,35 @@ test("texts of the client are redacted once, and other columns are not", () => {
   assert.equal(of(first, "id"), "secret");
   assert.equal(of(first, "request_id"), "<redacted>-1");
   assert.deepEqual(redacted.sort(), ["secret", "secret-1"]);
+});
+
+/** The gateway makes these texts itself, or takes them from the configuration. A new column is redacted unless it is added here. */
+const PLAIN_COLUMNS: readonly Column[] = [
+  "id",
+  "listener",
+  "route",
+  "backend",
+  "method",
+  "client",
+  "mcp_method",
+  "server",
+  "session",
+  "mcp_outcome",
+  "provider",
+  "response_end",
+  "result",
+  "reason",
+  "policies",
+  "trace_id",
+  "charges",
+];
+
+test("each column that can quote a client or a server is redacted", () => {
+  const builder = new RowBatchBuilder((text) => text.replace("secret", "<redacted>"));
+  const texts = COLUMNS.filter((_, i) => !IS_NUMBER[i]);
+  builder.add(aRow({ id: "secret", ...Object.fromEntries(texts.map((name) => [name, "secret"])) }));
+  const [row] = batchRows(builder.take());
+  for (const name of texts) assert.equal(of(row, name), PLAIN_COLUMNS.includes(name) ? "secret" : "<redacted>", name);
 });
 
 test("line breaks and NUL characters in texts become spaces", () => {
