@@ -30,14 +30,14 @@ export interface Hostile {
 export type HostileInputs = Readonly<Partial<Record<InputId, Hostile>>>;
 
 /** Enough to see a term that grows with the square, and little enough for a test. */
-const COUNTED_BYTES = 2_500;
+const COUNTED_BYTES = 1_000;
 
 export function hostile<T>({
   shapes,
   read,
   pieces = [],
   bytes = COUNTED_BYTES,
-  uncomparedSteps = 1_000,
+  uncomparedSteps = 400,
 }: HostileInput<T>): Hostile {
   return {
     shapes: Object.keys(shapes),

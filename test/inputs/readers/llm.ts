@@ -173,6 +173,9 @@ const guardedBodies: Readonly<Record<string, (n: number) => string>> = {
     `{"choices":[{"message":{"content":"a","metadata":{${many(n, (i) => `"a${i}@b.example":1`, ",")}}}}]}`,
 };
 
+/** The readers read fewer bytes in another way. */
+const SPLIT_BYTES = 2_500;
+
 const form = (parts: string): Buffer => Buffer.from(`${parts}--XX--\r\n`, "latin1");
 const part = (name: string, value: string): string =>
   `--XX\r\ncontent-disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`;
@@ -292,6 +295,7 @@ export const llmInputs = {
       const guarded = finishInTurns(new BodyTexts(body, {} as never).guarded(guards));
       return finishInTurns(stringifyInSteps(guarded)).length;
     },
+    bytes: SPLIT_BYTES,
   }),
   "llm-provider/event-stream": together({
     chat: translatedStream("chat"),
@@ -338,7 +342,7 @@ export const llmInputs = {
     read: (data) => finishInTurns(parseEventInSteps(data)) !== undefined,
   }),
   "llm-provider/usage": together({
-    chat: hostile<Buffer>({ shapes: usageEvents, read: readNative, pieces: STREAM_PIECES }),
+    chat: hostile<Buffer>({ shapes: usageEvents, read: readNative, pieces: STREAM_PIECES, bytes: SPLIT_BYTES }),
     responses: hostile<Buffer>({ shapes: streamShapes("responses"), read: readNative, pieces: STREAM_PIECES }),
     JSON: hostile<Buffer>({
       shapes: mapShapes(responses, (text) => Buffer.from(text)),
@@ -407,6 +411,6 @@ export const llmInputs = {
         out += finishInTurns(guard.event({ event: "message", data, id: undefined, retry: undefined })).length;
       return out + finishInTurns(guard.end()).length;
     },
-    bytes: 1_000,
+    bytes: 400,
   }),
 } satisfies HostileInputs;
