@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { onDemandEntryPoints } from "./on-demand.mjs";
 import { root } from "./steps.mjs";
 
-const START = join(root, "src/bin/run.ts");
+const START = "src/bin/run.ts";
 const MODULES = [
   "src/app/rehearsal/rehearsal-process.ts",
   "src/bin/cluster.ts",
@@ -19,14 +19,23 @@ const MODULES = [
   "src/telemetry/telemetry.ts",
 ];
 
+/** The engines run only in the thread of the history, which has nearly all of this code. */
+const HISTORY = ["src/history/request-query.ts", "src/history/usage-query.ts", "src/store/folder-lock.ts"];
+const ENGINES = ["src/history/postgres-engine.ts", "src/history/sqlite-engine.ts"];
+
 export const fewStartFiles = {
   name: "few-start-files",
   setup(bundler) {
-    const paths = new Set([...MODULES.map((name) => join(root, name)), ...Object.values(onDemandEntryPoints())]);
-    bundler.onLoad({ filter: /[\\/]src[\\/].*\.ts$/ }, ({ path }) =>
-      paths.has(path)
-        ? { contents: `${readFileSync(path, "utf8")}\nimport ${JSON.stringify(START)};\n`, loader: "ts" }
-        : undefined,
-    );
+    const imported = new Map([
+      ...MODULES.map((name) => [join(root, name), [START]]),
+      ...Object.values(onDemandEntryPoints()).map((path) => [path, [START]]),
+      ...ENGINES.map((name) => [join(root, name), HISTORY]),
+    ]);
+    bundler.onLoad({ filter: /[\\/]src[\\/].*\.ts$/ }, ({ path }) => {
+      const added = imported.get(path);
+      if (added === undefined) return undefined;
+      const lines = added.map((name) => `import ${JSON.stringify(join(root, name))};\n`).join("");
+      return { contents: `${readFileSync(path, "utf8")}\n${lines}`, loader: "ts" };
+    });
   },
 };

@@ -80,7 +80,7 @@ test("a child that does not end holds the process for a few seconds only", async
 test("suspended calls are awaited until they end or the time is over", async () => {
   const clock = fakeClock();
   let isWaiting = true;
-  const backend = { hasSuspendedCalls: () => isWaiting };
+  const backend = { mcp: { hasSuspendedCalls: () => isWaiting } };
   const topology = { listeners: [{ routes: [{ backends: [{ backend }] }] }] } as unknown as Topology;
   const seen: string[] = [];
   void suspendedCallsEnded(topology, clock, 60_000).then(() => seen.push("ended"));
