@@ -1,7 +1,8 @@
 /**
  * Compares this build with other builds in one run: `BENCH_AGAINST=/path/to/other/dist/gateway.js npm run bench --
  * against`. Separate several builds with commas; ratios refer to the first. BENCH_NODE selects another Node.js, and
- * BENCH_ROWS selects rows by the first words of their titles, separated by commas.
+ * BENCH_ROWS selects rows by the first words of their titles, separated by commas. BENCH_ROUNDS is the number of rounds;
+ * four times as many halve the interval.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -21,6 +22,7 @@ const node = process.env.BENCH_NODE ?? process.execPath;
 /** What a program costs that reads nothing in a stream. */
 const RELAY = join(root, "bench/http/bare-relay.mjs");
 const SLICES = 4;
+const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 11 * SLICES);
 const OTHER = "other build";
 
 /** A rule that reads path and headers, and two limits: what an ordinary LLM route has. */
@@ -58,7 +60,7 @@ async function compareBuilds(group, builds, workloads, quick) {
         contestants: contestants.filter(({ isPlain }) => isPlain || title.startsWith("chat")),
         warmUp: quick ? Math.ceil(warmUp / 4) : warmUp,
         // Many short rounds: on a machine that is not quiet, some of them are.
-        rounds: (quick ? 5 : 11) * SLICES,
+        rounds: quick ? 5 * SLICES : ROUNDS,
         perRound: Math.ceil(perRound / SLICES),
         run,
         baseline: contestants.some(({ name }) => name === OTHER) ? OTHER : "this build",
