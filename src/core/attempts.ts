@@ -7,6 +7,7 @@ import type { RecordedAttempt } from "../observe/trace/request-record.ts";
 
 /** An MCP backend may call many servers for one request. Beyond this number, attempts are only counted. */
 const MAX_RECORDED = 64;
+const NONE: readonly Attempt[] = [];
 
 export class Attempt {
   /** The address of the server, or a name such as `stdio:files` or `internal:cache`. */
@@ -45,8 +46,7 @@ export interface ServedModel {
 }
 
 export class Attempts {
-  /** The oldest attempt is first. */
-  readonly list: Attempt[] = [];
+  #list: Attempt[] | undefined = undefined;
   leftOut = 0;
   /** The last attempt of the current call of a backend. */
   last: Attempt | undefined = undefined;
@@ -59,8 +59,15 @@ export class Attempts {
       this.#awaited ??= [];
       this.#awaited.push(attempt);
     }
-    if (this.list.length < MAX_RECORDED) this.list.push(attempt);
+    // An array for one element is much smaller than one that grew.
+    if (this.#list === undefined) this.#list = [attempt];
+    else if (this.#list.length < MAX_RECORDED) this.#list.push(attempt);
     else this.leftOut += 1;
+  }
+
+  /** The oldest attempt is first. */
+  get list(): readonly Attempt[] {
+    return this.#list ?? NONE;
   }
 
   get areAwaited(): boolean {

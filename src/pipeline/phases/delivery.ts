@@ -365,8 +365,8 @@ export function settle(
   if (response?.observers)
     for (const observer of response.observers) guarded(env, exchange, () => observer.end(outcome.end === "complete"));
   if (env.dry?.settles(exchange) !== false)
-    for (const { settle: policies } of entered.toReversed())
-      for (const { hooks } of policies)
+    for (let i = entered.length - 1; i >= 0; i--)
+      for (const { hooks } of (entered[i] as CompiledScope).settle)
         guarded(env, exchange, () => rejectPromise("settle", hooks.settle?.(exchange, outcome)));
   for (const ended of exchange.onEnd ?? []) guarded(env, exchange, ended);
   capture?.emit(trace, "response", response?.headers.get("content-type"));

@@ -11,6 +11,7 @@ import { requestSubject } from "../../core/principal.ts";
 import { readJson } from "../../json/read-json.ts";
 import type { RequestResult } from "../../observe/trace/request-record.ts";
 import {
+  durationBin,
   type HistoryReport,
   OTHER_NAMES,
   TRAFFIC_GROUPS,
@@ -134,7 +135,7 @@ function sampleOf(
   const { llm, mcp } = exchange.attributes;
   return {
     result: resultOfRequest(exchange, outcome),
-    durationMs,
+    bin: durationBin(durationMs),
     isMcpCall: (mcp?.tool ?? mcp?.prompt ?? mcp?.resource) !== undefined,
     tokens: (llm?.inputTokens ?? 0) + (llm?.outputTokens ?? 0),
     cost: llm?.cost ?? 0,

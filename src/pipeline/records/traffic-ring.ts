@@ -3,7 +3,6 @@
  */
 import {
   DURATION_BINS,
-  durationBin,
   type HistoryPoint,
   sumOfTraffic,
   type TrafficNumbers,
@@ -39,7 +38,8 @@ interface SlotBins {
 
 export interface TrafficSample {
   readonly result: string;
-  readonly durationMs: number;
+  /** The bin of the duration (`durationBin`), which all rings share. */
+  readonly bin: number;
   readonly isMcpCall: boolean;
   readonly tokens: number;
   readonly cost: number;
@@ -67,7 +67,7 @@ export function addSample(ring: Ring, nowMs: number, sample: TrafficSample): voi
   if (sample.isMcpCall) add(counts, at + MCP_CALLS, 1);
   if (sample.tokens > 0) add(counts, at + TOKENS, sample.tokens);
   if (sample.cost > 0) costs[slot] = (costs[slot] ?? 0) + sample.cost;
-  addToBin(ring, slot, durationBin(sample.durationMs), 1);
+  addToBin(ring, slot, sample.bin, 1);
 }
 
 /** All windows begin at a slot of the coarsest ring, so that every ring covers the same time. */
