@@ -49,13 +49,13 @@ function inTimers(name: "after" | "every"): void {
 }
 
 function inHook(): void {
-  const policy = requestHeaderModifier as unknown as { compile: (...args: unknown[]) => { request: () => unknown } };
+  const policy = requestHeaderModifier as unknown as { compile: (...args: unknown[]) => { shape: object } };
   const { compile } = policy;
   const stage = installing;
   policy.compile = (...args) => {
     const hooks = compile(...args);
     installing = stage;
-    before(hooks, "request");
+    before(hooks.shape, "head");
     return hooks;
   };
 }
