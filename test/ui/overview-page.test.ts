@@ -108,7 +108,7 @@ routes: [{ name: hello, policies: { directResponse: { status: 200, body: hello }
   const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/`);
   for (const title of ["24 h", "7 d", "30 d"]) {
     await page.getByRole("button", { name: title, exact: true }).click();
-    await page.getByText("3 in total").waitFor();
+    await page.getByText(`3 in ${title}`).waitFor();
     await page.getByRole("slider", { name: new RegExp(`Requests in the last ${title}. OK: up to 3`) }).waitFor();
   }
   await page.locator("a.tile", { hasText: "Latency" }).click();
