@@ -239,7 +239,10 @@ test("what is refused at the edge is in the log, the metrics and the recent requ
   };
   assert.equal(requests[0]?.failure.message, "bad request: a dot segment in the path");
   const metrics = await (await fetch(`${gateway.adminUrl}/metrics`)).text();
-  assert.match(metrics, /gateway_requests_total\{[^}]*route=""[^}]*status="400",outcome="rejected",error="bad_request"\}/);
+  assert.match(
+    metrics,
+    /gateway_requests_total\{[^}]*route=""[^}]*status="400",outcome="rejected",error="bad_request"\}/,
+  );
   assert.ok(!gateway.log().join("\n").includes("s3cret"));
 });
 

@@ -111,7 +111,11 @@ export class FinishedRequest implements KeptAttributes {
     this.steps = exchange.steps.length === 0 ? NO_STEPS : exchange.steps;
     this.attempts = recordedAttempts(exchange, redaction);
     this.failure = exchange.failure;
-    this.rules = exchange.checkedRules;
+    this.rules = exchange.checkedRules?.map((rule) =>
+      rule.values === undefined
+        ? rule
+        : { ...rule, values: redaction.scrub(rule.values, arrived.headers.pairs, credentials.secrets) },
+    );
     this.shadowDenials = exchange.shadow.denials;
     this.jwt = attributes.jwt;
     this.apiKey = attributes.apiKey;
