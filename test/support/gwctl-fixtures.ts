@@ -5,6 +5,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 import { ADMIN_PATHS } from "../../src/admin/server/paths.ts";
+import { NO_TRAFFIC, sumOfTraffic, type TrafficNumbers } from "../../src/observe/trace/traffic-numbers.ts";
 
 /** The time of `fixedTerminal`. */
 export const NOW = Date.parse("2026-11-17T10:30:00Z");
@@ -389,6 +390,33 @@ const ANSWERS: Readonly<Record<string, unknown>> = {
   [ADMIN_PATHS.upgrade]: "the new process 4243 serves\n",
 };
 
+function traffic(requests: number, failed: number, rejected: number, tokens = 0, cost = 0): TrafficNumbers {
+  return sumOfTraffic([{ ...NO_TRAFFIC, requests, failed, rejected, tokens, cost, durations: [60, requests] }]);
+}
+
+const ROWS: Readonly<Record<string, readonly (readonly [name: readonly string[], TrafficNumbers])[]>> = {
+  node: [
+    [["default", "tools-of-the-platform-team", "tools/backend0"], traffic(57, 3, 1)],
+    [["default", "models", "models/backend0"], traffic(12, 0, 2, 48_200, 0.31)],
+  ],
+  tool: [[["files", "delete_file"], traffic(1, 0, 1)]],
+  model: [[["gpt-5-mini"], traffic(10, 0, 0, 48_200, 0.31)]],
+  user: [
+    [["alice"], traffic(60, 3, 3, 48_200, 0.31)],
+    [["ci"], traffic(9, 0, 0)],
+  ],
+  error: [
+    [["tools-of-the-platform-team", "failed", "backend_unavailable"], traffic(3, 3, 0)],
+    [["tools-of-the-platform-team", "rejected", "authorization_denied"], traffic(1, 0, 1)],
+  ],
+};
+
+function historyOf(group: string | null): object {
+  const window = { slotSeconds: 60, windowSeconds: 90, coveredSeconds: 90 };
+  if (group === null) return { ...window, points: [], total: traffic(69, 3, 3, 48_200, 0.31) };
+  return { ...window, rows: (ROWS[group] ?? []).map(([name, numbers]) => ({ name, ...numbers, trend: [] })) };
+}
+
 /** Resolves with the port. */
 export async function openFixedAdmin(t: TestContext): Promise<number> {
   const server = createServer((req, res) => {
@@ -398,9 +426,11 @@ export async function openFixedAdmin(t: TestContext): Promise<number> {
     const answer =
       pathname === ADMIN_PATHS.requests
         ? { requests: id === null ? requests : found }
-        : pathname === ADMIN_PATHS.keys && req.method === "POST"
-          ? { id: "3f9c02a17be4", key: "gw_example_key_of_alice" }
-          : ANSWERS[pathname];
+        : pathname === ADMIN_PATHS.history
+          ? historyOf(searchParams.get("by"))
+          : pathname === ADMIN_PATHS.keys && req.method === "POST"
+            ? { id: "3f9c02a17be4", key: "gw_example_key_of_alice" }
+            : ANSWERS[pathname];
     res.statusCode = answer === undefined ? 404 : 200;
     res.end(typeof answer === "string" ? answer : JSON.stringify(answer));
   });
