@@ -11,7 +11,7 @@ export interface Hold {
   readonly sequence: number;
   /** Added to the total and to what the owner holds, within the limit. */
   readonly taken?: number;
-  /** Subtracted from the total and from what the owner holds, but no more than it holds. */
+  /** Ends this amount of the reservations of the owner. An owner cannot end more than it has reserved. */
   readonly released?: number;
   /** What the owner holds, at least or exactly. It differs if operations were lost, or if it was not renewed in time. */
   readonly renewed?: { readonly amount: number; readonly isExact: boolean };

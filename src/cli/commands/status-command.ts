@@ -14,7 +14,7 @@ import { nearlyEmpty } from "../views/limit-buckets.ts";
 import { type LlmProvider, llmProvidersOf } from "../views/llm-providers.ts";
 import { type McpServer, mcpServersOf, stateText } from "../views/mcp-servers.ts";
 import { PROBLEM_SECONDS, type Problem, problemsOf } from "../views/problems.ts";
-import { readTraffic, type Traffic } from "../views/traffic.ts";
+import { readTraffic, type Traffic, windowText } from "../views/traffic.ts";
 import { counted, type Fields, fieldsOf, listOf, numberOf, stringsOf } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
@@ -140,7 +140,7 @@ function headText({ display, readiness, dump, report, traffic }: StatusData, now
   ];
   if (traffic.tokens > 0) {
     const cost = traffic.cost > 0 ? `, ${dollarText(traffic.cost)}` : "";
-    rows.push([label("Tokens"), `${traffic.tokens}${cost} in the last ${ageText(traffic.windowMs)}`]);
+    rows.push([label("Tokens"), `${traffic.tokens}${cost} in the last ${windowText(traffic)}`]);
   }
   return table(rows, { paint, maxLastChars: MESSAGE_CHARS });
 }
@@ -171,7 +171,7 @@ function trafficText(traffic: Traffic, inFlight: number): string {
   const rate = `${counted(traffic.requests, "request")}, ${rateText(traffic.perSecond)}`;
   const { p50Ms, p95Ms } = traffic;
   const times = p50Ms === null || p95Ms === null ? "" : `, p50 ${durationText(p50Ms)}, p95 ${durationText(p95Ms)}`;
-  return `${rate} (last ${ageText(traffic.windowMs)})${times}, ${inFlight} in flight`;
+  return `${rate} (last ${windowText(traffic)})${times}, ${inFlight} in flight`;
 }
 
 function errorsCell(traffic: Traffic): Cell {

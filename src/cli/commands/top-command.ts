@@ -3,7 +3,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import { ageText, dollarText, durationText, percentText, rateText } from "../../base/format.ts";
+import { dollarText, durationText, percentText, rateText } from "../../base/format.ts";
 import {
   perSecond,
   shareOf,
@@ -17,7 +17,7 @@ import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printRecord } from "../terminal/output.ts";
 import { type Cell, table } from "../terminal/table.ts";
 import { type Paint, paintOf, type Terminal, usageError } from "../terminal/terminal.ts";
-import { TRAFFIC_SECONDS } from "../views/traffic.ts";
+import { TRAFFIC_SECONDS, windowText } from "../views/traffic.ts";
 import { openTarget } from "./open-target.ts";
 
 export interface TopFlags extends TargetFlags {
@@ -41,7 +41,7 @@ export async function top(name: string | undefined, flags: TopFlags, terminal: T
       if (isData(format)) printRecord(report, format, terminal);
       else {
         const rows = kinds.length === 1 ? ROWS_OF_ONE : ROWS_OF_ALL;
-        const head = `${admin.display}  last ${ageText(report.windowMs)}${flags.once ? "" : "  Ctrl-C to stop"}\n\n`;
+        const head = `${admin.display}  last ${windowText(report)}${flags.once ? "" : "  Ctrl-C to stop"}\n\n`;
         const screen = head + topText(report, rows, paintOf(terminal));
         if (terminal.isInteractive && !flags.once) terminal.clear?.();
         terminal.out(screen);

@@ -42,6 +42,11 @@ export async function readTraffic(admin: AdminClient): Promise<Traffic> {
   };
 }
 
+/** The window is one to two minutes long, and rates refer to all of it, so the seconds are shown. */
+export function windowText({ windowMs }: { readonly windowMs: number }): string {
+  return `${Math.round(windowMs / 1000)} s`;
+}
+
 export function requestText({ method, path, mcp, llm }: RequestRecord): string {
   if (mcp?.method !== undefined) return `${mcp.method}${mcp.name === undefined ? "" : ` ${mcp.name}`}`;
   return `${method} ${path}${llm?.model === undefined ? "" : ` ${llm.model}`}`;

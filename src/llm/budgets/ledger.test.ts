@@ -63,7 +63,7 @@ test("what the store could not take waits, in one sum, until it can", async () =
   assert.equal(await ledger.settle(account, 0, 1), 13);
 });
 
-test("what was counted is not counted again after a lost reply, and what was not is", async () => {
+test("after a lost reply, an operation is repeated and counts once", async () => {
   const { account, clock, ledger, total, fail } = setUp();
   fail("after");
   await ledger.settle(account, 0, 5);
