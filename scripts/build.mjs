@@ -36,7 +36,7 @@ const { metafile } = await build({
     "rehearsal-process": "src/app/rehearsal/rehearsal-process.ts",
     "password-worker": "src/identity/passwords/password-worker.ts",
     "description-worker": "src/mcp/openapi/description-worker.ts",
-    "history-worker": "src/history/history-worker.ts",
+    "history-worker": "src/record/history/history-worker.ts",
     ...onDemandEntryPoints(),
   },
   outdir: out,

@@ -110,7 +110,7 @@ async function assets(work) {
   writeFileSync(list, Object.keys(files).join("\n"));
   const threads = await bundleThread(work, "password-worker.js", "src/identity/passwords/password-worker.ts");
   const descriptions = await bundleThread(work, "description-worker.js", "src/mcp/openapi/description-worker.ts");
-  const history = await bundleThread(work, "history-worker.js", "src/history/history-worker.ts");
+  const history = await bundleThread(work, "history-worker.js", "src/record/history/history-worker.ts");
   const workers = await bundleThread(work, "thread.js", "src/bin/thread.ts", {
     define: { ...bundleOptions.define, "import.meta.url": "__programUrl" },
     supported: { ...bundleOptions.supported, "dynamic-import": false },

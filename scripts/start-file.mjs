@@ -16,12 +16,16 @@ const MODULES = [
   "src/bin/rehearse.ts",
   "src/bin/thread.ts",
   "src/store/redis-store.ts",
-  "src/telemetry/telemetry.ts",
+  "src/record/telemetry/telemetry.ts",
 ];
 
 /** The engines run only in the thread of the history, which has nearly all of this code. */
-const HISTORY = ["src/history/request-query.ts", "src/history/usage-query.ts", "src/store/folder-lock.ts"];
-const ENGINES = ["src/history/postgres-engine.ts", "src/history/sqlite-engine.ts"];
+const HISTORY = [
+  "src/record/history/request-query.ts",
+  "src/record/history/usage-query.ts",
+  "src/store/folder-lock.ts",
+];
+const ENGINES = ["src/record/history/postgres-engine.ts", "src/record/history/sqlite-engine.ts"];
 
 export const fewStartFiles = {
   name: "few-start-files",

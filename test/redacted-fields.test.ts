@@ -15,7 +15,7 @@ import { configSchema } from "../src/config/schema/schema.ts";
 import { unwrap } from "../src/config/schema/schema-walk.ts";
 import { secretsInConfig, shownConfig } from "../src/config/schema/shown-config.ts";
 import { isExpressionSchema } from "../src/core/schema.ts";
-import { createRedaction } from "../src/observe/trace/redact.ts";
+import { createRedaction } from "../src/record/trace/redact.ts";
 
 const LIST = fileURLToPath(new URL("../../test/golden/config/shown-fields.txt", import.meta.url));
 /** No letters and digits together, so that only its field says whether it is a secret. */

@@ -117,7 +117,7 @@ async function benchReport(folder, rows) {
 async function historyModules(folder) {
   const outfile = join(folder, "modules.mjs");
   const contents = ["sqlite-engine", "migrations", "write-rows", "history-row"]
-    .map((name) => `export * from "./src/history/${name}.ts";`)
+    .map((name) => `export * from "./src/record/history/${name}.ts";`)
     .concat('export { systemClock } from "./src/base/clock.ts";')
     .join("\n");
   const stdin = { contents, resolveDir: root, loader: "ts" };

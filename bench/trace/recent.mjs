@@ -16,10 +16,10 @@ import { Exchange } from "./src/core/exchange.ts";
 import { compileExpression } from "./src/cel/expression.ts";
 import { HeaderList } from "./src/http/headers.ts";
 import { systemClock } from "./src/base/clock.ts";
-import { createRequestHistory } from "./src/pipeline/records/request-history.ts";
-import { createRecentRequests } from "./src/pipeline/records/recent-requests.ts";
-import { createTraceHub } from "./src/observe/trace/trace.ts";
-import { createRedaction } from "./src/observe/trace/redact.ts";
+import { createRequestHistory } from "./src/record/request-history.ts";
+import { createRecentRequests } from "./src/record/recent-requests.ts";
+import { createTraceHub } from "./src/record/trace/trace.ts";
+import { createRedaction } from "./src/record/trace/redact.ts";
 
 const headers = new HeaderList(["host", "a", "accept", "*/*", "authorization", "Bearer " + "b".repeat(600), "user-agent", "bench"]);
 const exchangeOf = () =>

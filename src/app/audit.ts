@@ -4,9 +4,9 @@
  */
 import { resolve } from "node:path";
 import type { ProcessSettings } from "../config/prepare.ts";
-import { openRotatingFile } from "../observe/log/rotating-file.ts";
-import { type Audit, createAudit } from "../pipeline/records/audit.ts";
-import type { Telemetry } from "../telemetry/telemetry.ts";
+import { type Audit, createAudit } from "../record/audit.ts";
+import { openRotatingFile } from "../record/log/rotating-file.ts";
+import type { Telemetry } from "../record/telemetry/telemetry.ts";
 import type { Services } from "./services.ts";
 import { StartError } from "./start-error.ts";
 

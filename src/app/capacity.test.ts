@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { silentLogger } from "../observe/log/logger.ts";
 import { LISTENER_LIMITS } from "../pipeline/listen/listener-env.ts";
+import { silentLogger } from "../record/log/logger.ts";
 import { fittingLimits } from "./capacity.ts";
 
 const SETTINGS = { tunnelIdleTimeout: LISTENER_LIMITS.tunnelIdleMs };

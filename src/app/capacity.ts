@@ -14,8 +14,8 @@ import {
   watchHeap,
 } from "../base/heap-pressure.ts";
 import type { WrittenProcess } from "../config/schema/schema.ts";
-import type { Logger } from "../observe/log/logger.ts";
 import { LISTENER_LIMITS, type ListenerLimits } from "../pipeline/listen/listener-env.ts";
+import type { Logger } from "../record/log/logger.ts";
 import type { Services } from "./services.ts";
 
 const MIB = 1024 * 1024;

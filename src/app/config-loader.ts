@@ -12,7 +12,7 @@ import { type Prepared, type PreviousConfig, prepareConfigInSteps } from "../con
 import { fileMark } from "../config/watch.ts";
 import { EgressGuard } from "../http/egress-guard.ts";
 import type { ClusterSource } from "../kubernetes/follow-controller.ts";
-import type { Redaction } from "../observe/trace/redact.ts";
+import type { Redaction } from "../record/trace/redact.ts";
 import type { Services } from "./services.ts";
 import { asStartError, StartError } from "./start-error.ts";
 

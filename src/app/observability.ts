@@ -9,32 +9,27 @@ import type { HeapPressure } from "../base/heap-pressure.ts";
 import { createIdSource, type IdSource } from "../base/ids.ts";
 import type { ProcessSettings } from "../config/prepare.ts";
 import type { Exchange } from "../core/exchange.ts";
-import { type History, openHistory } from "../history/history.ts";
-import type { RowValues } from "../history/history-row.ts";
-import type { MetricFamily } from "../observe/log/metrics.ts";
-import { registerProcessMetrics, registerThreadMetrics } from "../observe/log/process-metrics.ts";
-import { createKeptTraces, type KeptTraces } from "../observe/trace/kept-traces.ts";
-import { createTraceHub, type TraceHub } from "../observe/trace/trace.ts";
 import type { ListenersEnv } from "../pipeline/listen/listeners.ts";
-import {
-  type AccessFields,
-  type AccessLogCopy,
-  compileAccessFields,
-  createAccessLog,
-} from "../pipeline/records/access-log.ts";
-import type { Audit } from "../pipeline/records/audit.ts";
-import { createHistoryRecorder, type HistoryRecorder } from "../pipeline/records/history-record.ts";
-import { recordCompletion, recordPrompt } from "../pipeline/records/llm-content.ts";
-import { createMirrorRecords, type MirrorRecords } from "../pipeline/records/mirror-report.ts";
-import { createRecentRequests, type RecentRequests } from "../pipeline/records/recent-requests.ts";
-import { createRequestHistory, type RequestHistory } from "../pipeline/records/request-history.ts";
-import { createRequestMetrics } from "../pipeline/records/request-metrics.ts";
-import { createShadowRecords, type ShadowRecords } from "../pipeline/records/shadow-report.ts";
-import { compileSpanAttributes } from "../pipeline/records/span-attributes.ts";
-import { createTrafficHistory, HISTORY_SECONDS, type TrafficHistory } from "../pipeline/records/traffic-history.ts";
+import { type AccessFields, type AccessLogCopy, compileAccessFields, createAccessLog } from "../record/access-log.ts";
+import type { Audit } from "../record/audit.ts";
+import { type History, openHistory } from "../record/history/history.ts";
+import type { RowValues } from "../record/history/history-row.ts";
+import { createHistoryRecorder, type HistoryRecorder } from "../record/history-record.ts";
+import { recordCompletion, recordPrompt } from "../record/llm-content.ts";
+import type { MetricFamily } from "../record/log/metrics.ts";
+import { registerProcessMetrics, registerThreadMetrics } from "../record/log/process-metrics.ts";
+import { createMirrorRecords, type MirrorRecords } from "../record/mirror-report.ts";
+import { createRecentRequests, type RecentRequests } from "../record/recent-requests.ts";
+import { createRequestHistory, type RequestHistory } from "../record/request-history.ts";
+import { createRequestMetrics } from "../record/request-metrics.ts";
+import { createShadowRecords, type ShadowRecords } from "../record/shadow-report.ts";
+import { compileSpanAttributes } from "../record/span-attributes.ts";
+import type { OtlpSettings, Signal } from "../record/telemetry/settings.ts";
+import type { Telemetry, TelemetryEnv } from "../record/telemetry/telemetry.ts";
+import { createKeptTraces, type KeptTraces } from "../record/trace/kept-traces.ts";
+import { createTraceHub, type TraceHub } from "../record/trace/trace.ts";
+import { createTrafficHistory, HISTORY_SECONDS, type TrafficHistory } from "../record/traffic-history.ts";
 import { processEntries } from "../store/owned-store.ts";
-import type { OtlpSettings, Signal } from "../telemetry/settings.ts";
-import type { Telemetry, TelemetryEnv } from "../telemetry/telemetry.ts";
 import type { AppOptions } from "./app-options.ts";
 import { checkAuditExport, createConfiguredAudit, type OpenAuditFile, openAuditFile } from "./audit.ts";
 import { watchHeapAndLog } from "./capacity.ts";
@@ -231,7 +226,7 @@ export async function loadTelemetry(
   rest: Pick<TelemetryEnv, "redaction" | "ids" | "random" | "version" | "instanceId" | "collectMetrics">,
 ): Promise<(Omit<Telemetry, "close"> & { close(): Promise<void> }) | undefined> {
   if (settings === undefined) return undefined;
-  const { openTelemetry } = await import("../telemetry/telemetry.ts");
+  const { openTelemetry } = await import("../record/telemetry/telemetry.ts");
   const env = { clock, metrics, logger: logger.for("telemetry"), hostName: hostname(), ...rest };
   const { attributes } = settings;
   const spanAttributes = attributes && compileSpanAttributes(attributes, rest.redaction, metrics);

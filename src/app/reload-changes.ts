@@ -4,7 +4,7 @@
 import { configDump } from "../config/dump.ts";
 import { changesBetween } from "../config/dump-changes.ts";
 import type { Topology } from "../core/topology.ts";
-import type { LogFields } from "../observe/log/logger.ts";
+import type { LogFields } from "../record/log/logger.ts";
 import type { Loaded } from "./config-loader.ts";
 
 /** More names are counted. */

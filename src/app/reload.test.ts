@@ -4,9 +4,9 @@ import { fakeClock } from "../../test/support/fake-clock.ts";
 import type { ConfigGeneration } from "../config/compile/resource-registry.ts";
 import type { Prepared, ProcessSettings } from "../config/prepare.ts";
 import type { Topology } from "../core/topology.ts";
-import { silentLogger } from "../observe/log/logger.ts";
-import { createMetrics } from "../observe/log/metrics.ts";
-import { createRedaction } from "../observe/trace/redact.ts";
+import { silentLogger } from "../record/log/logger.ts";
+import { createMetrics } from "../record/log/metrics.ts";
+import { createRedaction } from "../record/trace/redact.ts";
 import type { Loaded } from "./config-loader.ts";
 import { createReloads } from "./reload.ts";
 

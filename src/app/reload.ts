@@ -8,8 +8,8 @@ import type { Prepared } from "../config/prepare.ts";
 import { type Watch, watchFiles } from "../config/watch.ts";
 import type { Topology } from "../core/topology.ts";
 import type { Applied, ClusterSource } from "../kubernetes/follow-controller.ts";
-import type { LogFields, Logger } from "../observe/log/logger.ts";
-import type { Metrics } from "../observe/log/metrics.ts";
+import type { LogFields, Logger } from "../record/log/logger.ts";
+import type { Metrics } from "../record/log/metrics.ts";
 import type { ConfigLoader, Loaded } from "./config-loader.ts";
 import type { Services } from "./services.ts";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../test/support/fake-clock.ts";
 import type { Topology } from "../core/topology.ts";
-import { silentLogger } from "../observe/log/logger.ts";
+import { silentLogger } from "../record/log/logger.ts";
 import { createShutdown, SHUTDOWN_STEPS, suspendedCallsEnded } from "./shutdown.ts";
 
 test("steps run in the order of the list, whatever the order in which things were opened", async () => {

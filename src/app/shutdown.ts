@@ -4,7 +4,7 @@
 import { type Clock, wait } from "../base/clock.ts";
 import type { Backend } from "../core/backend.ts";
 import type { Topology } from "../core/topology.ts";
-import type { Logger } from "../observe/log/logger.ts";
+import type { Logger } from "../record/log/logger.ts";
 
 /** The steps are ordered so that a component closes after the components that use it. */
 export const SHUTDOWN_STEPS = [

@@ -18,11 +18,11 @@ import { type Controller, startController } from "../kubernetes/controller.ts";
 import { registerControllerMetrics } from "../kubernetes/controller-metrics.ts";
 import { KubeconfigError } from "../kubernetes/kubeconfig.ts";
 import { listenAddress } from "../kubernetes/snapshot-server.ts";
-import { parseLogFilter } from "../observe/log/log-filter.ts";
-import { openLogOutput } from "../observe/log/log-output.ts";
-import { createLogging } from "../observe/log/logger.ts";
-import { createMetrics } from "../observe/log/metrics.ts";
-import { registerProcessMetrics, registerThreadMetrics } from "../observe/log/process-metrics.ts";
+import { parseLogFilter } from "../record/log/log-filter.ts";
+import { openLogOutput } from "../record/log/log-output.ts";
+import { createLogging } from "../record/log/logger.ts";
+import { createMetrics } from "../record/log/metrics.ts";
+import { registerProcessMetrics, registerThreadMetrics } from "../record/log/process-metrics.ts";
 
 const HELP = `Usage: gateway controller [options]
 

@@ -22,8 +22,8 @@ import { defaultConfig, defaultListenHint } from "../config/load/default-config.
 import { type Environment, processEnvironment } from "../config/text/env.ts";
 import { setFastReads } from "../http/h1/socket-reads.ts";
 import { restrictNetworks } from "../http/local-address.ts";
-import { openLogOutput } from "../observe/log/log-output.ts";
-import { describeDefect } from "../observe/log/unexpected-errors.ts";
+import { openLogOutput } from "../record/log/log-output.ts";
+import { describeDefect } from "../record/log/unexpected-errors.ts";
 import type { ClusterFlags } from "./cluster.ts";
 import { flushCompileCache } from "./compile-cache.ts";
 import { demoProgram } from "./demo-program.ts";

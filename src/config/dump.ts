@@ -3,7 +3,7 @@
  */
 import { z } from "zod";
 import type { TcpPart, Topology } from "../core/topology.ts";
-import type { Redaction } from "../observe/trace/redact.ts";
+import type { Redaction } from "../record/trace/redact.ts";
 import type { PolicyResource } from "./documents/documents.ts";
 import { configSchema, type WrittenProcess } from "./schema/schema.ts";
 import { shownConfig } from "./schema/shown-config.ts";

@@ -8,7 +8,7 @@ import { celHeaders } from "../cel/values/headers.ts";
 import { celFields, type LazyFields } from "../cel/values/lazy-map.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { pathAndQuery } from "../http/request-path.ts";
-import type { Trace } from "../observe/trace/trace.ts";
+import type { Trace } from "../record/trace/trace.ts";
 import { type CalledTool, revealArguments } from "./mcp-arguments.ts";
 import { clientAddress, type Source } from "./source.ts";
 

@@ -1,7 +1,7 @@
 /**
  * Defines configuration errors with a position.
  */
-import { type VariableValue, withVariableNames } from "../observe/trace/redact.ts";
+import { type VariableValue, withVariableNames } from "../record/trace/redact.ts";
 
 /** Lines and columns count from 1. */
 export interface Position {

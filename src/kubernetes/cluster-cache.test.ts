@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../test/support/fake-clock.ts";
 import { type FakeApi, fakeApi } from "../../test/support/kubernetes/fake-api.ts";
-import { silentLogger } from "../observe/log/logger.ts";
+import { silentLogger } from "../record/log/logger.ts";
 import { ApiError } from "./api-client.ts";
 import { KINDS, type WatchedKind, watchKind } from "./cluster-cache.ts";
 

@@ -16,7 +16,7 @@ import {
 import { GATEWAY_API_GROUP, POLICY_API_GROUP } from "../config/documents/documents.ts";
 import { PARAMETERS_KIND } from "../config/documents/gateway-parameters.ts";
 import { fieldsOf } from "../config/text/value-shapes.ts";
-import type { Logger } from "../observe/log/logger.ts";
+import type { Logger } from "../record/log/logger.ts";
 import { type ApiClient, ApiError, apiError } from "./api-client.ts";
 
 interface ClusterCache {

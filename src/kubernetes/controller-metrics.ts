@@ -1,7 +1,7 @@
 /**
  * Registers the metrics of `gateway controller`, which are read from its state when they are scraped.
  */
-import type { Metrics } from "../observe/log/metrics.ts";
+import type { Metrics } from "../record/log/metrics.ts";
 import type { ControllerState } from "./controller.ts";
 
 /** `state` returns undefined until the controller has started. */

@@ -10,7 +10,7 @@ import { type GatewayParameters, parametersOf } from "../config/documents/gatewa
 import { gatewayKey } from "../config/documents/snapshot.ts";
 import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
 import { hostToConnect } from "../http/host.ts";
-import type { Logger } from "../observe/log/logger.ts";
+import type { Logger } from "../record/log/logger.ts";
 import type { ApiClient } from "./api-client.ts";
 import { AUTOSCALER_KIND, AUTOSCALERS, DEPLOYMENTS, KINDS, openClusterCache } from "./cluster-cache.ts";
 import { type ClusterView, createClusterView } from "./cluster-snapshots.ts";

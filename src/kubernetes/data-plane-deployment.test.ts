@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type KubernetesObject, specOf } from "../config/documents/cluster.ts";
 import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
-import { silentLogger } from "../observe/log/logger.ts";
+import { silentLogger } from "../record/log/logger.ts";
 import { type ApiClient, ApiError, type ApiRequest } from "./api-client.ts";
 import { createClusterView } from "./cluster-snapshots.ts";
 import {

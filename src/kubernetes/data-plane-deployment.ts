@@ -10,7 +10,7 @@ import { DATA_PLANE_PORTS, GATEWAY_API_GROUP, type Verdict } from "../config/doc
 import { notUsable, requestedAddresses } from "../config/documents/gateway-addresses.ts";
 import type { GatewayParameters } from "../config/documents/gateway-parameters.ts";
 import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
-import type { Logger } from "../observe/log/logger.ts";
+import type { Logger } from "../record/log/logger.ts";
 import { type ApiClient, ApiError } from "./api-client.ts";
 import { AUTOSCALER_KIND, AUTOSCALERS } from "./cluster-cache.ts";
 import { WRITE_TIMEOUT_MS } from "./status.ts";

@@ -21,7 +21,7 @@ import { HeaderList } from "../http/headers.ts";
 import { hostToConnect } from "../http/host.ts";
 import type { HttpPool } from "../http/http-client.ts";
 import { createSseParser } from "../http/sse.ts";
-import type { Logger } from "../observe/log/logger.ts";
+import type { Logger } from "../record/log/logger.ts";
 import { REPLICA_HEADER, STREAM_HEADER } from "./peer-reports.ts";
 
 const SNAPSHOT_STREAM = peerInput("controller/snapshot-stream");

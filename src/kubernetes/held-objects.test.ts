@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { KubernetesObject } from "../config/documents/cluster.ts";
-import { createMetrics } from "../observe/log/metrics.ts";
+import { createMetrics } from "../record/log/metrics.ts";
 import { createClusterView } from "./cluster-snapshots.ts";
 import { registerControllerMetrics } from "./controller-metrics.ts";
 import { createHeldObjects } from "./held-objects.ts";

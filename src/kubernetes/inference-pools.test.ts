@@ -7,7 +7,7 @@ import { fakeClock } from "../../test/support/fake-clock.ts";
 import { fakeApi } from "../../test/support/kubernetes/fake-api.ts";
 import { type KubernetesObject, objectKey } from "../config/documents/cluster.ts";
 import { type Fields, fieldsOf, listOf } from "../config/text/value-shapes.ts";
-import { silentLogger } from "../observe/log/logger.ts";
+import { silentLogger } from "../record/log/logger.ts";
 import { ApiError } from "./api-client.ts";
 import { KINDS, keptParts, openClusterCache } from "./cluster-cache.ts";
 import { createClusterView } from "./cluster-snapshots.ts";

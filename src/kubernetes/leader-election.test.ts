@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { type FakeClock, fakeClock } from "../../test/support/fake-clock.ts";
 import { type FakeApi, fakeApi } from "../../test/support/kubernetes/fake-api.ts";
 import type { Clock } from "../base/clock.ts";
-import { silentLogger } from "../observe/log/logger.ts";
+import { silentLogger } from "../record/log/logger.ts";
 import type { ApiClient } from "./api-client.ts";
 import { electLeader, type Leader } from "./leader-election.ts";
 

@@ -6,7 +6,7 @@
 import type { Clock, Timer } from "../base/clock.ts";
 import { POLICY_API_GROUP } from "../config/documents/documents.ts";
 import { fieldsOf, textOf } from "../config/text/value-shapes.ts";
-import type { Logger } from "../observe/log/logger.ts";
+import type { Logger } from "../record/log/logger.ts";
 import { type ApiClient, ApiError, type ApiRequest } from "./api-client.ts";
 
 const LEASE_SECONDS = 15;

@@ -12,7 +12,7 @@ import { EgressGuard } from "../http/egress-guard.ts";
 import { HeaderList } from "../http/headers.ts";
 import { hostToConnect } from "../http/host.ts";
 import type { HttpPool } from "../http/http-client.ts";
-import type { Logger } from "../observe/log/logger.ts";
+import type { Logger } from "../record/log/logger.ts";
 
 const REPORT_EVERY_MS = 5_000;
 const FRESH_MS = 15_000;

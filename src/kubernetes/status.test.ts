@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { parseAllDocuments } from "yaml";
 import { fakeApi } from "../../test/support/kubernetes/fake-api.ts";
 import { isKubernetesObject, type KubernetesObject, objectKey } from "../config/documents/cluster.ts";
-import { silentLogger } from "../observe/log/logger.ts";
+import { silentLogger } from "../record/log/logger.ts";
 import { createClusterView } from "./cluster-snapshots.ts";
 import { createStatusWriter, type DesiredStatus, desiredStatuses, type GatewayState } from "./status.ts";
 

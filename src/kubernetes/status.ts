@@ -32,7 +32,7 @@ import {
 } from "../config/documents/documents.ts";
 import { gatewayKey } from "../config/documents/snapshot.ts";
 import { type Fields, fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
-import type { Logger } from "../observe/log/logger.ts";
+import type { Logger } from "../record/log/logger.ts";
 import { type ApiClient, ApiError } from "./api-client.ts";
 import { KINDS, pathOfObject } from "./cluster-cache.ts";
 import { type ClusterView, classVerdict, gatewaysByParent } from "./cluster-snapshots.ts";

@@ -3,7 +3,7 @@
  */
 
 import type { Clock } from "../base/clock.ts";
-import type { Logger } from "../observe/log/logger.ts";
+import type { Logger } from "../record/log/logger.ts";
 import type { ApiClient } from "./api-client.ts";
 import { KINDS, openClusterCache } from "./cluster-cache.ts";
 import { createClusterView } from "./cluster-snapshots.ts";

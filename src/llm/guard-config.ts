@@ -7,7 +7,7 @@ import { urlLabel } from "../base/url-label.ts";
 import type { CompileEnv } from "../core/policy.ts";
 import { duration, exactlyOneOf, headerName, headerValue, serverUrl } from "../core/schema.ts";
 import { createAwsSigner } from "../identity/cloud/aws.ts";
-import type { Counter, Family } from "../observe/log/metrics.ts";
+import type { Counter, Family } from "../record/log/metrics.ts";
 import { addKey, authSchema, BEDROCK, compileCredential } from "./credentials/credential.ts";
 import {
   azureContentSafety,

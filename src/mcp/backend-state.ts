@@ -10,7 +10,7 @@ import type { SignRequest } from "../core/signed-request.ts";
 import type { EgressGuard } from "../http/egress-guard.ts";
 import type { Fetch } from "../http/fetch.ts";
 import type { TlsOptions } from "../http/http-client.ts";
-import type { Logger } from "../observe/log/logger.ts";
+import type { Logger } from "../record/log/logger.ts";
 import type { OwnedStore } from "../store/owned-store.ts";
 import type { SigningKey } from "../store/signing-key.ts";
 import { createNames, type Names } from "./aggregation/names.ts";

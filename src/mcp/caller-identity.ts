@@ -9,7 +9,7 @@ import type { Exchange } from "../core/exchange.ts";
 import { isHeaderValue } from "../http/headers.ts";
 import type { KeptTokens } from "../identity/oauth/kept-tokens.ts";
 import { readJson } from "../json/read-json.ts";
-import type { Logger } from "../observe/log/logger.ts";
+import type { Logger } from "../record/log/logger.ts";
 import { RequestRejection } from "./client-side/http-request.ts";
 import { tokenExchange } from "./logins/oauth-client.ts";
 import { INTERNAL_ERROR } from "./protocol/json-rpc.ts";

@@ -13,7 +13,7 @@ import { type RawClient, rawClient } from "../../test/support/mcp/client.ts";
 import { stdioFixture } from "../../test/support/mcp/fixture.ts";
 import { modernPost, modernStream } from "../../test/support/mcp/modern-client.ts";
 import { type ServedBackend, serveMcp } from "../../test/support/mcp/serve-backend.ts";
-import { type LogFields, type Logger, silentLogger } from "../observe/log/logger.ts";
+import { type LogFields, type Logger, silentLogger } from "../record/log/logger.ts";
 import { OPEN_WAIT_MS } from "./aggregation/aggregate-router.ts";
 
 interface Served extends ServedBackend {

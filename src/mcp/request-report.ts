@@ -8,7 +8,7 @@ import type { CelAttributes } from "../core/cel-attributes.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { CalledTool } from "../core/mcp-arguments.ts";
 import type { McpAttributes } from "../core/request-attributes.ts";
-import type { Logger } from "../observe/log/logger.ts";
+import type { Logger } from "../record/log/logger.ts";
 import type { Names } from "./aggregation/names.ts";
 import { addressedItem } from "./protocol/access.ts";
 import type { GuardReporter, RoutedTarget, ShadowReporter } from "./protocol/call.ts";

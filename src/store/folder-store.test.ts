@@ -11,7 +11,7 @@ import { type TestContext, test } from "node:test";
 import { promisify } from "node:util";
 import { fakeClock } from "../../test/support/fake-clock.ts";
 import { Random } from "../../test/support/random.ts";
-import { silentLogger } from "../observe/log/logger.ts";
+import { silentLogger } from "../record/log/logger.ts";
 import { openFolderStore } from "./folder-store.ts";
 import { JournalFile } from "./journal.ts";
 import type { Store } from "./store.ts";

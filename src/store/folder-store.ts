@@ -4,7 +4,7 @@
  */
 import { mkdirSync } from "node:fs";
 import type { Clock, Timer } from "../base/clock.ts";
-import type { Logger } from "../observe/log/logger.ts";
+import type { Logger } from "../record/log/logger.ts";
 import { takeFolderLock } from "./folder-lock.ts";
 import { JournalFile, journalLine, recover, syncFolder, writeSnapshot } from "./journal.ts";
 import { type Change, type Store, StoreUnavailable } from "./store.ts";

@@ -5,8 +5,8 @@
 
 import type { Clock } from "../base/clock.ts";
 import type { MemoryBudget, MemoryLimits } from "../base/memory-budget.ts";
-import type { Logger } from "../observe/log/logger.ts";
-import { DURATION_BUCKETS_SECONDS, type Metrics } from "../observe/log/metrics.ts";
+import type { Logger } from "../record/log/logger.ts";
+import { DURATION_BUCKETS_SECONDS, type Metrics } from "../record/log/metrics.ts";
 import { openFolderStore } from "./folder-store.ts";
 import { createMemoryStore } from "./memory-store.ts";
 import { createProcessBus, type ProcessBus } from "./process-bus.ts";

@@ -8,7 +8,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { systemClock } from "../base/clock.ts";
 import { Owner } from "../base/owner.ts";
-import { silentLogger } from "../observe/log/logger.ts";
+import { silentLogger } from "../record/log/logger.ts";
 import { createMemoryStore } from "./memory-store.ts";
 import { OWNED_ENTRIES, type OwnedEntries, ownedStore } from "./owned-store.ts";
 import { type BusPeer, createProcessBus, type ProcessBus } from "./process-bus.ts";

@@ -6,7 +6,7 @@
 import { Redis, type RedisOptions, ReplyError } from "ioredis";
 import type { Clock } from "../base/clock.ts";
 import { urlLabel } from "../base/url-label.ts";
-import type { Logger } from "../observe/log/logger.ts";
+import type { Logger } from "../record/log/logger.ts";
 import { holdsKey, MAX_GAPS, NUMBERS_KEPT_MS } from "./holds.ts";
 import { createRedisBus } from "./redis-bus.ts";
 import { checkAmount, checkEntry, MAX_VALUE_BYTES, PAGE_SIZE, type Store, StoreUnavailable } from "./store.ts";

@@ -6,7 +6,7 @@
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Clock, Timer } from "../base/clock.ts";
 import type { Owner } from "../base/owner.ts";
-import type { Logger } from "../observe/log/logger.ts";
+import type { Logger } from "../record/log/logger.ts";
 import { processEntries } from "./owned-store.ts";
 import type { Store } from "./store.ts";
 

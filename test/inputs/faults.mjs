@@ -334,8 +334,8 @@ export const FAULTS = [
     class: "memory account",
     effect:
       "While the collector does not respond, requests with large span attributes or log records make the export queues grow far beyond 32 MiB.",
-    file: "src/telemetry/otlp-export.ts",
-    tests: ["src/telemetry/", "test/scenario/memory-", "test/scenario/telemetry-"],
+    file: "src/record/telemetry/otlp-export.ts",
+    tests: ["src/record/telemetry/", "test/scenario/memory-", "test/scenario/telemetry-"],
     find: "      if (isClosed || waiting.length >= limits.items || sendingBytes + waitingBytes + bytes > limits.bytes) {\n",
     replace: "      if (isClosed || waiting.length >= limits.items || bytes > limits.bytes) {\n",
   },
@@ -345,10 +345,10 @@ export const FAULTS = [
     class: "output",
     effect:
       "An error message that quotes a secret of the configuration is in the history database in plain text, where everyone who reads the history sees it.",
-    file: "src/history/row-batch.ts",
+    file: "src/record/history/row-batch.ts",
     tests: [
-      "src/history/",
-      "src/pipeline/records/",
+      "src/record/history/",
+      "src/record/",
       "test/redacted-fields",
       "test/scenario/history",
       "test/scenario/redact",
@@ -362,10 +362,10 @@ export const FAULTS = [
     class: "output",
     effect:
       "An error message that repeats the token, key, or cookie of a client is exported to the collector with the credential in it.",
-    file: "src/telemetry/request-spans.ts",
+    file: "src/record/telemetry/request-spans.ts",
     tests: [
-      "src/telemetry/",
-      "src/pipeline/records/",
+      "src/record/telemetry/",
+      "src/record/",
       "test/redacted-fields",
       "test/scenario/redact",
       "test/scenario/secrets",
@@ -396,9 +396,9 @@ export const FAULTS = [
     class: "output",
     effect:
       "A client sends its token as `%74oken=…`, and traces, records of requests, spans, and fields of the access log show it.",
-    file: "src/observe/trace/redact.ts",
+    file: "src/record/trace/redact.ts",
     tests: [
-      "src/observe/trace/",
+      "src/record/trace/",
       "test/redacted-fields",
       "test/scenario/redact",
       "test/scenario/secrets",

@@ -9,7 +9,7 @@ import { createSnapshot, type Snapshot } from "../../src/config/documents/snapsh
 import { selfSignedCertificate } from "../../src/kubernetes/controller-certificate.ts";
 import { type Following, followController } from "../../src/kubernetes/follow-controller.ts";
 import { openSnapshotServer, type SnapshotServer } from "../../src/kubernetes/snapshot-server.ts";
-import { silentLogger } from "../../src/observe/log/logger.ts";
+import { silentLogger } from "../../src/record/log/logger.ts";
 import { eventually } from "../support/eventually.ts";
 import { fakeClock } from "../support/fake-clock.ts";
 

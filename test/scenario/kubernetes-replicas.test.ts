@@ -13,7 +13,7 @@ import { type ApiClient, ApiError, type ApiRequest } from "../../src/kubernetes/
 import { DEPLOYMENTS, KINDS, pathOfKind } from "../../src/kubernetes/cluster-cache.ts";
 import { type Controller, type ControllerOptions, startController } from "../../src/kubernetes/controller.ts";
 import { type Following, followController } from "../../src/kubernetes/follow-controller.ts";
-import { silentLogger } from "../../src/observe/log/logger.ts";
+import { silentLogger } from "../../src/record/log/logger.ts";
 import { type FakeClock, fakeClock } from "../support/fake-clock.ts";
 import { type FakeApi, fakeApi } from "../support/kubernetes/fake-api.ts";
 

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import fc from "fast-check";
 import { systemClock } from "../../src/base/clock.ts";
-import { silentLogger } from "../../src/observe/log/logger.ts";
+import { silentLogger } from "../../src/record/log/logger.ts";
 import { openFolderStore } from "../../src/store/folder-store.ts";
 import { ONLY_ENDED } from "../../src/store/holds.ts";
 import { createMemoryStore } from "../../src/store/memory-store.ts";

@@ -7,7 +7,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { silentLogger } from "../../src/observe/log/logger.ts";
+import { silentLogger } from "../../src/record/log/logger.ts";
 import { openFolderStore } from "../../src/store/folder-store.ts";
 import { openRedisStore } from "../../src/store/redis-store.ts";
 import type { Store } from "../../src/store/store.ts";

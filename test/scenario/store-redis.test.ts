@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Redis } from "ioredis";
 import { systemClock } from "../../src/base/clock.ts";
-import { silentLogger } from "../../src/observe/log/logger.ts";
+import { silentLogger } from "../../src/record/log/logger.ts";
 import { openRedisStore } from "../../src/store/redis-store.ts";
 import { StoreUnavailable } from "../../src/store/store.ts";
 import { eventually } from "../support/eventually.ts";

@@ -7,7 +7,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, type TestContext, test } from "node:test";
-import { createRedaction } from "../../src/observe/trace/redact.ts";
+import { createRedaction } from "../../src/record/trace/redact.ts";
 import { startBackend, type TestBackend } from "../support/backend.ts";
 import { eventually } from "../support/eventually.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";

@@ -30,7 +30,7 @@ export function bundle(outdir, mutation) {
     // Threads are started after the module loader is closed, so this file is a function that contains its packages.
     build({
       ...options,
-      entryPoints: [join(root, "src/history/history-worker.ts"), join(folder, "thread.ts")],
+      entryPoints: [join(root, "src/record/history/history-worker.ts"), join(folder, "thread.ts")],
       entryNames: "[name]",
       format: "cjs",
       define: { "import.meta.url": '"file:///gateway/thread.js"' },

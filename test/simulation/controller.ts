@@ -5,7 +5,7 @@
 import { systemClock } from "../../src/base/clock.ts";
 import { KINDS, pathOfKind } from "../../src/kubernetes/cluster-cache.ts";
 import { startController } from "../../src/kubernetes/controller.ts";
-import { silentLogger } from "../../src/observe/log/logger.ts";
+import { silentLogger } from "../../src/record/log/logger.ts";
 import { fakeApi } from "../support/kubernetes/fake-api.ts";
 
 export const controllerCode = {

@@ -4,7 +4,7 @@
  */
 import type { App } from "../../src/app/app-options.ts";
 import type { Following } from "../../src/kubernetes/follow-controller.ts";
-import type { LogOutput } from "../../src/observe/log/log-output.ts";
+import type { LogOutput } from "../../src/record/log/log-output.ts";
 import { addressOf, CERTIFICATE, CONTROLLER_NAME, CONTROLLER_PORT, DRAIN_MS, TOKEN_FILE } from "./config.ts";
 import type { GatewayCode } from "./gateway.ts";
 import { MEMORY } from "./gateways.ts";

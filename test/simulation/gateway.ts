@@ -7,7 +7,7 @@ import { HANDED_SOCKETS } from "../../src/app/upgrade/messages.ts";
 import { openPredecessor } from "../../src/app/upgrade/predecessor.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { followController } from "../../src/kubernetes/follow-controller.ts";
-import { silentLogger } from "../../src/observe/log/logger.ts";
+import { silentLogger } from "../../src/record/log/logger.ts";
 import { ADD, ADD_HELD, REPLACE } from "../../src/store/redis-store.ts";
 import { watchAccounts } from "./accounts.ts";
 

@@ -7,7 +7,7 @@ import type { App } from "../../src/app/app-options.ts";
 import type { FromPredecessor, FromSuccessor, HandedSocket } from "../../src/app/upgrade/messages.ts";
 import type { ParentChannel, Predecessor } from "../../src/app/upgrade/predecessor.ts";
 import type { Successor, SuccessorEvents } from "../../src/app/upgrade/successor.ts";
-import type { LogOutput } from "../../src/observe/log/log-output.ts";
+import type { LogOutput } from "../../src/record/log/log-output.ts";
 import type { Children } from "./children.ts";
 import { CONFIG_FILE, DRAIN_MS, pidOf } from "./config.ts";
 import type { ControllerCode } from "./controller.ts";

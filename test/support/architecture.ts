@@ -9,19 +9,22 @@ export interface SourceFile {
   readonly text: string;
 }
 
-/** Lower layers first; a folder imports itself and the layers before its own in this list. */
+/**
+ * Lower layers first; a folder imports itself and the layers before its own in this list. A subfolder that lower layers
+ * import is in the list, too.
+ */
 export const LAYERS: readonly (readonly string[])[] = [
   ["base"],
   ["json"],
-  ["observe"],
+  ["record/log", "record/trace"],
   ["store", "http"],
-  ["history"],
+  ["record/history"],
   ["cel"],
   ["core"],
   ["identity", "policy-parts"],
   ["llm", "demo"],
-  ["mcp"],
-  ["backends", "telemetry"],
+  ["mcp", "record"],
+  ["backends"],
   ["policies"],
   ["pipeline"],
   ["config"],
@@ -35,7 +38,7 @@ export const LAYERS: readonly (readonly string[])[] = [
  * files; without it they come last, import every subfolder, and no subfolder imports them.
  */
 export const SUBFOLDERS: Readonly<Record<string, readonly string[]>> = {
-  observe: ["log", "trace"],
+  record: ["log", "trace", "history", "telemetry"],
   http: [".", "h1", "h2", "client"],
   cel: ["syntax", "values", "functions", "analysis"],
   identity: ["oauth", "cloud", "tokens", "providers", "keys", "passwords", "access", "login"],
@@ -64,7 +67,7 @@ export const SUBFOLDERS: Readonly<Record<string, readonly string[]>> = {
     "session",
     "client-side",
   ],
-  pipeline: ["records", "route", "phases", "listen", "dry-run"],
+  pipeline: ["route", "phases", "listen", "dry-run"],
   config: ["text", "import", "schema", "load", "checks", "documents", "compile"],
   admin: ["server", "endpoints", "merge", "ui"],
   cli: ["terminal", "instance", "cluster", "trace", "views", "commands"],
@@ -72,7 +75,7 @@ export const SUBFOLDERS: Readonly<Record<string, readonly string[]>> = {
 
 /** gwctl shares types and paths with the gateway, not behavior; validation, the login check, imports and the lock file load more, only when they run. */
 const CLI_MAY_IMPORT =
-  /^(?:(?:base|json|http|cli)\/.*|observe\/log\/logger\.ts|observe\/trace\/(?:events|explain|request-record|traffic-numbers)\.ts|kubernetes\/kubeconfig\.ts|admin\/server\/paths\.ts)$/;
+  /^(?:(?:base|json|http|cli)\/.*|record\/log\/logger\.ts|record\/trace\/(?:events|explain|request-record|traffic-numbers)\.ts|kubernetes\/kubeconfig\.ts|admin\/server\/paths\.ts)$/;
 const CLI_MAY_LOAD_LAZILY = /^(?:(?:config|identity|mcp\/tools)\/|app\/validate\.ts$)/;
 
 /** An I/O module or a security table, and the only files that may use it. */
@@ -130,7 +133,8 @@ const OWNED: readonly Owned[] = [
   {
     what: "a client library that connects to an address of the startup settings",
     pattern: /(?:from |import\(|require\()"(?:ioredis|pg|@opentelemetry\/(?:exporter|otlp)[^"]*)"/,
-    owners: /^src\/(?:store\/redis-(?:bus|store)|history\/postgres-engine|telemetry\/(?:otlp-export|signals))\.ts$/,
+    owners:
+      /^src\/(?:store\/redis-(?:bus|store)|record\/(?:history\/postgres-engine|telemetry\/(?:otlp-export|signals)))\.ts$/,
   },
   {
     what: "the JSON parser",
@@ -326,10 +330,11 @@ function layerOf(folder: string): number {
   return LAYERS.findIndex((layer) => layer.includes(folder));
 }
 
-/** `src/app/app.ts` is a layer of its own. */
+/** A subfolder can have a layer of its own. */
 function folderOf(path: string): string {
-  const [, folder = ""] = path.split("/");
-  return folder.replace(/\.tsx?$/, "");
+  const [, folder = "", subfolder = ""] = path.split("/");
+  const nested = `${folder}/${subfolder}`;
+  return layerOf(nested) >= 0 ? nested : folder;
 }
 
 /** Relative imports, resolved; types too, because they couple as well. `isLazy`: nothing is loaded at the start. */

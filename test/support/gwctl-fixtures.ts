@@ -5,7 +5,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 import { ADMIN_PATHS } from "../../src/admin/server/paths.ts";
-import { NO_TRAFFIC, sumOfTraffic, type TrafficNumbers } from "../../src/observe/trace/traffic-numbers.ts";
+import { NO_TRAFFIC, sumOfTraffic, type TrafficNumbers } from "../../src/record/trace/traffic-numbers.ts";
 
 /** The time of `fixedTerminal`. */
 export const NOW = Date.parse("2026-11-17T10:30:00Z");

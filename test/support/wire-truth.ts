@@ -3,8 +3,8 @@
  * `raw response` must be the head of a response, both redacted alike.
  */
 
-import type { TraceEvent } from "../../src/observe/trace/events.ts";
-import { type Redaction, redactBody } from "../../src/observe/trace/redact.ts";
+import type { TraceEvent } from "../../src/record/trace/events.ts";
+import { type Redaction, redactBody } from "../../src/record/trace/redact.ts";
 import type { RecordedExchange } from "./wire-recorder.ts";
 
 export interface Seen {

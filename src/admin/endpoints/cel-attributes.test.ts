@@ -7,8 +7,8 @@ import { callAdmin } from "../../../test/support/admin.ts";
 import { anAnsweredExchange } from "../../../test/support/exchange.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { ATTRIBUTES } from "../../cel/values/attributes.ts";
-import { createRedaction } from "../../observe/trace/redact.ts";
-import { createRecentRequests, WITH_HEADERS } from "../../pipeline/records/recent-requests.ts";
+import { createRecentRequests, WITH_HEADERS } from "../../record/recent-requests.ts";
+import { createRedaction } from "../../record/trace/redact.ts";
 import { celEndpoint } from "./config.ts";
 
 const PLACEHOLDERS: Readonly<Record<string, string>> = {

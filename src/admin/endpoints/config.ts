@@ -10,9 +10,9 @@ import { type AttributeSource, plainAttributes } from "../../cel/values/attribut
 import { celHeaders } from "../../cel/values/headers.ts";
 import { tryReadJson } from "../../json/read-json.ts";
 import { safeJsonInSteps } from "../../json/safe-json.ts";
-import type { JsonObject } from "../../observe/trace/events.ts";
-import type { RequestDetail } from "../../observe/trace/request-record.ts";
-import { type RecentRequests, WITH_HEADERS } from "../../pipeline/records/recent-requests.ts";
+import { type RecentRequests, WITH_HEADERS } from "../../record/recent-requests.ts";
+import type { JsonObject } from "../../record/trace/events.ts";
+import type { RequestDetail } from "../../record/trace/request-record.ts";
 import {
   type AdminEndpoint,
   type AdminRequest,

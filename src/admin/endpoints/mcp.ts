@@ -17,7 +17,7 @@ import {
   withChanges,
   writeLockFile,
 } from "../../mcp/tools/tool-lock.ts";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 import { type AdminEndpoint, type AdminResponse, jsonResponse, textResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 

@@ -5,7 +5,7 @@ import { Profile } from "pprof-format";
 import { callAdmin, readStream } from "../../../test/support/admin.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { silentLogger } from "../../observe/log/logger.ts";
+import { silentLogger } from "../../record/log/logger.ts";
 import type { AdminEndpoint } from "../server/endpoint.ts";
 import { noHeapSampling, profileEndpoints, startHeapSampling } from "./profile.ts";
 

@@ -8,7 +8,7 @@ import type { AllocationProfileNode } from "@datadog/pprof";
 import type { Clock } from "../../base/clock.ts";
 import { isOneFile } from "../../base/embedded-files.ts";
 import { exportsOf } from "../../base/exports-of.ts";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 import {
   type AdminEndpoint,
   type AdminRequest,

@@ -4,8 +4,8 @@
  * `/debug/mirrors` (differences between mirrors and backends).
  */
 import type { LimitRegistry } from "../../core/policy.ts";
-import type { MirrorReport } from "../../pipeline/records/mirror-report.ts";
-import type { ShadowReport } from "../../pipeline/records/shadow-report.ts";
+import type { MirrorReport } from "../../record/mirror-report.ts";
+import type { ShadowReport } from "../../record/shadow-report.ts";
 import { StoreUnavailable } from "../../store/store.ts";
 import { type AdminEndpoint, jsonResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";

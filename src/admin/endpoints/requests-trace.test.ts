@@ -4,7 +4,7 @@ import { callAdmin, readStream } from "../../../test/support/admin.ts";
 import { anExchange } from "../../../test/support/exchange.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { createTraceHub } from "../../observe/trace/trace.ts";
+import { createTraceHub } from "../../record/trace/trace.ts";
 import { traceEndpoint } from "./requests.ts";
 
 test("a trace is armed before any request, carries its events and ends with it", async () => {

@@ -5,7 +5,7 @@
 import { readFile } from "node:fs/promises";
 import { processResidentBytes } from "../../base/process-memory.ts";
 import type { TaskReport, Tasks } from "../../base/tasks.ts";
-import type { InFlightReport, RecentRequests } from "../../pipeline/records/recent-requests.ts";
+import type { InFlightReport, RecentRequests } from "../../record/recent-requests.ts";
 import { type AdminEndpoint, jsonResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 

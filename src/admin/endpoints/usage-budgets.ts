@@ -3,8 +3,8 @@
  * can differ, for example by running calls and dropped rows.
  */
 import type { Clock } from "../../base/clock.ts";
-import type { History } from "../../history/history.ts";
 import { displayUnit, fromStoredAmount, type ParsedAccount, parseAccount, periodAt } from "../../llm/budgets/budget.ts";
+import type { History } from "../../record/history/history.ts";
 import { ONLY_ENDED } from "../../store/holds.ts";
 import { entriesOfAllOwners } from "../../store/owned-store.ts";
 import { parseCounter, type Store } from "../../store/store.ts";

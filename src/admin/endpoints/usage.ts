@@ -6,16 +6,16 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Form } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
-import type { History } from "../../history/history.ts";
+import { readJson } from "../../json/read-json.ts";
+import type { History } from "../../record/history/history.ts";
 import {
   USAGE_DIMENSIONS,
   USAGE_GROUPS,
   type UsageDimension,
   type UsageGroup,
   type UsageQuery,
-} from "../../history/usage-query.ts";
-import { readJson } from "../../json/read-json.ts";
-import { detailFromRow, recordFromRow } from "../../pipeline/records/history-record.ts";
+} from "../../record/history/usage-query.ts";
+import { detailFromRow, recordFromRow } from "../../record/history-record.ts";
 import {
   type AdminEndpoint,
   type AdminRequest,

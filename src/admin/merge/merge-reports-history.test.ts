@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { NO_TRAFFIC, sumOfTraffic } from "../../observe/trace/traffic-numbers.ts";
+import { NO_TRAFFIC, sumOfTraffic } from "../../record/trace/traffic-numbers.ts";
 import { mergeHistories, mergeTrafficRows } from "./merge-reports.ts";
 
 /** All requests took between 4.64 ms and 5.11 ms, or with `bin` 64 between 42.2 ms and 46.4 ms. */

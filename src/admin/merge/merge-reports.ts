@@ -10,7 +10,7 @@ import {
   type TrafficRow,
   type TrafficRows,
   type TrafficWindow,
-} from "../../observe/trace/traffic-numbers.ts";
+} from "../../record/trace/traffic-numbers.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 

@@ -6,7 +6,7 @@ import { newForm } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { InspectedBackend } from "../../core/backend.ts";
 import { readJson } from "../../json/read-json.ts";
-import type { HistoryReport, TrafficRows } from "../../observe/trace/traffic-numbers.ts";
+import type { HistoryReport, TrafficRows } from "../../record/trace/traffic-numbers.ts";
 import {
   type AdminEndpoint,
   type AdminHandler,

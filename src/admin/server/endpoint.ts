@@ -7,7 +7,7 @@ import type { PeerInput } from "../../base/peer-inputs.ts";
 import { escapeLines } from "../../base/safe-text.ts";
 import type { InspectedBackend } from "../../core/backend.ts";
 import { safeJson } from "../../json/safe-json.ts";
-import type { Redaction } from "../../observe/trace/redact.ts";
+import type { Redaction } from "../../record/trace/redact.ts";
 
 export interface AdminRequest {
   /** Contains the method as sent. HEAD uses the GET handler, and its stream is not started. */

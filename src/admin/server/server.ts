@@ -12,7 +12,7 @@ import { asGatewayError } from "../../core/reply.ts";
 import { BodyTooLarge, readAll } from "../../http/body.ts";
 import { canonicalAddress, hostOf, isLoopbackHost, isOwnOrigin } from "../../http/host.ts";
 import { headBytes, type RequestHead, readRequestHead } from "../../http/request-head.ts";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 import type { AdminAddress } from "./address.ts";
 import { type AdminEndpoint, type AdminResponse, type AdminSink, textResponse } from "./endpoint.ts";
 import { ADMIN_PATHS } from "./paths.ts";

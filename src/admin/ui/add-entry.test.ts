@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parse } from "yaml";
 import { callAdmin } from "../../../test/support/admin.ts";
-import { createRedaction } from "../../observe/trace/redact.ts";
+import { createRedaction } from "../../record/trace/redact.ts";
 import { addEndpoint, type Entry, withEntry } from "./add-entry.ts";
 
 const remote: Entry = { kind: "server", name: "search", url: "https://mcp.example.com/mcp?a=b#c" };

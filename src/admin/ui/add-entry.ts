@@ -13,7 +13,7 @@ import type { SourceText } from "../../config/load/load.ts";
 import { markPlaceholders } from "../../config/text/env.ts";
 import { tryReadJson } from "../../json/read-json.ts";
 import { providerName } from "../../llm/models/schema.ts";
-import type { Redaction } from "../../observe/trace/redact.ts";
+import type { Redaction } from "../../record/trace/redact.ts";
 import { type AdminEndpoint, jsonResponse, textResponse } from "../server/endpoint.ts";
 import { shownText } from "./shown-text.ts";
 import { appendTo, type Inserted, insertAt, type NewContent } from "./yaml-insert.ts";

@@ -10,7 +10,7 @@ import { changesBetween } from "../../config/dump-changes.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { configSchema } from "../../config/schema/schema.ts";
 import { readJson, tryReadJson } from "../../json/read-json.ts";
-import { createRedaction, type Redaction } from "../../observe/trace/redact.ts";
+import { createRedaction, type Redaction } from "../../record/trace/redact.ts";
 import {
   type AdminEndpoint,
   type AdminRequest,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createRedaction } from "../../observe/trace/redact.ts";
+import { createRedaction } from "../../record/trace/redact.ts";
 import { restoreSecrets, shownText } from "./shown-text.ts";
 
 const redaction = createRedaction(["x-secret"]);

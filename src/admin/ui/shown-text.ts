@@ -28,8 +28,8 @@ import { schemaAt, unwrap } from "../../config/schema/schema-walk.ts";
 import { headerOf, isExpression, isNamedField } from "../../config/schema/shown-config.ts";
 import { markPlaceholders } from "../../config/text/env.ts";
 import { isSecretSchema } from "../../core/schema.ts";
-import { createRedaction, REDACTED, type Redaction, redactArguments, redactText } from "../../observe/trace/redact.ts";
 import { policies } from "../../policies/index.ts";
+import { createRedaction, REDACTED, type Redaction, redactArguments, redactText } from "../../record/trace/redact.ts";
 
 const EDITED = peerInput("admin-client/configuration");
 

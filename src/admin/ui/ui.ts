@@ -10,7 +10,7 @@ import type { SourceText } from "../../config/load/load.ts";
 import type { Environment } from "../../config/text/env.ts";
 import type { Listener } from "../../core/topology.ts";
 import type { Fetch } from "../../http/fetch.ts";
-import type { Redaction } from "../../observe/trace/redact.ts";
+import type { Redaction } from "../../record/trace/redact.ts";
 import {
   type AdminEndpoint,
   type AdminRequest,

@@ -7,9 +7,9 @@ import type { UiResponse } from "../../backends/ui/source.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { configSchema } from "../../config/schema/schema.ts";
 import { readJson } from "../../json/read-json.ts";
-import { explainRequest } from "../../observe/trace/explain.ts";
-import { REDACTED } from "../../observe/trace/redact.ts";
-import type { RequestDetail, RequestRecord } from "../../observe/trace/request-record.ts";
+import { explainRequest } from "../../record/trace/explain.ts";
+import { REDACTED } from "../../record/trace/redact.ts";
+import type { RequestDetail, RequestRecord } from "../../record/trace/request-record.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
 const RESPONSE = peerInput("thread/admin-response");

@@ -7,9 +7,9 @@ import type { Clock } from "../../base/clock.ts";
 import { type DryConfig, openDryConfig } from "../../config/dry-config.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { type Environment, markPlaceholders } from "../../config/text/env.ts";
-import type { VariableValue } from "../../observe/trace/redact.ts";
 import { createDryRunner, type DryRunner, recordedVerdict, walkRecorded } from "../../pipeline/dry-run/dry-run.ts";
-import type { RecordedTraffic } from "../../pipeline/records/request-history.ts";
+import type { RecordedTraffic } from "../../record/request-history.ts";
+import type { VariableValue } from "../../record/trace/redact.ts";
 import { createRehearsalCount, type RehearsalReport } from "./rehearsal-report.ts";
 
 export interface RehearsalInput {

@@ -14,12 +14,12 @@ import type { Route } from "../../core/topology.ts";
 import type { RequestBodyStream } from "../../http/body.ts";
 import { type BodyCarrier, RequestBodySource } from "../../http/h1/request-body.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { silentLogger } from "../../observe/log/logger.ts";
-import { createRedaction } from "../../observe/trace/redact.ts";
 import { LISTENER_LIMITS, type ListenerEnv } from "../../pipeline/listen/listener-env.ts";
 import { handle } from "../../pipeline/phases/pipeline.ts";
 import type { Served } from "../../pipeline/phases/pipeline-env.ts";
 import { createRouteTable } from "../../pipeline/route/match-route.ts";
+import { silentLogger } from "../../record/log/logger.ts";
+import { createRedaction } from "../../record/trace/redact.ts";
 import { createForwarding, threadOf } from "./forwarding.ts";
 
 const ROUTE = ["mcp", "mcp-1", "mcp-2"].find((name) => threadOf(name, 2) === 2) ?? "";

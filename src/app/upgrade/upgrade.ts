@@ -5,7 +5,7 @@
 
 import type { Clock } from "../../base/clock.ts";
 import type { LimitRegistry } from "../../core/policy.ts";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 import type { ConfigurableStore } from "../../store/open-store.ts";
 import type { BusPeer } from "../../store/process-bus.ts";
 import { createRemoteStore, type RemoteStore } from "../../store/remote-store.ts";

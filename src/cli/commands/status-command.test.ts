@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { NO_TRAFFIC } from "../../observe/trace/traffic-numbers.ts";
+import { NO_TRAFFIC } from "../../record/trace/traffic-numbers.ts";
 import { chosenTarget } from "../instance/target.ts";
 import { paintOf } from "../terminal/terminal.ts";
 import { llmProviderOf } from "../views/llm-providers.ts";

@@ -4,7 +4,7 @@
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { ageText, bytesText, dollarText, durationText, percentText, rateText } from "../../base/format.ts";
-import { shareOf, type TrafficRows } from "../../observe/trace/traffic-numbers.ts";
+import { shareOf, type TrafficRows } from "../../record/trace/traffic-numbers.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { NO_TRAFFIC, type TrafficRow, type TrafficRows } from "../../observe/trace/traffic-numbers.ts";
+import { NO_TRAFFIC, type TrafficRow, type TrafficRows } from "../../record/trace/traffic-numbers.ts";
 import { topRows, topText } from "./top-command.ts";
 
 function row(name: readonly string[], numbers: Partial<TrafficRow>): TrafficRow {

@@ -11,7 +11,7 @@ import {
   type TrafficGroup,
   type TrafficRow,
   type TrafficRows,
-} from "../../observe/trace/traffic-numbers.ts";
+} from "../../record/trace/traffic-numbers.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printRecord } from "../terminal/output.ts";

@@ -3,7 +3,7 @@
  */
 
 import { ageText } from "../../base/format.ts";
-import type { TrafficRows } from "../../observe/trace/traffic-numbers.ts";
+import type { TrafficRows } from "../../record/trace/traffic-numbers.ts";
 import { nearlyEmpty } from "./limit-buckets.ts";
 import { llmProvidersOf } from "./llm-providers.ts";
 import { mcpServersOf } from "./mcp-servers.ts";

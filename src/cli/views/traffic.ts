@@ -2,8 +2,8 @@
  * Formats the traffic that the gateway counted.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import type { RequestRecord } from "../../observe/trace/request-record.ts";
-import { type HistoryReport, perSecond } from "../../observe/trace/traffic-numbers.ts";
+import type { RequestRecord } from "../../record/trace/request-record.ts";
+import { type HistoryReport, perSecond } from "../../record/trace/traffic-numbers.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 
 /** The gateway adds up to a minute, so that the window begins with a slot of its statistics. */

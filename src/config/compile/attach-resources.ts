@@ -3,8 +3,8 @@
  */
 import type { z } from "zod";
 import type { ConfigError } from "../../core/config-error.ts";
-import type { Redaction } from "../../observe/trace/redact.ts";
 import { policies } from "../../policies/index.ts";
+import type { Redaction } from "../../record/trace/redact.ts";
 import type { Cluster } from "../documents/cluster.ts";
 import { DEFAULT_NAMESPACE, type PolicyResource, type ResourceInput, type TargetName } from "../documents/documents.ts";
 import { conditionMessage } from "../documents/status.ts";

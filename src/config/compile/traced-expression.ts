@@ -3,8 +3,8 @@
  */
 import type { EvaluationResult, Expression } from "../../cel/expression.ts";
 import { CelAttributes } from "../../core/cel-attributes.ts";
-import type { CelOutcome } from "../../observe/trace/events.ts";
-import { REDACTED, type Redaction, withoutCopies } from "../../observe/trace/redact.ts";
+import type { CelOutcome } from "../../record/trace/events.ts";
+import { REDACTED, type Redaction, withoutCopies } from "../../record/trace/redact.ts";
 
 /** These attributes contain raw client input, which may include credentials. */
 const CARRIERS = ["request.uri", "request.pathAndQuery", "request.body", "response.body"];

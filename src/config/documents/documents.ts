@@ -5,7 +5,7 @@ import type { z } from "zod";
 import { Owner } from "../../base/owner.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import type { PolicyDefinition } from "../../core/policy.ts";
-import type { Redaction } from "../../observe/trace/redact.ts";
+import type { Redaction } from "../../record/trace/redact.ts";
 import { type Path, pathText } from "../text/value-path.ts";
 import { isObject, textOf } from "../text/value-shapes.ts";
 import type { SourceDocument } from "../text/yaml-source.ts";

@@ -6,7 +6,7 @@
 import type { z } from "zod";
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import { ConfigError } from "../../core/config-error.ts";
-import { createRedaction, REDACTED, type Redaction } from "../../observe/trace/redact.ts";
+import { createRedaction, REDACTED, type Redaction } from "../../record/trace/redact.ts";
 import { backendName } from "../load/normal-config.ts";
 import { FOREIGN_KINDS } from "../schema/field-hints.ts";
 import { shownConfig } from "../schema/shown-config.ts";

@@ -11,11 +11,11 @@ import { celSource, duration, exactlyOneOf, headerName, markAddress, port, secre
 import { isAddressRange } from "../../http/address-range.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { pathFault } from "../../http/request-path.ts";
-import { parseLogFilter } from "../../observe/log/log-filter.ts";
-import { auditSchema } from "../../pipeline/records/audit.ts";
-import { historySchema } from "../../pipeline/records/history-record.ts";
 import { policies } from "../../policies/index.ts";
-import { telemetrySchema } from "../../telemetry/settings.ts";
+import { auditSchema } from "../../record/audit.ts";
+import { historySchema } from "../../record/history-record.ts";
+import { parseLogFilter } from "../../record/log/log-filter.ts";
+import { telemetrySchema } from "../../record/telemetry/settings.ts";
 import { configTests } from "./tests-schema.ts";
 
 const MAX_CANARY_WINDOW_MS = 3_600_000;

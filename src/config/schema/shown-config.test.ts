@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { z } from "zod";
-import { createRedaction } from "../../observe/trace/redact.ts";
+import { createRedaction } from "../../record/trace/redact.ts";
 import { shownConfig } from "./shown-config.ts";
 
 const schema = z.object({ inner: z.object({ a: z.string() }).optional() });

@@ -5,7 +5,7 @@
 import { z } from "zod";
 import { isExpressionSchema, isSecretSchema } from "../../core/schema.ts";
 import { putMember } from "../../json/json.ts";
-import { credentialsIn, REDACTED, type Redaction, redactArguments, redactText } from "../../observe/trace/redact.ts";
+import { credentialsIn, REDACTED, type Redaction, redactArguments, redactText } from "../../record/trace/redact.ts";
 import { unwrap } from "./schema-walk.ts";
 
 /** In a list of headers (route matches, HTTPRoute documents), the name is next to the value. */

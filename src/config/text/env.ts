@@ -4,7 +4,7 @@
  */
 
 import { ConfigError } from "../../core/config-error.ts";
-import type { VariableValue } from "../../observe/trace/redact.ts";
+import type { VariableValue } from "../../record/trace/redact.ts";
 import { shownName } from "./value-path.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;

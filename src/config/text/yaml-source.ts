@@ -19,7 +19,7 @@ import { InputError, peerInput } from "../../base/peer-inputs.ts";
 import { firstTooDeepLine, MAX_ALIASES, readYamlInSteps } from "../../base/read-yaml.ts";
 import { finish, type Steps } from "../../base/sliced-work.ts";
 import { ConfigError, type Position } from "../../core/config-error.ts";
-import type { VariableValue } from "../../observe/trace/redact.ts";
+import type { VariableValue } from "../../record/trace/redact.ts";
 import {
   type Environment,
   hasMarkCharacters,

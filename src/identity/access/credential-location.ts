@@ -7,7 +7,7 @@ import { readForm } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import { headerName } from "../../core/schema.ts";
-import type { CredentialPlaces } from "../../observe/trace/redact.ts";
+import type { CredentialPlaces } from "../../record/trace/redact.ts";
 
 const QUERY = peerInput("client/query");
 

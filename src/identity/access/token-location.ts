@@ -9,7 +9,7 @@ import type { Expression } from "../../cel/expression.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { celSource } from "../../core/schema.ts";
-import type { CredentialPlaces } from "../../observe/trace/redact.ts";
+import type { CredentialPlaces } from "../../record/trace/redact.ts";
 import { cookieValues } from "./cookies.ts";
 import {
   type CredentialLocation,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
-import { silentLogger } from "../../observe/log/logger.ts";
+import { silentLogger } from "../../record/log/logger.ts";
 import { CredentialError, createRenewable, type Lease } from "./renewable.ts";
 
 /** Hands out `t1`, `t2`, … for an hour each; fails while `isDown`. */

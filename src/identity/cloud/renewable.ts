@@ -4,7 +4,7 @@
  */
 
 import type { Clock } from "../../base/clock.ts";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 
 export interface Lease<Value> {
   readonly value: Value;

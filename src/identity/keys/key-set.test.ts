@@ -13,7 +13,7 @@ import {
   START_MS,
   signToken,
 } from "../../../test/support/identity/tokens.ts";
-import { silentLogger } from "../../observe/log/logger.ts";
+import { silentLogger } from "../../record/log/logger.ts";
 import { openFileKeySet } from "./key-set.ts";
 import { openRemoteKeySet } from "./remote-key-set.ts";
 import { createTokenVerifier, type Verdict } from "./token-verifier.ts";

@@ -7,7 +7,7 @@ import { readFileSync, statSync } from "node:fs";
 import type { Clock } from "../../base/clock.ts";
 import { fileProblem } from "../../base/files.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 import { errorDetail } from "../providers/provider.ts";
 import { failure, type ParsedToken, show, type TokenProblem } from "../tokens/token.ts";
 import { type ReadKeys, readKeySet, readKeySetObject, type VerificationKey } from "./verification-key.ts";

@@ -7,7 +7,7 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { urlLabel } from "../../base/url-label.ts";
 import type { Fetch, FetchResponse } from "../../http/fetch.ts";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 import { lifetimeMs, MAX_STALE_MS } from "../providers/freshness.ts";
 import { errorDetail } from "../providers/provider.ts";
 import { createKeyTable, type KeySet, type KeyTable, requireKeys } from "./key-set.ts";

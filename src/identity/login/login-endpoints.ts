@@ -12,7 +12,7 @@ import type { Fetch, FetchResponse } from "../../http/fetch.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { hostOf, isLoopbackHost } from "../../http/host.ts";
 import { readJson, readMembers } from "../../json/read-json.ts";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 import { type Discovery, mayCall } from "../providers/discovery.ts";
 import { parseForm } from "../providers/oauth-form.ts";
 import {

@@ -8,7 +8,7 @@ import { peerInput } from "../../base/peer-inputs.ts";
 import { urlLabel } from "../../base/url-label.ts";
 import { type Fetch, parseHttpUrl } from "../../http/fetch.ts";
 import { readJson } from "../../json/read-json.ts";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 import { show } from "../tokens/token.ts";
 import { lifetimeMs, MAX_STALE_MS } from "./freshness.ts";
 import { type Discovered, errorDetail, invalidProviderResponse, providerError } from "./provider.ts";

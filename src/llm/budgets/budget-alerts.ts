@@ -7,8 +7,8 @@ import { type Clock, wait } from "../../base/clock.ts";
 import { type OwnedKey, ownedKey } from "../../base/owner.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { Fetch } from "../../http/fetch.ts";
-import type { Logger } from "../../observe/log/logger.ts";
-import type { Counter, Family, Metrics } from "../../observe/log/metrics.ts";
+import type { Logger } from "../../record/log/logger.ts";
+import type { Counter, Family, Metrics } from "../../record/log/metrics.ts";
 import { type Account, displayUnit, formatAmount, fromStoredAmount } from "./budget.ts";
 
 export interface Webhook {

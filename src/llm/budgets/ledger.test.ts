@@ -6,7 +6,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { Owner, ownedKey } from "../../base/owner.ts";
-import { silentLogger } from "../../observe/log/logger.ts";
+import { silentLogger } from "../../record/log/logger.ts";
 import { ONLY_ENDED } from "../../store/holds.ts";
 import { createMemoryStore } from "../../store/memory-store.ts";
 import { ownedStore } from "../../store/owned-store.ts";

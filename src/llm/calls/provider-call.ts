@@ -10,7 +10,7 @@ import type { AttemptFailure, Targets } from "../../core/targets.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import type { HttpCall, HttpClientError, OutgoingRequest } from "../../http/http-client.ts";
 import { CredentialError } from "../../identity/cloud/renewable.ts";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 import { invalidateCredential, MISSING_AWS_KEYS } from "../credentials/credential.ts";
 import type { FailoverRules } from "../models/failover-rules.ts";
 import type { Candidate } from "../models/model-table.ts";

@@ -9,7 +9,7 @@ import { HeaderList } from "../../http/headers.ts";
 import type { HttpCall, OutgoingRequest } from "../../http/http-client.ts";
 import { isMembers, type Members } from "../../json/json.ts";
 import { readMembersInSteps } from "../../json/parse-in-steps.ts";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 import { addKey } from "../credentials/credential.ts";
 import { matchPattern } from "../request/named-models.ts";
 import type { ModelTable } from "./model-table.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createMetrics } from "../../observe/log/metrics.ts";
+import { createMetrics } from "../../record/log/metrics.ts";
 import { createLlmMetrics } from "./llm-metrics.ts";
 
 test("a provider that invents a model in each response creates few and short series", () => {

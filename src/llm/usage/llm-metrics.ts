@@ -3,7 +3,7 @@
  * the response or a name that the provider accepted, so that clients cannot create series with arbitrary names.
  */
 import type { LlmAttributes } from "../../core/request-attributes.ts";
-import { boundedLabel, type Histogram, type Metrics } from "../../observe/log/metrics.ts";
+import { boundedLabel, type Histogram, type Metrics } from "../../record/log/metrics.ts";
 
 export interface LlmTimes {
   readonly durationMs: number;

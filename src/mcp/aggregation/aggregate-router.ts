@@ -6,7 +6,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { McpGuardrails } from "../../core/mcp-guardrails.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
 import type { WireTap } from "../../core/wire.ts";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 import { accessProblem, addressedItem, LISTS, type Named, unknownMethod, unknownName } from "../protocol/access.ts";
 import {
   type Call,

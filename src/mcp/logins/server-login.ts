@@ -6,7 +6,7 @@ import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
 import { type Fetch, FetchError } from "../../http/fetch.ts";
 import { createVerifier } from "../../identity/oauth/oauth-requests.ts";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 import type { OauthConfig } from "../server-side/target-config.ts";
 import {
   authorizationUrl,

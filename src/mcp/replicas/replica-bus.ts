@@ -4,7 +4,7 @@
  */
 import { randomBytes } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 import type { OwnedStore } from "../../store/owned-store.ts";
 import { Sealer } from "../../store/sealer.ts";
 import type { SigningKey } from "../../store/signing-key.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { systemClock } from "../../base/clock.ts";
 import { Owner } from "../../base/owner.ts";
-import { silentLogger } from "../../observe/log/logger.ts";
+import { silentLogger } from "../../record/log/logger.ts";
 import { createMemoryStore } from "../../store/memory-store.ts";
 import { ownedStore } from "../../store/owned-store.ts";
 import type { SigningKey } from "../../store/signing-key.ts";

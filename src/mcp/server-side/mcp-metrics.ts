@@ -3,7 +3,7 @@
  * families.
  */
 import type { McpOutcome } from "../../core/request-attributes.ts";
-import type { Counter, Metrics } from "../../observe/log/metrics.ts";
+import type { Counter, Metrics } from "../../record/log/metrics.ts";
 
 /** Lists the methods with a separate series. All other methods share one series, because clients choose the names. */
 const METHODS = [

@@ -11,7 +11,7 @@ import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { find, slice, splice } from "../../json/json-text.ts";
 import type { Span } from "../../json/syntax.ts";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 import {
   type Call,
   type CallHandle,

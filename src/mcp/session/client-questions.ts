@@ -6,7 +6,7 @@ import { randomInt } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { members, slice } from "../../json/json-text.ts";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 import type { OwnedStore } from "../../store/owned-store.ts";
 import type { SigningKey } from "../../store/signing-key.ts";
 import type { Store } from "../../store/store.ts";

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import type { Clock } from "../../base/clock.ts";
 import { Owner } from "../../base/owner.ts";
-import { silentLogger } from "../../observe/log/logger.ts";
+import { silentLogger } from "../../record/log/logger.ts";
 import { createMemoryStore } from "../../store/memory-store.ts";
 import { ownedStore } from "../../store/owned-store.ts";
 import { type Store, StoreUnavailable } from "../../store/store.ts";

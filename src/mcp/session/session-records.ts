@@ -7,7 +7,7 @@ import { deflateRawSync } from "node:zlib";
 import type { Clock } from "../../base/clock.ts";
 import { decompress } from "../../base/decompress.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 import type { OwnedStore } from "../../store/owned-store.ts";
 import type { SigningKey } from "../../store/signing-key.ts";
 import { type Store, StoreUnavailable } from "../../store/store.ts";

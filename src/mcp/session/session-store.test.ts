@@ -4,7 +4,7 @@ import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { createIdSource } from "../../base/ids.ts";
 import { createMemoryBudget } from "../../base/memory-budget.ts";
 import { createTasks } from "../../base/tasks.ts";
-import { silentLogger } from "../../observe/log/logger.ts";
+import { silentLogger } from "../../record/log/logger.ts";
 import { ownsProcess, type Upstream, UpstreamDrain, type UpstreamHolder } from "../server-side/upstream.ts";
 import type { SessionRecords } from "./session-records.ts";
 import { SessionStore } from "./session-store.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 import { Quarantine } from "./quarantine.ts";
 import { parseToolLocks } from "./tool-lock.ts";
 

@@ -5,7 +5,7 @@
 import { peerInput } from "../../base/peer-inputs.ts";
 import { exceedsItems } from "../../json/parse-cost.ts";
 import { readJson } from "../../json/read-json.ts";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 import { pinnedDefinition, type ToolDefinition, type ToolLock } from "./tool-lock.ts";
 
 const TOOL = peerInput("mcp-server/locked-tool");

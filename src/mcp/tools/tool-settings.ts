@@ -11,7 +11,7 @@ import { elements, find, insertMembers, member, slice, splice, withMembers } fro
 import { readJson } from "../../json/read-json.ts";
 import { type Edit, foldCase, type Span } from "../../json/syntax.ts";
 import type { GuardWebhook } from "../../llm/guards/guard-webhook.ts";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 import { type ClientRequest, editedRequest } from "../protocol/json-rpc.ts";
 import type { Target } from "../server-side/target.ts";
 import type { ArgumentOverride, ToolsConfig } from "../server-side/target-config.ts";

@@ -28,7 +28,7 @@ import type {
   TlsOptions,
 } from "../../http/http-client.ts";
 import { createSseParser, type SseEvent, type SseParser, SseTooLarge } from "../../http/sse.ts";
-import { withoutSecrets } from "../../observe/trace/redact.ts";
+import { withoutSecrets } from "../../record/trace/redact.ts";
 import { LOGIN_REQUIRED, type LoginRequired } from "../protocol/call.ts";
 import { OneWayLimits, type OneWayMessage, OneWayQueue } from "./one-way-queue.ts";
 

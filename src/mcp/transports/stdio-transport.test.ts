@@ -8,7 +8,7 @@ import { after, test } from "node:test";
 import { eventually } from "../../../test/support/eventually.ts";
 import { systemClock } from "../../base/clock.ts";
 import { MessagePool } from "../../base/memory-budget.ts";
-import { silentLogger } from "../../observe/log/logger.ts";
+import { silentLogger } from "../../record/log/logger.ts";
 import { StdioProcess } from "./stdio-transport.ts";
 
 // The clock's timers do not keep a process alive, and these tests wait for nothing else at times.

@@ -18,8 +18,8 @@ import { peerInput } from "../../base/peer-inputs.ts";
 import { SLICED_BYTES } from "../../base/sliced-work.ts";
 import { borrowingReader, readOpened } from "../../http/h1/socket-reads.ts";
 import { singleLine } from "../../json/json-text.ts";
-import type { Logger } from "../../observe/log/logger.ts";
-import { withoutSecrets } from "../../observe/trace/redact.ts";
+import type { Logger } from "../../record/log/logger.ts";
+import { withoutSecrets } from "../../record/trace/redact.ts";
 import { type ParsedMessages, parseServerTextInSteps, reportBroken } from "./server-messages.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "./transport.ts";
 

@@ -11,7 +11,7 @@ import type { Claims } from "../../core/request-attributes.ts";
 import type { Listener, Route, RouteMatch, Topology } from "../../core/topology.ts";
 import { matchPattern } from "../../llm/request/named-models.ts";
 import { policies } from "../../policies/index.ts";
-import type { RecordedRequest } from "../records/recorded-request.ts";
+import type { RecordedRequest } from "../../record/recorded-request.ts";
 import type { DryRunner, Walked } from "./dry-run.ts";
 
 export type AccessKind = "route" | "tool" | "model";

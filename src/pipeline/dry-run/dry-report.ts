@@ -5,7 +5,7 @@ import type { Exchange, Failure, LimitReading, ShadowDenial, Step } from "../../
 import { requestSubject, shownPrincipal } from "../../core/principal.ts";
 import { asGatewayError } from "../../core/reply.ts";
 import type { Listener } from "../../core/topology.ts";
-import type { Redaction } from "../../observe/trace/redact.ts";
+import type { Redaction } from "../../record/trace/redact.ts";
 import type { Walk } from "./dry-topology.ts";
 
 const NOT_ASKED = "not asked in a dry run, which sends nothing; it counts as agreeing";

@@ -20,8 +20,8 @@ import {
   LATEST_MODERN,
   PROTOCOL_VERSION,
 } from "../../mcp/protocol/protocol-version.ts";
+import type { RecordedRequest } from "../../record/recorded-request.ts";
 import { forwardedClient, type IsTrustedPeer } from "../listen/trusted-peers.ts";
-import type { RecordedRequest } from "../records/recorded-request.ts";
 
 export interface DryRequest {
   readonly method: string;

@@ -9,7 +9,7 @@ import type { IdSource } from "../../base/ids.ts";
 import type { MemoryBudget } from "../../base/memory-budget.ts";
 import { SILENT_PEER_MS } from "../../http/h2/life-signs.ts";
 import type { ListenerTls } from "../../http/tls-listener.ts";
-import type { Logger } from "../../observe/log/logger.ts";
+import type { Logger } from "../../record/log/logger.ts";
 import type { PipelineEnv } from "../phases/pipeline-env.ts";
 
 /** Is not the listener itself, because it is used until the socket closes, and the listener only until the next reload. */

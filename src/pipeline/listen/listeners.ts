@@ -7,7 +7,7 @@ import { wait } from "../../base/clock.ts";
 import type { Task, Tasks } from "../../base/tasks.ts";
 import type { Listener, Topology } from "../../core/topology.ts";
 import { boundAddress } from "../../http/backend-address.ts";
-import type { Metrics } from "../../observe/log/metrics.ts";
+import type { Metrics } from "../../record/log/metrics.ts";
 import type { Served } from "../phases/pipeline-env.ts";
 import { createRouteTable } from "../route/match-route.ts";
 import type { InheritedSockets } from "./inherited-sockets.ts";

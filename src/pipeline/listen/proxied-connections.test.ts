@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { MemorySocket } from "../../../test/support/memory-socket.ts";
 import { formatProxyHeader } from "../../http/proxy-protocol.ts";
-import { silentLogger } from "../../observe/log/logger.ts";
+import { silentLogger } from "../../record/log/logger.ts";
 import type { ListenerEnv } from "./listener-env.ts";
 import { createProxiedConnections } from "./proxied-connections.ts";
 

@@ -8,9 +8,9 @@ import type { Exchange } from "../../core/exchange.ts";
 import { receivedState, requestState, sentState } from "../../core/snapshot.ts";
 import type { Sent } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
-import type { Redaction } from "../../observe/trace/redact.ts";
-import type { Trace } from "../../observe/trace/trace.ts";
-import { bodyBytes, captureSentBody } from "../records/body-capture.ts";
+import { bodyBytes, captureSentBody } from "../../record/body-capture.ts";
+import type { Redaction } from "../../record/trace/redact.ts";
+import type { Trace } from "../../record/trace/trace.ts";
 
 export interface AttemptReportEnv {
   readonly clock: Clock;

@@ -8,7 +8,7 @@ import type { Targets } from "../../core/targets.ts";
 import type { WeightedBackend } from "../../core/topology.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { HttpClientError } from "../../http/http-client.ts";
-import { createRedaction } from "../../observe/trace/redact.ts";
+import { createRedaction } from "../../record/trace/redact.ts";
 import { AttemptRunner } from "./attempt-runner.ts";
 
 type Outcome = HttpClientError | GatewayError | 503;

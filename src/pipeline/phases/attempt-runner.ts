@@ -12,7 +12,7 @@ import type { AttemptFailure, Targets } from "../../core/targets.ts";
 import type { WeightedBackend } from "../../core/topology.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { HttpClientError } from "../../http/http-client.ts";
-import type { Redaction } from "../../observe/trace/redact.ts";
+import type { Redaction } from "../../record/trace/redact.ts";
 import { reportRetry } from "./attempt-reports.ts";
 import { BackendCall, type CallDelivery, type CallOwner } from "./backend-call.ts";
 

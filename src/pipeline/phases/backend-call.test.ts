@@ -13,7 +13,7 @@ import type { WeightedBackend } from "../../core/topology.ts";
 import { BodyIncomplete } from "../../http/body.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { HttpClientError } from "../../http/http-client.ts";
-import { createRedaction } from "../../observe/trace/redact.ts";
+import { createRedaction } from "../../record/trace/redact.ts";
 import { type AttemptOwner, AttemptRunner } from "./attempt-runner.ts";
 import { BackendCall, backendError, type CallDelivery } from "./backend-call.ts";
 import { timeoutDetail } from "./time-limits.ts";

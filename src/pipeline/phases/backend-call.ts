@@ -16,7 +16,7 @@ import type { Sent } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../../http/http-attempt.ts";
 import { HttpClientError } from "../../http/http-client.ts";
-import type { Redaction } from "../../observe/trace/redact.ts";
+import type { Redaction } from "../../record/trace/redact.ts";
 import { reportAttempt, reportFailure, reportHead, reportMiss, reportResponse } from "./attempt-reports.ts";
 import type { Delivery } from "./delivery.ts";
 import { headLimitMs, requestDeadline, timeoutDetail, UNLIMITED } from "./time-limits.ts";

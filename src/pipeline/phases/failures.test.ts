@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
 import { GatewayError } from "../../core/errors.ts";
-import { createRedaction } from "../../observe/trace/redact.ts";
+import { createRedaction } from "../../record/trace/redact.ts";
 import { type FailureDelivery, Failures } from "./failures.ts";
 
 /** What the client and the log get. `hooksThrow` makes the response fail that many times. */

@@ -7,8 +7,8 @@ import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import type { Listener } from "../../core/topology.ts";
-import type { Redaction } from "../../observe/trace/redact.ts";
-import type { Trace } from "../../observe/trace/trace.ts";
+import type { Redaction } from "../../record/trace/redact.ts";
+import type { Trace } from "../../record/trace/trace.ts";
 import type { RouteTable } from "../route/match-route.ts";
 
 export interface PipelineEnv {

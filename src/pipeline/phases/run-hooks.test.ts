@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
 import { systemClock } from "../../base/clock.ts";
 import type { AdmitHook, Charge, CompiledPolicy, Hooks, NamedIdentity, RequestHook } from "../../core/policy.ts";
-import { createRedaction } from "../../observe/trace/redact.ts";
+import { createRedaction } from "../../record/trace/redact.ts";
 import { settle } from "./delivery.ts";
 import { runAdmission, runBodyHooks } from "./run-hooks.ts";
 

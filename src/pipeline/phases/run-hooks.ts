@@ -14,8 +14,8 @@ import {
   rejectPromise,
 } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
-import type { PolicyMoment } from "../../observe/trace/events.ts";
-import type { Redaction } from "../../observe/trace/redact.ts";
+import type { PolicyMoment } from "../../record/trace/events.ts";
+import type { Redaction } from "../../record/trace/redact.ts";
 
 export interface HookRun {
   readonly exchange: Exchange;

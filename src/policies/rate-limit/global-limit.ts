@@ -11,7 +11,7 @@ import { type Exchange, type LimitReading, StateKey } from "../../core/exchange.
 import type { CompileEnv } from "../../core/policy.ts";
 import { canServiceChange } from "../../http/header-rules.ts";
 import { isHeaderValue } from "../../http/headers.ts";
-import type { Counter } from "../../observe/log/metrics.ts";
+import type { Counter } from "../../record/log/metrics.ts";
 import {
   addReading,
   LIMIT_HEADER,

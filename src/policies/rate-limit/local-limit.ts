@@ -7,7 +7,7 @@ import type { Expression } from "../../cel/expression.ts";
 import { keyDisplay, keyOf } from "../../cel/limit-key.ts";
 import type { Exchange, LimitReading } from "../../core/exchange.ts";
 import type { Charge, CompileEnv, LimitView } from "../../core/policy.ts";
-import type { Counter } from "../../observe/log/metrics.ts";
+import type { Counter } from "../../record/log/metrics.ts";
 import { type BucketRule, BucketStore, type BucketView, MAX_BUCKETS, NO_SLOT, SHARED_SLOT } from "./bucket-store.ts";
 import { createHandedBuckets } from "./handed-buckets.ts";
 import { addReading, rateLimitedError } from "./readings.ts";

@@ -6,8 +6,8 @@ import { limitEnv, limitExchange, settleAll } from "../../../test/support/rate-l
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { AdmitHook, Charge, CompiledPolicy, Hooks, Outcome } from "../../core/policy.ts";
-import { createRedaction } from "../../observe/trace/redact.ts";
 import { type HookRun, runAdmission, runBodyHooks } from "../../pipeline/phases/run-hooks.ts";
+import { createRedaction } from "../../record/trace/redact.ts";
 import { rateLimit } from "./policy.ts";
 
 const STAGES: readonly (keyof AdmitHook)[] = ["head", "body", "call"];

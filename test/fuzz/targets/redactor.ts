@@ -15,7 +15,7 @@ import {
   redactText,
   redactUrl,
   withoutSecrets,
-} from "../../../src/observe/trace/redact.ts";
+} from "../../../src/record/trace/redact.ts";
 import type { Random } from "../../support/random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";
 

@@ -29,7 +29,7 @@ import { guardedMessage } from "../../../src/mcp/tools/result-guard.ts";
 import { parseToolLocks } from "../../../src/mcp/tools/tool-lock.ts";
 import { parseServerText, parseServerTextInSteps } from "../../../src/mcp/transports/server-messages.ts";
 import { StderrTail } from "../../../src/mcp/transports/stdio-transport.ts";
-import { silentLogger } from "../../../src/observe/log/logger.ts";
+import { silentLogger } from "../../../src/record/log/logger.ts";
 import type { SigningKey } from "../../../src/store/signing-key.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 import { type HostileInputs, hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts";

@@ -6,11 +6,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { systemClock } from "../../../src/base/clock.ts";
-import type { HistoryEngine } from "../../../src/history/engine.ts";
-import { migrate } from "../../../src/history/migrations.ts";
-import { openPostgresEngine } from "../../../src/history/postgres-engine.ts";
-import { openSqliteEngine } from "../../../src/history/sqlite-engine.ts";
-import type { UsageReport } from "../../../src/history/usage-query.ts";
+import type { HistoryEngine } from "../../../src/record/history/engine.ts";
+import { migrate } from "../../../src/record/history/migrations.ts";
+import { openPostgresEngine } from "../../../src/record/history/postgres-engine.ts";
+import { openSqliteEngine } from "../../../src/record/history/sqlite-engine.ts";
+import type { UsageReport } from "../../../src/record/history/usage-query.ts";
 import { type PostgresServer, skipWithoutPostgres, startPostgres } from "./postgres-server.ts";
 
 export interface HistoryDatabase {

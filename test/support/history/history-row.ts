@@ -1,7 +1,7 @@
 /**
  * Rows of the history with only the fields that a test needs.
  */
-import { COLUMNS, type HistoryRow, type RowValues } from "../../../src/history/history-row.ts";
+import { COLUMNS, type HistoryRow, type RowValues } from "../../../src/record/history/history-row.ts";
 
 const EMPTY = Object.fromEntries(
   COLUMNS.map((name) => [name, /tokens$|_nano$|_bytes$|_us$|^time$/.test(name) ? 0 : ""]),

@@ -9,7 +9,7 @@ import { Exchange, type GatewayRequest, NO_BODY, type RequestBody } from "../../
 import type { CompileEnv } from "../../../src/core/policy.ts";
 import type { Reply } from "../../../src/core/reply.ts";
 import { HeaderList } from "../../../src/http/headers.ts";
-import { type LogFields, type Logger, silentLogger } from "../../../src/observe/log/logger.ts";
+import { type LogFields, type Logger, silentLogger } from "../../../src/record/log/logger.ts";
 import { testEnv } from "../exchange.ts";
 import { type FakeClock, fakeClock } from "../fake-clock.ts";
 import { createFakeFetch, type FakeFetch } from "./fake-fetch.ts";

@@ -17,7 +17,7 @@ import type { McpAccess, RequestAttributes } from "../../../src/core/request-att
 import { HeaderList } from "../../../src/http/headers.ts";
 import { mcp } from "../../../src/mcp/backend.ts";
 import { Hub } from "../../../src/mcp/hub.ts";
-import type { Logger } from "../../../src/observe/log/logger.ts";
+import type { Logger } from "../../../src/record/log/logger.ts";
 import { createMemoryStore } from "../../../src/store/memory-store.ts";
 import { ownedStore } from "../../../src/store/owned-store.ts";
 import { createSigningKey } from "../../../src/store/signing-key.ts";

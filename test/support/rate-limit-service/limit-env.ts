@@ -14,10 +14,10 @@ import type { AdmitHook, CompileEnv, Hooks, LimitView, Outcome } from "../../../
 import type { RequestAttributes } from "../../../src/core/request-attributes.ts";
 import { EgressGuard } from "../../../src/http/egress-guard.ts";
 import { HeaderList } from "../../../src/http/headers.ts";
-import { silentLogger } from "../../../src/observe/log/logger.ts";
-import { createMetrics } from "../../../src/observe/log/metrics.ts";
-import { createRedaction } from "../../../src/observe/trace/redact.ts";
 import { runAdmission } from "../../../src/pipeline/phases/run-hooks.ts";
+import { silentLogger } from "../../../src/record/log/logger.ts";
+import { createMetrics } from "../../../src/record/log/metrics.ts";
+import { createRedaction } from "../../../src/record/trace/redact.ts";
 import { createMemoryStore } from "../../../src/store/memory-store.ts";
 import { ownedStore } from "../../../src/store/owned-store.ts";
 import { noSigningKey } from "../../../src/store/signing-key.ts";

@@ -4,7 +4,7 @@
  */
 import { writeSync } from "node:fs";
 import { systemClock } from "../../../src/base/clock.ts";
-import { silentLogger } from "../../../src/observe/log/logger.ts";
+import { silentLogger } from "../../../src/record/log/logger.ts";
 import { openFolderStore } from "../../../src/store/folder-store.ts";
 
 const [, , folder = ""] = process.argv;

@@ -8,7 +8,7 @@ import {
   sumOfTraffic,
   type TrafficRow,
   type TrafficRows,
-} from "../../../src/observe/trace/traffic-numbers.ts";
+} from "../../../src/record/trace/traffic-numbers.ts";
 import { getJson } from "./api.ts";
 import { createPoll } from "./poll.ts";
 import { memorySeconds, range } from "./traffic.ts";

@@ -9,7 +9,7 @@ import {
   type HistoryReport,
   NO_TRAFFIC,
   type TrafficRows,
-} from "../../../src/observe/trace/traffic-numbers.ts";
+} from "../../../src/record/trace/traffic-numbers.ts";
 import { param } from "../frame/router.ts";
 import { getJson } from "./api.ts";
 import { dump } from "./dump.ts";

@@ -12,7 +12,7 @@ import { readClientHello } from "../../../http/client-hello.ts";
 import { canonicalAddress, canonicalServerName, createHostTable, type HostTable } from "../../../http/host.ts";
 import { createLookup } from "../../../http/lookup.ts";
 import { formatProxyHeader, type ProxiedAddresses } from "../../../http/proxy-protocol.ts";
-import type { Metrics } from "../../../observe/log/metrics.ts";
+import type { Metrics } from "../../../record/log/metrics.ts";
 import type { Served } from "../../phases/pipeline-env.ts";
 import { createConnectionLimits } from "../connection-limits.ts";
 import { watchIdle } from "../idle.ts";

@@ -3,7 +3,7 @@
  */
 import { useState } from "preact/hooks";
 import { dollarText } from "../../../../src/base/format.ts";
-import type { TrafficRows } from "../../../../src/observe/trace/traffic-numbers.ts";
+import type { TrafficRows } from "../../../../src/record/trace/traffic-numbers.ts";
 import { getJson, postJson } from "../../data/api.ts";
 import { rememberKey } from "../../data/credential.ts";
 import { createPoll, usePoll } from "../../data/poll.ts";

@@ -4,7 +4,7 @@
  */
 import { useState } from "preact/hooks";
 import { dollarText, percentText, shortText, wholeText } from "../../../../src/base/format.ts";
-import type { TrafficRows } from "../../../../src/observe/trace/traffic-numbers.ts";
+import type { TrafficRows } from "../../../../src/record/trace/traffic-numbers.ts";
 import { getJson } from "../../data/api.ts";
 import { createPoll, type Polled, usePoll } from "../../data/poll.ts";
 import { readUsage, type UsageReport } from "../../data/usage.ts";

@@ -3,7 +3,7 @@
  */
 import { useEffect, useState } from "preact/hooks";
 import { durationText, wholeText } from "../../../../src/base/format.ts";
-import type { TrafficRows } from "../../../../src/observe/trace/traffic-numbers.ts";
+import type { TrafficRows } from "../../../../src/record/trace/traffic-numbers.ts";
 import { getJson } from "../../data/api.ts";
 import { createPoll, usePoll } from "../../data/poll.ts";
 import { memorySeconds, range } from "../../data/traffic.ts";

@@ -3,7 +3,7 @@
  */
 
 import { dollarText, durationText, percentText, rateText, shortText, wholeText } from "../../../../src/base/format.ts";
-import { perSecond, shareOf } from "../../../../src/observe/trace/traffic-numbers.ts";
+import { perSecond, shareOf } from "../../../../src/record/trace/traffic-numbers.ts";
 import { usePoll } from "../../data/poll.ts";
 import { range, trafficOf } from "../../data/traffic.ts";
 import { withParams } from "../../frame/router.ts";

@@ -2,8 +2,8 @@
  * Explains the outcome of a request in one sentence, with links to the policy, limit, or budget behind it and to its
  * line in the configuration.
  */
-import { explainOutcome } from "../../../../src/observe/trace/explain.ts";
-import { resultOf } from "../../../../src/observe/trace/request-record.ts";
+import { explainOutcome } from "../../../../src/record/trace/explain.ts";
+import { resultOf } from "../../../../src/record/trace/request-record.ts";
 import { configText, lineWith, type Place, type PolicyOwner, placeOf, placeOfPolicy } from "../../data/config-text.ts";
 import { dump } from "../../data/dump.ts";
 import { usePoll } from "../../data/poll.ts";

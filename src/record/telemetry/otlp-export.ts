@@ -1,0 +1,256 @@
+/**
+ * Exports signals with the official OpenTelemetry exporters, over HTTP/1.1 or gRPC. Each signal has a bounded queue,
+ * and dropped records are counted.
+ */
+import type { IOtlpExportDelegate } from "@opentelemetry/otlp-exporter-base";
+import { createOtlpHttpExportDelegate, httpAgentFactoryFromOptions } from "@opentelemetry/otlp-exporter-base/node-http";
+import {
+  createEmptyMetadata,
+  createInsecureCredentials,
+  createOtlpGrpcExportDelegate,
+  createSslCredentials,
+} from "@opentelemetry/otlp-grpc-exporter-base";
+import {
+  type ISerializer,
+  LogsExporterMetricsHelper,
+  MetricsExporterMetricsHelper,
+  ProtobufLogsSerializer,
+  ProtobufMetricsSerializer,
+  ProtobufTraceSerializer,
+  TraceExporterMetricsHelper,
+} from "@opentelemetry/otlp-transformer";
+import type { Clock, Timer } from "../../base/clock.ts";
+import type { OtlpSettings } from "./settings.ts";
+import { type ReadableLogRecord, type Resource, type ResourceMetrics, SCOPE } from "./signals.ts";
+import { createTraceRequests } from "./span-encoder.ts";
+
+interface Sender<Payload> {
+  send(payload: Payload): Promise<void>;
+  close(): void;
+}
+
+interface OtlpSenders {
+  /** Spans are encoded by `encodeSpan`. */
+  readonly spans: Sender<Buffer[]>;
+  readonly logs: Sender<ReadableLogRecord[]>;
+  readonly metrics: Sender<ResourceMetrics>;
+}
+
+const CONCURRENT = 1;
+
+export function createOtlpSenders(settings: OtlpSettings, resource: Resource): OtlpSenders {
+  const spanSerializer = {
+    serializeRequest: createTraceRequests(resource.attributes, SCOPE.name),
+    deserializeResponse: ProtobufTraceSerializer.deserializeResponse,
+  };
+  const spanHelper = { name: TraceExporterMetricsHelper.name, countItems: (spans: readonly Buffer[]) => spans.length };
+  return {
+    spans: createSender(settings, "trace", "traces", spanSerializer, spanHelper),
+    logs: createSender(settings, "logs", "logs", ProtobufLogsSerializer, LogsExporterMetricsHelper),
+    metrics: createSender(settings, "metrics", "metrics", ProtobufMetricsSerializer, MetricsExporterMetricsHelper),
+  };
+}
+
+function createSender<Payload, Response>(
+  settings: OtlpSettings,
+  service: "trace" | "logs" | "metrics",
+  path: string,
+  serializer: ISerializer<Payload, Response>,
+  helper: Parameters<typeof createOtlpHttpExportDelegate<Payload, Response>>[3],
+): Sender<Payload> {
+  const delegate =
+    settings.protocol === "grpc"
+      ? grpcDelegate(settings, service, serializer, helper)
+      : httpDelegate(settings, path, serializer, helper);
+  return {
+    send: (payload) =>
+      new Promise((resolve, reject) => {
+        delegate.export(payload, ({ code, error }) => {
+          if (code === 0) resolve();
+          else reject(error ?? new Error("the collector did not accept the export"));
+        });
+      }),
+    close: () => void delegate.shutdown().catch(() => undefined),
+  };
+}
+
+function httpDelegate<Payload, Response>(
+  { endpoint, headers = {}, timeout }: OtlpSettings,
+  path: string,
+  serializer: ISerializer<Payload, Response>,
+  helper: Parameters<typeof createOtlpHttpExportDelegate<Payload, Response>>[3],
+): IOtlpExportDelegate<Payload> {
+  return createOtlpHttpExportDelegate(
+    {
+      url: `${endpoint.replace(/\/+$/, "")}/v1/${path}`,
+      headers: async () => ({ ...headers, "content-type": "application/x-protobuf" }),
+      timeoutMillis: timeout,
+      concurrencyLimit: CONCURRENT,
+      compression: "none",
+      agentFactory: httpAgentFactoryFromOptions({ keepAlive: true }),
+    },
+    serializer,
+    "otlp_http_exporter",
+    helper,
+    undefined,
+  );
+}
+
+function grpcDelegate<Payload, Response>(
+  { endpoint, headers = {}, timeout }: OtlpSettings,
+  service: "trace" | "logs" | "metrics",
+  serializer: ISerializer<Payload, Response>,
+  helper: Parameters<typeof createOtlpGrpcExportDelegate<Payload, Response>>[3],
+): IOtlpExportDelegate<Payload> {
+  const { host, protocol } = new URL(endpoint);
+  const title = `${service[0]?.toUpperCase()}${service.slice(1)}`;
+  const address = /:\d+$/.test(host) ? host : `${host}:${protocol === "https:" ? 443 : 80}`;
+  return createOtlpGrpcExportDelegate(
+    {
+      url: address,
+      metadata: () => {
+        const metadata = createEmptyMetadata();
+        for (const [name, value] of Object.entries(headers)) metadata.set(name, value);
+        return metadata;
+      },
+      credentials: () => (protocol === "https:" ? createSslCredentials() : createInsecureCredentials()),
+      timeoutMillis: timeout,
+      concurrencyLimit: CONCURRENT,
+      compression: "none",
+    },
+    serializer,
+    "otlp_grpc_exporter",
+    helper,
+    undefined,
+    `${title}ExportService`,
+    `/opentelemetry.proto.collector.${service}.v1.${title}Service/Export`,
+  );
+}
+
+interface ExportQueueEnv<Item> {
+  readonly clock: Clock;
+  readonly limits?: ExportQueueLimits;
+  /** Returns roughly how much memory the item needs. */
+  bytesOf(item: Item): number;
+  /** Resolves when the collector has accepted the batch, and rejects after the retries of the protocol. */
+  send(items: Item[]): Promise<void>;
+  dropped(count: number, reason: "queue_full" | "export_failed"): void;
+  exported(count: number): void;
+  /** Called with the error when exports start to fail, and with undefined when they recover. */
+  changed(failure: Error | undefined): void;
+}
+
+interface ExportQueueLimits {
+  readonly items: number;
+  /** Includes the batch that is being sent. */
+  readonly bytes: number;
+  readonly batch: number;
+  readonly batchBytes: number;
+  readonly delayMs: number;
+}
+
+/** gRPC servers accept messages of 4 MiB by default. */
+const MAX_BATCH_BYTES = 2 * 1024 * 1024;
+const MAX_QUEUE_BYTES = 32 * 1024 * 1024;
+const LIMITS: ExportQueueLimits = {
+  items: 4_096,
+  bytes: MAX_QUEUE_BYTES,
+  batch: 512,
+  batchBytes: MAX_BATCH_BYTES,
+  delayMs: 1_000,
+};
+
+export interface ExportQueue<Item> {
+  add(item: Item): void;
+  /** Sends the queue within the time limit and drops the rest. */
+  close(limitMs: number): Promise<void>;
+  readonly size: number;
+}
+
+export function createExportQueue<Item>(env: ExportQueueEnv<Item>): ExportQueue<Item> {
+  const { clock, limits = LIMITS } = env;
+  let waiting: { readonly item: Item; readonly bytes: number }[] = [];
+  let waitingBytes = 0;
+  let sendingBytes = 0;
+  let timer: Timer | undefined;
+  let sending: Promise<void> | undefined;
+  let isFailing = false;
+  let isClosed = false;
+
+  async function sendBatch(items: Item[]): Promise<void> {
+    try {
+      await env.send(items);
+      env.exported(items.length);
+      if (isFailing) env.changed(undefined);
+      isFailing = false;
+    } catch (error) {
+      env.dropped(items.length, "export_failed");
+      if (!isFailing) env.changed(error as Error);
+      isFailing = true;
+    }
+  }
+
+  function flush(): void {
+    timer?.cancel();
+    timer = undefined;
+    if (sending !== undefined || waiting.length === 0) return;
+    sending = sendBatch(takeBatch()).finally(() => {
+      sending = undefined;
+      sendingBytes = 0;
+      if (hasBatch() || (isClosed && waiting.length > 0)) flush();
+      else arm();
+    });
+  }
+
+  /** A batch has at least one item. */
+  function takeBatch(): Item[] {
+    let count = 0;
+    for (const { bytes } of waiting) {
+      if (count === limits.batch || (count > 0 && sendingBytes + bytes > limits.batchBytes)) break;
+      sendingBytes += bytes;
+      count += 1;
+    }
+    waitingBytes -= sendingBytes;
+    return waiting.splice(0, count).map(({ item }) => item);
+  }
+
+  function hasBatch(): boolean {
+    return waiting.length >= limits.batch || waitingBytes >= limits.batchBytes;
+  }
+
+  function arm(): void {
+    if (waiting.length > 0 && timer === undefined && sending === undefined) timer = clock.after(limits.delayMs, flush);
+  }
+
+  return {
+    add(item) {
+      const bytes = env.bytesOf(item);
+      if (isClosed || waiting.length >= limits.items || sendingBytes + waitingBytes + bytes > limits.bytes) {
+        env.dropped(1, "queue_full");
+        return;
+      }
+      waiting.push({ item, bytes });
+      waitingBytes += bytes;
+      if (sending !== undefined || timer === undefined) arm();
+      if (hasBatch() && sending === undefined) flush();
+    },
+    async close(limitMs) {
+      isClosed = true;
+      flush();
+      let isOver = false;
+      const limit = new Promise<void>((resolve) => {
+        clock.after(limitMs, () => {
+          isOver = true;
+          resolve();
+        });
+      });
+      while (sending !== undefined && !isOver) await Promise.race([sending, limit]);
+      if (waiting.length > 0) env.dropped(waiting.length, "queue_full");
+      waiting = [];
+      waitingBytes = 0;
+    },
+    get size() {
+      return waiting.length;
+    },
+  };
+}

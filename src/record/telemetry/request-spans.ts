@@ -1,0 +1,327 @@
+/**
+ * Builds the spans of a request after it has ended: one for the request and, if spans are detailed, one for each
+ * policy phase, for the LLM or MCP call, and for each attempt.
+ */
+
+import {
+  ATTR_CLIENT_ADDRESS,
+  ATTR_ERROR_TYPE,
+  ATTR_HTTP_REQUEST_METHOD,
+  ATTR_HTTP_RESPONSE_STATUS_CODE,
+  ATTR_NETWORK_PEER_ADDRESS,
+  ATTR_NETWORK_PROTOCOL_VERSION,
+  ATTR_SERVER_ADDRESS,
+  ATTR_SERVER_PORT,
+  ATTR_URL_PATH,
+  ATTR_URL_QUERY,
+  ATTR_URL_SCHEME,
+  ATTR_USER_AGENT_ORIGINAL,
+} from "@opentelemetry/semantic-conventions";
+import {
+  ATTR_GEN_AI_OPERATION_NAME,
+  ATTR_GEN_AI_PROVIDER_NAME,
+  ATTR_GEN_AI_REQUEST_MODEL,
+  ATTR_GEN_AI_RESPONSE_MODEL,
+  ATTR_GEN_AI_TOOL_NAME,
+  ATTR_GEN_AI_USAGE_INPUT_TOKENS,
+  ATTR_GEN_AI_USAGE_OUTPUT_TOKENS,
+  ATTR_MCP_METHOD_NAME,
+  ATTR_MCP_RESOURCE_URI,
+  ATTR_MCP_SESSION_ID,
+} from "@opentelemetry/semantic-conventions/incubating";
+import type { Attempt } from "../../core/attempts.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import type { Outcome } from "../../core/policy.ts";
+import type { LlmAttributes, McpAttributes } from "../../core/request-attributes.ts";
+import { parseAuthority } from "../../http/host.ts";
+import { type Redaction, redactUrl, shortSessionId } from "../trace/redact.ts";
+import type { RecordedPhase, RequestSpans } from "../trace/request-spans.ts";
+import type { AddedAttributes, SpanAttributes } from "./added-attributes.ts";
+import type { Attributes } from "./signals.ts";
+import { SPAN_KIND, type Span } from "./span-encoder.ts";
+
+const MESSAGE_CHARS = 500;
+
+interface SpanListEnv {
+  readonly redaction: Redaction;
+  readonly added: SpanAttributes | undefined;
+  readonly removed: ReadonlySet<string>;
+  newSpanId(): string;
+}
+
+interface SpanPart {
+  readonly name: string;
+  readonly kind: Span["kind"];
+  readonly spanId: string;
+  readonly parentId: string | undefined;
+  readonly startMs: number;
+  readonly endMs: number;
+  readonly attributes: Attributes;
+  readonly error?: string | undefined;
+}
+
+export function requestSpanList(
+  { redaction, newSpanId, added, removed }: SpanListEnv,
+  exchange: Exchange,
+  noted: RequestSpans,
+  outcome: Outcome,
+  endMs: number,
+): Span[] {
+  const toEpoch = exchange.startedAt - exchange.startedMs;
+  const scrub = (text: string): string =>
+    redaction.scrub(text, exchange.arrived.headers.pairs, exchange.credentials.secrets).slice(0, MESSAGE_CHARS);
+  const finish = (part: SpanPart): Span => {
+    for (const name of removed) delete part.attributes[name];
+    return toSpan(part, noted, toEpoch, scrub);
+  };
+  const request = requestPart(exchange, noted, outcome, endMs, redaction);
+  const call = describeCall(exchange, outcome, noted.isDetailed ? {} : request.attributes);
+  const spans = [withAdded(finish(request), added?.of(exchange))];
+  if (!noted.isDetailed) return spans;
+  for (const phase of noted.phases) {
+    const part = phasePart(exchange, noted, phase, newSpanId(), endMs);
+    if (part !== undefined) spans.push(finish(part));
+  }
+  const { callId, callStartMs } = noted;
+  const hasCall = call !== undefined && callId !== undefined && callStartMs !== undefined;
+  if (hasCall) {
+    const { name, attributes, error } = call;
+    const { spanId: parentId } = noted;
+    // A spread of `call` takes several microseconds here.
+    spans.push(
+      finish({
+        name,
+        kind: SPAN_KIND.client,
+        spanId: callId,
+        parentId,
+        startMs: callStartMs,
+        endMs,
+        attributes,
+        error,
+      }),
+    );
+  }
+  const parentId = hasCall ? callId : noted.spanId;
+  exchange.attempts.list.forEach((attempt, i) => {
+    if (attempt.spanId !== undefined)
+      spans.push(finish(attemptPart(exchange, attempt, attempt.spanId, i, parentId, endMs)));
+  });
+  return spans;
+}
+
+function withAdded(span: Span, added: AddedAttributes | undefined): Span {
+  if (added === undefined) return span;
+  return {
+    ...span,
+    name: added.name ?? span.name,
+    attributes: { ...span.attributes, ...added.attributes },
+    droppedAttributes: added.omitted,
+  };
+}
+
+function requestPart(
+  exchange: Exchange,
+  noted: RequestSpans,
+  outcome: Outcome,
+  endMs: number,
+  redaction: Redaction,
+): SpanPart {
+  const { failure, arrived, attempts } = exchange;
+  const attributes = httpAttributes(exchange, outcome, redaction);
+  if (noted.isDetailed && attempts.leftOut > 0) attributes["gateway.attempts.left_out"] = attempts.leftOut;
+  const hasFailed = (outcome.status ?? 0) >= 500 || outcome.end === "failed";
+  return {
+    name: `${arrived.method === "" ? "HTTP" : arrived.method}${exchange.route === undefined ? "" : ` ${exchange.route}`}`,
+    kind: SPAN_KIND.server,
+    spanId: noted.spanId,
+    parentId: noted.parentId,
+    startMs: exchange.startedMs,
+    endMs,
+    attributes,
+    error: hasFailed ? (failure?.detail ?? failure?.message ?? "") : undefined,
+  };
+}
+
+function phasePart(
+  { steps }: Exchange,
+  noted: RequestSpans,
+  { phase, startMs, endMs, firstStep, endStep }: RecordedPhase,
+  spanId: string,
+  requestEndMs: number,
+): SpanPart | undefined {
+  const ran = steps.slice(firstStep, endMs === undefined ? undefined : endStep);
+  if (ran.length === 0) return undefined;
+  const refused = ran.find(({ verdict }) => verdict === "refused");
+  return {
+    name: `${phase} policies`,
+    kind: SPAN_KIND.internal,
+    spanId,
+    parentId: noted.spanId,
+    startMs,
+    endMs: endMs ?? requestEndMs,
+    attributes: {
+      "gateway.policies": ran.map(({ policy }) => policy),
+      "gateway.policy.verdicts": ran.map(({ verdict }) => verdict),
+      "gateway.policy.micros": ran.map(({ micros }) => micros),
+      ...(refused === undefined ? {} : { "gateway.policy.refused_by": refused.policy }),
+    },
+  };
+}
+
+function describeCall(
+  exchange: Exchange,
+  outcome: Outcome,
+  attributes: Attributes,
+): Pick<SpanPart, "name" | "attributes" | "error"> | undefined {
+  const { llm, mcp } = exchange.attributes;
+  const { failure } = exchange;
+  const reason = failure?.detail ?? failure?.message;
+  if (llm !== undefined && exchange.attributes.backend?.protocol === "llm") {
+    const model = llm.requestModel ?? llm.responseModel;
+    const operation = operationName(exchange.originalPath);
+    addLlm(attributes, llm, exchange.originalPath);
+    return {
+      name: model === undefined ? operation : `${operation} ${model}`,
+      attributes,
+      error: (outcome.status ?? 0) >= 400 || outcome.end === "failed" ? (reason ?? "") : undefined,
+    };
+  }
+  if (mcp?.methodName === undefined) return undefined;
+  addMcp(attributes, mcp);
+  const name = mcp.tool?.name ?? mcp.prompt?.name;
+  const hasFailed = mcp.outcome !== undefined && mcp.outcome !== "ok" && mcp.outcome !== "cancelled";
+  return {
+    name: name === undefined ? mcp.methodName : `${mcp.methodName} ${name}`,
+    attributes,
+    error: hasFailed ? (reason ?? mcp.outcome) : undefined,
+  };
+}
+
+function attemptPart(
+  { request, attempts }: Exchange,
+  attempt: Attempt,
+  spanId: string,
+  index: number,
+  parentId: string,
+  requestEndMs: number,
+): SpanPart {
+  const { target, startedMs, resultMs, status, error } = attempt;
+  // The body of the last response arrives until the end of the request.
+  const isOpen = attempt === attempts.last && error === undefined && !attempt.isReported;
+  const attributes = targetAttributes(request.method, target);
+  if (status !== undefined) attributes["http.response.status_code"] = status;
+  const errorType = error !== undefined ? "_OTHER" : status !== undefined && status >= 400 ? String(status) : undefined;
+  if (errorType !== undefined) attributes["error.type"] = errorType;
+  if (index > 0) attributes["http.request.resend_count"] = index;
+  return {
+    name: target.startsWith("stdio:") || target.startsWith("internal:") ? target : request.method,
+    kind: SPAN_KIND.client,
+    spanId,
+    parentId,
+    startMs: startedMs,
+    endMs: isOpen || resultMs === undefined ? requestEndMs : resultMs,
+    attributes,
+    error: errorType === undefined ? undefined : (error ?? ""),
+  };
+}
+
+function toSpan(
+  { name, kind, spanId, parentId, startMs, endMs, attributes, error }: SpanPart,
+  { traceId, tracestate, parentId: clientSpanId }: RequestSpans,
+  toEpoch: number,
+  scrub: (text: string) => string,
+): Span {
+  return {
+    traceId,
+    spanId,
+    tracestate,
+    parentId,
+    isParentRemote: parentId !== undefined && parentId === clientSpanId,
+    name,
+    kind,
+    startEpochMs: startMs + toEpoch,
+    endEpochMs: Math.max(startMs, endMs) + toEpoch,
+    attributes,
+    droppedAttributes: 0,
+    error: error === undefined ? undefined : scrub(error),
+  };
+}
+
+// Span attributes follow the semantic conventions for HTTP, generative AI, and MCP.
+
+function httpAttributes(exchange: Exchange, outcome: Outcome, redaction: Redaction): Attributes {
+  const { arrived, failure } = exchange;
+  const attributes: Attributes = {
+    [ATTR_HTTP_REQUEST_METHOD]: arrived.method,
+    [ATTR_URL_SCHEME]: arrived.scheme,
+    [ATTR_URL_PATH]: exchange.originalPath,
+    [ATTR_NETWORK_PROTOCOL_VERSION]: arrived.version,
+    [ATTR_CLIENT_ADDRESS]: exchange.clientAddress,
+    "gateway.listener": exchange.listener,
+    "gateway.request.id": exchange.id,
+  };
+  if (exchange.source.client !== undefined) attributes[ATTR_NETWORK_PEER_ADDRESS] = exchange.source.address;
+  const shownHost = redaction.host(exchange.originalHost);
+  const { name: host = shownHost, port } = parseAuthority(shownHost) ?? {};
+  if (host !== "") attributes[ATTR_SERVER_ADDRESS] = host;
+  if (port !== undefined) attributes[ATTR_SERVER_PORT] = port;
+  if (exchange.originalQuery !== "")
+    attributes[ATTR_URL_QUERY] = redaction.query(exchange.originalQuery, exchange.credentials.query);
+  const agent = arrived.headers.get("user-agent");
+  if (agent !== undefined) attributes[ATTR_USER_AGENT_ORIGINAL] = agent;
+  if (outcome.status !== undefined) attributes[ATTR_HTTP_RESPONSE_STATUS_CODE] = outcome.status;
+  if (exchange.route !== undefined) attributes["gateway.route"] = exchange.route;
+  const { backend } = exchange.attributes;
+  if (backend !== undefined) attributes["gateway.backend"] = backend.name;
+  const errorType = failure?.code ?? ((outcome.status ?? 0) >= 500 ? String(outcome.status) : undefined);
+  if (errorType !== undefined) attributes[ATTR_ERROR_TYPE] = errorType;
+  return attributes;
+}
+
+function targetAttributes(method: string, target: string): Attributes {
+  if (target.startsWith("stdio:")) return { "network.transport": "pipe", "gateway.target": target };
+  if (target.startsWith("internal:")) return { "gateway.target": target };
+  if (target.startsWith("unix:"))
+    return { [ATTR_HTTP_REQUEST_METHOD]: method, "network.transport": "unix", [ATTR_SERVER_ADDRESS]: target.slice(5) };
+  const { name: host = target, port } = parseAuthority(target) ?? {};
+  return {
+    [ATTR_HTTP_REQUEST_METHOD]: method,
+    [ATTR_SERVER_ADDRESS]: host,
+    ...(port === undefined ? {} : { [ATTR_SERVER_PORT]: port }),
+  };
+}
+
+function addLlm(to: Attributes, llm: LlmAttributes, path: string): void {
+  to[ATTR_GEN_AI_OPERATION_NAME] = operationName(path);
+  add(to, ATTR_GEN_AI_PROVIDER_NAME, llm.provider);
+  add(to, ATTR_GEN_AI_REQUEST_MODEL, llm.requestModel);
+  add(to, ATTR_GEN_AI_RESPONSE_MODEL, llm.responseModel);
+  add(to, ATTR_GEN_AI_USAGE_INPUT_TOKENS, llm.inputTokens);
+  add(to, ATTR_GEN_AI_USAGE_OUTPUT_TOKENS, llm.outputTokens);
+  add(to, "gen_ai.usage.cache_read.input_tokens", llm.cachedInputTokens);
+  add(to, "gen_ai.usage.cache_creation.input_tokens", llm.cacheCreationInputTokens);
+  add(to, "gateway.llm.cost_usd", llm.cost);
+}
+
+function operationName(path: string): string {
+  if (path.endsWith("/embeddings")) return "embeddings";
+  return /:(?:stream)?[gG]enerateContent$/.test(path) ? "generate_content" : "chat";
+}
+
+function addMcp(to: Attributes, mcp: McpAttributes): void {
+  add(to, ATTR_MCP_METHOD_NAME, mcp.methodName);
+  if (mcp.sessionId !== undefined) to[ATTR_MCP_SESSION_ID] = shortSessionId(mcp.sessionId);
+  if (mcp.tool !== undefined) {
+    to[ATTR_GEN_AI_TOOL_NAME] = mcp.tool.name;
+    to[ATTR_GEN_AI_OPERATION_NAME] = "execute_tool";
+  }
+  add(to, "gen_ai.prompt.name", mcp.prompt?.name);
+  if (mcp.resource !== undefined) to[ATTR_MCP_RESOURCE_URI] = redactUrl(mcp.resource.uri);
+  add(to, "gateway.mcp.target", mcp.tool?.target ?? mcp.prompt?.target ?? mcp.resource?.target ?? mcp.target);
+  add(to, "gateway.mcp.outcome", mcp.outcome);
+  if (mcp.outcome !== undefined && mcp.outcome !== "ok") to[ATTR_ERROR_TYPE] = mcp.outcome;
+}
+
+function add(to: Attributes, name: string, value: string | number | undefined): void {
+  if (value !== undefined) to[name] = value;
+}

@@ -1,0 +1,215 @@
+/**
+ * Samples requests, builds their spans when they end, and exports spans, metrics, and log records with OpenTelemetry.
+ */
+
+import type { Clock } from "../../base/clock.ts";
+import type { IdSource } from "../../base/ids.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import type { Outcome } from "../../core/policy.ts";
+import type { Logger } from "../log/logger.ts";
+import type { MetricFamily, Metrics } from "../log/metrics.ts";
+import type { Redaction } from "../trace/redact.ts";
+import { RequestSpans } from "../trace/request-spans.ts";
+import { formatTraceparent, parseTraceparent, usableTracestate } from "../trace/trace-context.ts";
+import type { SpanAttributes } from "./added-attributes.ts";
+import { createExportQueue, createOtlpSenders, type ExportQueue } from "./otlp-export.ts";
+import { requestSpanList } from "./request-spans.ts";
+import type { OtlpSettings, Signal } from "./settings.ts";
+import { createResource, hrTime, type LogEntry, logExport, metricExport, type ReadableLogRecord } from "./signals.ts";
+import { encodeSpan } from "./span-encoder.ts";
+
+const SPAN_BYTES = 8;
+/** The memory of a waiting span in addition to its bytes. */
+const BUFFER_BYTES = 128;
+/** The memory of a log record without its attributes. */
+const RECORD_BYTES = 1_024;
+/** Characters of Latin-1 texts need one byte, others two. */
+const CHAR_BYTES = 2;
+
+export interface TelemetryEnv {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly redaction: Redaction;
+  readonly ids: IdSource;
+  readonly version: string;
+  readonly hostName: string;
+  /** All threads of a process have the same ID. */
+  readonly instanceId: string;
+  /** Returns the metrics of all threads. */
+  collectMetrics(): Promise<readonly MetricFamily[]>;
+  /** The value is undefined unless `config.telemetry.otlp.attributes` is set. */
+  readonly spanAttributes?: SpanAttributes | undefined;
+  random(): number;
+}
+
+export interface Telemetry {
+  begin(exchange: Exchange): void;
+  settled(exchange: Exchange, outcome: Outcome): void;
+  /** Returns whether a configured span attribute reads this CEL attribute. */
+  reads(path: string): boolean;
+  /** The function is undefined if log records are not exported. */
+  readonly log: ((entry: LogEntry) => void) | undefined;
+  close(limitMs: number): Promise<void>;
+}
+
+export function openTelemetry(settings: OtlpSettings, env: TelemetryEnv): Telemetry {
+  const { clock, ids, redaction } = env;
+  const resource = createResource({
+    "service.name": "gateway",
+    "service.version": env.version,
+    "service.instance.id": env.instanceId,
+    "host.name": env.hostName,
+    "telemetry.sdk.language": "nodejs",
+    ...settings.resource,
+  });
+  const senders = createOtlpSenders(settings, resource);
+  const count = createCounters(env);
+  const startTime = hrTime(clock.now());
+  const spans: ExportQueue<Buffer> = createExportQueue({
+    clock,
+    bytesOf: ({ length }) => BUFFER_BYTES + length,
+    send: senders.spans.send,
+    ...count("traces"),
+  });
+  const logs: ExportQueue<ReadableLogRecord> = createExportQueue({
+    clock,
+    bytesOf: recordBytes,
+    send: senders.logs.send,
+    ...count("logs"),
+  });
+  const newSpanId = (): string => ids.hex(SPAN_BYTES);
+  const spanEnv = {
+    redaction,
+    newSpanId,
+    added: env.spanAttributes,
+    removed: new Set(settings.removeAttributes),
+  };
+
+  const metricCounts = count("metrics");
+  let isFailing = false;
+  let exporting: Promise<void> | undefined;
+  const exportMetrics = (): Promise<void> => {
+    exporting ??= env
+      .collectMetrics()
+      .then((families) => senders.metrics.send(metricExport(families, resource, startTime, hrTime(clock.now()))))
+      .then(
+        () => {
+          metricCounts.exported(1);
+          if (isFailing) metricCounts.changed(undefined);
+          isFailing = false;
+        },
+        (error: Error) => {
+          metricCounts.dropped(1, "export_failed");
+          if (!isFailing) metricCounts.changed(error);
+          isFailing = true;
+        },
+      )
+      .finally(() => {
+        exporting = undefined;
+      });
+    return exporting;
+  };
+  const hasMetrics = settings.signals.includes("metrics");
+  const timer = hasMetrics ? clock.every(settings.metricsInterval, () => void exportMetrics()) : undefined;
+
+  return {
+    begin: createSampling(settings, env),
+    reads: (path) => env.spanAttributes?.reads(path) === true,
+    settled(exchange, outcome) {
+      const { spans: noted } = exchange.records;
+      if (noted === undefined) return;
+      for (const span of requestSpanList(spanEnv, exchange, noted, outcome, clock.monotonicMs()))
+        spans.add(encodeSpan(span));
+    },
+    log: settings.signals.includes("logs") ? (entry) => logs.add(logExport(entry, resource)) : undefined,
+    async close(limitMs) {
+      timer?.cancel();
+      const limit = new Promise<void>((resolve) => {
+        clock.after(limitMs, resolve);
+      });
+      const last = hasMetrics ? Promise.race([exportMetrics(), limit]) : undefined;
+      await Promise.all([spans.close(limitMs), logs.close(limitMs), last]);
+      for (const sender of Object.values(senders)) sender.close();
+    },
+  };
+}
+
+function createCounters({ metrics, logger }: TelemetryEnv) {
+  const exported = metrics.counter(
+    "gateway_otlp_exported_total",
+    "Spans, log records and metric exports that a collector accepted.",
+    ["signal"],
+  );
+  const dropped = metrics.counter(
+    "gateway_otlp_dropped_total",
+    "Spans, log records and metric exports that were dropped: the queue was full, or the export failed.",
+    ["signal", "reason"],
+  );
+  return (signal: Signal) => ({
+    exported: (count: number) => exported.labels(signal).add(count),
+    dropped: (count: number, reason: string) => dropped.labels(signal, reason).add(count),
+    changed: (failure: Error | undefined) =>
+      failure === undefined
+        ? logger.info("OTLP export works again", { signal })
+        : logger.warn("OTLP export failed; records are dropped until it works again", {
+            signal,
+            reason: failure.message,
+          }),
+  });
+}
+
+// An unsampled request keeps the client's `traceparent` or gets a new unsampled one. A sampled request gets the
+// `traceparent` of the gateway's span.
+
+const TRACE_BYTES = 16;
+
+export interface SamplingEnv {
+  readonly ids: IdSource;
+  random(): number;
+}
+
+export function createSampling(
+  { sampling, spans, signals }: Pick<OtlpSettings, "sampling" | "spans" | "signals">,
+  { ids, random }: SamplingEnv,
+): (exchange: Exchange) => void {
+  const ratio = signals.includes("traces") ? (sampling?.ratio ?? 1) : 0;
+  const followsClient = signals.includes("traces") && (sampling?.followClient ?? true);
+  const isDetailed = spans === "all";
+  const newSpanId = (): string => ids.hex(SPAN_BYTES);
+
+  return (exchange) => {
+    const { headers } = exchange.request;
+    const sent = headers.get("traceparent");
+    const parent = sent === undefined ? undefined : parseTraceparent(sent);
+    const isSampled = parent !== undefined && followsClient ? parent.sampled : ratio >= 1 || random() < ratio;
+    if (!isSampled && parent !== undefined) return;
+    const traceId = parent?.traceId ?? ids.hex(TRACE_BYTES);
+    // `tracestate` is part of the client's trace, and this is a new trace.
+    if (parent === undefined && headers.has("tracestate")) headers.delete("tracestate");
+    if (!isSampled) {
+      exchange.traceparent = formatTraceparent({ traceId, spanId: newSpanId(), sampled: false });
+      return;
+    }
+    const tracestate = usableTracestate(headers.getAll("tracestate").join(","));
+    exchange.records.spans = new RequestSpans({
+      traceId,
+      spanId: newSpanId(),
+      parentId: parent?.spanId,
+      tracestate,
+      isDetailed,
+      steps: exchange.steps,
+      newSpanId,
+    });
+  };
+}
+
+function recordBytes({ attributes }: ReadableLogRecord): number {
+  let chars = 0;
+  for (const [name, value] of Object.entries(attributes)) {
+    chars += name.length;
+    if (typeof value === "string") chars += value.length;
+    else if (Array.isArray(value)) for (const item of value) chars += String(item).length;
+  }
+  return RECORD_BYTES + CHAR_BYTES * chars;
+}
