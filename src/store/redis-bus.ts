@@ -35,6 +35,8 @@ export function createRedisBus(env: BusEnv): ClosableBus {
     const connection = env.connection();
     redis = connection;
     connection.on("message", (channel: string, text: string) => {
+      // The gateway publishes no larger messages, so such a message is from another program.
+      if (Buffer.byteLength(text) > MAX_MESSAGE_BYTES) return;
       for (const receive of [...(listeners.get(channel) ?? [])]) receive(text);
     });
     connection.on("ready", () => void resubscribe(connection));

@@ -303,7 +303,7 @@ return 1
 
 /** The gateway writes no larger values, so such a value is from another program. */
 function checkedValue(value: string | null | undefined): string | undefined {
-  if (value !== null && value !== undefined && value.length > MAX_VALUE_BYTES)
+  if (value !== null && value !== undefined && Buffer.byteLength(value) > MAX_VALUE_BYTES)
     throw new StoreUnavailable(`a value has more than ${MAX_VALUE_BYTES} bytes`);
   return value ?? undefined;
 }
