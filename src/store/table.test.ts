@@ -95,6 +95,39 @@ test("a journal of a process with more memory is loaded within the limits, with 
   for (let i = 0; i < 50; i++) assert.ok(table.get(`mcp-vault/${i}`) && table.get(`budgets/${i}`));
 });
 
+test("expired entries are removed in slices of the same size, whatever the number of entries, until all are gone", async () => {
+  const SLICE = 5_000;
+  for (const slices of [1, 4, 9]) {
+    const clock = fakeClock();
+    const table = new Table(clock);
+    const entries = slices * SLICE - 1;
+    for (let i = 0; i < entries; i++) table.set(`signins/${i}`, "x", clock.now() + 500);
+    for (let left = entries; left > 0; ) {
+      await clock.advance(1_000);
+      assert.equal(left - table.size, Math.min(left, SLICE), `${entries} entries, ${left} left`);
+      left = table.size;
+    }
+    // The next sweep finds the end, and the timer starts again with the next entry.
+    await clock.advance(1_000);
+    assert.deepEqual([table.bytes, clock.pending()], [0, 0]);
+    table.set("signins/new", "x", clock.now() + 500);
+    await clock.advance(1_000);
+    assert.equal(table.size, 0);
+    table.close();
+  }
+});
+
+test("entries that do not expire are visited in slices too", async () => {
+  const clock = fakeClock();
+  const table = new Table(clock);
+  let sweeps = 0;
+  for (let i = 0; i < 12_000; i++) table.set(`mcp-vault/${i}`, "x");
+  table.set("signins/last", "x", clock.now() + 1);
+  for (; table.size > 12_000; sweeps++) await clock.advance(1_000);
+  assert.equal(sweeps, 3);
+  table.close();
+});
+
 test("a thread sends no entries that can be rejected while the main thread is short of memory or behind [R54]", async () => {
   const sent: StoreRequest[] = [];
   let isShort = false;
