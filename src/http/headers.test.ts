@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { Random } from "../../test/support/random.ts";
 import { isHeaderName } from "../base/header-names.ts";
-import { HeaderList, isHeaderValue } from "./headers.ts";
+import { areHeaderLines, HeaderList, isHeaderValue } from "./headers.ts";
 
 const SEED = Number(process.env.FAST_CHECK_SEED ?? 1);
 
@@ -140,6 +140,16 @@ for (const [text, valid] of [
 
 const NAMES = ["x-a", "host", "x-gateway-error", "bad name", "x\r\ny", ""];
 const VALUES = ["1", "", "a\tb", "\xff", "a\r\nb: c", "a\nb", "a\r", "\0", "\x7f", "\u010a", "a, \u2028"];
+
+test("a test of all lines at once gives the verdict of a test of each line", () => {
+  const part = fc.constantFrom("a: b", "\r\n", "\r", "\n", "\t", "\0", "\x1f", "\x7f", "\x80", "\xff", "\u0100", "");
+  fc.assert(
+    fc.property(fc.array(part, { maxLength: 12 }), (parts) => {
+      const text = parts.join("");
+      assert.equal(areHeaderLines(text), text.split("\r\n").every(isHeaderValue));
+    }),
+  );
+});
 
 test("[L1] a list that counts as safe has no line that could end early, after any operations", () => {
   const numbers = new Random(7);

@@ -6,6 +6,7 @@ import { isHeaderName } from "../base/header-names.ts";
 import { HOP_BY_HOP_HEADERS, includesHeader, isSameHeader, OVERRIDE_HEADERS } from "./header-rules.ts";
 
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+const LINES = /^[\t\x20-\x7e\x80-\xff]*(?:\r\n[\t\x20-\x7e\x80-\xff]*)*$/;
 
 export class HeaderList {
   /** Alternates lowercase names and values. Only the methods change the array. */
@@ -228,6 +229,11 @@ function cutTo(list: string[], length: number): void {
 
 export function isHeaderValue(value: string): boolean {
   return VALUE.test(value);
+}
+
+/** Returns whether `isHeaderValue` is true for every part of each line. One test is faster than a test of each value. */
+export function areHeaderLines(text: string): boolean {
+  return LINES.test(text);
 }
 
 export function addForwarded(headers: HeaderList, address: string, scheme: string, host: string): void {

@@ -30,7 +30,6 @@ import {
 } from "./calls/rejections.ts";
 import { createResponseGuards, type ResponseGuards } from "./calls/response-guards.ts";
 import { Settlement, type SettlementOptions } from "./calls/settlement.ts";
-import { createShadowGuards } from "./guards/guarded-text.ts";
 import { compileModels } from "./models/compile-models.ts";
 import { compileFailoverRules, DEFAULT_FAILOVER_ON } from "./models/failover-rules.ts";
 import { createListedModels } from "./models/listed-models.ts";
@@ -146,7 +145,7 @@ class ModelCall {
   run(): BackendRun {
     const { failover, table } = this.#services;
     const isAborted = (): boolean => this.#isAborted;
-    const applying = applyPolicies(this.#llm, failover, createShadowGuards(this.#exchange, "request"));
+    const applying = applyPolicies(this.#llm, failover, this.#exchange);
     if (this.#llm.bytes.length > SLICED_BYTES)
       return this.#startLater(
         runInSlices(applying, isAborted)

@@ -67,14 +67,13 @@ export function recordText(exchange: Exchange, outcome: Outcome, durationMs: num
   const principals =
     attributes.apiKey === undefined && attributes.basicAuth === undefined ? "" : shownPrincipals(principal);
   let text = `${exchange.startedAt}\n${exchange.id}\n${Math.round(durationMs * 1000)}\n${exchange.listener}\n${arrived.method}\n${arrived.scheme}\n${redaction.host(exchange.originalHost)}\n${arrived.rawPath}\n${query}\n${sourceText(source)}\n${identity}\n${exchange.route ?? ""}\n${outcome.status ?? ""}\n${failure?.code ?? ""}\n${subjectText(attributes)}\n${policiesText(exchange)}\n${principals}\n${jsonOnce(attributes.jwt)}\n${jsonOnce(attributes.apiKey)}\n${mcpText(attributes.mcp)}\n${llmText(attributes.llm)}`;
-  let secrets = exchange.credentials.secrets;
   for (let i = 0; i < pairs.length; i += 2) {
     const name = pairs[i] as string;
-    const value = pairs[i + 1] as string;
-    if (redaction.isSensitive(name)) secrets = [...(secrets ?? []), ...redaction.secrets([name, value])];
-    else text += `\n${name}\n${value}`;
+    if (!redaction.isSensitive(name)) text += `\n${name}\n${pairs[i + 1]}`;
   }
-  return redaction.text(secrets === undefined ? text : withoutRepeated(text, secrets));
+  const secrets = redaction.secrets(pairs);
+  if (exchange.credentials.secrets !== undefined) secrets.push(...exchange.credentials.secrets);
+  return redaction.text(withoutRepeated(text, secrets));
 }
 
 function sourceText({ address, client }: Source): string {
@@ -190,6 +189,8 @@ function llmText(llm: LlmAttributes | undefined): string {
  * Redacts copies of secrets. Long values are redacted anywhere, and short values only if they are a whole header value.
  */
 function withoutRepeated(text: string, secrets: readonly string[]): string {
+  // Nearly all texts repeat no secret, and a search creates no copy of the text.
+  if (!secrets.some((secret) => text.includes(secret))) return text;
   const shown = withoutCopies(text, secrets);
   const short = secrets.filter((secret) => shown.includes(`${FIELD}${secret}`));
   if (short.length === 0) return shown;

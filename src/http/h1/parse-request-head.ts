@@ -6,7 +6,7 @@
 
 import { constantRegExp } from "../../base/constant-regexp.ts";
 import { isHeaderName, lowerHeaderName } from "../../base/header-names.ts";
-import { isHeaderValue } from "../headers.ts";
+import { areHeaderLines, isHeaderValue } from "../headers.ts";
 import { type ReceivedHead, RequestError } from "../request-head.ts";
 import { beginsWithMethod, isKnownMethod } from "../request-methods.ts";
 import { listsToken, trimmed } from "./message-framing.ts";
@@ -58,6 +58,7 @@ export function parseRequestHead(text: string): ParsedRequest {
   const target = line.slice(methodEnd + 1, targetEnd < 0 ? undefined : targetEnd);
   const isOld = isHttp10(method, targetEnd < 0 ? "HTTP/0.9" : line.slice(targetEnd + 1));
 
+  const areValues = areHeaderLines(text);
   const pairs: string[] = [];
   let length: string | undefined;
   let coding: string | undefined;
@@ -73,7 +74,7 @@ export function parseRequestHead(text: string): ParsedRequest {
     const name = lowerHeaderName(text.slice(start, colon < start || colon > end ? start : colon));
     if (name === undefined) throw new RequestError("bad", "a malformed header line");
     const value = trimmed(text, colon + 1, end);
-    if (!isHeaderValue(value)) throw new RequestError("bad", "a control character in the head");
+    if (!areValues && !isHeaderValue(value)) throw new RequestError("bad", "a control character in the head");
     pairs.push(name, value);
     switch (name) {
       case "content-length":

@@ -5,7 +5,7 @@
 
 import { ExpectedError } from "../../base/errors.ts";
 import { lowerHeaderName } from "../../base/header-names.ts";
-import { HeaderList, isHeaderValue } from "../headers.ts";
+import { areHeaderLines, HeaderList, isHeaderValue } from "../headers.ts";
 import { listsToken, trimmed } from "./message-framing.ts";
 
 export interface ParsedHead {
@@ -38,6 +38,7 @@ export function parseResponseHead(text: string): { head: ParsedHead; framing: Fr
   const isOld = status[1] === "0";
   // HTTP/1.0 has no interim responses. Its clients would parse the final response as the body of an interim response.
   if (isOld && (status[2] as string) < "200") throw new ResponseError("an interim response in HTTP/1.0");
+  const areValues = areHeaderLines(text);
   const pairs: string[] = [];
   let length: number | undefined;
   let chunked = false;
@@ -48,7 +49,7 @@ export function parseResponseHead(text: string): { head: ParsedHead; framing: Fr
     const end = lineEnd < 0 ? text.length : lineEnd;
     const colon = text.indexOf(":", start);
     const name = nameBefore(text, start, colon, end);
-    const value = valueAfter(text, colon, end);
+    const value = areValues ? trimmed(text, colon + 1, end) : valueAfter(text, colon, end);
     pairs.push(name, value);
     // Parsers disagree on a tab next to a length or a coding, and therefore on the end of the body.
     if (name === "content-length" || name === "transfer-encoding") {

@@ -4,12 +4,13 @@
 
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import { GatewayError } from "../../core/errors.ts";
+import type { Exchange } from "../../core/exchange.ts";
 import type { Members } from "../../json/json.ts";
 import { isLossless } from "../../json/lossless.ts";
 import { type Skeleton, skeletonSteps } from "../../json/skeleton.ts";
 import { hasCacheMarks } from "../canonical/prompt-cache.ts";
 import { checkAll } from "../guards/guard-webhook.ts";
-import { GuardRejection, type ShadowGuards } from "../guards/guarded-text.ts";
+import { createShadowGuards, GuardRejection } from "../guards/guarded-text.ts";
 import { applyRules, editsRequest, hasTokenNumbers, mergeRules } from "../guards/prompt-rules.ts";
 import { BodyTexts } from "../guards/text-places.ts";
 import type { Candidate } from "../models/model-table.ts";
@@ -33,13 +34,13 @@ export function requestedModel({ dialect, scan, rules: list }: LlmCall): string 
 }
 
 /** Throws `LlmRejection` if a policy rejects the request or cannot read its body. */
-export function* applyPolicies(llm: LlmCall, env: PlanOptions, watch: ShadowGuards): Steps<PreparedRequest> {
+export function* applyPolicies(llm: LlmCall, env: PlanOptions, exchange: Exchange): Steps<PreparedRequest> {
   const rules = mergeRules(llm.rules);
   // Opaque requests, such as images and speech, have no messages, but guards check their strings.
   const applicable = llm.dialect.format === "opaque" ? { requestGuards: rules.requestGuards } : rules;
   // Prompt policies do not edit multipart forms, because form fields are not parsed into a tree.
   const edited = editsRequest(applicable) && !llm.scan.isForm ? yield* edit(llm, applicable, env) : llm;
-  if (rules.watchedRequests && !edited.scan.isForm) yield* watchRequest(edited, rules.watchedRequests, env, watch);
+  if (rules.watchedRequests && !edited.scan.isForm) yield* watchRequest(edited, rules.watchedRequests, env, exchange);
   const model = edited.dialect.pathModel ?? edited.scan.model;
   const caching = llm.dialect.operation === "count" ? undefined : rules.promptCaching;
   return {
@@ -137,7 +138,8 @@ function rejectTokenNumbers(body: Members): void {
   throw new LlmRejection({ status: 400, message, code: "unsupported_format" });
 }
 
-function* watchRequest(llm: LlmCall, guards: readonly TextGuard[], env: PlanOptions, watch: ShadowGuards): Steps<void> {
+function* watchRequest(llm: LlmCall, guards: readonly TextGuard[], env: PlanOptions, exchange: Exchange): Steps<void> {
+  const watch = createShadowGuards(exchange, "request");
   const tree = yield* skeletonSteps(env.tree, llm.bytes, env.newId());
   if (tree === "not JSON") watch.unread(guards, "the body is not valid JSON");
   else if ("tooLarge" in tree) watch.unread(guards, `a request ${tree.tooLarge} cannot be read`);

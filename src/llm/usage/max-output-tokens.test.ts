@@ -20,6 +20,7 @@ const cases: readonly [body: string, maximum: number | undefined][] = [
   ['{"MAX_TOKENS":140}', 140],
   ['{"generationconfig":{"maxoutputtokens":140}}', 140],
   ['{"max_tok\\u0065ns":140}', 140],
+  ['{"\\u006dax_tokens":140}', 140],
   ['{"max_tokens":"140"}', 140],
   ['{"max_tokens":139.5}', 140],
   ['{"max_tokens":1e300,"n":1e300}', 1_000_000_000],

@@ -19,6 +19,8 @@ const MAXIMA: ReadonlySet<string> = new Set([
 ]);
 const COUNTS: ReadonlySet<string> = new Set(["n", "best_of", "generationConfig.candidateCount"]);
 const KEYS = jsonKeysOfAnyCase(...MAXIMA, ...COUNTS);
+/** Each name of a maximum contains `max`, unless escapes are used. Most small requests have neither. */
+const COULD_NAME_MAXIMUM = /max|\\/i;
 const MAX_NUMBER_BYTES = 32;
 /** Larger values are clamped. */
 const MAX_OUTPUT_TOKENS = 1_000_000_000;
@@ -30,6 +32,7 @@ export function maxOutputTokens(bytes: Buffer): number | undefined {
 }
 
 export function* maxOutputTokensSteps(bytes: Buffer): Steps<number | undefined> {
+  if (bytes.length <= STEP_BYTES && !COULD_NAME_MAXIMUM.test(bytes.toString("latin1"))) return undefined;
   let maximum: number | undefined;
   let choices = 1;
   const scanner = new JsonScanner({

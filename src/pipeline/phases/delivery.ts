@@ -14,7 +14,7 @@ import type { HeaderList } from "../../http/headers.ts";
 import { BodyCapture } from "../../record/body-capture.ts";
 import { FilteredResponse } from "./filtered-response.ts";
 import type { PipelineEnv } from "./pipeline-env.ts";
-import { policiesOf, runResponseHooks } from "./run-hooks.ts";
+import { runResponseHooks } from "./run-hooks.ts";
 
 /** Limits the response body that an expression can read. */
 const MAX_HELD_BYTES = peerInput("backend/response-body").maxBytes;
@@ -201,11 +201,9 @@ export class Delivery {
       isDry: this.#env.dry !== undefined,
       fail: this.#onError,
     };
-    const outward = this.entered.toReversed();
-    const isOuter = (scope: CompiledScope): boolean => scope === this.entered[0] || scope === this.entered[1];
-    const inner = policiesOf(outward, (scope) => (isOuter(scope) ? NONE : scope.response));
-    const outer = policiesOf(outward, (scope) => (isOuter(scope) ? scope.response : NONE));
-    runResponseHooks(run, inner, () => {
+    // The gateway and the route are outside of the backend.
+    const outer = outward(this.entered, 0, 2);
+    runResponseHooks(run, outward(this.entered, 2, this.entered.length), () => {
       if (response.source === "upstream") this.#snapshot("backend response ready");
       runResponseHooks(run, outer, () => this.#sendHead(response));
     });
@@ -337,6 +335,16 @@ export class Delivery {
       }),
     );
   }
+}
+
+/** Returns the policies with response hooks of these scopes, the innermost scope first. */
+function outward(scopes: readonly CompiledScope[], from: number, to: number): readonly CompiledPolicy[] {
+  let found = NONE;
+  for (let i = Math.min(to, scopes.length) - 1; i >= from; i--) {
+    const { response } = scopes[i] as CompiledScope;
+    if (response.length > 0) found = found === NONE ? response : [...found, ...response];
+  }
+  return found;
 }
 
 function hasNoResponseHooks(scope: CompiledScope): boolean {

@@ -62,7 +62,10 @@ export function createRedaction(sensitiveHeaders: readonly string[] = []): Redac
   /** Some servers read `x_api_key` as `x-api-key`, so both spellings are hidden. */
   const isHidden = (name: string): boolean =>
     isSensitiveName(name, "header") || names.has(name) || (name.includes("_") && names.has(name.replaceAll("_", "-")));
-  const isHiddenName = (name: string): boolean => isHidden(name) || isHidden(name.toLowerCase());
+  const isHiddenName = (name: string): boolean => {
+    const lower = name.toLowerCase();
+    return isHidden(name) || (lower !== name && isHidden(lower));
+  };
   const parameters = new Set<string>();
   const configured = new SecretValues();
   const shownQuery = (query: string, alsoHidden: readonly string[] = []): string =>
@@ -504,14 +507,18 @@ function stringsIn(json: string): string[] {
   return found;
 }
 
+/** The forms in which a value may be repeated: as a whole, without its scheme, and each cookie. */
 function credentialCopies(value: string): string[] {
+  const copies = value === "" ? [] : [value];
   const space = value.indexOf(" ");
   const credential = space < 0 ? "" : value.slice(space + 1).trim();
-  const cookies = value
-    .split(/;\s*/)
-    .map((part) => part.slice(part.indexOf("=") + 1))
-    .filter((part) => part.length >= MIN_SCRUBBED_PART_CHARS);
-  return [value, credential, ...cookies].filter((one) => one !== "");
+  if (credential !== "") copies.push(credential);
+  if (!value.includes("=") && !value.includes(";")) return copies;
+  for (const part of value.split(/;\s*/)) {
+    const cookie = part.slice(part.indexOf("=") + 1);
+    if (cookie.length >= MIN_SCRUBBED_PART_CHARS) copies.push(cookie);
+  }
+  return copies;
 }
 
 const SECRET_SEPARATORS = /[\s=;,"]+/;
