@@ -26,6 +26,37 @@ test("syntax errors name their place", () => {
   assert.throws(() => readYaml(INPUT, "a: *b\n"), InputError);
 });
 
+const CYCLES = [
+  "&a [*a]",
+  "a: &a\n  b: *a",
+  "&a\n: *a",
+  "- &a {b: [{c: *a}]}",
+  "&a {b: &b [*b]}",
+  "a: &a [&b [*a, *b]]",
+];
+
+test("an alias inside its own anchor is rejected, because its value would be infinite", () => {
+  for (const text of CYCLES)
+    for (const read of [readYaml, readLooseYaml]) assert.throws(() => read(INPUT, text), InputError, text);
+  const shared = [{ x: 1 }];
+  assert.deepEqual(readYaml(INPUT, "a: &a [{x: 1}]\nb: *a\nc: [*a, *a]"), {
+    a: shared,
+    b: shared,
+    c: [shared, shared],
+  });
+});
+
+test("names that are objects are read without a warning that quotes them", async (t) => {
+  const warnings: Error[] = [];
+  const add = (warning: Error): void => void warnings.push(warning);
+  process.on("warning", add);
+  t.after(() => process.off("warning", add));
+  assert.deepEqual(readYaml(INPUT, "? [secret]\n: 1"), { "[ secret ]": 1 });
+  assert.deepEqual(readLooseYaml(INPUT, "? {a: secret}\n: 1"), { "{ a: secret }": 1 });
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(warnings, []);
+});
+
 test("a loose text may repeat names and have errors", () => {
   assert.deepEqual(readLooseYaml(INPUT, "a: 1\na: 2\n"), { a: 2 });
   assert.deepEqual(readLooseYaml(INPUT, "a: 1\n---\nb: 2\n"), { a: 1 });

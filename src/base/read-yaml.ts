@@ -35,6 +35,8 @@ export function* readYamlInSteps(
   const composer = new Composer({
     lineCounter: lines,
     prettyErrors: false,
+    // A warning would print parts of the text.
+    logLevel: "error",
     uniqueKeys: false,
     merge: false,
     version: "1.2",
@@ -95,12 +97,28 @@ export function readLooseYaml(input: PeerInput<"YAML">, text: string): unknown {
 
 function documentValue(input: PeerInput<"YAML">, document: Document.Parsed | undefined): unknown {
   try {
-    return document?.toJS({ maxAliasCount: MAX_ALIASES }) ?? null;
+    return document === undefined ? null : expandedValue(document);
   } catch (error) {
     if (error instanceof RangeError) throw tooDeep(input);
-    // Aliases of aliases can grow exponentially.
+    // Aliases of aliases can grow exponentially, and an alias can be inside its own anchor.
     throw new InputError(input, "items", (error as Error).message);
   }
+}
+
+/** Throws if the aliases cannot be expanded. A document without a value is null. */
+export function expandedValue(document: Document.Parsed): unknown {
+  const value: unknown = document.toJS({ maxAliasCount: MAX_ALIASES }) ?? null;
+  rejectCycles(value, new Set());
+  return value;
+}
+
+/** An alias inside its own anchor would make every traversal infinite. */
+function rejectCycles(value: unknown, above: Set<unknown>): void {
+  if (typeof value !== "object" || value === null) return;
+  if (above.has(value)) throw new Error("an alias is inside its own anchor");
+  above.add(value);
+  for (const inner of Object.values(value)) rejectCycles(inner, above);
+  above.delete(value);
 }
 
 function tooDeep(input: PeerInput): InputError {

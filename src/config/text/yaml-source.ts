@@ -16,7 +16,7 @@ import {
   type YAMLMap,
 } from "yaml";
 import { InputError, peerInput } from "../../base/peer-inputs.ts";
-import { firstTooDeepLine, MAX_ALIASES, readYamlInSteps } from "../../base/read-yaml.ts";
+import { expandedValue, firstTooDeepLine, MAX_ALIASES, readYamlInSteps } from "../../base/read-yaml.ts";
 import { finish, type Steps } from "../../base/sliced-work.ts";
 import { ConfigError, type Position } from "../../core/config-error.ts";
 import type { VariableValue } from "../../record/trace/redact.ts";
@@ -174,8 +174,7 @@ function sourceDocument(
   at: (offset: number) => Position,
   texts: ReadonlyMap<unknown, EnvironmentText>,
 ): SourceDocument {
-  const value: unknown = document.toJS({ maxAliasCount: MAX_ALIASES });
-  refuseCycles(value);
+  const value = expandedValue(document);
 
   /** A search in the list of pairs for each of many problems would be quadratic. */
   const indexes = new Map<unknown, Map<string, Pair>>();
@@ -221,14 +220,6 @@ function sourceDocument(
     },
     fromEnvironment: (path) => texts.get(find(path, "value").node),
   };
-}
-
-/** An alias inside its own anchor would make every traversal infinite. */
-function refuseCycles(value: unknown, above: ReadonlySet<unknown> = new Set()): void {
-  if (typeof value !== "object" || value === null) return;
-  if (above.has(value)) throw new Error("an alias is inside its own anchor");
-  const path = new Set(above).add(value);
-  for (const inner of Object.values(value)) refuseCycles(inner, path);
 }
 
 /** Does not quote the alias name, because an unquoted value that starts with `*` parses as one. */
