@@ -20,11 +20,7 @@ const MODULES = [
 ];
 
 /** The engines run only in the thread of the history, which has nearly all of this code. */
-const HISTORY = [
-  "src/record/history/request-query.ts",
-  "src/record/history/usage-query.ts",
-  "src/store/folder-lock.ts",
-];
+const HISTORY = ["src/record/history/queries.ts", "src/store/folder-lock.ts"];
 const ENGINES = ["src/record/history/postgres-engine.ts", "src/record/history/sqlite-engine.ts"];
 
 export const fewStartFiles = {

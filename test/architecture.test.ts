@@ -201,7 +201,7 @@ const right: [name: string, path: string, text: string][] = [
   [
     "gwctl's shared types",
     "src/cli/a.ts",
-    'import { p } from "../admin/server/paths.ts";\nimport type { E } from "../record/trace/events.ts";\n',
+    'import { p } from "../admin/server/paths.ts";\nimport type { E } from "../record/trace/record.ts";\n',
   ],
   ["gwctl's login check", "src/cli/a.ts", 'const b = await import("../config/b.ts");\n'],
   ["an I/O module in a comment", "src/core/a.ts", "// never process.env, never Date.now()\n"],

@@ -116,7 +116,7 @@ async function benchReport(folder, rows) {
 /** The modules of the history are bundled for this run, because the program exports none of them. */
 async function historyModules(folder) {
   const outfile = join(folder, "modules.mjs");
-  const contents = ["sqlite-engine", "migrations", "write-rows", "history-row"]
+  const contents = ["sqlite-engine", "migrations", "writer", "history-row"]
     .map((name) => `export * from "./src/record/history/${name}.ts";`)
     .concat('export { systemClock } from "./src/base/clock.ts";')
     .join("\n");

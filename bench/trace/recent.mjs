@@ -16,7 +16,7 @@ import { Exchange } from "./src/core/exchange.ts";
 import { compileExpression } from "./src/cel/expression.ts";
 import { HeaderList } from "./src/http/headers.ts";
 import { systemClock } from "./src/base/clock.ts";
-import { createRequestHistory } from "./src/record/request-history.ts";
+import { createRequestHistory } from "./src/record/recorded-request.ts";
 import { createRecentRequests } from "./src/record/recent-requests.ts";
 import { createTraceHub } from "./src/record/trace/trace.ts";
 import { createRedaction } from "./src/record/trace/redact.ts";

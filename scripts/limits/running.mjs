@@ -144,7 +144,7 @@ export const RUNNING_LIMITS = {
       "the rest follows",
     ],
     ["client/recorded-body", "bytes", "a request whose `llm.prompt` is read", "it is absent"],
-    ["MAX_COMPLETION_CHARS", "record/llm-content.ts", "`llm.completion`", "cut"],
+    ["MAX_COMPLETION_CHARS", "record/recorded-bodies.ts", "`llm.completion`", "cut"],
     [
       "MAX_LINES",
       "record/log/unexpected-errors.ts",
@@ -167,9 +167,9 @@ export const RUNNING_LIMITS = {
       "its value is hidden",
     ],
     ["MAX_RECORDED", "core/attempts.ts", "recorded attempts of a request", "attempts are only counted"],
-    ["MAX_PHASES", "record/trace/request-spans.ts", "policy phases with a span", "later phases have no span"],
-    ["MAX_EVENTS", "record/trace/kept-traces.ts", "events of a kept trace", "expressions are left out"],
-    ["MAX_CAPTURED_BYTES", "record/body-capture.ts", "a body in a trace", "cut"],
+    ["MAX_PHASES", "record/trace/live-records.ts", "policy phases with a span", "later phases have no span"],
+    ["MAX_EVENTS", "record/trace/trace.ts", "events of a kept trace", "expressions are left out"],
+    ["MAX_CAPTURED_BYTES", "record/recorded-bodies.ts", "a body in a trace", "cut"],
     ["RECENT_REQUESTS", "record/recent-requests.ts", "finished requests that are remembered", "the oldest is dropped"],
     [
       "MAX_SHARED_CHARS",
@@ -177,7 +177,7 @@ export const RUNNING_LIMITS = {
       "a path or query that remembered requests share in memory",
       "each keeps its own copy",
     ],
-    ["MAX_FOUND", "record/older-requests.ts", "older requests with one id", "the oldest are left out"],
+    ["MAX_FOUND", "record/recorded-request.ts", "older requests with one id", "the oldest are left out"],
     ["MAX_SERIES", "record/log/metrics.ts", "series of a metric", "one series takes the rest"],
     ["MAX_LABEL_CHARS", "record/log/metrics.ts", "a label value", "`other`"],
     [
@@ -195,7 +195,7 @@ export const RUNNING_LIMITS = {
     ["MAX_KNOWN", "record/request-metrics.ts", "series that are kept at hand", "slower, still counted"],
     [
       "MAX_NAME_CHARS",
-      "record/traffic-history.ts",
+      "record/traffic.ts",
       "name of a route, model, tool or key with its own traffic history",
       "counted as `(other)`",
     ],
@@ -206,7 +206,7 @@ export const RUNNING_LIMITS = {
       "the least busy are lost on a restart",
     ],
     ["MAX_BUFFERED_CHARS", "record/log/log-output.ts", "log lines that wait for their reader", "dropped and counted"],
-    ["MAX_FILTER_CHARS", "record/log/log-filter.ts", "a log filter", "400"],
+    ["MAX_FILTER_CHARS", "record/log/logger.ts", "a log filter", "400"],
   ],
   "Memory of all clients": [
     [

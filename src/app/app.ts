@@ -13,7 +13,7 @@ import type { InheritedSockets } from "../pipeline/listen/inherited-sockets.ts";
 import type { ListenerLimits } from "../pipeline/listen/listener-env.ts";
 import { createListeners, type Listeners } from "../pipeline/listen/listeners.ts";
 import { trustedPeers } from "../pipeline/listen/trusted-peers.ts";
-import { mergeFamilies } from "../record/log/merge-families.ts";
+import { mergeFamilies } from "../record/log/metrics.ts";
 import { createAdminAddresses } from "./admin-addresses.ts";
 import type { App, AppOptions } from "./app-options.ts";
 import { fittingLimits } from "./capacity.ts";

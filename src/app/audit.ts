@@ -5,7 +5,7 @@
 import { resolve } from "node:path";
 import type { ProcessSettings } from "../config/prepare.ts";
 import { type Audit, createAudit } from "../record/audit.ts";
-import { openRotatingFile } from "../record/log/rotating-file.ts";
+import { openRotatingFile } from "../record/log/log-output.ts";
 import type { Telemetry } from "../record/telemetry/telemetry.ts";
 import type { Services } from "./services.ts";
 import { StartError } from "./start-error.ts";

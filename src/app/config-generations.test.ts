@@ -9,7 +9,7 @@ import { collectAllGarbage } from "../../test/support/garbage.ts";
 import { createPreview } from "../admin/ui/preview.ts";
 import { LivingObjects } from "../base/living-objects.ts";
 import type { SourceText } from "../config/load/load.ts";
-import { readTraffic } from "../record/request-history.ts";
+import { readTraffic } from "../record/recorded-request.ts";
 import { createConfigLoader, type Loaded } from "./config-loader.ts";
 import { runAccessReview } from "./rehearsal/access.ts";
 import { rehearse } from "./rehearsal/rehearse.ts";

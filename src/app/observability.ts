@@ -15,20 +15,23 @@ import type { Audit } from "../record/audit.ts";
 import { type History, openHistory } from "../record/history/history.ts";
 import type { RowValues } from "../record/history/history-row.ts";
 import { createHistoryRecorder, type HistoryRecorder } from "../record/history-record.ts";
-import { recordCompletion, recordPrompt } from "../record/llm-content.ts";
 import type { MetricFamily } from "../record/log/metrics.ts";
 import { registerProcessMetrics, registerThreadMetrics } from "../record/log/process-metrics.ts";
-import { createMirrorRecords, type MirrorRecords } from "../record/mirror-report.ts";
+import {
+  createMirrorRecords,
+  createShadowRecords,
+  type MirrorRecords,
+  type ShadowRecords,
+} from "../record/policy-reports.ts";
 import { createRecentRequests, type RecentRequests } from "../record/recent-requests.ts";
-import { createRequestHistory, type RequestHistory } from "../record/request-history.ts";
+import { recordCompletion, recordPrompt } from "../record/recorded-bodies.ts";
+import { createRequestHistory, type RequestHistory } from "../record/recorded-request.ts";
 import { createRequestMetrics } from "../record/request-metrics.ts";
-import { createShadowRecords, type ShadowRecords } from "../record/shadow-report.ts";
 import { compileSpanAttributes } from "../record/span-attributes.ts";
 import type { OtlpSettings, Signal } from "../record/telemetry/settings.ts";
 import type { Telemetry, TelemetryEnv } from "../record/telemetry/telemetry.ts";
-import { createKeptTraces, type KeptTraces } from "../record/trace/kept-traces.ts";
-import { createTraceHub, type TraceHub } from "../record/trace/trace.ts";
-import { createTrafficHistory, HISTORY_SECONDS, type TrafficHistory } from "../record/traffic-history.ts";
+import { createKeptTraces, createTraceHub, type KeptTraces, type TraceHub } from "../record/trace/trace.ts";
+import { createTrafficHistory, HISTORY_SECONDS, type TrafficHistory } from "../record/traffic.ts";
 import { processEntries } from "../store/owned-store.ts";
 import type { AppOptions } from "./app-options.ts";
 import { checkAuditExport, createConfiguredAudit, type OpenAuditFile, openAuditFile } from "./audit.ts";

@@ -9,9 +9,8 @@ import type { Environment } from "../config/text/env.ts";
 import { openApiClient, openClusterAccess } from "../kubernetes/api-client.ts";
 import { type ClusterSource, followController } from "../kubernetes/follow-controller.ts";
 import { watchGateway } from "../kubernetes/watch-gateway.ts";
-import { parseLogFilter } from "../record/log/log-filter.ts";
 import type { LogOutput } from "../record/log/log-output.ts";
-import { createLogging } from "../record/log/logger.ts";
+import { createLogging, parseLogFilter } from "../record/log/logger.ts";
 
 export type ClusterFlags = { readonly gateway: string } & (
   | { readonly from: string; readonly tokenFile: string; readonly stateFolder: string | undefined }

@@ -18,9 +18,8 @@ import { type Controller, startController } from "../kubernetes/controller.ts";
 import { registerControllerMetrics } from "../kubernetes/controller-metrics.ts";
 import { KubeconfigError } from "../kubernetes/kubeconfig.ts";
 import { listenAddress } from "../kubernetes/snapshot-server.ts";
-import { parseLogFilter } from "../record/log/log-filter.ts";
 import { openLogOutput } from "../record/log/log-output.ts";
-import { createLogging } from "../record/log/logger.ts";
+import { createLogging, parseLogFilter } from "../record/log/logger.ts";
 import { createMetrics } from "../record/log/metrics.ts";
 import { registerProcessMetrics, registerThreadMetrics } from "../record/log/process-metrics.ts";
 

@@ -3,7 +3,7 @@
  * spans, the access log, and recent requests take their values from here.
  */
 
-import type { RecordedAttempt } from "../record/trace/request-record.ts";
+import type { RecordedAttempt } from "../record/trace/record.ts";
 
 /** An MCP backend may call many servers for one request. Beyond this number, attempts are only counted. */
 const MAX_RECORDED = 64;

@@ -16,7 +16,7 @@ import type { HeaderList } from "../http/headers.ts";
 import type { TlsOptions } from "../http/http-client.ts";
 import type { Logger } from "../record/log/logger.ts";
 import type { Metrics } from "../record/log/metrics.ts";
-import type { Phase } from "../record/trace/events.ts";
+import type { Phase } from "../record/trace/record.ts";
 import type { CredentialPlaces } from "../record/trace/redact.ts";
 import type { OwnedStore } from "../store/owned-store.ts";
 import type { SigningKey } from "../store/signing-key.ts";

@@ -8,7 +8,7 @@ import { writtenHeaders } from "../http/h1/write-request-head.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { pathAndQuery } from "../http/request-path.ts";
 import { readJson } from "../json/read-json.ts";
-import type { JsonObject, TraceMessage } from "../record/trace/events.ts";
+import type { JsonObject, TraceMessage } from "../record/trace/record.ts";
 import { REDACTED, type Redaction, redactJson, shortSessionId } from "../record/trace/redact.ts";
 import type { Trace } from "../record/trace/trace.ts";
 import type { Exchange, GatewayRequest } from "./exchange.ts";

@@ -10,7 +10,7 @@ import type { Exchange } from "../core/exchange.ts";
 import { revealArguments } from "../core/mcp-arguments.ts";
 import type { Reply } from "../core/reply.ts";
 import { HeaderList } from "../http/headers.ts";
-import { foldRepeats } from "../record/log/fold-repeats.ts";
+import { foldRepeats } from "../record/log/logger.ts";
 import { redactArguments, redactUrl } from "../record/trace/redact.ts";
 import { sendJson } from "./aggregation/router.ts";
 import { unwrapped, unwrappedCall, unwrappedMessage } from "./aggregation/tool-search.ts";

@@ -6,10 +6,9 @@ import { compileExpression, type Expression } from "../cel/expression.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { Outcome } from "../core/policy.ts";
 import { requestSubject } from "../core/principal.ts";
-import { resultOfRequest } from "./finished-request.ts";
-import { readsContent } from "./llm-content.ts";
+import { attemptsText, recordedAttempts, resultOfRequest } from "./finished-request.ts";
 import type { LogFields, Logger, LogValue } from "./log/logger.ts";
-import { attemptsText, recordedAttempts } from "./recorded-attempts.ts";
+import { readsContent } from "./recorded-bodies.ts";
 import { type Redaction, redactJson, withoutSecrets } from "./trace/redact.ts";
 
 const FIELD_CHARS = 2_048;

@@ -13,7 +13,7 @@ import { type ContentReport, createContentReader } from "../llm/usage/response-c
 import { shown } from "./access-log.ts";
 import { resultOfRequest } from "./finished-request.ts";
 import type { LogFields, LogValue } from "./log/logger.ts";
-import type { AnswerObserver, AuditTrail } from "./trace/audit-trail.ts";
+import type { AnswerObserver, AuditTrail } from "./trace/live-records.ts";
 import { type Redaction, redactJson } from "./trace/redact.ts";
 
 export interface AnswerRecord extends AnswerObserver {

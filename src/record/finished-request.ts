@@ -2,6 +2,7 @@
  * Keeps a finished request in memory, as its fields without bodies. Views are built on demand.
  */
 import { Buffer } from "node:buffer";
+import { describeAttempt } from "../core/attempts.ts";
 import type { Exchange, ShadowDenial, Step } from "../core/exchange.ts";
 import type { Outcome } from "../core/policy.ts";
 import { requestSubject } from "../core/principal.ts";
@@ -9,10 +10,14 @@ import type { LlmAttributes, RequestAttributes } from "../core/request-attribute
 import { requestState, type SnapshotSource } from "../core/snapshot.ts";
 import type { Source } from "../core/source.ts";
 import { HeaderList } from "../http/headers.ts";
-import { recordedAttempts } from "./recorded-attempts.ts";
-import type { JsonObject } from "./trace/events.ts";
+import {
+  type JsonObject,
+  type RecordedAttempt,
+  type RequestRecord,
+  type RequestResult,
+  resultOf,
+} from "./trace/record.ts";
 import { type Redaction, redactUrl, shortSessionId } from "./trace/redact.ts";
-import { type RecordedAttempt, type RequestRecord, type RequestResult, resultOf } from "./trace/request-record.ts";
 
 const NO_HEADERS = new HeaderList();
 const NO_STEPS: readonly Step[] = [];
@@ -283,4 +288,32 @@ function defined<T extends Record<string, unknown>>(fields: T): Defined<T> {
 
 function round(ms: number): number {
   return Math.round(ms * 1000) / 1000;
+}
+
+/** Returns undefined unless an attempt was repeated. An MCP backend may call several servers once each. */
+export function recordedAttempts(
+  { attempts, arrived, credentials }: Exchange,
+  redaction: Pick<Redaction, "scrub">,
+): readonly RecordedAttempt[] | undefined {
+  if (attempts.list.length < 2 || attempts.list.every(({ retryReason }) => retryReason === undefined)) return undefined;
+  const shown = (text: string): string => redaction.scrub(text, arrived.headers.pairs, credentials.secrets);
+  return attempts.list.map((attempt) => {
+    const { error, retryReason, ...described } = describeAttempt(attempt);
+    return {
+      ...described,
+      ...(error === undefined ? {} : { error: shown(error) }),
+      ...(retryReason === undefined ? {} : { retryReason: shown(retryReason) }),
+    };
+  });
+}
+
+/** Formats attempts as `openai api.openai.com:443: 503 after 12.5 ms; groq api.groq.com:443: 200 after 80 ms`. */
+export function attemptsText(attempts: readonly RecordedAttempt[]): string {
+  return attempts
+    .map(({ provider, target, status, error, durationMs }) => {
+      const server = provider === undefined ? target : `${provider} ${target}`;
+      const after = durationMs === null ? "" : ` after ${durationMs} ms`;
+      return `${server}: ${error ?? status ?? "no response"}${after}`;
+    })
+    .join("; ");
 }

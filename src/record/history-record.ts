@@ -12,8 +12,8 @@ import { nonzero, resultOfRequest } from "./finished-request.ts";
 import { chargesText, type HistoryRow, type RowValues } from "./history/history-row.ts";
 import { oneLine, shortName } from "./history/row-batch.ts";
 import { explainRequest } from "./trace/explain.ts";
+import type { RequestDetail, RequestRecord } from "./trace/record.ts";
 import { type Redaction, redactUrl, shortSessionId } from "./trace/redact.ts";
-import type { RequestDetail, RequestRecord } from "./trace/request-record.ts";
 
 const DAY_MS = 86_400_000;
 const MAX_LONG_CHARS = 1_000;

@@ -7,8 +7,8 @@ import type { Exchange } from "../core/exchange.ts";
 import type { Outcome } from "../core/policy.ts";
 import { HeaderList } from "../http/headers.ts";
 import { createRecentRequests, RECENT_REQUESTS, type RecentRequestsOptions } from "./recent-requests.ts";
-import { createKeptTraces } from "./trace/kept-traces.ts";
 import { createRedaction } from "./trace/redact.ts";
+import { createKeptTraces } from "./trace/trace.ts";
 
 function recentRequests(options: Partial<RecentRequestsOptions> = {}) {
   return createRecentRequests({

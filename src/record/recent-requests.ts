@@ -15,10 +15,16 @@ import {
   withoutText,
 } from "./finished-request.ts";
 import { explainRequest } from "./trace/explain.ts";
-import type { KeptTraces, TraceRecording } from "./trace/kept-traces.ts";
+import type { RequestDetail, RequestRecord } from "./trace/record.ts";
 import type { Redaction } from "./trace/redact.ts";
-import type { RequestDetail, RequestRecord } from "./trace/request-record.ts";
-import { bothWatchers, createTrace, type Trace, type TraceWatcher } from "./trace/trace.ts";
+import {
+  bothWatchers,
+  createTrace,
+  type KeptTraces,
+  type Trace,
+  type TraceRecording,
+  type TraceWatcher,
+} from "./trace/trace.ts";
 
 export const RECENT_REQUESTS = 500;
 /** This many newest requests and all failed requests keep their headers. */

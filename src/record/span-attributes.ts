@@ -1,14 +1,31 @@
 /**
- * Evaluates the expressions of `config.telemetry.otlp.attributes` when a sampled request has ended.
+ * Evaluates the expressions of `config.telemetry.otlp.attributes`, which add attributes to the span of a request, when
+ * a sampled request has ended.
  */
 
 import { type CelOutput, compileExpression, createBudget } from "../cel/expression.ts";
+import type { Exchange } from "../core/exchange.ts";
 import { shown } from "./access-log.ts";
-import { readsContent } from "./llm-content.ts";
 import type { Metrics } from "./log/metrics.ts";
-import type { AddedAttributes, AttributeValue, SpanAttributes } from "./telemetry/added-attributes.ts";
+import { readsContent } from "./recorded-bodies.ts";
 import { REDACTED, type Redaction } from "./trace/redact.ts";
 import { isSensitiveName } from "./trace/sensitive-names.ts";
+
+export type AttributeValue = string | number | boolean | string[];
+
+export interface AddedAttributes {
+  readonly attributes: Readonly<Record<string, AttributeValue>>;
+  /** Replaces the name of the span. */
+  readonly name: string | undefined;
+  /** Counts attributes beyond the limit. */
+  readonly omitted: number;
+}
+
+export interface SpanAttributes {
+  /** Returns whether an expression reads this attribute by its name, for example `llm.prompt`. */
+  reads(path: string): boolean;
+  of(exchange: Exchange): AddedAttributes;
+}
 
 /** This is the default limit of OpenTelemetry's SDKs. */
 const MAX_ADDED_ATTRIBUTES = 128;

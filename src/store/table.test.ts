@@ -3,8 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { fakeClock } from "../../test/support/fake-clock.ts";
 import { createRemoteStore, type StoreRequest } from "./remote-store.ts";
-import type { Change } from "./store.ts";
-import { StoreUnavailable } from "./store.ts";
+import { type Change, StoreUnavailable } from "./store.ts";
 import { Table } from "./table.ts";
 
 const LIMITS = { maxBytes: 20_000, cacheBytes: 8_000 };

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:net";
 import { type TestContext, test } from "node:test";
-import type { RecordedAttempt, RequestDetail } from "../../src/record/trace/request-record.ts";
+import type { RecordedAttempt, RequestDetail } from "../../src/record/trace/record.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
 import { messagesOf, traceOf } from "../support/trace.ts";
 

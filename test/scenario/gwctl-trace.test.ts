@@ -7,7 +7,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import type { TraceEvent } from "../../src/record/trace/events.ts";
+import type { TraceEvent } from "../../src/record/trace/record.ts";
 import type { TestGateway } from "../support/gateway.ts";
 import { gwctl, startGwctl } from "../support/gwctl.ts";
 import { type GwctlGateway, openGwctlGateway } from "../support/gwctl-gateway.ts";

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { writeRows } from "../../src/record/history/write-rows.ts";
+import { writeRows } from "../../src/record/history/writer.ts";
 import { HISTORY_DATABASES, openedDatabase } from "../support/history/history-database.ts";
 import { aRow } from "../support/history/history-row.ts";
 

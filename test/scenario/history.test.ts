@@ -11,9 +11,14 @@ import { NewerSchema, UnstorableRow } from "../../src/record/history/engine.ts";
 import { openHistory } from "../../src/record/history/history.ts";
 import { COLUMNS, type RowValues } from "../../src/record/history/history-row.ts";
 import { MIGRATIONS, migrate, schemaVersion } from "../../src/record/history/migrations.ts";
-import { deleteSubject, expireSome, readSpending } from "../../src/record/history/request-query.ts";
-import { readUsage, type UsageQuery } from "../../src/record/history/usage-query.ts";
-import { writeRows } from "../../src/record/history/write-rows.ts";
+import {
+  deleteSubject,
+  expireSome,
+  readSpending,
+  readUsage,
+  type UsageQuery,
+} from "../../src/record/history/queries.ts";
+import { writeRows } from "../../src/record/history/writer.ts";
 import { createHistoryRecorder } from "../../src/record/history-record.ts";
 import { silentLogger } from "../../src/record/log/logger.ts";
 import { createMetrics } from "../../src/record/log/metrics.ts";

@@ -8,7 +8,7 @@ import { Client as ModernClient, StreamableHTTPClientTransport as ModernTranspor
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { type Clock, systemClock } from "../../src/base/clock.ts";
-import type { RequestRecord } from "../../src/record/trace/request-record.ts";
+import type { RequestRecord } from "../../src/record/trace/record.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { rawClient } from "../support/mcp/client.ts";
 import { stdioFixture } from "../support/mcp/fixture.ts";

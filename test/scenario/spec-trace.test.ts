@@ -3,7 +3,7 @@
  */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import type { TraceEvent } from "../../src/record/trace/events.ts";
+import type { TraceEvent } from "../../src/record/trace/record.ts";
 import { startBackend, type TestBackend } from "../support/backend.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { traceOf } from "../support/trace.ts";

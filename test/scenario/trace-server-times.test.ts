@@ -7,7 +7,7 @@ import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { after, before, test } from "node:test";
 import { type Clock, systemClock } from "../../src/base/clock.ts";
-import type { JsonObject, TraceEvent } from "../../src/record/trace/events.ts";
+import type { JsonObject, TraceEvent } from "../../src/record/trace/record.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { type Json, type OpenStream, rawClient } from "../support/mcp/client.ts";
 import { modernPost } from "../support/mcp/modern-client.ts";

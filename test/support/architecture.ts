@@ -38,7 +38,7 @@ export const LAYERS: readonly (readonly string[])[] = [
  * files; without it they come last, import every subfolder, and no subfolder imports them.
  */
 export const SUBFOLDERS: Readonly<Record<string, readonly string[]>> = {
-  record: ["log", "trace", "history", "telemetry"],
+  record: ["log", "trace", "history", ".", "telemetry"],
   http: [".", "h1", "h2", "client"],
   cel: ["syntax", "values", "functions", "analysis"],
   identity: ["oauth", "cloud", "tokens", "providers", "keys", "passwords", "access", "login"],
@@ -75,7 +75,7 @@ export const SUBFOLDERS: Readonly<Record<string, readonly string[]>> = {
 
 /** gwctl shares types and paths with the gateway, not behavior; validation, the login check, imports and the lock file load more, only when they run. */
 const CLI_MAY_IMPORT =
-  /^(?:(?:base|json|http|cli)\/.*|record\/log\/logger\.ts|record\/trace\/(?:events|explain|request-record|traffic-numbers)\.ts|kubernetes\/kubeconfig\.ts|admin\/server\/paths\.ts)$/;
+  /^(?:(?:base|json|http|cli)\/.*|record\/log\/logger\.ts|record\/trace\/(?:explain|record|traffic-numbers)\.ts|kubernetes\/kubeconfig\.ts|admin\/server\/paths\.ts)$/;
 const CLI_MAY_LOAD_LAZILY = /^(?:(?:config|identity|mcp\/tools)\/|app\/validate\.ts$)/;
 
 /** An I/O module or a security table, and the only files that may use it. */
@@ -134,7 +134,7 @@ const OWNED: readonly Owned[] = [
     what: "a client library that connects to an address of the startup settings",
     pattern: /(?:from |import\(|require\()"(?:ioredis|pg|@opentelemetry\/(?:exporter|otlp)[^"]*)"/,
     owners:
-      /^src\/(?:store\/redis-(?:bus|store)|record\/(?:history\/postgres-engine|telemetry\/(?:otlp-export|signals)))\.ts$/,
+      /^src\/(?:store\/redis-(?:bus|store)|record\/(?:history\/postgres-engine|telemetry\/(?:otlp-export|span-encoder)))\.ts$/,
   },
   {
     what: "the JSON parser",

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import type { TraceEvent, TraceMessage } from "../../src/record/trace/events.ts";
+import type { TraceEvent, TraceMessage } from "../../src/record/trace/record.ts";
 import type { TestGateway } from "./gateway.ts";
 
 export interface OpenTrace {

@@ -3,7 +3,7 @@
  * `raw response` must be the head of a response, both redacted alike.
  */
 
-import type { TraceEvent } from "../../src/record/trace/events.ts";
+import type { TraceEvent } from "../../src/record/trace/record.ts";
 import { type Redaction, redactBody } from "../../src/record/trace/redact.ts";
 import type { RecordedExchange } from "./wire-recorder.ts";
 

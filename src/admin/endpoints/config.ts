@@ -11,8 +11,7 @@ import { celHeaders } from "../../cel/values/headers.ts";
 import { tryReadJson } from "../../json/read-json.ts";
 import { safeJsonInSteps } from "../../json/safe-json.ts";
 import { type RecentRequests, WITH_HEADERS } from "../../record/recent-requests.ts";
-import type { JsonObject } from "../../record/trace/events.ts";
-import type { RequestDetail } from "../../record/trace/request-record.ts";
+import type { JsonObject, RequestDetail } from "../../record/trace/record.ts";
 import {
   type AdminEndpoint,
   type AdminRequest,

@@ -6,8 +6,7 @@
 
 import { getHeapSpaceStatistics, getHeapStatistics } from "node:v8";
 import { processMemoryUsage } from "../../base/process-memory.ts";
-import { parseLogFilter } from "../../record/log/log-filter.ts";
-import type { Logging } from "../../record/log/logger.ts";
+import { type Logging, parseLogFilter } from "../../record/log/logger.ts";
 import { type MetricFamily, renderFamilies } from "../../record/log/metrics.ts";
 import { type AdminEndpoint, type AdminResponse, jsonResponse, textResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";

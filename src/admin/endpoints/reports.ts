@@ -4,8 +4,7 @@
  * `/debug/mirrors` (differences between mirrors and backends).
  */
 import type { LimitRegistry } from "../../core/policy.ts";
-import type { MirrorReport } from "../../record/mirror-report.ts";
-import type { ShadowReport } from "../../record/shadow-report.ts";
+import type { MirrorReport, ShadowReport } from "../../record/policy-reports.ts";
 import { StoreUnavailable } from "../../store/store.ts";
 import { type AdminEndpoint, jsonResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";

@@ -7,7 +7,7 @@ import { createTasks } from "../../base/tasks.ts";
 import { createLimitRegistry } from "../../config/compile/limit-registry.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { createRecentRequests } from "../../record/recent-requests.ts";
-import { createRequestHistory } from "../../record/request-history.ts";
+import { createRequestHistory } from "../../record/recorded-request.ts";
 import { createRedaction } from "../../record/trace/redact.ts";
 import { celEndpoint } from "./config.ts";
 import { memoryEndpoint } from "./process.ts";

@@ -7,12 +7,11 @@ import type { Clock } from "../../base/clock.ts";
 import type { Form } from "../../base/form.ts";
 import { compileExpression, type Expression, ExpressionError } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { findOlder, olderRequests } from "../../record/older-requests.ts";
 import { RECENT_REQUESTS, type RecentRequests } from "../../record/recent-requests.ts";
-import { RECORDED_REQUESTS, type RequestHistory } from "../../record/request-history.ts";
+import { findOlder, olderRequests, RECORDED_REQUESTS, type RequestHistory } from "../../record/recorded-request.ts";
 import { MAX_WATCHERS, type TraceHub } from "../../record/trace/trace.ts";
 import { type HistoryReport, TRAFFIC_GROUPS } from "../../record/trace/traffic-numbers.ts";
-import { HISTORY_SECONDS, type TrafficHistory } from "../../record/traffic-history.ts";
+import { HISTORY_SECONDS, type TrafficHistory } from "../../record/traffic.ts";
 import {
   type AdminEndpoint,
   type AdminRequest,

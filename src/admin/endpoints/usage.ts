@@ -8,14 +8,14 @@ import type { Form } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
 import type { History } from "../../record/history/history.ts";
+import type { UsageQuery } from "../../record/history/queries.ts";
+import { detailFromRow, recordFromRow } from "../../record/history-record.ts";
 import {
   USAGE_DIMENSIONS,
   USAGE_GROUPS,
   type UsageDimension,
   type UsageGroup,
-  type UsageQuery,
-} from "../../record/history/usage-query.ts";
-import { detailFromRow, recordFromRow } from "../../record/history-record.ts";
+} from "../../record/trace/traffic-numbers.ts";
 import {
   type AdminEndpoint,
   type AdminRequest,
@@ -34,14 +34,7 @@ const LIMIT = { name: "limit", min: 1, max: 1_000, default: 100 };
 const CURSOR = { name: "cursor", min: 0, max: 10_000_000, default: 0 };
 const REQUESTS_LIMIT = { name: "limit", min: 1, max: 500, default: 100 };
 const UNIT_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-const PARAMETERS: ReadonlySet<string> = new Set([
-  ...Object.keys(USAGE_DIMENSIONS),
-  "by",
-  "since",
-  "until",
-  "limit",
-  "cursor",
-]);
+const PARAMETERS: ReadonlySet<string> = new Set([...USAGE_DIMENSIONS, "by", "since", "until", "limit", "cursor"]);
 
 export const HISTORY_OFF = textResponse(404, "the history is off; set `config.history` to record requests\n");
 
@@ -135,7 +128,7 @@ function parseUsageQuery(query: Form, nowMs: number): UsageQuery | AdminResponse
     );
   if (untilMs < sinceMs) return textResponse(400, "since must be before until\n");
   const filter: Partial<Record<UsageDimension, string>> = {};
-  for (const name of Object.keys(USAGE_DIMENSIONS) as UsageDimension[]) {
+  for (const name of USAGE_DIMENSIONS) {
     const value = query.get(name);
     if (value !== null) filter[name] = value;
   }

@@ -11,8 +11,7 @@ import { type DescribedRequest, describedRequest } from "../../config/schema/tes
 import type { GivenToken } from "../../core/dry-env.ts";
 import { readJson, tryReadJson } from "../../json/read-json.ts";
 import type { DryReport } from "../../pipeline/dry-run/dry-report.ts";
-import { readRecord } from "../../record/recorded-request.ts";
-import { type RequestHistory, readSegments } from "../../record/request-history.ts";
+import { type RequestHistory, readRecord, readSegments } from "../../record/recorded-request.ts";
 import { type AdminEndpoint, type AdminSink, jsonResponse, textResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 

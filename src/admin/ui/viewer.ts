@@ -8,8 +8,8 @@ import { peerInput } from "../../base/peer-inputs.ts";
 import { configSchema } from "../../config/schema/schema.ts";
 import { readJson } from "../../json/read-json.ts";
 import { explainRequest } from "../../record/trace/explain.ts";
+import type { RequestDetail, RequestRecord } from "../../record/trace/record.ts";
 import { REDACTED } from "../../record/trace/redact.ts";
-import type { RequestDetail, RequestRecord } from "../../record/trace/request-record.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
 const RESPONSE = peerInput("thread/admin-response");

@@ -22,7 +22,7 @@ import {
   withUniqueNames,
 } from "../../pipeline/dry-run/access-review.ts";
 import { createDryRunner } from "../../pipeline/dry-run/dry-run.ts";
-import type { RecordedTraffic } from "../../record/request-history.ts";
+import type { RecordedTraffic } from "../../record/recorded-request.ts";
 import { valuesIn, withoutVariables, type YieldThread } from "./rehearse.ts";
 
 export interface AccessInput {

@@ -6,8 +6,7 @@ import { z } from "zod";
 import { readLines } from "../../base/line-splitter.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
-import type { RecordedRequest } from "../../record/recorded-request.ts";
-import type { RecordedTraffic } from "../../record/request-history.ts";
+import type { RecordedRequest, RecordedTraffic } from "../../record/recorded-request.ts";
 
 /** Older lines of a longer recording are ignored. */
 const RECORDING = peerInput("file/recording");

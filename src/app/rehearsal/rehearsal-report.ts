@@ -5,8 +5,8 @@
 
 import { escapeControls } from "../../base/safe-text.ts";
 import type { Verdict } from "../../pipeline/dry-run/dry-run.ts";
+import { extractRule } from "../../record/policy-reports.ts";
 import type { RecordedRequest } from "../../record/recorded-request.ts";
-import { extractRule } from "../../record/shadow-report.ts";
 
 /** Further rows are only counted. */
 const MAX_REHEARSED_ROWS = 500;

@@ -8,7 +8,7 @@ import { type DryConfig, openDryConfig } from "../../config/dry-config.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { type Environment, markPlaceholders } from "../../config/text/env.ts";
 import { createDryRunner, type DryRunner, recordedVerdict, walkRecorded } from "../../pipeline/dry-run/dry-run.ts";
-import type { RecordedTraffic } from "../../record/request-history.ts";
+import type { RecordedTraffic } from "../../record/recorded-request.ts";
 import type { VariableValue } from "../../record/trace/redact.ts";
 import { createRehearsalCount, type RehearsalReport } from "./rehearsal-report.ts";
 

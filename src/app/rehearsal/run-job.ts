@@ -2,7 +2,7 @@
  * Defines the jobs of the rehearsal process: a rehearsal or an access review, on recorded requests.
  */
 import type { Clock } from "../../base/clock.ts";
-import { readTraffic } from "../../record/request-history.ts";
+import { readTraffic } from "../../record/recorded-request.ts";
 import { type AccessFound, type AccessInput, runAccessReview } from "./access.ts";
 import { type Rehearsal, type RehearsalInput, rehearse, type YieldThread } from "./rehearse.ts";
 

@@ -19,7 +19,7 @@ import type { ListenerEnv } from "../../pipeline/listen/listener-env.ts";
 import { createListeners, type Listeners, toServed } from "../../pipeline/listen/listeners.ts";
 import { trustedPeers } from "../../pipeline/listen/trusted-peers.ts";
 import type { Served } from "../../pipeline/phases/pipeline-env.ts";
-import { RowQueue } from "../../record/history/row-queue.ts";
+import { RowQueue } from "../../record/history/history.ts";
 import type { LogOutput } from "../../record/log/log-output.ts";
 import { silentLogger } from "../../record/log/logger.ts";
 import { registerThreadMetrics } from "../../record/log/process-metrics.ts";

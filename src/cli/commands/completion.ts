@@ -4,7 +4,7 @@
  */
 import type { Command } from "commander";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import type { RequestRecord } from "../../record/trace/request-record.ts";
+import type { RequestRecord } from "../../record/trace/record.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { CliError, type Terminal, usageError } from "../terminal/terminal.ts";

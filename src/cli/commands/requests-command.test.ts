@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { RequestRecord } from "../../record/trace/request-record.ts";
+import type { RequestRecord } from "../../record/trace/record.ts";
 import type { Paint } from "../terminal/terminal.ts";
 import { requestRow, requestsHead, requestsText } from "./requests-command.ts";
 

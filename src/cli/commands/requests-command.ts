@@ -7,12 +7,7 @@ import { newForm } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
 import { explainOutcome } from "../../record/trace/explain.ts";
-import {
-  type RequestDetail,
-  type RequestRecord,
-  type RequestResult,
-  resultOf,
-} from "../../record/trace/request-record.ts";
+import { type RequestDetail, type RequestRecord, type RequestResult, resultOf } from "../../record/trace/record.ts";
 import { type AdminClient, lineReader } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData, printRecord } from "../terminal/output.ts";

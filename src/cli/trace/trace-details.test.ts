@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { TraceEvent, TraceMessage } from "../../record/trace/events.ts";
+import type { TraceEvent, TraceMessage } from "../../record/trace/record.ts";
 import { barsOf, decodeBody, diffLines, drawBars, eventLines, snapshotLines } from "./trace-details.ts";
 
 const at = (eventEnd: number, message: TraceMessage, eventStart: number | null = null): TraceEvent => ({

@@ -5,7 +5,7 @@
 
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
-import type { JsonObject, TraceEvent } from "../../record/trace/events.ts";
+import type { JsonObject, TraceEvent } from "../../record/trace/record.ts";
 import { printable } from "../terminal/terminal.ts";
 import { duration } from "./trace-text.ts";
 

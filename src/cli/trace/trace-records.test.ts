@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { TraceEvent } from "../../record/trace/events.ts";
+import type { TraceEvent } from "../../record/trace/record.ts";
 import { createTraceStore } from "./trace-screen.tsx";
 
 const event: TraceEvent = { eventStart: null, eventEnd: 1, severity: "info", message: { type: "requestStarted" } };

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { render } from "ink-testing-library";
-import type { TraceEvent, TraceMessage } from "../../record/trace/events.ts";
+import type { TraceEvent, TraceMessage } from "../../record/trace/record.ts";
 import { createTraceStore, TraceScreen } from "./trace-screen.tsx";
 
 const at = (eventEnd: number, message: TraceMessage, severity: TraceEvent["severity"] = "info"): TraceEvent => ({

@@ -6,7 +6,7 @@ import { constants } from "node:os";
 import { Box, render, Text, type TextProps, useApp, useInput, useStdout } from "ink";
 import { useEffect, useReducer, useState, useSyncExternalStore } from "react";
 import { escapeControls } from "../../base/safe-text.ts";
-import type { Severity, TraceEvent } from "../../record/trace/events.ts";
+import type { Severity, TraceEvent } from "../../record/trace/record.ts";
 import { wrapWords } from "../terminal/table.ts";
 import {
   barsOf,

@@ -9,7 +9,7 @@ import { readLines } from "../../base/line-splitter.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
 import { safeJson } from "../../json/safe-json.ts";
-import type { TraceEvent } from "../../record/trace/events.ts";
+import type { TraceEvent } from "../../record/trace/record.ts";
 import { type AdminClient, type AdminStream, lineReader } from "../instance/admin-client.ts";
 import { CliError, type Terminal } from "../terminal/terminal.ts";
 

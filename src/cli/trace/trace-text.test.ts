@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { TraceEvent, TraceMessage } from "../../record/trace/events.ts";
+import type { TraceEvent, TraceMessage } from "../../record/trace/record.ts";
 import { duration, labelOf, plainLine, summaryOf } from "./trace-text.ts";
 
 const event = (message: TraceMessage, changes: Partial<TraceEvent> = {}): TraceEvent => ({

@@ -1,7 +1,7 @@
 /**
  * Formats trace events as text, with the labels of spec 6, for the terminal UI and the plain list.
  */
-import type { TraceEvent, TraceMessage } from "../../record/trace/events.ts";
+import type { TraceEvent, TraceMessage } from "../../record/trace/record.ts";
 import { printable } from "../terminal/terminal.ts";
 
 const MAX_ROW_CHARS = 120;

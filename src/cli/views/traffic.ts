@@ -2,7 +2,7 @@
  * Formats the traffic that the gateway counted.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import type { RequestRecord } from "../../record/trace/request-record.ts";
+import type { RequestRecord } from "../../record/trace/record.ts";
 import { type HistoryReport, perSecond } from "../../record/trace/traffic-numbers.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 

@@ -28,7 +28,7 @@ import { parseProxiedHost } from "../../http/egress-addresses.ts";
 import { EgressGuard } from "../../http/egress-guard.ts";
 import { type Fetcher, guardedFetch } from "../../http/fetch.ts";
 import type { ListenerTls } from "../../http/tls-listener.ts";
-import type { Phase } from "../../record/trace/events.ts";
+import type { Phase } from "../../record/trace/record.ts";
 import type { Redaction } from "../../record/trace/redact.ts";
 import { ownedStore } from "../../store/owned-store.ts";
 import type { ProcessSigningKey } from "../../store/signing-key.ts";

@@ -4,7 +4,7 @@
 import { GatewayError } from "../../core/errors.ts";
 import type { CompiledPolicy, CompiledScope, Hooks, PolicyDefinition, RequestHook } from "../../core/policy.ts";
 import { policies } from "../../policies/index.ts";
-import type { Phase } from "../../record/trace/events.ts";
+import type { Phase } from "../../record/trace/record.ts";
 import type { Redaction } from "../../record/trace/redact.ts";
 import type { PlacedPolicy } from "../load/normal-config.ts";
 import { shownConfig } from "../schema/shown-config.ts";

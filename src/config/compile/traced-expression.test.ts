@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
 import { compileExpression } from "../../cel/expression.ts";
 import { plainAttributes } from "../../cel/values/attribute-source.ts";
-import type { TraceMessage } from "../../record/trace/events.ts";
+import type { TraceMessage } from "../../record/trace/record.ts";
 import { createRedaction } from "../../record/trace/redact.ts";
 import { hiddenSources, tracedExpression } from "./traced-expression.ts";
 

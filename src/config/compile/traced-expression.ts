@@ -3,7 +3,7 @@
  */
 import type { EvaluationResult, Expression } from "../../cel/expression.ts";
 import { CelAttributes } from "../../core/cel-attributes.ts";
-import type { CelOutcome } from "../../record/trace/events.ts";
+import type { CelOutcome } from "../../record/trace/record.ts";
 import { REDACTED, type Redaction, withoutCopies } from "../../record/trace/redact.ts";
 
 /** These attributes contain raw client input, which may include credentials. */

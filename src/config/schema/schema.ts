@@ -14,7 +14,7 @@ import { pathFault } from "../../http/request-path.ts";
 import { policies } from "../../policies/index.ts";
 import { auditSchema } from "../../record/audit.ts";
 import { historySchema } from "../../record/history-record.ts";
-import { parseLogFilter } from "../../record/log/log-filter.ts";
+import { parseLogFilter } from "../../record/log/logger.ts";
 import { telemetrySchema } from "../../record/telemetry/settings.ts";
 import { configTests } from "./tests-schema.ts";
 

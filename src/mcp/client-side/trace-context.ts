@@ -4,8 +4,7 @@
 
 import { find, insertMembers, removeMembers } from "../../json/json-text.ts";
 import { type Edit, skipSpace } from "../../json/syntax.ts";
-import type { RequestSpans } from "../../record/trace/request-spans.ts";
-import { parseTraceparent, usableTracestate } from "../../record/trace/trace-context.ts";
+import { parseTraceparent, type RequestSpans, usableTracestate } from "../../record/trace/live-records.ts";
 import { type ClientMessage, type ClientRequest, editedRequest } from "../protocol/json-rpc.ts";
 
 const OWN = new Set(["traceparent", "tracestate"]);

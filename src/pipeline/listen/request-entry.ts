@@ -16,7 +16,7 @@ import { HeaderList, isHeaderValue } from "../../http/headers.ts";
 import { type CanonicalHost, canonicalAddress } from "../../http/host.ts";
 import { type ReceivedHead, type RequestHead, readRequestHead } from "../../http/request-head.ts";
 import { isKnownMethod } from "../../http/request-methods.ts";
-import { BodyCapture } from "../../record/body-capture.ts";
+import { BodyCapture } from "../../record/recorded-bodies.ts";
 import { redactUrl } from "../../record/trace/redact.ts";
 import type { Trace } from "../../record/trace/trace.ts";
 import { handle } from "../phases/pipeline.ts";

@@ -8,7 +8,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import { receivedState, requestState, sentState } from "../../core/snapshot.ts";
 import type { Sent } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
-import { bodyBytes, captureSentBody } from "../../record/body-capture.ts";
+import { bodyBytes, captureSentBody } from "../../record/recorded-bodies.ts";
 import type { Redaction } from "../../record/trace/redact.ts";
 import type { Trace } from "../../record/trace/trace.ts";
 

@@ -11,7 +11,7 @@ import type { Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import { responseState, withCurrentDurations } from "../../core/snapshot.ts";
 import type { HeaderList } from "../../http/headers.ts";
-import { BodyCapture } from "../../record/body-capture.ts";
+import { BodyCapture } from "../../record/recorded-bodies.ts";
 import { FilteredResponse } from "./filtered-response.ts";
 import type { PipelineEnv } from "./pipeline-env.ts";
 import { runResponseHooks } from "./run-hooks.ts";

@@ -14,7 +14,7 @@ import { redactedTrace, requestState } from "../../core/snapshot.ts";
 import type { ListenerScopes, Route, WeightedBackend } from "../../core/topology.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { withholdCredentials } from "../../identity/access/withheld-credentials.ts";
-import type { RequestStage } from "../../record/trace/events.ts";
+import type { RequestStage } from "../../record/trace/record.ts";
 import { chooseBackend, chooseBySession } from "../route/choose-backend.ts";
 import {
   matchEarly,

@@ -14,7 +14,7 @@ import {
   rejectPromise,
 } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
-import type { PolicyMoment } from "../../record/trace/events.ts";
+import type { PolicyMoment } from "../../record/trace/record.ts";
 import type { Redaction } from "../../record/trace/redact.ts";
 
 export interface HookRun {

@@ -7,7 +7,7 @@ import type { Exchange, GatewayResponse } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { readJson } from "../../json/read-json.ts";
-import type { MirrorComparison, Mirrored } from "../../record/trace/mirror-comparison.ts";
+import type { MirrorComparison, Mirrored } from "../../record/trace/live-records.ts";
 import { shapeDifferences } from "./json-shape.ts";
 
 const RESPONSE = peerInput("mirror/response");

@@ -3,7 +3,7 @@
  * both: `$1` parameters, `ON CONFLICT`, and `RETURNING`.
  */
 import type { HistoryRow, RowValue } from "./history-row.ts";
-import type { GroupedRows } from "./row-groups.ts";
+import type { GroupedRows } from "./row-batch.ts";
 
 export type ResultRow = Readonly<Record<string, unknown>>;
 

@@ -1,6 +1,10 @@
 /**
- * Defines the row of one finished request.
+ * Defines the row of one finished request, its text in the spool, and the columns of the hourly usage.
  */
+
+import { readLines } from "../../base/line-splitter.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
+import { readJson, tryReadJson } from "../../json/read-json.ts";
 
 /** Spooled rows have this order, so new columns must be appended. */
 export const COLUMNS = [
@@ -109,4 +113,63 @@ export function storedAccount(account: string): string {
 
 export function chargesText(charges: readonly Charge[] | undefined): string {
   return charges === undefined ? "" : JSON.stringify(charges.map(({ account, amount }) => [account, amount]));
+}
+
+/** Absent dimensions are empty strings, because NULL values would not be unique in a key. */
+export const DIMENSIONS = ["team", "key", "user_name", "route", "model", "provider", "server", "tool"] as const;
+
+/** These columns of `gateway_usage` are sums over the requests of an hour. */
+export const SUMS = [
+  "requests",
+  "ok",
+  "rejected",
+  "failed",
+  "aborted",
+  "input_tokens",
+  "output_tokens",
+  "cached_tokens",
+  "cache_write_tokens",
+  "reasoning_tokens",
+  "cost_nano",
+  "duration_us",
+  "response_bytes",
+] as const;
+
+const SPOOL = peerInput("file/history-spool");
+const ROW = peerInput("history/row");
+const CHARGES = peerInput("history/charges");
+/** A spool may contain rows of an earlier version, which end after these columns. */
+const FIRST_COLUMNS = COLUMNS.indexOf("trace_id") + 1;
+
+/** Returns one line per row. */
+export function rowLines(rows: readonly RowValues[]): string {
+  return rows.map((row) => JSON.stringify(row)).join("\n");
+}
+
+export function parseRows(text: string): RowValues[] {
+  const rows: RowValues[] = [];
+  if (text.length > SPOOL.maxBytes) return rows;
+  for (const line of readLines(SPOOL, text)) {
+    const row = line === "" ? undefined : parseRow(line);
+    if (row !== undefined) rows.push(row);
+  }
+  return rows;
+}
+
+/** Returns undefined for a line that is not a row, for example a truncated last line of a spool file. */
+export function parseRow(line: string): RowValues | undefined {
+  const values = tryReadJson(ROW, line);
+  if (!Array.isArray(values) || values.length < FIRST_COLUMNS) return undefined;
+  while (values.length < COLUMNS.length) values.push("");
+  const isRow = COLUMNS.every((name, i) =>
+    IS_NUMBER[i]
+      ? typeof values[i] === "number" || (values[i] === null && NULLABLE.some((nullable) => nullable === name))
+      : typeof values[i] === "string",
+  );
+  return isRow ? (values as RowValue[]) : undefined;
+}
+
+export function parseCharges(text: string): Charge[] {
+  if (text === "") return [];
+  return (readJson(CHARGES, text) as [string, number][]).map(([account, amount]) => ({ account, amount }));
 }

@@ -6,20 +6,70 @@ import { join } from "node:path";
 import { parentPort, workerData } from "node:worker_threads";
 import { systemClock } from "../../base/clock.ts";
 import { removeOwnLock } from "../../store/folder-lock.ts";
+import type { UsageReport } from "../trace/traffic-numbers.ts";
 import { type HistoryEngine, NewerSchema } from "./engine.ts";
-import type {
-  FromHistoryThread,
-  HistoryAnswers,
-  HistoryQuestion,
-  HistoryThreadData,
-  HistoryThreadState,
-  ToHistoryThread,
-} from "./messages.ts";
+import type { Charge, HistoryRow } from "./history-row.ts";
 import { migrate } from "./migrations.ts";
-import { deleteSubject, readSpending } from "./request-query.ts";
+import { deleteSubject, type Retention, readSpending, readUsage, type UsageQuery } from "./queries.ts";
+import type { RowBatch } from "./row-batch.ts";
 import { Spool } from "./spool.ts";
-import { readUsage } from "./usage-query.ts";
-import { HistoryWriter, type WriterOptions } from "./writer.ts";
+import { HistoryWriter, type WriterCounts, type WriterOptions } from "./writer.ts";
+
+export interface HistoryThreadData {
+  /** The folder contains the SQLite database and the spool. The path is absolute. */
+  readonly folder: string;
+  /** Contains the URL of a PostgreSQL database. If undefined, SQLite is used. */
+  readonly postgres: string | undefined;
+  readonly retention: Retention;
+  readonly maxSpoolBytes: number;
+  /** True if the thread replaces a thread that died and may have left its lock. */
+  readonly isReplacement: boolean;
+}
+
+export type HistoryQuestion =
+  | { readonly kind: "usage"; readonly query: UsageQuery }
+  | { readonly kind: "before"; readonly beforeMs: number; readonly limit: number }
+  | { readonly kind: "id"; readonly id: string }
+  | { readonly kind: "stored" }
+  | { readonly kind: "spending" }
+  | { readonly kind: "delete"; readonly subject: string };
+
+export interface HistoryAnswers {
+  readonly usage: UsageReport;
+  readonly before: readonly HistoryRow[];
+  readonly id: readonly HistoryRow[];
+  readonly stored: { readonly rows: number; readonly oldest: string | null; readonly newest: string | null };
+  readonly spending: readonly Charge[];
+  readonly delete: { readonly deleted: number };
+}
+
+export type ToHistoryThread =
+  | { readonly kind: "rows"; readonly batch: RowBatch }
+  | { readonly kind: "ask"; readonly id: number; readonly question: HistoryQuestion }
+  | { readonly kind: "close" };
+
+export interface HistoryThreadState {
+  readonly counts: Readonly<WriterCounts>;
+  readonly spoolBytes: number;
+  /** Undefined while the database can be used. */
+  readonly unavailableReason: string | undefined;
+}
+
+export type FromHistoryThread =
+  /** Sent once, after the first attempt to connect. `refusal` is set if the gateway must not use the database. */
+  | { readonly kind: "started"; readonly refusal?: string; readonly state: HistoryThreadState }
+  /** Sent when a batch is stored, spooled, or dropped. */
+  | { readonly kind: "accepted"; readonly state: HistoryThreadState }
+  | { readonly kind: "state"; readonly state: HistoryThreadState }
+  | { readonly kind: "answer"; readonly id: number; readonly answer: unknown }
+  | { readonly kind: "failed"; readonly id: number; readonly message: string }
+  | {
+      readonly kind: "log";
+      readonly level: "info" | "warn" | "error";
+      readonly message: string;
+      readonly fields: Readonly<Record<string, string | number>>;
+    }
+  | { readonly kind: "closed"; readonly state: HistoryThreadState };
 
 const STATE_EVERY_MS = 1_000;
 /** Clients can choose request IDs, so an ID can occur many times. */

@@ -3,11 +3,9 @@
  * that connected replicas of the previous version can continue to write.
  */
 import { type HistoryEngine, NewerSchema, type RowSql, type Sql } from "./engine.ts";
-import { COLUMNS, type RowValues } from "./history-row.ts";
-import { batchOf } from "./row-batch.ts";
-import { groupRows } from "./row-groups.ts";
+import { COLUMNS, DIMENSIONS, type RowValues, SUMS } from "./history-row.ts";
+import { batchOf, groupRows } from "./row-batch.ts";
 import { SQLITE_ROW_TABLES, SQLITE_ROW_VIEW } from "./sqlite-rows.ts";
-import { DIMENSIONS, SUMS } from "./usage-columns.ts";
 
 const REQUESTS = `CREATE TABLE gateway_requests (
   id TEXT NOT NULL,

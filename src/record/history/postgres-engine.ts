@@ -13,9 +13,8 @@ import {
   type RowValue,
   SHARED_COLUMNS,
 } from "./history-row.ts";
-import { ROWS_PER_STEP } from "./request-query.ts";
-import { valueAt } from "./row-batch.ts";
-import type { GroupedRows } from "./row-groups.ts";
+import { ROWS_PER_STEP } from "./queries.ts";
+import { type GroupedRows, valueAt } from "./row-batch.ts";
 
 const CONNECT_LIMIT_MS = 3_000;
 const WRITE_LIMIT_MS = 5_000;

@@ -4,8 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
-import { COLUMN_INDEX, COLUMNS, IS_NUMBER } from "./history-row.ts";
-import { parseRows } from "./row-text.ts";
+import { COLUMN_INDEX, COLUMNS, IS_NUMBER, parseRows } from "./history-row.ts";
 import { Spool } from "./spool.ts";
 
 function aSpool(t: TestContext, { folder = newFolder(t), maxBytes = 1_000_000, isReplacement = false } = {}) {

@@ -9,10 +9,10 @@ import { Random } from "../../../test/support/random.ts";
 import type { HistoryEngine } from "./engine.ts";
 import { COLUMN_INDEX, COLUMNS, type HistoryRow, type RowValues } from "./history-row.ts";
 import { MIGRATIONS, migrate } from "./migrations.ts";
-import { deleteSubject, expireSome } from "./request-query.ts";
-import { HOUR_MS } from "./row-groups.ts";
+import { deleteSubject, expireSome } from "./queries.ts";
+import { HOUR_MS } from "./row-batch.ts";
 import { openSqliteEngine } from "./sqlite-engine.ts";
-import { writeRows } from "./write-rows.ts";
+import { writeRows } from "./writer.ts";
 
 const NOW = 1_763_000_000_000 - (1_763_000_000_000 % HOUR_MS);
 

@@ -16,8 +16,7 @@ import {
   type RowValues,
   SHARED_COLUMNS,
 } from "./history-row.ts";
-import { batchOf, valueAt } from "./row-batch.ts";
-import { type GroupedRows, groupRows, hourOf } from "./row-groups.ts";
+import { batchOf, type GroupedRows, groupRows, hourOf, valueAt } from "./row-batch.ts";
 
 const PACKED_ROWS = peerInput("history/packed-rows");
 

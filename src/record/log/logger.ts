@@ -1,11 +1,55 @@
 /**
- * Writes log lines as text for people or as JSON for machines, filtered per module at run time. Values are escaped, so
- * that external input cannot forge a line.
+ * Writes log lines as text for people or as JSON for machines, filtered per module at run time (spec 4.2). Values are
+ * escaped, so that external input cannot forge a line.
  */
 import type { Clock } from "../../base/clock.ts";
 import { escapeControls } from "../../base/safe-text.ts";
-import type { LogFilter } from "./log-filter.ts";
 import type { LogOutput } from "./log-output.ts";
+
+export const LEVELS = ["off", "error", "warn", "info", "debug", "trace"] as const;
+export type Level = (typeof LEVELS)[number];
+
+const MAX_FILTER_CHARS = 1024;
+const MODULE = /^[A-Za-z0-9_./:-]+$/;
+
+export interface LogFilter {
+  readonly text: string;
+  /** The result is a number from 0 (off) to 5 (trace). */
+  levelOf(module: string): number;
+}
+
+export type ParsedFilter = { ok: true; filter: LogFilter } | { ok: false; error: string };
+
+export function parseLogFilter(text: string): ParsedFilter {
+  if (text.length > MAX_FILTER_CHARS) return rejected("the filter is longer than 1024 characters");
+  let base: Level | undefined;
+  const modules = new Map<string, Level>();
+  for (const clause of text.split(",").map((part) => part.trim())) {
+    const equals = clause.indexOf("=");
+    const name = equals < 0 ? undefined : clause.slice(0, equals).trim();
+    const level = (equals < 0 ? clause : clause.slice(equals + 1).trim()).toLowerCase();
+    if (!isLevel(level)) return rejected(`${JSON.stringify(level)} is not a level`);
+    if (name === undefined) base = level;
+    else if (MODULE.test(name)) modules.set(name, level);
+    else return rejected(`${JSON.stringify(name)} is not a module name`);
+  }
+  return { ok: true, filter: createFilter(base ?? "info", modules) };
+}
+
+function createFilter(base: Level, modules: Map<string, Level>): LogFilter {
+  return {
+    text: [...[...modules].map(([name, level]) => `${name}=${level}`), base].reverse().join(","),
+    levelOf: (module) => LEVELS.indexOf(modules.get(module) ?? base),
+  };
+}
+
+function rejected(reason: string): ParsedFilter {
+  return { ok: false, error: `${reason}; use ${LEVELS.join(", ")}, or module=level, separated by commas` };
+}
+
+function isLevel(text: string): text is Level {
+  return (LEVELS as readonly string[]).includes(text);
+}
 
 export type LogFormat = "text" | "json";
 export type LogFields = Readonly<Record<string, LogValue>>;
@@ -136,4 +180,53 @@ const PLAIN = /^[!#-<>-~]+$/;
  */
 function quoteIfNeeded(value: string): string {
   return PLAIN.test(value) ? value : JSON.stringify(value);
+}
+
+const PAUSES_MS = [10_000, 60_000, 600_000];
+/** A kind that was silent for this long is logged as new. */
+const RESET_AFTER_MS = 600_000;
+/** Beyond this number, the least recent kind is forgotten. */
+const REMEMBERED_KINDS = 200;
+
+interface Repeat {
+  lastMs: number;
+  writtenMs: number;
+  written: number;
+  unwritten: number;
+}
+
+export function foldRepeats(logger: Logger, clock: Clock): Logger {
+  const kinds = new Map<string, Repeat>();
+
+  function folded(level: "warn" | "error", message: string, fields: LogFields | undefined): void {
+    const nowMs = clock.monotonicMs();
+    const key = JSON.stringify([level, message, fields]);
+    const known = kinds.get(key);
+    kinds.delete(key);
+    const pauseMs = PAUSES_MS[Math.min((known?.written ?? 1) - 1, PAUSES_MS.length - 1)] ?? 0;
+    const repeat = known === undefined || nowMs - known.lastMs >= RESET_AFTER_MS ? fresh(nowMs) : known;
+    kinds.set(key, repeat);
+    if (kinds.size > REMEMBERED_KINDS) kinds.delete(kinds.keys().next().value as string);
+    repeat.lastMs = nowMs;
+    if (repeat.written > 0 && nowMs - repeat.writtenMs < pauseMs) {
+      repeat.unwritten += 1;
+      return;
+    }
+    const count = repeat.unwritten + 1;
+    logger[level](message, repeat.written === 0 ? fields : { ...fields, times: count });
+    repeat.writtenMs = nowMs;
+    repeat.written += 1;
+    repeat.unwritten = 0;
+  }
+
+  return {
+    ...logger,
+    error: (message, fields) => folded("error", message, fields),
+    warn: (message, fields) => folded("warn", message, fields),
+    for: (module) => foldRepeats(logger.for(module), clock),
+  };
+}
+
+function fresh(nowMs: number): Repeat {
+  return { lastMs: nowMs, writtenMs: nowMs, written: 0, unwritten: 0 };
 }

@@ -34,11 +34,11 @@ import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { LlmAttributes, McpAttributes } from "../../core/request-attributes.ts";
 import { parseAuthority } from "../../http/host.ts";
+import type { AddedAttributes, SpanAttributes } from "../span-attributes.ts";
+import type { RecordedPhase, RequestSpans } from "../trace/live-records.ts";
 import { type Redaction, redactUrl, shortSessionId } from "../trace/redact.ts";
-import type { RecordedPhase, RequestSpans } from "../trace/request-spans.ts";
-import type { AddedAttributes, SpanAttributes } from "./added-attributes.ts";
-import type { Attributes } from "./signals.ts";
-import { SPAN_KIND, type Span } from "./span-encoder.ts";
+
+import { type Attributes, SPAN_KIND, type Span } from "./span-encoder.ts";
 
 const MESSAGE_CHARS = 500;
 

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProtobufTraceSerializer } from "@opentelemetry/otlp-transformer";
 import { randomFrom } from "../../../test/support/random.ts";
-import { type Attributes, createResource, hrTime, SCOPE } from "./signals.ts";
-import { createTraceRequests, encodeSpan, SPAN_KIND, type Span } from "./span-encoder.ts";
+import { createResource, hrTime, SCOPE } from "./otlp-export.ts";
+import { type Attributes, createTraceRequests, encodeSpan, SPAN_KIND, type Span } from "./span-encoder.ts";
 
 const random = randomFrom(20_261_118);
 const below = (count: number): number => Math.floor(random() * count);

@@ -2,7 +2,9 @@
  * Encodes spans as OTLP protobuf (opentelemetry/proto/trace/v1). A span is encoded when its request ends, so that a
  * waiting span is one buffer and not a tree of objects that the garbage collector copies.
  */
-import type { Attributes } from "./signals.ts";
+import type { ProtobufTraceSerializer } from "@opentelemetry/otlp-transformer";
+
+export type Attributes = Parameters<(typeof ProtobufTraceSerializer)["serializeRequest"]>[0][number]["attributes"];
 
 export interface Span {
   readonly traceId: string;

@@ -8,14 +8,22 @@ import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { Logger } from "../log/logger.ts";
 import type { MetricFamily, Metrics } from "../log/metrics.ts";
+import type { SpanAttributes } from "../span-attributes.ts";
+import { formatTraceparent, parseTraceparent, RequestSpans, usableTracestate } from "../trace/live-records.ts";
 import type { Redaction } from "../trace/redact.ts";
-import { RequestSpans } from "../trace/request-spans.ts";
-import { formatTraceparent, parseTraceparent, usableTracestate } from "../trace/trace-context.ts";
-import type { SpanAttributes } from "./added-attributes.ts";
-import { createExportQueue, createOtlpSenders, type ExportQueue } from "./otlp-export.ts";
+import {
+  createExportQueue,
+  createOtlpSenders,
+  createResource,
+  type ExportQueue,
+  hrTime,
+  type LogEntry,
+  logExport,
+  metricExport,
+  type ReadableLogRecord,
+} from "./otlp-export.ts";
 import { requestSpanList } from "./request-spans.ts";
 import type { OtlpSettings, Signal } from "./settings.ts";
-import { createResource, hrTime, type LogEntry, logExport, metricExport, type ReadableLogRecord } from "./signals.ts";
 import { encodeSpan } from "./span-encoder.ts";
 
 const SPAN_BYTES = 8;

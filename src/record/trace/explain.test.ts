@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { explainOutcome, explainRequest } from "./explain.ts";
-import type { RequestRecord } from "./request-record.ts";
+import type { RequestRecord } from "./record.ts";
 
 const answered: RequestRecord = {
   seq: 0,

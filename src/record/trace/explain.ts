@@ -3,7 +3,7 @@
  * backend that responded, and the outcome. The result depends only on the request record.
  */
 import { durationText } from "../../base/format.ts";
-import type { RecordedStep, RequestRecord } from "./request-record.ts";
+import type { RecordedStep, RequestRecord } from "./record.ts";
 
 const DENIALS: Readonly<Record<string, string>> = {
   authorization_denied: "Denied",

@@ -1,6 +1,6 @@
 /**
- * Defines the numbers of the traffic in a window of time. The web UI, gwctl, and the admin interface take counts,
- * rates, shares, and percentiles from here.
+ * Defines the numbers of the traffic in a window of time, and the usage by hour. The web UI, gwctl, and the admin
+ * interface take counts, rates, shares, and percentiles from here.
  */
 
 export interface TrafficNumbers {
@@ -141,3 +141,39 @@ export function shareOf(result: "failed" | "rejected" | "aborted", numbers: Traf
 }
 
 type TrafficCounts = { readonly requests: number } & Partial<Pick<TrafficNumbers, "failed" | "rejected" | "aborted">>;
+
+export const USAGE_DIMENSIONS = ["team", "key", "user", "route", "model", "provider", "server", "tool"] as const;
+export type UsageDimension = (typeof USAGE_DIMENSIONS)[number];
+export const USAGE_GROUPS = [...USAGE_DIMENSIONS, "hour", "day"] as const;
+export type UsageGroup = (typeof USAGE_GROUPS)[number];
+
+export interface UsageSums {
+  readonly requests: number;
+  readonly ok: number;
+  readonly rejected: number;
+  readonly failed: number;
+  readonly aborted: number;
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+  readonly cachedTokens: number;
+  readonly cacheWriteTokens: number;
+  readonly reasoningTokens: number;
+  /** The cost is in US dollars. */
+  readonly cost: number;
+  /** Contains the sum of all durations. */
+  readonly durationMs: number;
+  readonly responseBytes: number;
+  /** The arrival of the last request, in RFC 3339 format. Null if there was none, or if its version stored only the hour. */
+  readonly lastAt: string | null;
+}
+
+export interface UsageReport {
+  readonly since: string;
+  readonly until: string;
+  readonly by: readonly UsageGroup[];
+  /** Each row has the values of `by`. Hours and days are RFC 3339 times. */
+  readonly rows: readonly (UsageSums & Partial<Record<UsageGroup, string>>)[];
+  readonly total: UsageSums;
+  /** Contains the offset of the next page, or null on the last page. */
+  readonly next: number | null;
+}

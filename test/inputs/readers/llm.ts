@@ -24,7 +24,7 @@ import { usageEventAt } from "../../../src/llm/usage/event-content.ts";
 import { createUsageHider } from "../../../src/llm/usage/hide-usage.ts";
 import { createContentReader } from "../../../src/llm/usage/response-content.ts";
 import { createUsageReader } from "../../../src/llm/usage/response-usage.ts";
-import { promptMessages } from "../../../src/record/llm-content.ts";
+import { promptMessages } from "../../../src/record/recorded-bodies.ts";
 import { context } from "../../support/llm/translate.ts";
 import { type HostileInputs, hostile, inPieces, many, mapShapes, STREAM_PIECES, together } from "../hostile.ts";
 import { COMPRESSIONS, compressedShapes, jsonShapes, sseShapes } from "../shapes.ts";

@@ -10,7 +10,7 @@ import type { HistoryEngine } from "../../../src/record/history/engine.ts";
 import { migrate } from "../../../src/record/history/migrations.ts";
 import { openPostgresEngine } from "../../../src/record/history/postgres-engine.ts";
 import { openSqliteEngine } from "../../../src/record/history/sqlite-engine.ts";
-import type { UsageReport } from "../../../src/record/history/usage-query.ts";
+import type { UsageReport } from "../../../src/record/trace/traffic-numbers.ts";
 import { type PostgresServer, skipWithoutPostgres, startPostgres } from "./postgres-server.ts";
 
 export interface HistoryDatabase {

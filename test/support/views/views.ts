@@ -2,7 +2,7 @@
  * Reads every view of the requests that a gateway served, and describes where two of them differ.
  */
 import { readFileSync } from "node:fs";
-import { type RequestRecord, resultOf } from "../../../src/record/trace/request-record.ts";
+import { type RequestRecord, resultOf } from "../../../src/record/trace/record.ts";
 import { eventually } from "../eventually.ts";
 import type { TestGateway } from "../gateway.ts";
 import { gwctl } from "../gwctl.ts";

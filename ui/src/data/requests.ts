@@ -2,7 +2,7 @@
  * Polls the recent requests, newest first. A stream would cost a busy gateway more than a bounded response.
  */
 import { signal } from "@preact/signals";
-import type { RequestDetail, RequestRecord } from "../../../src/record/trace/request-record.ts";
+import type { RequestDetail, RequestRecord } from "../../../src/record/trace/record.ts";
 import { page } from "../frame/router.ts";
 import { getJson } from "./api.ts";
 import { onReturn } from "./connection.ts";

@@ -2,7 +2,7 @@
  * Traces the next matching request with `/debug/trace`. Only one trace is open at a time.
  */
 import { signal } from "@preact/signals";
-import type { TraceEvent } from "../../../src/record/trace/events.ts";
+import type { TraceEvent } from "../../../src/record/trace/record.ts";
 import { streamLines } from "./api.ts";
 
 export type { TraceEvent };

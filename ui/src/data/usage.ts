@@ -1,7 +1,7 @@
 /**
  * Reads usage from the history database, page by page.
  */
-import type { UsageGroup, UsageReport } from "../../../src/record/history/usage-query.ts";
+import type { UsageGroup, UsageReport } from "../../../src/record/trace/traffic-numbers.ts";
 import { getJson } from "./api.ts";
 
 export type { UsageGroup, UsageReport };

@@ -3,7 +3,7 @@
  */
 
 import type { ComponentChildren } from "preact";
-import { type RequestRecord, type RequestResult, resultOf } from "../../../src/record/trace/request-record.ts";
+import { type RequestRecord, type RequestResult, resultOf } from "../../../src/record/trace/record.ts";
 
 /** `busy` means that a task is running or pending. */
 export type Level = "ok" | "warn" | "bad" | "idle" | "busy";

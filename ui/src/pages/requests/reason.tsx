@@ -3,7 +3,7 @@
  * line in the configuration.
  */
 import { explainOutcome } from "../../../../src/record/trace/explain.ts";
-import { resultOf } from "../../../../src/record/trace/request-record.ts";
+import { resultOf } from "../../../../src/record/trace/record.ts";
 import { configText, lineWith, type Place, type PolicyOwner, placeOf, placeOfPolicy } from "../../data/config-text.ts";
 import { dump } from "../../data/dump.ts";
 import { usePoll } from "../../data/poll.ts";

@@ -3,7 +3,7 @@
  */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { resultOf } from "../../../../src/record/trace/request-record.ts";
+import { resultOf } from "../../../../src/record/trace/record.ts";
 import { isReadOnly } from "../../data/about.ts";
 import { dump } from "../../data/dump.ts";
 import { exampleCommand } from "../../data/example-command.ts";

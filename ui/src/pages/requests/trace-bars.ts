@@ -1,7 +1,7 @@
 /**
  * Converts trace events, or the recorded steps of a request, to bars of the waterfall.
  */
-import type { RecordedStep } from "../../../../src/record/trace/request-record.ts";
+import type { RecordedStep } from "../../../../src/record/trace/record.ts";
 import type { RequestRecord } from "../../data/requests.ts";
 import type { TraceEvent } from "../../data/trace.ts";
 import type { Bar, Lane } from "./waterfall.tsx";

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { eventually } from "../../../test/support/eventually.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
-import { openRotatingFile } from "./rotating-file.ts";
+import { openRotatingFile } from "./log-output.ts";
 
 function setUp(t: { after(end: () => void): void }, maxBytes: number, keep: number) {
   const folder = mkdtempSync(join(tmpdir(), "gateway-rotating-"));

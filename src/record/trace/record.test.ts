@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { resultOf } from "./request-record.ts";
+import { resultOf } from "./record.ts";
 
 const complete = { status: 200, end: "complete" } as const;
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anExchange } from "../../test/support/exchange.ts";
 import type { Exchange } from "../core/exchange.ts";
-import { createTrafficHistory, HISTORY_SECONDS } from "./traffic-history.ts";
+import { createTrafficHistory, HISTORY_SECONDS } from "./traffic.ts";
 
 function start() {
   let ms = 1_000_000;

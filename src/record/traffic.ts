@@ -10,7 +10,7 @@ import type { Outcome } from "../core/policy.ts";
 import { requestSubject } from "../core/principal.ts";
 import { readJson } from "../json/read-json.ts";
 import { resultOfRequest } from "./finished-request.ts";
-import type { RequestResult } from "./trace/request-record.ts";
+import type { RequestResult } from "./trace/record.ts";
 import {
   durationBin,
   type HistoryReport,

@@ -3,10 +3,9 @@ import { test } from "node:test";
 import { ERRORS, type FailureCode, RECORDED } from "../core/errors.ts";
 import { Exchange, NO_BODY } from "../core/exchange.ts";
 import { HeaderList } from "../http/headers.ts";
-import { findOlder } from "./older-requests.ts";
-import { createRequestHistory, RECORDED_REQUESTS, readSegments, readTraffic } from "./request-history.ts";
+import { createRequestHistory, findOlder, RECORDED_REQUESTS, readSegments, readTraffic } from "./recorded-request.ts";
+import { resultOf } from "./trace/record.ts";
 import { createRedaction } from "./trace/redact.ts";
-import { resultOf } from "./trace/request-record.ts";
 
 const outcome = { status: 200, end: "complete", responseBytes: 2 } as const;
 

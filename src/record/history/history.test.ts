@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { aRow } from "../../../test/support/history/history-row.ts";
+import { GATHER_MS, RowQueue } from "./history.ts";
 import { batchOf, batchRows, type RowBatch } from "./row-batch.ts";
-import { GATHER_MS, RowQueue } from "./row-queue.ts";
 
 function aQueue(maxRows = 1_000) {
   const clock = fakeClock();

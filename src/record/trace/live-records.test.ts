@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatTraceparent, parseTraceparent, usableTracestate } from "./trace-context.ts";
+import { formatTraceparent, parseTraceparent, usableTracestate } from "./live-records.ts";
 
 const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN = "00f067aa0ba902b7";

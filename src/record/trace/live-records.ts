@@ -1,8 +1,80 @@
 /**
- * Identifies the spans of a sampled request, and collects the start and end of its policy phases.
+ * Defines what a request in flight collects for its outputs: the spans of a sampled request, the audit trail, and the
+ * comparison with a mirror.
  */
-import type { Phase } from "./events.ts";
-import { formatTraceparent, type TraceParent } from "./trace-context.ts";
+import type { Phase } from "./record.ts";
+
+export interface TraceParent {
+  readonly traceId: string;
+  readonly spanId: string;
+  readonly sampled: boolean;
+}
+
+const SAMPLED = 1;
+const NO_TRACE = "0".repeat(32);
+const NO_SPAN = "0".repeat(16);
+/** A later version may add fields at the end. Version 00 has none, and ff is not a version. */
+const FORM = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
+
+export function parseTraceparent(text: string): TraceParent | undefined {
+  const found = FORM.exec(text);
+  if (found === null) return undefined;
+  const [, version, traceId = "", spanId = "", flags = "", more] = found;
+  if (version === "ff" || (version === "00" && more !== undefined)) return undefined;
+  if (traceId === NO_TRACE || spanId === NO_SPAN) return undefined;
+  return { traceId, spanId, sampled: (Number.parseInt(flags, 16) & SAMPLED) === SAMPLED };
+}
+
+export function formatTraceparent({ traceId, spanId, sampled }: TraceParent): string {
+  return `00-${traceId}-${spanId}-${sampled ? "01" : "00"}`;
+}
+
+/** Longer values are dropped. Section 3.3.1.5 of the recommendation asks for at least 512 characters. */
+const TRACESTATE_CHARS = 8_192;
+
+export function usableTracestate(text: string | undefined): string | undefined {
+  return text === undefined || text === "" || text.length > TRACESTATE_CHARS ? undefined : text;
+}
+
+export interface AuditTrail {
+  /** Called when an MCP request has been parsed. `params` are the client's parameters. */
+  asked(id: string, method: string, params: Readonly<Record<string, unknown>>): void;
+  /** Called when the request ended. `answer` is the text of the server's message, if any. */
+  ended(id: string, target: string, outcome: string, answer: string | undefined): void;
+  /** Called when a backend starts to respond. The returned observer receives the bytes that are sent to the client. */
+  answered(
+    status: number,
+    contentType: string | undefined,
+    contentEncoding: string | undefined,
+  ): AnswerObserver | undefined;
+  /** Throws if a record is required and cannot be written. */
+  check(): void;
+}
+
+export interface AnswerObserver {
+  data(chunk: Buffer): void;
+  end(complete: boolean): void;
+}
+
+export interface MirrorComparison {
+  readonly mirror: string;
+  readonly failed?: string;
+  /** A difference looks like `status 200 → 500` or `$.items[].id: number → string`. */
+  readonly status?: string;
+  readonly shape?: readonly string[];
+  /** False if the JSON shapes could not be compared, for example because a body was too large or not JSON. */
+  readonly hasShape: boolean;
+  /** Times are measured from the request to the response head. */
+  readonly backendMs: number;
+  readonly mirrorMs: number;
+  readonly isSlower: boolean;
+}
+
+export interface Mirrored {
+  readonly found: MirrorComparison[];
+  pending: number;
+  onLate: ((found: MirrorComparison) => void) | undefined;
+}
 
 const MAX_PHASES = 64;
 
