@@ -7,7 +7,7 @@ import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, w
 import { join, resolve } from "node:path";
 import { isBuilt } from "./build-stamp.mjs";
 import { oneFileName, writeOneFile } from "./one-file.mjs";
-import { installIfMissing, npm, root, step } from "./steps.mjs";
+import { installIfMissing, root, step } from "./steps.mjs";
 
 const [only, folder = "dist-package"] = process.argv.slice(2);
 const out = resolve(root, folder);
@@ -16,17 +16,12 @@ installIfMissing();
 if (!isBuilt()) step("build", process.execPath, ["scripts/build.mjs"]);
 rmSync(out, { recursive: true, force: true });
 mkdirSync(out, { recursive: true });
-if (only !== "--one-file") packNpm();
+if (only !== "--one-file") step("npm package", process.execPath, ["scripts/npm-package.mjs", out]);
 if (only !== "--npm") await writeOneFile(out);
 for (const name of ["LICENSE", "NOTICE"]) copyFileSync(join(root, name), join(out, name));
 copyFileSync(join(root, "dist", "THIRD-PARTY-LICENSES.txt"), join(out, "THIRD-PARTY-LICENSES.txt"));
 writeFileSync(join(out, "SHA256SUMS"), checksums());
 for (const name of readdirSync(out)) console.log(`${mib(statSync(join(out, name)).size)}  ${join(folder, name)}`);
-
-/** Our own scripts are no risk, and dist/ is built already. */
-function packNpm() {
-  step("npm package", npm(), ["pack", "--ignore-scripts", "--silent", "--pack-destination", out]);
-}
 
 function checksums() {
   const sum = (name) =>

@@ -22,7 +22,7 @@ export function npmEnvironment(folder: string): Record<string, string> {
 /** Packs dist/ as it is: rebuilding it would disturb the tests that run beside. */
 export function pack(folder: string): string {
   assert.ok(existsSync(join(process.cwd(), "dist", "gateway.js")), "run `npm run build` first");
-  const packed = spawnSync("npm", ["pack", "--ignore-scripts", "--json", "--pack-destination", folder], {
+  const packed = spawnSync(process.execPath, ["scripts/npm-package.mjs", folder], {
     encoding: "utf8",
     env: npmEnvironment(folder),
   });
