@@ -10,7 +10,7 @@ import { ConfigError } from "../../core/config-error.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { celSource } from "../../core/schema.ts";
 import type { CredentialPlaces } from "../../record/trace/redact.ts";
-import { cookieValues } from "./cookies.ts";
+import { cookiePairs, cookieValues } from "./cookies.ts";
 import {
   type CredentialLocation,
   credentialLocation,
@@ -114,15 +114,14 @@ function expressionReader(expression: Expression): TokenReader {
 /** The expression does not say where the token comes from, so every header, cookie, and parameter with it is removed. */
 function withholdCopies({ request, credentials }: Exchange, token: string): void {
   for (const [name, value] of request.headers.entries()) {
-    if (!value.includes(token)) continue;
-    if (name !== "cookie") {
-      credentials.headers ??= [];
-      if (!credentials.headers.includes(name)) credentials.headers.push(name);
-      continue;
-    }
+    if (name === "cookie" || !value.includes(token)) continue;
+    credentials.headers ??= [];
+    if (!credentials.headers.includes(name)) credentials.headers.push(name);
+  }
+  for (const pair of cookiePairs(request.headers)) {
+    if (!pair.includes(token)) continue;
     credentials.cookies ??= [];
-    for (const pair of value.split(";"))
-      if (pair.includes(token)) credentials.cookies.push(pair.split("=", 1)[0]?.trim() ?? "");
+    credentials.cookies.push(pair.split("=", 1)[0] ?? "");
   }
   for (const [name, value] of readForm(QUERY, request.query)) {
     if (!value.includes(token)) continue;

@@ -1,9 +1,13 @@
 /**
  * Removes credentials that are meant for the gateway from requests to other servers.
  */
+import { readFormPairs } from "../../base/form.ts";
+import { peerInput } from "../../base/peer-inputs.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { OWN_COOKIE, OWN_PREFIX, removeCookies } from "./cookies.ts";
+
+const QUERY = peerInput("client/query");
 
 type SentRequest = Pick<GatewayRequest, "headers" | "query">;
 
@@ -20,8 +24,13 @@ export function withholdCredentials({ credentials, attributes }: Exchange, reque
   if (query && query.length > 0)
     request.query = request.query
       .split("&")
-      .filter((part) => !query.includes(part.split("=", 1)[0] ?? ""))
+      .filter((part) => !query.includes(parameterName(part)))
       .join("&");
+}
+
+/** Backends decode the name, so a credential is removed under every spelling of it. */
+function parameterName(part: string): string {
+  return readFormPairs(QUERY, part)[0]?.name ?? "";
 }
 
 /**
