@@ -1,7 +1,10 @@
 /** Hostile inputs of the readers of bodies, expressions, patterns, and what single peers send. */
+
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import type { Http2Stream } from "node:http2";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Readable } from "node:stream";
 import { ADMIN_PATHS } from "../../../src/admin/server/paths.ts";
 import { docsEndpoint, openDocsFiles } from "../../../src/admin/ui/docs.ts";
 import { Owner } from "../../../src/base/owner.ts";
@@ -12,6 +15,7 @@ import { compileComputedRegex } from "../../../src/cel/functions/regex.ts";
 import { plainAttributes } from "../../../src/cel/values/attribute-source.ts";
 import { BodyBuffer, readAll } from "../../../src/http/body.ts";
 import { EgressGuard } from "../../../src/http/egress-guard.ts";
+import { FrameReader } from "../../../src/http/h2/frame-reader.ts";
 import { HeaderList } from "../../../src/http/headers.ts";
 import { createLookup } from "../../../src/http/lookup.ts";
 import { createClientCallback } from "../../../src/identity/login/client-callback.ts";
@@ -31,7 +35,7 @@ import { TestBody } from "../../support/body-source.ts";
 import { anExchange } from "../../support/exchange.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 import { fetched } from "../fetched.ts";
-import { type HostileInputs, hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts";
+import { type HostileInputs, hostile, inPieces, many, mapShapes, STREAM_PIECES, together } from "../hostile.ts";
 import { compressedShapes, jsonShapes, noise } from "../shapes.ts";
 import { endTurn } from "../turns.ts";
 
@@ -45,6 +49,37 @@ const bodies: Readonly<Record<string, (n: number) => Buffer>> = {
   "line breaks": (n) => Buffer.alloc(n, 10),
   "beyond the limit": (n) => Buffer.alloc(40 * n, 120),
 };
+
+/** Each piece is a DATA frame. The receiver pauses after each chunk, for this number of frames. */
+function readFrames(bytes: Buffer, pieceBytes: number, pausedFor: number): string {
+  const stream = new Readable({ read: () => undefined, autoDestroy: false });
+  const scheduled: (() => void)[] = [];
+  let chunks = 0;
+  let read = 0;
+  let frames = 0;
+  const reader = new FrameReader(
+    stream as unknown as Http2Stream,
+    {
+      data(chunk) {
+        chunks += 1;
+        read += chunk.length;
+        return pausedFor === 0;
+      },
+    },
+    (action) => void scheduled.push(action),
+  );
+  for (const piece of inPieces(bytes, pieceBytes)) {
+    stream.push(piece);
+    frames += 1;
+    for (const action of scheduled.splice(0)) action();
+    if (frames % pausedFor === 0) reader.resume();
+  }
+  while (read < bytes.length) {
+    reader.resume();
+    reader.flush();
+  }
+  return `${read} bytes in ${chunks} chunks`;
+}
 
 const OK = 200;
 const authorization = {
@@ -155,16 +190,27 @@ const replicaStore = () => {
 };
 
 export const requestInputs = {
-  "client/request-body": hostile<Buffer>({
-    shapes: bodies,
-    async read(bytes, pieceBytes) {
-      const body = new TestBody();
-      const read = readAll(body, peerInput("client/request-body"));
-      for (const piece of inPieces(bytes, pieceBytes)) body.push(piece);
-      body.complete();
-      return (await read).length;
-    },
-    pieces: STREAM_PIECES,
+  "client/request-body": together({
+    "HTTP/1.1": hostile<Buffer>({
+      shapes: bodies,
+      async read(bytes, pieceBytes) {
+        const body = new TestBody();
+        const read = readAll(body, peerInput("client/request-body"));
+        for (const piece of inPieces(bytes, pieceBytes)) body.push(piece);
+        body.complete();
+        return (await read).length;
+      },
+      pieces: STREAM_PIECES,
+    }),
+    "HTTP/2": hostile<{ readonly bytes: Buffer; readonly pausedFor: number }>({
+      shapes: {
+        "read at once": (n) => ({ bytes: noise(n), pausedFor: 0 }),
+        "paused for some frames": (n) => ({ bytes: noise(n), pausedFor: 8 }),
+        "paused until the end": (n) => ({ bytes: noise(n), pausedFor: Number.POSITIVE_INFINITY }),
+      },
+      read: ({ bytes, pausedFor }, pieceBytes) => readFrames(bytes, pieceBytes, pausedFor),
+      pieces: STREAM_PIECES,
+    }),
   }),
   "backend/response-body": hostile<Buffer>({
     shapes: bodies,
