@@ -88,6 +88,99 @@ for (const [given, expected] of queries) {
   });
 }
 
+const form = "application/x-www-form-urlencoded";
+const PLANTED = "planted-0123456789";
+const escapes = (name: string, written: (char: string) => string): string[] => [
+  name,
+  name.toUpperCase(),
+  ...[...name].map((char, i) => name.slice(0, i) + written(char) + name.slice(i + 1)),
+  [...name].map(written).join(""),
+];
+const inPercent = (name: string): string[] =>
+  escapes(name, (char) => `%${char.charCodeAt(0).toString(16)}`).flatMap((one) => [
+    one,
+    one.replace(/%../g, (found) => found.toUpperCase()),
+  ]);
+const inJson = (name: string): string[] => escapes(name, (char) => `\\u00${char.charCodeAt(0).toString(16)}`);
+
+/** Each output that decides by a name, with the spellings that readers of the format decode. */
+const NAMED: Readonly<
+  Record<string, { names: readonly string[]; spell(name: string): string[]; show(name: string): string }>
+> = {
+  query: {
+    names: ["token", "code", "key", "sig", "access_token", "X-Amz-Signature"],
+    spell: inPercent,
+    show: (name) => redactQuery(`a=1&${name}=${PLANTED}&b=2`),
+  },
+  "parameters of a policy": {
+    names: ["team", "my.parameter"],
+    spell: (name) => inPercent(name).filter((one) => one !== name.toUpperCase()),
+    show: (name) => redactQuery(`${name}=${PLANTED}`, ["team", "my.parameter"]),
+  },
+  "parameters of the configuration": {
+    names: ["team"],
+    spell: (name) => inPercent(name).filter((one) => one !== name.toUpperCase()),
+    show(name) {
+      const redaction = createRedaction();
+      redaction.hideAlso({ parameters: ["team"] });
+      return redaction.query(`${name}=${PLANTED}`);
+    },
+  },
+  location: {
+    names: ["token", "code"],
+    spell: inPercent,
+    show: (name) => JSON.stringify(createRedaction().headers(["location", `https://a.example/?${name}=${PLANTED}`])),
+  },
+  "fragment of a location": {
+    names: ["access_token"],
+    spell: inPercent,
+    show: (name) => JSON.stringify(createRedaction().headers(["location", `https://a.example/#${name}=${PLANTED}`])),
+  },
+  URL: {
+    names: ["token", "any"],
+    spell: inPercent,
+    show: (name) => redactUrl(`https://a.example/?${name}=${PLANTED}`),
+  },
+  form: {
+    names: ["code", "client_secret", "refresh_token", "password"],
+    spell: inPercent,
+    show: (name) => redactBody(Buffer.from(`a=1&${name}=${PLANTED}`), form).toString(),
+  },
+  "body in JSON": {
+    names: ["access_token", "client_secret"],
+    spell: inJson,
+    show: (name) => redactBody(Buffer.from(`{"${name}":"${PLANTED}"}`), "application/json").toString(),
+  },
+  JSON: {
+    names: ["token", "api_key", "password"],
+    spell: inJson,
+    show: (name) => redactJson(`{"a":{"${name}":"${PLANTED}"}}`),
+  },
+  "JSON in a string": {
+    names: ["token", "api_key"],
+    spell: inJson,
+    show: (name) => redactJson(JSON.stringify({ text: `{"${name}":"${PLANTED}"}` })),
+  },
+  header: {
+    names: ["authorization", "x-api-key", "x-own"],
+    spell: (name) => [name, name.toUpperCase(), name.replaceAll("-", "_")],
+    show: (name) => JSON.stringify(createRedaction(["x-own"]).headers([name.toLowerCase(), PLANTED])),
+  },
+  argument: {
+    names: ["--api-key", "--token"],
+    spell: (name) => [name, name.toUpperCase(), `--${name.slice(2).replaceAll("-", "_")}`],
+    show: (name) => redactArguments([name, PLANTED, `${name}=${PLANTED}`]).join(" "),
+  },
+};
+for (const [place, { names, spell, show }] of Object.entries(NAMED))
+  test(`a credential is hidden under every spelling of its name: ${place}`, () => {
+    for (const name of names)
+      for (const written of spell(name)) {
+        const shown = show(written);
+        assert.ok(!shown.includes(PLANTED), shown);
+      }
+  });
+
 test("parameters from which a policy read its credential are hidden too", () => {
   assert.equal(redactQuery("team=x&a=1", ["team"]), "team=<redacted>&a=1");
 });
@@ -125,7 +218,6 @@ for (const [given, expected] of urls) {
   });
 }
 
-const form = "application/x-www-form-urlencoded";
 const bodies = [
   {
     name: "a token request",
