@@ -388,7 +388,7 @@ export const FAULTS = [
       "test/scenario/secrets",
       "test/scenario/trace-",
     ],
-    find: `chunk.includes('"type":"bodySnapshot"')`,
+    find: "BODY_SNAPSHOT.test(chunk)",
     replace: `chunk.includes("bodySnapshot")`,
   },
   {

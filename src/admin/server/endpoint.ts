@@ -69,6 +69,10 @@ export function jsonResponse(value: unknown, status = 200): AdminResponse {
   return { status, type: "application/json", body: `${safeJson(value, 2)}\n` };
 }
 
+/** The whole event is matched, because clients choose values of other events, such as claims of their tokens. */
+const BODY_SNAPSHOT =
+  /^data: \{"eventStart":(?:null|\d+),"eventEnd":\d+,"severity":"\w+","message":\{"type":"bodySnapshot","stage":"[a-z ]+","body":"[\w+/=]*"(?:,"truncated":true)?\}\}\n\n$/;
+
 /**
  * Wraps an endpoint so that text responses are escaped and secrets of the configuration are redacted in them. Binary
  * responses are not changed, and body snapshots of a trace are only escaped.
@@ -90,7 +94,7 @@ function redactedResponse(response: AdminResponse, redaction: Pick<Redaction, "t
       : response;
   const shown = (chunk: string | Buffer): string | Buffer => {
     if (typeof chunk !== "string") return chunk;
-    return shownText(chunk.includes('"type":"bodySnapshot"') ? chunk : redaction.text(chunk));
+    return shownText(BODY_SNAPSHOT.test(chunk) ? chunk : redaction.text(chunk));
   };
   return {
     ...response,
