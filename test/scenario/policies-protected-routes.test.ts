@@ -295,6 +295,45 @@ ${on("/", "policies: {}")}
   assert.equal(backend.received.at(-1)?.headers["x-http-method"], undefined);
 });
 
+/** Each way to name a header in a route, and the part of the route. */
+const NAMING: Readonly<Record<string, (name: string) => object>> = {
+  "a match": (name) => ({ matches: [{ path: { pathPrefix: "/named" }, headers: [{ name, regex: ".*" }] }] }),
+  "a rule": (name) => ({ policies: { authorization: { rules: [`!("${name}" in request.headers) || true`] } } }),
+  cors: (name) => ({ policies: { cors: { allowOrigins: ["*"], allowHeaders: [name] } } }),
+  "a transformation": (name) => ({ policies: { transformations: { request: { set: { [name]: '"/x"' } } } } }),
+  "a header modifier": (name) => ({ policies: { requestHeaderModifier: { set: { [name]: "x" } } } }),
+  "a limit": (name) => ({
+    policies: { rateLimit: { local: [{ ...LIMIT, key: `request.headers["${name}"]` }] } },
+  }),
+};
+
+test("what one route names passes on no other route, with and without policies of its own", async (t) => {
+  const backend = await backendFor(t);
+  const names = [...OVERRIDE_HEADERS];
+  const ways = Object.entries(NAMING);
+  const others = { "/plain": {}, "/protected": { rateLimit: { local: [LIMIT] } }, "/shaped": { timeout: {} } };
+  const on = (i: number, path: string, more: object) => ({
+    gateways: [`g${i}`],
+    matches: [{ path: { pathPrefix: path } }],
+    backends: [{ host: backend.host }],
+    ...more,
+  });
+  const gateways = Object.fromEntries(ways.map((_, i) => [`g${i}`, { port: 0, address: "127.0.0.1" }]));
+  const routes = ways.flatMap(([, named], i) => [
+    on(i, "/named", named(names[i % names.length] as string)),
+    ...Object.entries(others).map(([path, policies]) => on(i, path, { policies })),
+  ]);
+  const gateway = await gatewayFor(t, stringify({ gateways, routes }));
+  for (const [i, [way]] of ways.entries())
+    for (const path of Object.keys(others)) {
+      const lines = spellings().map((header) => `${header}: DELETE`);
+      const { status } = await rawRequest(gateway.port(`g${i}`), requestText(`GET ${path} HTTP/1.1`, lines));
+      assert.equal(status, 200, way);
+      const sent = backend.received.at(-1)?.rawHeaders.filter((_, at) => at % 2 === 0) ?? [];
+      assert.deepEqual(sent.filter(isOverride), [], `${way}, ${path}`);
+    }
+});
+
 const CONFIG = (backend: TestBackend, policy: string): string =>
   `gateways: { default: { port: 0, address: 127.0.0.1 }, plain: { port: 0, address: 127.0.0.1 } }
 routes:
