@@ -11,6 +11,10 @@ const root = process.cwd();
 const FOLDERS = ["src", "test", "scripts", "bench", "ui", "docs", "kubernetes", "deploy", "examples", "schema"];
 const COMMENTED = /^(?:src|test|scripts|bench|ui)\/.*\.(?:tsx?|mjs)$/;
 
+/** A file or folder of the repository in a code span, for example `src/cel/` or `logger.ts`. */
+const PATH_IN_CODE =
+  /`((?:(?:src|test|scripts|bench|ui|docs|deploy|kubernetes|examples|schema)\/[\w./-]*?|(?:[\w-]+\/)*[\w.-]+\.(?:tsx?|mjs|yaml|md)))\/?`/g;
+
 interface Repository {
   /** All paths, relative to the project folder. */
   readonly paths: readonly string[];
@@ -106,3 +110,16 @@ for (const [comment, broken] of cases)
     const found = brokenReferences(comment, repository);
     assert.deepEqual([...new Set(found)].sort(), [...broken].sort());
   });
+
+test("every path in a decision record exists", () => {
+  const { paths } = openRepository();
+  const records = paths.filter((path) => path.startsWith("docs/adr/"));
+  assert.ok(records.length > 40, "the records were found");
+  const broken = records.flatMap((record) =>
+    [...readFileSync(join(root, record), "utf8").matchAll(PATH_IN_CODE)]
+      .map(([, cited = ""]) => cited)
+      .filter((cited) => !paths.some((path) => `/${path}`.endsWith(`/${cited}`) || `/${path}`.includes(`/${cited}/`)))
+      .map((cited) => `${record}: ${cited}`),
+  );
+  assert.deepEqual(broken, []);
+});

@@ -3,7 +3,8 @@
  * and none may run a program while it is installed. Adding one changes a number here, and needs a reason in docs/adr/.
  */
 import assert from "node:assert/strict";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 
 interface LockedPackage {
@@ -63,6 +64,17 @@ test("`dependencies` names the packages inside the bundles, and no others [V5]",
     bundled.filter((name) => !possible.has(name)),
     [],
     "is in a bundle, and no dependency needs it",
+  );
+});
+
+test("a decision record names every dependency", () => {
+  const folder = "docs/adr";
+  const records = readdirSync(folder).map((name) => readFileSync(join(folder, name), "utf8"));
+  assert.deepEqual(
+    Object.keys({ ...manifest.dependencies, ...manifest.optionalDependencies }).filter(
+      (name) => !records.some((record) => record.includes(`\`${name}\``)),
+    ),
+    [],
   );
 });
 
